@@ -1,0 +1,40 @@
+# The project's commands. Each installs what the machine lacks first (scripts/setup.sh), then does what it says.
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench lint docs loom miri
+
+# cargo is found even by a shell that has not read rustup's environment.
+export PATH := $(PATH):$(if $(CARGO_HOME),$(CARGO_HOME),$(HOME)/.cargo)/bin
+
+help: ## this list
+	@echo 'usage: make TARGET [ARGS="..."]'
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
+
+demo: ## the live table of flight delays; ARGS go to `ardea demo`
+	@scripts/setup.sh build
+	cargo run --release --bin ardea -- demo $(ARGS)
+
+test: ## all tests
+	@scripts/setup.sh test
+	@scripts/test.sh
+
+bench: ## `ardea bench nexmark --query q5 --max`, or `ardea bench` with ARGS; one line of JSON
+	@scripts/setup.sh bench
+	cargo run --release --bin ardea -- bench $(or $(ARGS),nexmark --query q5 --max)
+
+lint: ## format, clippy, docs, dependencies, house rules
+	@scripts/setup.sh lint
+	@scripts/lint.sh
+
+docs: ## the API's documentation, in target/doc
+	@scripts/setup.sh docs
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --lib
+	@echo "open target/doc/ardea/index.html"
+
+loom: ## the ring in every interleaving of its threads
+	@scripts/setup.sh loom
+	@scripts/loom.sh
+
+miri: ## the ring under Miri, on the nightly toolchain
+	@scripts/setup.sh miri
+	@scripts/miri.sh

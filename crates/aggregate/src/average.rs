@@ -1,0 +1,91 @@
+//! The mean of a number in every record.
+
+use crate::{Aggregate, Summand};
+
+/// Averages a number in every record. Made by [`average`].
+#[derive(Clone, Copy, Debug)]
+pub struct Average<F> {
+    number: F,
+}
+
+/// The arithmetic mean of `number` over all records; `None` if there are none. Deducts.
+///
+/// The sum is exact, as [`sum`](crate::sum)'s, so the mean does not depend on order, chunks or threads either; a NaN among the numbers
+/// makes it NaN. A float sum beyond `f64::MAX` makes it infinite.
+///
+/// ```
+/// use ardea_aggregate::{Aggregate, average};
+///
+/// assert_eq!(average(|delay_min: &i32| *delay_min).of_all(&[2, -4, 17]), Some(5.0));
+/// assert_eq!(average(|delay_min: &i32| *delay_min).of_all(&[]), None);
+/// ```
+pub fn average<T: ?Sized, V, F>(number: F) -> Average<F>
+where
+    V: Summand,
+    F: Fn(&T) -> V + Send + Sync + 'static,
+{
+    Average { number }
+}
+
+impl<T: ?Sized, V, F> Aggregate<T> for Average<F>
+where
+    V: Summand,
+    F: Fn(&T) -> V + Send + Sync + 'static,
+{
+    type Acc = (V::Acc, u64);
+    type Out = Option<f64>;
+
+    const DEDUCTS: bool = true;
+
+    #[inline]
+    fn create(&self) -> Self::Acc {
+        (V::Acc::default(), 0)
+    }
+
+    #[inline]
+    fn accumulate(&self, (sum, count): &mut Self::Acc, record: &T) {
+        (self.number)(record).add_to(sum);
+        *count += 1;
+    }
+
+    #[inline]
+    fn combine(&self, (sum, count): &mut Self::Acc, other: &Self::Acc) {
+        V::combine(sum, &other.0);
+        *count += other.1;
+    }
+
+    #[inline]
+    fn deduct(&self, (sum, count): &mut Self::Acc, other: &Self::Acc) {
+        V::deduct(sum, &other.0);
+        *count -= other.1;
+    }
+
+    #[inline]
+    fn finish(&self, (sum, count): &Self::Acc) -> Option<f64> {
+        (*count > 0).then(|| V::mean(sum, *count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::laws;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_nan_makes_the_mean_nan() {
+        assert!(average(|v: &f64| *v).of_all(&[1.0, f64::NAN]).is_some_and(f64::is_nan));
+    }
+
+    proptest! {
+        #[test]
+        fn the_laws_hold_for_integers(values in prop::collection::vec(any::<u64>(), 0..40)) {
+            laws::check(&average(|v: &u64| *v), &values)?;
+        }
+
+        #[test]
+        fn the_laws_hold_for_floats(values in prop::collection::vec(any::<f32>().prop_filter("a number", |v| v.is_finite()), 0..40)) {
+            laws::check(&average(|v: &f32| *v), &values)?;
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! A low-latency stream processing engine.

@@ -1,0 +1,3 @@
+//! The program `ardea`.
+
+fn main() {}

@@ -1,0 +1,108 @@
+//! What an instance may know of where it runs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use crate::{Clock, DeadLetters, InstanceMetrics, Waker};
+
+/// One parallel copy of a vertex, among its siblings.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Instance {
+    /// From zero, over the whole job.
+    pub index: u32,
+    /// How many instances the vertex has.
+    pub parallelism: u32,
+}
+
+impl Instance {
+    /// The only instance of a vertex.
+    pub const ONLY: Instance = Instance { index: 0, parallelism: 1 };
+
+    /// Whether piece `number` of some work (a file, a source partition) falls to this instance.
+    pub const fn owns(self, number: u64) -> bool {
+        number % self.parallelism as u64 == self.index as u64
+    }
+}
+
+/// What the whole job is being asked to do, read by every instance.
+#[derive(Debug, Default)]
+pub struct JobSignals {
+    state: AtomicU8,
+    epochs_asked: AtomicU64,
+}
+
+const RUNNING: u8 = 0;
+const DRAINING: u8 = 1;
+const CANCELLED: u8 = 2;
+
+impl JobSignals {
+    /// Asks the sources to end as if their input had ended: results in flight come out.
+    pub fn drain(&self) {
+        let _ = self.state.compare_exchange(RUNNING, DRAINING, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// Asks everything to stop at once.
+    pub fn cancel(&self) {
+        self.state.store(CANCELLED, Ordering::Release);
+    }
+
+    /// Whether sources are to end.
+    pub fn is_draining(&self) -> bool {
+        self.state.load(Ordering::Acquire) >= DRAINING
+    }
+
+    /// Whether everything is to stop.
+    pub fn is_cancelled(&self) -> bool {
+        self.state.load(Ordering::Acquire) == CANCELLED
+    }
+
+    /// Asks the sources to end the current epoch; returns how many ends have been asked for by now.
+    pub fn ask_epoch_end(&self) -> u64 {
+        self.epochs_asked.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// How many epoch ends have been asked for.
+    pub fn epochs_asked(&self) -> u64 {
+        self.epochs_asked.load(Ordering::Acquire)
+    }
+}
+
+/// What an instance may know of where it runs; given to [`Processor::init`](crate::Processor::init).
+#[derive(Clone, Debug)]
+pub struct InstanceContext {
+    /// The job's name.
+    pub job: Arc<str>,
+    /// The vertex's name.
+    pub vertex: Arc<str>,
+    /// Which copy of the vertex this is.
+    pub instance: Instance,
+    /// The time, or a test's idea of it.
+    pub clock: Clock,
+    /// What the job is asked to do; blocking processors look at it at least once a second.
+    pub signals: Arc<JobSignals>,
+    /// Wakes this instance from another thread.
+    pub waker: Waker,
+    /// This instance's counters.
+    pub metrics: Arc<InstanceMetrics>,
+    /// Where records that could not be dealt with go.
+    pub dead_letters: Arc<DeadLetters>,
+    /// How many records a chunk holds.
+    pub chunk_records: usize,
+}
+
+impl InstanceContext {
+    /// A context outside of any job, for tests of a single processor.
+    pub fn detached(vertex: &str) -> Self {
+        InstanceContext {
+            job: Arc::from("test"),
+            vertex: Arc::from(vertex),
+            instance: Instance::ONLY,
+            clock: Clock::system(),
+            signals: Arc::default(),
+            waker: Waker::none(),
+            metrics: Arc::default(),
+            dead_letters: Arc::default(),
+            chunk_records: 1024,
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! The graph of a job.
+
+use std::collections::HashMap;
+use std::collections::HashSet;
+
+use crate::error::{Error, ErrorCode};
+use crate::{Edge, EdgeId, Ordinal, Parallelism, Result, Routing, Vertex, VertexId};
+
+/// The graph of a job: a value that is built once, checked, and never patched.
+///
+/// ```
+/// use ardea_core::{Dag, Edge, Inbox, Ordinal, Outbox, Processor, Result, Vertex, supplier};
+///
+/// struct Nothing;
+/// impl Processor for Nothing {}
+///
+/// let mut dag = Dag::new();
+/// let source = dag.vertex(Vertex::new("source", supplier(|| Nothing)));
+/// let sink = dag.vertex(Vertex::new("sink", supplier(|| Nothing)));
+/// dag.edge(Edge::between(source, sink));
+/// dag.validate().unwrap();
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Dag {
+    vertices: Vec<Vertex>,
+    edges: Vec<Edge>,
+}
+
+/// Why a graph can't run; the first such fault found.
+pub type DagError = Error;
+
+impl Dag {
+    /// Without vertices.
+    pub fn new() -> Self {
+        Dag::default()
+    }
+
+    /// Adds a vertex.
+    pub fn vertex(&mut self, vertex: Vertex) -> VertexId {
+        self.vertices.push(vertex);
+        VertexId(self.vertices.len() as u32 - 1)
+    }
+
+    /// Adds an edge.
+    pub fn edge(&mut self, edge: Edge) -> EdgeId {
+        self.edges.push(edge);
+        EdgeId(self.edges.len() as u32 - 1)
+    }
+
+    /// All vertices, by id.
+    pub fn vertices(&self) -> &[Vertex] {
+        &self.vertices
+    }
+
+    /// All edges, by id.
+    pub fn edges(&self) -> &[Edge] {
+        &self.edges
+    }
+
+    /// The vertex with this id.
+    pub fn get(&self, id: VertexId) -> &Vertex {
+        &self.vertices[id.index()]
+    }
+
+    /// The edges that lead into a vertex, by input ordinal.
+    pub fn inputs(&self, id: VertexId) -> Vec<EdgeId> {
+        self.edges_by_ordinal(|edge| edge.to, id)
+    }
+
+    /// The edges that lead out of a vertex, by output ordinal.
+    pub fn outputs(&self, id: VertexId) -> Vec<EdgeId> {
+        self.edges_by_ordinal(|edge| edge.from, id)
+    }
+
+    /// The vertices, each behind all that lead to it.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidJob`] if there is a cycle; it is named.
+    pub fn topological_order(&self) -> Result<Vec<VertexId>> {
+        let mut waiting: Vec<usize> = vec![0; self.vertices.len()];
+        for edge in &self.edges {
+            waiting[edge.to.0.index()] += 1;
+        }
+        let mut order: Vec<VertexId> = (0..self.vertices.len() as u32).map(VertexId).collect();
+        order.retain(|id| waiting[id.index()] == 0);
+        let mut next = 0;
+        while next < order.len() {
+            let ready = order[next];
+            for edge in self.edges.iter().filter(|edge| edge.from.0 == ready) {
+                let target = edge.to.0;
+                waiting[target.index()] -= 1;
+                if waiting[target.index()] == 0 {
+                    order.push(target);
+                }
+            }
+            next += 1;
+        }
+        if order.len() == self.vertices.len() {
+            return Ok(order);
+        }
+        let cycle: Vec<&str> =
+            self.vertices.iter().zip(&waiting).filter(|(_, w)| **w > 0).map(|(v, _)| &*v.name).collect();
+        Err(invalid(format!("the graph has a cycle through {}", cycle.join(", ")))
+            .hint("records must flow from sources to sinks; remove the edge that leads back"))
+    }
+
+    /// Checks that the graph can run.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidJob`]: no vertex, two of one name, an ordinal used twice or left out, an edge to nowhere, a cycle,
+    /// a forward edge between different parallelisms.
+    pub fn validate(&self) -> std::result::Result<(), DagError> {
+        if self.vertices.is_empty() {
+            return Err(invalid("the job has no vertex".into()).hint("add a source and a sink"));
+        }
+        let mut names = HashSet::new();
+        for vertex in &self.vertices {
+            if !names.insert(&vertex.name) {
+                return Err(invalid(format!("two vertices are named {:?}", vertex.name))
+                    .hint("give each step a name of its own: state is found by it"));
+            }
+        }
+        for edge in &self.edges {
+            self.validate_edge(edge)?;
+        }
+        self.validate_ordinals("output", |edge| edge.from)?;
+        self.validate_ordinals("input", |edge| edge.to)?;
+        self.topological_order()?;
+        Ok(())
+    }
+
+    fn validate_edge(&self, edge: &Edge) -> Result<()> {
+        let (Some(from), Some(to)) =
+            (self.vertices.get(edge.from.0.index()), self.vertices.get(edge.to.0.index()))
+        else {
+            return Err(invalid("an edge leads from or to a vertex of another graph".into()));
+        };
+        let same = from.parallelism == to.parallelism;
+        if matches!(edge.routing, Routing::Forward) && !same {
+            return Err(invalid(format!(
+                "the forward edge from {:?} to {:?} joins {} and {} instances",
+                from.name,
+                to.name,
+                describe(from.parallelism),
+                describe(to.parallelism)
+            ))
+            .hint("use another routing, or give both vertices the same parallelism"));
+        }
+        Ok(())
+    }
+
+    fn validate_ordinals(&self, side: &str, end: impl Fn(&Edge) -> (VertexId, Ordinal)) -> Result<()> {
+        let mut used: HashMap<VertexId, Vec<u16>> = HashMap::new();
+        for edge in &self.edges {
+            let (vertex, ordinal) = end(edge);
+            used.entry(vertex).or_default().push(ordinal.0);
+        }
+        for (vertex, mut ordinals) in used {
+            ordinals.sort_unstable();
+            if ordinals.iter().enumerate().any(|(expected, &ordinal)| expected != ordinal as usize) {
+                let name = &self.get(vertex).name;
+                return Err(invalid(format!("the {side}s of {name:?} are numbered {ordinals:?}"))
+                    .hint(format!("number the {side} ordinals 0, 1, 2… with one edge each")));
+            }
+        }
+        Ok(())
+    }
+
+    fn edges_by_ordinal(&self, end: impl Fn(&Edge) -> (VertexId, Ordinal), id: VertexId) -> Vec<EdgeId> {
+        let mut found: Vec<EdgeId> = (0..self.edges.len() as u32)
+            .map(EdgeId)
+            .filter(|edge| end(&self.edges[edge.index()]).0 == id)
+            .collect();
+        found.sort_by_key(|edge| end(&self.edges[edge.index()]).1);
+        found
+    }
+}
+
+fn invalid(what: String) -> Error {
+    Error::new(ErrorCode::InvalidJob, what)
+}
+
+fn describe(parallelism: Parallelism) -> String {
+    match parallelism {
+        Parallelism::Auto => "one a core".into(),
+        Parallelism::Exactly(count) => count.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Processor, supplier};
+
+    struct Nothing;
+    impl Processor for Nothing {}
+
+    fn vertex(name: &str) -> Vertex {
+        Vertex::new(name, supplier(|| Nothing))
+    }
+
+    #[test]
+    fn a_cycle_is_refused_with_its_vertices_named() {
+        let mut dag = Dag::new();
+        let (a, b, c) = (dag.vertex(vertex("a")), dag.vertex(vertex("b")), dag.vertex(vertex("c")));
+        dag.edge(Edge::between(a, b));
+        dag.edge(Edge::from_ordinals((b, Ordinal(0)), (c, Ordinal(0))));
+        dag.edge(Edge::from_ordinals((c, Ordinal(0)), (b, Ordinal(1))));
+        let error = dag.validate().unwrap_err().to_string();
+        assert!(error.contains("b, c"), "{error}");
+    }
+
+    #[test]
+    fn an_ordinal_left_out_is_refused() {
+        let mut dag = Dag::new();
+        let (a, b) = (dag.vertex(vertex("a")), dag.vertex(vertex("b")));
+        dag.edge(Edge::from_ordinals((a, Ordinal(1)), (b, Ordinal(0))));
+        assert!(dag.validate().unwrap_err().to_string().contains("outputs of \"a\""));
+    }
+
+    #[test]
+    fn two_vertices_of_one_name_are_refused() {
+        let mut dag = Dag::new();
+        dag.vertex(vertex("a"));
+        dag.vertex(vertex("a"));
+        assert_eq!(dag.validate().unwrap_err().code(), ErrorCode::InvalidJob);
+    }
+
+    #[test]
+    fn a_forward_edge_needs_equal_parallelism() {
+        let mut dag = Dag::new();
+        let a = dag.vertex(vertex("a").parallelism(Parallelism::ONE));
+        let b = dag.vertex(vertex("b"));
+        dag.edge(Edge::between(a, b).routing(Routing::Forward));
+        assert!(dag.validate().unwrap_err().to_string().contains("forward edge"));
+    }
+}

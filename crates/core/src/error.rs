@@ -1,0 +1,183 @@
+//! Errors for people: what failed, on what, why, and what to do next.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+/// The result of anything that can fail here.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A stable name for a kind of failure; scripts may rely on it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum ErrorCode {
+    /// The graph or a setting of the job makes no sense.
+    InvalidJob,
+    /// A setting has a wrong name or value.
+    InvalidConfig,
+    /// An edge carries records of another type than its consumer reads.
+    TypeMismatch,
+    /// A processor wrote to an output that its vertex hasn't.
+    NoSuchOutput,
+    /// Records came where none are taken.
+    UnexpectedInput,
+    /// The user's code panicked.
+    UserPanic,
+    /// The user's code returned an error.
+    UserError,
+    /// A record could not be decoded.
+    BadRecord,
+    /// Reading from outside failed.
+    ReadFailed,
+    /// Writing to outside failed.
+    WriteFailed,
+    /// An address is in use or can't be reached.
+    Network,
+    /// The node has no place for more.
+    LimitReached,
+    /// The job was cancelled.
+    Cancelled,
+    /// A broken invariant of the engine itself: please report it.
+    Internal,
+}
+
+/// Who can mend a failure.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Domain {
+    /// The author of the job.
+    User,
+    /// Whoever runs what the job talks to.
+    External,
+    /// The engine's authors.
+    Engine,
+}
+
+impl ErrorCode {
+    /// The stable name, such as `ARD-101`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ErrorCode::InvalidJob => "ARD-101",
+            ErrorCode::InvalidConfig => "ARD-102",
+            ErrorCode::TypeMismatch => "ARD-103",
+            ErrorCode::NoSuchOutput => "ARD-104",
+            ErrorCode::UnexpectedInput => "ARD-105",
+            ErrorCode::UserPanic => "ARD-201",
+            ErrorCode::UserError => "ARD-202",
+            ErrorCode::BadRecord => "ARD-203",
+            ErrorCode::ReadFailed => "ARD-301",
+            ErrorCode::WriteFailed => "ARD-302",
+            ErrorCode::Network => "ARD-303",
+            ErrorCode::LimitReached => "ARD-401",
+            ErrorCode::Cancelled => "ARD-402",
+            ErrorCode::Internal => "ARD-900",
+        }
+    }
+
+    /// Who can mend it.
+    pub const fn domain(self) -> Domain {
+        match self {
+            ErrorCode::ReadFailed | ErrorCode::WriteFailed | ErrorCode::Network => Domain::External,
+            ErrorCode::Internal => Domain::Engine,
+            _ => Domain::User,
+        }
+    }
+}
+
+/// What failed, where, why, and what to do next.
+///
+/// ```
+/// use ardea_core::{Error, ErrorCode};
+///
+/// let error = Error::new(ErrorCode::ReadFailed, "cannot read flights.csv")
+///     .because(std::io::Error::other("disk on fire"))
+///     .hint("check the path and its permissions")
+///     .in_vertex("flights", 0);
+/// assert_eq!(
+///     error.to_string(),
+///     "ARD-301: cannot read flights.csv: disk on fire (vertex \"flights\", instance 0); check the path and its permissions"
+/// );
+/// ```
+#[derive(Debug)]
+pub struct Error(Box<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    code: ErrorCode,
+    what: String,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+    hint: Option<String>,
+    vertex: Option<(String, u32)>,
+    record: Option<(usize, u64)>,
+}
+
+impl Error {
+    /// `what` failed: a phrase without a full stop.
+    pub fn new(code: ErrorCode, what: impl Into<String>) -> Self {
+        Error(Box::new(Inner { code, what: what.into(), source: None, hint: None, vertex: None, record: None }))
+    }
+
+    /// Why.
+    pub fn because(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.0.source = Some(source.into());
+        self
+    }
+
+    /// What to do next.
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.0.hint = Some(hint.into());
+        self
+    }
+
+    /// Where; the innermost place is kept.
+    pub fn in_vertex(mut self, vertex: &str, instance: u32) -> Self {
+        self.0.vertex.get_or_insert_with(|| (vertex.to_string(), instance));
+        self
+    }
+
+    /// On which record: the input's ordinal and the record's position on it, from zero; the innermost is kept.
+    pub fn at_record(mut self, input: usize, position: u64) -> Self {
+        self.0.record.get_or_insert((input, position));
+        self
+    }
+
+    /// The kind of failure.
+    pub fn code(&self) -> ErrorCode {
+        self.0.code
+    }
+
+    /// The vertex and instance that failed, if the failure has a place.
+    pub fn vertex(&self) -> Option<(&str, u32)> {
+        self.0.vertex.as_ref().map(|(name, instance)| (name.as_str(), *instance))
+    }
+
+    /// The input ordinal and the position of the record at hand, if there was one.
+    pub fn record(&self) -> Option<(usize, u64)> {
+        self.0.record
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let inner = &*self.0;
+        write!(f, "{}: {}", inner.code.as_str(), inner.what)?;
+        if let Some(source) = &inner.source {
+            write!(f, ": {source}")?;
+        }
+        if let Some((vertex, instance)) = &inner.vertex {
+            write!(f, " (vertex {vertex:?}, instance {instance}")?;
+            if let Some((input, position)) = inner.record {
+                write!(f, ", record {position} of input {input}")?;
+            }
+            f.write_str(")")?;
+        }
+        if let Some(hint) = &inner.hint {
+            write!(f, "; {hint}")?;
+        }
+        Ok(())
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+    }
+}

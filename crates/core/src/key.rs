@@ -1,0 +1,205 @@
+//! Keys, and the frozen hash that places them.
+
+use std::hash::Hash;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+/// What records can be grouped by: equal keys meet in one instance.
+///
+/// A key has canonical bytes, the same in every language and on every machine, and its hash is xxh3-64 over them. The hash
+/// decides which partition, and so which instance and which part of the state, a key belongs to; it is frozen: it does not
+/// change between versions.
+///
+/// | type | canonical bytes |
+/// |---|---|
+/// | integers up to 64 bits, `char`, `bool` | eight bytes, little-endian, sign-extended |
+/// | 128-bit integers | sixteen bytes, little-endian |
+/// | strings | UTF-8 |
+/// | bytes | themselves |
+/// | tuples, options, arrays, vectors | each part: its length as eight bytes, then its bytes; `None` has no part |
+///
+/// Own types implement it in a line, usually through a tuple:
+///
+/// ```
+/// use ardea_core::{Key, KeyBytes};
+///
+/// #[derive(Clone, PartialEq, Eq, Hash)]
+/// struct Route { origin: String, destination: String }
+///
+/// impl Key for Route {
+///     fn write(&self, bytes: &mut KeyBytes) {
+///         bytes.part(&self.origin);
+///         bytes.part(&self.destination);
+///     }
+/// }
+/// ```
+pub trait Key: Eq + Hash + Clone + Send + Sync + 'static {
+    /// Appends the canonical bytes.
+    fn write(&self, bytes: &mut KeyBytes);
+
+    /// xxh3-64 of the canonical bytes.
+    #[inline]
+    fn key_hash(&self) -> u64 {
+        let mut bytes = KeyBytes::default();
+        self.write(&mut bytes);
+        xxh3_64(&bytes.bytes)
+    }
+
+    /// The key as a small number, if it is one: tables then look it up by index instead of by hash.
+    #[inline]
+    fn as_index(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// The canonical bytes of a key under construction.
+#[derive(Debug, Default)]
+pub struct KeyBytes {
+    bytes: Vec<u8>,
+}
+
+impl KeyBytes {
+    /// Appends plain bytes.
+    pub fn raw(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Appends a part of a composite key: its length, then its bytes.
+    pub fn part(&mut self, part: &impl Key) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&[0; 8]);
+        part.write(self);
+        let length = (self.bytes.len() - start - 8) as u64;
+        self.bytes[start..start + 8].copy_from_slice(&length.to_le_bytes());
+    }
+}
+
+macro_rules! integer_keys {
+    ($($type:ty => $wide:ty, $index:expr;)*) => {$(
+        impl Key for $type {
+            fn write(&self, bytes: &mut KeyBytes) {
+                bytes.raw(&(*self as $wide).to_le_bytes());
+            }
+            #[inline]
+            fn key_hash(&self) -> u64 {
+                xxh3_64(&(*self as $wide).to_le_bytes())
+            }
+            #[inline]
+            fn as_index(&self) -> Option<u64> {
+                let index: fn($type) -> Option<u64> = $index;
+                index(*self)
+            }
+        }
+    )*};
+}
+
+integer_keys! {
+    u8 => u64, |k| Some(k as u64);
+    u16 => u64, |k| Some(k as u64);
+    u32 => u64, |k| Some(k as u64);
+    u64 => u64, Some;
+    usize => u64, |k| Some(k as u64);
+    i8 => i64, |k| u64::try_from(k).ok();
+    i16 => i64, |k| u64::try_from(k).ok();
+    i32 => i64, |k| u64::try_from(k).ok();
+    i64 => i64, |k| u64::try_from(k).ok();
+    isize => i64, |k| u64::try_from(k).ok();
+    u128 => u128, |k| u64::try_from(k).ok();
+    i128 => i128, |k| u64::try_from(k).ok();
+    bool => u64, |k| Some(u64::from(k));
+    char => u64, |k| Some(k as u64);
+}
+
+macro_rules! byte_keys {
+    ($($type:ty => |$key:ident| $bytes:expr;)*) => {$(
+        impl Key for $type {
+            fn write(&self, bytes: &mut KeyBytes) {
+                let $key = self;
+                bytes.raw($bytes);
+            }
+            #[inline]
+            fn key_hash(&self) -> u64 {
+                let $key = self;
+                xxh3_64($bytes)
+            }
+        }
+    )*};
+}
+
+byte_keys! {
+    String => |key| key.as_bytes();
+    Box<str> => |key| key.as_bytes();
+    std::sync::Arc<str> => |key| key.as_bytes();
+    &'static str => |key| key.as_bytes();
+    Vec<u8> => |key| key.as_slice();
+}
+
+macro_rules! tuple_keys {
+    ($($name:ident),*) => {
+        impl<$($name: Key),*> Key for ($($name,)*) {
+            fn write(&self, bytes: &mut KeyBytes) {
+                #[allow(non_snake_case)]
+                let ($($name,)*) = self;
+                $(bytes.part($name);)*
+            }
+        }
+    };
+}
+
+tuple_keys!(A);
+tuple_keys!(A, B);
+tuple_keys!(A, B, C);
+tuple_keys!(A, B, C, D);
+
+/// The key of a stream that is not grouped: all records share it.
+impl Key for () {
+    fn write(&self, _: &mut KeyBytes) {}
+
+    #[inline]
+    fn as_index(&self) -> Option<u64> {
+        Some(0)
+    }
+}
+
+impl<K: Key> Key for Option<K> {
+    fn write(&self, bytes: &mut KeyBytes) {
+        if let Some(key) = self {
+            bytes.part(key);
+        }
+    }
+}
+
+impl<K: Key, const N: usize> Key for [K; N] {
+    fn write(&self, bytes: &mut KeyBytes) {
+        for key in self {
+            bytes.part(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_is_frozen() {
+        // These values are part of the format of state and of keyed edges. They never change.
+        assert_eq!(7u64.key_hash(), xxh3_64(&7u64.to_le_bytes()));
+        assert_eq!(0u64.key_hash(), 0xc77b_3abb_6f87_acd9);
+        assert_eq!("ardea".to_string().key_hash(), xxh3_64(b"ardea"));
+    }
+
+    #[test]
+    fn equal_numbers_of_different_width_are_one_key() {
+        assert_eq!(5u8.key_hash(), 5i64.key_hash());
+        assert_eq!((-1i8).key_hash(), (-1i64).key_hash());
+    }
+
+    #[test]
+    fn composite_keys_do_not_run_together() {
+        let a = ("ab".to_string(), "c".to_string());
+        let b = ("a".to_string(), "bc".to_string());
+        assert_ne!(a.key_hash(), b.key_hash());
+        assert_ne!(Some(String::new()).key_hash(), None::<String>.key_hash());
+    }
+}

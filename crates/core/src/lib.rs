@@ -1,0 +1,96 @@
+//! The model of a job: graph, processors, records, time and errors.
+//!
+//! Everything that Ardea runs is a [`Dag`]: vertices that hold [`Processor`] code and edges that say how
+//! records travel between them. The typed pipeline, SQL and Python all compile to this model, and the
+//! engine runs nothing else. This crate holds no threads, sockets or clocks of its own; it can be read alone.
+//!
+//! The main types, in reading order:
+//!
+//! * [`Timestamp`] and [`Watermark`]: event time, and the promise that no older event follows;
+//! * [`Rows`] and [`Chunk`]: a batch of records with their event times, typed and type-erased;
+//! * [`Inbox`] and [`Outbox`]: what a processor reads from and writes to, both bounded;
+//! * [`Processor`]: the code of a vertex, with the contract of every callback written out;
+//! * [`Dag`], [`Vertex`], [`Edge`], [`Routing`]: the graph;
+//! * [`Key`] and [`PartitionId`]: the frozen partition function;
+//! * [`Error`]: what failed, on what, why, and what to do next.
+//!
+//! # Invariants
+//!
+//! * This crate knows nothing of threads, tasklets, files or networks.
+//! * A dynamic call happens once a chunk, never once a record.
+//! * A record is never dropped here: an inbox or outbox that can't take more says so before it is asked.
+//!
+//! # Example: a processor by hand
+//!
+//! ```
+//! use ardea_core::{Inbox, Ordinal, Outbox, Processor, Result};
+//!
+//! /// Doubles each number.
+//! struct Double;
+//!
+//! impl Processor for Double {
+//!     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+//!         let mut out = outbox.lane::<u64>(Ordinal::FIRST)?;
+//!         for (number, time) in inbox.rows::<u64>()?.drain_front(out.room()) {
+//!             out.push(number * 2, time);
+//!         }
+//!         Ok(())
+//!     }
+//! }
+//! ```
+#![forbid(unsafe_code)]
+
+mod time;
+mod watermark;
+
+mod chunk;
+mod rows;
+
+mod inbox;
+mod outbox;
+
+mod context;
+mod position;
+mod processor;
+mod progress;
+
+mod key;
+mod partition;
+
+mod dag;
+mod edge;
+mod routing;
+mod vertex;
+
+mod boundedness;
+mod connector;
+
+mod clock;
+mod dead_letter;
+mod error;
+mod metrics;
+mod waker;
+
+pub use boundedness::{Bounded, Boundedness, Join, Unbounded};
+pub use chunk::{Chunk, Records};
+pub use clock::{Clock, ManualClock};
+pub use connector::{Sink, Source};
+pub use context::{Instance, InstanceContext, JobSignals};
+pub use dag::{Dag, DagError};
+pub use dead_letter::{DeadLetter, DeadLetters, OnError};
+pub use edge::{Edge, EdgeId, Priority, Reach};
+pub use error::{Domain, Error, ErrorCode, Result};
+pub use inbox::Inbox;
+pub use key::{Key, KeyBytes};
+pub use metrics::{InstanceMetrics, MetricsSnapshot};
+pub use outbox::{Lane, Marker, Outbox};
+pub use partition::{PARTITION_COUNT, PartitionId};
+pub use position::{RecordGuard, take_failed_index};
+pub use processor::{Processor, ProcessorSupplier, supplier};
+pub use progress::Progress;
+pub use routing::{Broadcast, Custom, Keyed, Replicate, Routing, Scatter};
+pub use rows::Rows;
+pub use time::{Epoch, Timestamp};
+pub use vertex::{Isolation, Ordinal, Parallelism, Vertex, VertexId};
+pub use waker::Waker;
+pub use watermark::{Watermark, WatermarkMerge};

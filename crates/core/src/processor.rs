@@ -1,0 +1,108 @@
+//! The code of a vertex.
+
+use std::sync::Arc;
+
+use crate::{Epoch, Inbox, Instance, InstanceContext, Ordinal, Outbox, Progress, Result, Watermark};
+
+/// The code of one instance of a vertex: reads an inbox, fills an outbox, never blocks.
+///
+/// # Contract
+///
+/// * One thread at a time calls an instance, but not always the same one.
+/// * A processor of isolation [`Tasklet`](crate::Isolation::Tasklet) returns within about 100 µs and never blocks; one that
+///   takes longer delays every other tasklet of its thread, and is named in the metrics (`longest_slice`). A processor that
+///   has to block says so with [`Thread`](crate::Isolation::Thread) and returns at least once a second, so that cancelling
+///   is prompt.
+/// * "Not now" is never an error: a processor whose output is full leaves records in the inbox, or returns a
+///   [`Progress`] that is not done, and is called again when there is room.
+/// * Between two calls of one callback that returned not done, no other callback comes, except [`close`](Self::close).
+/// * An error, or a panic, fails the whole job: vertex, instance and the record's position are named. `close` is still called.
+///
+/// Order of the calls: `init`; then `process`, `on_watermark` and `on_epoch` as the input brings them, `on_edge_done` once an
+/// input; `complete` until done; `close`.
+pub trait Processor: Send {
+    /// Called once before all others, on the thread that will run the instance. May not block.
+    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+        let _ = context;
+        Ok(())
+    }
+
+    /// Deals with records of the input `ordinal`: removes from `inbox` what it has dealt with.
+    ///
+    /// Called only with a non-empty inbox. What is left in it comes again before anything newer of this input.
+    /// A vertex without inputs is never called here.
+    fn process(&mut self, ordinal: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+        let _ = (inbox, outbox);
+        Err(crate::Error::new(
+            crate::ErrorCode::UnexpectedInput,
+            format!("records came on input {} of a processor that takes none", ordinal.index()),
+        ))
+    }
+
+    /// Time has advanced on all inputs to `watermark`. Emits what became final, then passes the watermark on.
+    ///
+    /// Called again with the same watermark until it returns done. The default passes it on at once.
+    fn on_watermark(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
+        outbox.watermark(watermark);
+        Ok(Progress::DONE)
+    }
+
+    /// All records of `epoch` have come, on all inputs. The runtime passes the marker on by itself, after done.
+    fn on_epoch(&mut self, epoch: Epoch, outbox: &mut Outbox) -> Result<Progress> {
+        let _ = (epoch, outbox);
+        Ok(Progress::DONE)
+    }
+
+    /// The input `ordinal` has ended. Called until it returns done.
+    fn on_edge_done(&mut self, ordinal: Ordinal, outbox: &mut Outbox) -> Result<Progress> {
+        let _ = (ordinal, outbox);
+        Ok(Progress::DONE)
+    }
+
+    /// All inputs have ended (a source: from the start). Emits what is left; a source does all its work here.
+    ///
+    /// Called until it returns done. A source that has nothing to emit returns [`Progress::NONE`], and asks by
+    /// [`Outbox::wake_at`] or by the [`Waker`](crate::Waker) of its context to be called when it has; else it is asked again
+    /// after the configured idle poll (10 ms).
+    fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        let _ = outbox;
+        Ok(Progress::DONE)
+    }
+
+    /// The deadline asked for by [`Outbox::wake_at`] has come while records are still expected. For processing-time
+    /// timers; also called, as a source's turn to speak, never for a source itself (that is [`complete`](Self::complete)).
+    fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
+        let _ = outbox;
+        Ok(())
+    }
+
+    /// Called once after all others, also after a failure, a cancellation or a panic. Must not panic.
+    fn close(&mut self) {}
+}
+
+/// Makes the processor of each instance of a vertex.
+pub trait ProcessorSupplier: Send + Sync {
+    /// The processor of `instance`.
+    ///
+    /// # Errors
+    /// Whatever keeps it from being made; the job then does not start.
+    fn supply(&self, instance: Instance) -> Result<Box<dyn Processor>>;
+}
+
+impl<F> ProcessorSupplier for F
+where
+    F: Fn(Instance) -> Result<Box<dyn Processor>> + Send + Sync,
+{
+    fn supply(&self, instance: Instance) -> Result<Box<dyn Processor>> {
+        self(instance)
+    }
+}
+
+/// A supplier from a function that can't fail and makes the same processor for every instance.
+pub fn supplier<P, F>(make: F) -> Arc<dyn ProcessorSupplier>
+where
+    P: Processor + 'static,
+    F: Fn() -> P + Send + Sync + 'static,
+{
+    Arc::new(move |_: Instance| -> Result<Box<dyn Processor>> { Ok(Box::new(make())) })
+}

@@ -1,0 +1,235 @@
+//! A typed batch of records with their event times.
+
+use crate::Timestamp;
+
+/// A batch of records and the event time of each, in two columns.
+///
+/// The columns are apart so that stages which only look at the records, or only at the times, read one of them;
+/// a map leaves the times where they are. A record without event time has [`Timestamp::MIN`].
+///
+/// **Invariant:** both columns have the same length.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rows<T> {
+    values: Vec<T>,
+    times: Vec<Timestamp>,
+}
+
+impl<T> Default for Rows<T> {
+    fn default() -> Self {
+        Rows { values: Vec::new(), times: Vec::new() }
+    }
+}
+
+impl<T> Rows<T> {
+    /// An empty batch with room for `capacity` records.
+    pub fn with_capacity(capacity: usize) -> Self {
+        Rows { values: Vec::with_capacity(capacity), times: Vec::with_capacity(capacity) }
+    }
+
+    /// Appends a record.
+    #[inline]
+    pub fn push(&mut self, value: T, time: Timestamp) {
+        self.values.push(value);
+        self.times.push(time);
+    }
+
+    /// The number of records.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Whether there is no record.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// The records.
+    #[inline]
+    pub fn values(&self) -> &[T] {
+        &self.values
+    }
+
+    /// The records, to change in place.
+    #[inline]
+    pub fn values_mut(&mut self) -> &mut [T] {
+        &mut self.values
+    }
+
+    /// The event time of each record.
+    #[inline]
+    pub fn times(&self) -> &[Timestamp] {
+        &self.times
+    }
+
+    /// The event times, to change in place.
+    #[inline]
+    pub fn times_mut(&mut self) -> &mut [Timestamp] {
+        &mut self.times
+    }
+
+    /// The records and the event times, the latter to change in place.
+    #[inline]
+    pub fn values_and_times_mut(&mut self) -> (&[T], &mut [Timestamp]) {
+        (&self.values, &mut self.times)
+    }
+
+    /// The records with their times.
+    #[inline]
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&T, Timestamp)> {
+        self.values.iter().zip(self.times.iter().copied())
+    }
+
+    /// Removes and yields up to `count` records from the front. Cost: a move of those that stay.
+    #[inline]
+    pub fn drain_front(&mut self, count: usize) -> impl ExactSizeIterator<Item = (T, Timestamp)> + '_ {
+        let count = count.min(self.values.len());
+        self.values.drain(..count).zip(self.times.drain(..count))
+    }
+
+    /// Removes all records; the memory stays.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.values.clear();
+        self.times.clear();
+    }
+
+    /// Drops up to `count` records from the front.
+    pub fn discard_front(&mut self, count: usize) {
+        let count = count.min(self.values.len());
+        self.values.drain(..count);
+        self.times.drain(..count);
+    }
+
+    /// Appends up to `count` records from the front of `other`, which keeps the rest.
+    pub fn append_front(&mut self, other: &mut Rows<T>, count: usize) {
+        let count = count.min(other.len());
+        if count == other.len() {
+            self.values.append(&mut other.values);
+            self.times.append(&mut other.times);
+        } else {
+            self.values.extend(other.values.drain(..count));
+            self.times.extend(other.times.drain(..count));
+        }
+    }
+
+    /// Appends `f(record)` for up to `count` records from the front of `input`; the times are kept.
+    ///
+    /// `input` keeps the rest. One pass over each column, which the compiler can vectorise.
+    #[inline]
+    pub fn extend_map<S>(&mut self, input: &mut Rows<S>, count: usize, f: impl FnMut(S) -> T) {
+        let count = count.min(input.len());
+        self.values.extend(input.values.drain(..count).map(f));
+        self.times.extend_from_slice(&input.times[..count]);
+        input.times.drain(..count);
+    }
+
+    /// Keeps the records for which `keep` is true, in their order. Linear, in place.
+    #[inline]
+    pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
+        let times = &mut self.times;
+        let mut read = 0;
+        let mut kept = 0;
+        self.values.retain(|value| {
+            let stays = keep(value);
+            // Written always, counted only if it stays: no branch to mispredict.
+            times[kept] = times[read];
+            read += 1;
+            kept += usize::from(stays);
+            stays
+        });
+        times.truncate(kept);
+    }
+
+    /// The least and the greatest event time, `None` without records.
+    #[inline]
+    pub fn time_range(&self) -> Option<(Timestamp, Timestamp)> {
+        let first = *self.times.first()?;
+        // Folded by hand: min and max of a column in one vectorised pass.
+        let (mut low, mut high) = (first, first);
+        for &time in &self.times {
+            low = low.min(time);
+            high = high.max(time);
+        }
+        Some((low, high))
+    }
+
+    /// Reserves room for `additional` more records.
+    pub fn reserve(&mut self, additional: usize) {
+        self.values.reserve(additional);
+        self.times.reserve(additional);
+    }
+
+    /// Fills the batch from the two columns at once: `fill` appends to both and must leave them equally long.
+    ///
+    /// # Panics
+    /// If `fill` leaves the columns with different lengths, a broken invariant.
+    #[inline]
+    pub fn extend_columns(&mut self, fill: impl FnOnce(&mut Vec<T>, &mut Vec<Timestamp>)) {
+        fill(&mut self.values, &mut self.times);
+        assert_eq!(self.values.len(), self.times.len(), "each record has one time");
+    }
+}
+
+impl<T> Extend<(T, Timestamp)> for Rows<T> {
+    fn extend<I: IntoIterator<Item = (T, Timestamp)>>(&mut self, records: I) {
+        for (value, time) in records {
+            self.push(value, time);
+        }
+    }
+}
+
+impl<T> FromIterator<(T, Timestamp)> for Rows<T> {
+    fn from_iter<I: IntoIterator<Item = (T, Timestamp)>>(records: I) -> Self {
+        let mut rows = Rows::default();
+        rows.extend(records);
+        rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(values: &[i64]) -> Rows<i64> {
+        values.iter().map(|&v| (v, Timestamp::from_secs(v))).collect()
+    }
+
+    #[test]
+    fn retain_keeps_each_record_with_its_own_time() {
+        let mut batch = rows(&[1, 2, 3, 4, 5, 6]);
+        batch.retain(|v| v % 2 == 0);
+        assert_eq!(batch, rows(&[2, 4, 6]));
+    }
+
+    #[test]
+    fn draining_part_leaves_the_rest_in_order() {
+        let mut batch = rows(&[1, 2, 3]);
+        assert_eq!(batch.drain_front(2).map(|(v, _)| v).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(batch, rows(&[3]));
+        assert_eq!(batch.drain_front(9).len(), 1);
+    }
+
+    #[test]
+    fn a_dropped_drain_still_removes_what_it_promised() {
+        let mut batch = rows(&[1, 2, 3]);
+        drop(batch.drain_front(2));
+        assert_eq!(batch, rows(&[3]));
+    }
+
+    #[test]
+    fn mapping_part_of_a_batch_keeps_times_beside_values() {
+        let mut input = rows(&[1, 2, 3]);
+        let mut output = Rows::default();
+        output.extend_map(&mut input, 2, |v| v * 10);
+        assert_eq!(output.iter().collect::<Vec<_>>(), [(&10, Timestamp::from_secs(1)), (&20, Timestamp::from_secs(2))]);
+        assert_eq!(input, rows(&[3]));
+    }
+
+    #[test]
+    fn the_time_range_spans_all_records() {
+        assert_eq!(rows(&[]).time_range(), None);
+        assert_eq!(rows(&[4, 1, 9]).time_range(), Some((Timestamp::from_secs(1), Timestamp::from_secs(9))));
+    }
+}

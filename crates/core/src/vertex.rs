@@ -1,0 +1,126 @@
+//! A node of the graph.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use crate::ProcessorSupplier;
+
+/// Which vertex of its graph.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct VertexId(pub(crate) u32);
+
+impl VertexId {
+    /// Its position among the graph's vertices.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Which input, or which output, of a vertex.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Ordinal(pub u16);
+
+impl Ordinal {
+    /// The first, often the only one.
+    pub const FIRST: Ordinal = Ordinal(0);
+    /// The second.
+    pub const SECOND: Ordinal = Ordinal(1);
+
+    /// As an index.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// How many instances a vertex has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Parallelism {
+    /// As many as there are cooperative threads.
+    Auto,
+    /// That many.
+    Exactly(NonZeroU32),
+}
+
+impl Parallelism {
+    /// A single instance.
+    pub const ONE: Parallelism = Parallelism::Exactly(NonZeroU32::MIN);
+
+    /// The number of instances, given the number of cooperative threads.
+    pub fn resolve(self, threads: NonZeroU32) -> u32 {
+        match self {
+            Parallelism::Auto => threads.get(),
+            Parallelism::Exactly(count) => count.get(),
+        }
+    }
+}
+
+/// Where an instance runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Isolation {
+    /// On a cooperative thread, with others; must not block.
+    #[default]
+    Tasklet,
+    /// On a thread of its own; may block.
+    Thread,
+}
+
+/// A node of the graph: a name, and the code of its instances.
+#[derive(Clone)]
+pub struct Vertex {
+    pub(crate) name: Arc<str>,
+    pub(crate) supplier: Arc<dyn ProcessorSupplier>,
+    pub(crate) parallelism: Parallelism,
+    pub(crate) isolation: Isolation,
+}
+
+impl Vertex {
+    /// A vertex with a name that is unique in its graph.
+    pub fn new(name: impl Into<Arc<str>>, supplier: Arc<dyn ProcessorSupplier>) -> Self {
+        Vertex {
+            name: name.into(),
+            supplier,
+            parallelism: Parallelism::Auto,
+            isolation: Isolation::Tasklet,
+        }
+    }
+
+    /// Sets how many instances run.
+    pub fn parallelism(mut self, parallelism: Parallelism) -> Self {
+        self.parallelism = parallelism;
+        self
+    }
+
+    /// Sets where the instances run.
+    pub fn isolation(mut self, isolation: Isolation) -> Self {
+        self.isolation = isolation;
+        self
+    }
+
+    /// The name.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// What makes the instances' processors.
+    pub fn supplier(&self) -> &Arc<dyn ProcessorSupplier> {
+        &self.supplier
+    }
+
+    /// How many instances run, as asked for.
+    pub fn wanted_parallelism(&self) -> Parallelism {
+        self.parallelism
+    }
+
+    /// Where the instances run.
+    pub fn wanted_isolation(&self) -> Isolation {
+        self.isolation
+    }
+}
+
+impl fmt::Debug for Vertex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Vertex({}, {:?}, {:?})", self.name, self.parallelism, self.isolation)
+    }
+}

@@ -1,0 +1,1 @@
+//! Runs jobs on the threads of one process.

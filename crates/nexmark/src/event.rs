@@ -1,0 +1,177 @@
+//! The events of the auction site, complete with their strings, and their form as JSON lines.
+//!
+//! A line is an object whose `kind` is `person`, `auction` or `bid` and whose other fields are those of the struct, in
+//! snake_case: `{"kind":"bid","auction":1001,"bidder":1007,"price":250,…,"date_time":1436918400000,…}`. Fields that are
+//! not known are passed over, strings that are missing or null are empty, a missing number is an error.
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// What a price is multiplied with in query 1 to turn dollars into euros. Prices are integers, so the product is a
+/// floating point number: `price as f64 * DOLLAR_TO_EURO`.
+pub const DOLLAR_TO_EURO: f64 = 0.908;
+
+/// Somebody who registered with the site: a seller, a bidder, or both.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Person {
+    /// Who it is; a person has one id.
+    pub id: u64,
+    /// First and last name.
+    #[serde(default, deserialize_with = "text_or_empty")]
+    pub name: String,
+    /// Where to write to.
+    #[serde(default, deserialize_with = "text_or_empty")]
+    pub email_address: String,
+    /// Sixteen digits in groups of four.
+    #[serde(default, deserialize_with = "text_or_empty")]
+    pub credit_card: String,
+    /// The city of residence.
+    #[serde(default, deserialize_with = "text_or_empty")]
+    pub city: String,
+    /// The two letters of the United States' state that the city is in.
+    #[serde(default, deserialize_with = "text_or_empty")]
+    pub state: String,
+    /// When the person registered, in milliseconds since the epoch.
+    pub date_time: i64,
+    /// Filling that gives the event its size.
+    #[serde(default, deserialize_with = "text_or_empty")]
+    pub extra: String,
+}
+
+/// Something put up for sale for a while.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Auction {
+    /// Which auction it is; an auction has one id.
+    pub id: u64,
+    /// What is sold, in short.
+    #[serde(default, deserialize_with = "text_or_empty")]
+    pub item_name: String,
+    /// What is sold, at length.
+    #[serde(default, deserialize_with = "text_or_empty")]
+    pub description: String,
+    /// The price at which bidding starts.
+    pub initial_bid: u64,
+    /// The price under which the seller need not sell; the queries ignore it.
+    pub reserve: u64,
+    /// When the auction opened, in milliseconds since the epoch.
+    pub date_time: i64,
+    /// The last millisecond in which a bid counts, in milliseconds since the epoch.
+    pub expires: i64,
+    /// The [`Person::id`] of who sells.
+    pub seller: u64,
+    /// The kind of thing, from 10 upwards.
+    pub category: u64,
+    /// Filling that gives the event its size.
+    #[serde(default, deserialize_with = "text_or_empty")]
+    pub extra: String,
+}
+
+/// An offer for the thing in an auction.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bid {
+    /// The [`Auction::id`] that the bid is for; it may come before the auction does.
+    pub auction: u64,
+    /// The [`Person::id`] of who bids.
+    pub bidder: u64,
+    /// The offer.
+    pub price: u64,
+    /// Through which channel the bidder came.
+    #[serde(default, deserialize_with = "text_or_empty")]
+    pub channel: String,
+    /// The page that the bid was made on.
+    #[serde(default, deserialize_with = "text_or_empty")]
+    pub url: String,
+    /// When the bid was made, in milliseconds since the epoch.
+    pub date_time: i64,
+    /// Filling that gives the event its size.
+    #[serde(default, deserialize_with = "text_or_empty")]
+    pub extra: String,
+}
+
+/// Anything that happens on the site; one JSON line.
+///
+/// ```
+/// use ardea_nexmark::Event;
+///
+/// let line = r#"{"kind":"bid","auction":1001,"bidder":1007,"price":250,"date_time":-5,"colour":"red"}"#;
+/// let event: Event = serde_json::from_str(line)?;
+/// assert_eq!(event.date_time(), -5);
+/// let Event::Bid(bid) = event else { panic!("it says bid") };
+/// assert_eq!((bid.auction, bid.price, bid.url.as_str()), (1001, 250, ""));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Event {
+    /// A person registers.
+    Person(Person),
+    /// An auction opens.
+    Auction(Auction),
+    /// A bid is made.
+    Bid(Bid),
+}
+
+impl Event {
+    /// When it happens, in milliseconds since the epoch.
+    pub fn date_time(&self) -> i64 {
+        match self {
+            Self::Person(person) => person.date_time,
+            Self::Auction(auction) => auction.date_time,
+            Self::Bid(bid) => bid.date_time,
+        }
+    }
+}
+
+fn text_or_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<Event, serde_json::Error> {
+        serde_json::from_str(line)
+    }
+
+    #[test]
+    fn a_bid_is_written_with_its_kind_first_and_read_back_the_same() {
+        let bid = Bid {
+            auction: 1,
+            bidder: 2,
+            price: u64::MAX,
+            channel: "Apple".into(),
+            url: "u".into(),
+            date_time: i64::MIN,
+            extra: String::new(),
+        };
+        let line = serde_json::to_string(&Event::Bid(bid.clone())).unwrap();
+        assert_eq!(
+            line,
+            r#"{"kind":"bid","auction":1,"bidder":2,"price":18446744073709551615,"channel":"Apple","url":"u","date_time":-9223372036854775808,"extra":""}"#
+        );
+        assert_eq!(read(&line).unwrap(), Event::Bid(bid));
+    }
+
+    #[test]
+    fn the_kind_may_stand_anywhere_and_unknown_fields_are_passed_over() {
+        let event = read(r#"{"id":3,"x":[1,{"y":null}],"date_time":-1,"name":null,"kind":"person"}"#).unwrap();
+        let Event::Person(person) = event else { panic!("not a person") };
+        assert_eq!((person.id, person.name.as_str(), person.date_time), (3, "", -1));
+    }
+
+    #[test]
+    fn an_auction_needs_its_numbers() {
+        let whole = r#"{"kind":"auction","id":1,"initial_bid":1,"reserve":2,"date_time":0,"expires":5,"seller":3,"category":10}"#;
+        assert!(matches!(read(whole), Ok(Event::Auction(Auction { expires: 5, .. }))));
+        let error = read(&whole.replace("\"seller\":3,", "")).unwrap_err().to_string();
+        assert!(error.contains("seller"), "{error}");
+    }
+
+    #[test]
+    fn negative_ids_fractions_and_unknown_kinds_are_errors() {
+        assert!(read(r#"{"kind":"bid","auction":-1,"bidder":2,"price":3,"date_time":0}"#).is_err());
+        assert!(read(r#"{"kind":"bid","auction":1,"bidder":2,"price":3.5,"date_time":0}"#).is_err());
+        let error = read(r#"{"kind":"offer","auction":1}"#).unwrap_err().to_string();
+        assert!(error.contains("offer") && error.contains("bid"), "{error}");
+    }
+}

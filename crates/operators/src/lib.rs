@@ -1,0 +1,1 @@
+//! The physical operators: every processor that pipelines compile to.

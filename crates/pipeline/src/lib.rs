@@ -1,0 +1,1 @@
+//! The typed fluent API over the core graph.

@@ -1,0 +1,1 @@
+//! Drives any processor through hostile schedules and checks its contract.

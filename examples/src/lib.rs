@@ -1,0 +1,1 @@
+//! Example jobs that a person would want.

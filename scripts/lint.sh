@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Runs every check that is not a test, all of them even if one fails, and says at the end which did.
+#
+#   make lint
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+failed=()
+
+# step NAME COMMAND...
+step() {
+    local name=$1
+    shift
+    echo "lint: $name" >&2
+    "$@" || failed+=("$name")
+}
+
+# Known vulnerabilities. The list of them is fetched; where there is no network that is said, and not held against
+# the code.
+advisories() {
+    local log
+    log=$(mktemp)
+    if cargo deny fetch db 2>"$log"; then
+        cargo deny check --disable-fetch advisories
+    elif grep -qiE 'could not resolve|unable to (connect|access)|timed out|unreachable|refused' "$log"; then
+        echo "lint: SKIPPED advisories: the advisory database cannot be fetched from here (no network?)" >&2
+    else
+        cat "$log" >&2
+        rm -f "$log"
+        return 1
+    fi
+    local status=$?
+    rm -f "$log"
+    return "$status"
+}
+
+step format cargo fmt --all --check
+step clippy cargo clippy --workspace --all-targets --quiet -- -D warnings
+step docs env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --lib --quiet
+step "licences, bans, sources" cargo deny check licenses bans sources
+step advisories advisories
+step tidy cargo xtask tidy
+
+if [ ${#failed[@]} -gt 0 ]; then
+    printf 'lint: FAILED: %s\n' "${failed[@]}" >&2
+    exit 1
+fi
+echo "lint: all is well" >&2
