@@ -1,1 +1,2 @@
 //! Example jobs that a person would want.
+#![forbid(unsafe_code)]

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 /// A way to turn many records of type `T` into one result, a part at a time.
 ///
-/// The value itself is only the recipe; what is remembered of the records is in its accumulators, of which the
-/// engine keeps one for each key, window or slice. An implementation therefore does not change: `&self` everywhere,
-/// and one value serves all threads.
+/// The value itself is only the recipe; what is remembered of the records is in its accumulators,
+/// of which the engine keeps one for each key, window or slice. An implementation therefore does
+/// not change: `&self` everywhere, and one value serves all threads.
 ///
 /// # Laws
 ///
@@ -14,11 +14,13 @@ use std::sync::Arc;
 ///
 /// * `create()` is the identity: combining it with `a`, from either side, gives `a`;
 /// * `combine` is associative: `(a + b) + c` gives what `a + (b + c)` gives;
-/// * accumulating records into one accumulator gives the same as accumulating parts of them apart and combining;
-/// * `combine` is commutative, and the order of records does not matter, unless the aggregate's documentation says
-///   that it keeps an order: records of one key may come over several threads;
+/// * accumulating records into one accumulator gives the same as accumulating parts of them apart
+///   and combining;
+/// * `combine` is commutative, and the order of records does not matter, unless the aggregate's
+///   documentation says that it keeps an order: records of one key may come over several threads;
 /// * where [`DEDUCTS`](Self::DEDUCTS), `(a + b) - b` gives `a`, and goes on behaving as `a`;
-/// * `finish` only looks: it may be called several times, with more records in between (early results of a window).
+/// * `finish` only looks: it may be called several times, with more records in between (early
+///   results of a window).
 ///
 /// [`laws::check`](crate::laws::check) tries them on records of your choice.
 ///
@@ -42,20 +44,23 @@ use std::sync::Arc;
 /// # Ok::<(), laws::BrokenLaw>(())
 /// ```
 pub trait Aggregate<T: ?Sized>: Send + Sync + 'static {
-    /// What is remembered of the records so far. It moves between threads; `clone` must be a copy that stands alone.
+    /// What is remembered of the records so far. It moves between threads; `clone` must be a copy
+    /// that stands alone.
     type Acc: Clone + Send + 'static;
 
     /// The result.
     type Out: Send + 'static;
 
-    /// Whether [`deduct`](Self::deduct) undoes [`combine`](Self::combine). A sliding window then costs one combine
-    /// and one deduct a slide; without it, the window keeps partial combinations and combines a few times a slide.
+    /// Whether [`deduct`](Self::deduct) undoes [`combine`](Self::combine). A sliding window then
+    /// costs one combine and one deduct a slide; without it, the window keeps partial combinations
+    /// and combines a few times a slide.
     const DEDUCTS: bool = false;
 
     /// An empty accumulator: the identity of [`combine`](Self::combine).
     fn create(&self) -> Self::Acc;
 
-    /// Takes one record in. The hot path: called once a record, so it should not allocate each time.
+    /// Takes one record in. The hot path: called once a record, so it should not allocate each
+    /// time.
     fn accumulate(&self, acc: &mut Self::Acc, record: &T);
 
     /// Takes in all that `other` holds. Called once a slice or chunk and key, not once a record.

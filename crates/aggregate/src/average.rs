@@ -10,8 +10,9 @@ pub struct Average<F> {
 
 /// The arithmetic mean of `number` over all records; `None` if there are none. Deducts.
 ///
-/// The sum is exact, as [`sum`](crate::sum)'s, so the mean does not depend on order, chunks or threads either; a NaN among the numbers
-/// makes it NaN. A float sum beyond `f64::MAX` makes it infinite.
+/// The sum is exact, as [`sum`](crate::sum)'s, so the mean does not depend on order, chunks or
+/// threads either; a NaN among the numbers makes it NaN. A float sum beyond `f64::MAX` makes it
+/// infinite.
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, average};
@@ -74,7 +75,11 @@ mod tests {
 
     #[test]
     fn a_nan_makes_the_mean_nan() {
-        assert!(average(|v: &f64| *v).of_all(&[1.0, f64::NAN]).is_some_and(f64::is_nan));
+        assert!(
+            average(|v: &f64| *v)
+                .of_all(&[1.0, f64::NAN])
+                .is_some_and(f64::is_nan)
+        );
     }
 
     proptest! {
@@ -84,7 +89,7 @@ mod tests {
         }
 
         #[test]
-        fn the_laws_hold_for_floats(values in prop::collection::vec(any::<f32>().prop_filter("a number", |v| v.is_finite()), 0..40)) {
+        fn the_laws_hold_for_floats(values in prop::collection::vec(-1e30f32..1e30, 0..40)) {
             laws::check(&average(|v: &f32| *v), &values)?;
         }
     }

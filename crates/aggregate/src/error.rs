@@ -6,7 +6,8 @@
 pub enum InvalidParameter {
     /// A quantile's rank that is not between 0 and 1.
     #[error(
-        "[{}] a quantile's rank must be between 0 and 1, but is {rank}; for the 99th percentile give 0.99",
+        "[{}] a quantile's rank must be between 0 and 1, but is {rank}; \
+         for the 99th percentile give 0.99",
         self.code()
     )]
     Rank {
@@ -16,8 +17,8 @@ pub enum InvalidParameter {
 
     /// A relative error that is not between 0 and 1, both excluded.
     #[error(
-        "[{}] the relative error of quantiles must be above 0 and below 1, but is {relative_error}; \
-         0.01 means 1%",
+        "[{}] the relative error of quantiles must be above 0 and below 1, \
+         but is {relative_error}; 0.01 means 1%",
         self.code()
     )]
     RelativeError {
@@ -27,8 +28,8 @@ pub enum InvalidParameter {
 
     /// A distinct count's precision out of its range.
     #[error(
-        "[{}] the precision of an approximate distinct count must be from 4 to 21, but is {precision}; \
-         12 takes 4 kB and errs by about 2%",
+        "[{}] the precision of an approximate distinct count must be from 4 to 21, \
+         but is {precision}; 12 takes 4 kB and errs by about 2%",
         self.code()
     )]
     Precision {
@@ -58,7 +59,8 @@ mod tests {
         let message = InvalidParameter::Rank { rank: 99.0 }.to_string();
         assert_eq!(
             message,
-            "[aggregate-rank] a quantile's rank must be between 0 and 1, but is 99; for the 99th percentile give 0.99"
+            "[aggregate-rank] a quantile's rank must be between 0 and 1, but is 99; \
+             for the 99th percentile give 0.99"
         );
     }
 }

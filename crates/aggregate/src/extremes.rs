@@ -13,7 +13,8 @@ pub struct ExtremeValue<F, R> {
     ranking: R,
 }
 
-/// The least `value` of any record; `None` if there are no records. For floats see [`TotalF64`](crate::TotalF64).
+/// The least `value` of any record; `None` if there are no records. For floats see
+/// [`TotalF64`](crate::TotalF64).
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, min};
@@ -24,10 +25,14 @@ where
     V: Ord + Clone + Send + 'static,
     F: Fn(&T) -> V + Send + Sync + 'static,
 {
-    ExtremeValue { value, ranking: Reversed(Natural) }
+    ExtremeValue {
+        value,
+        ranking: Reversed(Natural),
+    }
 }
 
-/// The greatest `value` of any record; `None` if there are no records. For floats see [`TotalF64`](crate::TotalF64).
+/// The greatest `value` of any record; `None` if there are no records. For floats see
+/// [`TotalF64`](crate::TotalF64).
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, max};
@@ -38,7 +43,10 @@ where
     V: Ord + Clone + Send + 'static,
     F: Fn(&T) -> V + Send + Sync + 'static,
 {
-    ExtremeValue { value, ranking: Natural }
+    ExtremeValue {
+        value,
+        ranking: Natural,
+    }
 }
 
 impl<T: ?Sized, V, F, R> Aggregate<T> for ExtremeValue<F, R>
@@ -78,16 +86,18 @@ where
     }
 }
 
-/// Keeps the best record by the ranking `R`. Made by [`min_by`], [`max_by`], [`min_by_key`] and [`max_by_key`].
+/// Keeps the best record by the ranking `R`. Made by [`min_by`], [`max_by`], [`min_by_key`] and
+/// [`max_by_key`].
 #[derive(Clone, Copy, Debug)]
 pub struct Extreme<R> {
     ranking: R,
 }
 
-/// The record with the least `key`; `None` if there are no records. By event time it is the first record.
+/// The record with the least `key`; `None` if there are no records. By event time it is the first
+/// record.
 ///
-/// Of records with the same key, the one that came first is kept, which over several threads can be any of them:
-/// put what else tells them apart into the key, or use [`all_with_min`].
+/// Of records with the same key, the one that came first is kept, which over several threads can be
+/// any of them: put what else tells them apart into the key, or use [`all_with_min`].
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, min_by_key};
@@ -99,11 +109,13 @@ where
     K: Ord,
     F: Fn(&T) -> K + Send + Sync + 'static,
 {
-    Extreme { ranking: Reversed(ByKey(key)) }
+    Extreme {
+        ranking: Reversed(ByKey(key)),
+    }
 }
 
-/// The record with the greatest `key`; `None` if there are no records. By event time it is the last record. Ties as
-/// in [`min_by_key`].
+/// The record with the greatest `key`; `None` if there are no records. By event time it is the last
+/// record. Ties as in [`min_by_key`].
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, max_by_key};
@@ -115,7 +127,9 @@ where
     K: Ord,
     F: Fn(&T) -> K + Send + Sync + 'static,
 {
-    Extreme { ranking: ByKey(key) }
+    Extreme {
+        ranking: ByKey(key),
+    }
 }
 
 /// The least record by `comparison`; `None` if there are no records. Ties as in [`min_by_key`].
@@ -129,7 +143,9 @@ where
     T: Clone + Send + 'static,
     F: Fn(&T, &T) -> Ordering + Send + Sync + 'static,
 {
-    Extreme { ranking: Reversed(ByComparison(comparison)) }
+    Extreme {
+        ranking: Reversed(ByComparison(comparison)),
+    }
 }
 
 /// The greatest record by `comparison`; `None` if there are no records. Ties as in [`min_by_key`].
@@ -143,7 +159,9 @@ where
     T: Clone + Send + 'static,
     F: Fn(&T, &T) -> Ordering + Send + Sync + 'static,
 {
-    Extreme { ranking: ByComparison(comparison) }
+    Extreme {
+        ranking: ByComparison(comparison),
+    }
 }
 
 impl<T, R> Aggregate<T> for Extreme<R>
@@ -185,7 +203,8 @@ pub struct AllWithExtreme<R> {
     ranking: R,
 }
 
-/// All records that share the least `key`, in the order of their arrival; empty if there are no records.
+/// All records that share the least `key`, in the order of their arrival; empty if there are no
+/// records.
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, all_with_min};
@@ -197,10 +216,13 @@ where
     K: Ord,
     F: Fn(&T) -> K + Send + Sync + 'static,
 {
-    AllWithExtreme { ranking: Reversed(ByKey(key)) }
+    AllWithExtreme {
+        ranking: Reversed(ByKey(key)),
+    }
 }
 
-/// All records that share the greatest `key`, in the order of their arrival; empty if there are no records.
+/// All records that share the greatest `key`, in the order of their arrival; empty if there are no
+/// records.
 ///
 /// Over several threads the order of arrival is any; which records they are does not depend on it.
 ///
@@ -217,7 +239,9 @@ where
     K: Ord,
     F: Fn(&T) -> K + Send + Sync + 'static,
 {
-    AllWithExtreme { ranking: ByKey(key) }
+    AllWithExtreme {
+        ranking: ByKey(key),
+    }
 }
 
 impl<T, R> Aggregate<T> for AllWithExtreme<R>
@@ -276,8 +300,14 @@ mod tests {
     #[test]
     fn of_equal_records_the_first_is_kept() {
         let words = ["be", "to", "or"];
-        assert_eq!(max_by_key(|word: &&str| word.len()).of_all(&words), Some("be"));
-        assert_eq!(min_by_key(|word: &&str| word.len()).of_all(&words), Some("be"));
+        assert_eq!(
+            max_by_key(|word: &&str| word.len()).of_all(&words),
+            Some("be")
+        );
+        assert_eq!(
+            min_by_key(|word: &&str| word.len()).of_all(&words),
+            Some("be")
+        );
     }
 
     #[test]
@@ -292,7 +322,8 @@ mod tests {
         fn extremes_agree_with_the_iterators(values in prop::collection::vec(any::<i16>(), 0..40)) {
             prop_assert_eq!(min(|v: &i16| *v).of_all(&values), values.iter().min().copied());
             prop_assert_eq!(max(|v: &i16| *v).of_all(&values), values.iter().max().copied());
-            prop_assert_eq!(min_by(|a: &i16, b: &i16| a.cmp(b)).of_all(&values), values.iter().min().copied());
+            let least = min_by(|a: &i16, b: &i16| a.cmp(b)).of_all(&values);
+            prop_assert_eq!(least, values.iter().min().copied());
             prop_assert_eq!(max_by_key(|v: &i16| *v).of_all(&values), values.iter().max().copied());
         }
 
@@ -307,11 +338,13 @@ mod tests {
         #[test]
         fn all_ties_are_kept(values in prop::collection::vec((0u8..4, any::<u8>()), 0..40)) {
             let best = values.iter().map(|v| v.0).max();
-            let mut expected: Vec<_> = values.iter().copied().filter(|v| Some(v.0) == best).collect();
-            prop_assert_eq!(&all_with_max(|v: &(u8, u8)| v.0).of_all(&values), &expected);
-            expected.sort_unstable();
-            laws::check_by(&all_with_max(|v: &(u8, u8)| v.0), &values, |a, b| laws::same_items(a, b))?;
-            laws::check_by(&all_with_min(|v: &(u8, u8)| v.0), &values, |a, b| laws::same_items(a, b))?;
+            let expected: Vec<_> =
+                values.iter().copied().filter(|v| Some(v.0) == best).collect();
+            let all_best = all_with_max(|v: &(u8, u8)| v.0);
+            prop_assert_eq!(all_best.of_all(&values), expected);
+            laws::check_by(&all_best, &values, |a, b| laws::same_items(a, b))?;
+            let all_least = all_with_min(|v: &(u8, u8)| v.0);
+            laws::check_by(&all_least, &values, |a, b| laws::same_items(a, b))?;
         }
     }
 }

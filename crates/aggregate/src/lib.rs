@@ -1,10 +1,11 @@
 //! Incremental aggregates: what to remember of many records.
 //!
-//! An [`Aggregate`] turns many records into one result without keeping the records: it *creates* an empty
-//! accumulator, *accumulates* records into it, *combines* accumulators that were filled apart, and *finishes* one
-//! into a result. The engine relies on the parts fitting together in any way: a keyed aggregate accumulates on the
-//! producing side and combines on the owner's; a sliding window combines the newest slice into a running
-//! accumulator and, where [`Aggregate::DEDUCTS`], deducts the oldest.
+//! An [`Aggregate`] turns many records into one result without keeping the records: it *creates* an
+//! empty accumulator, *accumulates* records into it, *combines* accumulators that were filled
+//! apart, and *finishes* one into a result. The engine relies on the parts fitting together in any
+//! way: a keyed aggregate accumulates on the producing side and combines on the owner's; a sliding
+//! window combines the newest slice into a running accumulator and, where [`Aggregate::DEDUCTS`],
+//! deducts the oldest.
 //!
 //! | to know | use | accumulator | deducts |
 //! |---|---|---|---|
@@ -12,8 +13,8 @@
 //! | the total | [`sum`] | `i128`, or an [`ExactSum`] for floats | yes |
 //! | the mean | [`average`] | a sum and a count | yes |
 //! | the least, the greatest value | [`min`], [`max`] | one value | no |
-//! | the record that has it | [`min_by_key`], [`max_by_key`], [`min_by`], [`max_by`] | one record | no |
-//! | all records that have it | [`all_with_min`], [`all_with_max`] | those records | no |
+//! | the record with it | [`min_by_key`], [`max_by_key`], [`min_by`], [`max_by`] | one record | no |
+//! | all records with it | [`all_with_min`], [`all_with_max`] | those records | no |
 //! | the best n | [`top_n`], [`bottom_n`], [`top_n_by`], [`bottom_n_by`] | up to n records | no |
 //! | how many different ones | [`distinct_count`] | a set | no |
 //! | about how many different ones | [`distinct_count_approx`] | a HyperLogLog sketch | no |
@@ -25,16 +26,18 @@
 //! | a fold by an operation of your own | [`reduce`] | one value | no |
 //! | anything else | [`custom`], or implement [`Aggregate`] | yours | if you say how |
 //!
-//! Several are computed in one pass by a tuple of them; [`filtering`], [`mapping`] and [`and_then`] change what an
-//! aggregate sees and what it gives. [`co_aggregate`] aggregates two inputs side by side, as joins and co-groups do.
+//! Several are computed in one pass by a tuple of them; [`filtering`], [`mapping`] and [`and_then`]
+//! change what an aggregate sees and what it gives. [`co_aggregate`] aggregates two inputs side by
+//! side, as joins and co-groups do.
 //!
-//! **Invariants.** For every aggregate here, unless its documentation says otherwise: how the records were split
-//! over accumulators, and in which order, does not show in the result, floating-point sums included; a deducted part
-//! leaves no trace. [`laws`] checks this for any aggregate, yours too. Nothing here panics on any record, provided that the closures
-//! given to it do not. Knows nothing of windows, keys, time or threads, nor of any other crate of Ardea.
+//! **Invariants.** For every aggregate here, unless its documentation says otherwise: how the
+//! records were split over accumulators, and in which order, does not show in the result,
+//! floating-point sums included; a deducted part leaves no trace. [`laws`] checks this for any
+//! aggregate, yours too. Nothing here panics on any record, provided that the closures given to it
+//! do not. Knows nothing of windows, keys, time or threads, nor of any other crate of Ardea.
 //!
 //! ```
-//! use ardea_aggregate::{Aggregate, and_then, average, count, max};
+//! use ardea_aggregate::{Aggregate, and_then, average, count, distinct_count, max};
 //!
 //! struct Flight { carrier: &'static str, delay_min: i64 }
 //! let flights = [
@@ -55,7 +58,7 @@
 //! summary.combine(&mut left, &right);
 //! assert_eq!(summary.finish(&left), (3, Some(5.0), Some(17)));
 //!
-//! let carriers = and_then(ardea_aggregate::distinct_count(|f: &Flight| f.carrier), |n| format!("{n} carriers"));
+//! let carriers = and_then(distinct_count(|f: &Flight| f.carrier), |n| format!("{n} carriers"));
 //! assert_eq!(carriers.of_all(&flights), "2 carriers");
 //! ```
 
@@ -85,7 +88,8 @@ pub use aggregate::Aggregate;
 pub use average::{Average, average};
 pub use co::{CoAggregate2, CoAggregate3, SideBySide, co_aggregate, co_aggregate3};
 pub use collect::{
-    CollectList, CollectMap, CollectSet, HashedMap, HashedSet, collect_list, collect_map, collect_set,
+    CollectList, CollectMap, CollectSet, HashedMap, HashedSet, collect_list, collect_map,
+    collect_set,
 };
 pub use compose::{AndThen, Filtering, Mapping, and_then, filtering, mapping};
 pub use count::{Count, count};
@@ -95,7 +99,8 @@ pub use distinct_approx::{DistinctCountApprox, DistinctSketch, distinct_count_ap
 pub use error::InvalidParameter;
 pub use exact_sum::ExactSum;
 pub use extremes::{
-    AllWithExtreme, Extreme, ExtremeValue, all_with_max, all_with_min, max, max_by, max_by_key, min, min_by, min_by_key,
+    AllWithExtreme, Extreme, ExtremeValue, all_with_max, all_with_min, max, max_by, max_by_key,
+    min, min_by, min_by_key,
 };
 pub use log_histogram::LogHistogram;
 pub use order::{ByComparison, ByKey, Natural, Ranking, Reversed, TotalF64};

@@ -5,8 +5,8 @@ use std::hash::{Hash, Hasher};
 
 /// An order over values of type `T`, as extremes and top-n need one.
 ///
-/// It must be a consistent weak order, as [`Ord`] asks: where it calls two values equal they rank alike, and which
-/// of them is kept may then depend on which came first.
+/// It must be a consistent weak order, as [`Ord`] asks: where it calls two values equal they rank
+/// alike, and which of them is kept may then depend on which came first.
 pub trait Ranking<T: ?Sized>: Send + Sync + 'static {
     /// How `a` ranks beside `b`.
     fn compare(&self, a: &T, b: &T) -> Ordering;
@@ -56,10 +56,11 @@ impl<T: ?Sized, R: Ranking<T>> Ranking<T> for Reversed<R> {
     }
 }
 
-/// A float in the total order of IEEE 754, so that it can be a key: `max(|r: &Reading| TotalF64(r.celsius))`.
+/// A float in the total order of IEEE 754, so that it can be a key: `max(|r: &Reading|
+/// TotalF64(r.celsius))`.
 ///
-/// `-0.0` is below `0.0`; NaN is above infinity, or below its negative if the sign bit is set. Records whose NaN
-/// should not count are best [filtered](crate::filtering) out.
+/// `-0.0` is below `0.0`; NaN is above infinity, or below its negative if the sign bit is set.
+/// Records whose NaN should not count are best [filtered](crate::filtering) out.
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, TotalF64, max};

@@ -6,16 +6,16 @@ use crate::{Aggregate, ExactSum};
 ///
 /// Implemented for the integers of up to 64 bits and for the floats:
 ///
-/// * **Integers** are summed in `i128`, and the total is an `i128`: it cannot overflow, as that would take more than 2⁶²
-///   records. Who wants an `i64` says what shall happen to one that does not fit:
-///   `and_then(sum(f), |total| i64::try_from(total))`.
-/// * **Floats** are summed in an [`ExactSum`], rounded only when read. Plain floating addition depends on the order,
-///   hence on threads and chunks, and deducting from it piles up errors; compensated (Neumaier) summation makes both
-///   smaller but not gone. The exact sum costs a few nanoseconds an addition and has neither. NaN and infinities: see
-///   [`ExactSum`].
+/// * **Integers** are summed in `i128`, and the total is an `i128`: it cannot overflow, as that
+///   would take more than 2⁶² records. Who wants an `i64` says what shall happen to one that does
+///   not fit: `and_then(sum(f), |total| i64::try_from(total))`.
+/// * **Floats** are summed in an [`ExactSum`], rounded only when read. Plain floating addition
+///   depends on the order, hence on threads and chunks, and deducting from it piles up errors;
+///   compensated (Neumaier) summation makes both smaller but not gone. The exact sum has
+///   neither, for some 3 ns an addition, or 15 if magnitudes vary widely. NaN and infinities: see [`ExactSum`].
 ///
-/// May be implemented for types of your own, such as an amount of money; the laws of [`Aggregate`] apply, and
-/// `deduct` must be exact.
+/// May be implemented for types of your own, such as an amount of money; the laws of [`Aggregate`]
+/// apply, and `deduct` must be exact.
 pub trait Summand: Copy + Send + 'static {
     /// What is remembered of the sum; its default is the empty sum.
     type Acc: Clone + Default + Send + 'static;
@@ -116,8 +116,8 @@ pub struct Sum<F> {
     number: F,
 }
 
-/// The total of `number` over all records: exact, an `i128` for integers, and the nearest `f64` for floats
-/// ([`Summand`] says how and why). Zero if there are no records. Deducts.
+/// The total of `number` over all records: exact, an `i128` for integers, and the nearest `f64` for
+/// floats ([`Summand`] says how and why). Zero if there are no records. Deducts.
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, sum};
@@ -177,8 +177,14 @@ mod tests {
 
     #[test]
     fn extremes_of_integers_do_not_overflow() {
-        assert_eq!(sum(|v: &i64| *v).of_all(&[i64::MIN; 3]), 3 * i128::from(i64::MIN));
-        assert_eq!(sum(|v: &u64| *v).of_all(&[u64::MAX; 3]), 3 * i128::from(u64::MAX));
+        assert_eq!(
+            sum(|v: &i64| *v).of_all(&[i64::MIN; 3]),
+            3 * i128::from(i64::MIN)
+        );
+        assert_eq!(
+            sum(|v: &u64| *v).of_all(&[u64::MAX; 3]),
+            3 * i128::from(u64::MAX)
+        );
     }
 
     #[test]
@@ -195,7 +201,10 @@ mod tests {
 
         #[test]
         fn the_laws_hold_for_floats_to_the_last_bit(
-            values in prop::collection::vec(prop_oneof![-1e3..1e3, -1e300..1e300, Just(f64::INFINITY), Just(f64::NAN)], 0..40)
+            values in prop::collection::vec(
+                prop_oneof![-1e3..1e3, -1e300..1e300, Just(f64::INFINITY), Just(f64::NAN)],
+                0..40,
+            )
         ) {
             laws::check_by(&sum(|v: &f64| *v), &values, |a, b| a.to_bits() == b.to_bits())?;
         }

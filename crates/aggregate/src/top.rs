@@ -4,7 +4,8 @@ use std::cmp::Ordering;
 
 use crate::{Aggregate, ByComparison, ByKey, Ranking, Reversed};
 
-/// Keeps the n best records by the ranking `R`. Made by [`top_n`], [`bottom_n`], [`top_n_by`] and [`bottom_n_by`].
+/// Keeps the n best records by the ranking `R`. Made by [`top_n`], [`bottom_n`], [`top_n_by`] and
+/// [`bottom_n_by`].
 #[derive(Clone, Copy, Debug)]
 pub struct Top<R> {
     n: usize,
@@ -13,10 +14,10 @@ pub struct Top<R> {
 
 /// The `n` records with the greatest keys, the greatest first; all of them if there are fewer.
 ///
-/// Records with the same key stand in the order of their arrival, and at the last place the earlier one is kept;
-/// over several threads that can be any of them, so put what else tells records apart into the key. Most records
-/// cost one comparison with the last of the best; one that gets in costs O(log n) comparisons and moves up to n
-/// records. Does not deduct.
+/// Records with the same key stand in the order of their arrival, and at the last place the earlier
+/// one is kept; over several threads that can be any of them, so put what else tells records apart
+/// into the key. Most records cost one comparison with the last of the best; one that gets in costs
+/// O(log n) comparisons and moves up to n records. Does not deduct.
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, top_n};
@@ -28,7 +29,10 @@ where
     K: Ord,
     F: Fn(&T) -> K + Send + Sync + 'static,
 {
-    Top { n, ranking: ByKey(key) }
+    Top {
+        n,
+        ranking: ByKey(key),
+    }
 }
 
 /// The `n` records with the least keys, the least first; otherwise as [`top_n`].
@@ -43,7 +47,10 @@ where
     K: Ord,
     F: Fn(&T) -> K + Send + Sync + 'static,
 {
-    Top { n, ranking: Reversed(ByKey(key)) }
+    Top {
+        n,
+        ranking: Reversed(ByKey(key)),
+    }
 }
 
 /// The `n` greatest records by `comparison`, the greatest first; otherwise as [`top_n`].
@@ -57,21 +64,28 @@ where
     T: Clone + Send + 'static,
     F: Fn(&T, &T) -> Ordering + Send + Sync + 'static,
 {
-    Top { n, ranking: ByComparison(comparison) }
+    Top {
+        n,
+        ranking: ByComparison(comparison),
+    }
 }
 
 /// The `n` least records by `comparison`, the least first; otherwise as [`top_n`].
 ///
 /// ```
 /// use ardea_aggregate::{Aggregate, bottom_n_by};
-/// assert_eq!(bottom_n_by(2, |a: &f64, b: &f64| a.total_cmp(b)).of_all(&[0.5, 2.5, 1.5]), [0.5, 1.5]);
+/// let least = bottom_n_by(2, |a: &f64, b: &f64| a.total_cmp(b));
+/// assert_eq!(least.of_all(&[0.5, 2.5, 1.5]), [0.5, 1.5]);
 /// ```
 pub fn bottom_n_by<T, F>(n: usize, comparison: F) -> Top<Reversed<ByComparison<F>>>
 where
     T: Clone + Send + 'static,
     F: Fn(&T, &T) -> Ordering + Send + Sync + 'static,
 {
-    Top { n, ranking: Reversed(ByComparison(comparison)) }
+    Top {
+        n,
+        ranking: Reversed(ByComparison(comparison)),
+    }
 }
 
 impl<T, R> Aggregate<T> for Top<R>
@@ -92,7 +106,10 @@ where
     fn accumulate(&self, acc: &mut Vec<T>, record: &T) {
         if acc.len() >= self.n {
             // Also where n is 0: there is no last one to be better than.
-            if acc.last().is_none_or(|last| self.ranking.compare(record, last).is_le()) {
+            if acc
+                .last()
+                .is_none_or(|last| self.ranking.compare(record, last).is_le())
+            {
                 return;
             }
             acc.pop();
@@ -126,12 +143,18 @@ mod tests {
     #[test]
     fn records_with_the_same_key_stand_in_order_of_arrival() {
         let words = ["be", "or", "not", "to"];
-        assert_eq!(top_n(3, |word: &&str| word.len()).of_all(&words), ["not", "be", "or"]);
+        assert_eq!(
+            top_n(3, |word: &&str| word.len()).of_all(&words),
+            ["not", "be", "or"]
+        );
     }
 
     proptest! {
         #[test]
-        fn the_top_is_the_head_of_the_sorted(values in prop::collection::vec(any::<u8>(), 0..60), n in 0usize..9) {
+        fn the_top_is_the_head_of_the_sorted(
+            values in prop::collection::vec(any::<u8>(), 0..60),
+            n in 0usize..9,
+        ) {
             let mut sorted = values.clone();
             sorted.sort_unstable_by(|a, b| b.cmp(a));
             sorted.truncate(n);

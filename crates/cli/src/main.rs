@@ -1,3 +1,4 @@
 //! The program `ardea`.
+#![forbid(unsafe_code)]
 
 fn main() {}

@@ -66,7 +66,9 @@ pub struct Chunk {
 impl Chunk {
     /// A chunk that holds `records`.
     pub fn new(records: impl Records) -> Self {
-        Chunk { records: Some(Box::new(records)) }
+        Chunk {
+            records: Some(Box::new(records)),
+        }
     }
 
     /// The number of records.
@@ -96,7 +98,10 @@ impl Chunk {
     /// # Errors
     /// [`ErrorCode::TypeMismatch`] if the chunk holds records of another type.
     pub fn rows_or_new<T: Send + 'static>(&mut self, capacity: usize) -> Result<&mut Rows<T>> {
-        let fits = self.records.as_ref().is_some_and(|records| records.as_any().is::<Rows<T>>());
+        let fits = self
+            .records
+            .as_ref()
+            .is_some_and(|records| records.as_any().is::<Rows<T>>());
         if !fits {
             if !self.is_empty() {
                 return Err(self.mismatch::<T>());
@@ -119,7 +124,11 @@ impl Chunk {
     /// # Errors
     /// [`ErrorCode::TypeMismatch`] if the chunk holds a batch of another type.
     pub fn batch<R: Records>(&mut self) -> Result<&mut R> {
-        if !self.records.as_ref().is_some_and(|records| records.as_any().is::<R>()) {
+        if !self
+            .records
+            .as_ref()
+            .is_some_and(|records| records.as_any().is::<R>())
+        {
             return Err(self.mismatch::<R>());
         }
         self.records
@@ -129,10 +138,16 @@ impl Chunk {
     }
 
     fn mismatch<T>(&self) -> Error {
-        let holds = self.records.as_ref().map_or("nothing", |records| records.type_name());
+        let holds = self
+            .records
+            .as_ref()
+            .map_or("nothing", |records| records.type_name());
         Error::new(
             ErrorCode::TypeMismatch,
-            format!("an edge carries {holds} where its consumer reads {}", type_name::<T>()),
+            format!(
+                "an edge carries {holds} where its consumer reads {}",
+                type_name::<T>()
+            ),
         )
         .hint("connect vertices whose record types agree")
     }
@@ -140,7 +155,10 @@ impl Chunk {
 
 impl fmt::Debug for Chunk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.records.as_ref().map_or("untyped", |records| records.type_name());
+        let name = self
+            .records
+            .as_ref()
+            .map_or("untyped", |records| records.type_name());
         write!(f, "Chunk<{name}>({} records)", self.len())
     }
 }

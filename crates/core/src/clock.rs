@@ -15,14 +15,19 @@ pub struct Clock(Kind);
 
 #[derive(Clone)]
 enum Kind {
-    System { origin: Instant, origin_wall_micros: i64 },
+    System {
+        origin: Instant,
+        origin_wall_micros: i64,
+    },
     Manual(Arc<AtomicU64>),
 }
 
 impl Clock {
     /// The machine's clock; its monotonic time starts at zero now.
     pub fn system() -> Self {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since_epoch = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         Clock(Kind::System {
             origin: Instant::now(),
             origin_wall_micros: i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX),
@@ -42,7 +47,9 @@ impl Clock {
     #[inline]
     pub fn wall(&self) -> Timestamp {
         let origin = match &self.0 {
-            Kind::System { origin_wall_micros, .. } => *origin_wall_micros,
+            Kind::System {
+                origin_wall_micros, ..
+            } => *origin_wall_micros,
             Kind::Manual(_) => 0,
         };
         Timestamp::from_micros(origin) + self.now()
@@ -82,6 +89,9 @@ impl ManualClock {
 
     /// Moves the clock on.
     pub fn advance(&self, by: Duration) {
-        self.0.fetch_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX), Ordering::AcqRel);
+        self.0.fetch_add(
+            u64::try_from(by.as_nanos()).unwrap_or(u64::MAX),
+            Ordering::AcqRel,
+        );
     }
 }

@@ -16,7 +16,10 @@ pub struct Instance {
 
 impl Instance {
     /// The only instance of a vertex.
-    pub const ONLY: Instance = Instance { index: 0, parallelism: 1 };
+    pub const ONLY: Instance = Instance {
+        index: 0,
+        parallelism: 1,
+    };
 
     /// Whether piece `number` of some work (a file, a source partition) falls to this instance.
     pub const fn owns(self, number: u64) -> bool {
@@ -38,7 +41,9 @@ const CANCELLED: u8 = 2;
 impl JobSignals {
     /// Asks the sources to end as if their input had ended: results in flight come out.
     pub fn drain(&self) {
-        let _ = self.state.compare_exchange(RUNNING, DRAINING, Ordering::AcqRel, Ordering::Acquire);
+        let _ = self
+            .state
+            .compare_exchange(RUNNING, DRAINING, Ordering::AcqRel, Ordering::Acquire);
     }
 
     /// Asks everything to stop at once.

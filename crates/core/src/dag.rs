@@ -98,10 +98,18 @@ impl Dag {
         if order.len() == self.vertices.len() {
             return Ok(order);
         }
-        let cycle: Vec<&str> =
-            self.vertices.iter().zip(&waiting).filter(|(_, w)| **w > 0).map(|(v, _)| &*v.name).collect();
-        Err(invalid(format!("the graph has a cycle through {}", cycle.join(", ")))
-            .hint("records must flow from sources to sinks; remove the edge that leads back"))
+        let cycle: Vec<&str> = self
+            .vertices
+            .iter()
+            .zip(&waiting)
+            .filter(|(_, w)| **w > 0)
+            .map(|(v, _)| &*v.name)
+            .collect();
+        Err(invalid(format!(
+            "the graph has a cycle through {}",
+            cycle.join(", ")
+        ))
+        .hint("records must flow from sources to sinks; remove the edge that leads back"))
     }
 
     /// Checks that the graph can run.
@@ -130,10 +138,13 @@ impl Dag {
     }
 
     fn validate_edge(&self, edge: &Edge) -> Result<()> {
-        let (Some(from), Some(to)) =
-            (self.vertices.get(edge.from.0.index()), self.vertices.get(edge.to.0.index()))
-        else {
-            return Err(invalid("an edge leads from or to a vertex of another graph".into()));
+        let (Some(from), Some(to)) = (
+            self.vertices.get(edge.from.0.index()),
+            self.vertices.get(edge.to.0.index()),
+        ) else {
+            return Err(invalid(
+                "an edge leads from or to a vertex of another graph".into(),
+            ));
         };
         let same = from.parallelism == to.parallelism;
         if matches!(edge.routing, Routing::Forward) && !same {
@@ -149,7 +160,11 @@ impl Dag {
         Ok(())
     }
 
-    fn validate_ordinals(&self, side: &str, end: impl Fn(&Edge) -> (VertexId, Ordinal)) -> Result<()> {
+    fn validate_ordinals(
+        &self,
+        side: &str,
+        end: impl Fn(&Edge) -> (VertexId, Ordinal),
+    ) -> Result<()> {
         let mut used: HashMap<VertexId, Vec<u16>> = HashMap::new();
         for edge in &self.edges {
             let (vertex, ordinal) = end(edge);
@@ -157,16 +172,27 @@ impl Dag {
         }
         for (vertex, mut ordinals) in used {
             ordinals.sort_unstable();
-            if ordinals.iter().enumerate().any(|(expected, &ordinal)| expected != ordinal as usize) {
+            if ordinals
+                .iter()
+                .enumerate()
+                .any(|(expected, &ordinal)| expected != ordinal as usize)
+            {
                 let name = &self.get(vertex).name;
-                return Err(invalid(format!("the {side}s of {name:?} are numbered {ordinals:?}"))
-                    .hint(format!("number the {side} ordinals 0, 1, 2… with one edge each")));
+                return Err(
+                    invalid(format!("the {side}s of {name:?} are numbered {ordinals:?}")).hint(
+                        format!("number the {side} ordinals 0, 1, 2… with one edge each"),
+                    ),
+                );
             }
         }
         Ok(())
     }
 
-    fn edges_by_ordinal(&self, end: impl Fn(&Edge) -> (VertexId, Ordinal), id: VertexId) -> Vec<EdgeId> {
+    fn edges_by_ordinal(
+        &self,
+        end: impl Fn(&Edge) -> (VertexId, Ordinal),
+        id: VertexId,
+    ) -> Vec<EdgeId> {
         let mut found: Vec<EdgeId> = (0..self.edges.len() as u32)
             .map(EdgeId)
             .filter(|edge| end(&self.edges[edge.index()]).0 == id)
@@ -202,7 +228,11 @@ mod tests {
     #[test]
     fn a_cycle_is_refused_with_its_vertices_named() {
         let mut dag = Dag::new();
-        let (a, b, c) = (dag.vertex(vertex("a")), dag.vertex(vertex("b")), dag.vertex(vertex("c")));
+        let (a, b, c) = (
+            dag.vertex(vertex("a")),
+            dag.vertex(vertex("b")),
+            dag.vertex(vertex("c")),
+        );
         dag.edge(Edge::between(a, b));
         dag.edge(Edge::from_ordinals((b, Ordinal(0)), (c, Ordinal(0))));
         dag.edge(Edge::from_ordinals((c, Ordinal(0)), (b, Ordinal(1))));
@@ -215,7 +245,12 @@ mod tests {
         let mut dag = Dag::new();
         let (a, b) = (dag.vertex(vertex("a")), dag.vertex(vertex("b")));
         dag.edge(Edge::from_ordinals((a, Ordinal(1)), (b, Ordinal(0))));
-        assert!(dag.validate().unwrap_err().to_string().contains("outputs of \"a\""));
+        assert!(
+            dag.validate()
+                .unwrap_err()
+                .to_string()
+                .contains("outputs of \"a\"")
+        );
     }
 
     #[test]
@@ -232,6 +267,11 @@ mod tests {
         let a = dag.vertex(vertex("a").parallelism(Parallelism::ONE));
         let b = dag.vertex(vertex("b"));
         dag.edge(Edge::between(a, b).routing(Routing::Forward));
-        assert!(dag.validate().unwrap_err().to_string().contains("forward edge"));
+        assert!(
+            dag.validate()
+                .unwrap_err()
+                .to_string()
+                .contains("forward edge")
+        );
     }
 }

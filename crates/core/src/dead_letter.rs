@@ -49,8 +49,13 @@ impl DeadLetters {
     pub const SAMPLE: usize = 100;
 
     /// Hands every letter to `receiver` as well.
-    pub fn with_receiver(receiver: impl Fn(DeadLetter) -> Result<()> + Send + Sync + 'static) -> Self {
-        DeadLetters { receiver: Some(Arc::new(receiver)), ..DeadLetters::default() }
+    pub fn with_receiver(
+        receiver: impl Fn(DeadLetter) -> Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        DeadLetters {
+            receiver: Some(Arc::new(receiver)),
+            ..DeadLetters::default()
+        }
     }
 
     /// Deals with a bad record as `policy` says. `letter` is built only if it is kept or reported.
@@ -67,9 +72,16 @@ impl DeadLetters {
                 let letter = letter();
                 Err(Error::new(
                     ErrorCode::BadRecord,
-                    format!("{} at {}: {}", letter.reason, letter.origin, preview(&letter.raw)),
+                    format!(
+                        "{} at {}: {}",
+                        letter.reason,
+                        letter.origin,
+                        preview(&letter.raw)
+                    ),
                 )
-                .hint("mend the record, or let bad records go to the dead-letter output (`on_error`)"))
+                .hint(
+                    "mend the record, or let bad records go to the dead-letter output (`on_error`)",
+                ))
             }
             OnError::DeadLetter => self.keep(letter()),
         }
@@ -100,21 +112,37 @@ impl DeadLetters {
 
     /// The latest letters, at most [`SAMPLE`](Self::SAMPLE).
     pub fn sample(&self) -> Vec<DeadLetter> {
-        self.sample.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        self.sample
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .cloned()
+            .collect()
     }
 }
 
 impl fmt::Debug for DeadLetters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "DeadLetters({} kept, {} dropped)", self.count(), self.dropped())
+        write!(
+            f,
+            "DeadLetters({} kept, {} dropped)",
+            self.count(),
+            self.dropped()
+        )
     }
 }
 
 /// The first bytes of a record, printable.
 fn preview(raw: &[u8]) -> String {
     const SHOWN: usize = 80;
-    let text = String::from_utf8_lossy(&raw[..raw.len().min(SHOWN)]).escape_debug().to_string();
-    if raw.len() > SHOWN { format!("\"{text}\"… ({} bytes)", raw.len()) } else { format!("\"{text}\"") }
+    let text = String::from_utf8_lossy(&raw[..raw.len().min(SHOWN)])
+        .escape_debug()
+        .to_string();
+    if raw.len() > SHOWN {
+        format!("\"{text}\"… ({} bytes)", raw.len())
+    } else {
+        format!("\"{text}\"")
+    }
 }
 
 #[cfg(test)]
@@ -143,7 +171,13 @@ mod tests {
 
     #[test]
     fn failing_names_the_place_and_shows_the_record() {
-        let error = DeadLetters::default().handle(OnError::Fail, || letter(3)).unwrap_err().to_string();
-        assert!(error.contains("in.csv:3") && error.contains("xxx"), "{error}");
+        let error = DeadLetters::default()
+            .handle(OnError::Fail, || letter(3))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("in.csv:3") && error.contains("xxx"),
+            "{error}"
+        );
     }
 }

@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::sync::Arc;
 
 /// The result of anything that can fail here.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -96,14 +97,14 @@ impl ErrorCode {
 ///     "ARD-301: cannot read flights.csv: disk on fire (vertex \"flights\", instance 0); check the path and its permissions"
 /// );
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Error(Box<Inner>);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Inner {
     code: ErrorCode,
     what: String,
-    source: Option<Box<dyn StdError + Send + Sync>>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
     hint: Option<String>,
     vertex: Option<(String, u32)>,
     record: Option<(usize, u64)>,
@@ -112,12 +113,19 @@ struct Inner {
 impl Error {
     /// `what` failed: a phrase without a full stop.
     pub fn new(code: ErrorCode, what: impl Into<String>) -> Self {
-        Error(Box::new(Inner { code, what: what.into(), source: None, hint: None, vertex: None, record: None }))
+        Error(Box::new(Inner {
+            code,
+            what: what.into(),
+            source: None,
+            hint: None,
+            vertex: None,
+            record: None,
+        }))
     }
 
     /// Why.
     pub fn because(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        self.0.source = Some(source.into());
+        self.0.source = Some(Arc::from(source.into()));
         self
     }
 
@@ -129,7 +137,9 @@ impl Error {
 
     /// Where; the innermost place is kept.
     pub fn in_vertex(mut self, vertex: &str, instance: u32) -> Self {
-        self.0.vertex.get_or_insert_with(|| (vertex.to_string(), instance));
+        self.0
+            .vertex
+            .get_or_insert_with(|| (vertex.to_string(), instance));
         self
     }
 
@@ -146,7 +156,10 @@ impl Error {
 
     /// The vertex and instance that failed, if the failure has a place.
     pub fn vertex(&self) -> Option<(&str, u32)> {
-        self.0.vertex.as_ref().map(|(name, instance)| (name.as_str(), *instance))
+        self.0
+            .vertex
+            .as_ref()
+            .map(|(name, instance)| (name.as_str(), *instance))
     }
 
     /// The input ordinal and the position of the record at hand, if there was one.
@@ -178,6 +191,9 @@ impl fmt::Display for Error {
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.0.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+        self.0
+            .source
+            .as_deref()
+            .map(|source| source as &(dyn StdError + 'static))
     }
 }

@@ -55,7 +55,10 @@ impl Inbox {
     ///
     /// Only an empty inbox is filled.
     pub fn fill(&mut self, chunk: Chunk) -> Chunk {
-        debug_assert!(self.is_empty(), "an inbox is filled when it has been read out");
+        debug_assert!(
+            self.is_empty(),
+            "an inbox is filled when it has been read out"
+        );
         self.taken_before += self.filled as u64;
         self.filled = chunk.len();
         std::mem::replace(&mut self.chunk, chunk)
@@ -77,7 +80,12 @@ mod tests {
     use crate::Timestamp;
 
     fn chunk(values: &[u32]) -> Chunk {
-        Chunk::new(values.iter().map(|&v| (v, Timestamp::MIN)).collect::<Rows<u32>>())
+        Chunk::new(
+            values
+                .iter()
+                .map(|&v| (v, Timestamp::MIN))
+                .collect::<Rows<u32>>(),
+        )
     }
 
     #[test]

@@ -125,7 +125,8 @@ impl InstanceMetrics {
     /// Notes the latest watermark.
     #[inline]
     pub fn note_watermark(&self, watermark: Watermark) {
-        self.watermark_micros.store(watermark.0.as_micros(), Relaxed);
+        self.watermark_micros
+            .store(watermark.0.as_micros(), Relaxed);
     }
 
     /// The values now; each is exact, together they may be some records apart.

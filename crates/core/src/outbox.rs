@@ -72,7 +72,9 @@ impl Outbox {
 
     /// Whether a processor may write at least one record to this lane.
     pub fn has_room(&self, ordinal: Ordinal) -> bool {
-        self.slots.get(ordinal.index()).is_some_and(|s| s.markers.is_empty() && s.building.len() < self.budget)
+        self.slots
+            .get(ordinal.index())
+            .is_some_and(|s| s.markers.is_empty() && s.building.len() < self.budget)
     }
 
     /// Offers a whole chunk; takes it only if the lane is empty, and says whether it did.
@@ -107,7 +109,10 @@ impl Outbox {
     ///
     /// Of several calls in one step the earliest counts; it holds for the next wait only.
     pub fn wake_at(&mut self, deadline: Duration) {
-        self.wake_at = Some(self.wake_at.map_or(deadline, |earlier| earlier.min(deadline)));
+        self.wake_at = Some(
+            self.wake_at
+                .map_or(deadline, |earlier| earlier.min(deadline)),
+        );
     }
 
     /// For the runtime: the deadline that was asked for, once.
@@ -118,7 +123,9 @@ impl Outbox {
     /// For the runtime: whether nothing waits to be moved on.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.slots.iter().all(|slot| slot.building.is_empty() && slot.markers.is_empty())
+        self.slots
+            .iter()
+            .all(|slot| slot.building.is_empty() && slot.markers.is_empty())
     }
 
     /// For the runtime: takes the records of a lane, if there are any, leaving `spare` to be filled next.
@@ -141,13 +148,21 @@ impl Outbox {
     /// For the runtime: takes the next marker of a lane whose records have been taken.
     pub fn take_marker(&mut self, lane: usize) -> Option<Marker> {
         let slot = &mut self.slots[lane];
-        if slot.building.is_empty() { slot.markers.pop_front() } else { None }
+        if slot.building.is_empty() {
+            slot.markers.pop_front()
+        } else {
+            None
+        }
     }
 
     /// For the runtime: the next marker of a lane whose records have been taken, left in place.
     pub fn peek_marker(&self, lane: usize) -> Option<Marker> {
         let slot = &self.slots[lane];
-        if slot.building.is_empty() { slot.markers.front().copied() } else { None }
+        if slot.building.is_empty() {
+            slot.markers.front().copied()
+        } else {
+            None
+        }
     }
 
     /// For the runtime and the test kit: how many records each lane may hold from now on; zero refuses all.
@@ -208,19 +223,28 @@ mod tests {
     #[test]
     fn a_lane_closes_behind_a_marker_until_it_is_moved_on() {
         let mut outbox = Outbox::new(1, 4);
-        outbox.lane(Ordinal::FIRST).unwrap().push(1u8, Timestamp::MIN);
+        outbox
+            .lane(Ordinal::FIRST)
+            .unwrap()
+            .push(1u8, Timestamp::MIN);
         outbox.watermark(Watermark::END);
         assert_eq!(outbox.lane::<u8>(Ordinal::FIRST).unwrap().room(), 0);
         assert_eq!(outbox.take_marker(0), None, "records go first");
         assert_eq!(outbox.take_chunk(0, Chunk::default).unwrap().len(), 1);
-        assert_eq!(outbox.take_marker(0), Some(Marker::Watermark(Watermark::END)));
+        assert_eq!(
+            outbox.take_marker(0),
+            Some(Marker::Watermark(Watermark::END))
+        );
         assert_eq!(outbox.lane::<u8>(Ordinal::FIRST).unwrap().room(), 4);
     }
 
     #[test]
     fn writing_to_an_output_that_is_not_there_is_an_error() {
         let mut outbox = Outbox::new(1, 4);
-        assert_eq!(outbox.lane::<u8>(Ordinal(1)).unwrap_err().code(), ErrorCode::NoSuchOutput);
+        assert_eq!(
+            outbox.lane::<u8>(Ordinal(1)).unwrap_err().code(),
+            ErrorCode::NoSuchOutput
+        );
     }
 
     #[test]

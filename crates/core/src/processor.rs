@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::{Epoch, Inbox, Instance, InstanceContext, Ordinal, Outbox, Progress, Result, Watermark};
+use crate::{
+    Epoch, Inbox, Instance, InstanceContext, Ordinal, Outbox, Progress, Result, Watermark,
+};
 
 /// The code of one instance of a vertex: reads an inbox, fills an outbox, never blocks.
 ///
@@ -35,7 +37,10 @@ pub trait Processor: Send {
         let _ = (inbox, outbox);
         Err(crate::Error::new(
             crate::ErrorCode::UnexpectedInput,
-            format!("records came on input {} of a processor that takes none", ordinal.index()),
+            format!(
+                "records came on input {} of a processor that takes none",
+                ordinal.index()
+            ),
         ))
     }
 

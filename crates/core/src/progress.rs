@@ -17,11 +17,20 @@ pub struct Progress {
 
 impl Progress {
     /// Nothing moved, and there is more to do later.
-    pub const NONE: Progress = Progress { made: false, done: false };
+    pub const NONE: Progress = Progress {
+        made: false,
+        done: false,
+    };
     /// Something moved, and there is more to do.
-    pub const MADE: Progress = Progress { made: true, done: false };
+    pub const MADE: Progress = Progress {
+        made: true,
+        done: false,
+    };
     /// Finished.
-    pub const DONE: Progress = Progress { made: true, done: true };
+    pub const DONE: Progress = Progress {
+        made: true,
+        done: true,
+    };
 
     /// [`Progress::DONE`] if `done`, else [`Progress::MADE`].
     pub const fn done_if(done: bool) -> Progress {
@@ -33,6 +42,9 @@ impl Progress {
 impl BitOr for Progress {
     type Output = Progress;
     fn bitor(self, other: Progress) -> Progress {
-        Progress { made: self.made | other.made, done: self.done & other.done }
+        Progress {
+            made: self.made | other.made,
+            done: self.done & other.done,
+        }
     }
 }

@@ -31,7 +31,10 @@ impl Routing {
         K: Key,
         F: Fn(&T) -> K + Send + Sync + 'static,
     {
-        Routing::Keyed(Arc::new(Keyed { key, record: PhantomData::<fn(&T)> }))
+        Routing::Keyed(Arc::new(Keyed {
+            key,
+            record: PhantomData::<fn(&T)>,
+        }))
     }
 
     /// To the instance `choose(record)` modulo the number of instances.
@@ -40,12 +43,17 @@ impl Routing {
         T: Send + 'static,
         F: Fn(&T) -> u32 + Send + Sync + 'static,
     {
-        Routing::Custom(Arc::new(Custom { choose, record: PhantomData::<fn(&T)> }))
+        Routing::Custom(Arc::new(Custom {
+            choose,
+            record: PhantomData::<fn(&T)>,
+        }))
     }
 
     /// A copy to every instance.
     pub fn broadcast<T: Clone + Send + 'static>() -> Routing {
-        Routing::Broadcast(Arc::new(Broadcast { record: PhantomData::<fn(&T)> }))
+        Routing::Broadcast(Arc::new(Broadcast {
+            record: PhantomData::<fn(&T)>,
+        }))
     }
 
     /// A word for plans and messages.
@@ -101,7 +109,9 @@ where
 {
     fn scatter(&self, from: &mut Chunk, to: &mut [Chunk], capacity: usize) -> Result<()> {
         let consumers = to.len() as u32;
-        scatter_by(from, to, capacity, |record: &T| PartitionId::of(&(self.key)(record)).owner(consumers))
+        scatter_by(from, to, capacity, |record: &T| {
+            PartitionId::of(&(self.key)(record)).owner(consumers)
+        })
     }
 }
 
@@ -118,7 +128,9 @@ where
 {
     fn scatter(&self, from: &mut Chunk, to: &mut [Chunk], capacity: usize) -> Result<()> {
         let consumers = to.len() as u32;
-        scatter_by(from, to, capacity, |record: &T| (self.choose)(record) % consumers)
+        scatter_by(from, to, capacity, |record: &T| {
+            (self.choose)(record) % consumers
+        })
     }
 }
 
@@ -129,7 +141,10 @@ fn scatter_by<T: Send + 'static>(
     owner: impl Fn(&T) -> u32,
 ) -> Result<()> {
     let rows = from.rows::<T>()?;
-    let mut targets = to.iter_mut().map(|chunk| chunk.rows_or_new::<T>(capacity)).collect::<Result<Vec<_>>>()?;
+    let mut targets = to
+        .iter_mut()
+        .map(|chunk| chunk.rows_or_new::<T>(capacity))
+        .collect::<Result<Vec<_>>>()?;
     let count = rows.len();
     let mut guard = crate::RecordGuard::new();
     for (value, time) in rows.drain_front(count) {
@@ -161,16 +176,29 @@ mod tests {
 
     #[test]
     fn equal_keys_meet_and_no_record_is_lost() {
-        let mut chunk = Chunk::new((0..1000u64).map(|i| (i, Timestamp::MIN)).collect::<Rows<u64>>());
+        let mut chunk = Chunk::new(
+            (0..1000u64)
+                .map(|i| (i, Timestamp::MIN))
+                .collect::<Rows<u64>>(),
+        );
         let mut targets = [Chunk::default(), Chunk::default(), Chunk::default()];
-        let Routing::Keyed(scatter) = Routing::keyed(|i: &u64| i % 7) else { unreachable!() };
+        let Routing::Keyed(scatter) = Routing::keyed(|i: &u64| i % 7) else {
+            unreachable!()
+        };
         scatter.scatter(&mut chunk, &mut targets, 16).unwrap();
         assert!(chunk.is_empty());
         assert_eq!(targets.iter().map(Chunk::len).sum::<usize>(), 1000);
         for key in 0..7u64 {
             let homes = targets
                 .iter_mut()
-                .map(|target| target.rows::<u64>().unwrap().values().iter().any(|i| i % 7 == key))
+                .map(|target| {
+                    target
+                        .rows::<u64>()
+                        .unwrap()
+                        .values()
+                        .iter()
+                        .any(|i| i % 7 == key)
+                })
                 .filter(|has_key| *has_key)
                 .count();
             assert_eq!(homes, 1, "key {key}");

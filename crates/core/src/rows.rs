@@ -16,14 +16,20 @@ pub struct Rows<T> {
 
 impl<T> Default for Rows<T> {
     fn default() -> Self {
-        Rows { values: Vec::new(), times: Vec::new() }
+        Rows {
+            values: Vec::new(),
+            times: Vec::new(),
+        }
     }
 }
 
 impl<T> Rows<T> {
     /// An empty batch with room for `capacity` records.
     pub fn with_capacity(capacity: usize) -> Self {
-        Rows { values: Vec::with_capacity(capacity), times: Vec::with_capacity(capacity) }
+        Rows {
+            values: Vec::with_capacity(capacity),
+            times: Vec::with_capacity(capacity),
+        }
     }
 
     /// Appends a record.
@@ -83,7 +89,10 @@ impl<T> Rows<T> {
 
     /// Removes and yields up to `count` records from the front. Cost: a move of those that stay.
     #[inline]
-    pub fn drain_front(&mut self, count: usize) -> impl ExactSizeIterator<Item = (T, Timestamp)> + '_ {
+    pub fn drain_front(
+        &mut self,
+        count: usize,
+    ) -> impl ExactSizeIterator<Item = (T, Timestamp)> + '_ {
         let count = count.min(self.values.len());
         self.values.drain(..count).zip(self.times.drain(..count))
     }
@@ -168,7 +177,11 @@ impl<T> Rows<T> {
     #[inline]
     pub fn extend_columns(&mut self, fill: impl FnOnce(&mut Vec<T>, &mut Vec<Timestamp>)) {
         fill(&mut self.values, &mut self.times);
-        assert_eq!(self.values.len(), self.times.len(), "each record has one time");
+        assert_eq!(
+            self.values.len(),
+            self.times.len(),
+            "each record has one time"
+        );
     }
 }
 
@@ -193,7 +206,10 @@ mod tests {
     use super::*;
 
     fn rows(values: &[i64]) -> Rows<i64> {
-        values.iter().map(|&v| (v, Timestamp::from_secs(v))).collect()
+        values
+            .iter()
+            .map(|&v| (v, Timestamp::from_secs(v)))
+            .collect()
     }
 
     #[test]
@@ -206,7 +222,10 @@ mod tests {
     #[test]
     fn draining_part_leaves_the_rest_in_order() {
         let mut batch = rows(&[1, 2, 3]);
-        assert_eq!(batch.drain_front(2).map(|(v, _)| v).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(
+            batch.drain_front(2).map(|(v, _)| v).collect::<Vec<_>>(),
+            [1, 2]
+        );
         assert_eq!(batch, rows(&[3]));
         assert_eq!(batch.drain_front(9).len(), 1);
     }
@@ -223,13 +242,22 @@ mod tests {
         let mut input = rows(&[1, 2, 3]);
         let mut output = Rows::default();
         output.extend_map(&mut input, 2, |v| v * 10);
-        assert_eq!(output.iter().collect::<Vec<_>>(), [(&10, Timestamp::from_secs(1)), (&20, Timestamp::from_secs(2))]);
+        assert_eq!(
+            output.iter().collect::<Vec<_>>(),
+            [
+                (&10, Timestamp::from_secs(1)),
+                (&20, Timestamp::from_secs(2))
+            ]
+        );
         assert_eq!(input, rows(&[3]));
     }
 
     #[test]
     fn the_time_range_spans_all_records() {
         assert_eq!(rows(&[]).time_range(), None);
-        assert_eq!(rows(&[4, 1, 9]).time_range(), Some((Timestamp::from_secs(1), Timestamp::from_secs(9))));
+        assert_eq!(
+            rows(&[4, 1, 9]).time_range(),
+            Some((Timestamp::from_secs(1), Timestamp::from_secs(9)))
+        );
     }
 }

@@ -118,6 +118,9 @@ mod tests {
 
     #[test]
     fn a_later_start_gives_no_time_between() {
-        assert_eq!(Timestamp::from_secs(1).since(Timestamp::from_secs(3)), Duration::ZERO);
+        assert_eq!(
+            Timestamp::from_secs(1).since(Timestamp::from_secs(3)),
+            Duration::ZERO
+        );
     }
 }

@@ -121,6 +121,10 @@ impl Vertex {
 
 impl fmt::Debug for Vertex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Vertex({}, {:?}, {:?})", self.name, self.parallelism, self.isolation)
+        write!(
+            f,
+            "Vertex({}, {:?}, {:?})",
+            self.name, self.parallelism, self.isolation
+        )
     }
 }

@@ -104,7 +104,9 @@ impl WatermarkMerge {
         let mut highest_idle = None;
         for input in &self.inputs {
             match *input {
-                Input::Active(mark) => lowest_active = Some(lowest_active.map_or(mark, |low: Watermark| low.min(mark))),
+                Input::Active(mark) => {
+                    lowest_active = Some(lowest_active.map_or(mark, |low: Watermark| low.min(mark)))
+                }
                 Input::Idle(mark) => highest_idle = highest_idle.max(Some(mark)),
                 Input::Done => {}
             }
@@ -153,7 +155,11 @@ mod tests {
         merge.record(1);
         assert_eq!(merge.advance(1, at(3)), None);
         assert_eq!(merge.merged(), at(10));
-        assert_eq!(merge.advance(0, at(30)), None, "the awake input holds again");
+        assert_eq!(
+            merge.advance(0, at(30)),
+            None,
+            "the awake input holds again"
+        );
         assert_eq!(merge.advance(1, at(12)), Some(at(12)));
     }
 

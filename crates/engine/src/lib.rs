@@ -1,1 +1,65 @@
 //! Runs jobs on the threads of one process.
+//!
+//! A [`Node`] owns as many cooperative threads as cores, pinned. A job's graph is cut into tasklets: chains of processors
+//! that hand chunks to each other without a queue. Each thread runs the tasklets that have something to do, each for a slice of
+//! about 100 µs, and rests when none has. Tasklets on different threads, and those that can't be chained, are joined by bounded
+//! wait-free queues; a full one stops its producer, and so on up to the source. Code that blocks gets a thread of its own.
+//!
+//! In reading order:
+//!
+//! * [`Node`], [`NodeConfig`]: the threads; [`JobHandle`]: a running job;
+//! * `execution_plan`: how a graph becomes tasklets; [`ExecutionPlan`] shows it;
+//! * `tasklet` and `stage`: a slice of work;
+//! * `input`, `output`, `queue`: what joins tasklets;
+//! * `worker`, `ready`, `idle`, `timers`: the loop of a thread.
+//!
+//! # Invariants
+//!
+//! * Data never waits for control: submitting, watching or cancelling a job takes no lock that a tasklet takes while records flow.
+//! * Nothing is dropped to keep up.
+//! * A panic or error in one job's code ends that job only.
+//!
+//! # Example
+//!
+//! ```
+//! use ardea_core::{Dag, Outbox, Processor, Progress, Result, Vertex, supplier};
+//! use ardea_engine::{JobConfig, Node, NodeConfig};
+//!
+//! struct Hello;
+//! impl Processor for Hello {
+//!     fn complete(&mut self, _: &mut Outbox) -> Result<Progress> {
+//!         println!("hello");
+//!         Ok(Progress::DONE)
+//!     }
+//! }
+//!
+//! let mut dag = Dag::new();
+//! dag.vertex(Vertex::new("hello", supplier(|| Hello)));
+//! let node = Node::start(NodeConfig::default()).unwrap();
+//! node.submit(&dag, JobConfig::named("greeting")).unwrap().join().unwrap();
+//! ```
+#![forbid(unsafe_code)]
+
+mod config;
+mod execution_plan;
+mod job;
+mod launch;
+mod node;
+
+mod stage;
+mod tasklet;
+
+mod input;
+mod output;
+mod queue;
+
+mod cores;
+mod ready;
+mod timers;
+mod worker;
+
+pub use config::{JobConfig, NodeConfig};
+pub use cores::allowed_cores;
+pub use execution_plan::{ExecutionPlan, PlannedTasklet};
+pub use job::{InstanceReport, JobHandle, JobStatus};
+pub use node::Node;

@@ -16,7 +16,9 @@ pub enum NexmarkError {
         rule: &'static str,
     },
     /// The writer refused a line; the lines before it were handed over and the rest was not.
-    #[error("writing event {line} of the NEXMark file failed ({source}); make room or mend the output, then generate again")]
+    #[error(
+        "writing event {line} of the NEXMark file failed ({source}); make room or mend the output, then generate again"
+    )]
     Write {
         /// How many events had been handed to the writer before this one.
         line: u64,
@@ -26,7 +28,8 @@ pub enum NexmarkError {
 }
 
 impl NexmarkError {
-    /// A code that stays the same from release to release, for scripts and for looking the error up.
+    /// A code that stays the same from release to release, for scripts and for looking the error
+    /// up.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Setting { .. } => "NEXMARK_SETTING",
@@ -35,7 +38,11 @@ impl NexmarkError {
     }
 
     pub(crate) fn setting(name: &'static str, value: impl ToString, rule: &'static str) -> Self {
-        Self::Setting { name, value: value.to_string(), rule }
+        Self::Setting {
+            name,
+            value: value.to_string(),
+            rule,
+        }
     }
 }
 
@@ -46,7 +53,10 @@ mod tests {
     #[test]
     fn a_bad_setting_is_named_with_its_value_and_its_rule() {
         let error = NexmarkError::setting("events_per_second", 0, "it must be at least 1");
-        assert_eq!(error.to_string(), "events_per_second cannot be 0: it must be at least 1");
+        assert_eq!(
+            error.to_string(),
+            "events_per_second cannot be 0: it must be at least 1"
+        );
         assert_eq!(error.code(), "NEXMARK_SETTING");
     }
 }

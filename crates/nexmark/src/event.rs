@@ -1,13 +1,15 @@
 //! The events of the auction site, complete with their strings, and their form as JSON lines.
 //!
-//! A line is an object whose `kind` is `person`, `auction` or `bid` and whose other fields are those of the struct, in
-//! snake_case: `{"kind":"bid","auction":1001,"bidder":1007,"price":250,…,"date_time":1436918400000,…}`. Fields that are
-//! not known are passed over, strings that are missing or null are empty, a missing number is an error.
+//! A line is an object whose `kind` is `person`, `auction` or `bid` and whose other fields are
+//! those of the struct, in snake_case:
+//! `{"kind":"bid","auction":1001,"bidder":1007,"price":250,…,"date_time":1436918400000,…}`. Fields
+//! that are not known are passed over, strings that are missing or null are empty, a missing number
+//! is an error.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// What a price is multiplied with in query 1 to turn dollars into euros. Prices are integers, so the product is a
-/// floating point number: `price as f64 * DOLLAR_TO_EURO`.
+/// What a price is multiplied with in query 1 to turn dollars into euros. Prices are integers, so
+/// the product is a floating point number: `price as f64 * DOLLAR_TO_EURO`.
 pub const DOLLAR_TO_EURO: f64 = 0.908;
 
 /// Somebody who registered with the site: a seller, a bidder, or both.
@@ -92,7 +94,7 @@ pub struct Bid {
 /// ```
 /// use ardea_nexmark::Event;
 ///
-/// let line = r#"{"kind":"bid","auction":1001,"bidder":1007,"price":250,"date_time":-5,"colour":"red"}"#;
+/// let line = r#"{"kind":"bid","auction":1001,"bidder":1007,"price":250,"date_time":-5,"x":[]}"#;
 /// let event: Event = serde_json::from_str(line)?;
 /// assert_eq!(event.date_time(), -5);
 /// let Event::Bid(bid) = event else { panic!("it says bid") };
@@ -154,24 +156,40 @@ mod tests {
 
     #[test]
     fn the_kind_may_stand_anywhere_and_unknown_fields_are_passed_over() {
-        let event = read(r#"{"id":3,"x":[1,{"y":null}],"date_time":-1,"name":null,"kind":"person"}"#).unwrap();
-        let Event::Person(person) = event else { panic!("not a person") };
-        assert_eq!((person.id, person.name.as_str(), person.date_time), (3, "", -1));
+        let event =
+            read(r#"{"id":3,"x":[1,{"y":null}],"date_time":-1,"name":null,"kind":"person"}"#)
+                .unwrap();
+        let Event::Person(person) = event else {
+            panic!("not a person")
+        };
+        assert_eq!(
+            (person.id, person.name.as_str(), person.date_time),
+            (3, "", -1)
+        );
     }
 
     #[test]
     fn an_auction_needs_its_numbers() {
         let whole = r#"{"kind":"auction","id":1,"initial_bid":1,"reserve":2,"date_time":0,"expires":5,"seller":3,"category":10}"#;
-        assert!(matches!(read(whole), Ok(Event::Auction(Auction { expires: 5, .. }))));
-        let error = read(&whole.replace("\"seller\":3,", "")).unwrap_err().to_string();
+        assert!(matches!(
+            read(whole),
+            Ok(Event::Auction(Auction { expires: 5, .. }))
+        ));
+        let error = read(&whole.replace("\"seller\":3,", ""))
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("seller"), "{error}");
     }
 
     #[test]
     fn negative_ids_fractions_and_unknown_kinds_are_errors() {
         assert!(read(r#"{"kind":"bid","auction":-1,"bidder":2,"price":3,"date_time":0}"#).is_err());
-        assert!(read(r#"{"kind":"bid","auction":1,"bidder":2,"price":3.5,"date_time":0}"#).is_err());
-        let error = read(r#"{"kind":"offer","auction":1}"#).unwrap_err().to_string();
+        assert!(
+            read(r#"{"kind":"bid","auction":1,"bidder":2,"price":3.5,"date_time":0}"#).is_err()
+        );
+        let error = read(r#"{"kind":"offer","auction":1}"#)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("offer") && error.contains("bid"), "{error}");
     }
 }

@@ -1,9 +1,11 @@
-//! Complete NEXMark events from a seed, in Apache Beam's proportions: 1 person, 3 auctions and 46 bids in 50 events.
+//! Complete NEXMark events from a seed, in Apache Beam's proportions: 1 person, 3 auctions and 46
+//! bids in 50 events.
 //!
-//! Beam's ideas are kept: ids increase; half of the bids go to the currently hot auction, three quarters come from the
-//! currently hot bidder, three quarters of the auctions belong to the currently hot seller; a few bids and auctions
-//! name an auction or a person that comes only later; an auction is open for about as long as it is among those that
-//! bids choose from. Unlike Beam's, every event is a function of (seed, index), see [`Generator::event_at`].
+//! Beam's ideas are kept: ids increase; half of the bids go to the currently hot auction, three
+//! quarters come from the currently hot bidder, three quarters of the auctions belong to the
+//! currently hot seller; a few bids and auctions name an auction or a person that comes only later;
+//! an auction is open for about as long as it is among those that bids choose from. Unlike Beam's,
+//! every event is a function of (seed, index), see [`Generator::event_at`].
 
 mod auction;
 mod bid;
@@ -31,8 +33,9 @@ pub struct GeneratorConfig {
     pub first_event_time_ms: i64,
     /// How many events happen in a second of event time; at least 1.
     pub events_per_second: u64,
-    /// How much later than an event with a greater time an event may come: 0 for a stream in order of event time. A
-    /// watermark that lags this far behind the greatest time seen makes no event late. Whole milliseconds count.
+    /// How much later than an event with a greater time an event may come: 0 for a stream in order
+    /// of event time. A watermark that lags this far behind the greatest time seen makes no event
+    /// late. Whole milliseconds count.
     pub out_of_order: Duration,
     /// How many of the newest auctions bids choose from; at least 1.
     pub in_flight_auctions: u64,
@@ -87,15 +90,24 @@ impl GeneratorConfig {
             }
         }
         let schedule = Schedule::new(self.first_event_time_ms, self.events_per_second)?;
-        // Far from the end of time there is room for expiry times and jitter, and no sum below can overflow.
+        // Far from the end of time there is room for expiry times and jitter, and no sum below can
+        // overflow.
         const LATEST_MS: i64 = i64::MAX / 4;
         if schedule.date_time_ms(self.events) > LATEST_MS || self.first_event_time_ms < -LATEST_MS {
             let rule = "the first and the last event must lie within 70 million years of the epoch";
-            return Err(NexmarkError::setting("first_event_time_ms", self.first_event_time_ms, rule));
+            return Err(NexmarkError::setting(
+                "first_event_time_ms",
+                self.first_event_time_ms,
+                rule,
+            ));
         }
         if self.out_of_order.as_millis() > LATEST_MS as u128 {
             let rule = "events cannot be out of order by more than 70 million years";
-            return Err(NexmarkError::setting("out_of_order", format!("{:?}", self.out_of_order), rule));
+            return Err(NexmarkError::setting(
+                "out_of_order",
+                format!("{:?}", self.out_of_order),
+                rule,
+            ));
         }
         Ok(schedule)
     }
@@ -103,16 +115,17 @@ impl GeneratorConfig {
 
 /// An iterator over the events of a [`GeneratorConfig`], in the order in which they arrive.
 ///
-/// In order, it needs no memory. Out of order, every event is put off by a random part of the bound, and the iterator
-/// holds the indices (16 bytes each) of the events of one bound's time; it costs O(log of these) more an event.
+/// In order, it needs no memory. Out of order, every event is put off by a random part of the
+/// bound, and the iterator holds the arrivals (24 bytes each) of the events of one bound's time; it
+/// costs O(log of these) more an event.
 #[derive(Debug, Clone)]
 pub struct Generator {
     config: GeneratorConfig,
     schedule: Schedule,
     /// The events not yet looked at.
     indices: Range<u64>,
-    /// Events looked at and not yet due: when they arrive, and which.
-    put_off: BinaryHeap<Reverse<(i64, u64)>>,
+    /// Events looked at and not yet due.
+    put_off: BinaryHeap<Reverse<Arrival>>,
     out_of_order_ms: u64,
 }
 
@@ -126,9 +139,9 @@ impl Generator {
         Self::of_part(config, indices)
     }
 
-    /// The events with these indices only, for threads that share the work; indices beyond `config.events` are left
-    /// out. Parts one after the other make the whole stream if it is in order; out of order, events change places
-    /// within a part only.
+    /// The events with these indices only, for threads that share the work; indices beyond
+    /// `config.events` are left out. Parts one after the other make the whole stream if it is in
+    /// order; out of order, events change places within a part only.
     ///
     /// # Errors
     /// As [`Generator::new`].
@@ -136,10 +149,17 @@ impl Generator {
         let schedule = config.schedule()?;
         let indices = indices.start..indices.end.min(config.events);
         let out_of_order_ms = config.out_of_order.as_millis() as u64;
-        Ok(Self { config, schedule, indices, put_off: BinaryHeap::new(), out_of_order_ms })
+        Ok(Self {
+            config,
+            schedule,
+            indices,
+            put_off: BinaryHeap::new(),
+            out_of_order_ms,
+        })
     }
 
-    /// Event `index`, whatever was generated before: a pure function of the configuration and the index.
+    /// Event `index`, whatever was generated before: a pure function of the configuration and the
+    /// index.
     pub fn event_at(&self, index: u64) -> Event {
         let mut random = EventRandom::new(self.config.seed, index);
         match Slot::of(index) {
@@ -149,33 +169,54 @@ impl Generator {
         }
     }
 
-    /// When event `index` arrives in a stream out of order. An event that arrives before it has a time no greater than
-    /// its own plus the bound.
-    fn arrival_ms(&self, index: u64) -> i64 {
+    /// When event `index` arrives in a stream out of order. An event that arrives before it has a
+    /// time no greater than its own plus the bound.
+    fn arrival(&self, index: u64) -> Arrival {
         // A seed of its own: otherwise the jitter would be the first draw of the event's contents.
         let mut random = EventRandom::new(!self.config.seed, index);
-        self.schedule.date_time_ms(index) + random.below(self.out_of_order_ms + 1) as i64
+        let jitter_ms = random.below(self.out_of_order_ms + 1) as i64;
+        Arrival {
+            at_ms: self.schedule.date_time_ms(index) + jitter_ms,
+            turn: random.bits(),
+            index,
+        }
     }
 
     fn next_out_of_order(&mut self) -> Option<u64> {
         while !self.indices.is_empty() {
-            // No event from here on arrives before its own time, and those that tie have greater indices.
+            // No event from here on arrives before its own time.
             let horizon_ms = self.schedule.date_time_ms(self.indices.start);
-            if self.put_off.peek().is_some_and(|Reverse((arrival_ms, _))| *arrival_ms <= horizon_ms) {
+            if self
+                .put_off
+                .peek()
+                .is_some_and(|Reverse(first)| first.at_ms < horizon_ms)
+            {
                 break;
             }
             let index = self.indices.next()?;
-            self.put_off.push(Reverse((self.arrival_ms(index), index)));
+            self.put_off.push(Reverse(self.arrival(index)));
         }
-        self.put_off.pop().map(|Reverse((_, index))| index)
+        self.put_off.pop().map(|Reverse(first)| first.index)
     }
+}
+
+/// An event's place in a stream out of order: by the millisecond, and within it by chance.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Arrival {
+    at_ms: i64,
+    turn: u64,
+    index: u64,
 }
 
 impl Iterator for Generator {
     type Item = Event;
 
     fn next(&mut self) -> Option<Event> {
-        let index = if self.out_of_order_ms == 0 { self.indices.next() } else { self.next_out_of_order() };
+        let index = if self.out_of_order_ms == 0 {
+            self.indices.next()
+        } else {
+            self.next_out_of_order()
+        };
         index.map(|index| self.event_at(index))
     }
 
@@ -188,7 +229,8 @@ impl Iterator for Generator {
 /// Writes the events of `config` as JSON lines, buffered, and flushes; returns how many there were.
 ///
 /// # Errors
-/// [`NexmarkError::Setting`] before anything is written, [`NexmarkError::Write`] when the writer fails.
+/// [`NexmarkError::Setting`] before anything is written, [`NexmarkError::Write`] when the writer
+/// fails.
 pub fn write_jsonl(config: GeneratorConfig, writer: impl Write) -> Result<u64, NexmarkError> {
     let mut writer = io::BufWriter::with_capacity(1 << 16, writer);
     let mut written = 0;
@@ -196,10 +238,16 @@ pub fn write_jsonl(config: GeneratorConfig, writer: impl Write) -> Result<u64, N
         serde_json::to_writer(&mut writer, &event)
             .map_err(io::Error::from)
             .and_then(|()| writer.write_all(b"\n"))
-            .map_err(|source| NexmarkError::Write { line: written, source })?;
+            .map_err(|source| NexmarkError::Write {
+                line: written,
+                source,
+            })?;
         written += 1;
     }
-    writer.flush().map_err(|source| NexmarkError::Write { line: written, source })?;
+    writer.flush().map_err(|source| NexmarkError::Write {
+        line: written,
+        source,
+    })?;
     Ok(written)
 }
 

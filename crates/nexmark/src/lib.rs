@@ -1,22 +1,28 @@
-//! The NEXMark benchmark: an auction site's events, their generator, and the plain loops to compare an engine with.
+//! The NEXMark benchmark: an auction site's events, their generator, and the plain loops to compare
+//! an engine with.
 //!
-//! NEXMark (Tucker, Tufte, Papadimos, Maier: "NEXMark – A Benchmark for Queries over Data Streams", 2002; here in the
-//! shape of Apache Beam's documentation) watches an auction site: persons register, open auctions and bid. This crate
-//! has the events in two forms, and no engine:
+//! NEXMark (Tucker, Tufte, Papadimos, Maier: "NEXMark – A Benchmark for Queries over Data Streams",
+//! 2002; here in the shape of Apache Beam's documentation) watches an auction site: persons
+//! register, open auctions and bid. This crate has the events in two forms, and no engine:
 //!
-//! - [`Event`] ([`Person`], [`Auction`], [`Bid`]): complete events with all their strings, as read from and written to
-//!   JSON lines; [`Generator`] makes them and [`write_jsonl`] writes a file of them.
-//! - [`BidRow`], [`PersonRow`], [`AuctionRow`]: the numbers of an event only, made in a nanosecond or two, for measuring
-//!   an engine and not the making of strings. [`baseline`] has the loops that a good engineer would write by hand over
-//!   these rows, and [`checksum`] what both sides add up to prove that they computed the same.
+//! - [`Event`] ([`Person`], [`Auction`], [`Bid`]): complete events with all their strings, as read
+//!   from and written to JSON lines; [`Generator`] makes them and [`write_jsonl`] writes a file of
+//!   them.
+//! - [`BidRow`], [`PersonRow`], [`AuctionRow`]: the numbers of an event only, made in a nanosecond
+//!   or two, for measuring an engine and not the making of strings. [`baseline`] has the loops that
+//!   a good engineer would write by hand over these rows, and [`checksum`] what both sides add up
+//!   to prove that they computed the same.
 //!
 //! Invariants:
 //!
-//! - Event `i` is a function of the seed and `i` alone, and [`Schedule`] says when it happens. So any thread can make
-//!   any part of a stream, and a stream is the same on every machine (no floating point is involved).
-//! - Event times are milliseconds since the Unix epoch and may be negative; ids and prices are unsigned integers.
+//! - Event `i` is a function of the seed and `i` alone, and [`Schedule`] says when it happens. So
+//!   any thread can make any part of a stream, and a stream is the same on every machine (no
+//!   floating point is involved).
+//! - Event times are milliseconds since the Unix epoch and may be negative; ids and prices are
+//!   unsigned integers.
 //!
-//! The folder `oracle` beside `src` computes every query in SQL over a file of JSON lines, for the tests.
+//! The folder `oracle` beside `src` computes every query in SQL over a file of JSON lines, for the
+//! tests.
 //!
 //! ```
 //! use ardea_nexmark::{Event, Generator, GeneratorConfig};
@@ -31,6 +37,7 @@
 
 pub mod baseline;
 mod bench_events;
+mod catalogue;
 pub mod checksum;
 mod error;
 mod event;
@@ -40,8 +47,8 @@ mod schedule;
 mod web;
 
 pub use bench_events::{
-    AuctionRow, BidRow, BidRows, DEFAULT_KEYS, KEYS_MAX, PERSON_EVERY, PersonRow, SIDE_KEYS, auction_at, bid_at,
-    is_person_at, person_at, side_value,
+    AuctionRow, BidRow, BidRows, DEFAULT_KEYS, KEYS_MAX, PERSON_EVERY, PersonRow, SIDE_KEYS,
+    auction_at, bid_at, is_person_at, person_at, side_value,
 };
 pub use error::NexmarkError;
 pub use event::{Auction, Bid, DOLLAR_TO_EURO, Event, Person};

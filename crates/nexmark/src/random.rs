@@ -1,8 +1,9 @@
-//! Counter-based randomness: the draws of event `i` depend on the seed and on `i`, never on earlier events.
+//! Counter-based randomness: the draws of event `i` depend on the seed and on `i`, never on earlier
+//! events.
 //!
-//! The mixer is the finaliser of splitmix64 (Steele, Lea, Flood: "Fast Splittable Pseudorandom Number Generators",
-//! 2014, with Stafford's variant 13 of the constants). An event hashes (seed, `i`) into a state of its own and walks a
-//! splitmix64 sequence from there.
+//! The mixer is the finaliser of splitmix64 (Steele, Lea, Flood: "Fast Splittable Pseudorandom
+//! Number Generators", 2014, with Stafford's variant 13 of the constants). An event hashes (seed,
+//! `i`) into a state of its own and walks a splitmix64 sequence from there.
 
 /// 2^64 divided by the golden ratio, odd: the step of the Weyl sequences.
 pub(crate) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -31,7 +32,9 @@ impl EventRandom {
     /// The draws of event `index` in the stream of `seed`.
     pub(crate) fn new(seed: u64, index: u64) -> Self {
         let stream = mix64(seed.wrapping_add(GOLDEN));
-        Self { state: mix64(stream.wrapping_add(index.wrapping_mul(GOLDEN))) }
+        Self {
+            state: mix64(stream.wrapping_add(index.wrapping_mul(GOLDEN))),
+        }
     }
 
     /// 64 uniform bits.
@@ -55,9 +58,10 @@ impl EventRandom {
         choices[self.below(choices.len() as u64) as usize]
     }
 
-    /// A price from 100 to about 105 million, its logarithm near uniform: cheap things are as frequent a decade as dear
-    /// ones. Beam takes a power of ten; here the octave is uniform and so is the place within it, which needs integers
-    /// only and is therefore the same on every machine.
+    /// A price from 100 to about 105 million, its logarithm near uniform: cheap things are as
+    /// frequent a decade as dear ones. Beam takes a power of ten; here the octave is uniform and so
+    /// is the place within it, which needs integers only and is therefore the same on every
+    /// machine.
     pub(crate) fn price(&mut self) -> u64 {
         let octave = 100_u64 << self.below(20);
         octave + self.below(octave)
@@ -77,8 +81,9 @@ impl EventRandom {
         text
     }
 
-    /// Letters that fill an event of `size` bytes up to about `average` (within a fifth of what is lacking), so that the
-    /// events of a kind have the average size wanted; empty if the event is that large already.
+    /// Letters that fill an event of `size` bytes up to about `average` (within a fifth of what is
+    /// lacking), so that the events of a kind have the average size wanted; empty if the event is
+    /// that large already.
     pub(crate) fn filling(&mut self, size: usize, average: usize) -> String {
         let lacking = average.saturating_sub(size);
         let spread = self.below(2 * (lacking as u64 / 5) + 1) as usize;

@@ -2,8 +2,8 @@
 
 use crate::NexmarkError;
 
-/// The event times of a stream with a constant rate. Event `i` happens at `first + i · 1 s / rate`, and carries that
-/// time in whole milliseconds, rounded down.
+/// The event times of a stream with a constant rate. Event `i` happens at `first + i · 1 s / rate`,
+/// and carries that time in whole milliseconds, rounded down.
 ///
 /// ```
 /// use ardea_nexmark::Schedule;
@@ -27,9 +27,16 @@ impl Schedule {
     /// [`NexmarkError::Setting`] if `events_per_second` is 0.
     pub fn new(first_ms: i64, events_per_second: u64) -> Result<Self, NexmarkError> {
         if events_per_second == 0 {
-            return Err(NexmarkError::setting("events_per_second", 0, "it must be at least 1"));
+            return Err(NexmarkError::setting(
+                "events_per_second",
+                0,
+                "it must be at least 1",
+            ));
         }
-        Ok(Self { first_ms, events_per_second })
+        Ok(Self {
+            first_ms,
+            events_per_second,
+        })
     }
 
     /// The time of event 0, in milliseconds since the epoch.
@@ -42,7 +49,8 @@ impl Schedule {
         self.events_per_second
     }
 
-    /// The time that event `index` carries, in milliseconds since the epoch; the end of time if it lies beyond that.
+    /// The time that event `index` carries, in milliseconds since the epoch; the end of time if it
+    /// lies beyond that.
     #[inline]
     pub fn date_time_ms(&self, index: u64) -> i64 {
         let after_first_ms = u128::from(index) * 1000 / u128::from(self.events_per_second);
@@ -71,9 +79,15 @@ mod tests {
 
     #[test]
     fn times_beyond_the_end_of_time_stay_there() {
-        let schedule = Schedule { first_ms: i64::MAX - 1, events_per_second: 1 };
+        let schedule = Schedule {
+            first_ms: i64::MAX - 1,
+            events_per_second: 1,
+        };
         assert_eq!(schedule.date_time_ms(1), i64::MAX);
-        let slow = Schedule { first_ms: i64::MIN, events_per_second: u64::MAX };
+        let slow = Schedule {
+            first_ms: i64::MIN,
+            events_per_second: u64::MAX,
+        };
         assert_eq!(slow.first_index_at(i64::MAX), u64::MAX);
     }
 

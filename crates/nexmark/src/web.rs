@@ -1,8 +1,8 @@
 //! The channel through which a bid came and the URL it was made on, computed from numbers.
 //!
-//! As in the extended NEXMark of the Flink community: half of the bids come through one of four well known channels,
-//! each with one URL; the others through one of ten thousand, whose number is in the URL too (queries 21 and 22 look
-//! there).
+//! As in the extended NEXMark of the Flink community: half of the bids come through one of four
+//! well known channels, each with one URL; the others through one of ten thousand, whose number is
+//! in the URL too (queries 21 and 22 look there).
 
 use std::borrow::Cow;
 
@@ -42,7 +42,12 @@ impl Channel {
     pub(crate) fn url(self) -> String {
         let page = |bits: u64| {
             let word = |shift: u32| Word(mix64(bits.rotate_left(shift)));
-            format!("https://www.nexmark.com/{}/{}/{}/item.htm?query=1", word(0), word(21), word(42))
+            format!(
+                "https://www.nexmark.com/{}/{}/{}/item.htm?query=1",
+                word(0),
+                word(21),
+                word(42)
+            )
         };
         match self {
             Self::Hot(place) => page(mix64(place as u64 + 1)),
@@ -62,7 +67,9 @@ impl std::fmt::Display for Word {
             bits /= 26;
             letter
         });
-        letters.iter().try_for_each(|&letter| std::fmt::Write::write_char(formatter, char::from(letter)))
+        letters
+            .iter()
+            .try_for_each(|&letter| std::fmt::Write::write_char(formatter, char::from(letter)))
     }
 }
 
@@ -72,12 +79,23 @@ mod tests {
 
     #[test]
     fn half_of_the_channels_are_well_known_and_every_one_has_its_own_url() {
-        let channels: Vec<Channel> = (0..10_000).map(|number| Channel::from_bits(mix64(number))).collect();
-        let hot = channels.iter().filter(|channel| matches!(channel, Channel::Hot(_))).count();
+        let channels: Vec<Channel> = (0..10_000)
+            .map(|number| Channel::from_bits(mix64(number)))
+            .collect();
+        let hot = channels
+            .iter()
+            .filter(|channel| matches!(channel, Channel::Hot(_)))
+            .count();
         assert!((4_800..5_200).contains(&hot), "{hot}");
-        let urls: std::collections::HashMap<String, Channel> =
-            channels.iter().map(|&channel| (channel.url(), channel)).collect();
-        assert!(channels.iter().all(|channel| urls[&channel.url()] == *channel));
+        let urls: std::collections::HashMap<String, Channel> = channels
+            .iter()
+            .map(|&channel| (channel.url(), channel))
+            .collect();
+        assert!(
+            channels
+                .iter()
+                .all(|channel| urls[&channel.url()] == *channel)
+        );
     }
 
     #[test]
@@ -85,7 +103,10 @@ mod tests {
         let channel = Channel::Other(123);
         assert_eq!(channel.name(), "channel-123");
         let url = channel.url();
-        assert!(url.starts_with("https://www.nexmark.com/") && url.ends_with("/item.htm?query=1&channel_id=123"));
+        assert!(
+            url.starts_with("https://www.nexmark.com/")
+                && url.ends_with("/item.htm?query=1&channel_id=123")
+        );
         assert_eq!(url.split('/').count(), 7);
     }
 }

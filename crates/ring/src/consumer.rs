@@ -8,8 +8,8 @@ use crate::shim::Arc;
 /// The taking end of a queue, made by [`ring`](crate::ring).
 ///
 /// Dropping it drops the items that are in the queue and tells the producer, whose
-/// pushes are refused from then on. Items of a push that was under way at that
-/// moment are dropped when the producer is.
+/// pushes are refused from then on and see what this thread did before. Items of a
+/// push that was under way at that moment are dropped when the producer is.
 pub struct Consumer<T> {
     queue: Arc<Queue<T>>,
     /// The next item to be taken.
@@ -114,7 +114,8 @@ impl<T> Consumer<T> {
     }
 
     /// Whether the producer has left and everything that it pushed has been taken
-    /// out. Once true it stays true.
+    /// out. Once true it stays true. What the producer's thread did before it left
+    /// is then visible here, such as an error that it recorded.
     #[inline]
     pub fn is_finished(&mut self) -> bool {
         if self.head != self.tail_seen || !self.queue.producer_is_gone() {

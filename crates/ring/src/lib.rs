@@ -25,8 +25,8 @@
 //! - A queue holds at most its capacity of items, to the item.
 //! - [`Consumer::is_finished`] is true only when the producer has closed the
 //!   queue and all that it had pushed before has been taken out.
-//! - This crate knows nothing of records, tasklets or time, and depends on no
-//!   other crate.
+//! - This crate knows nothing of records, tasklets or time, and links no other
+//!   crate (loom only when it is checked).
 //!
 //! # Example
 //!

@@ -34,7 +34,8 @@
 //!    read an old `tail`, then the flag, and miss the items pushed in between.
 //! 4. **Abandoned.** The consumer stores `consumer_gone` with `Release` and the
 //!    producer loads it with `Acquire` ([`Queue::consumer_is_gone`]). No slot
-//!    changes hands by it; it tells the producer to stop.
+//!    changes hands by it: it tells the producer to stop, and the pair makes
+//!    what the consumer's thread did before visible to the producer.
 //!
 //! Each side keeps its own index in its handle and a copy of the other's index as
 //! it last saw it. The copy errs to the safe side only (fewer free slots, fewer

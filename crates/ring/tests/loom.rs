@@ -8,6 +8,7 @@
 #![cfg(loom)]
 
 use ardea_ring::{Capacity, Consumer, Producer, PushError, ring};
+use loom::sync::atomic::AtomicBool;
 use loom::thread;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -191,6 +192,37 @@ fn a_producer_that_waits_for_room_learns_that_the_consumer_is_gone() {
         assert!(producer.consumer_is_gone());
         leaving.join().unwrap();
     });
+}
+
+#[test]
+fn what_one_end_did_before_it_left_is_visible_to_the_other() {
+    for consumer_leaves in [true, false] {
+        loom::model(move || {
+            let (mut producer, mut consumer) = ring::<u8>(Capacity::clamped(1));
+            let done = loom::sync::Arc::new(AtomicBool::new(false));
+            let seen = loom::sync::Arc::clone(&done);
+            // Relaxed on purpose: only the queue's own flags order this.
+            if consumer_leaves {
+                let leaving = thread::spawn(move || {
+                    done.store(true, Ordering::Relaxed);
+                    drop(consumer);
+                });
+                if matches!(producer.push(0), Err(PushError::Gone(_))) {
+                    assert!(seen.load(Ordering::Relaxed));
+                }
+                leaving.join().unwrap();
+            } else {
+                let leaving = thread::spawn(move || {
+                    done.store(true, Ordering::Relaxed);
+                    producer.close();
+                });
+                if consumer.is_finished() {
+                    assert!(seen.load(Ordering::Relaxed));
+                }
+                leaving.join().unwrap();
+            }
+        });
+    }
 }
 
 #[test]

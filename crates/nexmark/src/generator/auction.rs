@@ -1,13 +1,12 @@
 //! Auctions: who sells, what, and for how long.
 
-use super::ids::{AUCTIONS_IN_ROUND, EVENTS_IN_ROUND, FIRST_ID, hot, newest_auction, newest_person, recent};
 use super::Generator;
+use super::ids::{
+    AUCTIONS_IN_ROUND, EVENTS_IN_ROUND, FIRST_ID, hot, newest_auction, newest_person, recent,
+};
 use crate::Auction;
+use crate::catalogue::{CATEGORIES, FIRST_CATEGORY};
 use crate::random::EventRandom;
-
-/// Categories are numbered from here; query 3 asks for this one.
-const FIRST_CATEGORY: u64 = 10;
-const CATEGORIES: u64 = 5;
 
 impl Generator {
     /// The auction that event `index` is.
@@ -38,13 +37,20 @@ impl Generator {
         }
     }
 
-    /// For how long the auction is open: on average as long as it takes until it is no longer among those in flight, so
-    /// that some bids come too late.
+    /// For how long the auction is open: on average as long as it takes until it is no longer among
+    /// those in flight, so that some bids come too late.
     fn lifetime_ms(&self, index: u64, date_time: i64, random: &mut EventRandom) -> i64 {
-        let events = self.config.in_flight_auctions.saturating_mul(EVENTS_IN_ROUND) / AUCTIONS_IN_ROUND;
+        let events = self
+            .config
+            .in_flight_auctions
+            .saturating_mul(EVENTS_IN_ROUND)
+            / AUCTIONS_IN_ROUND;
         let out_of_flight_ms = self.schedule.date_time_ms(index.saturating_add(events));
-        // A quarter of all time: room for doubling it and adding it to any date_time that the settings allow.
-        let average_ms = out_of_flight_ms.saturating_sub(date_time).clamp(1, i64::MAX / 8);
+        // A quarter of all time: room for doubling it and adding it to any date_time that the
+        // settings allow.
+        let average_ms = out_of_flight_ms
+            .saturating_sub(date_time)
+            .clamp(1, i64::MAX / 8);
         1 + random.below(2 * average_ms as u64) as i64
     }
 }

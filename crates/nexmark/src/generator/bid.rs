@@ -1,7 +1,7 @@
 //! Bids: who bids on what, and how much.
 
-use super::ids::{FIRST_ID, hot, newest_auction, newest_person, recent};
 use super::Generator;
+use super::ids::{FIRST_ID, hot, newest_auction, newest_person, recent};
 use crate::Bid;
 use crate::random::EventRandom;
 use crate::web::Channel;
@@ -32,7 +32,8 @@ impl Generator {
             channel: channel.name().into_owned(),
             url: channel.url(),
             date_time: self.schedule.date_time_ms(index),
-            // Beam's average counts the numbers and the filling; channel and address were added to the model later.
+            // Beam's average counts the numbers and the filling; channel and address were added to
+            // the model later.
             extra: random.filling(numbers, self.config.bid_bytes),
         }
     }

@@ -1,11 +1,12 @@
 //! Which kind an event is and how far the ids have come, from its index alone.
 //!
-//! Events come in rounds of fifty: a person, three auctions, forty-six bids. So the newest person and the newest
-//! auction at an index follow by arithmetic.
+//! Events come in rounds of fifty: a person, three auctions, forty-six bids. So the newest person
+//! and the newest auction at an index follow by arithmetic.
 
 use crate::random::EventRandom;
 
-/// The first id of a person and of an auction. Beam starts at a thousand, so that an id is not mistaken for an index.
+/// The first id of a person and of an auction. Beam starts at a thousand, so that an id is not
+/// mistaken for an index.
 pub(super) const FIRST_ID: u64 = 1_000;
 
 pub(super) const EVENTS_IN_ROUND: u64 = 50;
@@ -41,7 +42,8 @@ pub(super) fn newest_person(index: u64) -> u64 {
     index / EVENTS_IN_ROUND
 }
 
-/// The newest auction at event `index`, counted from 0; at event 0, where there is none yet, the first to come.
+/// The newest auction at event `index`, counted from 0; at event 0, where there is none yet, the
+/// first to come.
 pub(super) fn newest_auction(index: u64) -> u64 {
     let in_this_round = (index % EVENTS_IN_ROUND).min(AUCTIONS_IN_ROUND);
     (index / EVENTS_IN_ROUND * AUCTIONS_IN_ROUND + in_this_round).saturating_sub(1)
@@ -76,7 +78,10 @@ mod tests {
                     auctions += 1;
                 }
                 Slot::Bid => {
-                    assert_eq!((newest_person(index), newest_auction(index)), (persons - 1, auctions - 1));
+                    assert_eq!(
+                        (newest_person(index), newest_auction(index)),
+                        (persons - 1, auctions - 1)
+                    );
                 }
             }
         }
@@ -87,8 +92,12 @@ mod tests {
     #[test]
     fn recent_ids_reach_from_the_oldest_in_flight_to_the_lead() {
         let mut random = EventRandom::new(1, 1);
-        let drawn: std::collections::BTreeSet<u64> = (0..10_000).map(|_| recent(999, 100, &mut random)).collect();
-        assert_eq!(drawn.into_iter().collect::<Vec<_>>(), (900..1010).collect::<Vec<_>>());
+        let drawn: std::collections::BTreeSet<u64> =
+            (0..10_000).map(|_| recent(999, 100, &mut random)).collect();
+        assert_eq!(
+            drawn.into_iter().collect::<Vec<_>>(),
+            (900..1010).collect::<Vec<_>>()
+        );
         assert!((0..100).all(|_| recent(0, 100, &mut random) <= 10));
     }
 

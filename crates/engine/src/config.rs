@@ -1,0 +1,74 @@
+//! Settings of a node and of a job.
+
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_core::DeadLetters;
+
+use crate::cores::allowed_cores;
+
+/// How a node uses its machine. Every setting says what it trades.
+#[derive(Clone, Debug)]
+pub struct NodeConfig {
+    /// Cooperative threads; by default one for each core that this process may use. Fewer leave cores to other work.
+    pub threads: NonZeroU32,
+    /// Whether each cooperative thread stays on one core: steadier tails, but a busy neighbour on that core is felt.
+    pub pin: bool,
+    /// Records a chunk: larger ones cost less a record, smaller ones stay in the first cache.
+    pub chunk_records: NonZeroUsize,
+    /// Chunks a queue between two tasklets: larger ones ride out pauses, smaller ones bound memory and delay.
+    pub queue_chunks: NonZeroUsize,
+    /// How long a tasklet works before others on its thread get their turn.
+    pub slice: Duration,
+    /// How long a thread that has nothing to do looks for work before it sleeps: longer wakes faster and burns more.
+    pub spin: Duration,
+    /// How often a source is asked again that had nothing and named no time.
+    pub idle_poll: Duration,
+    /// Whether processors joined by forward edges share a tasklet. Off only to measure what it gains.
+    pub fuse: bool,
+}
+
+impl Default for NodeConfig {
+    fn default() -> Self {
+        NodeConfig {
+            threads: NonZeroU32::new(allowed_cores().len() as u32).unwrap_or(NonZeroU32::MIN),
+            pin: true,
+            chunk_records: NonZeroUsize::new(1024).unwrap_or(NonZeroUsize::MIN),
+            queue_chunks: NonZeroUsize::new(16).unwrap_or(NonZeroUsize::MIN),
+            slice: Duration::from_micros(100),
+            spin: Duration::from_micros(10),
+            idle_poll: Duration::from_millis(10),
+            fuse: true,
+        }
+    }
+}
+
+impl NodeConfig {
+    /// The defaults, with this many cooperative threads (at least one).
+    pub fn with_threads(threads: u32) -> Self {
+        NodeConfig {
+            threads: NonZeroU32::new(threads).unwrap_or(NonZeroU32::MIN),
+            ..NodeConfig::default()
+        }
+    }
+}
+
+/// How one job runs.
+#[derive(Clone, Debug, Default)]
+pub struct JobConfig {
+    /// The job's name, for people.
+    pub name: String,
+    /// Where records go that could not be dealt with; by default they are counted and the latest kept as a sample.
+    pub dead_letters: Arc<DeadLetters>,
+}
+
+impl JobConfig {
+    /// The defaults, under this name.
+    pub fn named(name: impl Into<String>) -> Self {
+        JobConfig {
+            name: name.into(),
+            ..JobConfig::default()
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Making a job's tasklets after its plan, and handing them to their threads.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ardea_core::{
+    Clock, Dag, EdgeId, Instance, InstanceContext, InstanceMetrics, Isolation, Result, Routing,
+    VertexId, Waker,
+};
+use ardea_ring::Capacity;
+
+use crate::NodeConfig;
+use crate::execution_plan::{ExecutionPlan, PlannedTasklet};
+use crate::input::InputSet;
+use crate::job::JobShared;
+use crate::output::{OutputEdge, Route};
+use crate::queue::{QueueReceiver, QueueSender, queue};
+use crate::stage::Stage;
+use crate::tasklet::Tasklet;
+use crate::worker::TaskletWaker;
+
+/// Where the tasklets of a job will live: by planned tasklet and instance.
+pub(crate) struct Places(pub(crate) Vec<Vec<TaskletWaker>>);
+
+/// The ends of an edge's queues, by producer and consumer instance, until the tasklets take them.
+type Ends<T> = HashMap<(EdgeId, u32), Vec<T>>;
+
+/// Makes all tasklets of a job; none runs yet.
+pub(crate) struct Launch<'a> {
+    pub(crate) dag: &'a Dag,
+    pub(crate) plan: &'a ExecutionPlan,
+    pub(crate) config: &'a NodeConfig,
+    pub(crate) clock: &'a Clock,
+    pub(crate) job: &'a Arc<JobShared>,
+    pub(crate) places: &'a Places,
+}
+
+/// A tasklet, and the waker that also knows its place.
+pub(crate) type Placed = (TaskletWaker, Box<Tasklet>);
+
+impl Launch<'_> {
+    /// The tasklets, and the counters of their instances.
+    ///
+    /// # Errors
+    /// Whatever a supplier returns; nothing has started then.
+    #[expect(
+        clippy::type_complexity,
+        reason = "taken apart at once by the only caller"
+    )]
+    pub(crate) fn make(&self) -> Result<(Vec<Placed>, Vec<(Arc<str>, u32, Arc<InstanceMetrics>)>)> {
+        let (mut senders, mut receivers) = self.queues();
+        let mut placed = Vec::new();
+        let mut metrics = Vec::new();
+        for (planned, places) in self.plan.tasklets.iter().zip(&self.places.0) {
+            for instance in 0..planned.parallelism {
+                let place = &places[instance as usize];
+                let stages = self.stages(planned, instance, place, &mut metrics)?;
+                let inputs = self.inputs(planned.vertices[0], instance, &mut receivers);
+                let last = planned.vertices[planned.vertices.len() - 1];
+                let outputs = self.outputs(last, instance, &mut senders);
+                let tasklet = Tasklet::new(
+                    Arc::clone(self.job),
+                    stages,
+                    inputs,
+                    outputs,
+                    self.config.slice,
+                    self.config.idle_poll,
+                );
+                placed.push((place.clone(), Box::new(tasklet)));
+            }
+        }
+        Ok((placed, metrics))
+    }
+
+    fn parallelism(&self, vertex: VertexId) -> u32 {
+        self.dag
+            .get(vertex)
+            .wanted_parallelism()
+            .resolve(self.config.threads)
+    }
+
+    fn place(&self, vertex: VertexId, instance: u32) -> &TaskletWaker {
+        let planned = self
+            .plan
+            .tasklets
+            .iter()
+            .position(|tasklet| tasklet.vertices.contains(&vertex));
+        &self.places.0[planned.unwrap_or(0)][instance as usize]
+    }
+
+    /// A queue for each pair of instances that an edge joins, unless it lies inside a tasklet.
+    fn queues(&self) -> (Ends<QueueSender>, Ends<QueueReceiver>) {
+        let (mut senders, mut receivers) = (Ends::new(), Ends::new());
+        for (index, edge) in self.dag.edges().iter().enumerate() {
+            let id = self.dag.outputs(edge.source().0)[edge.source().1.index()];
+            debug_assert_eq!(id.index(), index);
+            if self.plan.is_inside(self.dag, id) {
+                continue;
+            }
+            let (from, to) = (edge.source().0, edge.target().0);
+            let capacity = Capacity::clamped(
+                edge.wanted_capacity()
+                    .unwrap_or(self.config.queue_chunks)
+                    .get(),
+            );
+            for producer in 0..self.parallelism(from) {
+                let consumers = match edge.wanted_routing() {
+                    Routing::Forward => producer..producer + 1,
+                    Routing::AllToOne => 0..1,
+                    _ => 0..self.parallelism(to),
+                };
+                for consumer in consumers {
+                    let (sender, receiver) = queue(
+                        capacity,
+                        self.place(from, producer).clone(),
+                        self.place(to, consumer).clone(),
+                    );
+                    senders.entry((id, producer)).or_default().push(sender);
+                    receivers.entry((id, consumer)).or_default().push(receiver);
+                }
+            }
+        }
+        (senders, receivers)
+    }
+
+    fn stages(
+        &self,
+        planned: &PlannedTasklet,
+        instance: u32,
+        place: &TaskletWaker,
+        metrics: &mut Vec<(Arc<str>, u32, Arc<InstanceMetrics>)>,
+    ) -> Result<Vec<Stage>> {
+        let mut stages = Vec::new();
+        for &id in &planned.vertices {
+            let vertex = self.dag.get(id);
+            let counters = Arc::new(InstanceMetrics::default());
+            metrics.push((Arc::clone(vertex.name()), instance, Arc::clone(&counters)));
+            let woken = Arc::new(AtomicBool::new(false));
+            let which = Instance {
+                index: instance,
+                parallelism: planned.parallelism,
+            };
+            let context = InstanceContext {
+                job: Arc::clone(&self.job.name),
+                vertex: Arc::clone(vertex.name()),
+                instance: which,
+                clock: self.clock.clone(),
+                signals: Arc::clone(&self.job.signals),
+                waker: waker(place.clone(), Arc::clone(&woken)),
+                metrics: counters,
+                dead_letters: Arc::clone(&self.job.dead_letters),
+                chunk_records: self.config.chunk_records.get(),
+            };
+            let processor = vertex
+                .supplier()
+                .supply(which)
+                .map_err(|e| e.in_vertex(vertex.name(), instance))?;
+            let (inputs, outputs) = (self.dag.inputs(id).len(), self.dag.outputs(id).len());
+            stages.push(Stage::new(processor, context, inputs, outputs, woken));
+        }
+        Ok(stages)
+    }
+
+    fn inputs(
+        &self,
+        head: VertexId,
+        instance: u32,
+        receivers: &mut Ends<QueueReceiver>,
+    ) -> InputSet {
+        let edges = self.dag.inputs(head).into_iter();
+        InputSet::new(
+            edges
+                .map(|id| {
+                    let edge = &self.dag.edges()[id.index()];
+                    (
+                        edge.wanted_priority(),
+                        receivers.remove(&(id, instance)).unwrap_or_default(),
+                    )
+                })
+                .collect(),
+        )
+    }
+
+    fn outputs(
+        &self,
+        tail: VertexId,
+        instance: u32,
+        senders: &mut Ends<QueueSender>,
+    ) -> Vec<OutputEdge> {
+        let edges = self.dag.outputs(tail).into_iter();
+        edges
+            .map(|id| {
+                let senders = senders.remove(&(id, instance)).unwrap_or_default();
+                let routing = self.dag.edges()[id.index()].wanted_routing();
+                OutputEdge::new(
+                    route(routing, senders.len()),
+                    senders,
+                    self.config.chunk_records.get(),
+                )
+            })
+            .collect()
+    }
+}
+
+fn route(routing: &Routing, consumers: usize) -> Route {
+    match routing {
+        _ if consumers == 1 => Route::Single,
+        Routing::Forward | Routing::AllToOne => Route::Single,
+        Routing::RoundRobin => Route::RoundRobin { next: 0 },
+        Routing::Keyed(scatter) | Routing::Custom(scatter) => Route::Scatter {
+            scatter: Arc::clone(scatter),
+            staged: Vec::new(),
+        },
+        Routing::Broadcast(replicate) => Route::Broadcast(Arc::clone(replicate)),
+    }
+}
+
+fn waker(place: TaskletWaker, woken: Arc<AtomicBool>) -> Waker {
+    Waker::new(move || {
+        woken.store(true, Ordering::Release);
+        place.wake();
+    })
+}
+
+/// Whether the plan has instances that need threads of their own.
+pub(crate) fn is_dedicated(planned: &PlannedTasklet) -> bool {
+    planned.isolation == Isolation::Thread
+}

@@ -1,0 +1,195 @@
+//! The output of a tasklet: its records into the queues of their consumers.
+
+use std::mem;
+use std::sync::Arc;
+
+use ardea_core::{Chunk, InstanceMetrics, Outbox, Replicate, Result, Scatter};
+
+use crate::queue::{Message, QueueSender};
+
+/// How a chunk is laid onto the queues of one edge.
+pub(crate) enum Route {
+    /// All to the only queue.
+    Single,
+    /// To the next queue that has room.
+    RoundRobin { next: usize },
+    /// Each record to the queue of its consumer.
+    Scatter {
+        scatter: Arc<dyn Scatter>,
+        staged: Vec<Chunk>,
+    },
+    /// A copy into every queue.
+    Broadcast(Arc<dyn Replicate>),
+}
+
+/// The queues of one edge that leads out of a tasklet.
+pub(crate) struct OutputEdge {
+    route: Route,
+    senders: Vec<QueueSender>,
+    chunk_records: usize,
+    /// How many queues have got the marker at hand.
+    marked: usize,
+}
+
+impl OutputEdge {
+    pub(crate) fn new(route: Route, senders: Vec<QueueSender>, chunk_records: usize) -> Self {
+        let route = match route {
+            Route::Scatter { scatter, .. } => Route::Scatter {
+                scatter,
+                staged: senders.iter().map(|_| Chunk::default()).collect(),
+            },
+            other => other,
+        };
+        OutputEdge {
+            route,
+            senders,
+            chunk_records,
+            marked: 0,
+        }
+    }
+
+    /// Moves what it can from the outbox's lane into the queues; says whether anything moved.
+    ///
+    /// Records scattered over several consumers gather until a chunk is full or a marker follows; [`flush`](Self::flush) sends
+    /// them at the end of the slice at the latest.
+    pub(crate) fn drain(
+        &mut self,
+        outbox: &mut Outbox,
+        lane: usize,
+        metrics: &InstanceMetrics,
+    ) -> Result<bool> {
+        let mut moved = false;
+        loop {
+            let step = if outbox.has_records(lane) {
+                let records = outbox.chunk_mut(lane).len() as u64;
+                let step = self.send_chunk(outbox, lane)?;
+                if step {
+                    metrics.count_out(records);
+                }
+                step
+            } else if outbox.peek_marker(lane).is_some() {
+                self.send_marker(outbox, lane)
+            } else {
+                return Ok(moved);
+            };
+            if !step {
+                return Ok(moved);
+            }
+            moved = true;
+        }
+    }
+
+    /// Sends gathered records although their chunks are not full; says whether anything moved.
+    pub(crate) fn flush(&mut self) -> bool {
+        self.send_staged(1)
+    }
+
+    /// Whether gathered records wait.
+    pub(crate) fn is_flushed(&self) -> bool {
+        match &self.route {
+            Route::Scatter { staged, .. } => staged.iter().all(Chunk::is_empty),
+            _ => true,
+        }
+    }
+
+    fn send_chunk(&mut self, outbox: &mut Outbox, lane: usize) -> Result<bool> {
+        match &mut self.route {
+            Route::Single => Ok(send_whole(&mut self.senders[0], outbox, lane)),
+            Route::RoundRobin { next } => {
+                let count = self.senders.len();
+                for step in 0..count {
+                    let index = (*next + step) % count;
+                    if send_whole(&mut self.senders[index], outbox, lane) {
+                        *next = (index + 1) % count;
+                        return Ok(true);
+                    }
+                }
+                Ok(false)
+            }
+            Route::Broadcast(replicate) => {
+                // All are asked, so that each that is full wakes us.
+                let ready = self
+                    .senders
+                    .iter_mut()
+                    .fold(true, |all, sender| sender.has_room() & all);
+                if !ready {
+                    return Ok(false);
+                }
+                let (last, others) = self
+                    .senders
+                    .split_last_mut()
+                    .expect("an edge has a consumer");
+                for sender in others {
+                    let mut copy = sender.spare();
+                    replicate.replicate(outbox.chunk_mut(lane), &mut copy)?;
+                    sender.send(Message::Chunk(copy));
+                }
+                Ok(send_whole(last, outbox, lane))
+            }
+            Route::Scatter { .. } => {
+                self.send_staged(self.chunk_records);
+                let Route::Scatter { scatter, staged } = &mut self.route else {
+                    return Ok(false);
+                };
+                if staged.iter().any(|chunk| chunk.len() >= self.chunk_records) {
+                    return Ok(false);
+                }
+                scatter.scatter(outbox.chunk_mut(lane), staged, self.chunk_records)?;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Sends the staged chunks that hold at least `least` records; says whether any went.
+    fn send_staged(&mut self, least: usize) -> bool {
+        let Route::Scatter { staged, .. } = &mut self.route else {
+            return false;
+        };
+        let mut sent = false;
+        for (chunk, sender) in staged.iter_mut().zip(&mut self.senders) {
+            if chunk.len() >= least && sender.has_room() {
+                let spare = sender.spare();
+                sender.send(Message::Chunk(mem::replace(chunk, spare)));
+                sent = true;
+            }
+        }
+        sent
+    }
+
+    fn send_marker(&mut self, outbox: &mut Outbox, lane: usize) -> bool {
+        let mut moved = self.send_staged(1);
+        if !self.is_flushed() {
+            return moved;
+        }
+        let Some(marker) = outbox.peek_marker(lane) else {
+            return moved;
+        };
+        while let Some(sender) = self.senders.get_mut(self.marked) {
+            if !sender.has_room() {
+                return moved;
+            }
+            sender.send(Message::Marker(marker));
+            self.marked += 1;
+            moved = true;
+        }
+        self.marked = 0;
+        outbox.take_marker(lane);
+        true
+    }
+}
+
+fn send_whole(sender: &mut QueueSender, outbox: &mut Outbox, lane: usize) -> bool {
+    if !sender.has_room() {
+        return false;
+    }
+    if let Some(chunk) = outbox.take_chunk(lane, || sender.spare()) {
+        sender.send(Message::Chunk(chunk));
+    }
+    true
+}
+
+impl std::fmt::Debug for OutputEdge {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "OutputEdge(to {} queues)", self.senders.len())
+    }
+}

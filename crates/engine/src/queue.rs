@@ -1,0 +1,111 @@
+//! The queue between two tasklets: chunks one way, emptied chunks back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+
+use ardea_core::{Chunk, Marker};
+use ardea_ring::{Capacity, Consumer, Producer, PushError, ring};
+
+use crate::worker::TaskletWaker;
+
+/// What travels through a queue.
+#[derive(Debug)]
+pub(crate) enum Message {
+    Chunk(Chunk),
+    Marker(Marker),
+}
+
+/// What both ends see. Written by the sender (true) and by the receiver (false, when it wakes the sender).
+#[derive(Debug, Default)]
+struct Shared {
+    sender_waits: AtomicBool,
+}
+
+/// The producing tasklet's end.
+#[derive(Debug)]
+pub(crate) struct QueueSender {
+    messages: Producer<Message>,
+    empties: Consumer<Chunk>,
+    shared: Arc<Shared>,
+    receiver: TaskletWaker,
+}
+
+/// The consuming tasklet's end.
+#[derive(Debug)]
+pub(crate) struct QueueReceiver {
+    messages: Consumer<Message>,
+    empties: Producer<Chunk>,
+    shared: Arc<Shared>,
+    sender: TaskletWaker,
+}
+
+/// A queue of `capacity` messages between the two tasklets that the wakers wake.
+pub(crate) fn queue(
+    capacity: Capacity,
+    sender: TaskletWaker,
+    receiver: TaskletWaker,
+) -> (QueueSender, QueueReceiver) {
+    let (messages_in, messages_out) = ring(capacity);
+    let (empties_in, empties_out) = ring(capacity);
+    let shared = Arc::new(Shared::default());
+    (
+        QueueSender {
+            messages: messages_in,
+            empties: empties_out,
+            shared: Arc::clone(&shared),
+            receiver,
+        },
+        QueueReceiver {
+            messages: messages_out,
+            empties: empties_in,
+            shared,
+            sender,
+        },
+    )
+}
+
+impl QueueSender {
+    /// Whether a message can be sent now. If not, the sending tasklet is woken when one can.
+    pub(crate) fn has_room(&mut self) -> bool {
+        if !self.messages.is_full() {
+            return true;
+        }
+        self.shared.sender_waits.store(true, Ordering::SeqCst);
+        // Pairs with the fence in `pop`: either the receiver sees the flag, or we see its progress here.
+        fence(Ordering::SeqCst);
+        !self.messages.is_full()
+    }
+
+    /// Sends a message; the caller has seen that there is room. A receiver that is gone swallows it: its job is ending.
+    pub(crate) fn send(&mut self, message: Message) {
+        match self.messages.push(message) {
+            Ok(()) | Err(PushError::Gone(_)) => {}
+            Err(PushError::Full(_)) => debug_assert!(false, "sent without asking for room"),
+        }
+        self.receiver.wake();
+    }
+
+    /// An emptied chunk that came back, or an unallocated one.
+    pub(crate) fn spare(&mut self) -> Chunk {
+        self.empties.pop().unwrap_or_default()
+    }
+}
+
+impl QueueReceiver {
+    /// The next message.
+    pub(crate) fn pop(&mut self) -> Option<Message> {
+        let message = self.messages.pop()?;
+        // Pairs with the fence in `has_room`.
+        fence(Ordering::SeqCst);
+        if self.shared.sender_waits.load(Ordering::Relaxed) {
+            self.shared.sender_waits.store(false, Ordering::SeqCst);
+            self.sender.wake();
+        }
+        Some(message)
+    }
+
+    /// Gives an emptied chunk back to the sender; it is freed if there are enough already.
+    pub(crate) fn give_back(&mut self, chunk: Chunk) {
+        let _ = self.empties.push(chunk);
+    }
+}

@@ -1,0 +1,111 @@
+//! Which tasklets of a thread have something to do.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const BITS: usize = 64;
+
+/// The number of tasklets that a thread can hold.
+pub(crate) const MAX_TASKLETS: usize = BITS * BITS * 16;
+
+/// A set of tasklet numbers: anybody adds, one thread takes.
+///
+/// Two levels of bits: a word of the upper one tells which words of the lower one may be non-zero, so that a thread with
+/// 10,000 resting tasklets looks at a few words. Adding is two atomic `or`s, wait-free.
+///
+/// **Why no wake-up is lost.** A producer makes its message visible and then sets the bits, both read-modify-writes with
+/// release; the thread takes the bits with acquire and then looks for messages. Either its take comes after the set, and it sees the
+/// message; or before, and the bit stays for the next take. The upper bit is set after the lower and taken before it: the same argument.
+#[derive(Debug)]
+pub(crate) struct ReadySet {
+    upper: Box<[AtomicU64]>,
+    lower: Box<[AtomicU64]>,
+}
+
+impl ReadySet {
+    pub(crate) fn new(tasklets: usize) -> Self {
+        let lower = tasklets.div_ceil(BITS).max(1);
+        let zeros = |count: usize| (0..count).map(|_| AtomicU64::new(0)).collect();
+        ReadySet {
+            upper: zeros(lower.div_ceil(BITS)),
+            lower: zeros(lower),
+        }
+    }
+
+    /// Adds a tasklet; it is not lost, whatever the thread is doing.
+    #[inline]
+    pub(crate) fn add(&self, tasklet: u32) {
+        let word = tasklet as usize / BITS;
+        // SeqCst: these also order against the thread's `sleeping` flag, see worker.rs.
+        self.lower[word].fetch_or(1 << (tasklet as usize % BITS), Ordering::SeqCst);
+        self.upper[word / BITS].fetch_or(1 << (word % BITS), Ordering::SeqCst);
+    }
+
+    /// Whether no tasklet is in the set.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.upper
+            .iter()
+            .all(|word| word.load(Ordering::SeqCst) == 0)
+    }
+
+    /// Takes all tasklets out, in order, appending them to `taken`.
+    pub(crate) fn take(&self, taken: &mut Vec<u32>) {
+        for (index, upper) in self.upper.iter().enumerate() {
+            if upper.load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            for word in ones(upper.swap(0, Ordering::SeqCst)) {
+                let word = index * BITS + word;
+                for bit in ones(self.lower[word].swap(0, Ordering::SeqCst)) {
+                    taken.push((word * BITS + bit) as u32);
+                }
+            }
+        }
+    }
+}
+
+/// The positions of the ones of a word, lowest first.
+fn ones(mut word: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        (word != 0).then(|| {
+            let bit = word.trailing_zeros() as usize;
+            word &= word - 1;
+            bit
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn what_is_added_is_taken_once_in_order() {
+        let set = ReadySet::new(10_000);
+        for tasklet in [9_999, 0, 64, 4_096, 63, 64] {
+            set.add(tasklet);
+        }
+        let mut taken = Vec::new();
+        set.take(&mut taken);
+        assert_eq!(taken, [0, 63, 64, 4_096, 9_999]);
+        assert!(set.is_empty());
+    }
+
+    #[test]
+    fn nothing_added_from_other_threads_is_lost() {
+        let set = Arc::new(ReadySet::new(256));
+        let adders: Vec<_> = (0..4u32)
+            .map(|part| {
+                let set = Arc::clone(&set);
+                std::thread::spawn(move || (part * 64..(part + 1) * 64).for_each(|t| set.add(t)))
+            })
+            .collect();
+        let mut taken = Vec::new();
+        while taken.len() < 256 {
+            set.take(&mut taken);
+        }
+        adders.into_iter().for_each(|adder| adder.join().unwrap());
+        taken.sort_unstable();
+        assert_eq!(taken, (0..256).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,301 @@
+//! One processor of a tasklet, and where it is between its first record and its last.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ardea_core::{
+    Chunk, Epoch, Error, Inbox, InstanceContext, Marker, Ordinal, Outbox, Processor, Progress,
+    Result, Watermark,
+};
+
+use crate::input::{Event, InputSet};
+
+/// What a stage is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// Reading records until a marker comes.
+    Reading,
+    /// Emitting what this watermark made final, until the processor is done with it.
+    Watermark(Watermark),
+    /// Ending this epoch, until the processor is done with it.
+    Epoch(Epoch),
+    /// Ending this input, until the processor is done with it; the last input's end leads on to `LastWatermark`.
+    EdgeDone { input: Ordinal, last: bool },
+    /// Emitting what the end of all time makes final, until the processor is done with it.
+    LastWatermark,
+    /// Emitting what is left (a source: all it has), until the processor is done.
+    Completing,
+    /// Nothing more comes out.
+    Done,
+}
+
+/// Where a stage gets its input from.
+pub(crate) enum Feed<'a> {
+    /// The tasklet's queues.
+    Queues(&'a mut InputSet),
+    /// The stage before it.
+    Before(&'a mut Stage),
+}
+
+/// One processor with its boxes.
+pub(crate) struct Stage {
+    processor: Box<dyn Processor>,
+    pub(crate) context: InstanceContext,
+    inboxes: Vec<Inbox>,
+    pub(crate) outbox: Outbox,
+    phase: Phase,
+    at: Option<Ordinal>,
+    is_source: bool,
+    epochs_ended: u64,
+    wake_at: Option<Duration>,
+    woken: Arc<AtomicBool>,
+}
+
+impl Stage {
+    /// A stage with this many inputs and outputs.
+    pub(crate) fn new(
+        processor: Box<dyn Processor>,
+        context: InstanceContext,
+        inputs: usize,
+        outputs: usize,
+        woken: Arc<AtomicBool>,
+    ) -> Self {
+        Stage {
+            outbox: Outbox::new(outputs, context.chunk_records),
+            inboxes: (0..inputs).map(|_| Inbox::default()).collect(),
+            phase: if inputs == 0 {
+                Phase::Completing
+            } else {
+                Phase::Reading
+            },
+            is_source: inputs == 0,
+            at: None,
+            epochs_ended: 0,
+            wake_at: None,
+            processor,
+            context,
+            woken,
+        }
+    }
+
+    pub(crate) fn init(&mut self) -> Result<()> {
+        self.processor.init(&self.context)
+    }
+
+    pub(crate) fn close(&mut self) {
+        self.processor.close();
+    }
+
+    /// Whether nothing more will come out of it and all that came has been moved on.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.phase == Phase::Done && self.outbox.is_empty()
+    }
+
+    /// When it wants to be called even without input.
+    pub(crate) fn wake_at(&self) -> Option<Duration> {
+        self.wake_at
+    }
+
+    /// Whether it is a source that is still speaking, so that silence calls for polling it.
+    pub(crate) fn is_speaking_source(&self) -> bool {
+        self.is_source && self.phase != Phase::Done
+    }
+
+    /// Where user code is: the input and the position on it of the record at hand, `index` records into the batch.
+    pub(crate) fn place(&self, error: Error, index: usize) -> Error {
+        let error = match self.at {
+            Some(input) => error.at_record(
+                input.index(),
+                self.inboxes[input.index()].position() + index as u64,
+            ),
+            None => error,
+        };
+        error.in_vertex(&self.context.vertex, self.context.instance.index)
+    }
+
+    /// Does one thing, if the outbox has been moved on: a batch of records, or a call of the callback at hand.
+    ///
+    /// Says whether anything moved.
+    pub(crate) fn step(&mut self, mut feed: Feed<'_>) -> Result<bool> {
+        if !self.outbox.is_empty() {
+            self.context.metrics.count_blocked();
+            return Ok(false);
+        }
+        let woke = self.wake_if_due()?;
+        let moved = match self.phase {
+            Phase::Reading => self.read(&mut feed)?,
+            Phase::Done => false,
+            _ => self.call()?,
+        };
+        if let Some(deadline) = self.outbox.take_wake_at() {
+            self.wake_at = Some(
+                self.wake_at
+                    .map_or(deadline, |earlier| earlier.min(deadline)),
+            );
+        }
+        Ok(moved | woke)
+    }
+
+    /// Calls `on_wake` if the time for it has come. A source is polled anyway.
+    fn wake_if_due(&mut self) -> Result<bool> {
+        let woken = self.woken.load(Ordering::Acquire) && self.woken.swap(false, Ordering::AcqRel);
+        let due = self
+            .wake_at
+            .is_some_and(|deadline| deadline <= self.context.clock.now());
+        if due || self.is_source {
+            self.wake_at = None;
+        }
+        if self.is_source || self.phase != Phase::Reading || !(due || woken) {
+            return Ok(false);
+        }
+        self.at = None;
+        self.processor.on_wake(&mut self.outbox)?;
+        Ok(!self.outbox.is_empty())
+    }
+
+    fn read(&mut self, feed: &mut Feed<'_>) -> Result<bool> {
+        if let Some(input) = self
+            .at
+            .filter(|input| !self.inboxes[input.index()].is_empty())
+        {
+            return self.process(input);
+        }
+        let event = match feed {
+            Feed::Queues(inputs) => {
+                if let Some(input) = self.at
+                    && let Some(empty) = self.inboxes[input.index()].take_empty()
+                {
+                    inputs.give_back(input.index(), empty);
+                }
+                inputs.pull()
+            }
+            Feed::Before(stage) => stage.hand_over(&mut self.inboxes[0]),
+        };
+        self.at = None;
+        let Some(event) = event else { return Ok(false) };
+        self.accept(event)
+    }
+
+    /// For the stage behind: the next thing that came out of this one. Records travel by exchanging the full chunk of this
+    /// stage's outbox for the emptied one of the next stage's inbox.
+    fn hand_over(&mut self, inbox: &mut Inbox) -> Option<Event> {
+        if self.outbox.has_records(0) {
+            let chunk = self
+                .outbox
+                .take_chunk(0, || inbox.take_empty().unwrap_or_default())?;
+            self.context.metrics.count_out(chunk.len() as u64);
+            return Some(Event::Chunk(Ordinal::FIRST, chunk));
+        }
+        Some(match self.outbox.take_marker(0)? {
+            Marker::Watermark(watermark) => Event::Watermark(watermark),
+            Marker::Idle => Event::Idle,
+            Marker::EpochEnd(epoch) => Event::EpochEnd(epoch),
+            Marker::Done => Event::EdgeDone {
+                input: Ordinal::FIRST,
+                last: true,
+            },
+        })
+    }
+
+    fn accept(&mut self, event: Event) -> Result<bool> {
+        match event {
+            Event::Chunk(input, chunk) => return self.fill(input, chunk),
+            Event::Watermark(watermark) => {
+                self.context.metrics.note_watermark(watermark);
+                self.phase = Phase::Watermark(watermark);
+            }
+            Event::Idle => {
+                self.outbox.marker(Marker::Idle);
+                return Ok(true);
+            }
+            Event::EpochEnd(epoch) => self.phase = Phase::Epoch(epoch),
+            Event::EdgeDone { input, last } => self.phase = Phase::EdgeDone { input, last },
+        }
+        self.call()
+    }
+
+    fn fill(&mut self, input: Ordinal, chunk: Chunk) -> Result<bool> {
+        self.context.metrics.count_in(chunk.len() as u64);
+        self.inboxes[input.index()].fill(chunk);
+        self.process(input)
+    }
+
+    fn process(&mut self, input: Ordinal) -> Result<bool> {
+        self.at = Some(input);
+        let inbox = &mut self.inboxes[input.index()];
+        let before = inbox.len();
+        self.processor.process(input, inbox, &mut self.outbox)?;
+        Ok(self.inboxes[input.index()].len() != before || !self.outbox.is_empty())
+    }
+
+    /// Calls the callback at hand; when it is done, goes on to the next phase.
+    fn call(&mut self) -> Result<bool> {
+        let outbox = &mut self.outbox;
+        let (progress, next) = match self.phase {
+            Phase::Watermark(watermark) => (
+                self.processor.on_watermark(watermark, outbox)?,
+                Phase::Reading,
+            ),
+            Phase::LastWatermark => (
+                self.processor.on_watermark(Watermark::END, outbox)?,
+                Phase::Completing,
+            ),
+            Phase::EdgeDone { input, last } => {
+                let next = if last {
+                    Phase::LastWatermark
+                } else {
+                    Phase::Reading
+                };
+                (self.processor.on_edge_done(input, outbox)?, next)
+            }
+            Phase::Epoch(epoch) => return self.end_epoch(epoch),
+            Phase::Completing => return self.complete(),
+            Phase::Reading | Phase::Done => (Progress::NONE, self.phase),
+        };
+        if progress.done {
+            self.phase = next;
+        }
+        Ok(progress.made | progress.done)
+    }
+
+    fn end_epoch(&mut self, epoch: Epoch) -> Result<bool> {
+        let progress = self.processor.on_epoch(epoch, &mut self.outbox)?;
+        if progress.done {
+            self.outbox.marker(Marker::EpochEnd(epoch));
+            self.context.metrics.count_epoch();
+            self.phase = if self.is_source {
+                Phase::Completing
+            } else {
+                Phase::Reading
+            };
+        }
+        Ok(progress.made | progress.done)
+    }
+
+    fn complete(&mut self) -> Result<bool> {
+        if self.is_source && self.epochs_ended < self.context.signals.epochs_asked() {
+            self.epochs_ended += 1;
+            self.phase = Phase::Epoch(Epoch(self.epochs_ended));
+            return self.end_epoch(Epoch(self.epochs_ended));
+        }
+        let drained = self.is_source && self.context.signals.is_draining();
+        let progress = if drained {
+            Progress::DONE
+        } else {
+            self.processor.complete(&mut self.outbox)?
+        };
+        if progress.done {
+            self.phase = Phase::Done;
+            self.outbox.marker(Marker::Done);
+        }
+        Ok(progress.made | progress.done)
+    }
+
+    /// Drops all that waits in the boxes, when the job is stopped.
+    pub(crate) fn discard(&mut self) {
+        self.inboxes.clear();
+        self.outbox = Outbox::new(0, 1);
+        self.phase = Phase::Done;
+    }
+}

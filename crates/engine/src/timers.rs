@@ -1,0 +1,86 @@
+//! When tasklets of a thread want to be woken.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+/// The deadlines of a thread's tasklets, on the node's monotonic clock; at most one counts a tasklet.
+///
+/// Setting an earlier deadline leaves the later one in the heap; it is skipped when its time comes. Cost: O(log n).
+#[derive(Debug, Default)]
+pub(crate) struct Timers {
+    heap: BinaryHeap<Reverse<(Duration, u32)>>,
+    armed: Vec<Option<Duration>>,
+}
+
+impl Timers {
+    /// Wakes `tasklet` at `deadline`, unless it is to be woken earlier already.
+    pub(crate) fn arm(&mut self, tasklet: u32, deadline: Duration) {
+        let index = tasklet as usize;
+        if self.armed.len() <= index {
+            self.armed.resize(index + 1, None);
+        }
+        if self.armed[index].is_none_or(|armed| deadline < armed) {
+            self.armed[index] = Some(deadline);
+            self.heap.push(Reverse((deadline, tasklet)));
+        }
+    }
+
+    /// Forgets the deadline of a tasklet that ended.
+    pub(crate) fn disarm(&mut self, tasklet: u32) {
+        if let Some(armed) = self.armed.get_mut(tasklet as usize) {
+            *armed = None;
+        }
+    }
+
+    /// The earliest deadline; it may be one that was disarmed.
+    pub(crate) fn next(&self) -> Option<Duration> {
+        self.heap.peek().map(|Reverse((deadline, _))| *deadline)
+    }
+
+    /// Takes out a tasklet whose deadline has come.
+    pub(crate) fn expired(&mut self, now: Duration) -> Option<u32> {
+        while let Some(&Reverse((deadline, tasklet))) = self.heap.peek() {
+            if deadline > now {
+                return None;
+            }
+            self.heap.pop();
+            let armed = &mut self.armed[tasklet as usize];
+            if *armed == Some(deadline) {
+                *armed = None;
+                return Some(tasklet);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn only_the_earliest_deadline_of_a_tasklet_counts() {
+        let mut timers = Timers::default();
+        timers.arm(3, at(20));
+        timers.arm(3, at(10));
+        timers.arm(3, at(30));
+        timers.arm(1, at(15));
+        assert_eq!(timers.expired(at(9)), None);
+        assert_eq!(timers.expired(at(40)), Some(3));
+        assert_eq!(timers.expired(at(40)), Some(1));
+        assert_eq!(timers.expired(at(40)), None);
+    }
+
+    #[test]
+    fn a_disarmed_tasklet_is_not_woken() {
+        let mut timers = Timers::default();
+        timers.arm(0, at(1));
+        timers.disarm(0);
+        assert_eq!(timers.expired(at(2)), None);
+    }
+}

@@ -1,0 +1,140 @@
+//! What a test feeds to one input of a processor.
+
+use std::time::Duration;
+
+use ardea_core::{Chunk, Rows, Timestamp, Watermark};
+
+/// The events of one input, in order: records, watermarks, ends of epochs.
+///
+/// The input ends after its last event. A plain list of values converts into an input of records without time.
+///
+/// ```
+/// use ardea_testkit::{TestInput, Timestamp};
+///
+/// let at = Timestamp::from_secs;
+/// let input = TestInput::new().record("a", at(1)).records([("b", at(2)), ("c", at(2))]).watermark(at(2)).epoch_end();
+/// assert_eq!(input.len(), 5);
+/// ```
+#[derive(Clone, Debug)]
+pub struct TestInput<T> {
+    events: Vec<Event<T>>,
+}
+
+#[derive(Clone, Debug)]
+enum Event<T> {
+    Record(T, Timestamp),
+    Other(EventKind),
+}
+
+/// An event without its record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum EventKind {
+    Record,
+    Watermark(Watermark),
+    Idle,
+    EpochEnd,
+    Advance(Duration),
+}
+
+impl<T> Default for TestInput<T> {
+    fn default() -> Self {
+        TestInput { events: Vec::new() }
+    }
+}
+
+impl<T> TestInput<T> {
+    /// An input that ends at once.
+    pub fn new() -> Self {
+        TestInput::default()
+    }
+
+    /// Then a record with its event time.
+    pub fn record(mut self, value: T, time: Timestamp) -> Self {
+        self.events.push(Event::Record(value, time));
+        self
+    }
+
+    /// Then these records with their event times.
+    pub fn records(mut self, records: impl IntoIterator<Item = (T, Timestamp)>) -> Self {
+        self.events.extend(records.into_iter().map(|(value, time)| Event::Record(value, time)));
+        self
+    }
+
+    /// Then these records, without event time.
+    pub fn values(self, values: impl IntoIterator<Item = T>) -> Self {
+        self.records(values.into_iter().map(|value| (value, Timestamp::MIN)))
+    }
+
+    /// Then the promise that no earlier time follows on this input. The processor sees the minimum over its inputs.
+    pub fn watermark(mut self, time: Timestamp) -> Self {
+        self.events.push(Event::Other(EventKind::Watermark(Watermark(time))));
+        self
+    }
+
+    /// Then silence: this input does not hold back the watermark until its next record.
+    pub fn idle(mut self) -> Self {
+        self.events.push(Event::Other(EventKind::Idle));
+        self
+    }
+
+    /// Then the end of an epoch. The input is held until all others have theirs, or have ended. The first is epoch 0.
+    pub fn epoch_end(mut self) -> Self {
+        self.events.push(Event::Other(EventKind::EpochEnd));
+        self
+    }
+
+    /// Then the test's clock moves on, and the processor is woken if it asked for it.
+    pub fn advance_clock(mut self, by: Duration) -> Self {
+        self.events.push(Event::Other(EventKind::Advance(by)));
+        self
+    }
+
+    /// The number of events.
+    pub fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// Whether there is no event.
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+}
+
+impl<T> From<Vec<T>> for TestInput<T> {
+    fn from(values: Vec<T>) -> Self {
+        TestInput::new().values(values)
+    }
+}
+
+impl<T, const N: usize> From<[T; N]> for TestInput<T> {
+    fn from(values: [T; N]) -> Self {
+        TestInput::new().values(values)
+    }
+}
+
+/// An input whose record type the run does not know.
+pub(crate) trait InputPlan {
+    /// The events, without their records.
+    fn kinds(&self) -> Vec<EventKind>;
+
+    /// Copies of the records among the events `from..to`.
+    fn chunk(&self, from: usize, to: usize) -> Chunk;
+}
+
+impl<T: Clone + Send + 'static> InputPlan for TestInput<T> {
+    fn kinds(&self) -> Vec<EventKind> {
+        let kind = |event: &Event<T>| match event {
+            Event::Record(..) => EventKind::Record,
+            Event::Other(kind) => *kind,
+        };
+        self.events.iter().map(kind).collect()
+    }
+
+    fn chunk(&self, from: usize, to: usize) -> Chunk {
+        let record = |event: &Event<T>| match event {
+            Event::Record(value, time) => Some((value.clone(), *time)),
+            Event::Other(_) => None,
+        };
+        Chunk::new(self.events[from..to].iter().filter_map(record).collect::<Rows<T>>())
+    }
+}

@@ -1,0 +1,52 @@
+//! A file is named for its idea: names that say nothing, and so gather everything, are refused.
+
+use super::Finding;
+use super::tree::Tree;
+
+/// Names that say nothing, for a code file or a folder above one.
+const REFUSED: &[&str] = &["util", "utils", "common", "helper", "helpers", "misc"];
+
+/// Endings of files that are code.
+const CODE_ENDINGS: &[&str] = &["rs", "py", "sh"];
+
+/// Finds code files, and folders above them, whose name says nothing.
+pub fn check(tree: &Tree) -> Vec<Finding> {
+    tree.texts()
+        .filter(|file| CODE_ENDINGS.contains(&file.ending()))
+        .filter_map(|file| {
+            let refused = file
+                .path
+                .split('/')
+                .find(|part| REFUSED.contains(&stem(part)))?;
+            let message = format!("`{refused}` says nothing: name it for what it holds");
+            Some(Finding::fault(&file.path, 0, message))
+        })
+        .collect()
+}
+
+fn stem(name: &str) -> &str {
+    name.rsplit_once('.').map_or(name, |(stem, _)| stem)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_names_are_found_in_files_and_folders() {
+        let tree = Tree::of(&[
+            ("crates/a/src/utils.rs", ""),
+            ("crates/a/tests/common/mod.rs", ""),
+            ("crates/a/src/common_key.rs", ""),
+            ("docs/misc.md", ""),
+        ]);
+        let paths: Vec<_> = check(&tree)
+            .into_iter()
+            .map(|finding| finding.path)
+            .collect();
+        assert_eq!(
+            paths,
+            ["crates/a/src/utils.rs", "crates/a/tests/common/mod.rs"]
+        );
+    }
+}
