@@ -1,1 +1,59 @@
 //! A low-latency stream processing engine.
+//!
+//! Ardea takes records in as they happen, computes over them, and hands results out within milliseconds at the 99.99th
+//! percentile. This crate is what a job depends on; it gathers the rooms of the house under one name.
+//!
+//! * [`pipeline`]: describe a job, step by step;
+//! * [`aggregate`]: what to compute over windows and groups;
+//! * [`connect`]: where records come from and go to;
+//! * [`engine`]: run jobs on the threads of this process;
+//! * [`core`] and [`operators`]: the graph below, and the processors that it is made of, for own ones.
+//!
+//! ```
+//! use ardea::prelude::*;
+//!
+//! let p = Pipeline::new("word count");
+//! let counts = p
+//!     .read_from(collections::items(vec!["to be or not", "to be"]))
+//!     .flat_map(|line| line.split(' '))
+//!     .key_by(|word| *word)
+//!     .aggregate("words", count())
+//!     .collect();
+//! p.run()?;
+//! assert_eq!(counts.take_sorted(), [("be", 2), ("not", 1), ("or", 1), ("to", 2)]);
+//! # Ok::<(), ardea::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+pub use ardea_aggregate as aggregate;
+pub use ardea_connect as connect;
+pub use ardea_core as core;
+pub use ardea_engine as engine;
+pub use ardea_operators as operators;
+pub use ardea_pipeline as pipeline;
+
+pub use ardea_core::{Error, Result};
+pub use ardea_engine::{JobConfig, JobHandle, JobStatus, Node, NodeConfig};
+pub use ardea_pipeline::Pipeline;
+
+/// What most jobs use.
+pub mod prelude {
+    pub use std::time::Duration;
+
+    pub use ardea_aggregate::*;
+    pub use ardea_connect::{collections, files, generate, null, stdin, stdout, tcp};
+    pub use ardea_core::{DeadLetter, Error, OnError, Result, Sink, Source, Timestamp};
+    pub use ardea_engine::{JobConfig, JobHandle, JobStatus, Node, NodeConfig};
+    pub use ardea_pipeline::{
+        Collected, EarlyFiring, Either, Firing, KeyedStream, Pipeline, Stream, Timed, Untimed, WatermarkPolicy,
+        Window, WindowResult,
+    };
+}
+
+#[cfg(doctest)]
+mod guide;
+
+/// The README's examples, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -1,1 +1,36 @@
 //! The benchmarks behind `ardea bench`.
+//!
+//! A bench never asserts: it measures, and returns one JSON object whose field names are fixed, so that a run can be laid beside
+//! a run of another system. What could not be measured is `null`.
+//!
+//! * [`nexmark`]: throughput and latency of NEXMark queries, beside a plain loop that computes the same;
+//! * [`noise`]: what the machine itself does to a thread that only looks at the clock;
+//! * [`usage`]: cpu time and memory of this process.
+//!
+//! # Invariants
+//!
+//! * An event has a predetermined time; latency counts from it, whenever the generator got round to it ("Hazelcast Jet", section 7.1).
+//! * Warm-up is excluded; every delay within the measured time is counted, also that of the last event.
+//!
+//! # Example
+//!
+//! ```
+//! use std::time::Duration;
+//! use ardea_bench::nexmark::{self, BenchQuery, NexmarkParams};
+//!
+//! let params = NexmarkParams {
+//!     query: BenchQuery::Q2,
+//!     rate: 10_000,
+//!     duration: Duration::from_millis(200),
+//!     warmup: Duration::from_millis(50),
+//!     ..NexmarkParams::default()
+//! };
+//! let report = nexmark::run(&params, &mut |_| {}).unwrap();
+//! assert_eq!(report["system"], "ardea");
+//! assert!(report["p9999_ms"].is_number());
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod nexmark;
+pub mod noise;
+pub mod usage;

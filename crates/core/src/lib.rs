@@ -12,11 +12,12 @@
 //! * [`Processor`]: the code of a vertex, with the contract of every callback written out;
 //! * [`Dag`], [`Vertex`], [`Edge`], [`Routing`]: the graph;
 //! * [`Key`] and [`PartitionId`]: the frozen partition function;
-//! * [`Error`]: what failed, on what, why, and what to do next.
+//! * [`Error`]: what failed, on what, why, and what to do next;
+//! * [`settings`]: the one configuration schema.
 //!
 //! # Invariants
 //!
-//! * This crate knows nothing of threads, tasklets, files or networks.
+//! * This crate knows nothing of threads, tasklets or networks, and reads no file but the one that [`settings::ConfigFile`] names.
 //! * A dynamic call happens once a chunk, never once a record.
 //! * A record is never dropped here: an inbox or outbox that can't take more says so before it is asked.
 //!
@@ -69,6 +70,7 @@ mod clock;
 mod dead_letter;
 mod error;
 mod metrics;
+pub mod settings;
 mod waker;
 
 pub use boundedness::{Bounded, Boundedness, Join, Unbounded};

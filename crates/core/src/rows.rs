@@ -135,20 +135,22 @@ impl<T> Rows<T> {
     }
 
     /// Keeps the records for which `keep` is true, in their order. Linear, in place.
+    ///
+    /// If `keep` panics, some records may have changed places; none is lost or doubled.
     #[inline]
     pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
-        let times = &mut self.times;
-        let mut read = 0;
+        let (values, times) = (self.values.as_mut_slice(), self.times.as_mut_slice());
         let mut kept = 0;
-        self.values.retain(|value| {
-            let stays = keep(value);
-            // Written always, counted only if it stays: no branch to mispredict.
-            times[kept] = times[read];
-            read += 1;
-            kept += usize::from(stays);
-            stays
-        });
-        times.truncate(kept);
+        for read in 0..values.len().min(times.len()) {
+            if keep(&values[read]) {
+                // A swap, not a move: what falls out gathers at the end and is dropped at once.
+                values.swap(kept, read);
+                times.swap(kept, read);
+                kept += 1;
+            }
+        }
+        self.values.truncate(kept);
+        self.times.truncate(kept);
     }
 
     /// The least and the greatest event time, `None` without records.

@@ -42,7 +42,8 @@ enum InletState {
 /// All queues of a tasklet's first stage.
 ///
 /// Reads the queues in turn, those of the most urgent priority that has not ended first; merges watermarks to their minimum; aligns
-/// epoch ends: a queue that has reached one is held until all have.
+/// epoch ends: a queue that has reached one is held until all have. (No source ends an epoch while anyone still reads a more
+/// urgent input, see job.rs: the queues that wait for it could not reach the end.)
 #[derive(Debug)]
 pub(crate) struct InputSet {
     inlets: Vec<Inlet>,
@@ -79,7 +80,31 @@ impl InputSet {
             next: 0,
         };
         set.choose_priority();
+        set.end_unconnected();
         set
+    }
+
+    /// Ends the inputs without queues: a producer that sends all to one instance leaves its siblings none.
+    fn end_unconnected(&mut self) {
+        let mut open = self.open_by_input.iter().filter(|open| **open > 0).count();
+        let unconnected: Vec<usize> = (0..self.open_by_input.len())
+            .filter(|&input| self.open_by_input[input] == 0)
+            .collect();
+        open += unconnected.len();
+        for input in unconnected {
+            open -= 1;
+            self.events.push_back(Event::EdgeDone {
+                input: Ordinal(input as u16),
+                last: open == 0,
+            });
+        }
+    }
+
+    /// Whether an input waits for a more urgent one to end.
+    pub(crate) fn is_urgent(&self) -> bool {
+        let open = self.open_by_input.iter().zip(&self.priorities);
+        open.into_iter()
+            .any(|(open, priority)| *open > 0 && Some(*priority) > self.active_priority)
     }
 
     /// Gives an emptied chunk of an input back to where the last chunk of that input came from.
@@ -193,7 +218,7 @@ impl InputSet {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::queue::{QueueSender, queue};
@@ -262,6 +287,30 @@ mod tests {
         senders[0][1].send(end());
         assert!(matches!(set.pull(), Some(Event::EpochEnd(Epoch(1)))));
         assert!(matches!(set.pull(), Some(Event::Chunk(..))));
+    }
+
+    #[test]
+    fn an_input_is_urgent_while_others_wait_for_it() {
+        let (mut senders, mut set) = inputs(&[(Priority::NORMAL, 1), (Priority::FIRST, 1)]);
+        assert!(set.is_urgent());
+        senders[1][0].send(Message::Marker(Marker::Done));
+        assert!(set.pull().is_some());
+        assert!(!set.is_urgent());
+        let (_senders, set) = inputs(&[(Priority::FIRST, 1), (Priority::NORMAL, 0)]);
+        assert!(!set.is_urgent(), "nothing comes on the other");
+    }
+
+    #[test]
+    fn an_input_without_queues_has_ended() {
+        let (mut senders, mut set) = inputs(&[(Priority::NORMAL, 1), (Priority::FIRST, 0)]);
+        let ended = |event, which, is_last| matches!(event, Some(Event::EdgeDone { input, last }) if input == Ordinal(which) && last == is_last);
+        assert!(ended(set.pull(), 1, false));
+        assert!(set.pull().is_none());
+        senders[0][0].send(Message::Marker(Marker::Done));
+        assert!(ended(set.pull(), 0, true));
+        let (_senders, mut set) = inputs(&[(Priority::NORMAL, 0), (Priority::NORMAL, 0)]);
+        assert!(ended(set.pull(), 0, false));
+        assert!(ended(set.pull(), 1, true));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A running job, as its submitter sees it.
 
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -60,6 +60,10 @@ pub(crate) struct JobShared {
     pub(crate) signals: Arc<JobSignals>,
     pub(crate) dead_letters: Arc<DeadLetters>,
     live: AtomicUsize,
+    /// How many tasklets still read an input that others of theirs wait for.
+    urgent: AtomicUsize,
+    /// Epoch ends asked for meanwhile.
+    epochs_put_off: AtomicU64,
     wakers: OnceLock<Vec<TaskletWaker>>,
     metrics: OnceLock<Vec<(Arc<str>, u32, Arc<InstanceMetrics>)>>,
     outcome: Mutex<Outcome>,
@@ -69,6 +73,8 @@ pub(crate) struct JobShared {
 #[derive(Debug, Default)]
 struct Outcome {
     error: Option<Error>,
+    /// A tasklet ended before its input did.
+    was_cut_short: bool,
     is_over: bool,
 }
 
@@ -79,6 +85,8 @@ impl JobShared {
             signals: Arc::default(),
             dead_letters,
             live: AtomicUsize::new(0),
+            urgent: AtomicUsize::new(0),
+            epochs_put_off: AtomicU64::new(0),
             wakers: OnceLock::new(),
             metrics: OnceLock::new(),
             outcome: Mutex::default(),
@@ -86,31 +94,64 @@ impl JobShared {
         })
     }
 
-    /// Before the first tasklet starts: who they are.
+    /// Before the first tasklet starts: who they are, and how many of them have an input that waits for a more urgent one.
     pub(crate) fn set_tasklets(
         &self,
         wakers: Vec<TaskletWaker>,
+        urgent: usize,
         metrics: Vec<(Arc<str>, u32, Arc<InstanceMetrics>)>,
     ) {
         self.live.store(wakers.len(), Ordering::SeqCst);
+        self.urgent.store(urgent, Ordering::SeqCst);
         let _ = self.wakers.set(wakers);
         let _ = self.metrics.set(metrics);
     }
 
-    /// A tasklet has ended; with the first error all others are stopped.
-    pub(crate) fn tasklet_finished(&self, error: Option<Error>) {
-        if let Some(error) = error {
-            let mut outcome = self.outcome();
-            if outcome.error.is_none() && !self.signals.is_cancelled() {
-                outcome.error = Some(error);
-            }
-            drop(outcome);
-            self.signals.cancel();
-            self.wake_all();
+    /// A tasklet has failed: the first error is kept, and all others are stopped.
+    pub(crate) fn fail(&self, error: Error) {
+        let mut outcome = self.outcome();
+        if outcome.error.is_none() && !self.signals.is_cancelled() {
+            outcome.error = Some(error);
+        }
+        drop(outcome);
+        self.cancel();
+    }
+
+    /// A tasklet has ended and dropped all it had; `cut_short` if its input had not ended.
+    pub(crate) fn tasklet_finished(&self, cut_short: bool) {
+        if cut_short {
+            self.outcome().was_cut_short = true;
         }
         if self.live.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.outcome().is_over = true;
             self.over.notify_all();
+        }
+    }
+
+    /// Asks the sources to end the current epoch, but not before all urgent inputs have ended: while a consumer reads one of
+    /// those it takes nothing from its other inputs, so that the epoch's end could not reach it on them, and the source of the
+    /// urgent one would be held for ever.
+    pub(crate) fn ask_epoch_end(&self) {
+        self.epochs_put_off.fetch_add(1, Ordering::SeqCst);
+        self.pass_epochs_on();
+    }
+
+    /// A tasklet has read its urgent inputs to their end.
+    pub(crate) fn urgent_input_ended(&self) {
+        self.urgent.fetch_sub(1, Ordering::SeqCst);
+        self.pass_epochs_on();
+    }
+
+    fn pass_epochs_on(&self) {
+        if self.urgent.load(Ordering::SeqCst) > 0 {
+            return;
+        }
+        let epochs = self.epochs_put_off.swap(0, Ordering::SeqCst);
+        for _ in 0..epochs {
+            self.signals.ask_epoch_end();
+        }
+        if epochs > 0 {
+            self.wake_all();
         }
     }
 
@@ -139,7 +180,7 @@ impl JobShared {
         match (&outcome.error, outcome.is_over) {
             (_, false) => JobStatus::Running,
             (Some(error), true) => JobStatus::Failed(error.clone()),
-            (None, true) if self.signals.is_cancelled() => JobStatus::Cancelled,
+            (None, true) if outcome.was_cut_short => JobStatus::Cancelled,
             (None, true) => JobStatus::Completed,
         }
     }
@@ -193,10 +234,10 @@ impl JobHandle {
 
     /// Waits until the job is over, but no longer than `timeout`; the status then.
     pub fn wait(&self, timeout: Duration) -> JobStatus {
-        let until = Instant::now() + timeout;
+        let start = Instant::now();
         let mut outcome = self.shared.outcome();
         while !outcome.is_over {
-            let left = until.saturating_duration_since(Instant::now());
+            let left = timeout.saturating_sub(start.elapsed());
             if left.is_zero() {
                 break;
             }
@@ -216,18 +257,23 @@ impl JobHandle {
         self.shared.wake_all();
     }
 
-    /// Stops the job at once; what is in flight is dropped.
+    /// Stops the job at once; what is in flight is dropped. Without effect on a job that is over.
     pub fn cancel(&self) {
         self.shared.cancel();
     }
 
     /// Asks the sources to end the current epoch.
+    ///
+    /// While a vertex still reads an input that others of its inputs wait for (see [`Priority`](ardea_core::Priority)), this is
+    /// put off until that has ended.
     pub fn end_epoch(&self) {
-        self.shared.signals.ask_epoch_end();
-        self.shared.wake_all();
+        self.shared.ask_epoch_end();
     }
 
     /// The counters of every instance, by vertex and instance.
+    ///
+    /// Vertices that share a tasklet share its slices: `busy` and `longest_slice` are those of the whole chain, counted at its
+    /// first vertex and zero at the others.
     pub fn metrics(&self) -> Vec<InstanceReport> {
         let instances = self.shared.metrics.get().into_iter().flatten();
         instances

@@ -1,12 +1,14 @@
 //! Making a job's tasklets after its plan, and handing them to their threads.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use ardea_core::{
-    Clock, Dag, EdgeId, Instance, InstanceContext, InstanceMetrics, Isolation, Result, Routing,
-    VertexId, Waker,
+    Clock, Dag, EdgeId, Error, ErrorCode, Instance, InstanceContext, InstanceMetrics, Isolation,
+    Processor, Result, Routing, Vertex, VertexId, Waker,
 };
 use ardea_ring::Capacity;
 
@@ -15,13 +17,31 @@ use crate::execution_plan::{ExecutionPlan, PlannedTasklet};
 use crate::input::InputSet;
 use crate::job::JobShared;
 use crate::output::{OutputEdge, Route};
+use crate::panics::{message, quietly};
 use crate::queue::{QueueReceiver, QueueSender, queue};
 use crate::stage::Stage;
 use crate::tasklet::Tasklet;
 use crate::worker::TaskletWaker;
 
-/// Where the tasklets of a job will live: by planned tasklet and instance.
+/// The most queues that one job may have: each takes some hundred bytes even when it is empty.
+const MAX_QUEUES: u64 = 1 << 18;
+
+/// Where the tasklets of a job will live: by planned tasklet and instance. Given back when dropped, unless they are kept.
+#[derive(Default)]
 pub(crate) struct Places(pub(crate) Vec<Vec<TaskletWaker>>);
+
+impl Places {
+    /// The tasklets live there now; each thread gives a place back when its tasklet ends.
+    pub(crate) fn keep(mut self) {
+        self.0.clear();
+    }
+}
+
+impl Drop for Places {
+    fn drop(&mut self) {
+        self.0.iter().flatten().for_each(TaskletWaker::release);
+    }
+}
 
 /// The ends of an edge's queues, by producer and consumer instance, until the tasklets take them.
 type Ends<T> = HashMap<(EdgeId, u32), Vec<T>>;
@@ -43,12 +63,14 @@ impl Launch<'_> {
     /// The tasklets, and the counters of their instances.
     ///
     /// # Errors
-    /// Whatever a supplier returns; nothing has started then.
+    /// Whatever a supplier returns; [`ErrorCode::UserPanic`] if one panics; [`ErrorCode::LimitReached`] if there would be too
+    /// many queues. Nothing has started then.
     #[expect(
         clippy::type_complexity,
         reason = "taken apart at once by the only caller"
     )]
     pub(crate) fn make(&self) -> Result<(Vec<Placed>, Vec<(Arc<str>, u32, Arc<InstanceMetrics>)>)> {
+        self.check_queues()?;
         let (mut senders, mut receivers) = self.queues();
         let mut placed = Vec::new();
         let mut metrics = Vec::new();
@@ -59,12 +81,16 @@ impl Launch<'_> {
                 let inputs = self.inputs(planned.vertices[0], instance, &mut receivers);
                 let last = planned.vertices[planned.vertices.len() - 1];
                 let outputs = self.outputs(last, instance, &mut senders);
+                let slice = match planned.isolation {
+                    Isolation::Tasklet => self.config.slice,
+                    Isolation::Thread => Duration::ZERO,
+                };
                 let tasklet = Tasklet::new(
                     Arc::clone(self.job),
                     stages,
                     inputs,
                     outputs,
-                    self.config.slice,
+                    slice,
                     self.config.idle_poll,
                 );
                 placed.push((place.clone(), Box::new(tasklet)));
@@ -87,6 +113,31 @@ impl Launch<'_> {
             .iter()
             .position(|tasklet| tasklet.vertices.contains(&vertex));
         &self.places.0[planned.unwrap_or(0)][instance as usize]
+    }
+
+    fn check_queues(&self) -> Result<()> {
+        let mut queues = 0u64;
+        for edge in self.dag.edges() {
+            let (from, to) = (edge.source().0, edge.target().0);
+            let consumers = match edge.wanted_routing() {
+                Routing::Forward | Routing::AllToOne => 1,
+                _ => self.parallelism(to),
+            };
+            queues =
+                queues.saturating_add(u64::from(self.parallelism(from)) * u64::from(consumers));
+            if queues > MAX_QUEUES {
+                return Err(Error::new(
+                    ErrorCode::LimitReached,
+                    format!(
+                        "the job needs more than {MAX_QUEUES} queues, many of them from {:?} to {:?}",
+                        self.dag.get(from).name(),
+                        self.dag.get(to).name()
+                    ),
+                )
+                .hint("lower the parallelism of these vertices, or join them by a forward edge"));
+            }
+        }
+        Ok(())
     }
 
     /// A queue for each pair of instances that an edge joins, unless it lies inside a tasklet.
@@ -152,10 +203,8 @@ impl Launch<'_> {
                 dead_letters: Arc::clone(&self.job.dead_letters),
                 chunk_records: self.config.chunk_records.get(),
             };
-            let processor = vertex
-                .supplier()
-                .supply(which)
-                .map_err(|e| e.in_vertex(vertex.name(), instance))?;
+            let processor =
+                supply(vertex, which).map_err(|e| e.in_vertex(vertex.name(), instance))?;
             let (inputs, outputs) = (self.dag.inputs(id).len(), self.dag.outputs(id).len());
             stages.push(Stage::new(processor, context, inputs, outputs, woken));
         }
@@ -201,6 +250,19 @@ impl Launch<'_> {
             })
             .collect()
     }
+}
+
+/// The processor of an instance; a panic of the user's supplier becomes an error.
+fn supply(vertex: &Vertex, instance: Instance) -> Result<Box<dyn Processor>> {
+    let supplied = catch_unwind(AssertUnwindSafe(|| vertex.supplier().supply(instance)));
+    supplied.unwrap_or_else(|payload| {
+        let error = Error::new(
+            ErrorCode::UserPanic,
+            format!("the supplier panicked: {}", message(&*payload)),
+        );
+        quietly(|| drop(payload));
+        Err(error)
+    })
 }
 
 fn route(routing: &Routing, consumers: usize) -> Route {

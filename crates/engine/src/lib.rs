@@ -11,7 +11,7 @@
 //! * `execution_plan`: how a graph becomes tasklets; [`ExecutionPlan`] shows it;
 //! * `tasklet` and `stage`: a slice of work;
 //! * `input`, `output`, `queue`: what joins tasklets;
-//! * `worker`, `ready`, `idle`, `timers`: the loop of a thread.
+//! * `worker`, `bell`, `ready`, `timers`: the loop of a thread.
 //!
 //! # Invariants
 //!
@@ -45,7 +45,9 @@ mod execution_plan;
 mod job;
 mod launch;
 mod node;
+mod settings;
 
+mod panics;
 mod stage;
 mod tasklet;
 
@@ -53,13 +55,19 @@ mod input;
 mod output;
 mod queue;
 
+mod bell;
 mod cores;
 mod ready;
+mod shim;
 mod timers;
 mod worker;
+
+#[cfg(all(test, loom))]
+mod model;
 
 pub use config::{JobConfig, NodeConfig};
 pub use cores::allowed_cores;
 pub use execution_plan::{ExecutionPlan, PlannedTasklet};
 pub use job::{InstanceReport, JobHandle, JobStatus};
 pub use node::Node;
+pub use settings::NODE_SETTINGS;

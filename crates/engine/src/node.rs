@@ -4,15 +4,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 
-use ardea_core::{Clock, Dag, Result};
+use ardea_core::{Clock, Dag, Error, ErrorCode, Result};
 
 use crate::cores::allowed_cores;
 use crate::execution_plan::ExecutionPlan;
 use crate::job::{JobHandle, JobShared};
 use crate::launch::{Launch, Places, is_dedicated};
 use crate::ready::MAX_TASKLETS;
-use crate::worker::{self, TaskletWaker, WorkerSettings, WorkerShared};
+use crate::worker::{self, WorkerSettings, WorkerShared};
 use crate::{JobConfig, NodeConfig};
+
+/// The most threads of their own that the instances of one vertex may have.
+const MAX_THREADS: u32 = 10_000;
 
 /// The threads of one process, shared by many jobs.
 ///
@@ -91,33 +94,28 @@ impl Node {
     pub fn submit(&self, dag: &Dag, config: JobConfig) -> Result<JobHandle> {
         let plan = ExecutionPlan::of(dag, self.config.threads, self.config.fuse)?;
         let job = JobShared::new(&config.name, config.dead_letters);
-        let mut places = Places(Vec::new());
-        let made = self.reserve(&plan, &mut places).and_then(|dedicated| {
-            let launch = Launch {
-                dag,
-                plan: &plan,
-                config: &self.config,
-                clock: &self.clock,
-                job: &job,
-                places: &places,
-            };
-            Ok((launch.make()?, dedicated))
-        });
-        let ((placed, metrics), dedicated) = match made {
-            Ok(made) => made,
-            Err(error) => {
-                places.0.iter().flatten().for_each(TaskletWaker::release);
-                return Err(error);
-            }
+        let mut places = Places::default();
+        let dedicated = self.reserve(&plan, &mut places)?;
+        let launch = Launch {
+            dag,
+            plan: &plan,
+            config: &self.config,
+            clock: &self.clock,
+            job: &job,
+            places: &places,
         };
-        let threads = self.start_dedicated(&job, dedicated).inspect_err(|_| {
-            places.0.iter().flatten().for_each(TaskletWaker::release);
-        })?;
+        let (placed, metrics) = launch.make()?;
+        let threads = self.start_dedicated(&job, dedicated)?;
         job.set_tasklets(
             placed.iter().map(|(place, _)| place.clone()).collect(),
+            placed
+                .iter()
+                .filter(|(_, tasklet)| tasklet.is_urgent())
+                .count(),
             metrics,
         );
         self.remember(&job, threads);
+        places.keep();
         for (place, tasklet) in placed {
             place.admit(tasklet);
         }
@@ -134,6 +132,16 @@ impl Node {
         let mut dedicated = Vec::new();
         for planned in &plan.tasklets {
             places.0.push(Vec::new());
+            if is_dedicated(planned) && planned.parallelism > MAX_THREADS {
+                return Err(Error::new(
+                    ErrorCode::LimitReached,
+                    format!(
+                        "the vertex {:?} needs {} threads of its own, more than {MAX_THREADS}",
+                        planned.names[0], planned.parallelism
+                    ),
+                )
+                .hint("lower its parallelism"));
+            }
             for instance in 0..planned.parallelism as usize {
                 let worker = if is_dedicated(planned) {
                     dedicated.push(WorkerShared::new(1));
@@ -168,6 +176,7 @@ impl Node {
                 Ok(thread) => threads.push(thread),
                 Err(error) => {
                     workers.iter().for_each(|worker| worker.stop());
+                    threads.into_iter().for_each(|thread| drop(thread.join()));
                     return Err(error);
                 }
             }

@@ -29,6 +29,8 @@ pub(crate) struct OutputEdge {
     chunk_records: usize,
     /// How many queues have got the marker at hand.
     marked: usize,
+    /// How many records have been laid onto the queues.
+    routed: u64,
 }
 
 impl OutputEdge {
@@ -45,7 +47,13 @@ impl OutputEdge {
             senders,
             chunk_records,
             marked: 0,
+            routed: 0,
         }
+    }
+
+    /// The position on this output of the record at `index` of the chunk at hand.
+    pub(crate) fn position(&self, index: usize) -> u64 {
+        self.routed + index as u64
     }
 
     /// Moves what it can from the outbox's lane into the queues; says whether anything moved.
@@ -64,6 +72,7 @@ impl OutputEdge {
                 let records = outbox.chunk_mut(lane).len() as u64;
                 let step = self.send_chunk(outbox, lane)?;
                 if step {
+                    self.routed += records;
                     metrics.count_out(records);
                 }
                 step
@@ -79,12 +88,12 @@ impl OutputEdge {
         }
     }
 
-    /// Sends gathered records although their chunks are not full; says whether anything moved.
-    pub(crate) fn flush(&mut self) -> bool {
-        self.send_staged(1)
+    /// Sends gathered records although their chunks are not full, as far as there is room.
+    pub(crate) fn flush(&mut self) {
+        self.send_staged(1);
     }
 
-    /// Whether gathered records wait.
+    /// Whether no gathered records wait.
     pub(crate) fn is_flushed(&self) -> bool {
         match &self.route {
             Route::Scatter { staged, .. } => staged.iter().all(Chunk::is_empty),
@@ -115,10 +124,9 @@ impl OutputEdge {
                 if !ready {
                     return Ok(false);
                 }
-                let (last, others) = self
-                    .senders
-                    .split_last_mut()
-                    .expect("an edge has a consumer");
+                let Some((last, others)) = self.senders.split_last_mut() else {
+                    return Ok(false);
+                };
                 for sender in others {
                     let mut copy = sender.spare();
                     replicate.replicate(outbox.chunk_mut(lane), &mut copy)?;

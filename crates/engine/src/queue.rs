@@ -1,11 +1,11 @@
 //! The queue between two tasklets: chunks one way, emptied chunks back.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use ardea_core::{Chunk, Marker};
 use ardea_ring::{Capacity, Consumer, Producer, PushError, ring};
 
+use crate::shim::{AtomicBool, Ordering, fence};
 use crate::worker::TaskletWaker;
 
 /// What travels through a queue.
@@ -16,7 +16,7 @@ pub(crate) enum Message {
 }
 
 /// What both ends see. Written by the sender (true) and by the receiver (false, when it wakes the sender).
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
     sender_waits: AtomicBool,
 }
@@ -47,7 +47,9 @@ pub(crate) fn queue(
 ) -> (QueueSender, QueueReceiver) {
     let (messages_in, messages_out) = ring(capacity);
     let (empties_in, empties_out) = ring(capacity);
-    let shared = Arc::new(Shared::default());
+    let shared = Arc::new(Shared {
+        sender_waits: AtomicBool::new(false),
+    });
     (
         QueueSender {
             messages: messages_in,

@@ -1,6 +1,6 @@
 //! Which tasklets of a thread have something to do.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::shim::{AtomicU64, Ordering};
 
 const BITS: usize = 64;
 
@@ -35,7 +35,7 @@ impl ReadySet {
     #[inline]
     pub(crate) fn add(&self, tasklet: u32) {
         let word = tasklet as usize / BITS;
-        // SeqCst: these also order against the thread's `sleeping` flag, see worker.rs.
+        // SeqCst: these also order against the thread's `sleeping` flag, see bell.rs.
         self.lower[word].fetch_or(1 << (tasklet as usize % BITS), Ordering::SeqCst);
         self.upper[word / BITS].fetch_or(1 << (word % BITS), Ordering::SeqCst);
     }
@@ -74,7 +74,7 @@ fn ones(mut word: u64) -> impl Iterator<Item = usize> {
     })
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::sync::Arc;

@@ -1,5 +1,6 @@
 //! One processor of a tasklet, and where it is between its first record and its last.
 
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -10,6 +11,7 @@ use ardea_core::{
 };
 
 use crate::input::{Event, InputSet};
+use crate::panics::quietly;
 
 /// What a stage is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,10 +47,17 @@ pub(crate) struct Stage {
     inboxes: Vec<Inbox>,
     pub(crate) outbox: Outbox,
     phase: Phase,
+    /// The input whose records are being dealt with.
     at: Option<Ordinal>,
+    /// Of the latest batch given to `process`: its first record's position, and its length.
+    batch: (u64, usize),
+    /// The latest watermark that the processor has been told.
+    watermark: Watermark,
     is_source: bool,
     epochs_ended: u64,
     wake_at: Option<Duration>,
+    /// A deadline came while `on_wake` could not be called.
+    owes_wake: bool,
     woken: Arc<AtomicBool>,
 }
 
@@ -71,8 +80,11 @@ impl Stage {
             },
             is_source: inputs == 0,
             at: None,
+            batch: (0, 0),
+            watermark: Watermark::NONE,
             epochs_ended: 0,
             wake_at: None,
+            owes_wake: false,
             processor,
             context,
             woken,
@@ -92,26 +104,58 @@ impl Stage {
         self.phase == Phase::Done && self.outbox.is_empty()
     }
 
-    /// When it wants to be called even without input.
-    pub(crate) fn wake_at(&self) -> Option<Duration> {
-        self.wake_at
+    /// When it is to be called again if nothing happens until then; `poll` is the time for those that named none.
+    ///
+    /// One whose output waits to be moved on is called when that has happened, not before: its deadline is kept till then.
+    pub(crate) fn next_call(&self, poll: Duration) -> Option<Duration> {
+        if !self.outbox.is_empty() {
+            return None;
+        }
+        self.wake_at.or_else(|| self.holds_back().then_some(poll))
     }
 
-    /// Whether it is a source that is still speaking, so that silence calls for polling it.
-    pub(crate) fn is_speaking_source(&self) -> bool {
-        self.is_source && self.phase != Phase::Done
+    /// Whether it has something to do and room for it, and still did not move: a silent source, or a processor that waits for
+    /// something outside.
+    fn holds_back(&self) -> bool {
+        match self.phase {
+            Phase::Reading => self.waiting_input().is_some(),
+            Phase::Done => false,
+            _ => true,
+        }
     }
 
-    /// Where user code is: the input and the position on it of the record at hand, `index` records into the batch.
-    pub(crate) fn place(&self, error: Error, index: usize) -> Error {
-        let error = match self.at {
-            Some(input) => error.at_record(
-                input.index(),
-                self.inboxes[input.index()].position() + index as u64,
-            ),
+    /// The input with records that the processor has not dealt with yet.
+    fn waiting_input(&self) -> Option<Ordinal> {
+        self.at
+            .filter(|input| !self.inboxes[input.index()].is_empty())
+    }
+
+    /// Names the vertex and instance in an error.
+    pub(crate) fn named(&self, error: Error) -> Error {
+        error.in_vertex(&self.context.vertex, self.context.instance.index)
+    }
+
+    /// Names vertex, instance and, as far as it is known, the record in an error.
+    ///
+    /// A panic under a [`RecordGuard`](ardea_core::RecordGuard) tells the `index` in the batch. Without one, and for errors that
+    /// don't say it themselves, it is the first record left in the inbox, as those removed have been dealt with. A batch that
+    /// was emptied all the same doesn't tell, unless it was a single record.
+    pub(crate) fn place(&self, error: Error, index: Option<usize>) -> Error {
+        let Some(input) = self.at else {
+            return self.named(error);
+        };
+        let inbox = &self.inboxes[input.index()];
+        let position = match (index, self.batch) {
+            (Some(index), (start, _)) => Some(start + index as u64),
+            (None, _) if !inbox.is_empty() => Some(inbox.position()),
+            (None, (start, 1)) => Some(start),
+            (None, _) => None,
+        };
+        let error = match position {
+            Some(position) => error.at_record(input.index(), position),
             None => error,
         };
-        error.in_vertex(&self.context.vertex, self.context.instance.index)
+        self.named(error)
     }
 
     /// Does one thing, if the outbox has been moved on: a batch of records, or a call of the callback at hand.
@@ -119,7 +163,6 @@ impl Stage {
     /// Says whether anything moved.
     pub(crate) fn step(&mut self, mut feed: Feed<'_>) -> Result<bool> {
         if !self.outbox.is_empty() {
-            self.context.metrics.count_blocked();
             return Ok(false);
         }
         let woke = self.wake_if_due()?;
@@ -137,28 +180,35 @@ impl Stage {
         Ok(moved | woke)
     }
 
-    /// Calls `on_wake` if the time for it has come. A source is polled anyway.
+    /// Calls `on_wake` if the time for it has come, or a waker said so. A source is called anyway, and so is what has no records
+    /// to expect; in the middle of another callback it is put off until that is done.
     fn wake_if_due(&mut self) -> Result<bool> {
-        let woken = self.woken.load(Ordering::Acquire) && self.woken.swap(false, Ordering::AcqRel);
-        let due = self
-            .wake_at
-            .is_some_and(|deadline| deadline <= self.context.clock.now());
-        if due || self.is_source {
+        if self.is_source {
             self.wake_at = None;
-        }
-        if self.is_source || self.phase != Phase::Reading || !(due || woken) {
             return Ok(false);
         }
-        self.at = None;
+        if let Some(deadline) = self.wake_at
+            && deadline <= self.context.clock.now()
+        {
+            self.wake_at = None;
+            self.owes_wake = true;
+        }
+        if self.phase != Phase::Reading {
+            return Ok(false);
+        }
+        let woken = self.woken.load(Ordering::Acquire) && self.woken.swap(false, Ordering::AcqRel);
+        if !(mem::take(&mut self.owes_wake) | woken) {
+            return Ok(false);
+        }
+        // Not in the name of a record, but the records that wait are still there.
+        let at = self.at.take();
         self.processor.on_wake(&mut self.outbox)?;
+        self.at = at;
         Ok(!self.outbox.is_empty())
     }
 
     fn read(&mut self, feed: &mut Feed<'_>) -> Result<bool> {
-        if let Some(input) = self
-            .at
-            .filter(|input| !self.inboxes[input.index()].is_empty())
-        {
+        if let Some(input) = self.waiting_input() {
             return self.process(input);
         }
         let event = match feed {
@@ -199,9 +249,16 @@ impl Stage {
     }
 
     fn accept(&mut self, event: Event) -> Result<bool> {
+        // Taking an event is a move in itself: whoever sent it has room again.
         match event {
-            Event::Chunk(input, chunk) => return self.fill(input, chunk),
+            Event::Chunk(input, chunk) => {
+                self.fill(input, chunk)?;
+                return Ok(true);
+            }
+            // Only what rises is told: queues see to it by themselves, but a chain does not.
+            Event::Watermark(watermark) if watermark <= self.watermark => return Ok(true),
             Event::Watermark(watermark) => {
+                self.watermark = watermark;
                 self.context.metrics.note_watermark(watermark);
                 self.phase = Phase::Watermark(watermark);
             }
@@ -212,7 +269,8 @@ impl Stage {
             Event::EpochEnd(epoch) => self.phase = Phase::Epoch(epoch),
             Event::EdgeDone { input, last } => self.phase = Phase::EdgeDone { input, last },
         }
-        self.call()
+        self.call()?;
+        Ok(true)
     }
 
     fn fill(&mut self, input: Ordinal, chunk: Chunk) -> Result<bool> {
@@ -225,6 +283,7 @@ impl Stage {
         self.at = Some(input);
         let inbox = &mut self.inboxes[input.index()];
         let before = inbox.len();
+        self.batch = (inbox.position(), before);
         self.processor.process(input, inbox, &mut self.outbox)?;
         Ok(self.inboxes[input.index()].len() != before || !self.outbox.is_empty())
     }
@@ -242,10 +301,10 @@ impl Stage {
                 Phase::Completing,
             ),
             Phase::EdgeDone { input, last } => {
-                let next = if last {
-                    Phase::LastWatermark
-                } else {
-                    Phase::Reading
+                let next = match last {
+                    false => Phase::Reading,
+                    true if self.watermark == Watermark::END => Phase::Completing,
+                    true => Phase::LastWatermark,
                 };
                 (self.processor.on_edge_done(input, outbox)?, next)
             }
@@ -292,10 +351,20 @@ impl Stage {
         Ok(progress.made | progress.done)
     }
 
-    /// Drops all that waits in the boxes, when the job is stopped.
-    pub(crate) fn discard(&mut self) {
-        self.inboxes.clear();
-        self.outbox = Outbox::new(0, 1);
-        self.phase = Phase::Done;
+    /// Drops the processor and all that waits in the boxes.
+    pub(crate) fn dismantle(self) {
+        let Stage {
+            processor,
+            inboxes,
+            outbox,
+            context,
+            ..
+        } = self;
+        quietly(|| drop(processor));
+        for inbox in inboxes {
+            quietly(|| drop(inbox));
+        }
+        quietly(|| drop(outbox));
+        quietly(|| drop(context));
     }
 }

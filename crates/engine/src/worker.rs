@@ -1,11 +1,7 @@
 //! The loop of a thread: run what is ready, rest when nothing is.
 //!
-//! **Who writes what.** Anybody adds to `ready` and `arrivals`; the thread alone takes from them. `sleeping` is written by the
-//! thread: true before it looks at `ready` a last time and parks, false when it wakes.
-//!
-//! **Why no wake-up is lost.** A waker adds to `ready` and then reads `sleeping`; the thread writes `sleeping` and then reads
-//! `ready`; all four are sequentially consistent. So either the waker sees `sleeping` and unparks the thread, or the thread
-//! sees the addition and doesn't park. An unpark before the park makes the park return at once.
+//! Anybody rings the bell for a tasklet, or hands in a new one; the thread alone takes. Why no wake-up is lost: see `bell`. Why
+//! no arrival is lost: it is handed in before the bell rings for it, and the thread looks for arrivals whenever it has been rung.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,20 +11,20 @@ use std::time::Duration;
 
 use ardea_core::{Clock, Error, ErrorCode, Result};
 
+use crate::bell::Bell;
 use crate::cores::{pin_to, wake_on_time};
-use crate::ready::{MAX_TASKLETS, ReadySet};
+use crate::ready::MAX_TASKLETS;
 use crate::tasklet::{SliceEnd, Tasklet};
 use crate::timers::Timers;
 
 /// What others see of a thread.
 pub(crate) struct WorkerShared {
-    ready: ReadySet,
-    sleeping: AtomicBool,
+    bell: Bell,
     thread: OnceLock<Thread>,
     arrivals: Mutex<Vec<(u32, Box<Tasklet>)>>,
     has_arrivals: AtomicBool,
     slots: Mutex<Slots>,
-    /// A shared thread stops when told; a dedicated one when its tasklet has finished.
+    /// Told to end when its tasklets have finished; a dedicated thread also does when its only one has.
     stop: AtomicBool,
 }
 
@@ -45,8 +41,7 @@ impl WorkerShared {
     pub(crate) fn new(tasklets: usize) -> Arc<Self> {
         let tasklets = tasklets.min(MAX_TASKLETS);
         Arc::new(WorkerShared {
-            ready: ReadySet::new(tasklets),
-            sleeping: AtomicBool::new(false),
+            bell: Bell::new(tasklets),
             thread: OnceLock::new(),
             arrivals: Mutex::default(),
             has_arrivals: AtomicBool::new(false),
@@ -109,9 +104,14 @@ impl WorkerShared {
         slots.next as usize - slots.free.len()
     }
 
+    /// Takes what has been rung for, in place of a thread.
+    #[cfg(all(test, loom))]
+    pub(crate) fn take_rung(&self, taken: &mut Vec<u32>) {
+        self.bell.take(taken);
+    }
+
     fn wake(&self, number: u32) {
-        self.ready.add(number);
-        if self.sleeping.load(Ordering::SeqCst) {
+        if self.bell.ring(number) {
             self.unpark();
         }
     }
@@ -129,7 +129,7 @@ pub(crate) struct TaskletWaker(Option<(Arc<WorkerShared>, u32)>);
 
 impl TaskletWaker {
     /// Wakes nobody; for tests.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(crate) fn none() -> Self {
         TaskletWaker(None)
     }
@@ -178,6 +178,7 @@ pub(crate) struct WorkerSettings {
 /// Starts the thread.
 pub(crate) fn start(shared: Arc<WorkerShared>, settings: WorkerSettings) -> Result<JoinHandle<()>> {
     let name = settings.name.clone();
+    let handle = Arc::clone(&shared);
     thread::Builder::new()
         .name(name.clone())
         .spawn(move || {
@@ -186,16 +187,20 @@ pub(crate) fn start(shared: Arc<WorkerShared>, settings: WorkerSettings) -> Resu
                 let _ = pin_to(core);
             }
             wake_on_time();
-            let _ = shared.thread.set(thread::current());
             Worker {
                 shared,
                 settings,
                 tasklets: Vec::new(),
                 live: 0,
+                has_served: false,
                 timers: Timers::default(),
                 taken: Vec::new(),
             }
             .run();
+        })
+        .inspect(|thread| {
+            // Here and not on the thread: whoever knows that it was started can unpark it.
+            let _ = handle.thread.set(thread.thread().clone());
         })
         .map_err(|error| {
             Error::new(
@@ -213,6 +218,8 @@ struct Worker {
     settings: WorkerSettings,
     tasklets: Vec<Option<Box<Tasklet>>>,
     live: usize,
+    /// Whether a tasklet has arrived.
+    has_served: bool,
     timers: Timers,
     taken: Vec<u32>,
 }
@@ -225,18 +232,24 @@ impl Worker {
             if self.run_ready() {
                 continue;
             }
-            let ending = self.settings.dedicated || self.shared.stop.load(Ordering::SeqCst);
-            if ending && self.live == 0 && !self.shared.has_arrivals.load(Ordering::SeqCst) {
+            if self.is_over() {
                 return;
             }
             self.rest(now);
         }
     }
 
+    fn is_over(&self) -> bool {
+        let ending =
+            self.settings.dedicated && self.has_served || self.shared.stop.load(Ordering::SeqCst);
+        ending && self.live == 0 && !self.shared.has_arrivals.load(Ordering::SeqCst)
+    }
+
     fn take_arrivals(&mut self) {
-        if !self.shared.has_arrivals.swap(false, Ordering::SeqCst) {
+        if !self.shared.has_arrivals.load(Ordering::SeqCst) {
             return;
         }
+        self.shared.has_arrivals.store(false, Ordering::SeqCst);
         let mut arrivals = self
             .shared
             .arrivals
@@ -249,13 +262,16 @@ impl Worker {
             }
             self.tasklets[index] = Some(tasklet);
             self.live += 1;
+            self.has_served = true;
+            // Its own ring may have been taken a moment before it was seen here.
+            self.shared.bell.add(number);
         }
     }
 
     fn fire_timers(&mut self) -> Duration {
         let now = self.settings.clock.now();
         while let Some(number) = self.timers.expired(now) {
-            self.shared.ready.add(number);
+            self.shared.bell.add(number);
         }
         now
     }
@@ -263,7 +279,7 @@ impl Worker {
     /// Gives every ready tasklet a slice; says whether there was one.
     fn run_ready(&mut self) -> bool {
         let mut taken = std::mem::take(&mut self.taken);
-        self.shared.ready.take(&mut taken);
+        self.shared.bell.take(&mut taken);
         let any = !taken.is_empty();
         for number in taken.drain(..) {
             self.run_one(number);
@@ -273,25 +289,26 @@ impl Worker {
     }
 
     fn run_one(&mut self, number: u32) {
-        // A number without a tasklet: a wake-up for one that has finished, or that arrives in a moment and starts then.
-        let Some(slot @ Some(_)) = self.tasklets.get_mut(number as usize) else {
-            if self.shared.has_arrivals.load(Ordering::SeqCst) {
-                self.shared.ready.add(number);
-            }
+        // A number without a tasklet: a wake-up for one that has finished, or that arrives in a moment and is started then.
+        let Some(slot) = self.tasklets.get_mut(number as usize) else {
             return;
         };
-        let Some(tasklet) = slot.as_mut() else { return };
+        let Some(tasklet) = slot else { return };
         match tasklet.run_slice() {
-            SliceEnd::Again => self.shared.ready.add(number),
+            SliceEnd::Again => self.shared.bell.add(number),
             SliceEnd::Rest {
                 wake_at: Some(deadline),
             } => self.timers.arm(number, deadline),
             SliceEnd::Rest { wake_at: None } => {}
             SliceEnd::Finished => {
-                *slot = None;
+                let ended = slot.take();
                 self.live -= 1;
                 self.timers.disarm(number);
+                // The place is free before the job is over: who has seen its end can start another one.
                 self.shared.release(number);
+                if let Some(tasklet) = ended {
+                    tasklet.report();
+                }
             }
         }
     }
@@ -299,10 +316,10 @@ impl Worker {
     /// Rests until there is something to do: first looks for it, which wakes fastest, then sleeps.
     fn rest(&mut self, since: Duration) {
         let deadline = self.timers.next();
-        let spin_until = since + self.settings.spin;
+        let spin_until = since.saturating_add(self.settings.spin);
         loop {
             let now = self.settings.clock.now();
-            if !self.shared.ready.is_empty() || deadline.is_some_and(|deadline| deadline <= now) {
+            if !self.shared.bell.is_silent() || deadline.is_some_and(|deadline| deadline <= now) {
                 return;
             }
             if now >= spin_until {
@@ -310,10 +327,7 @@ impl Worker {
             }
             std::hint::spin_loop();
         }
-        self.shared.sleeping.store(true, Ordering::SeqCst);
-        let must_wake = !self.shared.ready.is_empty()
-            || self.shared.stop.load(Ordering::SeqCst) && self.live == 0;
-        if !must_wake {
+        if self.shared.bell.may_sleep() && !self.is_over() {
             match deadline {
                 Some(deadline) => {
                     thread::park_timeout(deadline.saturating_sub(self.settings.clock.now()))
@@ -321,6 +335,6 @@ impl Worker {
                 None => thread::park(),
             }
         }
-        self.shared.sleeping.store(false, Ordering::SeqCst);
+        self.shared.bell.awake();
     }
 }

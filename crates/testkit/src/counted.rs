@@ -44,7 +44,10 @@ impl<T> Counted<T> {
     /// Counts `value` in `live` until it is dropped.
     pub fn new(value: T, live: &LiveCount) -> Self {
         live.0.fetch_add(1, Ordering::SeqCst);
-        Counted { value, live: live.clone() }
+        Counted {
+            value,
+            live: live.clone(),
+        }
     }
 }
 

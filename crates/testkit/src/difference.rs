@@ -17,13 +17,21 @@ pub(crate) fn parting<E: PartialEq + Debug>(
     if expected == came {
         return Ok(());
     }
-    let same = expected.iter().zip(came).take_while(|(expected, came)| expected == came).count();
+    let same = expected
+        .iter()
+        .zip(came)
+        .take_while(|(expected, came)| expected == came)
+        .count();
     let mut text = format!(
         "{} {what}s were expected, {} came; they part at {what} {same}:",
         expected.len(),
         came.len()
     );
-    for (index, item) in expected[..same].iter().enumerate().skip(same.saturating_sub(SHOWN)) {
+    for (index, item) in expected[..same]
+        .iter()
+        .enumerate()
+        .skip(same.saturating_sub(SHOWN))
+    {
         let _ = write!(text, "\n      {index:>4} both     {item:?}");
     }
     describe(&mut text, "expected", expected, same);
@@ -39,7 +47,11 @@ fn describe<E: Debug>(text: &mut String, name: &str, list: &[E], from: usize) {
         let _ = write!(text, "\n      {index:>4} {name:<8} {item:?}");
     }
     if list.len() > from + SHOWN {
-        let _ = write!(text, "\n           {name:<8} … {} more", list.len() - from - SHOWN);
+        let _ = write!(
+            text,
+            "\n           {name:<8} … {} more",
+            list.len() - from - SHOWN
+        );
     }
 }
 
@@ -61,8 +73,11 @@ pub(crate) fn unmatched<E: PartialEq + Debug>(expected: &[E], came: &[E]) -> Res
         return Ok(());
     }
     missing.reverse();
-    let mut text =
-        format!("{} records were expected in any order, {} came", expected.len(), came.len());
+    let mut text = format!(
+        "{} records were expected in any order, {} came",
+        expected.len(),
+        came.len()
+    );
     list_some(&mut text, "missing", &missing);
     list_some(&mut text, "not expected", &surplus);
     Err(text)
@@ -73,7 +88,11 @@ fn list_some<E: Debug>(text: &mut String, name: &str, items: &[&E]) {
         let _ = write!(text, "\n      {name:<12} {item:?}");
     }
     if items.len() > 2 * SHOWN {
-        let _ = write!(text, "\n      {name:<12} … {} more", items.len() - 2 * SHOWN);
+        let _ = write!(
+            text,
+            "\n      {name:<12} … {} more",
+            items.len() - 2 * SHOWN
+        );
     }
 }
 
@@ -84,7 +103,10 @@ mod tests {
     #[test]
     fn the_first_difference_is_named() {
         let text = parting("record", &[1, 2, 3], &[1, 3]).unwrap_err();
-        assert!(text.starts_with("3 records were expected, 2 came; they part at record 1"), "{text}");
+        assert!(
+            text.starts_with("3 records were expected, 2 came; they part at record 1"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -97,6 +119,9 @@ mod tests {
     fn multisets_count_how_often_a_record_comes() {
         assert!(unmatched(&[1, 2, 2], &[2, 1, 2]).is_ok());
         let text = unmatched(&[1, 2, 2], &[2, 1, 1]).unwrap_err();
-        assert!(text.contains("missing      2") && text.contains("not expected 1"), "{text}");
+        assert!(
+            text.contains("missing      2") && text.contains("not expected 1"),
+            "{text}"
+        );
     }
 }

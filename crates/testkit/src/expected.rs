@@ -42,7 +42,9 @@ pub struct Expected<U> {
 
 impl<U> Clone for Expected<U> {
     fn clone(&self) -> Self {
-        Expected { compare: Rc::clone(&self.compare) }
+        Expected {
+            compare: Rc::clone(&self.compare),
+        }
     }
 }
 
@@ -62,7 +64,9 @@ fn values<U>(emitted: Vec<Emitted<U>>) -> Vec<U> {
 
 impl<U: 'static> Expected<U> {
     fn comparing(compare: impl Fn(Vec<Emitted<U>>) -> Result<(), String> + 'static) -> Self {
-        Expected { compare: Rc::new(compare) }
+        Expected {
+            compare: Rc::new(compare),
+        }
     }
 
     /// Whatever `check` accepts; it gets the records with their times, and says in words what is wrong.

@@ -56,7 +56,11 @@ impl<T> TestInput<T> {
 
     /// Then these records with their event times.
     pub fn records(mut self, records: impl IntoIterator<Item = (T, Timestamp)>) -> Self {
-        self.events.extend(records.into_iter().map(|(value, time)| Event::Record(value, time)));
+        self.events.extend(
+            records
+                .into_iter()
+                .map(|(value, time)| Event::Record(value, time)),
+        );
         self
     }
 
@@ -67,7 +71,8 @@ impl<T> TestInput<T> {
 
     /// Then the promise that no earlier time follows on this input. The processor sees the minimum over its inputs.
     pub fn watermark(mut self, time: Timestamp) -> Self {
-        self.events.push(Event::Other(EventKind::Watermark(Watermark(time))));
+        self.events
+            .push(Event::Other(EventKind::Watermark(Watermark(time))));
         self
     }
 
@@ -77,7 +82,7 @@ impl<T> TestInput<T> {
         self
     }
 
-    /// Then the end of an epoch. The input is held until all others have theirs, or have ended. The first is epoch 0.
+    /// Then the end of an epoch. The input is held until all others have theirs, or have ended. The first is epoch 1.
     pub fn epoch_end(mut self) -> Self {
         self.events.push(Event::Other(EventKind::EpochEnd));
         self
@@ -135,6 +140,11 @@ impl<T: Clone + Send + 'static> InputPlan for TestInput<T> {
             Event::Record(value, time) => Some((value.clone(), *time)),
             Event::Other(_) => None,
         };
-        Chunk::new(self.events[from..to].iter().filter_map(record).collect::<Rows<T>>())
+        Chunk::new(
+            self.events[from..to]
+                .iter()
+                .filter_map(record)
+                .collect::<Rows<T>>(),
+        )
     }
 }

@@ -12,7 +12,11 @@ use crate::variant::{Batching, Order, Variant};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
     /// Offers the events `from..to` of an input, all of them records.
-    Records { input: usize, from: usize, to: usize },
+    Records {
+        input: usize,
+        from: usize,
+        to: usize,
+    },
     Watermark(Watermark),
     Idle,
     EpochEnd(Epoch),
@@ -57,7 +61,7 @@ pub(crate) fn plan(inputs: &[(Box<dyn InputPlan>, Priority)], variant: &Variant)
         cursors: inputs.iter().map(cursor).collect(),
         merge: WatermarkMerge::new(inputs.len()),
         random: SplitMix64::new(variant.seed),
-        epoch: Epoch::default(),
+        epoch: Epoch::default().next(),
         picks: 0,
         last: inputs.len().saturating_sub(1),
         steps: Vec::new(),
@@ -73,7 +77,12 @@ impl Planner<'_> {
     /// The input to read next, and how many of its events at most.
     fn pick(&mut self) -> Option<(usize, usize)> {
         let open = |cursor: &Cursor| !cursor.ended && !cursor.at_epoch_end;
-        let first = self.cursors.iter().filter(|c| open(c)).map(|c| c.priority).min()?;
+        let first = self
+            .cursors
+            .iter()
+            .filter(|c| open(c))
+            .map(|c| c.priority)
+            .min()?;
         let ready: Vec<usize> = (0..self.cursors.len())
             .filter(|&i| open(&self.cursors[i]) && self.cursors[i].priority == first)
             .collect();
@@ -90,7 +99,10 @@ impl Planner<'_> {
                     None => (ready[0], usize::MAX),
                     Some(skipped) => {
                         let input = rest[skipped];
-                        let run = rest[skipped..].iter().take_while(|&&next| next == input).count();
+                        let run = rest[skipped..]
+                            .iter()
+                            .take_while(|&&next| next == input)
+                            .count();
                         self.picks += skipped;
                         (input, run)
                     }
@@ -111,7 +123,11 @@ impl Planner<'_> {
         let mut taken = 1;
         if kind == EventKind::Record {
             let rest = &cursor.kinds[from..];
-            let run = rest.iter().take_while(|&&kind| kind == EventKind::Record).count().min(most);
+            let run = rest
+                .iter()
+                .take_while(|&&kind| kind == EventKind::Record)
+                .count()
+                .min(most);
             taken = match self.variant.batching {
                 Batching::OneByOne => 1,
                 Batching::Random => 1 + self.random.below(run.min(8)),
@@ -122,7 +138,11 @@ impl Planner<'_> {
         self.picks += if most == usize::MAX { 0 } else { taken };
         let rose = match kind {
             EventKind::Record => {
-                self.steps.push(Step::Records { input, from, to: from + taken });
+                self.steps.push(Step::Records {
+                    input,
+                    from,
+                    to: from + taken,
+                });
                 self.merge.record(input);
                 None
             }
@@ -144,19 +164,33 @@ impl Planner<'_> {
         self.end_epoch();
     }
 
+    /// Ends an input: it no longer holds back time and epochs. The end of all time follows the last input's end.
     fn end(&mut self, input: usize) {
         self.cursors[input].ended = true;
+        let rose = self
+            .merge
+            .done(input)
+            .filter(|watermark| *watermark != Watermark::END);
+        self.steps.extend(rose.map(Step::Watermark));
         self.end_epoch();
         self.steps.push(Step::EdgeDone(input));
-        let rose = self.merge.done(input);
-        self.steps.extend(rose.map(Step::Watermark));
+        if self.cursors.iter().all(|cursor| cursor.ended) {
+            self.steps.push(Step::Watermark(Watermark::END));
+        }
     }
 
     /// An epoch has ended when every input that goes on has reached its end.
     fn end_epoch(&mut self) {
         let held = self.cursors.iter().any(|cursor| cursor.at_epoch_end);
-        if held && self.cursors.iter().all(|cursor| cursor.ended || cursor.at_epoch_end) {
-            self.cursors.iter_mut().for_each(|cursor| cursor.at_epoch_end = false);
+        if held
+            && self
+                .cursors
+                .iter()
+                .all(|cursor| cursor.ended || cursor.at_epoch_end)
+        {
+            self.cursors
+                .iter_mut()
+                .for_each(|cursor| cursor.at_epoch_end = false);
             self.steps.push(Step::EpochEnd(self.epoch));
             self.epoch = self.epoch.next();
         }
@@ -171,11 +205,20 @@ mod tests {
     use ardea_core::Timestamp;
 
     fn variant(batching: Batching, order: Order) -> Variant {
-        Variant { batching, room: Room::Plenty, order, several_inputs: true, seed: 3, stop_before: None }
+        Variant {
+            batching,
+            room: Room::Plenty,
+            order,
+            several_inputs: true,
+            seed: 3,
+            stop_before: None,
+        }
     }
 
     fn inputs(list: Vec<TestInput<u32>>) -> Vec<(Box<dyn InputPlan>, Priority)> {
-        list.into_iter().map(|input| (Box::new(input) as Box<dyn InputPlan>, Priority::NORMAL)).collect()
+        list.into_iter()
+            .map(|input| (Box::new(input) as Box<dyn InputPlan>, Priority::NORMAL))
+            .collect()
     }
 
     #[test]
@@ -186,9 +229,19 @@ mod tests {
             TestInput::new().watermark(at(3)).values([1]),
         ]);
         let steps = plan(&inputs, &variant(Batching::AllAtOnce, Order::InTurn));
-        assert_eq!(steps[0], Step::Watermark(Watermark(at(3))));
-        assert!(steps.contains(&Step::Watermark(Watermark(at(5)))), "the first input has ended: {steps:?}");
-        assert_eq!(steps[steps.len() - 2], Step::Watermark(Watermark::END));
+        let expected = [
+            Step::Watermark(Watermark(at(3))),
+            Step::EdgeDone(0),
+            Step::Records {
+                input: 1,
+                from: 1,
+                to: 2,
+            },
+            Step::EdgeDone(1),
+            Step::Watermark(Watermark::END),
+            Step::Complete,
+        ];
+        assert_eq!(steps, expected);
     }
 
     #[test]
@@ -198,9 +251,23 @@ mod tests {
             TestInput::new().values([2]).epoch_end(),
         ]);
         let steps = plan(&inputs, &variant(Batching::AllAtOnce, Order::Listed));
-        assert_eq!(steps[0], Step::Records { input: 1, from: 0, to: 1 });
-        assert_eq!(steps[1], Step::EpochEnd(Epoch(0)));
-        assert_eq!(steps[2], Step::Records { input: 0, from: 1, to: 2 });
+        assert_eq!(
+            steps[0],
+            Step::Records {
+                input: 1,
+                from: 0,
+                to: 1
+            }
+        );
+        assert_eq!(steps[1], Step::EpochEnd(Epoch(1)));
+        assert_eq!(
+            steps[2],
+            Step::Records {
+                input: 0,
+                from: 1,
+                to: 2
+            }
+        );
     }
 
     #[test]
@@ -208,9 +275,30 @@ mod tests {
         let inputs = inputs(vec![vec![1, 2, 3].into(), vec![4].into()]);
         let order = Order::Given([0, 0, 1, 0].into());
         let steps = plan(&inputs, &variant(Batching::AllAtOnce, order));
-        assert_eq!(steps[0], Step::Records { input: 0, from: 0, to: 2 });
-        assert_eq!(steps[1], Step::Records { input: 1, from: 0, to: 1 });
-        assert_eq!(steps[2], Step::Records { input: 0, from: 2, to: 3 });
+        assert_eq!(
+            steps[0],
+            Step::Records {
+                input: 0,
+                from: 0,
+                to: 2
+            }
+        );
+        assert_eq!(
+            steps[1],
+            Step::Records {
+                input: 1,
+                from: 0,
+                to: 1
+            }
+        );
+        assert_eq!(
+            steps[2],
+            Step::Records {
+                input: 0,
+                from: 2,
+                to: 3
+            }
+        );
     }
 
     #[test]

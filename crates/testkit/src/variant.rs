@@ -31,7 +31,7 @@ pub(crate) enum Order {
     Listed,
     /// One batch of each in turn.
     InTurn,
-    /// At random; an input may be left half read while another is read.
+    /// At random.
     Drawn,
     /// One event of each of these inputs.
     Given(Rc<[usize]>),
@@ -78,7 +78,12 @@ impl fmt::Display for Variant {
 }
 
 /// All ways in which a test is run to its end.
-pub(crate) fn matrix(inputs: usize, given: Option<Rc<[usize]>>, seed: u64, drawn: usize) -> Vec<Variant> {
+pub(crate) fn matrix(
+    inputs: usize,
+    given: Option<Rc<[usize]>>,
+    seed: u64,
+    drawn: usize,
+) -> Vec<Variant> {
     let orders = match given {
         Some(given) => vec![Order::Given(given)],
         None if inputs < 2 => vec![Order::Listed],
@@ -98,7 +103,11 @@ pub(crate) fn matrix(inputs: usize, given: Option<Rc<[usize]>>, seed: u64, drawn
         for &batching in &batchings {
             for room in [Room::Plenty, Room::OneSlot, Room::EveryOther, Room::Random] {
                 // Only what is drawn differs from one repetition to the next.
-                let repeats = if room == Room::Random || batching == Batching::Random { 3 } else { 1 };
+                let repeats = if room == Room::Random || batching == Batching::Random {
+                    3
+                } else {
+                    1
+                };
                 for _ in 0..repeats {
                     variants.push(Variant {
                         batching,
@@ -126,7 +135,12 @@ pub(crate) struct RoomSchedule {
 
 impl RoomSchedule {
     pub(crate) fn new(variant: &Variant, plenty: usize) -> Self {
-        RoomSchedule { room: variant.room, calls: 0, random: SplitMix64::new(!variant.seed), plenty }
+        RoomSchedule {
+            room: variant.room,
+            calls: 0,
+            random: SplitMix64::new(!variant.seed),
+            plenty,
+        }
     }
 
     /// How many records each lane may hold during the next call.

@@ -1,0 +1,47 @@
+//! The guide in `docs/`: every Rust example in it is compiled and run as a test of this crate.
+//!
+//! A chapter is an item here because that is how the documentation tests find it; there is nothing else to see.
+
+/// `docs/first-job.md`
+#[doc = include_str!("../../../docs/first-job.md")]
+struct FirstJob;
+
+/// `docs/time-and-windows.md`
+#[doc = include_str!("../../../docs/time-and-windows.md")]
+struct TimeAndWindows;
+
+/// `docs/joins.md`
+#[doc = include_str!("../../../docs/joins.md")]
+struct Joins;
+
+/// `docs/state-and-timers.md`
+#[doc = include_str!("../../../docs/state-and-timers.md")]
+struct StateAndTimers;
+
+/// `docs/connectors.md`
+#[doc = include_str!("../../../docs/connectors.md")]
+struct Connectors;
+
+/// `docs/custom.md`
+#[doc = include_str!("../../../docs/custom.md")]
+struct StepsOfYourOwn;
+
+/// `docs/tuning.md`
+#[doc = include_str!("../../../docs/tuning.md")]
+struct Tuning;
+
+/// `docs/command-line.md`
+#[doc = include_str!("../../../docs/command-line.md")]
+struct CommandLine;
+
+/// `docs/errors.md`
+#[doc = include_str!("../../../docs/errors.md")]
+struct Errors;
+
+/// `docs/glossary.md`
+#[doc = include_str!("../../../docs/glossary.md")]
+struct Glossary;
+
+/// `docs/README.md`
+#[doc = include_str!("../../../docs/README.md")]
+struct Contents;

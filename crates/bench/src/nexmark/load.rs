@@ -1,0 +1,144 @@
+//! The generator: events at their due times, or as fast as they are taken.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use ardea_core::{
+    Clock, InstanceContext, Ordinal, Outbox, Processor, Progress, Result, Timestamp, Watermark,
+};
+use ardea_nexmark::Schedule;
+
+use super::rows::{EventRows, fill_times};
+
+/// How often the generator looks whether events are due: rarely enough to leave the core to others in between.
+const QUANTUM: Duration = Duration::from_micros(50);
+
+/// What all generators of a run share with the one who measures.
+#[derive(Debug, Default)]
+pub(crate) struct LoadShared {
+    /// Events emitted.
+    pub(crate) emitted: AtomicU64,
+    /// Set when the time is over; the generators then end.
+    pub(crate) over: AtomicBool,
+}
+
+/// When events are emitted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Pace {
+    /// As fast as they are taken; event time follows the schedule.
+    Max,
+    /// Event `i` at `start` + `i` / rate, on the wall clock, or as soon after as can be; `count` events.
+    AtRate { start: Timestamp, rate: u64, count: u64 },
+}
+
+/// A source of events for a benchmark.
+pub(crate) struct LoadP<R> {
+    rows: R,
+    pace: Pace,
+    schedule: Schedule,
+    /// Event time between watermarks, in microseconds.
+    stride_us: i64,
+    emitted: u64,
+    marked_us: i64,
+    clock: Clock,
+    shared: Arc<LoadShared>,
+}
+
+impl<R: EventRows> LoadP<R> {
+    pub(crate) fn new(rows: R, pace: Pace, schedule: Schedule, stride: Duration, shared: Arc<LoadShared>) -> Self {
+        LoadP {
+            rows,
+            pace,
+            schedule,
+            stride_us: (stride.as_micros() as i64).max(1),
+            emitted: 0,
+            marked_us: i64::MIN,
+            clock: Clock::system(),
+            shared,
+        }
+    }
+
+    fn emit(&mut self, count: usize, outbox: &mut Outbox) -> Result<()> {
+        let mut lane = outbox.lane::<R::Row>(Ordinal::FIRST)?;
+        let (rows, pace, first) = (&mut self.rows, self.pace, self.emitted);
+        lane.rows().extend_columns(|values, times| {
+            let before = values.len();
+            rows.extend(count, values);
+            match pace {
+                Pace::Max => fill_times::<R>(&values[before..], times),
+                Pace::AtRate { start, rate, .. } => {
+                    times.extend((first..first + count as u64).map(|index| due(start, rate, index)));
+                }
+            }
+        });
+        self.emitted += count as u64;
+        self.shared.emitted.fetch_add(count as u64, Ordering::Relaxed);
+        self.mark(outbox);
+        Ok(())
+    }
+
+    /// Nothing older than the next event follows: says so when a multiple of the stride has been crossed.
+    fn mark(&mut self, outbox: &mut Outbox) {
+        let next = match self.pace {
+            Pace::Max => Timestamp::from_millis(self.schedule.date_time_ms(self.emitted)),
+            Pace::AtRate { start, rate, .. } => due(start, rate, self.emitted),
+        };
+        let stride = next.as_micros().div_euclid(self.stride_us);
+        if stride > self.marked_us {
+            self.marked_us = stride;
+            outbox.watermark(Watermark(next));
+        }
+    }
+
+    fn complete_at_rate(&mut self, start: Timestamp, rate: u64, count: u64, outbox: &mut Outbox) -> Result<Progress> {
+        let now = self.clock.wall();
+        let elapsed_us = now.as_micros() - start.as_micros();
+        let due_now = if elapsed_us < 0 {
+            0
+        } else {
+            ((elapsed_us as u128 * rate as u128 / 1_000_000) as u64 + 1).min(count)
+        };
+        let room = outbox.lane::<R::Row>(Ordinal::FIRST)?.room() as u64;
+        let ready = due_now - self.emitted.min(due_now);
+        if ready > 0 {
+            self.emit(ready.min(room) as usize, outbox)?;
+        }
+        if self.emitted >= count {
+            return Ok(Progress::DONE);
+        }
+        if ready > room {
+            return Ok(Progress::MADE);
+        }
+        let next = due(start, rate, self.emitted).since(now).max(QUANTUM);
+        outbox.wake_at(self.clock.now() + next);
+        Ok(if ready > 0 { Progress::MADE } else { Progress::NONE })
+    }
+}
+
+/// When event `index` is due.
+#[inline]
+fn due(start: Timestamp, rate: u64, index: u64) -> Timestamp {
+    Timestamp::from_micros(start.as_micros() + (index as u128 * 1_000_000 / rate as u128) as i64)
+}
+
+impl<R: EventRows> Processor for LoadP<R> {
+    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+        self.clock = context.clock.clone();
+        Ok(())
+    }
+
+    fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        match self.pace {
+            Pace::Max => {
+                if self.shared.over.load(Ordering::Relaxed) {
+                    return Ok(Progress::DONE);
+                }
+                let room = outbox.lane::<R::Row>(Ordinal::FIRST)?.room();
+                self.emit(room, outbox)?;
+                Ok(Progress::MADE)
+            }
+            Pace::AtRate { start, rate, count } => self.complete_at_rate(start, rate, count, outbox),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The queries as pipelines over the bench events.
+
+use std::sync::Arc;
+
+use ardea_aggregate::{all_with_max, count, filtering};
+use ardea_core::{Parallelism, Sink, Source, Unbounded, supplier};
+use ardea_nexmark::{BidRow, DOLLAR_TO_EURO, SIDE_KEYS, checksum, side_value};
+use ardea_operators::WindowResult;
+use ardea_pipeline::{Pipeline, Stream, Timed, Window};
+
+use super::load::{LoadP, LoadShared, Pace};
+use super::meter::{Meter, MeterP, Timing};
+use super::params::{BenchQuery, NexmarkParams};
+use super::rows::{Bids, EventRows, Opening, Openings};
+use ardea_nexmark::Schedule;
+
+/// What one job of a run is made of.
+#[derive(Clone)]
+pub(crate) struct JobSpec {
+    pub(crate) params: NexmarkParams,
+    /// Which job; its events differ from the others'.
+    pub(crate) number: u32,
+    pub(crate) pace: Pace,
+    pub(crate) schedule: Schedule,
+    pub(crate) timing: Timing,
+    pub(crate) load: Arc<LoadShared>,
+    pub(crate) meter: Meter,
+}
+
+impl JobSpec {
+    /// The seed of the events, also the baseline's.
+    pub(crate) const SEED: u64 = 1;
+
+    fn seed(&self) -> u64 {
+        Self::SEED + u64::from(self.number)
+    }
+
+    /// The pipeline of this job.
+    pub(crate) fn pipeline(&self) -> Pipeline {
+        let name = format!("{}-{}", self.params.query.name(), self.number);
+        let p = Pipeline::new(name);
+        match self.params.query {
+            BenchQuery::Q0 => self.measure(self.bids(&p), |bid: &BidRow| (1, checksum::bid(bid))),
+            BenchQuery::Q1 => self.q1(&p),
+            BenchQuery::Q2 => self.q2(&p),
+            BenchQuery::Q5 => self.q5(&p),
+            BenchQuery::Q7 => self.q7(&p),
+            BenchQuery::Q8 => self.q8(&p),
+            BenchQuery::Q13 => self.q13(&p),
+        }
+        p
+    }
+
+    fn q1(&self, p: &Pipeline) {
+        let euros = self.bids(p).map(|bid| (bid, bid.price as f64 * DOLLAR_TO_EURO));
+        self.measure(euros, |(bid, euros)| {
+            (1, checksum::converted(bid.auction, bid.bidder, *euros, bid.date_time))
+        });
+    }
+
+    fn q2(&self, p: &Pipeline) {
+        let chosen = self.bids(p).filter(|bid| bid.auction.is_multiple_of(123));
+        self.measure(chosen, |bid| (1, checksum::filtered(bid.auction, bid.price)));
+    }
+
+    fn q5(&self, p: &Pipeline) {
+        let most = self
+            .bids(p)
+            .key_by(|bid| bid.auction)
+            .window(Window::sliding(self.params.window, self.params.slide))
+            .aggregate("bids", count())
+            .key_by(|_| ())
+            .window(Window::tumbling(self.params.slide))
+            .aggregate("most bids", all_with_max(|window: &WindowResult<u64, u64>| window.value));
+        self.measure(most, |result| {
+            let end = result.end.as_millis();
+            sum(&result.value, |best| checksum::most_bids(end, best.key, best.value))
+        });
+    }
+
+    fn q7(&self, p: &Pipeline) {
+        let highest = self
+            .bids(p)
+            .key_by(|_| ())
+            .window(Window::tumbling(self.params.window))
+            .aggregate("highest", all_with_max(|bid: &BidRow| bid.price));
+        self.measure(highest, |result| {
+            let end = result.end.as_millis();
+            sum(&result.value, |bid| checksum::highest_bid(end, bid.auction, bid.bidder, bid.price))
+        });
+    }
+
+    fn q8(&self, p: &Pipeline) {
+        let persons = filtering(|opening: &Opening| matches!(opening, Opening::Person(_)), count());
+        let auctions = filtering(|opening: &Opening| matches!(opening, Opening::Auction(_)), count());
+        let sellers = self
+            .source(p, Openings::new(self.seed(), self.params.keys, self.schedule))
+            .key_by(Opening::person)
+            .window(Window::sliding(self.params.window, self.params.slide))
+            .aggregate("openings", (persons, auctions))
+            .filter(|window| window.value.0 > 0 && window.value.1 > 0);
+        self.measure(sellers, |result| (1, checksum::new_seller(result.end.as_millis(), result.key)));
+    }
+
+    fn q13(&self, p: &Pipeline) {
+        let side: Vec<(u64, Arc<str>)> =
+            (0..SIDE_KEYS).map(|key| (key, Arc::from(side_value(key)))).collect();
+        let table = p.read_from(ardea_connect::collections::items(side));
+        let joined = self.bids(p).hash_join(
+            "side",
+            table,
+            |bid| bid.auction % SIDE_KEYS,
+            |(key, _)| *key,
+            |bid, (_, value)| (*bid, Arc::clone(value)),
+        );
+        self.measure(joined, |(bid, value)| (1, checksum::joined(bid, value)));
+    }
+
+    fn bids(&self, p: &Pipeline) -> Stream<BidRow, Unbounded, Timed> {
+        self.source(p, Bids::new(self.seed(), self.params.keys, self.schedule))
+    }
+
+    fn source<R: EventRows + Clone + Sync>(&self, p: &Pipeline, rows: R) -> Stream<R::Row, Unbounded, Timed> {
+        let job = self.clone();
+        // Windows close at multiples of their slide: nothing becomes final in between.
+        let stride = if self.params.query == BenchQuery::Q7 { self.params.window } else { self.params.slide };
+        let make = supplier(move || {
+            LoadP::new(rows.clone(), job.pace, job.schedule, stride, Arc::clone(&job.load))
+        });
+        p.read_from(Source::<R::Row, Unbounded>::new("events", make)).with_source_time()
+    }
+
+    fn measure<T, D>(&self, results: Stream<T, Unbounded, Timed>, digest: D)
+    where
+        T: Send + 'static,
+        D: Fn(&T) -> (u64, u64) + Clone + Send + Sync + 'static,
+    {
+        let (timing, meter) = (self.timing, self.meter.clone());
+        let make = supplier(move || MeterP::<T, D>::new(digest.clone(), timing, meter.clone()));
+        results.write_to(Sink::new("meter", make).parallelism(Parallelism::ONE));
+    }
+}
+
+/// How many there are, and the sum of their digests.
+fn sum<T>(items: &[T], digest: impl Fn(&T) -> u64) -> (u64, u64) {
+    (items.len() as u64, items.iter().fold(0, |sum, item| sum.wrapping_add(digest(item))))
+}

@@ -1,0 +1,135 @@
+//! Which files a path stands for.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ardea_core::{Error, ErrorCode, Instance, Result};
+
+use super::part_file::PART_SUFFIX;
+
+/// The files of a path, listed once for all instances of one start, so that they agree on who reads what.
+#[derive(Debug)]
+pub(super) struct Listing {
+    path: PathBuf,
+    suffix: Option<String>,
+    /// The list of the start at hand, and how many instances have still to ask for it.
+    current: Mutex<Option<(Arc<[PathBuf]>, u32)>>,
+}
+
+impl Listing {
+    pub fn new(path: PathBuf, suffix: Option<String>) -> Self {
+        Listing {
+            path,
+            suffix,
+            current: Mutex::new(None),
+        }
+    }
+
+    /// The files that `instance` reads, in order.
+    pub fn of(&self, instance: Instance) -> Result<Vec<PathBuf>> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let (files, to_come) = match current.take() {
+            Some((files, to_come)) => (files, to_come - 1),
+            None => (
+                list(&self.path, self.suffix.as_deref())?.into(),
+                instance.parallelism - 1,
+            ),
+        };
+        if to_come > 0 {
+            *current = Some((Arc::clone(&files), to_come));
+        }
+        let owned = (0u64..)
+            .zip(files.iter())
+            .filter(|(number, _)| instance.owns(*number));
+        Ok(owned.map(|(_, file)| file.clone()).collect())
+    }
+}
+
+/// An error of reading `path`.
+pub(super) fn cannot_read(path: &Path, error: std::io::Error) -> Error {
+    Error::new(
+        ErrorCode::ReadFailed,
+        format!("cannot read {}", path.display()),
+    )
+    .because(error)
+    .hint("check that it exists and may be read")
+}
+
+fn list(path: &Path, suffix: Option<&str>) -> Result<Vec<PathBuf>> {
+    let failed = |error| cannot_read(path, error);
+    if !fs::metadata(path).map_err(failed)?.is_dir() {
+        return Ok(vec![path.to_path_buf()]);
+    }
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path).map_err(failed)? {
+        let file = entry.map_err(failed)?.path();
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        let wanted = !name.starts_with('.')
+            && !name.ends_with(PART_SUFFIX)
+            && suffix.is_none_or(|suffix| name.ends_with(suffix));
+        if wanted
+            && fs::metadata(&file)
+                .map_err(|error| cannot_read(&file, error))?
+                .is_file()
+        {
+            files.push(file);
+        }
+    }
+    if files.is_empty() {
+        let which = suffix
+            .map(|suffix| format!(" that ends in {suffix:?}"))
+            .unwrap_or_default();
+        return Err(Error::new(
+            ErrorCode::ReadFailed,
+            format!("no file{which} in the directory {}", path.display()),
+        )
+        .hint("check the path and the suffix; hidden files and subdirectories are not read"));
+    }
+    files.sort();
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instances_share_a_directory_without_overlap_even_if_it_changes_while_they_start() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in [
+            "b.csv",
+            "a.csv",
+            "c.csv",
+            ".hidden.csv",
+            "d.csv.part",
+            "e.txt",
+        ] {
+            fs::write(dir.path().join(name), "").unwrap();
+        }
+        let listing = Listing::new(dir.path().to_path_buf(), Some(".csv".to_string()));
+        let names = |index| {
+            let files = listing
+                .of(Instance {
+                    index,
+                    parallelism: 2,
+                })
+                .unwrap();
+            files
+                .iter()
+                .map(|f| f.file_name().unwrap().to_str().unwrap().to_string())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(names(0), ["a.csv", "c.csv"]);
+        fs::write(dir.path().join("a0.csv"), "").unwrap();
+        assert_eq!(names(1), ["b.csv"]);
+        assert_eq!(names(1), ["a0.csv", "c.csv"], "a new start lists anew");
+    }
+
+    #[test]
+    fn a_directory_without_a_fitting_file_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = list(dir.path(), Some(".csv")).unwrap_err();
+        assert!(error.to_string().contains(".csv"), "{error}");
+    }
+}

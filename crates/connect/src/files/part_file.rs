@@ -1,0 +1,220 @@
+//! A file that nobody sees under its name before it is whole.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use ardea_core::{Error, ErrorCode, Result};
+use flate2::write::GzEncoder;
+
+/// What the name of an unfinished file ends in.
+pub(super) const PART_SUFFIX: &str = ".part";
+
+/// How a file is compressed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Compression {
+    /// Not at all.
+    #[default]
+    None,
+    /// By gzip; names end in `.gz`.
+    Gzip,
+    /// By zstd; names end in `.zst`.
+    Zstd,
+}
+
+impl Compression {
+    /// What a file of that name wants.
+    pub(super) fn of_name(path: &Path) -> Compression {
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("gz") => Compression::Gzip,
+            Some("zst") => Compression::Zstd,
+            _ => Compression::None,
+        }
+    }
+
+    /// What the names of such files end in.
+    pub(super) fn suffix(self) -> &'static str {
+        match self {
+            Compression::None => "",
+            Compression::Gzip => ".gz",
+            Compression::Zstd => ".zst",
+        }
+    }
+}
+
+/// The bytes' way into the file.
+enum Way {
+    Plain(File),
+    Gzip(GzEncoder<File>),
+    Zstd(zstd::Encoder<'static, File>),
+}
+
+/// A file that is written as `NAME.part` and becomes `NAME` when it is finished.
+///
+/// Dropped unfinished, it stays as `NAME.part`. Only one writer at a time can have it (an advisory lock).
+pub(super) struct PartFile {
+    path: PathBuf,
+    part: PathBuf,
+    way: Way,
+    /// Bytes written so far, before compression.
+    pub written: u64,
+}
+
+/// An error of writing `path`.
+pub(super) fn cannot_write(path: &Path, error: io::Error) -> Error {
+    let hint = match error.kind() {
+        io::ErrorKind::StorageFull => "make room on the disk",
+        io::ErrorKind::PermissionDenied => "check who may write there",
+        _ => "check the path and the disk",
+    };
+    Error::new(
+        ErrorCode::WriteFailed,
+        format!("cannot write {}", path.display()),
+    )
+    .because(error)
+    .hint(hint)
+}
+
+impl PartFile {
+    /// Begins `path`; directories on the way are made. What an earlier run left unfinished under the name is overwritten.
+    pub fn create(path: PathBuf, compression: Compression) -> Result<PartFile> {
+        let failed = |error| cannot_write(&path, error);
+        if let Some(directory) = path
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty())
+        {
+            fs::create_dir_all(directory).map_err(failed)?;
+        }
+        if path.is_dir() {
+            return Err(Error::new(
+                ErrorCode::InvalidConfig,
+                format!("cannot write {}: it is a directory", path.display()),
+            )
+            .hint("name a file in it, such as `records.jsonl`"));
+        }
+        let part = with_suffix(&path, PART_SUFFIX);
+        let mut options = OpenOptions::new();
+        // Not truncated before the lock is held: another writer may be at it.
+        let file = options
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&part)
+            .map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+            Err(TryLockError::WouldBlock) => {
+                let what = format!(
+                    "{} is being written by another job or instance",
+                    part.display()
+                );
+                return Err(
+                    Error::new(ErrorCode::WriteFailed, what).hint("give each job its own path")
+                );
+            }
+        }
+        file.set_len(0).map_err(failed)?;
+        let way = match compression {
+            Compression::None => Way::Plain(file),
+            Compression::Gzip => Way::Gzip(GzEncoder::new(file, flate2::Compression::default())),
+            Compression::Zstd => Way::Zstd(
+                zstd::Encoder::new(file, zstd::DEFAULT_COMPRESSION_LEVEL).map_err(failed)?,
+            ),
+        };
+        Ok(PartFile {
+            path,
+            part,
+            way,
+            written: 0,
+        })
+    }
+
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let outcome = match &mut self.way {
+            Way::Plain(file) => file.write_all(bytes),
+            Way::Gzip(encoder) => encoder.write_all(bytes),
+            Way::Zstd(encoder) => encoder.write_all(bytes),
+        };
+        outcome.map_err(|error| cannot_write(&self.part, error))?;
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Has the disk keep what was written so far.
+    pub fn sync(&mut self) -> Result<()> {
+        let outcome = match &mut self.way {
+            Way::Plain(file) => file.sync_data(),
+            Way::Gzip(encoder) => encoder.flush().and_then(|()| encoder.get_ref().sync_data()),
+            Way::Zstd(encoder) => encoder.flush().and_then(|()| encoder.get_ref().sync_data()),
+        };
+        outcome.map_err(|error| cannot_write(&self.part, error))
+    }
+
+    /// Ends the file and gives it its name, in place of any older file. With `sync`, content and name are on the disk
+    /// before this returns.
+    pub fn finish(self, sync: bool) -> Result<()> {
+        let PartFile {
+            path, part, way, ..
+        } = self;
+        let failed = |error| cannot_write(&path, error);
+        let ended = match way {
+            Way::Plain(file) => Ok(file),
+            Way::Gzip(encoder) => encoder.finish(),
+            Way::Zstd(encoder) => encoder.finish(),
+        };
+        let file = ended.map_err(failed)?;
+        if sync {
+            file.sync_all().map_err(failed)?;
+        }
+        fs::rename(&part, &path).map_err(failed)?;
+        if sync {
+            let directory = path
+                .parent()
+                .filter(|parent| !parent.as_os_str().is_empty());
+            let directory = File::open(directory.unwrap_or(Path::new("."))).map_err(failed)?;
+            directory.sync_all().map_err(failed)?;
+        }
+        Ok(())
+    }
+}
+
+/// `path` with `suffix` behind its name.
+pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_os_string();
+    name.push(suffix);
+    name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_writers_of_one_file_are_kept_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("deep/er/out");
+        let mut first = PartFile::create(path.clone(), Compression::None).unwrap();
+        first.write(b"mine").unwrap();
+        let error = PartFile::create(path.clone(), Compression::None)
+            .err()
+            .expect("an error");
+        assert!(error.to_string().contains("another job"), "{error}");
+        first.finish(true).unwrap();
+        assert_eq!(fs::read(path).unwrap(), b"mine");
+    }
+
+    #[test]
+    fn what_an_earlier_run_left_is_overwritten() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out");
+        let mut part = PartFile::create(path.clone(), Compression::None).unwrap();
+        part.write(b"a long beginning").unwrap();
+        drop(part);
+        assert!(!path.exists());
+        let mut part = PartFile::create(path.clone(), Compression::None).unwrap();
+        part.write(b"new").unwrap();
+        part.finish(false).unwrap();
+        assert_eq!(fs::read(path).unwrap(), b"new");
+    }
+}

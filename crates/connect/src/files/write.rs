@@ -1,0 +1,512 @@
+//! Writes files.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::marker::PhantomData;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_core::{
+    Clock, Epoch, Inbox, Instance, InstanceContext, Isolation, Ordinal, Outbox, Parallelism,
+    Processor, Progress, RecordGuard, Result, Sink,
+};
+
+use super::part_file::{Compression, PART_SUFFIX, PartFile, cannot_write};
+use crate::format::{Csv, Encode, JsonLines, Lines};
+use crate::outgo::{Outgo, Writing, writing_options};
+
+/// Writes each record as a line, as it displays.
+pub fn write_lines<T: Send + 'static>(path: impl AsRef<Path>) -> FileSink<T, Lines>
+where
+    Lines: Encode<T>,
+{
+    write(path, Lines)
+}
+
+/// Writes CSV with a header.
+pub fn write_csv<T: Send + 'static>(path: impl AsRef<Path>) -> FileSink<T, Csv>
+where
+    Csv: Encode<T>,
+{
+    write(path, Csv::new())
+}
+
+/// Writes each record as a line of JSON.
+pub fn write_json_lines<T: Send + 'static>(path: impl AsRef<Path>) -> FileSink<T, JsonLines>
+where
+    JsonLines: Encode<T>,
+{
+    write(path, JsonLines)
+}
+
+/// Writes records in any format.
+pub fn write<T: Send + 'static, E: Encode<T>>(
+    path: impl AsRef<Path>,
+    encoder: E,
+) -> FileSink<T, E> {
+    FileSink {
+        plan: Plan {
+            path: path.as_ref().to_path_buf(),
+            compression: Compression::of_name(path.as_ref()),
+            rotate_bytes: None,
+            rotate_after: None,
+            sync: false,
+        },
+        parallelism: Parallelism::ONE,
+        writing: Writing::new(encoder),
+        record: PhantomData,
+    }
+}
+
+/// Where and how files are written.
+#[derive(Clone, Debug)]
+struct Plan {
+    path: PathBuf,
+    compression: Compression,
+    rotate_bytes: Option<u64>,
+    rotate_after: Option<Duration>,
+    sync: bool,
+}
+
+/// A sink that writes files.
+///
+/// * A file is named `….part` until it is whole, and only then gets its name, in place of any older one. A job that
+///   fails or is cancelled leaves its unfinished `.part` behind.
+/// * One instance without rotation writes exactly the path given, and does so even if there are no records. Several
+///   instances write `out-0.csv`, `out-1.csv` …; with rotation the files are `out-000000.csv`, `out-000001.csv` … (or
+///   `out-0-000000.csv` …), counted on from what is there already.
+/// * A path that ends in `.gz` or `.zst` is compressed accordingly. Missing directories are made.
+#[derive(Debug)]
+pub struct FileSink<T, E> {
+    plan: Plan,
+    parallelism: Parallelism,
+    writing: Writing<E>,
+    record: PhantomData<fn(T)>,
+}
+
+impl<T: Send + 'static, E: Encode<T>> FileSink<T, E> {
+    writing_options!();
+
+    /// Begins another file when the present one has this many bytes (before compression). A file holds at least one
+    /// record, so it may be longer by one record.
+    pub fn rotate_bytes(mut self, bytes: u64) -> Self {
+        self.plan.rotate_bytes = Some(bytes);
+        self
+    }
+
+    /// Ends a file this long after its first record; the next record begins another.
+    pub fn rotate_after(mut self, age: Duration) -> Self {
+        self.plan.rotate_after = Some(age);
+        self
+    }
+
+    /// Sets the compression; the suffix is added to the path unless it has it.
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.plan.compression = compression;
+        self
+    }
+
+    /// Whether each file, and each epoch, is on the disk (fsync) before it counts as written. Off by default.
+    pub fn sync(mut self, sync: bool) -> Self {
+        self.plan.sync = sync;
+        self
+    }
+
+    /// Sets how many instances write, each its own files.
+    pub fn parallelism(mut self, parallelism: Parallelism) -> Self {
+        self.parallelism = parallelism;
+        self
+    }
+
+    /// The sink, for a pipeline.
+    pub fn build(self) -> Sink<T> {
+        let FileSink {
+            plan,
+            writing,
+            parallelism,
+            ..
+        } = self;
+        let name = format!("write {}", plan.path.display());
+        let supply = move |instance: Instance| -> Result<Box<dyn Processor>> {
+            Ok(Box::new(WriteFilesP::<T, E>::new(
+                plan.clone(),
+                instance,
+                &writing,
+            )))
+        };
+        Sink::new(name, Arc::new(supply))
+            .parallelism(parallelism)
+            .isolation(Isolation::Thread)
+    }
+}
+
+impl<T: Send + 'static, E: Encode<T>> From<FileSink<T, E>> for Sink<T> {
+    fn from(sink: FileSink<T, E>) -> Self {
+        sink.build()
+    }
+}
+
+impl Plan {
+    fn rotates(&self) -> bool {
+        self.rotate_bytes.is_some() || self.rotate_after.is_some()
+    }
+
+    /// The parts of a file's name around its numbers.
+    fn name_parts(&self, instance: Instance) -> (String, String) {
+        let name = self
+            .path
+            .file_name()
+            .unwrap_or(OsStr::new("out"))
+            .to_string_lossy();
+        let dot = name
+            .char_indices()
+            .skip(1)
+            .find(|(_, letter)| *letter == '.');
+        let (stem, extension) = name.split_at(dot.map_or(name.len(), |(at, _)| at));
+        let instance = match instance.parallelism {
+            1 => String::new(),
+            _ => format!("-{}", instance.index),
+        };
+        let suffix = self.compression.suffix();
+        let suffix = if extension.ends_with(suffix) {
+            ""
+        } else {
+            suffix
+        };
+        (format!("{stem}{instance}"), format!("{extension}{suffix}"))
+    }
+
+    fn file(&self, instance: Instance, number: u64) -> PathBuf {
+        let (before, after) = self.name_parts(instance);
+        let number = if self.rotates() {
+            format!("-{number:06}")
+        } else {
+            String::new()
+        };
+        self.path.with_file_name(format!("{before}{number}{after}"))
+    }
+
+    /// The number behind the highest that a file has already.
+    fn first_free_number(&self, instance: Instance) -> io::Result<u64> {
+        let (before, after) = self.name_parts(instance);
+        let directory = self
+            .path
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty());
+        let entries = match fs::read_dir(directory.unwrap_or(Path::new("."))) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+            entries => entries?,
+        };
+        let mut free = 0;
+        for entry in entries {
+            let name = entry?.file_name();
+            let name = name.to_string_lossy();
+            let whole = name.strip_suffix(PART_SUFFIX).unwrap_or(&name);
+            let digits = whole
+                .strip_prefix(&before)
+                .and_then(|rest| rest.strip_prefix('-'))
+                .and_then(|rest| rest.strip_suffix(&after));
+            if let Some(number) = digits.and_then(|digits| digits.parse::<u64>().ok()) {
+                free = free.max(number + 1);
+            }
+        }
+        Ok(free)
+    }
+}
+
+/// Writes one file after the other.
+struct WriteFilesP<T, E> {
+    plan: Plan,
+    instance: Instance,
+    outgo: Outgo<T, E>,
+    file: Option<PartFile>,
+    /// When the present file is too old, on the instance's clock.
+    ends_at: Option<Duration>,
+    number: u64,
+    buffer: Vec<u8>,
+    clock: Clock,
+}
+
+impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
+    fn new(plan: Plan, instance: Instance, writing: &Writing<E>) -> Self {
+        WriteFilesP {
+            plan,
+            instance,
+            outgo: Outgo::new(writing),
+            file: None,
+            ends_at: None,
+            number: 0,
+            buffer: Vec::new(),
+            clock: Clock::system(),
+        }
+    }
+
+    fn begin_file(&mut self) -> Result<&mut PartFile> {
+        let path = self.plan.file(self.instance, self.number);
+        self.number += 1;
+        self.ends_at = self.plan.rotate_after.map(|age| self.clock.now() + age);
+        let file = PartFile::create(path, self.plan.compression)?;
+        Ok(self.file.insert(file))
+    }
+
+    /// Hands the buffer to the file at hand, begun now if there is none.
+    fn write_buffer(&mut self) -> Result<()> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        if self.file.is_none() {
+            self.begin_file()?;
+        }
+        if let Some(file) = &mut self.file {
+            file.write(&self.buffer)?;
+        }
+        self.buffer.clear();
+        Ok(())
+    }
+
+    fn finish_file(&mut self) -> Result<()> {
+        self.ends_at = None;
+        self.outgo.begin();
+        self.file
+            .take()
+            .map_or(Ok(()), |file| file.finish(self.plan.sync))
+    }
+
+    fn finish_if_old(&mut self) -> Result<()> {
+        match self.ends_at {
+            Some(deadline) if self.clock.now() >= deadline => self.finish_file(),
+            _ => Ok(()),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        let written = self.file.as_ref().map_or(0, |file| file.written) + self.buffer.len() as u64;
+        self.plan
+            .rotate_bytes
+            .is_some_and(|most| written > 0 && written >= most)
+    }
+}
+
+impl<T: Send + 'static, E: Encode<T>> Processor for WriteFilesP<T, E> {
+    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+        self.outgo.attach(context);
+        self.clock = context.clock.clone();
+        if self.plan.rotates() {
+            let number = self.plan.first_free_number(self.instance);
+            self.number = number.map_err(|error| cannot_write(&self.plan.path, error))?;
+        } else {
+            // At once, so that a path that can't be written fails the job at its start.
+            self.begin_file()?;
+        }
+        Ok(())
+    }
+
+    fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+        self.finish_if_old()?;
+        let first = inbox.position();
+        let rows = inbox.rows::<T>()?;
+        let mut guard = RecordGuard::new();
+        for (position, record) in (first..).zip(rows.values()) {
+            self.outgo.encode(record, position, &mut self.buffer)?;
+            guard.advance();
+            if self.is_full() {
+                self.write_buffer()?;
+                self.finish_file()?;
+            }
+        }
+        rows.clear();
+        self.write_buffer()?;
+        if let Some(deadline) = self.ends_at {
+            outbox.wake_at(deadline);
+        }
+        Ok(())
+    }
+
+    fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
+        self.finish_if_old()?;
+        if let Some(deadline) = self.ends_at {
+            outbox.wake_at(deadline);
+        }
+        Ok(())
+    }
+
+    fn on_epoch(&mut self, _: Epoch, _: &mut Outbox) -> Result<Progress> {
+        if let Some(file) = self.file.as_mut().filter(|_| self.plan.sync) {
+            file.sync()?;
+        }
+        Ok(Progress::DONE)
+    }
+
+    fn complete(&mut self, _: &mut Outbox) -> Result<Progress> {
+        self.write_buffer()?;
+        self.finish_file()?;
+        Ok(Progress::DONE)
+    }
+
+    fn close(&mut self) {
+        self.file = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ardea_core::{ErrorCode, ManualClock};
+    use serde::Serialize;
+
+    use super::*;
+    use crate::files;
+    use crate::testing::{Driven, Fed, context};
+
+    fn names(dir: &Path) -> Vec<String> {
+        let entries = fs::read_dir(dir).unwrap();
+        let mut names: Vec<_> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_has_its_name_only_when_it_is_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out.txt");
+        fs::write(&path, "old").unwrap();
+        let mut fed = Fed::start(write_lines(&path).sync(true));
+        fed.feed([1, 2]).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+        fed.feed([3]).unwrap().finish().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "1\n2\n3\n");
+        assert_eq!(names(dir.path()), ["out.txt"]);
+    }
+
+    #[test]
+    fn a_job_that_stops_early_leaves_the_old_file_and_its_own_part() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out.txt");
+        fs::write(&path, "old").unwrap();
+        let mut fed = Fed::start(write_lines(&path));
+        fed.feed([1]).unwrap();
+        drop(fed);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+        assert_eq!(
+            fs::read_to_string(dir.path().join("out.txt.part")).unwrap(),
+            "1\n"
+        );
+    }
+
+    #[test]
+    fn no_records_make_an_empty_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out.txt");
+        Fed::<i32>::start(write_lines(&path)).finish().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"");
+    }
+
+    #[test]
+    fn files_rotate_by_size_each_with_a_header_and_numbers_go_on() {
+        #[derive(Serialize)]
+        struct Row {
+            n: u32,
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out.csv");
+        for _ in 0..2 {
+            let mut fed = Fed::start(write_csv(&path).rotate_bytes(6));
+            fed.feed((100..103).map(|n| Row { n }))
+                .unwrap()
+                .finish()
+                .unwrap();
+        }
+        let expected = (0..6)
+            .map(|number| format!("out-{number:06}.csv"))
+            .collect::<Vec<_>>();
+        assert_eq!(names(dir.path()), expected);
+        let third = fs::read_to_string(dir.path().join("out-000002.csv")).unwrap();
+        assert_eq!(third, "n\n102\n");
+    }
+
+    #[test]
+    fn a_silent_stream_still_ends_its_file_in_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let hand = ManualClock::new();
+        let mut context = context("sink");
+        context.clock = hand.clock();
+        let sink = write_lines(dir.path().join("out")).rotate_after(Duration::from_secs(60));
+        let mut fed: Fed<i32> = Fed::new(sink, context).unwrap();
+        fed.feed([1]).unwrap();
+        assert_eq!(fed.outbox.take_wake_at(), Some(Duration::from_secs(60)));
+        hand.advance(Duration::from_secs(60));
+        fed.wake().unwrap();
+        assert_eq!(names(dir.path()), ["out-000000"]);
+        fed.feed([2]).unwrap();
+        assert_eq!(names(dir.path()), ["out-000000", "out-000001.part"]);
+        fed.finish().unwrap();
+    }
+
+    #[test]
+    fn instances_write_side_by_side_and_compressed_files_read_back() {
+        let dir = tempfile::tempdir().unwrap();
+        for index in 0..2 {
+            for name in ["a.json.gz", "b.zst"] {
+                let sink = write_json_lines(dir.path().join(name));
+                let mut fed = Fed::one_of(sink, index, 2);
+                fed.feed([index])
+                    .unwrap()
+                    .feed([7])
+                    .unwrap()
+                    .finish()
+                    .unwrap();
+            }
+        }
+        assert_eq!(
+            names(dir.path()),
+            ["a-0.json.gz", "a-1.json.gz", "b-0.zst", "b-1.zst"]
+        );
+        let mut driven = Driven::start(files::json_lines::<u32>(dir.path()));
+        assert_eq!(
+            driven.run().unwrap().values(),
+            [&0, &7, &1, &7, &0, &7, &1, &7]
+        );
+        let raw = fs::read(dir.path().join("a-0.json.gz")).unwrap();
+        assert_eq!(raw[..2], [0x1f, 0x8b]);
+    }
+
+    #[test]
+    fn asking_for_compression_adds_the_suffix_once() {
+        let sink = write_lines::<u8>("x/out.txt").compression(Compression::Gzip);
+        assert_eq!(sink.plan.file(Instance::ONLY, 0), Path::new("x/out.txt.gz"));
+        let sink = write_lines::<u8>("x/.out.gz");
+        assert_eq!(sink.plan.file(Instance::ONLY, 0), Path::new("x/.out.gz"));
+    }
+
+    #[test]
+    fn a_path_that_cannot_be_written_fails_the_start() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = Fed::<u8>::new(write_lines(dir.path()), context("s"))
+            .err()
+            .unwrap();
+        assert_eq!(error.code(), ErrorCode::InvalidConfig);
+        fs::write(dir.path().join("file"), "").unwrap();
+        let below = dir.path().join("file/out");
+        let error = Fed::<u8>::new(write_lines(below), context("s"))
+            .err()
+            .unwrap();
+        assert_eq!(error.code(), ErrorCode::WriteFailed);
+    }
+
+    #[test]
+    fn a_record_that_the_format_cannot_hold_is_set_aside() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out.jsonl");
+        let mut fed = Fed::start(write_json_lines(&path));
+        let bad = std::collections::BTreeMap::from([((1, 2), 3)]);
+        fed.feed([Default::default(), bad])
+            .unwrap()
+            .finish()
+            .unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "{}\n");
+        assert_eq!(fed.context.dead_letters.sample()[0].origin, "record 1");
+    }
+}

@@ -1,0 +1,81 @@
+//! Formats: how the bytes of a record become a record, and the other way round.
+//!
+//! One [`Decode`] and one [`Encode`] serve files, standard input and output, and TCP alike. A system cuts
+//! its bytes into frames (a line, or a CSV record with newlines inside quotes) and hands each to the
+//! decoder; a decoder never sees where the bytes came from.
+//!
+//! ```
+//! use ardea_connect::format::{Decode, Lines};
+//!
+//! /// Lines like `key=value`.
+//! #[derive(Clone)]
+//! struct Pairs;
+//!
+//! impl Decode<(String, i64)> for Pairs {
+//!     fn decode(&mut self, frame: &[u8]) -> Result<Option<(String, i64)>, String> {
+//!         let Some(line): Option<String> = Lines.decode(frame)? else { return Ok(None) };
+//!         let (key, value) = line.split_once('=').ok_or("no = in the line")?;
+//!         Ok(Some((key.to_string(), value.parse().map_err(|e| format!("value: {e}"))?)))
+//!     }
+//! }
+//!
+//! assert_eq!(Pairs.decode(b"a=7"), Ok(Some(("a".to_string(), 7))));
+//! assert!(Pairs.decode(b"a=x").is_err());
+//! ```
+
+mod csv;
+mod json;
+mod lines;
+
+pub use csv::Csv;
+pub use json::JsonLines;
+pub use lines::{Debugged, Lines};
+
+/// Where a record's bytes end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Framing {
+    /// At each newline.
+    Lines,
+    /// At each newline outside of a quoted field.
+    Quoted {
+        /// What quotes a field; doubled, it stands for itself.
+        quote: u8,
+        /// What ends a field.
+        delimiter: u8,
+    },
+}
+
+/// Makes records of bytes, one frame at a time.
+///
+/// The value given to a source is a prototype: each instance, and each connection of a server, decodes with a
+/// clone of its own. A clone starts afresh; state (such as a CSV header) is not carried over.
+pub trait Decode<T>: Clone + Send + Sync + 'static {
+    /// How the bytes are cut into frames.
+    fn framing(&self) -> Framing {
+        Framing::Lines
+    }
+
+    /// A new stream (a file, a connection) begins: forget what the last one said.
+    fn begin(&mut self) {}
+
+    /// The record of a frame, without its newline (`\n` or `\r\n`); `None` for a frame that holds no record,
+    /// such as a header or a blank line.
+    ///
+    /// # Errors
+    /// The reason why the bytes are no record; it goes to the dead letters with the bytes and their position.
+    fn decode(&mut self, frame: &[u8]) -> Result<Option<T>, String>;
+}
+
+/// Makes bytes of records.
+///
+/// The value given to a sink is a prototype, cloned for each instance.
+pub trait Encode<T>: Clone + Send + Sync + 'static {
+    /// A new output (a file, a connection) begins; a header is due again.
+    fn begin(&mut self) {}
+
+    /// Appends the record to `out`, with whatever ends it (for lines, a newline).
+    ///
+    /// # Errors
+    /// The reason why the record can't be written so; what was appended is taken back by the caller.
+    fn encode(&mut self, record: &T, out: &mut Vec<u8>) -> Result<(), String>;
+}

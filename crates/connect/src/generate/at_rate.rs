@@ -1,0 +1,445 @@
+//! Records at a steady rate, whatever the job makes of them.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_core::{
+    Bounded, Boundedness, Clock, Error, ErrorCode, Instance, InstanceContext, JobSignals, Lane,
+    Ordinal, Outbox, Parallelism, Processor, Progress, RecordGuard, Result, Source, Timestamp,
+    Unbounded, Watermark,
+};
+
+/// The record `make(i)` for each i = 0, 1, 2 …, due i / `rate` seconds after the start.
+///
+/// See [`AtRate`] for what "due" means.
+pub fn at_rate<T, F>(rate: u64, make: F) -> AtRate<T, F, Unbounded>
+where
+    T: Send + 'static,
+    F: Fn(u64) -> T + Send + Sync + 'static,
+{
+    AtRate {
+        plan: Plan {
+            rate,
+            limit: u64::MAX,
+            quantum: DEFAULT_QUANTUM,
+            step: Duration::ZERO,
+        },
+        make: Arc::new(make),
+        parallelism: Parallelism::ONE,
+        kind: PhantomData,
+    }
+}
+
+const DEFAULT_QUANTUM: Duration = Duration::from_micros(100);
+
+/// How long the watermark may stand still between two records that are far apart.
+const WATERMARK_PERIOD: Duration = Duration::from_millis(10);
+
+/// A source of generated records at a steady rate.
+///
+/// * The loop is open: when a record is due depends on the rate and the start alone. A job that falls behind gets all due
+///   records as soon as it takes them, and their event times show how late they are.
+/// * A record's event time is when it is due: the time of day at the instance's start plus i / rate.
+/// * A record is emitted as soon as it is due, but not before a quantum (100 µs) has passed since the last batch: at high
+///   rates a batch holds the records of one quantum.
+/// * Each batch ends with the watermark of what is still to come: no more than now, no more than the next due time.
+/// * Several instances split the records: each makes every n-th.
+#[derive(Debug)]
+pub struct AtRate<T, F, B> {
+    plan: Plan,
+    make: Arc<F>,
+    parallelism: Parallelism,
+    kind: PhantomData<fn() -> (T, B)>,
+}
+
+/// What is made when.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    /// Records per second.
+    rate: u64,
+    /// How many there are in all.
+    limit: u64,
+    quantum: Duration,
+    step: Duration,
+}
+
+impl<T, F, B> AtRate<T, F, B>
+where
+    T: Send + 'static,
+    F: Fn(u64) -> T + Send + Sync + 'static,
+    B: Boundedness,
+{
+    /// Sets the shortest time between two batches. Longer quanta cost less and delay a record by up to a quantum.
+    pub fn quantum(mut self, quantum: Duration) -> Self {
+        self.plan.quantum = quantum;
+        self
+    }
+
+    /// Emits a watermark only when it passes a multiple of `step` (counted from 1970), instead of with each batch.
+    ///
+    /// With a step that divides the windows' slide no result comes later, and fewer watermarks are handled.
+    pub fn watermark_step(mut self, step: Duration) -> Self {
+        self.plan.step = step;
+        self
+    }
+
+    /// Ends after `records` records in all.
+    pub fn limit(mut self, records: u64) -> AtRate<T, F, Bounded> {
+        self.plan.limit = records;
+        AtRate {
+            plan: self.plan,
+            make: self.make,
+            parallelism: self.parallelism,
+            kind: PhantomData,
+        }
+    }
+
+    /// Sets how many instances generate, each its share of the rate.
+    pub fn parallelism(mut self, parallelism: Parallelism) -> Self {
+        self.parallelism = parallelism;
+        self
+    }
+
+    /// The source, for a pipeline.
+    pub fn build(self) -> Source<T, B> {
+        let AtRate {
+            plan,
+            make,
+            parallelism,
+            ..
+        } = self;
+        let supply = move |instance: Instance| -> Result<Box<dyn Processor>> {
+            if plan.rate == 0 {
+                return Err(
+                    Error::new(ErrorCode::InvalidConfig, "a generator has a rate of zero")
+                        .hint("give it at least one record per second"),
+                );
+            }
+            Ok(Box::new(AtRateP::<T, F>::new(
+                plan,
+                Arc::clone(&make),
+                instance,
+            )))
+        };
+        Source::new(format!("{}/s", plan.rate), Arc::new(supply)).parallelism(parallelism)
+    }
+}
+
+impl<T, F, B> From<AtRate<T, F, B>> for Source<T, B>
+where
+    T: Send + 'static,
+    F: Fn(u64) -> T + Send + Sync + 'static,
+    B: Boundedness,
+{
+    fn from(source: AtRate<T, F, B>) -> Self {
+        source.build()
+    }
+}
+
+const NANOS_PER_SECOND: u128 = 1_000_000_000;
+
+/// The due time of one record after the other, exact over any length: no division per record, no drift.
+///
+/// **Invariant:** record `index` is due `nanos + carry / rate` nanoseconds after the start, and `carry < rate`.
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    index: u64,
+    nanos: u64,
+    carry: u64,
+    index_step: u64,
+    nanos_step: u64,
+    carry_step: u64,
+    rate: u64,
+}
+
+impl Due {
+    fn first(rate: u64, instance: Instance) -> Due {
+        let split = |records: u64| {
+            let scaled = u128::from(records) * NANOS_PER_SECOND;
+            let rate = u128::from(rate);
+            // The quotient fits: an instance's number, in nanoseconds, is far below 2^64.
+            ((scaled / rate) as u64, (scaled % rate) as u64)
+        };
+        let (nanos, carry) = split(instance.index.into());
+        let (nanos_step, carry_step) = split(instance.parallelism.into());
+        let index_step = instance.parallelism.into();
+        Due {
+            index: instance.index.into(),
+            nanos,
+            carry,
+            index_step,
+            nanos_step,
+            carry_step,
+            rate,
+        }
+    }
+
+    #[inline]
+    fn advance(&mut self) {
+        self.index += self.index_step;
+        self.nanos += self.nanos_step;
+        let (carry, wrapped) = self.carry.overflowing_add(self.carry_step);
+        if wrapped || carry >= self.rate {
+            self.carry = carry.wrapping_sub(self.rate);
+            self.nanos += 1;
+        } else {
+            self.carry = carry;
+        }
+    }
+}
+
+struct AtRateP<T, F> {
+    plan: Plan,
+    make: Arc<F>,
+    due: Due,
+    clock: Clock,
+    signals: Arc<JobSignals>,
+    /// The start, on the instance's clock and as the time of day; known from the first call on.
+    start: Option<(Duration, Timestamp)>,
+    watermark: Timestamp,
+    record: PhantomData<fn() -> T>,
+}
+
+impl<T, F> AtRateP<T, F>
+where
+    T: Send + 'static,
+    F: Fn(u64) -> T + Send + Sync,
+{
+    fn new(plan: Plan, make: Arc<F>, instance: Instance) -> Self {
+        AtRateP {
+            due: Due::first(plan.rate, instance),
+            plan,
+            make,
+            clock: Clock::system(),
+            signals: Arc::default(),
+            start: None,
+            watermark: Timestamp::MIN,
+            record: PhantomData,
+        }
+    }
+
+    /// Emits what is due `elapsed` nanoseconds after the start, as far as there is room; says how many those are.
+    fn emit(&mut self, lane: &mut Lane<'_, T>, elapsed: u64, wall: Timestamp) -> usize {
+        let room = lane.room();
+        let start_micros = wall.as_micros();
+        let limit = self.plan.limit;
+        let mut emitted = 0;
+        let mut guard = RecordGuard::new();
+        let rows = lane.rows();
+        while emitted < room && self.due.nanos <= elapsed && self.due.index < limit {
+            let time = Timestamp::from_micros(start_micros + (self.due.nanos / 1_000) as i64);
+            rows.push((self.make)(self.due.index), time);
+            self.due.advance();
+            emitted += 1;
+            guard.advance();
+        }
+        emitted
+    }
+
+    /// Passes the watermark on if it has moved enough.
+    fn promise(&mut self, upto: Timestamp, emitted: usize, outbox: &mut Outbox) {
+        let step = self.plan.step.as_micros() as i64;
+        let wanted = if step > 0 {
+            upto.as_micros().div_euclid(step) > self.watermark.as_micros().div_euclid(step)
+        } else {
+            emitted > 0 || upto.since(self.watermark) >= WATERMARK_PERIOD
+        };
+        if wanted && upto > self.watermark {
+            self.watermark = upto;
+            outbox.watermark(Watermark(upto));
+        }
+    }
+
+    /// How long after `now` the watermark wants to move on by itself.
+    fn promise_after(&self, now: Timestamp) -> Duration {
+        match self.plan.step.as_micros() as i64 {
+            step if step > 0 => {
+                Duration::from_micros((step - now.as_micros().rem_euclid(step)) as u64)
+            }
+            _ => WATERMARK_PERIOD,
+        }
+    }
+}
+
+impl<T, F> Processor for AtRateP<T, F>
+where
+    T: Send + 'static,
+    F: Fn(u64) -> T + Send + Sync,
+{
+    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+        self.clock = context.clock.clone();
+        self.signals = Arc::clone(&context.signals);
+        Ok(())
+    }
+
+    fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        if self.signals.is_draining() || self.due.index >= self.plan.limit {
+            return Ok(Progress::DONE);
+        }
+        let now = self.clock.now();
+        let clock = &self.clock;
+        let (start, wall) = *self.start.get_or_insert_with(|| (now, clock.wall()));
+        let elapsed = now.saturating_sub(start).as_nanos() as u64;
+        let mut lane = outbox.lane::<T>(Ordinal::FIRST)?;
+        if lane.is_full() {
+            return Ok(Progress::NONE);
+        }
+        let emitted = self.emit(&mut lane, elapsed, wall);
+        if self.due.index >= self.plan.limit {
+            return Ok(Progress::DONE);
+        }
+        let settled = wall + Duration::from_nanos(elapsed.min(self.due.nanos));
+        self.promise(settled, emitted, outbox);
+        if self.due.nanos <= elapsed {
+            return Ok(Progress::MADE);
+        }
+        let next_due = Duration::from_nanos(self.due.nanos - elapsed);
+        let wake = next_due
+            .min(self.promise_after(settled))
+            .max(self.plan.quantum);
+        outbox.wake_at(now + wake);
+        Ok(if emitted > 0 {
+            Progress::MADE
+        } else {
+            Progress::NONE
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ardea_core::ManualClock;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::{Driven, context, signals};
+
+    /// A generator and the hand of its clock.
+    fn driven<B: Boundedness>(
+        source: AtRate<u64, fn(u64) -> u64, B>,
+        instance: Instance,
+    ) -> (Driven<u64>, ManualClock) {
+        let hand = ManualClock::new();
+        let mut context = context("s");
+        context.clock = hand.clock();
+        context.instance = instance;
+        (Driven::new(source.build(), context).unwrap(), hand)
+    }
+
+    fn identity(rate: u64) -> AtRate<u64, fn(u64) -> u64, Unbounded> {
+        let make: fn(u64) -> u64 = |i| i;
+        at_rate(rate, make)
+    }
+
+    /// Steps until the generator has nothing more to say for now.
+    fn settle(driven: &mut Driven<u64>) {
+        let mut quiet = 0;
+        while quiet < 4 {
+            quiet = if driven.step().unwrap().made {
+                0
+            } else {
+                quiet + 1
+            };
+        }
+    }
+
+    #[test]
+    fn what_is_due_comes_with_the_time_it_was_due() {
+        let (mut driven, hand) = driven(identity(1000), Instance::ONLY);
+        settle(&mut driven);
+        assert_eq!(driven.records, [(0, Timestamp::from_micros(0))]);
+        hand.advance(Duration::from_millis(300));
+        settle(&mut driven);
+        assert_eq!(driven.records.len(), 301);
+        assert_eq!(driven.records[300], (300, Timestamp::from_millis(300)));
+        assert_eq!(
+            driven.watermarks.last(),
+            Some(&Watermark(Timestamp::from_millis(300)))
+        );
+    }
+
+    #[test]
+    fn the_watermark_moves_on_between_records_that_are_far_apart() {
+        let (mut driven, hand) = driven(identity(1), Instance::ONLY);
+        settle(&mut driven);
+        hand.advance(Duration::from_millis(500));
+        settle(&mut driven);
+        assert_eq!(driven.records.len(), 1);
+        assert_eq!(
+            driven.watermarks.last(),
+            Some(&Watermark(Timestamp::from_millis(500)))
+        );
+    }
+
+    #[test]
+    fn watermarks_keep_to_the_multiples_of_their_step() {
+        let source = identity(1000).watermark_step(Duration::from_millis(10));
+        let (mut driven, hand) = driven(source, Instance::ONLY);
+        for _ in 0..100 {
+            hand.advance(Duration::from_millis(1));
+            settle(&mut driven);
+        }
+        assert!(
+            (10..=12).contains(&driven.watermarks.len()),
+            "{:?}",
+            driven.watermarks
+        );
+        assert!(driven.watermarks.is_sorted());
+    }
+
+    #[test]
+    fn a_limit_ends_it_and_draining_does_too() {
+        let (mut limited, hand) = driven(identity(1000).limit(10), Instance::ONLY);
+        hand.advance(Duration::from_secs(1));
+        limited
+            .step()
+            .map(|_| hand.advance(Duration::from_secs(1)))
+            .unwrap();
+        assert_eq!(limited.run().unwrap().records.len(), 10);
+        let (mut endless, _hand) = driven(identity(1000), Instance::ONLY);
+        endless.run_until_records(1);
+        signals(&endless.context).drain();
+        endless.run().unwrap();
+    }
+
+    #[test]
+    fn a_rate_of_zero_fails_the_start() {
+        let error = Driven::new(identity(0).build(), context("s"))
+            .err()
+            .expect("an error");
+        assert_eq!(error.code(), ErrorCode::InvalidConfig);
+    }
+
+    proptest! {
+        #[test]
+        fn due_times_are_exact_and_split_over_instances(
+            rate in 1u64..5_000_000_000, parallelism in 1u32..5, steps in 0u64..300
+        ) {
+            for index in 0..parallelism {
+                let mut due = Due::first(rate, Instance { index, parallelism });
+                for _ in 0..steps {
+                    due.advance();
+                }
+                prop_assert_eq!(due.index, u64::from(index) + steps * u64::from(parallelism));
+                let exact = u128::from(due.index) * NANOS_PER_SECOND / u128::from(rate);
+                prop_assert_eq!(u128::from(due.nanos), exact);
+            }
+        }
+
+        #[test]
+        fn no_record_is_older_than_the_watermark_before_it(
+            rate in 1u64..2_000_000, waits in prop::collection::vec(0u64..3_000_000, 1..40)
+        ) {
+            let (mut driven, hand) = driven(identity(rate), Instance::ONLY);
+            for wait in waits {
+                hand.advance(Duration::from_nanos(wait));
+                let (seen, promised) = (driven.records.len(), driven.watermarks.last().copied());
+                let _ = driven.step().unwrap();
+                for (_, time) in &driven.records[seen..] {
+                    prop_assert!(promised.is_none_or(|watermark| *time >= watermark.0));
+                }
+            }
+        }
+    }
+}

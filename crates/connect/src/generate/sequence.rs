@@ -1,0 +1,112 @@
+//! A sequence of records, as fast as they are taken.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::Arc;
+
+use ardea_core::{
+    Bounded, Instance, InstanceContext, JobSignals, Ordinal, Outbox, Processor, Progress,
+    RecordGuard, Result, Source, Timestamp,
+};
+
+/// The records `make(i)` for each `i` of `range`, without event times, as fast as they are taken.
+///
+/// Several instances split the sequence: each makes every n-th record. A job that drains stops the sequence.
+pub fn sequence<T, F>(range: Range<u64>, make: F) -> Source<T, Bounded>
+where
+    T: Send + 'static,
+    F: Fn(u64) -> T + Send + Sync + 'static,
+{
+    let make = Arc::new(make);
+    let supply = move |instance: Instance| -> Result<Box<dyn Processor>> {
+        Ok(Box::new(SequenceP {
+            next: range.start.saturating_add(instance.index.into()),
+            end: range.end,
+            step: instance.parallelism.into(),
+            make: Arc::clone(&make),
+            signals: Arc::default(),
+            record: PhantomData,
+        }))
+    };
+    Source::new("sequence", Arc::new(supply))
+}
+
+struct SequenceP<T, F> {
+    next: u64,
+    end: u64,
+    step: u64,
+    make: Arc<F>,
+    signals: Arc<JobSignals>,
+    record: PhantomData<fn() -> T>,
+}
+
+impl<T, F> Processor for SequenceP<T, F>
+where
+    T: Send + 'static,
+    F: Fn(u64) -> T + Send + Sync,
+{
+    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+        self.signals = Arc::clone(&context.signals);
+        Ok(())
+    }
+
+    fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        if self.signals.is_draining() {
+            return Ok(Progress::DONE);
+        }
+        let mut lane = outbox.lane::<T>(Ordinal::FIRST)?;
+        let room = lane.room();
+        if room == 0 {
+            return Ok(Progress::NONE);
+        }
+        let rows = lane.rows();
+        let mut guard = RecordGuard::new();
+        for _ in 0..room {
+            if self.next >= self.end {
+                return Ok(Progress::DONE);
+            }
+            rows.push((self.make)(self.next), Timestamp::MIN);
+            self.next = self.next.saturating_add(self.step);
+            guard.advance();
+        }
+        Ok(Progress::done_if(self.next >= self.end))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Driven, context, signals};
+
+    #[test]
+    fn instances_split_a_sequence_without_overlap() {
+        let mut all = Vec::new();
+        for index in 0..3 {
+            let mut context = context("s");
+            context.instance = Instance {
+                index,
+                parallelism: 3,
+            };
+            let mut driven = Driven::new(sequence(5..1005, |i| i), context).unwrap();
+            all.extend(driven.run().unwrap().values().into_iter().copied());
+        }
+        all.sort_unstable();
+        assert!(all.into_iter().eq(5..1005));
+    }
+
+    #[test]
+    fn the_ends_of_the_range_are_safe() {
+        let mut driven = Driven::start(sequence(7..7, |i| i));
+        assert!(driven.run().unwrap().records.is_empty());
+        let mut driven = Driven::start(sequence(u64::MAX - 2..u64::MAX, |i| i));
+        assert_eq!(driven.run().unwrap().records.len(), 2);
+    }
+
+    #[test]
+    fn draining_stops_it() {
+        let mut driven = Driven::start(sequence(0..u64::MAX, |i| i));
+        driven.run_until_records(100);
+        signals(&driven.context).drain();
+        driven.run().unwrap();
+    }
+}

@@ -1,0 +1,319 @@
+//! From boards to lines: which tables stand side by side, and how many rows each gets.
+
+use super::board::Board;
+use super::terminal::Size;
+use super::text_width::{fit, width};
+
+/// A piece of a line in one style.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Piece {
+    pub(super) text: String,
+    pub(super) emphasis: Emphasis,
+}
+
+/// How a piece stands out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Emphasis {
+    Plain,
+    Title,
+    Dim,
+}
+
+pub(super) type Line = Vec<Piece>;
+
+/// Between two tables of one band.
+const GUTTER: usize = 3;
+/// Title and headings.
+const HEAD_LINES: usize = 2;
+
+/// Tables that stand side by side.
+struct Band<'a> {
+    boards: Vec<(&'a Board, usize)>,
+    /// How many lines it has below the headings.
+    body: usize,
+}
+
+impl Band<'_> {
+    fn wanted(&self) -> usize {
+        self.boards
+            .iter()
+            .map(|(board, _)| board.len())
+            .max()
+            .unwrap_or(0)
+    }
+}
+
+/// The lines of all tables for a pipe: below each other, whole, as wide as they are.
+pub(super) fn printed<'a>(boards: impl IntoIterator<Item = &'a Board>) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for board in boards {
+        if !lines.is_empty() {
+            lines.push(Vec::new());
+        }
+        let block = block(board, board.width(), board.len());
+        lines.extend(block.into_iter().map(|mut piece| {
+            piece.text.truncate(piece.text.trim_end().len());
+            vec![piece]
+        }));
+    }
+    lines
+}
+
+/// The lines of all tables on a terminal, and below them `status`; no more than fit, and none wider.
+pub(super) fn drawn<'a>(
+    boards: impl IntoIterator<Item = &'a Board>,
+    status: Option<&str>,
+    size: Size,
+) -> Vec<Line> {
+    // The last line is the cursor's.
+    let height = size.rows.saturating_sub(1);
+    let status_lines = status.map_or(0, |_| 2).min(height);
+    let mut bands = bands(boards, size.columns);
+    let left_out = share_out(&mut bands, height - status_lines);
+    let mut lines = Vec::new();
+    for band in &bands {
+        if !lines.is_empty() {
+            lines.push(Vec::new());
+        }
+        draw_band(band, &mut lines);
+    }
+    if left_out > 0 && lines.len() < height - status_lines {
+        let text = format!("… {left_out} more below: make the window taller");
+        lines.push(vec![dim(fit(&text, size.columns.min(width(&text))))]);
+    }
+    if let Some(status) = status {
+        lines.push(Vec::new());
+        lines.push(vec![dim(fit(status, size.columns.min(width(status))))]);
+        let excess = lines.len().saturating_sub(height);
+        lines.drain(..excess);
+    }
+    lines
+}
+
+/// Puts tables side by side as long as there is room, in their order.
+fn bands<'a>(boards: impl IntoIterator<Item = &'a Board>, columns: usize) -> Vec<Band<'a>> {
+    let mut bands: Vec<Band<'a>> = Vec::new();
+    let mut free = 0;
+    for board in boards {
+        let wide = board.width().min(columns);
+        match bands.last_mut() {
+            Some(band) if free >= GUTTER + wide => {
+                band.boards.push((board, wide));
+                free -= GUTTER + wide;
+            }
+            _ => {
+                bands.push(Band {
+                    boards: vec![(board, wide)],
+                    body: 0,
+                });
+                free = columns - wide;
+            }
+        }
+    }
+    bands
+}
+
+/// Gives each band lines for its rows, the neediest last; drops bands from the end that find no room at all, and says how many
+/// tables were in them.
+fn share_out(bands: &mut Vec<Band<'_>>, height: usize) -> usize {
+    let needed = |bands: usize| bands * (HEAD_LINES + 1) + bands.saturating_sub(1);
+    let mut left_out = 0;
+    while needed(bands.len()) > height {
+        match bands.pop() {
+            Some(band) => left_out += band.boards.len(),
+            None => return left_out,
+        }
+    }
+    // With tables left out, a line says so.
+    let mut free = (height - (needed(bands.len()) - bands.len())).saturating_sub(left_out.min(1));
+    while free > 0 {
+        let Some(band) = bands
+            .iter_mut()
+            .filter(|band| band.body < band.wanted())
+            .min_by_key(|band| band.body)
+        else {
+            break;
+        };
+        band.body += 1;
+        free -= 1;
+    }
+    left_out
+}
+
+fn draw_band(band: &Band<'_>, lines: &mut Vec<Line>) {
+    let first = lines.len();
+    let mut offset = 0;
+    for (board, wide) in &band.boards {
+        for (index, piece) in block(board, *wide, band.body).into_iter().enumerate() {
+            if lines.len() == first + index {
+                lines.push(Vec::new());
+            }
+            let line = &mut lines[first + index];
+            let used: usize = line.iter().map(|piece: &Piece| width(&piece.text)).sum();
+            if offset > used {
+                line.push(Piece {
+                    text: " ".repeat(offset - used),
+                    emphasis: Emphasis::Plain,
+                });
+            }
+            line.push(piece);
+        }
+        offset += wide + GUTTER;
+    }
+}
+
+/// One table in `wide` columns, with up to `body` lines below its headings.
+fn block(board: &Board, wide: usize, body: usize) -> Vec<Piece> {
+    // The line that says how much is missing takes the place of a row, unless it is the only one.
+    let rows = if board.len() > body && body > 1 {
+        body - 1
+    } else {
+        body
+    };
+    let lines = board.lines(rows);
+    let mut block = vec![
+        Piece {
+            text: fit(&board.title, wide),
+            emphasis: Emphasis::Title,
+        },
+        dim(fit(&lines.head, wide)),
+    ];
+    block.extend(lines.rows.iter().map(|row| Piece {
+        text: fit(row, wide),
+        emphasis: Emphasis::Plain,
+    }));
+    if lines.more > 0 && rows < body {
+        block.push(dim(fit(&format!("… {} more", lines.more), wide)));
+    }
+    block
+}
+
+fn dim(text: String) -> Piece {
+    Piece {
+        text,
+        emphasis: Emphasis::Dim,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Row;
+    use super::*;
+    use proptest::prelude::*;
+
+    fn board(title: &str, rows: usize, cell: &str) -> Board {
+        let mut board = Board::new(title.into(), vec!["k".into(), "v".into()], usize::MAX);
+        board.update((0..rows).map(|n| Row::new(n).text(cell)));
+        board
+    }
+
+    fn texts(lines: &[Line]) -> Vec<String> {
+        lines
+            .iter()
+            .map(|line| {
+                let text: String = line.iter().map(|piece| piece.text.as_str()).collect();
+                text.trim_end().to_string()
+            })
+            .collect()
+    }
+
+    const WIDE: Size = Size {
+        columns: 80,
+        rows: 24,
+    };
+
+    #[test]
+    fn tables_stand_side_by_side_where_there_is_room() {
+        let boards = [board("one", 2, "x"), board("two", 1, "y")];
+        let lines = texts(&drawn(&boards, Some("running"), WIDE));
+        assert_eq!(
+            lines,
+            [
+                "one    two",
+                "k  v   k  v",
+                "0  x   0  y",
+                "1  x",
+                "",
+                "running"
+            ]
+        );
+    }
+
+    #[test]
+    fn and_below_each_other_where_there_is_not() {
+        let boards = [board("one", 1, "x"), board("two", 1, "y")];
+        let lines = texts(&drawn(
+            &boards,
+            None,
+            Size {
+                columns: 8,
+                rows: 24,
+            },
+        ));
+        assert_eq!(lines, ["one", "k  v", "0  x", "", "two", "k  v", "0  y"]);
+    }
+
+    #[test]
+    fn rows_that_do_not_fit_are_counted() {
+        let boards = [board("fifty rows", 50, "x")];
+        let lines = texts(&drawn(
+            &boards,
+            None,
+            Size {
+                columns: 20,
+                rows: 8,
+            },
+        ));
+        assert_eq!(lines.len(), 7);
+        assert_eq!(lines[6], "… 46 more");
+    }
+
+    #[test]
+    fn tables_that_find_no_room_are_counted() {
+        let boards = [board("one", 1, "x"), board("two", 9, "y")];
+        let lines = texts(&drawn(
+            &boards,
+            None,
+            Size {
+                columns: 60,
+                rows: 6,
+            },
+        ));
+        assert_eq!(lines.len(), 5);
+        let narrow = texts(&drawn(
+            &boards,
+            None,
+            Size {
+                columns: 9,
+                rows: 6,
+            },
+        ));
+        assert_eq!(narrow, ["one", "k  v", "0  x", "… 1 more…"]);
+    }
+
+    #[test]
+    fn in_a_pipe_everything_is_printed_whole() {
+        let boards = [board("one", 30, "a rather long cell")];
+        let lines = texts(&printed(&boards));
+        assert_eq!(lines.len(), 32);
+        assert_eq!(lines[31], "29  a rather long cell");
+    }
+
+    proptest! {
+        #[test]
+        fn no_frame_is_larger_than_the_terminal(
+            columns in 0usize..100,
+            rows in 0usize..40,
+            counts in prop::collection::vec((0usize..30, "\\PC{0,30}"), 0..6),
+            status in prop::option::of("\\PC{0,50}"),
+        ) {
+            let boards: Vec<Board> = counts.iter().map(|(count, cell)| board(cell, *count, cell)).collect();
+            let lines = drawn(&boards, status.as_deref(), Size { columns, rows });
+            prop_assert!(lines.len() <= rows.saturating_sub(1));
+            for line in lines {
+                let wide: usize = line.iter().map(|piece| width(&piece.text)).sum();
+                prop_assert!(wide <= columns, "{} > {}", wide, columns);
+            }
+        }
+    }
+}

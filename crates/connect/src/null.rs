@@ -1,0 +1,62 @@
+//! Counts records and forgets them, for measurements.
+//!
+//! ```
+//! let (sink, count) = ardea_connect::null::null::<String>();
+//! // Give the sink to a pipeline, run it, then:
+//! assert_eq!(count.get(), 0);
+//! ```
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ardea_core::{Inbox, Ordinal, Outbox, Processor, Result, Sink, supplier};
+
+/// A sink that counts records and drops them, and its count.
+pub fn null<T: Send + 'static>() -> (Sink<T>, Count) {
+    let count = Count::default();
+    let shared = count.clone();
+    let make = move || NullP::<T> {
+        count: shared.clone(),
+        record: PhantomData,
+    };
+    (Sink::new("null", supplier(make)), count)
+}
+
+/// How many records a [`null`] sink has received, over all instances.
+#[derive(Clone, Default, Debug)]
+pub struct Count(Arc<AtomicU64>);
+
+impl Count {
+    /// The count by now.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+struct NullP<T> {
+    count: Count,
+    record: PhantomData<fn(T)>,
+}
+
+impl<T: Send + 'static> Processor for NullP<T> {
+    fn process(&mut self, _: Ordinal, inbox: &mut Inbox, _: &mut Outbox) -> Result<()> {
+        let rows = inbox.rows::<T>()?;
+        self.count.0.fetch_add(rows.len() as u64, Ordering::AcqRel);
+        rows.clear();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Fed;
+
+    #[test]
+    fn every_record_counts() {
+        let (sink, count) = null();
+        Fed::start(sink).feed(0..100).unwrap().feed(0..23).unwrap();
+        assert_eq!(count.get(), 123);
+    }
+}

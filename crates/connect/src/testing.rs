@@ -1,0 +1,216 @@
+//! Drives a source or sink by hand through hostile schedules, for this crate's tests.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ardea_core::{
+    Chunk, Inbox, Instance, InstanceContext, Marker, Ordinal, Outbox, Processor, Progress, Result,
+    Rows, Sink, Source, Timestamp, Watermark,
+};
+
+/// How long a test waits for what must come.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) fn context(name: &str) -> InstanceContext {
+    InstanceContext::detached(name)
+}
+
+/// Polls `condition` until it holds; fails the test when it never does.
+pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// A source being driven: every third call finds the outbox full, the others have room for one, then for many.
+pub(crate) struct Driven<T> {
+    processor: Box<dyn Processor>,
+    pub context: InstanceContext,
+    outbox: Outbox,
+    calls: usize,
+    pub records: Vec<(T, Timestamp)>,
+    pub watermarks: Vec<Watermark>,
+    pub done: bool,
+}
+
+impl<T: Send + 'static> Driven<T> {
+    pub fn new<B>(source: impl Into<Source<T, B>>, context: InstanceContext) -> Result<Self> {
+        let (_, supplier, _, _) = source.into().into_parts();
+        let mut processor = supplier.supply(context.instance)?;
+        processor.init(&context)?;
+        Ok(Driven {
+            processor,
+            context,
+            outbox: Outbox::new(1, 64),
+            calls: 0,
+            records: Vec::new(),
+            watermarks: Vec::new(),
+            done: false,
+        })
+    }
+
+    pub fn start<B>(source: impl Into<Source<T, B>>) -> Self {
+        Driven::new(source, context("source")).unwrap()
+    }
+
+    pub fn step(&mut self) -> Result<Progress> {
+        let budget = [64, 0, 1][self.calls % 3];
+        self.calls += 1;
+        self.outbox.set_budget(budget);
+        let progress = self.processor.complete(&mut self.outbox)?;
+        if let Some(mut chunk) = self.outbox.take_chunk(0, Chunk::default) {
+            let rows = chunk.rows::<T>()?;
+            assert!(
+                rows.len() <= budget,
+                "{} records where {budget} had room",
+                rows.len()
+            );
+            let count = rows.len();
+            self.records.extend(rows.drain_front(count));
+        }
+        while let Some(marker) = self.outbox.take_marker(0) {
+            if let Marker::Watermark(watermark) = marker {
+                self.watermarks.push(watermark);
+            }
+        }
+        self.done = progress.done;
+        Ok(progress)
+    }
+
+    pub fn run(&mut self) -> Result<&mut Self> {
+        self.run_until(|driven| driven.done)?;
+        Ok(self)
+    }
+
+    pub fn run_until(&mut self, condition: impl Fn(&Self) -> bool) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        while !condition(self) {
+            assert!(!self.done, "the source ended first");
+            assert!(Instant::now() < deadline, "the source never gets there");
+            let _ = self.step()?;
+        }
+        Ok(())
+    }
+
+    pub fn run_until_records(&mut self, count: usize) -> &mut Self {
+        self.run_until(|driven| driven.records.len() >= count)
+            .unwrap();
+        self
+    }
+
+    pub fn values(&self) -> Vec<&T> {
+        self.records.iter().map(|(value, _)| value).collect()
+    }
+
+    /// Origin and reason of each dead letter.
+    pub fn letters(&self) -> Vec<(String, String)> {
+        let letters = self.context.dead_letters.sample();
+        letters
+            .into_iter()
+            .map(|letter| (letter.origin, letter.reason))
+            .collect()
+    }
+}
+
+impl<T> Drop for Driven<T> {
+    fn drop(&mut self) {
+        self.processor.close();
+    }
+}
+
+/// A sink being driven.
+pub(crate) struct Fed<T> {
+    processor: Box<dyn Processor>,
+    pub context: InstanceContext,
+    inbox: Inbox,
+    pub outbox: Outbox,
+    record: std::marker::PhantomData<fn(T)>,
+}
+
+impl<T: Send + 'static> Fed<T> {
+    pub fn new(sink: impl Into<Sink<T>>, context: InstanceContext) -> Result<Self> {
+        let (_, supplier, _, _) = sink.into().into_parts();
+        let mut processor = supplier.supply(context.instance)?;
+        processor.init(&context)?;
+        Ok(Fed {
+            processor,
+            context,
+            inbox: Inbox::default(),
+            outbox: Outbox::new(0, 64),
+            record: std::marker::PhantomData,
+        })
+    }
+
+    pub fn start(sink: impl Into<Sink<T>>) -> Self {
+        Fed::new(sink, context("sink")).unwrap()
+    }
+
+    pub fn one_of(sink: impl Into<Sink<T>>, index: u32, parallelism: u32) -> Self {
+        let mut context = context("sink");
+        context.instance = Instance { index, parallelism };
+        Fed::new(sink, context).unwrap()
+    }
+
+    /// Offers one chunk; false while some of it is left.
+    pub fn offer(&mut self, records: impl IntoIterator<Item = T>) -> Result<bool> {
+        let rows: Rows<T> = records
+            .into_iter()
+            .map(|value| (value, Timestamp::MIN))
+            .collect();
+        self.inbox.fill(Chunk::new(rows));
+        self.again()
+    }
+
+    pub fn again(&mut self) -> Result<bool> {
+        if !self.inbox.is_empty() {
+            self.processor
+                .process(Ordinal::FIRST, &mut self.inbox, &mut self.outbox)?;
+        }
+        Ok(self.inbox.is_empty())
+    }
+
+    /// Offers one chunk until it is taken whole.
+    pub fn feed(&mut self, records: impl IntoIterator<Item = T>) -> Result<&mut Self> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut taken = self.offer(records)?;
+        while !taken {
+            assert!(
+                Instant::now() < deadline,
+                "the sink never takes its records"
+            );
+            taken = self.again()?;
+        }
+        Ok(self)
+    }
+
+    pub fn wake(&mut self) -> Result<()> {
+        self.processor.on_wake(&mut self.outbox)
+    }
+
+    pub fn finish(&mut self) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.processor.complete(&mut self.outbox)?.done {
+            assert!(Instant::now() < deadline, "the sink never ends");
+        }
+        Ok(())
+    }
+}
+
+impl<T> Drop for Fed<T> {
+    fn drop(&mut self) {
+        self.processor.close();
+    }
+}
+
+/// Whether `error` says all of `parts`.
+pub(crate) fn says(error: &ardea_core::Error, parts: &[&str]) -> bool {
+    let text = error.to_string();
+    parts.iter().all(|part| text.contains(part))
+}
+
+/// A second handle on the signals of a context.
+pub(crate) fn signals(context: &InstanceContext) -> Arc<ardea_core::JobSignals> {
+    Arc::clone(&context.signals)
+}

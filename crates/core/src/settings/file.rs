@@ -1,0 +1,294 @@
+//! Settings in a file: `ardea.toml`, where nested tables are dotted keys.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+
+use toml::de::{DeTable, DeValue};
+
+use super::origin::{Assignment, Origin};
+use super::schema::Schema;
+use crate::{Error, ErrorCode, Result};
+
+/// The file that is read when none is named, if it exists.
+pub const CONFIG_FILE: &str = "ardea.toml";
+
+/// A file larger than this is taken for something else; settings fill a few kilobytes.
+const MOST_BYTES: u64 = 64 * 1024;
+
+/// The text of a configuration file, and the name by which errors call it.
+///
+/// ```
+/// use ardea_core::settings::ConfigFile;
+///
+/// let file = ConfigFile::new("ardea.toml", "threads = 4\n[engine]\nslice = \"100us\"\n");
+/// assert_eq!(file.name(), "ardea.toml");
+/// ```
+#[derive(Clone, Debug)]
+pub struct ConfigFile {
+    name: Arc<str>,
+    text: String,
+}
+
+impl ConfigFile {
+    /// A file whose text is at hand.
+    pub fn new(name: impl Into<Arc<str>>, text: impl Into<String>) -> Self {
+        ConfigFile {
+            name: name.into(),
+            text: text.into(),
+        }
+    }
+
+    /// Reads the file that `named` names, which must exist, or else [`CONFIG_FILE`] in `directory`, which need not.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorCode::ReadFailed`] when the file can't be read, is not UTF-8 or is larger than 64 KiB.
+    pub fn find(named: Option<&Path>, directory: &Path) -> Result<Option<Self>> {
+        let fallback = directory.join(CONFIG_FILE);
+        let path = named.unwrap_or(&fallback);
+        match read_text(path) {
+            Ok(text) => Ok(Some(ConfigFile::new(path.display().to_string(), text))),
+            Err(error) if named.is_none() && error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => {
+                let what = format!("cannot read the configuration file {}", path.display());
+                Err(Error::new(ErrorCode::ReadFailed, what)
+                    .because(error)
+                    .hint("check its path and permissions, or name another with --config"))
+            }
+        }
+    }
+
+    /// The name by which errors call it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What the file assigns, in its order.
+    pub(super) fn assignments(&self, schema: &Schema) -> Result<Vec<Assignment>> {
+        let table = DeTable::parse(&self.text).map_err(|error| self.syntax_error(&error))?;
+        let mut entries = Vec::new();
+        let mut tables = vec![(String::new(), table.get_ref())];
+        while let Some((prefix, table)) = tables.pop() {
+            for (name, value) in table {
+                let key = format!("{prefix}{}", name.get_ref());
+                match value.get_ref() {
+                    DeValue::Table(inner) if !inner.is_empty() || schema.has_table(&key) => {
+                        tables.push((format!("{key}."), inner));
+                    }
+                    scalar => entries.push((name.span().start, key, scalar)),
+                }
+            }
+        }
+        entries.sort_unstable_by_key(|(at, ..)| *at);
+        self.in_order(schema, &entries)
+    }
+
+    fn in_order(
+        &self,
+        schema: &Schema,
+        entries: &[(usize, String, &DeValue<'_>)],
+    ) -> Result<Vec<Assignment>> {
+        let mut assignments: Vec<Assignment> = Vec::new();
+        for (at, key, value) in entries {
+            let origin = Origin::File {
+                name: Arc::clone(&self.name),
+                line: self.line_of(*at),
+            };
+            let Some(setting) = schema.find(key) else {
+                return Err(schema.unknown_key(key, &origin));
+            };
+            if let Some(first) = assignments.iter().find(|earlier| earlier.key == *key) {
+                let what = format!("{key} is set twice, at {} and {origin}", first.origin);
+                return Err(Error::new(ErrorCode::InvalidConfig, what).hint("keep one of them"));
+            }
+            let Some(text) = scalar_text(value) else {
+                let what = format!("{key} is set to more than one value at {origin}");
+                let example = setting.example(&origin);
+                return Err(Error::new(ErrorCode::InvalidConfig, what)
+                    .hint(format!("write {}, for example {example}", setting.kind)));
+            };
+            assignments.push(Assignment {
+                key: key.clone(),
+                text,
+                origin,
+            });
+        }
+        Ok(assignments)
+    }
+
+    fn syntax_error(&self, error: &toml::de::Error) -> Error {
+        let place = match error.span() {
+            Some(span) => format!("{}:{}", self.name, self.line_of(span.start)),
+            None => self.name.to_string(),
+        };
+        Error::new(ErrorCode::InvalidConfig, format!("{place} is not TOML"))
+            .because(error.message())
+            .hint("write settings as in: threads = 4")
+    }
+
+    fn line_of(&self, at: usize) -> usize {
+        let before = self.text.as_bytes().get(..at).unwrap_or_default();
+        before.iter().filter(|byte| **byte == b'\n').count() + 1
+    }
+}
+
+/// Stops after [`MOST_BYTES`], so that a device or pipe without end is refused, too.
+fn read_text(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?
+        .take(MOST_BYTES + 1)
+        .read_to_string(&mut text)?;
+    if text.len() as u64 > MOST_BYTES {
+        return Err(io::Error::other("it is larger than 64 KiB"));
+    }
+    Ok(text)
+}
+
+/// A scalar as one would write it elsewhere; whether it fits the setting is for the setting's kind to say.
+fn scalar_text(value: &DeValue<'_>) -> Option<String> {
+    match value {
+        DeValue::String(text) => Some(text.to_string()),
+        // Hexadecimal and the like become decimal; a number too large for that is refused later, as written.
+        DeValue::Integer(number) => Some(
+            i128::from_str_radix(number.as_str(), number.radix())
+                .map_or_else(|_| number.to_string(), |number| number.to_string()),
+        ),
+        DeValue::Float(number) => Some(number.as_str().to_string()),
+        DeValue::Boolean(flag) => Some(flag.to_string()),
+        DeValue::Datetime(time) => Some(time.to_string()),
+        DeValue::Array(_) | DeValue::Table(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::setting::{Kind, Setting};
+    use super::*;
+    use std::fs;
+
+    const fn setting(key: &'static str, kind: Kind, default: &'static str) -> Setting {
+        Setting {
+            key,
+            kind,
+            default,
+            about: "about",
+            trades: "trades",
+        }
+    }
+
+    static SETTINGS: &[Setting] = &[
+        setting(
+            "threads",
+            Kind::Count {
+                least: 1,
+                most: 999,
+            },
+            "1",
+        ),
+        setting("engine.fuse", Kind::Flag, "true"),
+        setting("engine.names.first", Kind::Text, ""),
+    ];
+
+    fn assigned(text: &str) -> Result<Vec<(String, String, String)>> {
+        let file = ConfigFile::new("x.toml", text);
+        let assignments = file.assignments(&Schema::of(SETTINGS))?;
+        Ok(assignments
+            .into_iter()
+            .map(|it| (it.key, it.text, it.origin.to_string()))
+            .collect())
+    }
+
+    fn refused(text: &str) -> String {
+        let error = assigned(text).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidConfig);
+        error.to_string()
+    }
+
+    #[test]
+    fn tables_become_dotted_keys_in_the_order_of_the_file() {
+        let text = "\u{feff}# ours\r\nengine.fuse = false\r\nthreads = 0x1_0\r\n\n[engine.names]\nfirst = \"a\"\n";
+        let expected = [
+            ("engine.fuse", "false", "x.toml:2"),
+            ("threads", "16", "x.toml:3"),
+            ("engine.names.first", "a", "x.toml:6"),
+        ];
+        let expected = expected.map(|(k, v, o)| (k.to_string(), v.to_string(), o.to_string()));
+        assert_eq!(assigned(text).unwrap(), expected);
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_with_its_line_even_as_an_empty_table() {
+        assert!(refused("\nthread = 1").contains("thread (from x.toml:2); did you mean threads?"));
+        assert!(refused("[engin]").contains("no setting engin (from x.toml:1)"));
+        assert!(refused("[threads]\nx = 1").contains("no setting threads.x"));
+        assert!(refused("engine = 3").contains("no setting engine (from x.toml:1)"));
+        assert!(assigned("[engine]\n[engine.names]\n").unwrap().is_empty());
+    }
+
+    #[test]
+    fn an_array_or_a_table_is_refused_with_an_example() {
+        assert_eq!(
+            refused("threads = [1, 2]"),
+            "ARD-102: threads is set to more than one value at x.toml:1; write a whole number from 1 to 999, for example threads = 1"
+        );
+    }
+
+    #[test]
+    fn a_key_is_not_set_twice_in_two_spellings() {
+        let error = refused("engine.fuse = true\n\"engine.fuse\" = false");
+        assert!(error.contains("twice, at x.toml:1 and x.toml:2"), "{error}");
+    }
+
+    #[test]
+    fn what_is_not_toml_is_refused_with_its_line() {
+        for text in [
+            "threads = 1\nthreads",
+            "threads = 1\nthreads = 2",
+            "\n[engine",
+        ] {
+            let error = refused(text);
+            assert!(error.contains("x.toml:2 is not TOML: "), "{error}");
+        }
+    }
+
+    #[test]
+    fn deeply_nested_files_are_dealt_with() {
+        let dotted = format!("{}a = 1", "a.".repeat(MOST_BYTES as usize / 2 - 4));
+        let inline = format!("a = {}", "{a = ".repeat(MOST_BYTES as usize / 5 - 4));
+        assert!(assigned(&dotted).is_err());
+        assert!(assigned(&inline).is_err());
+    }
+
+    #[test]
+    fn a_named_file_must_exist_and_the_usual_one_need_not() {
+        let directory = tempfile::tempdir().unwrap();
+        assert!(ConfigFile::find(None, directory.path()).unwrap().is_none());
+        let named = directory.path().join("mine.toml");
+        let error = ConfigFile::find(Some(&named), directory.path()).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::ReadFailed);
+        assert!(error.to_string().contains("mine.toml"), "{error}");
+
+        fs::write(directory.path().join(CONFIG_FILE), "threads = 2").unwrap();
+        let usual = ConfigFile::find(None, directory.path()).unwrap().unwrap();
+        assert_eq!(usual.text, "threads = 2");
+        fs::write(&named, "threads = 3").unwrap();
+        let found = ConfigFile::find(Some(&named), directory.path())
+            .unwrap()
+            .unwrap();
+        assert_eq!(found.text, "threads = 3");
+    }
+
+    #[test]
+    fn what_is_no_text_file_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.toml");
+        for content in [vec![b'#'; MOST_BYTES as usize + 1], vec![0xff, 0xfe]] {
+            fs::write(&path, content).unwrap();
+            let error = ConfigFile::find(Some(&path), directory.path()).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::ReadFailed);
+        }
+        assert!(ConfigFile::find(Some(directory.path()), directory.path()).is_err());
+    }
+}

@@ -1,0 +1,169 @@
+//! What every setting is, and where that was written.
+
+use std::error::Error as StdError;
+use std::time::Duration;
+
+use super::origin::Origin;
+use super::report::{Report, ReportedSetting};
+use super::resolver::Resolver;
+use super::schema::Schema;
+use super::setting::Setting;
+use super::value::Value;
+use crate::{Error, ErrorCode, Result};
+
+/// Every setting of a schema with its value and origin; made by a [`Resolver`].
+///
+/// The typed getters fail with [`ErrorCode::Internal`] when the schema has no such key or it is of another kind: then the code
+/// that asks does not fit the schema, which no user can mend. They search the settings one by one; read them once, at start.
+#[derive(Clone, Debug)]
+pub struct Resolved {
+    settled: Vec<Settled>,
+}
+
+/// One decided setting.
+#[derive(Clone, Debug)]
+pub(super) struct Settled {
+    pub(super) setting: &'static Setting,
+    pub(super) value: Value,
+    pub(super) origin: Origin,
+}
+
+impl Resolved {
+    pub(super) fn new(settled: Vec<Settled>) -> Self {
+        Resolved { settled }
+    }
+
+    /// All settings of `schema` at their defaults.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorCode::Internal`] if the schema is wrong in itself.
+    pub fn defaults(schema: &Schema) -> Result<Self> {
+        Resolver::new(schema).resolve()
+    }
+
+    /// The value of a setting, if there is one of this key.
+    pub fn value(&self, key: &str) -> Option<&Value> {
+        self.find(key).map(|entry| &entry.value)
+    }
+
+    /// Where the value of a setting was written, if there is one of this key.
+    pub fn origin(&self, key: &str) -> Option<&Origin> {
+        self.find(key).map(|entry| &entry.origin)
+    }
+
+    /// A setting of kind [`Kind::Count`](super::Kind::Count).
+    pub fn count(&self, key: &str) -> Result<u64> {
+        match self.known(key)? {
+            Value::Count(count) => Ok(*count),
+            other => Err(other_kind(key, "a count", other)),
+        }
+    }
+
+    /// A setting of kind [`Kind::CountOrAuto`](super::Kind::CountOrAuto); `None` is `auto`.
+    pub fn count_or_auto(&self, key: &str) -> Result<Option<u64>> {
+        match self.known(key)? {
+            Value::Count(count) => Ok(Some(*count)),
+            Value::Auto => Ok(None),
+            other => Err(other_kind(key, "a count or auto", other)),
+        }
+    }
+
+    /// A setting of kind [`Kind::Duration`](super::Kind::Duration).
+    pub fn duration(&self, key: &str) -> Result<Duration> {
+        match self.known(key)? {
+            Value::Duration(duration) => Ok(*duration),
+            other => Err(other_kind(key, "a duration", other)),
+        }
+    }
+
+    /// A setting of kind [`Kind::Bytes`](super::Kind::Bytes), in bytes.
+    pub fn bytes(&self, key: &str) -> Result<u64> {
+        match self.known(key)? {
+            Value::Bytes(bytes) => Ok(*bytes),
+            other => Err(other_kind(key, "a size", other)),
+        }
+    }
+
+    /// A setting of kind [`Kind::Flag`](super::Kind::Flag).
+    pub fn flag(&self, key: &str) -> Result<bool> {
+        match self.known(key)? {
+            Value::Flag(flag) => Ok(*flag),
+            other => Err(other_kind(key, "a flag", other)),
+        }
+    }
+
+    /// A setting of kind [`Kind::Text`](super::Kind::Text).
+    pub fn text(&self, key: &str) -> Result<&str> {
+        match self.known(key)? {
+            Value::Text(text) => Ok(text),
+            other => Err(other_kind(key, "a text", other)),
+        }
+    }
+
+    /// A setting of kind [`Kind::Choice`](super::Kind::Choice): one of its words.
+    pub fn choice(&self, key: &str) -> Result<&'static str> {
+        match self.known(key)? {
+            Value::Choice(word) => Ok(word),
+            other => Err(other_kind(key, "a choice", other)),
+        }
+    }
+
+    /// The error for a value that its kind allows but that can't be used, for the reason `why`; it names the key, the value,
+    /// where it was written, and a right one.
+    pub fn refuse(&self, key: &str, why: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
+        match self.find(key) {
+            Some(entry) => refused(entry.setting, &entry.value.to_string(), &entry.origin, why),
+            None => no_such(key),
+        }
+    }
+
+    /// All of it as plain data, to print as a table or to serialise.
+    pub fn report(&self) -> Report {
+        let report = |entry: &Settled| ReportedSetting {
+            key: entry.setting.key,
+            value: entry.value.clone(),
+            source: entry.origin.to_string(),
+            default: entry.setting.default,
+            kind: entry.setting.kind.to_string(),
+            variable: entry.setting.variable(),
+            about: entry.setting.about,
+            trades: entry.setting.trades,
+        };
+        Report {
+            settings: self.settled.iter().map(report).collect(),
+        }
+    }
+
+    fn find(&self, key: &str) -> Option<&Settled> {
+        self.settled.iter().find(|entry| entry.setting.key == key)
+    }
+
+    fn known(&self, key: &str) -> Result<&Value> {
+        self.value(key).ok_or_else(|| no_such(key))
+    }
+}
+
+/// The error for a wrong value of `setting`.
+pub(super) fn refused(
+    setting: &Setting,
+    text: &str,
+    origin: &Origin,
+    why: impl Into<Box<dyn StdError + Send + Sync>>,
+) -> Error {
+    let what = format!("{} cannot be {text:?} (from {origin})", setting.key);
+    let example = setting.example(origin);
+    Error::new(ErrorCode::InvalidConfig, what)
+        .because(why)
+        .hint(format!("write {}, for example {example}", setting.kind))
+}
+
+fn no_such(key: &str) -> Error {
+    let what = format!("the schema has no setting {key}");
+    Error::new(ErrorCode::Internal, what).hint("please report this")
+}
+
+fn other_kind(key: &str, asked: &str, found: &Value) -> Error {
+    let what = format!("the setting {key} was asked for as {asked}, but it is {found:?}");
+    Error::new(ErrorCode::Internal, what).hint("please report this")
+}

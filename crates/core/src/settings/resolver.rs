@@ -1,0 +1,361 @@
+//! Command line over environment over file over defaults.
+
+use std::ffi::OsString;
+
+use super::environment;
+use super::file::ConfigFile;
+use super::origin::{Assignment, Origin};
+use super::resolved::{Resolved, Settled, refused};
+use super::schema::Schema;
+use crate::{Error, ErrorCode, Result};
+
+/// Gathers what was written about settings, and decides.
+///
+/// The order of its calls doesn't matter: a flag overrides the environment, that the file, that the default.
+#[derive(Clone, Debug)]
+pub struct Resolver<'a> {
+    schema: &'a Schema,
+    file: Option<ConfigFile>,
+    variables: Vec<(OsString, OsString)>,
+    others: Vec<String>,
+    flags: Vec<String>,
+}
+
+impl<'a> Resolver<'a> {
+    /// All settings of `schema` at their defaults.
+    pub fn new(schema: &'a Schema) -> Self {
+        Resolver {
+            schema,
+            file: None,
+            variables: Vec::new(),
+            others: Vec::new(),
+            flags: Vec::new(),
+        }
+    }
+
+    /// The configuration file, if there is one.
+    pub fn file(mut self, file: Option<ConfigFile>) -> Self {
+        self.file = file;
+        self
+    }
+
+    /// Environment variables, such as [`std::env::vars_os`]. Those that don't begin with `ARDEA_` are let pass.
+    pub fn environment<N, V>(mut self, variables: impl IntoIterator<Item = (N, V)>) -> Self
+    where
+        N: Into<OsString>,
+        V: Into<OsString>,
+    {
+        self.variables.extend(
+            variables
+                .into_iter()
+                .map(|(name, value)| (name.into(), value.into())),
+        );
+        self
+    }
+
+    /// Names of variables that begin with `ARDEA_` and mean something else to the program than a setting.
+    pub fn other_variables<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.others.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// What came after each `--set`: `key=value`. Of two for the same key, the later counts.
+    pub fn flags<F: Into<String>>(mut self, flags: impl IntoIterator<Item = F>) -> Self {
+        self.flags.extend(flags.into_iter().map(Into::into));
+        self
+    }
+
+    /// Decides on every setting.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorCode::InvalidConfig`] for the first unknown key or wrong value, in file, environment or flags, even where another
+    /// source overrides it; [`ErrorCode::Internal`] if the schema is wrong in itself.
+    pub fn resolve(&self) -> Result<Resolved> {
+        self.schema.check()?;
+        let mut settled = Vec::with_capacity(self.schema.settings().len());
+        for setting in self.schema.settings() {
+            let value = setting
+                .read(setting.default)
+                .map_err(|why| refused(setting, setting.default, &Origin::Default, why))?;
+            settled.push(Settled {
+                setting,
+                value,
+                origin: Origin::Default,
+            });
+        }
+        if let Some(file) = &self.file {
+            self.apply(&mut settled, file.assignments(self.schema)?)?;
+        }
+        let variables = environment::assignments(self.schema, &self.variables, &self.others)?;
+        self.apply(&mut settled, variables)?;
+        self.apply(&mut settled, self.flag_assignments()?)?;
+        Ok(Resolved::new(settled))
+    }
+
+    fn apply(&self, settled: &mut [Settled], assignments: Vec<Assignment>) -> Result<()> {
+        for Assignment { key, text, origin } in assignments {
+            let Some(entry) = settled.iter_mut().find(|entry| entry.setting.key == key) else {
+                return Err(self.schema.unknown_key(&key, &origin));
+            };
+            entry.value = entry
+                .setting
+                .read(&text)
+                .map_err(|why| refused(entry.setting, &text, &origin, why))?;
+            entry.origin = origin;
+        }
+        Ok(())
+    }
+
+    fn flag_assignments(&self) -> Result<Vec<Assignment>> {
+        let split = |flag: &String| match flag.split_once('=') {
+            Some((key, text)) => Ok(Assignment {
+                key: key.trim().to_string(),
+                text: text.to_string(),
+                origin: Origin::Flag,
+            }),
+            None => {
+                let what = format!("--set {flag} has no value");
+                let hint = match self.schema.find(flag.trim()) {
+                    Some(setting) => format!("write {}", setting.example(&Origin::Flag)),
+                    None => "write --set key=value".to_string(),
+                };
+                Err(Error::new(ErrorCode::InvalidConfig, what).hint(hint))
+            }
+        };
+        self.flags.iter().map(split).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::setting::{Kind, Setting};
+    use super::super::value::Value;
+    use super::*;
+    use std::time::Duration;
+
+    const fn setting(key: &'static str, kind: Kind, default: &'static str) -> Setting {
+        Setting {
+            key,
+            kind,
+            default,
+            about: "what it is",
+            trades: "more of it costs more",
+        }
+    }
+
+    static SETTINGS: &[Setting] = &[
+        setting("threads", Kind::CountOrAuto { least: 1, most: 64 }, "auto"),
+        setting("queue.chunks", Kind::Count { least: 1, most: 99 }, "16"),
+        setting(
+            "slice",
+            Kind::Duration {
+                least: Duration::from_micros(1),
+                most: Duration::from_secs(1),
+            },
+            "100us",
+        ),
+        setting(
+            "memory",
+            Kind::Bytes {
+                least: 1,
+                most: 1 << 40,
+            },
+            "64KiB",
+        ),
+        setting("pin", Kind::Flag, "true"),
+        setting("name", Kind::Text, ""),
+        setting(
+            "mode",
+            Kind::Choice(&["continuous", "micro-batch"]),
+            "continuous",
+        ),
+    ];
+
+    fn resolve(file: &str, variables: &[(&str, &str)], flags: &[&str]) -> Result<Resolved> {
+        Resolver::new(&Schema::of(SETTINGS))
+            .flags(flags.iter().copied())
+            .environment(variables.iter().copied())
+            .file(Some(ConfigFile::new("ardea.toml", file)))
+            .resolve()
+    }
+
+    fn refusal(file: &str, variables: &[(&str, &str)], flags: &[&str]) -> String {
+        let error = resolve(file, variables, flags).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidConfig, "{error}");
+        error.to_string()
+    }
+
+    #[test]
+    fn the_strongest_source_that_names_a_key_decides_in_every_combination() {
+        for sources in 0..8 {
+            let (file, variable, flag) = (sources & 1 != 0, sources & 2 != 0, sources & 4 != 0);
+            let resolved = resolve(
+                if file { "[queue]\nchunks = 1" } else { "" },
+                if variable {
+                    &[("ARDEA_QUEUE_CHUNKS", "2")]
+                } else {
+                    &[]
+                },
+                if flag { &["queue.chunks=3"] } else { &[] },
+            )
+            .unwrap();
+            let (count, origin) = match (file, variable, flag) {
+                (_, _, true) => (3, "--set"),
+                (_, true, _) => (2, "ARDEA_QUEUE_CHUNKS"),
+                (true, _, _) => (1, "ardea.toml:2"),
+                _ => (16, "default"),
+            };
+            assert_eq!(resolved.count("queue.chunks").unwrap(), count);
+            assert_eq!(resolved.origin("queue.chunks").unwrap().to_string(), origin);
+            assert_eq!(resolved.origin("slice"), Some(&Origin::Default));
+        }
+    }
+
+    #[test]
+    fn of_two_flags_for_one_key_the_later_counts() {
+        let resolved = resolve("", &[], &["pin=off", "pin=on"]).unwrap();
+        assert!(resolved.flag("pin").unwrap());
+    }
+
+    #[test]
+    fn every_kind_is_read_from_every_source() {
+        let values = [
+            ("threads", "4", Value::Count(4)),
+            ("queue.chunks", "1_0", Value::Count(10)),
+            (
+                "slice",
+                "1ms 500us",
+                Value::Duration(Duration::from_micros(1500)),
+            ),
+            ("memory", "2MiB", Value::Bytes(2 << 20)),
+            ("pin", "no", Value::Flag(false)),
+            ("name", "a=b", Value::Text("a=b".into())),
+            ("mode", "micro-batch", Value::Choice("micro-batch")),
+        ];
+        for (key, text, value) in values {
+            let variable = format!("ARDEA_{}", key.to_uppercase().replace('.', "_"));
+            for resolved in [
+                resolve(&format!("{key} = {text:?}"), &[], &[]),
+                resolve("", &[(variable.as_str(), text)], &[]),
+                resolve("", &[], &[format!("{key}={text}").as_str()]),
+            ] {
+                assert_eq!(resolved.unwrap().value(key), Some(&value), "{key}");
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_and_booleans_of_the_file_need_no_quotes() {
+        let resolved = resolve("threads = 4\npin = false\nmemory = 4096", &[], &[]).unwrap();
+        assert_eq!(resolved.count_or_auto("threads").unwrap(), Some(4));
+        assert!(!resolved.flag("pin").unwrap());
+        assert_eq!(resolved.bytes("memory").unwrap(), 4096);
+        assert_eq!(resolved.text("name").unwrap(), "");
+        assert_eq!(resolved.choice("mode").unwrap(), "continuous");
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_with_the_nearest_one() {
+        assert_eq!(
+            refusal("thread = 1", &[], &[]),
+            "ARD-102: there is no setting thread (from ardea.toml:1); did you mean threads?"
+        );
+        assert_eq!(
+            refusal("", &[("ARDEA_SLISE", "1ms")], &[]),
+            "ARD-102: there is no setting for the environment variable ARDEA_SLISE; did you mean ARDEA_SLICE?"
+        );
+        assert_eq!(
+            refusal("", &[], &["chunks=1"]),
+            "ARD-102: there is no setting chunks (from --set); did you mean queue.chunks?"
+        );
+        let unlike = refusal("", &[("ARDEA_XYZ", "1")], &[]);
+        assert!(
+            unlike.contains("; unset it; the variables are ARDEA_THREADS, "),
+            "{unlike}"
+        );
+        let unlike = refusal("", &[], &["colour=red"]);
+        assert!(
+            unlike.contains("the settings are threads, queue.chunks, "),
+            "{unlike}"
+        );
+    }
+
+    #[test]
+    fn a_wrong_value_names_key_value_source_and_a_right_one() {
+        assert_eq!(
+            refusal("\nslice = 100", &[], &[]),
+            "ARD-102: slice cannot be \"100\" (from ardea.toml:2): 100 has no unit: write 100ms for milliseconds, \
+             100s for seconds; write a duration from 1us to 1s, for example slice = \"100us\""
+        );
+        assert_eq!(
+            refusal("", &[("ARDEA_THREADS", "0")], &[]),
+            "ARD-102: threads cannot be \"0\" (from ARDEA_THREADS): 0 is out of range; \
+             write auto or a whole number from 1 to 64, for example ARDEA_THREADS=auto"
+        );
+        assert_eq!(
+            refusal("", &[], &["queue.chunks=many"]),
+            "ARD-102: queue.chunks cannot be \"many\" (from --set): \"many\" is no whole number; \
+             write a whole number from 1 to 99, for example --set queue.chunks=16"
+        );
+        assert_eq!(
+            refusal("", &[], &["pin"]),
+            "ARD-102: --set pin has no value; write --set pin=true"
+        );
+    }
+
+    #[test]
+    fn a_wrong_value_is_refused_even_where_it_is_overridden() {
+        let error = refusal("pin = \"perhaps\"", &[("ARDEA_PIN", "on")], &["pin=on"]);
+        assert!(error.contains("ardea.toml:1"), "{error}");
+    }
+
+    #[test]
+    fn variables_that_are_no_settings_are_let_pass_only_when_known() {
+        let foreign = [
+            ("HOME", "/"),
+            ("ardea_pin", "x"),
+            ("ARDEA_CONFIG", "my.toml"),
+        ];
+        let service = [
+            ("ARDEA_SERVICE_HOST", "::1"),
+            ("ARDEA_PORT", "tcp://[::1]:1"),
+        ];
+        resolve("", &foreign, &[]).unwrap();
+        resolve("", &service, &[]).unwrap();
+        let error = refusal("", &[("ARDEA_TOKEN", "x")], &[]);
+        assert!(error.contains("ARDEA_TOKEN"), "{error}");
+        Resolver::new(&Schema::of(SETTINGS))
+            .environment([("ARDEA_TOKEN", "x")])
+            .other_variables(["ARDEA_TOKEN"])
+            .resolve()
+            .unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_variable_that_is_not_utf8_is_refused() {
+        use std::os::unix::ffi::OsStringExt;
+        let error = Resolver::new(&Schema::of(SETTINGS))
+            .environment([("ARDEA_NAME", OsString::from_vec(vec![0xff]))])
+            .resolve()
+            .unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidConfig);
+        assert!(
+            error.to_string().contains("ARDEA_NAME is not UTF-8"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn asking_for_another_kind_or_key_is_an_error_of_ours() {
+        let resolved = Resolved::defaults(&Schema::of(SETTINGS)).unwrap();
+        for error in [
+            resolved.count("pin").unwrap_err(),
+            resolved.count("threads").unwrap_err(),
+            resolved.text("colour").unwrap_err(),
+        ] {
+            assert_eq!(error.code(), ErrorCode::Internal, "{error}");
+        }
+    }
+}

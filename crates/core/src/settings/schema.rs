@@ -1,0 +1,172 @@
+//! All settings of a program.
+
+use super::environment::CONFIG_VARIABLE;
+use super::nearest::nearest;
+use super::origin::Origin;
+use super::setting::Setting;
+use crate::{Error, ErrorCode, Result};
+
+/// All settings of a program, in the order in which they are shown.
+#[derive(Clone, Debug)]
+pub struct Schema {
+    settings: Vec<&'static Setting>,
+}
+
+impl Schema {
+    /// These settings.
+    pub fn of(settings: &'static [Setting]) -> Self {
+        Schema {
+            settings: settings.iter().collect(),
+        }
+    }
+
+    /// These settings as well.
+    pub fn and(mut self, settings: &'static [Setting]) -> Self {
+        self.settings.extend(settings);
+        self
+    }
+
+    /// The settings, in order.
+    pub fn settings(&self) -> &[&'static Setting] {
+        &self.settings
+    }
+
+    /// The setting of this key.
+    pub fn find(&self, key: &str) -> Option<&'static Setting> {
+        self.settings
+            .iter()
+            .find(|setting| setting.key == key)
+            .copied()
+    }
+
+    /// Whether the settings can live together: well-formed keys, no two with one key or variable, none that is also the table
+    /// of another, right defaults, and words on each. A [`Resolver`](super::Resolver) asks this first.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorCode::Internal`], since no user wrote a schema.
+    pub fn check(&self) -> Result<()> {
+        for (index, setting) in self.settings.iter().enumerate() {
+            let fault = self.settings[..index]
+                .iter()
+                .find_map(|other| conflict(setting, other))
+                .or_else(|| flaw(setting));
+            if let Some(fault) = fault {
+                let what = format!("the setting {:?} is declared wrongly", setting.key);
+                return Err(Error::new(ErrorCode::Internal, what)
+                    .because(fault)
+                    .hint("please report this"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether some key is inside the table `key`.
+    pub(super) fn has_table(&self, key: &str) -> bool {
+        self.settings
+            .iter()
+            .any(|setting| is_inside(setting.key, key))
+    }
+
+    /// The error for a key that nobody knows.
+    pub(super) fn unknown_key(&self, key: &str, origin: &Origin) -> Error {
+        let keys = || self.settings.iter().map(|setting| setting.key);
+        let hint = match nearest(key, keys()) {
+            Some(near) => format!("did you mean {near}?"),
+            None => format!("the settings are {}", keys().collect::<Vec<_>>().join(", ")),
+        };
+        let what = format!("there is no setting {key} (from {origin})");
+        Error::new(ErrorCode::InvalidConfig, what).hint(hint)
+    }
+}
+
+fn is_inside(key: &str, table: &str) -> bool {
+    key.strip_prefix(table)
+        .is_some_and(|rest| rest.starts_with('.'))
+}
+
+fn conflict(setting: &Setting, other: &Setting) -> Option<String> {
+    if setting.key == other.key {
+        Some("there are two of it".to_string())
+    } else if setting.variable() == other.variable() {
+        Some(format!("its variable is also the one of {}", other.key))
+    } else if is_inside(setting.key, other.key) || is_inside(other.key, setting.key) {
+        Some(format!("{} is a table and a value", other.key))
+    } else {
+        None
+    }
+}
+
+fn flaw(setting: &Setting) -> Option<String> {
+    let good_word = |word: &str| {
+        word.starts_with(|c: char| c.is_ascii_lowercase())
+            && word
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+    };
+    if !setting.key.split('.').all(good_word) {
+        Some("a key is words of a-z, 0-9 and _, joined by dots".to_string())
+    } else if setting.variable() == CONFIG_VARIABLE {
+        Some(format!("{CONFIG_VARIABLE} names the configuration file"))
+    } else if setting.about.is_empty() || setting.trades.is_empty() {
+        Some("it says not what it is or not what it trades".to_string())
+    } else {
+        let error = setting.read(setting.default).err()?;
+        Some(format!("its default is wrong: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::setting::Kind;
+    use super::*;
+
+    const fn flag(key: &'static str) -> Setting {
+        Setting {
+            key,
+            kind: Kind::Flag,
+            default: "true",
+            about: "about",
+            trades: "trades",
+        }
+    }
+
+    #[test]
+    fn settings_that_get_in_each_others_way_are_found() {
+        static DOT: [Setting; 1] = [flag("a.b")];
+        static UNDERSCORE: [Setting; 1] = [flag("a_b")];
+        static TABLE: [Setting; 1] = [flag("a")];
+        for (left, right) in [
+            (&DOT, &DOT),
+            (&DOT, &UNDERSCORE),
+            (&DOT, &TABLE),
+            (&TABLE, &DOT),
+        ] {
+            let error = Schema::of(left).and(right).check().unwrap_err();
+            assert_eq!(error.code(), ErrorCode::Internal, "{error}");
+        }
+        Schema::of(&TABLE).and(&UNDERSCORE).check().unwrap();
+    }
+
+    #[test]
+    fn a_badly_declared_setting_is_found() {
+        static BAD: [Setting; 7] = [
+            flag(""),
+            flag("a..b"),
+            flag("A"),
+            flag("a-b"),
+            flag("config"),
+            Setting {
+                about: "",
+                ..flag("about")
+            },
+            Setting {
+                default: "perhaps",
+                ..flag("default")
+            },
+        ];
+        for setting in BAD.chunks(1) {
+            assert!(Schema::of(setting).check().is_err(), "{:?}", setting[0].key);
+        }
+    }
+}

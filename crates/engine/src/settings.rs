@@ -1,0 +1,206 @@
+//! The settings of a node, as people write them; what they mean is said at [`NodeConfig`].
+
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use ardea_core::Result;
+use ardea_core::settings::{Kind, Resolved, Setting};
+
+use crate::config::NodeConfig;
+
+/// One for every field of [`NodeConfig`], under the field's name.
+///
+/// The bounds keep a slip of the pen, such as `slice = "10m"`, from bringing a node to a halt or asking for all memory.
+/// Code that fills a [`NodeConfig`] itself isn't held to them.
+///
+/// ```
+/// use ardea_core::settings::{Resolver, Schema};
+/// use ardea_engine::{NODE_SETTINGS, NodeConfig};
+///
+/// let schema = Schema::of(NODE_SETTINGS);
+/// let resolved = Resolver::new(&schema).flags(["threads=1", "slice=50us"]).resolve()?;
+/// let config = NodeConfig::from_settings(&resolved)?;
+/// assert_eq!(config.slice.as_micros(), 50);
+/// # Ok::<(), ardea_core::Error>(())
+/// ```
+pub static NODE_SETTINGS: &[Setting] = &[
+    Setting {
+        key: "threads",
+        kind: Kind::CountOrAuto {
+            least: 1,
+            most: 1024,
+        },
+        default: "auto",
+        about: "cooperative threads; auto is one for each core that this process may use",
+        trades: "fewer leave cores to other work",
+    },
+    Setting {
+        key: "pin",
+        kind: Kind::Flag,
+        default: "true",
+        about: "whether each cooperative thread stays on one core",
+        trades: "steadier tails, but a busy neighbour on that core is felt",
+    },
+    Setting {
+        key: "chunk_records",
+        kind: Kind::Count {
+            least: 1,
+            most: 65_536,
+        },
+        default: "1024",
+        about: "records a chunk",
+        trades: "larger ones cost less a record, smaller ones stay in the first cache",
+    },
+    Setting {
+        key: "queue_chunks",
+        kind: Kind::Count {
+            least: 1,
+            most: 65_536,
+        },
+        default: "16",
+        about: "chunks a queue between two tasklets",
+        trades: "larger ones ride out pauses, smaller ones bound memory and delay",
+    },
+    Setting {
+        key: "slice",
+        kind: duration(Duration::from_micros(1), Duration::from_secs(1)),
+        default: "100us",
+        about: "how long a tasklet works before others on its thread get their turn",
+        trades: "longer ones cost less a record, shorter ones keep the others' delays even",
+    },
+    Setting {
+        key: "spin",
+        kind: duration(Duration::ZERO, Duration::from_secs(1)),
+        default: "10us",
+        about: "how long a thread that has nothing to do looks for work before it sleeps",
+        trades: "longer wakes faster and burns more",
+    },
+    Setting {
+        key: "idle_poll",
+        kind: duration(Duration::from_micros(1), Duration::from_secs(60)),
+        default: "10ms",
+        about: "how often a source is asked again that had nothing and named no time",
+        trades: "more often sees new records sooner and burns more",
+    },
+    Setting {
+        key: "fuse",
+        kind: Kind::Flag,
+        default: "true",
+        about: "whether processors joined by forward edges share a tasklet",
+        trades: "off only to measure what it gains",
+    },
+];
+
+const fn duration(least: Duration, most: Duration) -> Kind {
+    Kind::Duration { least, most }
+}
+
+impl NodeConfig {
+    /// The node's configuration, from settings whose schema contains [`NODE_SETTINGS`].
+    ///
+    /// # Errors
+    ///
+    /// [`Internal`](ardea_core::ErrorCode::Internal) when the schema doesn't contain them;
+    /// [`InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) when a schema with other bounds let a zero through.
+    pub fn from_settings(resolved: &Resolved) -> Result<Self> {
+        let threads = match resolved.count_or_auto("threads")? {
+            Some(count) => positive(resolved, "threads", count)?,
+            None => NodeConfig::default().threads,
+        };
+        Ok(NodeConfig {
+            threads,
+            pin: resolved.flag("pin")?,
+            chunk_records: positive(resolved, "chunk_records", resolved.count("chunk_records")?)?,
+            queue_chunks: positive(resolved, "queue_chunks", resolved.count("queue_chunks")?)?,
+            slice: resolved.duration("slice")?,
+            spin: resolved.duration("spin")?,
+            idle_poll: resolved.duration("idle_poll")?,
+            fuse: resolved.flag("fuse")?,
+        })
+    }
+}
+
+fn positive<T: TryFrom<NonZeroU64>>(resolved: &Resolved, key: &str, count: u64) -> Result<T> {
+    NonZeroU64::new(count)
+        .and_then(|count| T::try_from(count).ok())
+        .ok_or_else(|| resolved.refuse(key, "it is zero, or more than this machine can count"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ardea_core::settings::{Resolver, Schema};
+
+    /// Every field by name with its value; it doesn't compile when a field is missing.
+    fn fields(config: NodeConfig) -> Vec<(&'static str, String)> {
+        macro_rules! list {
+            ($($field:ident)*) => {{
+                let NodeConfig { $($field),* } = config;
+                vec![$((stringify!($field), format!("{:?}", $field))),*]
+            }};
+        }
+        list!(threads pin chunk_records queue_chunks slice spin idle_poll fuse)
+    }
+
+    fn configured(flags: &[&str]) -> Result<NodeConfig> {
+        let schema = Schema::of(NODE_SETTINGS);
+        let resolved = Resolver::new(&schema)
+            .flags(flags.iter().copied())
+            .resolve()?;
+        NodeConfig::from_settings(&resolved)
+    }
+
+    #[test]
+    fn every_field_of_a_node_has_a_setting_and_no_setting_lacks_a_field() {
+        let names: Vec<&str> = fields(NodeConfig::default())
+            .iter()
+            .map(|(name, _)| *name)
+            .collect();
+        let keys: Vec<&str> = NODE_SETTINGS.iter().map(|setting| setting.key).collect();
+        assert_eq!(names, keys);
+    }
+
+    #[test]
+    fn the_defaults_of_the_settings_are_the_defaults_of_a_node() {
+        assert_eq!(
+            fields(configured(&[]).unwrap()),
+            fields(NodeConfig::default())
+        );
+    }
+
+    #[test]
+    fn a_setting_changes_its_own_field_and_no_other() {
+        let before = fields(NodeConfig::default());
+        for (key, text, value) in [
+            ("threads", "1023", "1023"),
+            ("pin", "off", "false"),
+            ("chunk_records", "77", "77"),
+            ("queue_chunks", "78", "78"),
+            ("slice", "1ms", "1ms"),
+            ("spin", "0", "0ns"),
+            ("idle_poll", "2s", "2s"),
+            ("fuse", "off", "false"),
+        ] {
+            let flag = format!("{key}={text}");
+            let after = fields(configured(&[flag.as_str()]).unwrap());
+            for ((name, old), (_, new)) in before.iter().zip(&after) {
+                let expected = if *name == key { value } else { old.as_str() };
+                assert_eq!(new, expected, "{name} after {flag}");
+            }
+        }
+    }
+
+    #[test]
+    fn values_that_would_halt_a_node_are_refused() {
+        for flag in [
+            "threads=0",
+            "chunk_records=0",
+            "queue_chunks=1_000_000_000_000",
+            "slice=0",
+            "slice=10m",
+            "idle_poll=0s",
+        ] {
+            assert!(configured(&[flag]).is_err(), "{flag}");
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Jobs on a real node with real threads, made of small hand-written processors; one file an idea.
+#![cfg(not(loom))]
+#![forbid(unsafe_code)]
+
+mod processors;
+
+mod backpressure;
+mod blocking;
+mod cancel;
+mod chaining;
+mod drain;
+mod epochs;
+mod failures;
+mod leaks;
+mod limits;
+mod many_jobs;
+mod priorities;
+mod random_graphs;
+mod routing;
+mod timers;
+mod waking;
+mod watermarks;

@@ -1,0 +1,164 @@
+//! Random graphs conserve their records and tell every instance of their end, however small the chunks and queues.
+
+use ardea_core::{Dag, Edge, Isolation, Ordinal, Priority, Routing, Timestamp, VertexId};
+use ardea_engine::{Node, NodeConfig};
+use proptest::prelude::*;
+
+use crate::processors::{Journal, Saw, completes, config, numbers_from};
+
+/// A vertex of a random graph; its inputs lead from earlier ones.
+#[derive(Clone, Debug)]
+struct Step {
+    instances: u32,
+    on_thread: bool,
+    /// Of each input: which earlier vertex (modulo their number), by which routing, with which queues, how urgent.
+    inputs: Vec<(usize, u8, usize, bool)>,
+}
+
+#[derive(Clone, Debug)]
+struct Graph {
+    steps: Vec<Step>,
+    records: u64,
+    chunk: usize,
+    threads: u32,
+    fuse: bool,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let input = (0usize..8, 0u8..6, 1usize..=3, prop::bool::weighted(0.2));
+    (
+        1u32..=3,
+        prop::bool::weighted(0.1),
+        prop::collection::vec(input, 0..=2),
+    )
+        .prop_map(|(instances, on_thread, inputs)| Step {
+            instances,
+            on_thread,
+            inputs,
+        })
+}
+
+fn graph() -> impl Strategy<Value = Graph> {
+    (
+        prop::collection::vec(step(), 1..=6),
+        0u64..60,
+        1usize..=7,
+        1u32..=3,
+        prop::bool::ANY,
+    )
+        .prop_map(|(steps, records, chunk, threads, fuse)| Graph {
+            steps,
+            records,
+            chunk,
+            threads,
+            fuse,
+        })
+}
+
+/// The graph, and of each vertex its journal and the records that it must get, sorted.
+fn build(graph: &Graph) -> (Dag, Vec<(Journal, Vec<u64>)>) {
+    let mut dag = Dag::new();
+    let mut made: Vec<(VertexId, Journal, Vec<u64>)> = Vec::new();
+    let mut outputs = vec![0u16; graph.steps.len()];
+    for (index, step) in graph.steps.iter().enumerate() {
+        let journal = Journal::default();
+        let first = index as u64 * 1_000;
+        let is_source = index == 0 || step.inputs.is_empty();
+        let name = format!("v{index}");
+        let vertex = if is_source {
+            numbers_from(&name, step.instances, first, first + graph.records)
+        } else {
+            journal.vertex(&name, step.instances)
+        };
+        let isolation = match step.on_thread {
+            true => Isolation::Thread,
+            false => Isolation::Tasklet,
+        };
+        let id = dag.vertex(vertex.isolation(isolation));
+        let mut gets = Vec::new();
+        if is_source {
+            made.push((id, journal, (first..first + graph.records).collect()));
+            continue;
+        }
+        for (input, &(from, routing, queue, urgent)) in step.inputs.iter().enumerate() {
+            let from = from % index;
+            let (routing, copies) = match routing {
+                0 if graph.steps[from].instances == step.instances => (Routing::Forward, 1),
+                1 => (Routing::keyed(|n: &u64| n % 11), 1),
+                2 => (Routing::broadcast::<u64>(), step.instances),
+                3 => (Routing::AllToOne, 1),
+                4 => (Routing::custom(|n: &u64| *n as u32 / 3), 1),
+                _ => (Routing::RoundRobin, 1),
+            };
+            let output = Ordinal(outputs[from]);
+            outputs[from] += 1;
+            // Only sources may be urgent: a fork whose one arm waits for the other would fill up and stop.
+            let is_source = from == 0 || graph.steps[from].inputs.is_empty();
+            let priority = match urgent && is_source && output == Ordinal::FIRST {
+                true => Priority::FIRST,
+                false => Priority::NORMAL,
+            };
+            dag.edge(
+                Edge::from_ordinals((made[from].0, output), (id, Ordinal(input as u16)))
+                    .routing(routing)
+                    .capacity(queue.try_into().unwrap())
+                    .priority(priority),
+            );
+            for _ in 0..copies {
+                gets.extend_from_slice(&made[from].2);
+            }
+        }
+        gets.sort_unstable();
+        made.push((id, journal, gets));
+    }
+    (dag, made.into_iter().map(|(_, j, g)| (j, g)).collect())
+}
+
+/// Whether an urgent input's source also feeds something else: then the graph may stop by itself.
+fn may_stop(dag: &Dag) -> bool {
+    dag.edges().iter().any(|edge| {
+        edge.wanted_priority() == Priority::FIRST && dag.outputs(edge.source().0).len() > 1
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_record_arrives_as_often_as_it_must_and_everyone_sees_the_end(graph in graph()) {
+        let (dag, expected) = build(&graph);
+        prop_assume!(!may_stop(&dag));
+        let node = Node::start(NodeConfig {
+            chunk_records: graph.chunk.try_into().unwrap(),
+            fuse: graph.fuse,
+            ..config(graph.threads)
+        }).unwrap();
+        let job = completes(&node, &dag);
+        prop_assert_eq!(node.tasklets(), 0);
+        for (index, (journal, gets)) in expected.iter().enumerate() {
+            let step = &graph.steps[index];
+            if index == 0 || step.inputs.is_empty() {
+                let out = job.sum(&format!("v{index}"), |m| m.records_out);
+                let edges = dag.outputs(dag.topological_order().unwrap()[0]).len();
+                prop_assert!(out == 0 || out % graph.records.max(1) == 0, "{} of {}", out, edges);
+                continue;
+            }
+            prop_assert_eq!(&journal.records(), gets, "vertex {}", index);
+            for instance in 0..step.instances {
+                let saw = journal.of(instance);
+                let ends = saw.iter().filter(|s| matches!(s, Saw::EdgeDone(_))).count();
+                prop_assert_eq!(ends, step.inputs.len());
+                prop_assert_eq!(
+                    &saw[saw.len() - 2..],
+                    [Saw::Complete, Saw::Closed]
+                );
+                let marks: Vec<Timestamp> = saw.iter().filter_map(|s| match s {
+                    Saw::Watermark(time) => Some(*time),
+                    _ => None,
+                }).collect();
+                prop_assert!(marks.windows(2).all(|pair| pair[0] < pair[1]));
+                prop_assert_eq!(marks.last(), Some(&Timestamp::MAX));
+            }
+        }
+    }
+}

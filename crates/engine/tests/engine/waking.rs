@@ -1,0 +1,151 @@
+//! Who rests is woken by whatever gives it something to do; no wake-up is lost.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ardea_core::{Dag, Edge, InstanceContext, Outbox, Progress, Routing, Timestamp, Vertex, Waker};
+use ardea_engine::{JobConfig, JobStatus, Node, NodeConfig};
+
+use crate::processors::{
+    Journal, completes, config, emit, numbers, over, relay, room, source, until,
+};
+
+/// Silent sources are asked once an hour: only wake-ups count.
+fn deaf(threads: u32) -> NodeConfig {
+    NodeConfig {
+        idle_poll: Duration::from_secs(3_600),
+        ..config(threads)
+    }
+}
+
+/// A box that an outside thread puts numbers into, waking the source that reads it.
+#[derive(Clone, Default)]
+struct Letterbox(Arc<Mutex<(VecDeque<u64>, Option<Waker>)>>);
+
+impl Letterbox {
+    fn put(&self, value: u64) {
+        let mut state = self.0.lock().unwrap();
+        state.0.push_back(value);
+        let waker = state.1.clone();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn source(&self) -> Vertex {
+        let letters = self.clone();
+        source("source", 1, move |_| {
+            let letters = letters.clone();
+            move |outbox: &mut Outbox, context: &InstanceContext| {
+                let mut state = letters.0.lock().unwrap();
+                state.1.get_or_insert_with(|| context.waker.clone());
+                let room = room(outbox)?.min(state.0.len());
+                for value in state.0.drain(..room) {
+                    emit(outbox, value, Timestamp::MIN)?;
+                }
+                Ok(Progress {
+                    made: room > 0,
+                    done: false,
+                })
+            }
+        })
+    }
+}
+
+#[test]
+fn a_source_is_woken_from_outside_for_every_record() {
+    for spin in [Duration::ZERO, Duration::from_micros(10)] {
+        let node = Node::start(NodeConfig { spin, ..deaf(2) }).unwrap();
+        let (letters, journal) = (Letterbox::default(), Journal::default());
+        let mut dag = Dag::new();
+        let source = dag.vertex(letters.source());
+        let sink = dag.vertex(journal.vertex("sink", 2));
+        dag.edge(Edge::between(source, sink).routing(Routing::custom(|n: &u64| *n as u32)));
+        let job = node.submit(&dag, JobConfig::default()).unwrap();
+        for value in 0..5_000 {
+            letters.put(value);
+            until("it has come", || journal.len() as u64 == value + 1);
+        }
+        job.drain();
+        assert!(matches!(over(&job), JobStatus::Completed));
+    }
+}
+
+#[test]
+fn single_records_are_handed_over_between_threads_through_queues_of_one() {
+    let node = Node::start(NodeConfig {
+        chunk_records: 1.try_into().unwrap(),
+        queue_chunks: 1.try_into().unwrap(),
+        spin: Duration::ZERO,
+        ..deaf(2)
+    })
+    .unwrap();
+    let journal = Journal::default();
+    let mut dag = Dag::new();
+    // Each hop crosses from one thread to the other.
+    let across = || Routing::custom(|n: &u64| *n as u32 + 1);
+    let back = || Routing::custom(|n: &u64| *n as u32);
+    let source = dag.vertex(numbers("source", 2, 100_000));
+    let there = dag.vertex(relay("there", 2));
+    let here = dag.vertex(journal.vertex("here", 2));
+    dag.edge(Edge::between(source, there).routing(across()));
+    dag.edge(Edge::between(there, here).routing(back()));
+    completes(&node, &dag);
+    for instance in 0..2u64 {
+        let own: Vec<u64> = (instance..100_000).step_by(2).collect();
+        assert_eq!(journal.records_of(instance as u32), own);
+    }
+}
+
+#[test]
+fn a_ball_goes_to_and_fro_between_two_threads() {
+    let node = Node::start(NodeConfig {
+        chunk_records: 1.try_into().unwrap(),
+        queue_chunks: 1.try_into().unwrap(),
+        spin: Duration::ZERO,
+        ..deaf(2)
+    })
+    .unwrap();
+    // Two players, each a source and a sink: what a sink gets it plays back by its partner's letterbox.
+    let courts = [Letterbox::default(), Letterbox::default()];
+    let last = Arc::new(Mutex::new(0u64));
+    let mut jobs = Vec::new();
+    for player in 0..2 {
+        let other = courts[1 - player].clone();
+        let last = Arc::clone(&last);
+        let mut dag = Dag::new();
+        let source = dag.vertex(courts[player].source());
+        let sink = dag.vertex(crate::processors::vertex("sink", 2, move |_| Return {
+            other: other.clone(),
+            last: Arc::clone(&last),
+        }));
+        dag.edge(Edge::between(source, sink).routing(Routing::custom(|n: &u64| *n as u32 + 1)));
+        jobs.push(node.submit(&dag, JobConfig::default()).unwrap());
+    }
+    courts[0].put(1);
+    until("the game is over", || *last.lock().unwrap() == 50_000);
+}
+
+struct Return {
+    other: Letterbox,
+    last: Arc<Mutex<u64>>,
+}
+
+impl ardea_core::Processor for Return {
+    fn process(
+        &mut self,
+        _: ardea_core::Ordinal,
+        inbox: &mut ardea_core::Inbox,
+        _: &mut Outbox,
+    ) -> ardea_core::Result<()> {
+        for (value, _) in inbox.rows::<u64>()?.drain_front(usize::MAX) {
+            *self.last.lock().unwrap() = value;
+            if value < 50_000 {
+                self.other.put(value + 1);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,109 @@
+//! The queries over a file of events, in event time.
+//!
+//! Each is a short [`Pipeline`] from JSON lines to JSON lines. The file is read to its end before any window closes, unless
+//! [`QueryRun::out_of_order`] bounds how far out of order it is: so the results are those of exactly that file, whatever its order.
+//!
+//! | query | result |
+//! |---|---|
+//! | q0 | every bid |
+//! | q1 | every bid, its price in euros |
+//! | q2 | the bids on auctions divisible by 123 |
+//! | q3 | persons of OR, ID and CA with their auctions of category 10 |
+//! | q4 | the average winning price of each category |
+//! | q5 | in each sliding window, the auctions with the most bids |
+//! | q6 | the average price of each seller's last ten auctions that were won |
+//! | q7 | the highest bids of each tumbling window |
+//! | q8 | persons who appear and open an auction in the same window |
+//! | q13 | bids joined with a table |
+
+mod auctions;
+mod bids;
+mod joins;
+mod query;
+mod windows;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ardea_connect::{files, stdout};
+use ardea_core::{Bounded, Error, ErrorCode, Result, Sink, Timestamp};
+use ardea_pipeline::{Pipeline, Stream, Timed, WatermarkPolicy};
+use serde::Serialize;
+
+use crate::Event;
+
+pub use query::Query;
+
+/// What to compute, from where, to where.
+#[derive(Clone, Debug)]
+pub struct QueryRun {
+    /// Which query.
+    pub query: Query,
+    /// A file of events as JSON lines; may be compressed.
+    pub input: PathBuf,
+    /// Where the results go, as JSON lines; `-` is the standard output.
+    pub output: PathBuf,
+    /// The length of windows; the query's own default otherwise.
+    pub window: Option<Duration>,
+    /// The slide of windows; the query's own default otherwise.
+    pub slide: Option<Duration>,
+    /// Cooperative threads; for the caller, the pipeline is the same.
+    pub threads: Option<u32>,
+    /// The table of query 13: CSV of `key,value`, with or without a header.
+    pub side: Option<PathBuf>,
+    /// How far out of order events are at most; unknown otherwise.
+    pub out_of_order: Option<Duration>,
+}
+
+/// The pipeline of a run.
+///
+/// # Errors
+/// [`ErrorCode::InvalidConfig`] if the query needs a table and none is named; [`ErrorCode::ReadFailed`] if the table can't be read.
+pub fn build(run: &QueryRun) -> Result<Pipeline> {
+    let p = Pipeline::new(run.query.name());
+    match run.query {
+        Query::Q0 => bids::q0(run, &p),
+        Query::Q1 => bids::q1(run, &p),
+        Query::Q2 => bids::q2(run, &p),
+        Query::Q3 => joins::q3(run, &p),
+        Query::Q4 => auctions::q4(run, &p),
+        Query::Q5 => windows::q5(run, &p),
+        Query::Q6 => auctions::q6(run, &p),
+        Query::Q7 => windows::q7(run, &p),
+        Query::Q8 => joins::q8(run, &p),
+        Query::Q13 => joins::q13(run, &p)?,
+    }
+    Ok(p)
+}
+
+impl QueryRun {
+    /// The events of the input, with their times.
+    fn events(&self, p: &Pipeline) -> Stream<Event, Bounded, Timed> {
+        // An unknown disorder is as long as time itself: nothing is late, and windows close at the end of the file.
+        let policy = WatermarkPolicy::out_of_order(self.out_of_order.unwrap_or(Duration::MAX)).idle_timeout(None);
+        p.read_from(files::json_lines::<Event>(&self.input).build())
+            .with_timestamps(|event: &Event| Timestamp::from_millis(event.date_time()), policy)
+    }
+
+    /// The length of the query's windows.
+    fn window(&self) -> Duration {
+        self.window.unwrap_or(Duration::from_secs(10))
+    }
+
+    /// Where results go.
+    fn sink<T: Serialize + Send + 'static>(&self) -> Sink<T> {
+        if self.output.as_os_str() == "-" {
+            stdout::json_lines().build()
+        } else {
+            files::write_json_lines(&self.output).build()
+        }
+    }
+
+    fn side(&self) -> Result<Vec<(u64, String)>> {
+        let Some(path) = &self.side else {
+            return Err(Error::new(ErrorCode::InvalidConfig, "query 13 joins with a table and none is named")
+                .hint("name a CSV file of key,value with --side"));
+        };
+        joins::read_side(path)
+    }
+}

@@ -1,0 +1,162 @@
+//! The queries that bring events of different kinds together.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ardea_aggregate::{count, filtering, mapping, pick_any};
+use ardea_connect::collections;
+use ardea_core::{Error, ErrorCode, Result};
+use ardea_pipeline::{Pipeline, Window};
+use serde::Serialize;
+
+use super::QueryRun;
+use super::bids::bids;
+use crate::{Event, SIDE_KEYS};
+
+#[derive(Serialize)]
+struct LocalItem {
+    name: String,
+    city: String,
+    state: String,
+    auction: u64,
+}
+
+/// What has been seen of a person: himself, and his auctions.
+#[derive(Default)]
+struct Seller {
+    persons: Vec<(String, String, String)>,
+    auctions: Vec<u64>,
+}
+
+impl Seller {
+    fn items(persons: &[(String, String, String)], auctions: &[u64]) -> Vec<LocalItem> {
+        let pairs = persons.iter().flat_map(|person| auctions.iter().map(move |auction| (person, *auction)));
+        pairs
+            .map(|((name, city, state), auction)| LocalItem {
+                name: name.clone(),
+                city: city.clone(),
+                state: state.clone(),
+                auction,
+            })
+            .collect()
+    }
+}
+
+pub(super) fn q3(run: &QueryRun, p: &Pipeline) {
+    run.events(p)
+        .filter(|event| match event {
+            Event::Person(person) => matches!(person.state.as_str(), "OR" | "ID" | "CA"),
+            Event::Auction(auction) => auction.category == 10,
+            Event::Bid(_) => false,
+        })
+        .key_by(person_of)
+        .flat_map_stateful("sellers", Seller::default, |seller, _, event| match event {
+            Event::Person(person) => {
+                let person = (person.name, person.city, person.state);
+                let items = Seller::items(std::slice::from_ref(&person), &seller.auctions);
+                seller.persons.push(person);
+                items
+            }
+            Event::Auction(auction) => {
+                seller.auctions.push(auction.id);
+                Seller::items(&seller.persons, &[auction.id])
+            }
+            Event::Bid(_) => Vec::new(),
+        })
+        .write_to(run.sink());
+}
+
+/// The person that an event is about: himself, the seller, or the bidder.
+fn person_of(event: &Event) -> u64 {
+    match event {
+        Event::Person(person) => person.id,
+        Event::Auction(auction) => auction.seller,
+        Event::Bid(bid) => bid.bidder,
+    }
+}
+
+#[derive(Serialize)]
+struct NewSeller {
+    window_start: i64,
+    window_end: i64,
+    id: u64,
+    name: String,
+}
+
+pub(super) fn q8(run: &QueryRun, p: &Pipeline) {
+    let name = |event: &Event| match event {
+        Event::Person(person) => person.name.clone(),
+        _ => String::new(),
+    };
+    let person = filtering(|event: &Event| matches!(event, Event::Person(_)), mapping(name, pick_any::<String>()));
+    let auctions = filtering(|event: &Event| matches!(event, Event::Auction(_)), count());
+    run.events(p)
+        .filter(|event| !matches!(event, Event::Bid(_)))
+        .key_by(person_of)
+        .window(Window::tumbling(run.window()))
+        .aggregate("new sellers", (person, auctions))
+        .filter_map(|window| match window.value {
+            (Some(name), auctions) if auctions > 0 => Some(NewSeller {
+                window_start: window.start.as_millis(),
+                window_end: window.end.as_millis(),
+                id: window.key,
+                name,
+            }),
+            _ => None,
+        })
+        .write_to(run.sink());
+}
+
+#[derive(Serialize)]
+struct WithSide {
+    auction: u64,
+    bidder: u64,
+    price: u64,
+    date_time: i64,
+    value: Arc<str>,
+}
+
+pub(super) fn q13(run: &QueryRun, p: &Pipeline) -> Result<()> {
+    let table: Vec<(u64, Arc<str>)> = run.side()?.into_iter().map(|(key, value)| (key, Arc::from(value))).collect();
+    let table = p.read_from(collections::items(table));
+    bids(run, p)
+        .hash_join(
+            "side",
+            table,
+            |bid| bid.auction % SIDE_KEYS,
+            |(key, _)| *key,
+            |bid, (_, value)| WithSide {
+                auction: bid.auction,
+                bidder: bid.bidder,
+                price: bid.price,
+                date_time: bid.date_time,
+                value: Arc::clone(value),
+            },
+        )
+        .write_to(run.sink());
+    Ok(())
+}
+
+/// The table of query 13: CSV of `key,value`; a first line without a number for a key is the header.
+pub(super) fn read_side(path: &Path) -> Result<Vec<(u64, String)>> {
+    let unreadable = |error: csv::Error| {
+        Error::new(ErrorCode::ReadFailed, format!("cannot read the table {}", path.display()))
+            .because(error)
+            .hint("it has to be CSV of key,value with whole numbers for keys")
+    };
+    let mut reader = csv::ReaderBuilder::new().has_headers(false).from_path(path).map_err(unreadable)?;
+    let mut rows = Vec::new();
+    for (number, record) in reader.records().enumerate() {
+        let record = record.map_err(unreadable)?;
+        let key = record.get(0).and_then(|key| key.trim().parse::<u64>().ok());
+        match (key, record.get(1)) {
+            (Some(key), Some(value)) => rows.push((key, value.to_string())),
+            _ if number == 0 => {}
+            _ => {
+                let what = format!("line {} of the table {} is not key,value", number + 1, path.display());
+                return Err(Error::new(ErrorCode::BadRecord, what).hint("give each line a whole number and a value"));
+            }
+        }
+    }
+    Ok(rows)
+}

@@ -1,0 +1,20 @@
+//! Operators that bring records together: joins, groups, order.
+
+mod broadcast_input;
+mod build_table;
+mod co_group;
+mod hash_join;
+mod interval;
+mod interval_join;
+mod sides;
+mod sort;
+
+pub use broadcast_input::{BroadcastInputP, BroadcastLogic};
+pub use build_table::BuildTable;
+pub use co_group::{CoGroupLogic, CoGroupP};
+pub use hash_join::{HashJoinLogic, HashJoinP, enrich, inner_hash_join, left_hash_join};
+pub use interval::JoinInterval;
+pub use interval_join::{
+    IntervalJoinLogic, IntervalJoinP, inner_interval_join, left_interval_join,
+};
+pub use sort::SortP;

@@ -1,0 +1,315 @@
+//! Two streams, joined by key and nearness in time.
+
+use std::fmt;
+use std::sync::Arc;
+
+use ardea_core::{
+    Epoch, Inbox, InstanceContext, InstanceMetrics, Key, Ordinal, Outbox, Processor, Progress,
+    Result, Timestamp, Watermark,
+};
+
+use crate::join::JoinInterval;
+use crate::join::sides::{Sides, reschedule};
+use crate::keyed::{KeyedStates, TimerSet};
+use crate::passing::{break_if, take_until};
+use crate::{Backlog, Output};
+
+/// How many keys a call looks through for records to forget.
+const KEYS_PER_CALL: usize = 512;
+
+/// The user's part of an [`IntervalJoinP`]; all instances share it.
+#[derive(Clone, Debug)]
+pub struct IntervalJoinLogic<LK, RK, J> {
+    /// The key of a record of the first input: `Fn(&L) -> K`.
+    pub left_key: LK,
+    /// The key of a record of the second input: `Fn(&R) -> K`.
+    pub right_key: RK,
+    /// What comes of a pair, `Fn(&L, Option<&R>) -> Option<U>`: a pair that yields nothing is no match. Called with `None` for
+    /// a left record that has had no match when none can come any more.
+    pub join: J,
+}
+
+/// Joins two streams (left is input 0, right is input 1) where keys are equal and times are within a [`JoinInterval`].
+///
+/// Each pair is emitted when its second record comes, with the later of their event times; a left record without a match,
+/// if the logic wants it, when the watermark says that none can come, with the last event time at which one could.
+///
+/// A record is kept until the watermark says that it can meet no other. A record behind the watermark is late: it is counted
+/// and dropped. Both inputs must come by [`Keyed`](ardea_core::Routing::Keyed) routing on the same key. Cost: logarithmic in
+/// the records kept for the key, and the pairs.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use ardea_core::{Chunk, Inbox, Ordinal, Outbox, Processor, Rows, Timestamp};
+/// use ardea_operators::{IntervalJoinP, JoinInterval, inner_interval_join};
+///
+/// let pairs = |view: &(u32, &'static str), click: &(u32, &'static str)| (view.1, click.1);
+/// let logic = inner_interval_join(|view: &(u32, &str)| view.0, |click: &(u32, &str)| click.0, pairs);
+/// let within_a_minute = JoinInterval::between(Duration::ZERO, Duration::from_secs(60));
+/// let mut join = IntervalJoinP::new(Arc::new(logic), within_a_minute);
+///
+/// let mut outbox = Outbox::new(1, 16);
+/// for (input, record, secs) in [
+///     (Ordinal::FIRST, (7u32, "view"), 0),
+///     (Ordinal::SECOND, (7, "click"), 30),
+///     (Ordinal::SECOND, (7, "late click"), 61),
+/// ] {
+///     let mut inbox = Inbox::default();
+///     inbox.fill(Chunk::new(Rows::from_iter([(record, Timestamp::from_secs(secs))])));
+///     join.process(input, &mut inbox, &mut outbox)?;
+/// }
+/// assert_eq!(outbox.lane::<(&str, &str)>(Ordinal::FIRST)?.rows().values(), [("view", "click")]);
+/// # Ok::<(), ardea_core::Error>(())
+/// ```
+pub struct IntervalJoinP<L, R, K, U, LK, RK, J> {
+    logic: Arc<IntervalJoinLogic<LK, RK, J>>,
+    interval: JoinInterval,
+    keys: KeyedStates<K, Sides<L, R>>,
+    /// For each key the time from which on its first record can be forgotten.
+    ends: TimerSet<Timestamp>,
+    backlog: Backlog<U>,
+    watermark: Watermark,
+    metrics: Arc<InstanceMetrics>,
+}
+
+impl<L, R, K, U, LK, RK, J> IntervalJoinP<L, R, K, U, LK, RK, J>
+where
+    K: Key,
+    LK: Fn(&L) -> K,
+    RK: Fn(&R) -> K,
+    J: Fn(&L, Option<&R>) -> Option<U>,
+{
+    /// The input of the left stream.
+    pub const LEFT: Ordinal = Ordinal::FIRST;
+    /// The input of the right stream.
+    pub const RIGHT: Ordinal = Ordinal::SECOND;
+
+    /// By `logic`, which all instances share.
+    pub fn new(logic: Arc<IntervalJoinLogic<LK, RK, J>>, interval: JoinInterval) -> Self {
+        IntervalJoinP {
+            logic,
+            interval,
+            keys: KeyedStates::default(),
+            ends: TimerSet::default(),
+            backlog: Backlog::default(),
+            watermark: Watermark::NONE,
+            metrics: Arc::default(),
+        }
+    }
+}
+
+impl<L, R, K, U, LK, RK, J> IntervalJoinP<L, R, K, U, LK, RK, J>
+where
+    K: Key,
+    U: Send + 'static,
+    J: Fn(&L, Option<&R>) -> Option<U>,
+{
+    /// Reads one side: `key` says whose a record is, `meet` pairs it.
+    fn read<T: Send + 'static>(
+        &mut self,
+        inbox: &mut Inbox,
+        outbox: &mut Outbox,
+        key: impl Fn(&T) -> K,
+        meet: impl Fn(
+            &mut Sides<L, R>,
+            (T, Timestamp),
+            &JoinInterval,
+            Watermark,
+            &J,
+            &mut Output<'_, U>,
+        ),
+    ) -> Result<()> {
+        let IntervalJoinP {
+            logic,
+            interval,
+            keys,
+            ends,
+            backlog,
+            watermark,
+            metrics,
+        } = self;
+        let mut output = backlog.open(outbox, Ordinal::FIRST)?;
+        if output.is_full() {
+            backlog.wake_if_waiting(outbox);
+            return Ok(());
+        }
+        let mut late = 0;
+        take_until(inbox.rows::<T>()?, |record, time| {
+            if time < watermark.0 {
+                late += 1;
+                return break_if(false);
+            }
+            let slot = keys.slot_or_insert(key(&record), Sides::default);
+            if let Some((_, sides)) = keys.get_mut(slot) {
+                meet(
+                    sides,
+                    (record, time),
+                    interval,
+                    *watermark,
+                    &logic.join,
+                    &mut output,
+                );
+                reschedule(slot, sides, interval, ends);
+                if sides.end.is_none() {
+                    keys.remove(slot);
+                }
+            }
+            break_if(output.is_full())
+        });
+        if late > 0 {
+            metrics.count_late(late);
+        }
+        backlog.wake_if_waiting(outbox);
+        Ok(())
+    }
+
+    /// Forgets what the watermark has made useless: done when all of it is and left records without a match are out.
+    fn forget(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        let made = outbox.has_room(Ordinal::FIRST);
+        let IntervalJoinP {
+            logic,
+            interval,
+            keys,
+            ends,
+            backlog,
+            watermark,
+            ..
+        } = self;
+        let mut output = backlog.open(outbox, Ordinal::FIRST)?;
+        for _ in 0..KEYS_PER_CALL {
+            let Some((_, slot)) = ends.first_due(watermark.0) else {
+                break;
+            };
+            let Some((_, sides)) = keys.get_mut(slot) else {
+                ends.forget(slot);
+                continue;
+            };
+            if !sides.forget(interval, *watermark, &logic.join, &mut output) {
+                break;
+            }
+            reschedule(slot, sides, interval, ends);
+            if sides.end.is_none() {
+                keys.remove(slot);
+            }
+        }
+        let all_forgotten = ends.first_due(watermark.0).is_none();
+        backlog.wake_if_waiting(outbox);
+        Ok(Progress {
+            made,
+            done: all_forgotten && backlog.is_empty(),
+        })
+    }
+}
+
+impl<L, R, K, U, LK, RK, J> Processor for IntervalJoinP<L, R, K, U, LK, RK, J>
+where
+    L: Send + 'static,
+    R: Send + 'static,
+    K: Key,
+    U: Send + 'static,
+    LK: Fn(&L) -> K + Send + Sync + 'static,
+    RK: Fn(&R) -> K + Send + Sync + 'static,
+    J: Fn(&L, Option<&R>) -> Option<U> + Send + Sync + 'static,
+{
+    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+        self.metrics = Arc::clone(&context.metrics);
+        Ok(())
+    }
+
+    fn process(&mut self, input: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+        let logic = Arc::clone(&self.logic);
+        if input == Self::LEFT {
+            self.read(
+                inbox,
+                outbox,
+                &logic.left_key,
+                |sides, record, interval, watermark, join, output| {
+                    sides.left(record, interval, watermark, join, output);
+                },
+            )
+        } else {
+            self.read(
+                inbox,
+                outbox,
+                &logic.right_key,
+                |sides, record, interval, watermark, join, output| {
+                    sides.right(record, interval, watermark, join, output);
+                },
+            )
+        }
+    }
+
+    fn on_watermark(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
+        self.watermark = watermark;
+        let progress = self.forget(outbox)?;
+        if progress.done {
+            outbox.watermark(watermark);
+        }
+        Ok(progress)
+    }
+
+    fn on_epoch(&mut self, _: Epoch, outbox: &mut Outbox) -> Result<Progress> {
+        self.backlog.settle(outbox, Ordinal::FIRST)
+    }
+
+    fn on_edge_done(&mut self, _: Ordinal, outbox: &mut Outbox) -> Result<Progress> {
+        self.backlog.settle(outbox, Ordinal::FIRST)
+    }
+
+    fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        self.watermark = Watermark::END;
+        self.forget(outbox)
+    }
+
+    fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
+        self.backlog.settle(outbox, Ordinal::FIRST).map(drop)
+    }
+}
+
+impl<L, R, K: Key, U, LK, RK, J> fmt::Debug for IntervalJoinP<L, R, K, U, LK, RK, J> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IntervalJoinP")
+            .field("interval", &self.interval)
+            .field("keys", &self.keys)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Emits `combine(left, right)` for each pair.
+pub fn inner_interval_join<L, R, U, LK, RK, F>(
+    left_key: LK,
+    right_key: RK,
+    combine: F,
+) -> IntervalJoinLogic<LK, RK, impl Fn(&L, Option<&R>) -> Option<U> + Send + Sync>
+where
+    F: Fn(&L, &R) -> U + Send + Sync,
+{
+    let join = move |left: &L, right: Option<&R>| right.map(|right| combine(left, right));
+    IntervalJoinLogic {
+        left_key,
+        right_key,
+        join,
+    }
+}
+
+/// Emits `combine(left, Some(right))` for each pair, and `combine(left, None)` for each left record without one.
+pub fn left_interval_join<L, R, U, LK, RK, F>(
+    left_key: LK,
+    right_key: RK,
+    combine: F,
+) -> IntervalJoinLogic<LK, RK, impl Fn(&L, Option<&R>) -> Option<U> + Send + Sync>
+where
+    F: Fn(&L, Option<&R>) -> U + Send + Sync,
+{
+    let join = move |left: &L, right: Option<&R>| Some(combine(left, right));
+    IntervalJoinLogic {
+        left_key,
+        right_key,
+        join,
+    }
+}
+
+#[cfg(test)]
+#[path = "interval_join_tests.rs"]
+mod tests;

@@ -1,0 +1,205 @@
+//! Each key once.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_core::{
+    Inbox, Key, Ordinal, Outbox, Processor, Progress, RecordGuard, Result, Timestamp, Watermark,
+};
+
+use crate::keyed::{KeyedStates, TimerSet};
+use crate::passing::{pass_front, passable, remove_at};
+
+/// How many keys a call forgets at most.
+const FORGOTTEN_PER_CALL: usize = 4096;
+
+/// Passes on the first record of each key and swallows the others.
+///
+/// All keys are remembered, unless [`within`](DistinctP::within) sets a span of event time: then a record passes if its key
+/// has not passed in the span before it, and a key is forgotten when the watermark leaves its span behind. On an endless
+/// stream with ever new keys only that bounds the memory.
+///
+/// Records must come by [`Keyed`](ardea_core::Routing::Keyed) routing on the same key. For whole records let the key
+/// function clone the record.
+///
+/// ```
+/// use std::sync::Arc;
+/// use ardea_core::{Chunk, Inbox, Ordinal, Outbox, Processor, Rows, Timestamp};
+/// use ardea_operators::DistinctP;
+///
+/// let mut inbox = Inbox::default();
+/// let words = ["to", "be", "or", "not", "to", "be"].map(|word| (word, Timestamp::MIN));
+/// inbox.fill(Chunk::new(Rows::from_iter(words)));
+/// let mut outbox = Outbox::new(1, 16);
+///
+/// DistinctP::new(Arc::new(|word: &&'static str| *word)).process(Ordinal::FIRST, &mut inbox, &mut outbox)?;
+/// assert_eq!(outbox.lane::<&str>(Ordinal::FIRST)?.rows().values(), ["to", "be", "or", "not"]);
+/// # Ok::<(), ardea_core::Error>(())
+/// ```
+pub struct DistinctP<T, K, F> {
+    key: Arc<F>,
+    span: Option<Duration>,
+    /// When the record that passed last for a key was, in event time.
+    passed: KeyedStates<K, Timestamp>,
+    ends: TimerSet<Timestamp>,
+    watermark: Watermark,
+    /// Indexes in the batch of the records that don't pass; empty between calls.
+    repeated: Vec<usize>,
+    records: PhantomData<fn(T)>,
+}
+
+impl<T, K, F> DistinctP<T, K, F>
+where
+    K: Key,
+    F: Fn(&T) -> K,
+{
+    /// By `key`, which all instances share.
+    pub fn new(key: Arc<F>) -> Self {
+        DistinctP {
+            key,
+            span: None,
+            passed: KeyedStates::default(),
+            ends: TimerSet::default(),
+            watermark: Watermark::NONE,
+            repeated: Vec::new(),
+            records: PhantomData,
+        }
+    }
+
+    /// Lets a key pass again when `span` of event time has gone by since it passed.
+    pub fn within(mut self, span: Duration) -> Self {
+        self.span = Some(span);
+        self
+    }
+
+    /// How many keys are remembered.
+    pub fn keys(&self) -> usize {
+        self.passed.len()
+    }
+
+    /// Whether a record of `key` passes; if so, remembers it.
+    #[inline]
+    fn passes(&mut self, key: K, time: Timestamp) -> bool {
+        // A record without event time, or a late one, counts as of now.
+        let time = time.max(self.watermark.0);
+        let mut is_new = false;
+        let slot = self.passed.slot_or_insert(key, || {
+            is_new = true;
+            time
+        });
+        let Some(span) = self.span else { return is_new };
+        if !is_new {
+            let Some((_, passed)) = self.passed.get_mut(slot) else {
+                return false;
+            };
+            if time < *passed + span {
+                return false;
+            }
+            self.ends.clear(slot, *passed + span);
+            *passed = time;
+        }
+        self.ends.set(slot, time + span);
+        true
+    }
+}
+
+impl<T, K, F> Processor for DistinctP<T, K, F>
+where
+    T: Send + 'static,
+    K: Key,
+    F: Fn(&T) -> K + Send + Sync + 'static,
+{
+    fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+        let count = passable::<T>(inbox, outbox, Ordinal::FIRST)?;
+        let key = Arc::clone(&self.key);
+        let mut guard = RecordGuard::new();
+        for (index, (record, time)) in inbox.rows::<T>()?.iter().take(count).enumerate() {
+            if !self.passes(key(record), time) {
+                self.repeated.push(index);
+            }
+            guard.advance();
+        }
+        let removed = remove_at::<T>(inbox, &mut self.repeated)?;
+        pass_front::<T>(inbox, outbox, Ordinal::FIRST, count - removed)
+    }
+
+    fn on_watermark(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
+        self.watermark = watermark;
+        for _ in 0..FORGOTTEN_PER_CALL {
+            let Some((_, slot)) = self.ends.pop_due(watermark.0) else {
+                outbox.watermark(watermark);
+                return Ok(Progress::DONE);
+            };
+            self.passed.remove(slot);
+        }
+        Ok(Progress::MADE)
+    }
+}
+
+impl<T, K: Key, F> fmt::Debug for DistinctP<T, K, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DistinctP")
+            .field("passed", &self.passed)
+            .field("span", &self.span)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drive::{Drive, at};
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    #[test]
+    fn the_first_of_each_key_passes() {
+        Drive::every_schedule(|drive| {
+            let mut distinct = DistinctP::new(Arc::new(|n: &i64| n % 7));
+            let seen = drive
+                .records((0..50).map(|n| (n, at(n))))
+                .run::<i64>(&mut distinct);
+            assert_eq!(
+                seen.records(),
+                (0..7).map(|n| (n, at(n))).collect::<Vec<_>>()
+            );
+        });
+    }
+
+    #[test]
+    fn keys_behind_the_watermark_are_forgotten() {
+        let mut distinct = DistinctP::new(Arc::new(|n: &i64| *n)).within(Duration::from_secs(5));
+        let drive = Drive::default()
+            .records((0..10_000).map(|n| (n, at(n))))
+            .watermark(at(10_000));
+        assert_eq!(drive.run::<i64>(&mut distinct).values().len(), 10_000);
+        assert_eq!(distinct.keys(), 4, "those after 9,995");
+    }
+
+    proptest! {
+        #[test]
+        fn a_key_passes_once_a_span(
+            records in prop::collection::vec((0u8..5, 0i64..4), 0..80),
+            span in 1u64..12,
+            mark_every in 1usize..10,
+        ) {
+            let mut distinct = DistinctP::new(Arc::new(|record: &(u8, i64)| record.0)).within(Duration::from_secs(span));
+            let mut drive = Drive::with_room(3);
+            let (mut now, mut last, mut expected) = (0, HashMap::<u8, i64>::new(), Vec::new());
+            for (index, (key, step)) in records.into_iter().enumerate() {
+                now += step;
+                drive = drive.records([((key, now), at(now))]);
+                if last.get(&key).is_none_or(|passed| now >= passed + span as i64) {
+                    last.insert(key, now);
+                    expected.push((key, now));
+                }
+                if index % mark_every == 0 {
+                    drive = drive.watermark(at(now));
+                }
+            }
+            prop_assert_eq!(drive.run::<(u8, i64)>(&mut distinct).values(), expected);
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Running aggregates: a result for every record.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_core::{
+    Inbox, Ordinal, Outbox, Processor, Progress, RecordGuard, Result, Timestamp, Watermark,
+};
+
+use crate::{Feed, FeedVisitor, KeyTable, KeyedFold};
+
+/// How many keys one call looks at for their time-to-live.
+const KEYS_PER_CALL: usize = 4096;
+
+/// What is remembered of a key.
+struct Rolling<A> {
+    acc: A,
+    /// The greatest event time of its records.
+    last: Timestamp,
+}
+
+/// Aggregates all records of each key so far; emits `(key, result)` for every record, with the record's time.
+///
+/// With a time-to-live, a key that has had no record for longer than that, in event time, starts anew; memory is given
+/// back as the watermark passes, at the latest a quarter of the time-to-live after it is over. So long as the watermark holds,
+/// results do not depend on when that happens.
+///
+/// ```
+/// use std::sync::Arc;
+/// use ardea_aggregate::sum;
+/// use ardea_operators::{FoldOne, RollingP};
+///
+/// let spent = FoldOne::new(|order: &(u64, u64)| order.0, sum(|order: &(u64, u64)| order.1));
+/// let running_totals = RollingP::new(Arc::new(spent));
+/// ```
+pub struct RollingP<F: KeyedFold> {
+    fold: Arc<F>,
+    /// `None` at the slot of a key that was forgotten.
+    keys: KeyTable<F::Key, Option<Rolling<F::Acc>>>,
+    ttl: Option<Duration>,
+    /// The watermark up to which keys that outlived their time have been forgotten.
+    swept: Timestamp,
+    /// The next slot to look at, while a sweep is under way.
+    sweeping: Option<usize>,
+}
+
+impl<F: KeyedFold> RollingP<F> {
+    /// Aggregates by `fold`.
+    pub fn new(fold: Arc<F>) -> Self {
+        RollingP {
+            fold,
+            keys: KeyTable::default(),
+            ttl: None,
+            swept: Timestamp::MIN,
+            sweeping: None,
+        }
+    }
+
+    /// Forgets keys that have had no record for longer than `ttl`, in event time.
+    pub fn time_to_live(mut self, ttl: Duration) -> Self {
+        self.ttl = Some(ttl);
+        self
+    }
+
+    /// Forgets keys whose time was over at `now`; whether all have been looked at.
+    fn sweep(&mut self, ttl: Duration, now: Timestamp) -> bool {
+        let first = match self.sweeping {
+            Some(slot) => slot,
+            None if now <= self.swept + ttl / 4 => return true,
+            None => 0,
+        };
+        let slots = self.keys.index().slots();
+        let after = slots.min(first + KEYS_PER_CALL);
+        for slot in first..after {
+            let state = &mut self.keys.values_mut()[slot];
+            if state.as_ref().is_some_and(|rolling| rolling.last + ttl < now) {
+                *state = None;
+                self.keys.remove(slot as u32);
+            }
+        }
+        self.sweeping = (after < slots).then_some(after);
+        if after == slots {
+            self.swept = now;
+        }
+        after == slots
+    }
+}
+
+/// Takes records as far as there is room for their results.
+struct TakeRolling<'a, F: KeyedFold> {
+    fold: &'a F,
+    keys: &'a mut KeyTable<F::Key, Option<Rolling<F::Acc>>>,
+    ttl: Option<Duration>,
+    inbox: &'a mut Inbox,
+    outbox: &'a mut Outbox,
+}
+
+impl<F: KeyedFold> FeedVisitor<F> for TakeRolling<'_, F> {
+    type Output = ();
+
+    fn visit<I>(self, feed: &I) -> Result<()>
+    where
+        I: Feed<Key = F::Key, Acc = F::Acc, State = F::State>,
+    {
+        let TakeRolling { fold, keys, ttl, .. } = self;
+        let mut lane = self.outbox.lane::<(F::Key, F::Out)>(Ordinal::FIRST)?;
+        let rows = self.inbox.rows::<I::Record>()?;
+        let count = rows.len().min(lane.room());
+        let mut guard = RecordGuard::new();
+        for (record, time) in rows.iter().take(count) {
+            let key = feed.key(record);
+            let (_, state) = keys.get_or_insert(Cow::Borrowed(&*key), || None);
+            let rolling = state.get_or_insert_with(|| Rolling { acc: fold.create(), last: time });
+            if ttl.is_some_and(|ttl| rolling.last + ttl < time) {
+                rolling.acc = fold.create();
+            }
+            rolling.last = rolling.last.max(time);
+            feed.accumulate(&mut rolling.acc, record);
+            lane.push((key.into_owned(), fold.finish(&rolling.acc)), time);
+            guard.advance();
+        }
+        if count == rows.len() {
+            rows.clear();
+        } else {
+            rows.discard_front(count);
+        }
+        Ok(())
+    }
+}
+
+impl<F: KeyedFold> Processor for RollingP<F> {
+    fn process(&mut self, input: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+        let (fold, keys, ttl) = (&*self.fold, &mut self.keys, self.ttl);
+        fold.visit(input, TakeRolling { fold, keys, ttl, inbox, outbox })
+    }
+
+    fn on_watermark(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
+        if let Some(ttl) = self.ttl
+            && !self.sweep(ttl, watermark.0)
+        {
+            return Ok(Progress::MADE);
+        }
+        outbox.watermark(watermark);
+        Ok(Progress::DONE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FoldOne;
+    use crate::window::drive::{Step, drive, untimed};
+    use ardea_aggregate::count;
+
+    fn count_by_key() -> Arc<impl KeyedFold<Key = u64, Out = u64>> {
+        Arc::new(FoldOne::new(|key: &u64| *key, count()))
+    }
+
+    #[test]
+    fn every_record_has_a_result_with_its_time() {
+        let steps = [Step::rows(&[(7, 1), (3, 2), (7, 9)]), Step::rows(&[(7, 4)])];
+        let out = drive(RollingP::new(count_by_key()), &steps, 1);
+        assert_eq!(out.timed::<(u64, u64)>(0), [((7, 1), 1), ((3, 1), 2), ((7, 2), 9), ((7, 3), 4)]);
+    }
+
+    #[test]
+    fn a_key_that_was_silent_for_too_long_starts_anew_with_or_without_a_watermark() {
+        let rolling = || RollingP::new(count_by_key()).time_to_live(Duration::from_micros(10));
+        let expected = [(7, 1), (7, 2), (7, 1), (7, 2)];
+        let steps = [Step::rows(&[(7, 1), (7, 11), (7, 22), (7, 12)])];
+        assert_eq!(untimed(drive(rolling(), &steps, 9).timed::<(u64, u64)>(0)), expected);
+        let steps = [Step::rows(&[(7, 1), (7, 11)]), Step::Watermark(22), Step::rows(&[(7, 22), (7, 32)])];
+        assert_eq!(untimed(drive(rolling(), &steps, 9).timed::<(u64, u64)>(0)), expected);
+    }
+
+    #[test]
+    fn silent_keys_give_their_memory_back() {
+        let mut rolling = RollingP::new(count_by_key()).time_to_live(Duration::from_micros(10));
+        for round in 0..100i64 {
+            let rows: Vec<_> = (0..100).map(|key| (round as u64 * 100 + key, round * 10)).collect();
+            crate::window::drive::run(&mut rolling, &[Step::rows(&rows), Step::Watermark(round * 10)], 2000);
+        }
+        assert!(rolling.keys.len() <= 300, "{}", rolling.keys.len());
+        assert!(rolling.keys.index().slots() <= 400);
+    }
+}

@@ -1,0 +1,27 @@
+//! Operators that remember nothing from one record to the next, or no more than a count.
+
+mod filter;
+mod filter_map;
+mod flat_map;
+mod inspect;
+mod limit;
+mod map;
+mod merge;
+mod partition_map;
+mod sample;
+mod split;
+mod tee;
+mod try_map;
+
+pub use filter::FilterP;
+pub use filter_map::FilterMapP;
+pub use flat_map::FlatMapP;
+pub use inspect::InspectP;
+pub use limit::LimitP;
+pub use map::MapP;
+pub use merge::{MergeP, RebalanceP};
+pub use partition_map::{Either, PartitionMapP};
+pub use sample::SampleP;
+pub use split::SplitP;
+pub use tee::TeeP;
+pub use try_map::TryMapP;

@@ -1,0 +1,150 @@
+//! A map that may fail on a record.
+
+use std::fmt::Display;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use ardea_core::{
+    Inbox, InstanceContext, OnError, Ordinal, Outbox, Processor, RecordGuard, Result,
+};
+
+use crate::bad_records::BadRecords;
+
+/// Emits `f(&record)` where that is `Ok`; a record with an `Err` goes where the policy says.
+///
+/// By [`OnError`]: to the dead letters with its position, its bytes and the reason; or dropped and counted; or the job
+/// fails, naming the record. `f` borrows the record, so that it is still there to be set aside.
+///
+/// ```
+/// use std::sync::Arc;
+/// use ardea_core::{Chunk, Inbox, InstanceContext, OnError, Ordinal, Outbox, Processor, Rows, Timestamp};
+/// use ardea_operators::{TryMapP, debug_bytes};
+///
+/// let mut inbox = Inbox::default();
+/// inbox.fill(Chunk::new(Rows::from_iter([("7", Timestamp::MIN), ("x", Timestamp::MIN)])));
+/// let mut outbox = Outbox::new(1, 16);
+///
+/// let context = InstanceContext::detached("parse");
+/// let mut parse = TryMapP::new(Arc::new(|text: &&str| text.parse::<u32>()), OnError::DeadLetter, debug_bytes);
+/// parse.init(&context)?;
+/// parse.process(Ordinal::FIRST, &mut inbox, &mut outbox)?;
+/// assert_eq!(outbox.lane::<u32>(Ordinal::FIRST)?.rows().values(), [7]);
+///
+/// let letter = &context.dead_letters.sample()[0];
+/// assert_eq!(letter.raw, b"\"x\"");
+/// assert_eq!(letter.reason, "invalid digit found in string");
+/// # Ok::<(), ardea_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct TryMapP<T, U, E, F> {
+    f: Arc<F>,
+    bad: BadRecords<T>,
+    records: PhantomData<fn(T) -> (U, E)>,
+}
+
+impl<T, U, E, F> TryMapP<T, U, E, F>
+where
+    F: Fn(&T) -> std::result::Result<U, E>,
+{
+    /// By `f`, which all instances share. `raw` makes the bytes that a dead letter keeps of a record;
+    /// [`debug_bytes`](crate::debug_bytes) will do where there are none.
+    pub fn new(f: Arc<F>, policy: OnError, raw: fn(&T) -> Vec<u8>) -> Self {
+        TryMapP {
+            f,
+            bad: BadRecords::new(policy, raw),
+            records: PhantomData,
+        }
+    }
+}
+
+impl<T, U, E, F> Processor for TryMapP<T, U, E, F>
+where
+    T: Send + 'static,
+    U: Send + 'static,
+    E: Display + 'static,
+    F: Fn(&T) -> std::result::Result<U, E> + Send + Sync + 'static,
+{
+    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+        self.bad.attach(context);
+        Ok(())
+    }
+
+    fn process(&mut self, input: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+        let position = inbox.position();
+        let mut lane = outbox.lane::<U>(Ordinal::FIRST)?;
+        let records = inbox.rows::<T>()?;
+        let count = lane.room().min(records.len());
+        let mut guard = RecordGuard::new();
+        for (index, (record, time)) in records.iter().take(count).enumerate() {
+            match (self.f)(record) {
+                Ok(mapped) => lane.push(mapped, time),
+                Err(reason) => self
+                    .bad
+                    .handle(input, position + index as u64, record, reason)?,
+            }
+            guard.advance();
+        }
+        records.discard_front(count);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bad_records::debug_bytes;
+    use crate::drive::{Drive, Outcome, untimed};
+    use ardea_core::{DeadLetters, ErrorCode};
+
+    fn small(n: &u32) -> std::result::Result<u32, String> {
+        if n.is_multiple_of(10) {
+            Err(format!("{n} is round"))
+        } else {
+            Ok(n * 2)
+        }
+    }
+
+    fn run(
+        mut drive: Drive,
+        policy: OnError,
+    ) -> (Result<Vec<Outcome<u32>>>, Arc<DeadLetters>, u64) {
+        let letters = Arc::new(DeadLetters::default());
+        drive.context.dead_letters = Arc::clone(&letters);
+        let metrics = Arc::clone(&drive.context.metrics);
+        let mut map = TryMapP::new(Arc::new(small), policy, debug_bytes);
+        let seen = drive.records(untimed(1..=30u32)).try_run(&mut map);
+        (seen, letters, metrics.snapshot().bad)
+    }
+
+    #[test]
+    fn a_bad_record_becomes_a_dead_letter_with_its_position_and_the_others_pass() {
+        Drive::every_schedule(|mut drive| {
+            drive.context.metrics = Arc::default();
+            let (seen, letters, bad) = run(drive, OnError::DeadLetter);
+            assert_eq!(seen.unwrap()[0].values().len(), 27);
+            assert_eq!((letters.count(), bad), (3, 3));
+            let letter = &letters.sample()[1];
+            assert_eq!(letter.vertex, "under test");
+            assert_eq!(letter.origin, "input 0, instance 0, record 19");
+            assert_eq!(letter.raw, b"20");
+            assert_eq!(letter.reason, "20 is round");
+        });
+    }
+
+    #[test]
+    fn a_dropped_record_is_counted() {
+        let (seen, letters, bad) = run(Drive::default(), OnError::Drop);
+        assert_eq!(seen.unwrap()[0].values().len(), 27);
+        assert_eq!((letters.count(), letters.dropped(), bad), (0, 3, 3));
+    }
+
+    #[test]
+    fn failing_names_the_record() {
+        let (seen, ..) = run(Drive::default(), OnError::Fail);
+        let error = seen.unwrap_err();
+        assert_eq!(
+            (error.code(), error.record()),
+            (ErrorCode::BadRecord, Some((0, 9)))
+        );
+    }
+}

@@ -1,0 +1,18 @@
+//! Where event time comes from: stamping records and making watermarks.
+
+mod arrival;
+mod emitter;
+mod event_time;
+mod generator;
+mod native;
+mod policy;
+mod replay;
+mod stamp;
+
+pub use arrival::ArrivalTimeP;
+pub use event_time::EventTime;
+pub use generator::{Silence, WatermarkGenerator};
+pub use native::NativeTimeP;
+pub use replay::ReplayP;
+pub use policy::WatermarkPolicy;
+pub use stamp::StampP;

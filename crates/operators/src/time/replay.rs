@@ -1,0 +1,127 @@
+//! Letting recorded events happen again, as slowly or fast as one likes.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_core::{Clock, Inbox, InstanceContext, Ordinal, Outbox, Processor, RecordGuard, Result, Timestamp};
+
+/// Holds back recorded events until their turn comes: `speed` seconds of recorded time pass in one second.
+///
+/// The first record comes at once; each later one when the recorded time since then, divided by the speed, has passed. Recorded
+/// time that runs backwards delays nothing: such a record comes with the one before it. The records, their order and their event
+/// times stay as they are.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use ardea_core::{Chunk, Inbox, InstanceContext, ManualClock, Ordinal, Outbox, Processor, Rows, Timestamp};
+/// use ardea_operators::ReplayP;
+///
+/// let hand = ManualClock::new();
+/// let mut replay = ReplayP::new(Arc::new(|second: &i64| Timestamp::from_secs(*second)), 60.0);
+/// replay.init(&InstanceContext { clock: hand.clock(), ..InstanceContext::detached("replay") })?;
+///
+/// let mut inbox = Inbox::default();
+/// inbox.fill(Chunk::new(Rows::from_iter([0, 60, 120].map(|second| (second, Timestamp::MIN)))));
+/// let mut outbox = Outbox::new(1, 16);
+/// replay.process(Ordinal::FIRST, &mut inbox, &mut outbox)?;
+/// assert_eq!(inbox.len(), 2);
+///
+/// hand.advance(Duration::from_secs(1));
+/// replay.process(Ordinal::FIRST, &mut inbox, &mut outbox)?;
+/// assert_eq!(inbox.len(), 1, "a minute passes in a second");
+/// # Ok::<(), ardea_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct ReplayP<T, F> {
+    time: Arc<F>,
+    speed: f64,
+    /// Recorded time and the clock when the first record came.
+    origin: Option<(Timestamp, Duration)>,
+    clock: Clock,
+    records: PhantomData<fn(T)>,
+}
+
+impl<T, F> ReplayP<T, F>
+where
+    F: Fn(&T) -> Timestamp,
+{
+    /// By the recorded time `time(record)`, `speed` times as fast; a speed that isn't positive and finite holds nothing back.
+    pub fn new(time: Arc<F>, speed: f64) -> Self {
+        ReplayP { time, speed, origin: None, clock: Clock::system(), records: PhantomData }
+    }
+
+    /// When a record's turn comes, on the clock.
+    fn due(&mut self, recorded: Timestamp) -> Duration {
+        let (first, started) = *self.origin.get_or_insert((recorded, self.clock.now()));
+        let seconds = recorded.since(first).as_secs_f64() / self.speed;
+        started + Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO)
+    }
+}
+
+impl<T, F> Processor for ReplayP<T, F>
+where
+    T: Send + 'static,
+    F: Fn(&T) -> Timestamp + Send + Sync + 'static,
+{
+    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+        self.clock = context.clock.clone();
+        Ok(())
+    }
+
+    fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+        let rows = inbox.rows::<T>()?;
+        let now = self.clock.now();
+        let mut guard = RecordGuard::new();
+        let mut ready = 0;
+        let mut next = None;
+        for record in rows.values() {
+            let due = self.due((self.time)(record));
+            if due > now {
+                next = Some(due);
+                break;
+            }
+            ready += 1;
+            guard.advance();
+        }
+        let mut out = outbox.lane::<T>(Ordinal::FIRST)?;
+        let room = out.room();
+        out.rows().append_front(rows, ready.min(room));
+        if let Some(due) = next {
+            outbox.wake_at(due);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ardea_core::{Chunk, ManualClock, Rows};
+
+    #[test]
+    fn recorded_time_that_runs_backwards_delays_nothing() {
+        let hand = ManualClock::new();
+        let mut replay = ReplayP::new(Arc::new(|second: &i64| Timestamp::from_secs(*second)), 1.0);
+        replay.init(&InstanceContext { clock: hand.clock(), ..InstanceContext::detached("replay") }).unwrap();
+        let mut inbox = Inbox::default();
+        inbox.fill(Chunk::new(Rows::from_iter([10, 3, 11].map(|second| (second, Timestamp::MIN)))));
+        let mut outbox = Outbox::new(1, 16);
+        replay.process(Ordinal::FIRST, &mut inbox, &mut outbox).unwrap();
+        assert_eq!(inbox.len(), 1);
+        assert_eq!(outbox.take_wake_at(), Some(Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn without_a_speed_nothing_is_held_back() {
+        for speed in [f64::INFINITY, 0.0, -1.0, f64::NAN] {
+            let mut replay = ReplayP::new(Arc::new(|second: &i64| Timestamp::from_secs(*second)), speed);
+            let mut inbox = Inbox::default();
+            inbox.fill(Chunk::new(Rows::from_iter([0, 1_000_000].map(|second| (second, Timestamp::MIN)))));
+            let mut outbox = Outbox::new(1, 16);
+            replay.process(Ordinal::FIRST, &mut inbox, &mut outbox).unwrap();
+            assert!(inbox.is_empty(), "{speed}");
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Event time from the records themselves.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use ardea_core::{
+    Epoch, Inbox, InstanceContext, OnError, Ordinal, Outbox, Processor, Progress, RecordGuard,
+    Result, Timestamp, Watermark,
+};
+
+use crate::bad_records::BadRecords;
+use crate::passing::{pass_front, passable, remove_at};
+use crate::time::emitter::WatermarkEmitter;
+use crate::time::{EventTime, WatermarkPolicy};
+
+/// Gives each record the event time `time(record)` and makes watermarks from these times.
+///
+/// `time` returns a [`Timestamp`], an `Option` or a `Result` of one. A record without a valid time (an error, `None`, or one
+/// of the ends of time) goes where the [`OnError`] policy says: to the dead letters unless told otherwise.
+///
+/// Watermarks follow the [`WatermarkPolicy`], after each chunk; those that came from before are replaced. A silent input is
+/// declared idle. Works in place: the column of times is rewritten and the chunk handed on.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use ardea_core::{Chunk, Inbox, Marker, Ordinal, Outbox, Processor, Rows, Timestamp, Watermark};
+/// use ardea_operators::{StampP, WatermarkPolicy};
+///
+/// let mut inbox = Inbox::default();
+/// inbox.fill(Chunk::new(Rows::from_iter([(12i64, Timestamp::MIN), (10, Timestamp::MIN)])));
+/// let mut outbox = Outbox::new(1, 16);
+///
+/// let policy = WatermarkPolicy::out_of_order(Duration::from_secs(5));
+/// let mut stamp = StampP::new(Arc::new(|secs: &i64| Timestamp::from_secs(*secs)), policy);
+/// stamp.process(Ordinal::FIRST, &mut inbox, &mut outbox)?;
+///
+/// let mut chunk = outbox.take_chunk(0, Chunk::default).unwrap();
+/// assert_eq!(chunk.rows::<i64>()?.times(), [Timestamp::from_secs(12), Timestamp::from_secs(10)]);
+/// assert_eq!(outbox.take_marker(0), Some(Marker::Watermark(Watermark(Timestamp::from_secs(7)))));
+/// # Ok::<(), ardea_core::Error>(())
+/// ```
+pub struct StampP<T, R, F> {
+    time: Arc<F>,
+    bad: BadRecords<T>,
+    emitter: WatermarkEmitter,
+    /// Indexes in the batch of the records without a valid time; empty between calls.
+    rejected: Vec<usize>,
+    records: PhantomData<fn(T) -> R>,
+}
+
+impl<T, R, F> StampP<T, R, F>
+where
+    R: EventTime,
+    F: Fn(&T) -> R,
+{
+    /// Times by `time`, which all instances share; bad records become dead letters without bytes.
+    pub fn new(time: Arc<F>, policy: WatermarkPolicy) -> Self {
+        StampP {
+            time,
+            bad: BadRecords::new(OnError::DeadLetter, |_| Vec::new()),
+            emitter: WatermarkEmitter::new(policy),
+            rejected: Vec::new(),
+            records: PhantomData,
+        }
+    }
+
+    /// Sets what becomes of a record without a valid time. `raw` makes the bytes that a dead letter keeps of it;
+    /// [`debug_bytes`](crate::debug_bytes) will do where there are none.
+    pub fn on_error(mut self, policy: OnError, raw: fn(&T) -> Vec<u8>) -> Self {
+        self.bad = BadRecords::new(policy, raw);
+        self
+    }
+}
+
+impl<T, R, F> StampP<T, R, F>
+where
+    T: Send + 'static,
+    R: EventTime,
+    F: Fn(&T) -> R,
+{
+    /// Stamps the first `count` records, notes those that can't be, and returns the latest time.
+    fn stamp(&mut self, input: Ordinal, inbox: &mut Inbox, count: usize) -> Result<Timestamp> {
+        let position = inbox.position();
+        let (records, times) = inbox.rows::<T>()?.values_and_times_mut();
+        let mut highest = Timestamp::MIN;
+        let mut guard = RecordGuard::new();
+        for (index, (record, time)) in records.iter().zip(times).take(count).enumerate() {
+            match (self.time)(record).event_time() {
+                Ok(stamp) if stamp != Timestamp::MIN && stamp != Timestamp::MAX => {
+                    *time = stamp;
+                    highest = highest.max(stamp);
+                }
+                Ok(_) => {
+                    self.bad.handle(
+                        input,
+                        position + index as u64,
+                        record,
+                        "its event time is out of range",
+                    )?;
+                    self.rejected.push(index);
+                }
+                Err(reason) => {
+                    self.bad
+                        .handle(input, position + index as u64, record, reason)?;
+                    self.rejected.push(index);
+                }
+            }
+            guard.advance();
+        }
+        Ok(highest)
+    }
+}
+
+impl<T, R, F> Processor for StampP<T, R, F>
+where
+    T: Send + 'static,
+    R: EventTime + 'static,
+    F: Fn(&T) -> R + Send + Sync + 'static,
+{
+    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+        self.bad.attach(context);
+        self.emitter.attach(context);
+        Ok(())
+    }
+
+    fn process(&mut self, input: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+        let count = passable::<T>(inbox, outbox, Ordinal::FIRST)?;
+        let highest = self.stamp(input, inbox, count)?;
+        let removed = remove_at::<T>(inbox, &mut self.rejected)?;
+        pass_front::<T>(inbox, outbox, Ordinal::FIRST, count - removed)?;
+        self.emitter.after_chunk(highest, !inbox.is_empty(), outbox);
+        Ok(())
+    }
+
+    fn on_watermark(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
+        if watermark == Watermark::END {
+            outbox.watermark(watermark);
+        } else {
+            self.emitter.watch_silence(outbox);
+        }
+        Ok(Progress::DONE)
+    }
+
+    fn on_epoch(&mut self, _: Epoch, outbox: &mut Outbox) -> Result<Progress> {
+        self.emitter.watch_silence(outbox);
+        Ok(Progress::DONE)
+    }
+
+    fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
+        self.emitter.watch_silence(outbox);
+        Ok(())
+    }
+}
+
+impl<T, R, F> fmt::Debug for StampP<T, R, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StampP")
+            .field("emitter", &self.emitter)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bad_records::debug_bytes;
+    use crate::drive::{Drive, Seen, at, untimed};
+    use ardea_core::Marker;
+    use std::time::Duration;
+
+    fn in_order() -> WatermarkPolicy {
+        WatermarkPolicy::in_order()
+    }
+
+    #[test]
+    fn records_get_their_times_and_watermarks_follow() {
+        Drive::every_schedule(|drive| {
+            let policy = WatermarkPolicy::out_of_order(Duration::from_secs(40));
+            let mut stamp = StampP::new(Arc::new(|n: &i64| at(*n * 7 % 40)), policy);
+            let seen = drive.records(untimed(0..40i64)).run::<i64>(&mut stamp);
+            assert_eq!(
+                seen.records(),
+                (0..40).map(|n| (n, at(n * 7 % 40))).collect::<Vec<_>>()
+            );
+            seen.assert_in_time();
+            let last = seen
+                .events()
+                .iter()
+                .rev()
+                .find(|event| matches!(event, Seen::Watermark(_)));
+            assert_eq!(last, Some(&Seen::Watermark(at(-1))));
+        });
+    }
+
+    #[test]
+    fn a_record_without_a_time_is_set_aside_and_the_others_keep_theirs() {
+        Drive::every_schedule(|drive| {
+            let letters = Arc::clone(&drive.context.dead_letters);
+            let time = |n: &i64| if n % 5 == 0 { None } else { Some(at(*n)) };
+            let mut stamp =
+                StampP::new(Arc::new(time), in_order()).on_error(OnError::DeadLetter, debug_bytes);
+            let seen = drive.records(untimed(0..20i64)).run::<i64>(&mut stamp);
+            let expected: Vec<_> = (0..20).filter(|n| n % 5 != 0).map(|n| (n, at(n))).collect();
+            assert_eq!(seen.records(), expected);
+            assert_eq!(
+                letters
+                    .sample()
+                    .iter()
+                    .map(|letter| &letter.raw[..])
+                    .collect::<Vec<_>>(),
+                [&b"0"[..], b"5", b"10", b"15"]
+            );
+        });
+    }
+
+    #[test]
+    fn the_end_of_time_is_not_an_event_time() {
+        let mut stamp = StampP::new(Arc::new(|time: &Timestamp| *time), in_order())
+            .on_error(OnError::Fail, debug_bytes);
+        let drive = Drive::default().records(untimed([at(1), Timestamp::MAX]));
+        let error = drive.try_run::<Timestamp>(&mut stamp).unwrap_err();
+        assert_eq!(error.record(), Some((0, 1)));
+    }
+
+    #[test]
+    fn a_silent_input_turns_idle_once_and_wakes_with_a_record() {
+        let mut stamp = StampP::new(Arc::new(|n: &i64| at(*n)), in_order());
+        let seen = Drive::default()
+            .records(untimed([1i64]))
+            .advance(Duration::from_secs(9))
+            .records(untimed([2i64]))
+            .advance(Duration::from_secs(9))
+            .advance(Duration::from_secs(1))
+            .advance(Duration::from_secs(99))
+            .records(untimed([3i64]))
+            .advance(Duration::from_secs(10))
+            .run::<i64>(&mut stamp);
+        let record = |n| Seen::Record(n, at(n));
+        let mark = |n| Seen::Watermark(at(n));
+        let idle = Seen::Other(Marker::Idle);
+        assert_eq!(
+            seen.events(),
+            [
+                record(1),
+                mark(1),
+                record(2),
+                mark(2),
+                idle.clone(),
+                record(3),
+                mark(3),
+                idle
+            ]
+        );
+    }
+
+    #[test]
+    fn watermarks_from_before_are_replaced_and_the_end_passes() {
+        let mut stamp = StampP::new(Arc::new(|n: &i64| at(*n)), in_order());
+        let seen = Drive::default()
+            .watermark(at(1000))
+            .records(untimed([1i64]))
+            .watermark(Timestamp::MAX)
+            .run::<i64>(&mut stamp);
+        assert_eq!(
+            seen.events()[1..],
+            [Seen::Watermark(at(1)), Seen::Watermark(Timestamp::MAX)]
+        );
+    }
+}

@@ -1,0 +1,50 @@
+//! Windows of event time: tumbling, sliding and session.
+//!
+//! Tumbling and sliding windows ([`SlidingWindowP`]) are kept as slices, each as long as the slide. From a record to a
+//! result:
+//!
+//! ```text
+//!  records ──intake──▶ open slices ──the watermark closes one──▶ frozen slices ──▶ running aggregate ──▶ results
+//!                      key → acc                                 (slot, acc)        enter / leave
+//! ```
+//!
+//! * `spec`: which windows there are, and the arithmetic of slices;
+//! * `intake`: records into `open_slices`, late ones to their output;
+//! * `slider`: the machine that closes slices, with `frozen_slices` and the `running` aggregate (totals, or `two_stacks`
+//!   where the aggregate does not deduct);
+//! * `revisions`, `early`: results out of turn;
+//! * `slice_combine`: the first of two stages;
+//! * `sessions`, `session`: windows that end when a key has been silent for a while.
+
+mod early;
+mod frozen_slices;
+mod intake;
+mod open_slices;
+mod result;
+mod revisions;
+mod running;
+mod session;
+mod sessions;
+mod slice_combine;
+mod slider;
+mod sliding;
+mod spec;
+mod trigger;
+mod two_stacks;
+
+#[cfg(test)]
+pub(crate) mod drive;
+#[cfg(test)]
+mod session_tests;
+#[cfg(test)]
+mod sliding_tests;
+
+pub use result::{Firing, WindowResult};
+pub use session::SessionWindowP;
+pub use sessions::SessionSpec;
+pub use slice_combine::SliceCombineP;
+pub use sliding::SlidingWindowP;
+pub use spec::WindowSpec;
+pub use trigger::{Decision, EarlyFiring, NoEarly, Trigger};
+
+use result::result_time;

@@ -1,0 +1,150 @@
+//! Closed slices that the window has not left behind, or that may still be asked for.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use super::spec::Slice;
+
+/// Emptied columns kept for slices to come.
+const SPARE_COLUMNS: usize = 4;
+/// New columns get one more place for so many asked for.
+const ROOM_TO_SPARE: usize = 64;
+
+/// What came of one slice at one time: accumulators by slot, in two columns of about their size.
+///
+/// A slice has one part, and another for each time that records came for it after it was closed.
+pub(crate) struct Part<A> {
+    pub(crate) slice: Slice,
+    pub(crate) slots: Vec<u32>,
+    /// As long as `slots`, or empty if the accumulators aren't needed any more.
+    pub(crate) accs: Vec<A>,
+    /// Whether the columns are in order of the slots, so that a slot can be found.
+    sorted: bool,
+}
+
+/// Closed slices in order of time.
+pub(crate) struct FrozenSlices<A> {
+    parts: VecDeque<Part<A>>,
+    spare: Vec<(Vec<u32>, Vec<A>)>,
+}
+
+impl<A> FrozenSlices<A> {
+    pub(crate) fn new() -> Self {
+        FrozenSlices { parts: VecDeque::new(), spare: Vec::new() }
+    }
+
+    /// Columns for a part of `entries` keys, without much room to spare: they may stay for long.
+    pub(crate) fn columns(&mut self, slice: Slice, entries: usize, with_accs: bool) -> Part<A> {
+        let fits = |capacity: usize| capacity >= entries && capacity / 4 <= entries / 3;
+        let fitting = self.spare.iter().position(|(slots, accs)| {
+            fits(slots.capacity()) && (!with_accs || fits(accs.capacity()))
+        });
+        let (slots, accs) = match fitting {
+            Some(position) => self.spare.swap_remove(position),
+            None => {
+                // A little more than asked for, so that the next slice, of about as many keys, finds room in it.
+                let room = entries + entries / ROOM_TO_SPARE;
+                (Vec::with_capacity(room), Vec::with_capacity(if with_accs { room } else { 0 }))
+            }
+        };
+        Part { slice, slots, accs, sorted: false }
+    }
+
+    /// Adds a part, behind those of its slice that came before.
+    pub(crate) fn push(&mut self, part: Part<A>) {
+        let position = self.parts.partition_point(|other| other.slice <= part.slice);
+        self.parts.insert(position, part);
+    }
+
+    /// Where the parts of `slices` are.
+    pub(crate) fn range(&self, slices: Range<Slice>) -> Range<usize> {
+        let first = self.parts.partition_point(|part| part.slice < slices.start);
+        let after = self.parts.partition_point(|part| part.slice < slices.end);
+        first..after.max(first)
+    }
+
+    /// The part at `position`.
+    pub(crate) fn part(&self, position: usize) -> &Part<A> {
+        &self.parts[position]
+    }
+
+    /// Takes out the first part if its slice is before `limit`.
+    pub(crate) fn pop_before(&mut self, limit: Slice) -> Option<Part<A>> {
+        (self.parts.front()?.slice < limit).then(|| self.parts.pop_front()).flatten()
+    }
+
+    /// Takes the columns of a part back that [`pop_before`](Self::pop_before) gave out, to use their memory again.
+    pub(crate) fn recycle(&mut self, mut part: Part<A>) {
+        if self.spare.len() == SPARE_COLUMNS {
+            self.spare.remove(0);
+        }
+        part.slots.clear();
+        part.accs.clear();
+        self.spare.push((part.slots, part.accs));
+    }
+
+    /// The accumulators of the key at `slot` in `slices`, with their slices, in order of time. Costs a bisection a slice;
+    /// the first time, sorting it.
+    pub(crate) fn of_key(
+        &mut self,
+        slot: u32,
+        slices: Range<Slice>,
+    ) -> impl Iterator<Item = (Slice, &A)> {
+        let range = self.range(slices);
+        for part in self.parts.range_mut(range.clone()) {
+            part.sort();
+        }
+        self.parts.range(range).filter_map(move |part| {
+            let position = part.slots.binary_search(&slot).ok()?;
+            Some((part.slice, &part.accs[position]))
+        })
+    }
+}
+
+impl<A> Part<A> {
+    fn sort(&mut self) {
+        if std::mem::replace(&mut self.sorted, true) {
+            return;
+        }
+        let slots = std::mem::take(&mut self.slots);
+        let accs = std::mem::take(&mut self.accs);
+        let mut entries: Vec<_> = slots.into_iter().zip(accs).collect();
+        entries.sort_unstable_by_key(|entry| entry.0);
+        (self.slots, self.accs) = entries.into_iter().unzip();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(frozen: &mut FrozenSlices<u64>, slice: Slice, entries: &[(u32, u64)]) {
+        let mut part = frozen.columns(slice, entries.len(), true);
+        for (slot, acc) in entries {
+            part.slots.push(*slot);
+            part.accs.push(*acc);
+        }
+        frozen.push(part);
+    }
+
+    #[test]
+    fn a_key_is_found_in_all_parts_of_the_slices_asked_for() {
+        let mut frozen = FrozenSlices::new();
+        part(&mut frozen, 1, &[(7, 10), (3, 11)]);
+        part(&mut frozen, 3, &[(9, 12), (7, 13), (1, 14)]);
+        part(&mut frozen, 1, &[(7, 15)]);
+        part(&mut frozen, 4, &[(7, 16)]);
+        assert_eq!(frozen.of_key(7, 1..4).collect::<Vec<_>>(), [(1, &10), (1, &15), (3, &13)]);
+        assert_eq!(frozen.of_key(2, 0..9).count(), 0);
+    }
+
+    #[test]
+    fn columns_are_used_again_only_if_they_fit_closely() {
+        let mut frozen = FrozenSlices::new();
+        part(&mut frozen, 1, &[(1, 1); 100]);
+        let used = frozen.pop_before(2).unwrap();
+        frozen.recycle(used);
+        assert!(frozen.columns(2, 10, true).slots.capacity() < 100, "a small slice keeps little");
+        assert!(frozen.columns(2, 90, true).slots.capacity() >= 100);
+    }
+}

@@ -1,0 +1,193 @@
+//! The slices that records are still counted into.
+//!
+//! Each has a table of its own, from key to accumulator, so that a record costs one lookup and one update. The slice that
+//! the last record fell into is kept at hand: a chunk that lies in it, as nearly all do, needs nothing else.
+
+use std::collections::VecDeque;
+
+use ardea_core::{Key, Timestamp};
+
+use super::spec::{Slice, WindowSpec};
+use crate::KeyTable;
+
+/// Emptied tables kept for slices to come.
+const SPARE_TABLES: usize = 4;
+
+/// One slice's keys and accumulators.
+pub(crate) type SliceTable<K, A> = KeyTable<K, A>;
+
+/// The slices that records are still counted into, in order of time.
+pub(crate) struct OpenSlices<K, A> {
+    spec: WindowSpec,
+    open: VecDeque<(Slice, SliceTable<K, A>)>,
+    /// Where the slice at hand is in `open`.
+    current: usize,
+    /// The first and the last time of the slice at hand; the first is after the last if there is none.
+    first: Timestamp,
+    last: Timestamp,
+    spare: Vec<SliceTable<K, A>>,
+}
+
+impl<K: Key, A> OpenSlices<K, A> {
+    pub(crate) fn new(spec: WindowSpec) -> Self {
+        OpenSlices {
+            spec,
+            open: VecDeque::new(),
+            current: 0,
+            first: Timestamp::MAX,
+            last: Timestamp::MIN,
+            spare: Vec::new(),
+        }
+    }
+
+    /// Whether all of `times` are in the slice at hand. One vectorised pass.
+    #[inline]
+    pub(crate) fn hold_in_current(&self, times: &[Timestamp]) -> bool {
+        all_within(times, self.first, self.last)
+    }
+
+    /// Whether `time` is in the slice at hand.
+    #[inline]
+    pub(crate) fn current_holds(&self, time: Timestamp) -> bool {
+        self.first <= time && time <= self.last
+    }
+
+    /// The table of the slice at hand; only after [`select`](Self::select) or a successful check.
+    #[inline]
+    pub(crate) fn current(&mut self) -> &mut SliceTable<K, A> {
+        &mut self.open[self.current].1
+    }
+
+    /// Takes the slice of `time` at hand, and opens it if need be.
+    #[inline]
+    pub(crate) fn select(&mut self, time: Timestamp) {
+        if !self.current_holds(time) {
+            self.select_slice(self.spec.slice_of(time));
+        }
+    }
+
+    fn select_slice(&mut self, slice: Slice) {
+        self.current = match self.position(slice) {
+            Ok(position) => position,
+            Err(position) => {
+                let table = self.spare.pop().unwrap_or_default();
+                self.open.insert(position, (slice, table));
+                position
+            }
+        };
+        self.first = self.spec.start_of(slice);
+        self.last = self.spec.last_of(slice);
+    }
+
+    /// Finds `slice` fast if it is next to the slice at hand, else by bisection.
+    fn position(&self, slice: Slice) -> Result<usize, usize> {
+        for near in [self.current.wrapping_sub(1), self.current + 1] {
+            if self.open.get(near).is_some_and(|open| open.0 == slice) {
+                return Ok(near);
+            }
+        }
+        self.open.binary_search_by_key(&slice, |open| open.0)
+    }
+
+    /// The first open slice.
+    pub(crate) fn first_slice(&self) -> Option<Slice> {
+        self.open.front().map(|open| open.0)
+    }
+
+    /// The open slices and their tables, in order of time.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Slice, &SliceTable<K, A>)> {
+        self.open.iter().map(|open| (open.0, &open.1))
+    }
+
+    /// The number of keys over all open slices.
+    pub(crate) fn keys(&self) -> usize {
+        self.open.iter().map(|open| open.1.len()).sum()
+    }
+
+    /// Takes out the first slice if it is before `limit`.
+    pub(crate) fn pop_before(&mut self, limit: Slice) -> Option<(Slice, SliceTable<K, A>)> {
+        if self.first_slice()? >= limit {
+            return None;
+        }
+        if self.current == 0 {
+            (self.first, self.last) = (Timestamp::MAX, Timestamp::MIN);
+        } else {
+            self.current -= 1;
+        }
+        self.open.pop_front()
+    }
+
+    /// Takes a table back that [`pop_before`](Self::pop_before) gave out, to use its memory again.
+    pub(crate) fn recycle(&mut self, mut table: SliceTable<K, A>) {
+        if self.spare.len() < SPARE_TABLES {
+            table.clear();
+            self.spare.push(table);
+        }
+    }
+}
+
+/// Whether all `times` are from `first` to `last`; never if `first` is after `last`.
+///
+/// A time is in the range if neither its distance from the first nor to the last is negative. The two distances add up to
+/// the length of the range, so that they can't both be wrong by an overflow. Subtractions and ors only, in one pass without
+/// branches, run at several times a nanosecond on any processor; comparing 64-bit numbers is slower on older ones.
+#[inline]
+fn all_within(times: &[Timestamp], first: Timestamp, last: Timestamp) -> bool {
+    let (first, last) = (first.as_micros(), last.as_micros());
+    let mut signs = 0;
+    for time in times {
+        let time = time.as_micros();
+        signs |= time.wrapping_sub(first) | last.wrapping_sub(time);
+    }
+    signs >= 0 && first <= last
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::borrow::Cow;
+    use std::time::Duration;
+
+    fn at(micros: i64) -> Timestamp {
+        Timestamp::from_micros(micros)
+    }
+
+    proptest! {
+        #[test]
+        fn the_fast_check_is_the_plain_one(
+            times in prop::collection::vec(
+                prop_oneof![-5i64..5, Just(i64::MIN), Just(i64::MAX), any::<i64>()], 1..5
+            ),
+            first in prop_oneof![-5i64..5, Just(i64::MIN), Just(i64::MAX), any::<i64>()],
+            length in prop_oneof![0i64..10, 0..i64::MAX],
+        ) {
+            let last = first.saturating_add(length);
+            let times: Vec<_> = times.into_iter().map(at).collect();
+            let plain = times.iter().all(|time| at(first) <= *time && *time <= at(last));
+            prop_assert_eq!(all_within(&times, at(first), at(last)), plain);
+            prop_assert!(!all_within(&times, Timestamp::MAX, Timestamp::MIN));
+        }
+    }
+
+    #[test]
+    fn slices_come_out_in_order_of_time_whatever_the_order_in() {
+        let spec = WindowSpec::tumbling(Duration::from_micros(10)).unwrap();
+        let mut open: OpenSlices<u64, u64> = OpenSlices::new(spec);
+        for time in [35, 5, 12, 31, -3, 19, 5] {
+            open.select(at(time));
+            *open.current().get_or_insert(Cow::Owned(0), || 0).1 += 1;
+            assert!(open.current_holds(at(time)) && !open.current_holds(at(time + 10)));
+        }
+        let mut seen = Vec::new();
+        while let Some((slice, table)) = open.pop_before(3) {
+            seen.push((slice, table.values()[0]));
+            open.recycle(table);
+            assert!(!open.current_holds(at(slice * 10)), "what was taken out is not at hand");
+        }
+        assert_eq!(seen, [(-1, 1), (0, 2), (1, 2)]);
+        assert_eq!(open.first_slice(), Some(3));
+        open.select(at(32));
+        assert_eq!(open.current().values(), [2]);
+    }
+}

@@ -1,0 +1,80 @@
+//! Results of single keys, asked for out of turn: corrections by late records, and early results.
+
+use std::ops::RangeInclusive;
+
+use super::spec::{Slice, WindowSpec};
+use super::two_stacks::TwoStacks;
+use crate::KeyedFold;
+
+/// What late records have changed in windows that were emitted before.
+#[derive(Default)]
+pub(crate) struct Revisions {
+    changed: Vec<(u32, Slice)>,
+}
+
+impl Revisions {
+    /// Records came for `slice` of the keys at `slots`.
+    pub(crate) fn changed(&mut self, slice: Slice, slots: &[u32]) {
+        self.changed.extend(slots.iter().map(|slot| (*slot, slice)));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.changed.is_empty()
+    }
+
+    /// The windows to compute anew, among those from `kept_from` to before `emitted_before`: disjoint ranges by slot.
+    pub(crate) fn take(
+        &mut self,
+        spec: &WindowSpec,
+        kept_from: Slice,
+        emitted_before: Slice,
+    ) -> Vec<(u32, RangeInclusive<Slice>)> {
+        self.changed.sort_unstable();
+        let mut ranges: Vec<(u32, RangeInclusive<Slice>)> = Vec::new();
+        for (slot, slice) in self.changed.drain(..) {
+            let first = slice.max(kept_from);
+            let last = spec.last_window_of(slice).min(emitted_before.saturating_sub(1));
+            match ranges.last_mut() {
+                _ if first > last => {}
+                Some((same, range)) if *same == slot && first <= *range.end() => {
+                    *range = *range.start()..=last.max(*range.end());
+                }
+                _ => ranges.push((slot, first..=last)),
+            }
+        }
+        ranges
+    }
+}
+
+/// Yields the result of each of `windows` that holds one of `slices`: those of one key, in any order.
+///
+/// Costs a few combines a slice and one a window, whatever a window's length; windows without slices cost nothing.
+pub(crate) fn sweep<F: KeyedFold>(
+    fold: &F,
+    spec: &WindowSpec,
+    mut slices: Vec<(Slice, F::Acc)>,
+    windows: RangeInclusive<Slice>,
+    mut yield_result: impl FnMut(Slice, F::Out),
+) {
+    slices.sort_by_key(|entry| entry.0);
+    let mut slices = slices.into_iter().peekable();
+    let mut stacks = TwoStacks::default();
+    let mut window = *windows.start();
+    loop {
+        if stacks.is_empty() {
+            let Some((slice, _)) = slices.peek() else { return };
+            window = window.max(*slice);
+        }
+        if window > *windows.end() {
+            return;
+        }
+        while let Some((slice, acc)) = slices.next_if(|entry| entry.0 <= window) {
+            stacks.enter(fold, slice, &acc, |_| 0);
+        }
+        stacks.leave_before(fold, spec.first_slice_of(window));
+        if !stacks.is_empty() {
+            yield_result(window, stacks.result(fold));
+        }
+        window += 1;
+    }
+}

@@ -1,0 +1,170 @@
+//! The running aggregate of the window under way, for all keys.
+
+use super::spec::Slice;
+use super::two_stacks::TwoStacks;
+use crate::KeyedFold;
+
+/// Each key's aggregate over the slices of the window under way, in columns by slot.
+///
+/// Slices enter when they are closed and leave when the window has passed them. Where the aggregate deducts, a key costs one
+/// combine and one deduct a slice; otherwise its slices are kept on [`TwoStacks`].
+pub(crate) struct Running<A> {
+    columns: Columns<A>,
+    slices_per_window: i64,
+    live_keys: usize,
+}
+
+enum Columns<A> {
+    /// A total, and the number of parts of slices in it. A slot without parts has an empty total.
+    Totals { totals: Vec<A>, parts: Vec<u32> },
+    Stacks(Vec<TwoStacks<A>>),
+}
+
+impl<A: Clone> Running<A> {
+    /// For windows of so many slices.
+    pub(crate) fn new<F: KeyedFold<Acc = A>>(slices_per_window: i64) -> Self {
+        let columns = if F::DEDUCTS {
+            Columns::Totals { totals: Vec::new(), parts: Vec::new() }
+        } else {
+            Columns::Stacks(Vec::new())
+        };
+        Running { columns, slices_per_window, live_keys: 0 }
+    }
+
+    /// The number of keys in the window.
+    pub(crate) fn live_keys(&self) -> usize {
+        self.live_keys
+    }
+
+    /// The length of the columns.
+    pub(crate) fn slots(&self) -> usize {
+        match &self.columns {
+            Columns::Totals { parts, .. } => parts.len(),
+            Columns::Stacks(stacks) => stacks.len(),
+        }
+    }
+
+    /// Makes the columns `slots` long.
+    pub(crate) fn grow<F: KeyedFold<Acc = A>>(&mut self, fold: &F, slots: usize) {
+        match &mut self.columns {
+            Columns::Totals { totals, parts } => {
+                if parts.len() < slots {
+                    totals.resize_with(slots, || fold.create());
+                    parts.resize(slots, 0);
+                }
+            }
+            Columns::Stacks(stacks) => {
+                if stacks.len() < slots {
+                    stacks.resize_with(slots, TwoStacks::default);
+                }
+            }
+        }
+    }
+
+    /// A part of `slice` enters the window: `accs[i]` for the key at `slots[i]`. The columns are long enough.
+    pub(crate) fn enter<F>(&mut self, fold: &F, slice: Slice, slots: &[u32], accs: &[A])
+    where
+        F: KeyedFold<Acc = A>,
+    {
+        let mut new = 0;
+        match &mut self.columns {
+            Columns::Totals { totals, parts } => {
+                for (slot, acc) in slots.iter().zip(accs) {
+                    let slot = *slot as usize;
+                    new += usize::from(parts[slot] == 0);
+                    parts[slot] += 1;
+                    fold.combine(&mut totals[slot], acc);
+                }
+            }
+            Columns::Stacks(stacks) => {
+                let length = self.slices_per_window;
+                for (slot, acc) in slots.iter().zip(accs) {
+                    let phase = i64::from(*slot) % length;
+                    let stack = &mut stacks[*slot as usize];
+                    new += usize::from(stack.is_empty());
+                    let block = |slice: Slice| slice.saturating_sub(phase).div_euclid(length);
+                    stack.enter(fold, slice, acc, block);
+                }
+            }
+        }
+        self.live_keys += new;
+    }
+
+    /// A part of `slice` that entered leaves the window, and tells `emptied` the slots that nothing is left of. All
+    /// slices before it have left.
+    pub(crate) fn leave<F>(
+        &mut self,
+        fold: &F,
+        slice: Slice,
+        slots: &[u32],
+        accs: &[A],
+        mut emptied: impl FnMut(u32),
+    ) where
+        F: KeyedFold<Acc = A>,
+    {
+        let mut gone = 0;
+        match &mut self.columns {
+            Columns::Totals { totals, parts } => {
+                for (slot, acc) in slots.iter().zip(accs) {
+                    let at = *slot as usize;
+                    parts[at] -= 1;
+                    if parts[at] > 0 {
+                        fold.deduct(&mut totals[at], acc);
+                    } else {
+                        // Not deducted but made anew: whatever deducting may leave behind is gone.
+                        totals[at] = fold.create();
+                        gone += 1;
+                        emptied(*slot);
+                    }
+                }
+            }
+            Columns::Stacks(stacks) => {
+                for slot in slots {
+                    let stack = &mut stacks[*slot as usize];
+                    if stack.is_empty() {
+                        continue; // Another part of the same slice took it along.
+                    }
+                    stack.leave_before(fold, slice.saturating_add(1));
+                    if stack.is_empty() {
+                        gone += 1;
+                        emptied(*slot);
+                    }
+                }
+            }
+        }
+        self.live_keys -= gone;
+    }
+
+    /// Yields `(slot, result)` of live slots from `first` on, at most `limit`; returns the slot to go on from.
+    pub(crate) fn results<F: KeyedFold<Acc = A>>(
+        &self,
+        fold: &F,
+        first: usize,
+        limit: usize,
+        mut yield_result: impl FnMut(usize, F::Out),
+    ) -> usize {
+        let mut left = limit;
+        let mut slot = first;
+        match &self.columns {
+            Columns::Totals { totals, parts } => {
+                while slot < parts.len() && left > 0 {
+                    if parts[slot] > 0 {
+                        yield_result(slot, fold.finish(&totals[slot]));
+                        left -= 1;
+                    }
+                    slot += 1;
+                }
+            }
+            Columns::Stacks(stacks) => {
+                while slot < stacks.len() && left > 0 {
+                    if !stacks[slot].is_empty() {
+                        yield_result(slot, stacks[slot].result(fold));
+                        left -= 1;
+                    }
+                    slot += 1;
+                }
+            }
+        }
+        slot
+    }
+}

@@ -1,0 +1,121 @@
+//! The first of two stages of a windowed aggregate.
+
+use std::sync::Arc;
+
+use ardea_core::{
+    Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, Result, Watermark,
+};
+
+use super::intake::Intake;
+use super::open_slices::SliceTable;
+use super::spec::{ALL_SLICES, Slice, WindowSpec};
+use crate::{KeyedFold, Partial};
+
+/// How many keys an instance holds, over all open slices, before it hands them on early.
+const KEYS_MAX: usize = 64 * 1024;
+
+/// Aggregates each key over slices on the producing side, before the records are exchanged by key.
+///
+/// Emits a [`Partial`] for each key of a slice when the watermark closes the slice, or sooner when it holds very many keys.
+/// A [`SlidingWindowP`](crate::SlidingWindowP) of [`FoldPartials`](crate::FoldPartials), with the same [`WindowSpec`],
+/// combines them; together they give what one stage gives. The two agree on which records are late: they are counted and
+/// go to their output here, where they are still records.
+///
+/// Triggers for early results need all records of a key in one place; they are not asked here.
+pub struct SliceCombineP<F: KeyedFold> {
+    spec: WindowSpec,
+    fold: Arc<F>,
+    intake: Intake<F>,
+    keys_max: usize,
+    /// The slice being emitted, and its next slot.
+    emitting: Option<(Slice, SliceTable<F::Key, F::Acc>, usize)>,
+    /// Whether all slices are being handed on, closed or not.
+    relieving: bool,
+}
+
+impl<F: KeyedFold> SliceCombineP<F> {
+    /// Aggregates by `fold` over the slices of the windows of `spec`.
+    pub fn new(spec: WindowSpec, fold: Arc<F>) -> Self {
+        SliceCombineP {
+            spec,
+            fold,
+            intake: Intake::new(spec),
+            keys_max: KEYS_MAX,
+            emitting: None,
+            relieving: false,
+        }
+    }
+
+    /// Hands keys on early when there are more than `keys`.
+    pub fn keys_max(mut self, keys: usize) -> Self {
+        self.keys_max = keys;
+        self
+    }
+
+    /// Emits all slices before `limit`, as far as there is room; whether it came to the end.
+    fn emit_before(&mut self, limit: Slice, outbox: &mut Outbox) -> Result<bool> {
+        loop {
+            let Some((slice, table, next)) = &mut self.emitting else {
+                match self.intake.open.pop_before(limit) {
+                    Some((slice, table)) => self.emitting = Some((slice, table, 0)),
+                    None => return Ok(true),
+                }
+                continue;
+            };
+            let mut lane = outbox.lane::<Partial<F::Key, F::Acc>>(Ordinal::FIRST)?;
+            let time = self.spec.last_of(*slice);
+            let after = table.len().min(*next + lane.room());
+            for slot in *next..after {
+                let key = table.keys()[slot].clone();
+                let acc = std::mem::replace(&mut table.values_mut()[slot], self.fold.create());
+                lane.push(Partial { key, acc }, time);
+            }
+            *next = after;
+            if after < table.len() {
+                return Ok(false);
+            }
+            if let Some((_, table, _)) = self.emitting.take() {
+                self.intake.open.recycle(table);
+            }
+        }
+    }
+
+    fn emit_closed(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
+        if outbox.lanes() > 0 && !outbox.has_room(Ordinal::FIRST) {
+            return Ok(Progress::NONE);
+        }
+        Ok(Progress::done_if(self.emit_before(self.spec.first_open(watermark), outbox)?))
+    }
+}
+
+impl<F: KeyedFold> Processor for SliceCombineP<F> {
+    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+        self.intake.count_in(&context.metrics);
+        Ok(())
+    }
+
+    fn process(&mut self, input: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+        self.relieving |= self.intake.open.keys() > self.keys_max;
+        if self.relieving {
+            if !self.emit_before(ALL_SLICES, outbox)? {
+                return Ok(());
+            }
+            self.relieving = false;
+        }
+        self.intake.take(&self.fold, input, inbox, outbox)
+    }
+
+    fn on_watermark(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
+        let progress = self.emit_closed(watermark, outbox)?;
+        if progress.done {
+            self.intake.advance(&self.spec, watermark);
+            outbox.watermark(watermark);
+        }
+        Ok(progress)
+    }
+
+    /// The end of the input closes all slices, as its watermark has done before if it came.
+    fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        self.emit_closed(Watermark::END, outbox)
+    }
+}

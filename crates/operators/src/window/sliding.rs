@@ -1,0 +1,157 @@
+//! Sliding and tumbling windows.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use ardea_core::{
+    Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, Result, Watermark,
+};
+
+use super::early::{EarlyClock, TakeEarly};
+use super::intake::Intake;
+use super::result_time;
+use super::slider::{Advance, ResultOf, Slider};
+use super::spec::WindowSpec;
+use crate::KeyedFold;
+
+/// Aggregates each key over windows of event time; emits a [`WindowResult`](crate::WindowResult) for each key that has a
+/// record in a window.
+///
+/// * A record costs one lookup and one update, however long the window and however short its slide. A slide costs time
+///   in proportion to the keys in the slices that come and go and in the window.
+/// * Windows come in order of their ends, once the watermark has reached them; the keys of a window in an order of their
+///   own that does not depend on chance. A key without a record in a window has no result for it.
+/// * Late records (see [`WindowSpec`]) of input *i* go to output *i* + 1, if the vertex has one, as they came. They are
+///   counted in any case.
+/// * With an allowed lateness, corrections ([`Firing::Update`](crate::Firing::Update)) come at the first watermark
+///   after the late records, one for each window and key that they changed, before the results of newer windows.
+/// * With a trigger ([`FoldOne::early`](crate::FoldOne::early)), early results come as it says.
+///
+/// Fed with [`Partial`](crate::Partial)s through a [`FoldPartials`](crate::FoldPartials), it is the second of two
+/// stages, after [`SliceCombineP`](crate::SliceCombineP).
+///
+/// ```
+/// use std::{sync::Arc, time::Duration};
+/// use ardea_aggregate::count;
+/// use ardea_core::supplier;
+/// use ardea_operators::{FoldOne, SlidingWindowP, WindowSpec};
+///
+/// let windows = WindowSpec::sliding(Duration::from_secs(10), Duration::from_millis(500))?;
+/// let bids = Arc::new(FoldOne::new(|bid: &(u64, u64)| bid.0, count()));
+/// let hot_auctions = supplier(move || SlidingWindowP::new(windows, Arc::clone(&bids)));
+/// # Ok::<(), ardea_core::Error>(())
+/// ```
+pub struct SlidingWindowP<F: KeyedFold> {
+    spec: WindowSpec,
+    fold: Arc<F>,
+    intake: Intake<F>,
+    slider: Slider<F>,
+    /// Corrections and early results that wait for room.
+    pending: VecDeque<ResultOf<F>>,
+    early: Option<EarlyClock>,
+}
+
+impl<F: KeyedFold> SlidingWindowP<F> {
+    /// Aggregates by `fold` over the windows of `spec`.
+    pub fn new(spec: WindowSpec, fold: Arc<F>) -> Self {
+        SlidingWindowP {
+            spec,
+            fold,
+            intake: Intake::new(spec),
+            slider: Slider::new(spec),
+            pending: VecDeque::new(),
+            early: None,
+        }
+    }
+
+    /// Emits pending results as far as there is room; whether none is left.
+    fn flush(&mut self, outbox: &mut Outbox) -> Result<bool> {
+        if !self.pending.is_empty() {
+            let mut lane = outbox.lane::<ResultOf<F>>(Ordinal::FIRST)?;
+            let fitting = lane.room().min(self.pending.len());
+            for result in self.pending.drain(..fitting) {
+                let time = result_time(result.end);
+                lane.push(result, time);
+            }
+        }
+        Ok(self.pending.is_empty())
+    }
+
+    /// Emits all that `watermark` closes, as far as there is room.
+    fn emit_closed(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
+        if outbox.lanes() > 0 && !outbox.has_room(Ordinal::FIRST) {
+            return Ok(Progress::NONE);
+        }
+        loop {
+            if !self.flush(outbox)? {
+                return Ok(Progress::MADE);
+            }
+            let (open, pending) = (&mut self.intake.open, &mut self.pending);
+            match self.slider.advance(&self.fold, open, watermark, outbox, pending)? {
+                Advance::Done => return Ok(Progress::DONE),
+                Advance::Full => return Ok(Progress::MADE),
+                Advance::Paused if self.pending.is_empty() => return Ok(Progress::MADE),
+                Advance::Paused => {}
+            }
+        }
+    }
+
+    /// Asks to be called when the next early results are due, or have room.
+    fn ask_to_be_woken(&self, outbox: &mut Outbox) {
+        if let Some(early) = &self.early
+            && let Some(deadline) = early.deadline(!self.pending.is_empty())
+        {
+            outbox.wake_at(deadline);
+        }
+    }
+}
+
+impl<F: KeyedFold> Processor for SlidingWindowP<F> {
+    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+        self.intake.count_in(&context.metrics);
+        if F::EARLY {
+            self.early = Some(EarlyClock::new(context.clock.clone(), self.fold.wake_period()));
+        }
+        Ok(())
+    }
+
+    fn process(&mut self, input: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+        if !F::EARLY {
+            return self.intake.take(&self.fold, input, inbox, outbox);
+        }
+        if self.flush(outbox)? {
+            let SlidingWindowP { fold, intake, slider, pending, .. } = self;
+            let take = TakeEarly { fold: &**fold, intake, slider, pending, input, inbox, outbox };
+            fold.visit(input, take)?;
+            self.flush(outbox)?;
+        }
+        self.ask_to_be_woken(outbox);
+        Ok(())
+    }
+
+    fn on_watermark(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
+        let progress = self.emit_closed(watermark, outbox)?;
+        if progress.done {
+            self.intake.advance(&self.spec, watermark);
+            outbox.watermark(watermark);
+        }
+        self.ask_to_be_woken(outbox);
+        Ok(progress)
+    }
+
+    /// The end of the input closes all windows, as its watermark has done before if it came.
+    fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        self.emit_closed(Watermark::END, outbox)
+    }
+
+    fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
+        if self.flush(outbox)?
+            && let Some(early) = &mut self.early
+        {
+            early.ask(&*self.fold, &self.intake.open, &mut self.slider, &mut self.pending);
+            self.flush(outbox)?;
+        }
+        self.ask_to_be_woken(outbox);
+        Ok(())
+    }
+}

@@ -1,0 +1,229 @@
+//! Which windows there are, and the arithmetic of their slices.
+//!
+//! Time is cut into slices, each as long as the slide; a window is a whole number of consecutive slices and is named by
+//! its last one. Slice *s* holds the times from *s × slide + offset* up to, not including, the start of slice *s* + 1. So a
+//! record belongs to one slice however many windows hold it ("No pane, no gain": Li et al., SIGMOD Record 34(1), 2005).
+
+use std::time::Duration;
+
+use ardea_core::{Error, ErrorCode, Result, Timestamp, Watermark};
+
+/// The number of a slice of time; also names the window that ends with it.
+pub(crate) type Slice = i64;
+
+/// Above all slices: what a stream that has ended has closed.
+pub(crate) const ALL_SLICES: Slice = Slice::MAX;
+
+/// Which windows records fall into, and for how long late ones are still taken.
+///
+/// Windows are half-open, `start ≤ time < end`, and aligned to the Unix epoch plus the offset; before 1970 as after it.
+///
+/// A window is closed, and its results come, when the watermark reaches its end. With an allowed lateness its state stays
+/// for that much longer: a record for a closed window then leads to a corrected result
+/// ([`Firing::Update`](crate::Firing::Update)). A record is **late** when all windows that hold it are closed and their
+/// allowed lateness is over: when the end of the last of them plus the allowed lateness is at most the watermark. A
+/// record that is too late only for some of its windows counts for the others.
+///
+/// ```
+/// use std::time::Duration;
+/// use ardea_operators::WindowSpec;
+///
+/// let hourly = WindowSpec::tumbling(Duration::from_secs(3600))?;
+/// let last_ten = WindowSpec::sliding(Duration::from_secs(10), Duration::from_millis(500))?;
+/// assert_eq!((hourly.slices_per_window(), last_ten.slices_per_window()), (1, 20));
+/// assert!(WindowSpec::sliding(Duration::from_secs(10), Duration::from_secs(3)).is_err());
+/// # Ok::<(), ardea_core::Error>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WindowSpec {
+    /// Microseconds, at least 1.
+    slide: i64,
+    /// At least 1.
+    slices: i64,
+    /// Microseconds, less than `slide`.
+    offset: i64,
+    lateness: Duration,
+}
+
+impl WindowSpec {
+    /// Windows of `length`, one starting every `slide`.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidJob`] if either is zero or not in whole microseconds, or `length` is not a multiple of `slide`.
+    pub fn sliding(length: Duration, slide: Duration) -> Result<Self> {
+        let length_us = whole_micros("length", length)?;
+        let slide_us = whole_micros("slide", slide)?;
+        if length_us % slide_us != 0 {
+            let what = format!("a window's length must be a multiple of its slide, but {length:?} is not one of {slide:?}");
+            let fits = Duration::from_micros((length_us - length_us % slide_us).max(slide_us) as u64);
+            return Err(Error::new(ErrorCode::InvalidJob, what)
+                .hint(format!("a length of {fits:?} would do")));
+        }
+        Ok(WindowSpec { slide: slide_us, slices: length_us / slide_us, offset: 0, lateness: Duration::ZERO })
+    }
+
+    /// Windows of `length`, one after the other.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidJob`] if `length` is zero or not in whole microseconds.
+    pub fn tumbling(length: Duration) -> Result<Self> {
+        WindowSpec::sliding(length, length)
+    }
+
+    /// Moves all windows by `offset`: days that start at 06:00 UTC have an offset of six hours.
+    ///
+    /// Only its remainder by the slide matters; parts of a microsecond are dropped.
+    pub fn offset(mut self, offset: Duration) -> Self {
+        self.offset = (offset.as_micros() % self.slide as u128) as i64;
+        self
+    }
+
+    /// Takes records for closed windows up to `lateness` after their end, and corrects the results.
+    pub fn allowed_lateness(mut self, lateness: Duration) -> Self {
+        self.lateness = lateness;
+        self
+    }
+
+    /// How many slices a window has: its length divided by its slide.
+    pub const fn slices_per_window(&self) -> i64 {
+        self.slices
+    }
+
+    /// Whether windows do not overlap.
+    pub(crate) const fn is_tumbling(&self) -> bool {
+        self.slices == 1
+    }
+
+    /// Whether closed windows may still be corrected.
+    pub(crate) const fn allows_lateness(&self) -> bool {
+        !self.lateness.is_zero()
+    }
+
+    /// The slice that `time` falls into. Capped, so that there is a slice after every slice.
+    #[inline]
+    pub(crate) fn slice_of(&self, time: Timestamp) -> Slice {
+        let micros = time.as_micros();
+        let slice = micros.div_euclid(self.slide);
+        // The offset is less than the slide, so it can only lead to the slice before. Offsets need a slide of at least
+        // 2, whose quotients are far from the least number.
+        let slice = slice - i64::from(micros.rem_euclid(self.slide) < self.offset);
+        slice.min(ALL_SLICES - 1)
+    }
+
+    /// The first time in `slice`, capped to what a timestamp can be.
+    pub(crate) fn start_of(&self, slice: Slice) -> Timestamp {
+        let micros = i128::from(slice) * i128::from(self.slide) + i128::from(self.offset);
+        Timestamp::from_micros(micros.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
+    }
+
+    /// The time at which `slice` ends: the first that is not in it. Capped to what a timestamp can be.
+    pub(crate) fn end_of(&self, slice: Slice) -> Timestamp {
+        let micros = (i128::from(slice) + 1) * i128::from(self.slide) + i128::from(self.offset);
+        Timestamp::from_micros(micros.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
+    }
+
+    /// The last time in `slice`.
+    pub(crate) fn last_of(&self, slice: Slice) -> Timestamp {
+        let micros = (i128::from(slice) + 1) * i128::from(self.slide) + i128::from(self.offset) - 1;
+        Timestamp::from_micros(micros.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
+    }
+
+    /// The first slice of `window`.
+    pub(crate) fn first_slice_of(&self, window: Slice) -> Slice {
+        window.saturating_sub(self.slices - 1)
+    }
+
+    /// The last window that holds `slice`.
+    pub(crate) fn last_window_of(&self, slice: Slice) -> Slice {
+        slice.saturating_add(self.slices - 1).min(ALL_SLICES - 1)
+    }
+
+    /// The first window that is not closed at `watermark`.
+    pub(crate) fn first_open(&self, watermark: Watermark) -> Slice {
+        if watermark == Watermark::END { ALL_SLICES } else { self.slice_of(watermark.0) }
+    }
+
+    /// The first window that may still change at `watermark`, closed or not.
+    pub(crate) fn first_kept(&self, watermark: Watermark) -> Slice {
+        if watermark == Watermark::END { ALL_SLICES } else { self.slice_of(watermark.0 - self.lateness) }
+    }
+
+    /// Records before this are late at `watermark`.
+    pub(crate) fn late_before(&self, watermark: Watermark) -> Timestamp {
+        match watermark {
+            Watermark::NONE => Timestamp::MIN,
+            Watermark::END => Timestamp::MAX,
+            _ => self.start_of(self.first_slice_of(self.first_kept(watermark))),
+        }
+    }
+}
+
+fn whole_micros(name: &str, duration: Duration) -> Result<i64> {
+    let micros = i64::try_from(duration.as_micros()).ok().filter(|micros| *micros > 0);
+    micros.filter(|_| duration.subsec_nanos().is_multiple_of(1_000)).ok_or_else(|| {
+        let what = format!("a window's {name} must be whole microseconds, at least one, but is {duration:?}");
+        Error::new(ErrorCode::InvalidJob, what).hint("give a duration such as 10 s or 500 ms")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn micros(micros: u64) -> Duration {
+        Duration::from_micros(micros)
+    }
+
+    #[test]
+    fn lengths_and_slides_that_make_no_sense_are_refused_with_their_numbers() {
+        let message = |length, slide| WindowSpec::sliding(length, slide).unwrap_err().to_string();
+        let text = message(Duration::from_secs(10), Duration::from_secs(3));
+        assert!(text.contains("ARD-101") && text.contains("10s") && text.contains("3s") && text.contains("9s"), "{text}");
+        assert!(message(Duration::ZERO, Duration::from_secs(3)).contains("0ns"));
+        assert!(message(Duration::from_secs(3), Duration::ZERO).contains("slide"));
+        assert!(message(Duration::MAX, Duration::from_secs(1)).contains("length"));
+        assert!(WindowSpec::tumbling(Duration::from_nanos(1_500)).is_err());
+    }
+
+    #[test]
+    fn windows_are_aligned_to_the_epoch_before_and_after_it() {
+        let spec = WindowSpec::tumbling(micros(10)).unwrap();
+        let slice = |t| spec.slice_of(Timestamp::from_micros(t));
+        assert_eq!((slice(0), slice(9), slice(10), slice(-1), slice(-10), slice(-11)), (0, 0, 1, -1, -1, -2));
+        let moved = spec.offset(micros(23));
+        assert_eq!(moved.start_of(0), Timestamp::from_micros(3));
+        assert_eq!(moved.slice_of(Timestamp::from_micros(2)), -1);
+    }
+
+    #[test]
+    fn a_record_at_the_watermark_is_on_time() {
+        let spec = WindowSpec::sliding(micros(20), micros(10)).unwrap();
+        let mark = Watermark(Timestamp::from_micros(30));
+        assert_eq!(spec.first_open(mark), 3, "windows up to [10, 30) are closed");
+        assert_eq!(spec.late_before(mark), Timestamp::from_micros(20));
+        let patient = spec.allowed_lateness(micros(10));
+        assert_eq!(patient.late_before(mark), Timestamp::from_micros(10));
+    }
+
+    proptest! {
+        #[test]
+        fn a_slice_holds_its_own_times_at_any_end_of_time(
+            time in prop_oneof![any::<i64>(), i64::MIN..i64::MIN + 100, i64::MAX - 100..i64::MAX],
+            slide in prop_oneof![1u64..100, 1_000_000u64..1_000_000_000, Just(i64::MAX as u64)],
+            offset in any::<u32>(),
+        ) {
+            let spec = WindowSpec::tumbling(micros(slide)).unwrap().offset(micros(offset.into()));
+            let time = Timestamp::from_micros(time);
+            let slice = spec.slice_of(time);
+            prop_assert!(spec.start_of(slice) <= time);
+            prop_assert!(time <= spec.last_of(slice));
+            prop_assert!(time < spec.end_of(slice) || spec.end_of(slice) == Timestamp::MAX);
+            let mark = Watermark(time);
+            if time != Timestamp::MAX {
+                prop_assert!(spec.end_of(spec.first_open(mark)) > time || spec.end_of(slice) == Timestamp::MAX);
+                prop_assert!(spec.late_before(mark) <= time);
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! What a job collected, for its author to look at.
+
+use std::mem;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ardea_core::{Boundedness, Parallelism, Sink, supplier};
+use ardea_operators::CollectSinkP;
+
+use crate::Stream;
+
+/// The records that a stream brought, in memory: for tests, notebooks and small results.
+///
+/// Grows as long as records come; take them out now and then, or use another sink, if the stream has no end.
+#[derive(Debug)]
+pub struct Collected<T>(Arc<Mutex<Vec<T>>>);
+
+impl<T> Collected<T> {
+    /// Takes out what has come so far. Records of one instance are in their order.
+    pub fn take(&self) -> Vec<T> {
+        mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes out what has come so far, sorted.
+    pub fn take_sorted(&self) -> Vec<T>
+    where
+        T: Ord,
+    {
+        let mut records = self.take();
+        records.sort();
+        records
+    }
+
+    /// How many records wait to be taken.
+    pub fn len(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<T> Clone for Collected<T> {
+    fn clone(&self) -> Self {
+        Collected(Arc::clone(&self.0))
+    }
+}
+
+impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
+    /// Collects the records in memory: the end of this branch.
+    pub fn collect(self) -> Collected<T> {
+        let records: Arc<Mutex<Vec<T>>> = Arc::default();
+        let into = Arc::clone(&records);
+        let sink = Sink::new("collect", supplier(move || CollectSinkP::new(Arc::clone(&into))));
+        self.write_to(sink.parallelism(Parallelism::ONE));
+        Collected(records)
+    }
+}

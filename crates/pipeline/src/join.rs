@@ -1,0 +1,305 @@
+//! Joins: a stream against a table, against what all are told, or against another stream; and sorting, which needs an end as well.
+
+use std::sync::Arc;
+
+use ardea_core::{
+    Bounded, Boundedness, Join, Key, Ordinal, Parallelism, Priority, Processor, Routing, supplier,
+};
+use ardea_operators::{
+    BroadcastInputP, BroadcastLogic, HashJoinLogic, HashJoinP, IntervalJoinLogic, IntervalJoinP, JoinInterval,
+    Output, SortP, enrich, inner_hash_join, inner_interval_join, left_hash_join, left_interval_join,
+};
+
+use crate::keyed::KeyedStream;
+use crate::step::{Lower, Port};
+use crate::stream::{Stream, Timed};
+
+impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
+    /// Joins with a table: `join` of each record and each row of the table with an equal key. Records without a match are left out.
+    ///
+    /// The table is read to its end first, and every instance gets all of it: the stream stays where it is.
+    ///
+    /// ```
+    /// use ardea_connect::collections::items;
+    /// use ardea_pipeline::Pipeline;
+    ///
+    /// let p = Pipeline::new("names");
+    /// let carriers = p.read_from(items(vec![("UA", "United"), ("B6", "JetBlue")]));
+    /// let flights = p.read_from(items(vec![("UA", 15), ("XX", 16)]));
+    /// let named = flights
+    ///     .hash_join("carriers", carriers, |flight| flight.0, |row| row.0, |flight, row| (row.1, flight.1))
+    ///     .collect();
+    /// p.run().unwrap();
+    /// assert_eq!(named.take(), [("United", 15)]);
+    /// ```
+    pub fn hash_join<V, E2, K, PK, BK, U, J>(
+        self,
+        name: impl Into<String>,
+        table: Stream<V, Bounded, E2>,
+        key: PK,
+        table_key: BK,
+        join: J,
+    ) -> Stream<U, B, E>
+    where
+        V: Clone + Send + 'static,
+        K: Key,
+        U: Send + 'static,
+        PK: Fn(&T) -> K + Send + Sync + 'static,
+        BK: Fn(&V) -> K + Send + Sync + 'static,
+        J: Fn(&T, &V) -> U + Send + Sync + 'static,
+    {
+        self.hash_join_by(name, table, inner_hash_join(key, table_key, join))
+    }
+
+    /// As [`hash_join`](Self::hash_join); a record without a match is joined with `None`.
+    pub fn hash_join_outer<V, E2, K, PK, BK, U, J>(
+        self,
+        name: impl Into<String>,
+        table: Stream<V, Bounded, E2>,
+        key: PK,
+        table_key: BK,
+        join: J,
+    ) -> Stream<U, B, E>
+    where
+        V: Clone + Send + 'static,
+        K: Key,
+        U: Send + 'static,
+        PK: Fn(&T) -> K + Send + Sync + 'static,
+        BK: Fn(&V) -> K + Send + Sync + 'static,
+        J: Fn(&T, Option<&V>) -> U + Send + Sync + 'static,
+    {
+        self.hash_join_by(name, table, left_hash_join(key, table_key, join))
+    }
+
+    /// One record for each record, made of it and all rows of the table with an equal key.
+    pub fn enrich<V, E2, K, PK, BK, U, J>(
+        self,
+        name: impl Into<String>,
+        table: Stream<V, Bounded, E2>,
+        key: PK,
+        table_key: BK,
+        join: J,
+    ) -> Stream<U, B, E>
+    where
+        V: Clone + Send + 'static,
+        K: Key,
+        U: Send + 'static,
+        PK: Fn(&T) -> K + Send + Sync + 'static,
+        BK: Fn(&V) -> K + Send + Sync + 'static,
+        J: Fn(T, &[V]) -> U + Send + Sync + 'static,
+    {
+        self.hash_join_by(name, table, enrich(key, table_key, join))
+    }
+
+    fn hash_join_by<V, E2, K, PK, BK, U, J>(
+        self,
+        name: impl Into<String>,
+        table: Stream<V, Bounded, E2>,
+        logic: HashJoinLogic<PK, BK, J>,
+    ) -> Stream<U, B, E>
+    where
+        V: Clone + Send + 'static,
+        K: Key,
+        U: Send + 'static,
+        PK: Fn(&T) -> K + Send + Sync + 'static,
+        BK: Fn(&V) -> K + Send + Sync + 'static,
+        J: for<'o> Fn(T, ardea_core::Timestamp, &[V], &mut Output<'o, U>) + Send + Sync + 'static,
+    {
+        let logic = Arc::new(logic);
+        self.beside(name, table, Priority::FIRST, move || HashJoinP::new(Arc::clone(&logic)))
+    }
+
+    /// Maps each record together with what a second stream has told so far: rules, rates, thresholds.
+    ///
+    /// Every instance gets all of `news` and keeps a state of its own: `create` makes it, `update` takes a piece of news in, `map`
+    /// reads it. There is no order between the two streams, unless `news` ends: then it is read to its end first.
+    ///
+    /// ```
+    /// use ardea_connect::collections::items;
+    /// use ardea_pipeline::Pipeline;
+    ///
+    /// let p = Pipeline::new("converted");
+    /// let rates = p.read_from(items(vec![0.5]));
+    /// let out = p
+    ///     .read_from(items(vec![10.0, 20.0]))
+    ///     .with_broadcast("rate", rates, || 1.0, |rate, news| *rate = news, |amount, rate| amount * rate)
+    ///     .collect();
+    /// p.run().unwrap();
+    /// assert_eq!(out.take(), [5.0, 10.0]);
+    /// ```
+    pub fn with_broadcast<V, B2, E2, S, U, C, W, M>(
+        self,
+        name: impl Into<String>,
+        news: Stream<V, B2, E2>,
+        create: C,
+        update: W,
+        map: M,
+    ) -> Stream<U, B, E>
+    where
+        V: Clone + Send + 'static,
+        B2: Boundedness,
+        S: Send + 'static,
+        U: Send + 'static,
+        C: Fn() -> S + Send + Sync + 'static,
+        W: Fn(&mut S, V) + Send + Sync + 'static,
+        M: Fn(T, &S) -> U + Send + Sync + 'static,
+    {
+        let logic = Arc::new(BroadcastLogic { create, update, apply: map });
+        let priority = if B2::ENDS { Priority::FIRST } else { Priority::NORMAL };
+        self.beside(name, news, priority, move || BroadcastInputP::new(Arc::clone(&logic)))
+    }
+
+    /// A step that stays with its first input and gets all of a second one in every instance.
+    ///
+    /// ```text
+    /// stream ──forward────▶ name
+    /// beside ──broadcast──▶
+    /// ```
+    fn beside<V, B2, E2, U, P>(
+        self,
+        name: impl Into<String>,
+        beside: Stream<V, B2, E2>,
+        priority: Priority,
+        make: impl Fn() -> P + Send + Sync + 'static,
+    ) -> Stream<U, B, E>
+    where
+        V: Clone + Send + 'static,
+        P: Processor + 'static,
+    {
+        self.assert_same_pipeline(&beside.pipeline);
+        let make = supplier(make);
+        let lower: Lower = Box::new(move |lowering, name, inputs| {
+            let stream = lowering.follow(name, inputs[0], Arc::clone(&make));
+            lowering.connect_first(inputs[1], stream.vertex, Ordinal::SECOND, Routing::broadcast::<V>(), priority);
+            Ok(vec![stream])
+        });
+        self.pipeline.add(name, vec![self.from, beside.from], 1, lower)
+    }
+}
+
+impl<T, K, F, B> KeyedStream<T, K, F, B, Timed>
+where
+    T: Send + 'static,
+    K: Key,
+    F: Fn(&T) -> K + Send + Sync + 'static,
+    B: Boundedness,
+{
+    /// Joins two streams where keys are equal and event times are near: `join` of every such pair, when its second record comes.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ardea_connect::collections::items;
+    /// use ardea_core::Timestamp;
+    /// use ardea_pipeline::{JoinInterval, Pipeline, WatermarkPolicy};
+    ///
+    /// let p = Pipeline::new("clicks on views");
+    /// let times = |(_, second): &(u32, i64)| Timestamp::from_secs(*second);
+    /// let views = p.read_from(items(vec![(7, 0), (8, 5)])).with_timestamps(times, WatermarkPolicy::in_order());
+    /// let clicks = p.read_from(items(vec![(7, 20), (8, 90)])).with_timestamps(times, WatermarkPolicy::in_order());
+    /// let within_a_minute = JoinInterval::between(Duration::ZERO, Duration::from_secs(60));
+    /// let out = views
+    ///     .key_by(|(ad, _)| *ad)
+    ///     .interval_join("clicked", clicks.key_by(|(ad, _)| *ad), within_a_minute, |view, click| (view.0, click.1))
+    ///     .collect();
+    /// p.run().unwrap();
+    /// assert_eq!(out.take(), [(7, 20)]);
+    /// ```
+    pub fn interval_join<T2, F2, B2, U, J>(
+        self,
+        name: impl Into<String>,
+        other: KeyedStream<T2, K, F2, B2, Timed>,
+        interval: JoinInterval,
+        join: J,
+    ) -> Stream<U, <B as Join<B2>>::Out, Timed>
+    where
+        T2: Send + 'static,
+        F2: Fn(&T2) -> K + Send + Sync + 'static,
+        B: Join<B2>,
+        B2: Boundedness,
+        U: Send + 'static,
+        J: Fn(&T, &T2) -> U + Send + Sync + 'static,
+    {
+        let logic = inner_interval_join(self.key_of(), other.key_of(), join);
+        self.interval_join_by(name, other, interval, logic)
+    }
+
+    /// As [`interval_join`](Self::interval_join); a record of this stream for which no match can come any more is joined with `None`.
+    pub fn interval_join_outer<T2, F2, B2, U, J>(
+        self,
+        name: impl Into<String>,
+        other: KeyedStream<T2, K, F2, B2, Timed>,
+        interval: JoinInterval,
+        join: J,
+    ) -> Stream<U, <B as Join<B2>>::Out, Timed>
+    where
+        T2: Send + 'static,
+        F2: Fn(&T2) -> K + Send + Sync + 'static,
+        B: Join<B2>,
+        B2: Boundedness,
+        U: Send + 'static,
+        J: Fn(&T, Option<&T2>) -> U + Send + Sync + 'static,
+    {
+        let logic = left_interval_join(self.key_of(), other.key_of(), join);
+        self.interval_join_by(name, other, interval, logic)
+    }
+
+    fn interval_join_by<T2, F2, B2, U, LK, RK, J>(
+        self,
+        name: impl Into<String>,
+        other: KeyedStream<T2, K, F2, B2, Timed>,
+        interval: JoinInterval,
+        logic: IntervalJoinLogic<LK, RK, J>,
+    ) -> Stream<U, <B as Join<B2>>::Out, Timed>
+    where
+        T2: Send + 'static,
+        F2: Fn(&T2) -> K + Send + Sync + 'static,
+        B: Join<B2>,
+        B2: Boundedness,
+        U: Send + 'static,
+        LK: Fn(&T) -> K + Send + Sync + 'static,
+        RK: Fn(&T2) -> K + Send + Sync + 'static,
+        J: Fn(&T, Option<&T2>) -> Option<U> + Send + Sync + 'static,
+    {
+        self.stream.assert_same_pipeline(&other.stream.pipeline);
+        let logic = Arc::new(logic);
+        let make = supplier(move || IntervalJoinP::new(Arc::clone(&logic), interval));
+        let routings = [self.routing(), other.routing()];
+        let lower: Lower = Box::new(move |lowering, name, inputs| {
+            let parallelism = lowering.spread();
+            let vertex = lowering.vertex(name, parallelism, Arc::clone(&make));
+            for (ordinal, (&input, routing)) in inputs.iter().zip(&routings).enumerate() {
+                lowering.connect(input, vertex, Ordinal(ordinal as u16), routing.clone());
+            }
+            Ok(vec![Port { vertex, ordinal: Ordinal::FIRST, parallelism }])
+        });
+        self.stream.pipeline.add(name, vec![self.stream.from, other.stream.from], 1, lower)
+    }
+}
+
+impl<T: Send + 'static, E> Stream<T, Bounded, E> {
+    /// All records in the order of a key, when the stream has ended; equal keys stay in their order. Only for streams that end.
+    ///
+    /// ```
+    /// use ardea_connect::collections::items;
+    /// use ardea_pipeline::Pipeline;
+    ///
+    /// let p = Pipeline::new("sorted");
+    /// let out = p.read_from(items(vec!["to", "be", "or"])).sort_by_key("words", |word| *word).collect();
+    /// p.run().unwrap();
+    /// assert_eq!(out.take(), ["be", "or", "to"]);
+    /// ```
+    pub fn sort_by_key<K, F>(self, name: impl Into<String>, key: F) -> Stream<T, Bounded, E>
+    where
+        K: Ord + Send + 'static,
+        F: Fn(&T) -> K + Send + Sync + 'static,
+    {
+        let key = Arc::new(key);
+        let make = supplier(move || SortP::new(Arc::clone(&key)));
+        let lower: Lower = Box::new(move |lowering, name, inputs| {
+            let vertex = lowering.vertex(name, Parallelism::ONE, Arc::clone(&make));
+            lowering.connect(inputs[0], vertex, Ordinal::FIRST, Routing::AllToOne);
+            Ok(vec![Port { vertex, ordinal: Ordinal::FIRST, parallelism: Parallelism::ONE }])
+        });
+        self.pipeline.add(name, vec![self.from], 1, lower)
+    }
+}

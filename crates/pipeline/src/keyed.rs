@@ -1,0 +1,153 @@
+//! A stream grouped by a key.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use ardea_aggregate::Aggregate;
+use ardea_core::{Bounded, Boundedness, Key, Ordinal, Routing, supplier};
+use ardea_operators::{FoldOne, FoldPartials, GroupCombineP, GroupP, Partial, RollingP};
+
+use crate::step::{Lower, Lowering, Port};
+use crate::stream::{Stream, Timed};
+use crate::window::{Window, WindowedStream};
+
+/// A stream grouped by a key: what follows sees all records of one key in one place, and keeps state for each.
+///
+/// Every step with state takes a name, by which a changed job finds its state again.
+#[must_use = "a grouped stream does nothing until it is aggregated"]
+pub struct KeyedStream<T, K, F, B, E> {
+    pub(crate) stream: Stream<T, B, E>,
+    pub(crate) key: Arc<F>,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<T, K, F, B, E> KeyedStream<T, K, F, B, E>
+where
+    T: Send + 'static,
+    K: Key,
+    F: Fn(&T) -> K + Send + Sync + 'static,
+    B: Boundedness,
+{
+    pub(crate) fn new(stream: Stream<T, B, E>, key: F) -> Self {
+        KeyedStream { stream, key: Arc::new(key), kind: PhantomData }
+    }
+
+    /// The key function as a closure that can be handed on.
+    pub(crate) fn key_of(&self) -> impl Fn(&T) -> K + Clone + Send + Sync + 'static + use<T, K, F, B, E> {
+        let key = Arc::clone(&self.key);
+        move |record: &T| key(record)
+    }
+
+    /// The routing that brings equal keys together.
+    pub(crate) fn routing(&self) -> Routing {
+        Routing::keyed(self.key_of())
+    }
+
+    /// A running aggregate: for each record, the key and the value over all of the key's records up to it.
+    ///
+    /// ```
+    /// use ardea_aggregate::sum;
+    /// use ardea_connect::collections::items;
+    /// use ardea_pipeline::Pipeline;
+    ///
+    /// let p = Pipeline::new("balances");
+    /// let out = p
+    ///     .read_from(items(vec![("ann", 5i64), ("bob", 1), ("ann", -2)]))
+    ///     .key_by(|(name, _)| *name)
+    ///     .rolling("balance", sum(|(_, amount): &(&str, i64)| *amount))
+    ///     .collect();
+    /// p.run().unwrap();
+    /// assert_eq!(out.take_sorted(), [("ann", 3), ("ann", 5), ("bob", 1)]);
+    /// ```
+    pub fn rolling<A>(self, name: impl Into<String>, aggregate: A) -> Stream<(K, A::Out), B, E>
+    where
+        A: Aggregate<T>,
+    {
+        let fold = Arc::new(FoldOne::new(self.key_of(), aggregate));
+        self.keyed_step(name, move || RollingP::new(Arc::clone(&fold)))
+    }
+
+    /// A step that needs all records of a key in one place: one vertex on every core, fed by key.
+    ///
+    /// ```text
+    /// input ──keyed──▶ name
+    /// ```
+    pub(crate) fn keyed_step<U, P>(
+        self,
+        name: impl Into<String>,
+        make: impl Fn() -> P + Send + Sync + 'static,
+    ) -> Stream<U, B, E>
+    where
+        P: ardea_core::Processor + 'static,
+    {
+        let routing = self.routing();
+        let make = supplier(make);
+        let lower: Lower = Box::new(move |lowering, name, inputs| {
+            let parallelism = lowering.spread();
+            let vertex = lowering.vertex(name, parallelism, Arc::clone(&make));
+            lowering.connect(inputs[0], vertex, Ordinal::FIRST, routing.clone());
+            Ok(vec![Port { vertex, ordinal: Ordinal::FIRST, parallelism }])
+        });
+        self.stream.pipeline.add(name, vec![self.stream.from], 1, lower)
+    }
+}
+
+impl<T, K, F, E> KeyedStream<T, K, F, Bounded, E>
+where
+    T: Send + 'static,
+    K: Key,
+    F: Fn(&T) -> K + Send + Sync + 'static,
+{
+    /// Aggregates all records of each key, at the end of the stream: for streams that end. Others have windows.
+    ///
+    /// On several cores each instance of the input first aggregates what it has, so that what travels is one partial result a key.
+    pub fn aggregate<A>(self, name: impl Into<String>, aggregate: A) -> Stream<(K, A::Out), Bounded, E>
+    where
+        A: Aggregate<T>,
+    {
+        let fold = Arc::new(FoldOne::new(self.key_of(), aggregate));
+        let routing = self.routing();
+        let lower: Lower = Box::new(move |lowering, name, inputs| {
+            let parallelism = lowering.spread();
+            let fold = Arc::clone(&fold);
+            if is_single(lowering, parallelism) {
+                let vertex = lowering.vertex(name, parallelism, supplier(move || GroupP::new(Arc::clone(&fold))));
+                lowering.connect(inputs[0], vertex, Ordinal::FIRST, routing.clone());
+                return Ok(vec![Port { vertex, ordinal: Ordinal::FIRST, parallelism }]);
+            }
+            // input ──▶ name: partial ──keyed──▶ name
+            let first = Arc::clone(&fold);
+            let wanted = lowering.wanted.take();
+            let partial = lowering.follow(
+                &format!("{name}: partial"),
+                inputs[0],
+                supplier(move || GroupCombineP::new(Arc::clone(&first))),
+            );
+            lowering.wanted = wanted;
+            let whole = Arc::new(FoldPartials::new(Arc::clone(&fold)));
+            let vertex = lowering.vertex(name, parallelism, supplier(move || GroupP::new(Arc::clone(&whole))));
+            let by_key = Routing::keyed(|partial: &Partial<K, A::Acc>| partial.key.clone());
+            lowering.connect(partial, vertex, Ordinal::FIRST, by_key);
+            Ok(vec![Port { vertex, ordinal: Ordinal::FIRST, parallelism }])
+        });
+        self.stream.pipeline.add(name, vec![self.stream.from], 1, lower)
+    }
+}
+
+impl<T, K, F, B> KeyedStream<T, K, F, B, Timed>
+where
+    T: Send + 'static,
+    K: Key,
+    F: Fn(&T) -> K + Send + Sync + 'static,
+    B: Boundedness,
+{
+    /// Cuts each key's records into windows of event time.
+    pub fn window(self, window: Window) -> WindowedStream<T, K, F, B> {
+        WindowedStream::new(self, window)
+    }
+}
+
+/// Whether a step has one instance, so that a first stage before it would only add work.
+pub(crate) fn is_single(lowering: &Lowering<'_>, parallelism: ardea_core::Parallelism) -> bool {
+    lowering.instances(parallelism) == 1
+}

@@ -1,0 +1,131 @@
+//! The pipeline: a job described step by step.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::fmt;
+use std::num::NonZeroU32;
+use std::rc::Rc;
+
+use ardea_engine::{JobConfig, JobHandle, Node, NodeConfig};
+use ardea_core::{Boundedness, Dag, Ordinal, Result, Source};
+
+use crate::Untimed;
+use crate::step::{self, Lower, Port, Step, StepOutput};
+use crate::stream::Stream;
+
+/// A job under description: nothing runs yet.
+///
+/// A pipeline is inert data. [`to_dag`](Pipeline::to_dag) compiles it to the core graph, which a node runs.
+#[derive(Clone, Default)]
+pub struct Pipeline {
+    name: String,
+    steps: Rc<RefCell<Vec<Step>>>,
+}
+
+impl Pipeline {
+    /// A job with this name.
+    pub fn new(name: impl Into<String>) -> Self {
+        Pipeline { name: name.into(), steps: Rc::default() }
+    }
+
+    /// The job's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Reads from a source. Its records have no event time until [`with_timestamps`](Stream::with_timestamps) or
+    /// [`with_native_timestamps`](Stream::with_native_timestamps) gives them one.
+    pub fn read_from<T: Send + 'static, B: Boundedness>(&self, source: Source<T, B>) -> Stream<T, B, Untimed> {
+        let (name, supplier, parallelism, isolation) = source.into_parts();
+        let lower: Lower = Box::new(move |lowering, name, _| {
+            let parallelism = lowering.wanted.unwrap_or(parallelism);
+            let vertex = lowering.isolated_vertex(name, parallelism, isolation, supplier.clone());
+            Ok(vec![Port { vertex, ordinal: Ordinal::FIRST, parallelism }])
+        });
+        let name = self.fresh_name(&name);
+        self.add(name, vec![], 1, lower)
+    }
+
+    /// Compiles to the core graph, for a node with this many cooperative threads.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob): a stream that ends nowhere, two stateful steps of one name,
+    /// settings that make no sense (a window whose length is not a multiple of its slide).
+    pub fn to_dag(&self, threads: NonZeroU32) -> Result<Dag> {
+        step::lower(&self.steps.borrow(), threads)
+    }
+
+    /// Starts the job on a node.
+    ///
+    /// # Errors
+    /// As [`to_dag`](Pipeline::to_dag), and whatever keeps the node from starting it.
+    pub fn submit(&self, node: &Node, config: JobConfig) -> Result<JobHandle> {
+        let config = if config.name.is_empty() { JobConfig { name: self.name.clone(), ..config } } else { config };
+        node.submit(&self.to_dag(node.config().threads)?, config)
+    }
+
+    /// Runs the job in this process, on every core, until it ends.
+    ///
+    /// # Errors
+    /// As [`submit`](Pipeline::submit), and the job's own failure.
+    pub fn run(&self) -> Result<()> {
+        self.run_with(NodeConfig::default())
+    }
+
+    /// As [`run`](Pipeline::run), on a node with these settings.
+    ///
+    /// # Errors
+    /// As [`run`](Pipeline::run).
+    pub fn run_with(&self, config: NodeConfig) -> Result<()> {
+        let node = Node::start(config)?;
+        self.submit(&node, JobConfig::default())?.join()
+    }
+
+    /// Adds a step; a name that was generated is made unique, one that was given is kept and checked by `to_dag`.
+    pub(crate) fn add<T, B, E>(
+        &self,
+        name: impl Into<String>,
+        inputs: Vec<StepOutput>,
+        required_outputs: usize,
+        lower: Lower,
+    ) -> Stream<T, B, E> {
+        let mut steps = self.steps.borrow_mut();
+        let step = steps.len();
+        steps.push(Step { name: name.into(), inputs, required_outputs, parallelism: None, lower });
+        Stream::new(self.clone(), StepOutput { step, output: 0 })
+    }
+
+    /// A name for a step that was given none: its kind, and a number where there are several.
+    pub(crate) fn fresh_name(&self, kind: &str) -> String {
+        let steps = self.steps.borrow();
+        let taken: HashSet<&str> = steps.iter().map(|step| step.name.as_str()).collect();
+        if !taken.contains(kind) {
+            return kind.to_string();
+        }
+        let mut number = 2;
+        loop {
+            let name = format!("{kind}-{number}");
+            if !taken.contains(name.as_str()) {
+                return name;
+            }
+            number += 1;
+        }
+    }
+
+    /// Changes the step that a stream comes out of.
+    pub(crate) fn edit(&self, step: usize, change: impl FnOnce(&mut Step)) {
+        change(&mut self.steps.borrow_mut()[step]);
+    }
+
+    /// Whether both describe the same job.
+    pub(crate) fn is(&self, other: &Pipeline) -> bool {
+        Rc::ptr_eq(&self.steps, &other.steps)
+    }
+}
+
+impl fmt::Debug for Pipeline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let steps = self.steps.borrow();
+        write!(f, "Pipeline({:?}: {})", self.name, steps.iter().map(|s| s.name.as_str()).collect::<Vec<_>>().join(", "))
+    }
+}

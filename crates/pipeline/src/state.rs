@@ -1,0 +1,152 @@
+//! User code with a state for each key.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_core::{Boundedness, Key, Timestamp};
+use ardea_operators::{DistinctP, KeyedContext, KeyedLogic, StatefulMapP, flat_map_stateful, map_stateful};
+
+use crate::keyed::KeyedStream;
+use crate::stream::Stream;
+
+impl<T, K, F, B, E> KeyedStream<T, K, F, B, E>
+where
+    T: Send + 'static,
+    K: Key,
+    F: Fn(&T) -> K + Send + Sync + 'static,
+    B: Boundedness,
+{
+    /// One record out for each record in, by `f`, which may read and change the state of the record's key.
+    ///
+    /// ```
+    /// use ardea_connect::collections::items;
+    /// use ardea_pipeline::Pipeline;
+    ///
+    /// let p = Pipeline::new("changes");
+    /// let out = p
+    ///     .read_from(items(vec![("a", 3), ("b", 5), ("a", 10)]))
+    ///     .key_by(|(name, _)| *name)
+    ///     .map_stateful("change", || 0, |last, name, (_, value)| {
+    ///         let change = value - *last;
+    ///         *last = value;
+    ///         (*name, change)
+    ///     })
+    ///     .collect();
+    /// p.run().unwrap();
+    /// assert_eq!(out.take_sorted(), [("a", 3), ("a", 7), ("b", 5)]);
+    /// ```
+    pub fn map_stateful<S, U, C, M>(self, name: impl Into<String>, create: C, f: M) -> Stream<U, B, E>
+    where
+        S: Send + 'static,
+        U: Send + 'static,
+        C: Fn() -> S + Send + Sync + 'static,
+        M: Fn(&mut S, &K, T) -> U + Send + Sync + 'static,
+    {
+        let logic = Arc::new(map_stateful(self.key_of(), create, f));
+        self.keyed_step(name, move || StatefulMapP::new(Arc::clone(&logic)))
+    }
+
+    /// Any number of records out for each record in, by `f`, which may read and change the state of the record's key.
+    pub fn flat_map_stateful<S, I, C, M>(self, name: impl Into<String>, create: C, f: M) -> Stream<I::Item, B, E>
+    where
+        S: Send + 'static,
+        I: IntoIterator<Item: Send + 'static> + 'static,
+        C: Fn() -> S + Send + Sync + 'static,
+        M: Fn(&mut S, &K, T) -> I + Send + Sync + 'static,
+    {
+        let logic = Arc::new(flat_map_stateful(self.key_of(), create, f));
+        self.keyed_step(name, move || StatefulMapP::new(Arc::clone(&logic)))
+    }
+
+    /// The general form: `on_record` and `on_timer` may emit any number of records, set and clear timers in event time and in
+    /// processing time, and drop the state.
+    ///
+    /// This one says which users have been silent for ten seconds:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ardea_connect::collections::items;
+    /// use ardea_core::Timestamp;
+    /// use ardea_pipeline::{Pipeline, WatermarkPolicy};
+    ///
+    /// let p = Pipeline::new("silent");
+    /// let silence = Duration::from_secs(10);
+    /// let out = p
+    ///     .read_from(items(vec![("ann", 0), ("bob", 5), ("ann", 8), ("bob", 30)]))
+    ///     .with_timestamps(|(_, at)| Timestamp::from_secs(*at), WatermarkPolicy::in_order())
+    ///     .key_by(|(user, _)| *user)
+    ///     .process(
+    ///         "silence",
+    ///         || Timestamp::MIN,
+    ///         move |last, _, _, time, context| {
+    ///             context.clear_event_timer(*last + silence);
+    ///             context.set_event_timer(time + silence);
+    ///             *last = time;
+    ///         },
+    ///         |_, user, time, context| context.emit((*user, time.as_millis() / 1000)),
+    ///     )
+    ///     .collect();
+    /// p.run().unwrap();
+    /// assert_eq!(out.take_sorted(), [("ann", 18), ("bob", 15), ("bob", 40)]);
+    /// ```
+    pub fn process<S, U, C, R, X>(
+        self,
+        name: impl Into<String>,
+        create: C,
+        on_record: R,
+        on_timer: X,
+    ) -> Stream<U, B, E>
+    where
+        S: Send + 'static,
+        U: Send + 'static,
+        C: Fn() -> S + Send + Sync + 'static,
+        R: Fn(&mut S, &K, T, Timestamp, &mut KeyedContext<'_, '_, U>) + Send + Sync + 'static,
+        X: Fn(&mut S, &K, Timestamp, &mut KeyedContext<'_, '_, U>) + Send + Sync + 'static,
+    {
+        let logic = Arc::new(KeyedLogic { key: self.key_of(), create, on_record, on_timer });
+        self.keyed_step(name, move || StatefulMapP::new(Arc::clone(&logic)))
+    }
+
+    /// As [`process`](Self::process), forgetting a key that nothing has touched for `ttl` of event time.
+    pub fn process_with_ttl<S, U, C, R, X>(
+        self,
+        name: impl Into<String>,
+        ttl: Duration,
+        create: C,
+        on_record: R,
+        on_timer: X,
+    ) -> Stream<U, B, E>
+    where
+        S: Send + 'static,
+        U: Send + 'static,
+        C: Fn() -> S + Send + Sync + 'static,
+        R: Fn(&mut S, &K, T, Timestamp, &mut KeyedContext<'_, '_, U>) + Send + Sync + 'static,
+        X: Fn(&mut S, &K, Timestamp, &mut KeyedContext<'_, '_, U>) + Send + Sync + 'static,
+    {
+        let logic = Arc::new(KeyedLogic { key: self.key_of(), create, on_record, on_timer });
+        self.keyed_step(name, move || StatefulMapP::new(Arc::clone(&logic)).ttl(ttl))
+    }
+
+    /// The first record of each key. Every key is remembered; on a stream without end use
+    /// [`distinct_within`](Self::distinct_within).
+    ///
+    /// ```
+    /// use ardea_connect::collections::items;
+    /// use ardea_pipeline::Pipeline;
+    ///
+    /// let p = Pipeline::new("once");
+    /// let out = p.read_from(items(vec![3, 1, 3, 3, 2])).key_by(|n| *n).distinct("numbers").collect();
+    /// p.run().unwrap();
+    /// assert_eq!(out.take_sorted(), [1, 2, 3]);
+    /// ```
+    pub fn distinct(self, name: impl Into<String>) -> Stream<T, B, E> {
+        let key = Arc::new(self.key_of());
+        self.keyed_step(name, move || DistinctP::new(Arc::clone(&key)))
+    }
+
+    /// The records of a key that come more than `span` of event time after the last that passed; keys are forgotten after that time.
+    pub fn distinct_within(self, name: impl Into<String>, span: Duration) -> Stream<T, B, E> {
+        let key = Arc::new(self.key_of());
+        self.keyed_step(name, move || DistinctP::new(Arc::clone(&key)).within(span))
+    }
+}

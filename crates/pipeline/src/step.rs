@@ -1,0 +1,141 @@
+//! The inert graph of steps that a pipeline is, and how it becomes vertices and edges.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use ardea_core::{
+    Dag, Edge, Error, ErrorCode, Isolation, Ordinal, Parallelism, Priority, ProcessorSupplier, Result, Routing, Vertex,
+    VertexId,
+};
+
+/// Which output of which step.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct StepOutput {
+    pub(crate) step: usize,
+    pub(crate) output: usize,
+}
+
+/// A lowered output: where in the graph its records come out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Port {
+    pub(crate) vertex: VertexId,
+    pub(crate) ordinal: Ordinal,
+    pub(crate) parallelism: Parallelism,
+}
+
+/// Turns a step, given where its inputs come out, into vertices; returns where its own outputs come out.
+pub(crate) type Lower = Box<dyn Fn(&mut Lowering<'_>, &str, &[Port]) -> Result<Vec<Port>>>;
+
+/// One step of a pipeline: a name, its inputs, and how it is lowered.
+pub(crate) struct Step {
+    pub(crate) name: String,
+    pub(crate) inputs: Vec<StepOutput>,
+    /// How many of its outputs somebody has to read; later ones, such as late records, may be left alone.
+    pub(crate) required_outputs: usize,
+    pub(crate) parallelism: Option<Parallelism>,
+    pub(crate) lower: Lower,
+}
+
+/// The graph under construction while steps lower themselves into it.
+pub(crate) struct Lowering<'a> {
+    pub(crate) dag: &'a mut Dag,
+    threads: NonZeroU32,
+    /// What the step at hand was told by `Stream::parallelism`.
+    pub(crate) wanted: Option<Parallelism>,
+}
+
+impl Lowering<'_> {
+    /// How many instances a step has that may run on every core.
+    pub(crate) fn spread(&self) -> Parallelism {
+        self.wanted.unwrap_or(Parallelism::Auto)
+    }
+
+    /// How many instances that comes to on this node.
+    pub(crate) fn instances(&self, parallelism: Parallelism) -> u32 {
+        parallelism.resolve(self.threads)
+    }
+
+    /// Adds a cooperative vertex.
+    pub(crate) fn vertex(
+        &mut self,
+        name: impl Into<Arc<str>>,
+        parallelism: Parallelism,
+        supplier: Arc<dyn ProcessorSupplier>,
+    ) -> VertexId {
+        self.dag.vertex(Vertex::new(name, supplier).parallelism(parallelism))
+    }
+
+    /// Adds a vertex that runs as `isolation` says.
+    pub(crate) fn isolated_vertex(
+        &mut self,
+        name: impl Into<Arc<str>>,
+        parallelism: Parallelism,
+        isolation: Isolation,
+        supplier: Arc<dyn ProcessorSupplier>,
+    ) -> VertexId {
+        self.dag.vertex(Vertex::new(name, supplier).parallelism(parallelism).isolation(isolation))
+    }
+
+    /// Leads a port into an input.
+    pub(crate) fn connect(&mut self, from: Port, to: VertexId, input: Ordinal, routing: Routing) {
+        self.connect_first(from, to, input, routing, Priority::NORMAL);
+    }
+
+    /// Leads a port into an input that is read in the order of `priority`.
+    pub(crate) fn connect_first(
+        &mut self,
+        from: Port,
+        to: VertexId,
+        input: Ordinal,
+        routing: Routing,
+        priority: Priority,
+    ) {
+        let edge = Edge::from_ordinals((from.vertex, from.ordinal), (to, input));
+        self.dag.edge(edge.routing(routing).priority(priority));
+    }
+
+    /// A step without state of its own: one vertex that stays with its input, instance by instance, so that the engine can run
+    /// both in one tasklet.
+    pub(crate) fn follow(&mut self, name: &str, input: Port, supplier: Arc<dyn ProcessorSupplier>) -> Port {
+        let parallelism = self.wanted.unwrap_or(input.parallelism);
+        let vertex = self.vertex(name, parallelism, supplier);
+        self.connect(input, vertex, Ordinal::FIRST, self.straight(input, parallelism));
+        Port { vertex, ordinal: Ordinal::FIRST, parallelism }
+    }
+
+    /// Instance to instance where there are as many on both sides, else in turn.
+    pub(crate) fn straight(&self, input: Port, parallelism: Parallelism) -> Routing {
+        if input.parallelism == parallelism { Routing::Forward } else { Routing::RoundRobin }
+    }
+}
+
+/// Lowers all steps, in the order in which they were written: inputs come before their readers.
+pub(crate) fn lower(steps: &[Step], threads: NonZeroU32) -> Result<Dag> {
+    check_outputs(steps)?;
+    let mut dag = Dag::new();
+    let mut ports: Vec<Vec<Port>> = Vec::new();
+    for step in steps {
+        let inputs: Vec<Port> = step.inputs.iter().map(|from| ports[from.step][from.output]).collect();
+        let mut lowering = Lowering { dag: &mut dag, threads, wanted: step.parallelism };
+        ports.push((step.lower)(&mut lowering, &step.name, &inputs)?);
+    }
+    dag.validate()?;
+    Ok(dag)
+}
+
+/// Every result has to go somewhere.
+fn check_outputs(steps: &[Step]) -> Result<()> {
+    for (index, step) in steps.iter().enumerate() {
+        for output in 0..step.required_outputs {
+            let read = StepOutput { step: index, output };
+            if !steps.iter().any(|reader| reader.inputs.contains(&read)) {
+                return Err(Error::new(
+                    ErrorCode::InvalidJob,
+                    format!("nothing reads the output of step {:?}", step.name),
+                )
+                .hint("end the stream with write_to(sink), or with sinks::null() if only its effect counts"));
+            }
+        }
+    }
+    Ok(())
+}

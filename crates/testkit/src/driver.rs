@@ -1,0 +1,439 @@
+//! Runs one processor through one variant, and watches every call.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use ardea_core::{
+    Epoch, Error, Inbox, InstanceContext, ManualClock, Marker, Ordinal, Outbox, Priority,
+    Processor, Progress, Result as CoreResult, Watermark, take_failed_index,
+};
+
+use crate::callback::{Call, Callback};
+use crate::input::InputPlan;
+use crate::lane::{Allowance, MarkRules, RecordedLane};
+use crate::steps::Step;
+use crate::variant::{RoomSchedule, Variant};
+
+/// How many calls of a report's trace are kept.
+const TRACE: usize = 10;
+/// How many calls in a row may find room and do nothing at all.
+const IDLE_CALLS: u32 = 200;
+/// How many calls in a row may say that they made progress and show nothing of it.
+const BUSY_CALLS: u32 = 100_000;
+/// How far the clock moves on when a source waits without saying for how long: the runtime's idle poll.
+const IDLE_POLL: Duration = Duration::from_millis(10);
+
+/// Why a run ended before its end.
+#[derive(Debug)]
+pub(crate) enum Halt {
+    /// Cancelled where the variant says so.
+    Cancelled,
+    /// The processor returned an error.
+    Error(Callback, Error),
+    /// A broken contract.
+    Broken(String),
+}
+
+/// How long calls took.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Timing {
+    pub(crate) calls: u64,
+    pub(crate) longest: Duration,
+    pub(crate) longest_callback: Option<Callback>,
+    pub(crate) over_limit: u64,
+}
+
+/// What a run may be told.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) rules: MarkRules,
+    pub(crate) limit: Duration,
+    /// How long, on the machine's clock, a processor may wait for other threads.
+    pub(crate) patience: Duration,
+    /// Ends a source, as draining does, once it has written so many records.
+    pub(crate) drain_after: Option<usize>,
+}
+
+/// One processor and all that is around it.
+pub(crate) struct Driver {
+    processor: Box<dyn Processor>,
+    inboxes: Vec<Inbox>,
+    fed: Vec<u64>,
+    outbox: Outbox,
+    pub(crate) lanes: Vec<Box<dyn RecordedLane>>,
+    rooms: RoomSchedule,
+    context: InstanceContext,
+    clock: ManualClock,
+    deadline: Option<Duration>,
+    stop_before: Option<u64>,
+    settings: Settings,
+    written: usize,
+    pub(crate) given_watermarks: Vec<Watermark>,
+    pub(crate) given_epochs: Vec<Epoch>,
+    pub(crate) timing: Timing,
+    pub(crate) trace: VecDeque<Call>,
+}
+
+/// What one call came to.
+struct Outcome<R> {
+    returned: R,
+    /// Every lane could take a record.
+    had_room: bool,
+    /// Records or markers were written.
+    wrote: bool,
+}
+
+impl Driver {
+    pub(crate) fn new(
+        processor: Box<dyn Processor>,
+        inputs: usize,
+        lanes: Vec<Box<dyn RecordedLane>>,
+        variant: &Variant,
+        (context, clock): (InstanceContext, ManualClock),
+        settings: Settings,
+    ) -> Self {
+        Driver {
+            processor,
+            inboxes: (0..inputs).map(|_| Inbox::default()).collect(),
+            fed: vec![0; inputs],
+            outbox: Outbox::new(lanes.len(), context.chunk_records),
+            lanes,
+            rooms: RoomSchedule::new(variant, context.chunk_records),
+            context,
+            clock,
+            deadline: None,
+            stop_before: variant.stop_before,
+            settings,
+            written: 0,
+            given_watermarks: Vec::new(),
+            given_epochs: Vec::new(),
+            timing: Timing::default(),
+            trace: VecDeque::with_capacity(TRACE),
+        }
+    }
+
+    /// Runs all steps, from `init` to the end of `complete`. `close` is another call.
+    pub(crate) fn run(
+        &mut self,
+        steps: &[Step],
+        inputs: &[(Box<dyn InputPlan>, Priority)],
+    ) -> Result<(), Halt> {
+        let context = self.context.clone();
+        guard(Callback::Init, || self.processor.init(&context))?;
+        self.deadline = self.outbox.take_wake_at();
+        for &step in steps {
+            if let Step::Records { input, from, to } = step {
+                let chunk = inputs[input].0.chunk(from, to);
+                self.fed[input] += chunk.len() as u64;
+                self.inboxes[input].fill(chunk);
+                self.read_out(input)?;
+            } else {
+                self.execute(step)?;
+            }
+        }
+        self.move_all_on()
+    }
+
+    /// Calls `close`, also after a failure.
+    pub(crate) fn close(&mut self) -> Result<(), Halt> {
+        guard(Callback::Close, || {
+            self.processor.close();
+            Ok(())
+        })
+    }
+
+    fn execute(&mut self, step: Step) -> Result<(), Halt> {
+        match step {
+            Step::Records { .. } => Ok(()),
+            Step::Watermark(watermark) => {
+                self.given_watermarks.push(watermark);
+                self.until_done(Callback::Watermark(watermark), |p, out| {
+                    p.on_watermark(watermark, out)
+                })
+            }
+            Step::Idle => {
+                self.outbox.marker(Marker::Idle);
+                self.move_some_on()
+            }
+            Step::EpochEnd(epoch) => {
+                self.until_done(Callback::Epoch(epoch), |p, out| p.on_epoch(epoch, out))?;
+                self.given_epochs.push(epoch);
+                self.outbox.marker(Marker::EpochEnd(epoch));
+                self.move_some_on()
+            }
+            Step::Advance(by) => {
+                self.clock.advance(by);
+                self.wake_if_due()
+            }
+            Step::EdgeDone(input) => {
+                let ordinal = Ordinal(input as u16);
+                self.until_done(Callback::EdgeDone(input), |p, out| {
+                    p.on_edge_done(ordinal, out)
+                })
+            }
+            Step::Complete => self.until_done(Callback::Complete, |p, out| p.complete(out)),
+        }
+    }
+
+    /// Calls `process` until an inbox is empty.
+    fn read_out(&mut self, input: usize) -> Result<(), Halt> {
+        let mut idle = 0;
+        while !self.inboxes[input].is_empty() {
+            let (had_room, moved) = self.process(input)?;
+            idle = if moved || !had_room { 0 } else { idle + 1 };
+            if idle > 0 && self.wake_early()? {
+                idle = 0;
+            }
+            if idle >= IDLE_CALLS {
+                return Err(Halt::Broken(format!(
+                    "stuck: {IDLE_CALLS} calls of process(input {input}) in a row had room in every output, {} records \
+                     in the inbox, and neither read nor wrote any",
+                    self.inboxes[input].len()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// One call of `process`: whether all lanes had room, and whether anything moved.
+    fn process(&mut self, input: usize) -> Result<(bool, bool), Halt> {
+        let before = self.inboxes[input].len();
+        let ordinal = Ordinal(input as u16);
+        let outcome = self.call(Callback::Process(input), |p, inboxes, out| {
+            p.process(ordinal, &mut inboxes[input], out)
+        })?;
+        let inbox = &self.inboxes[input];
+        let after = inbox.len();
+        if let Some(call) = self.trace.back_mut() {
+            call.waiting = Some((before, after));
+        }
+        if after > before {
+            return Err(Halt::Broken(format!(
+                "process(input {input}) left {after} records in an inbox that held {before}"
+            )));
+        }
+        let position = self.fed[input] - after as u64;
+        if inbox.position() != position {
+            return Err(Halt::Broken(format!(
+                "input {input}: {position} records have been read, but its inbox stands at record {}",
+                inbox.position()
+            )));
+        }
+        Ok((outcome.had_room, outcome.wrote || after < before))
+    }
+
+    /// Calls a callback until it returns done.
+    fn until_done(
+        &mut self,
+        callback: Callback,
+        mut run: impl FnMut(&mut dyn Processor, &mut Outbox) -> CoreResult<Progress>,
+    ) -> Result<(), Halt> {
+        let (mut idle, mut busy) = (0, 0);
+        let started = Instant::now();
+        loop {
+            let outcome = self.call(callback, |p, _, out| run(p, out))?;
+            if outcome.returned.done {
+                return Ok(());
+            }
+            if self
+                .settings
+                .drain_after
+                .is_some_and(|records| self.written >= records)
+            {
+                self.context.signals.drain();
+                return Ok(());
+            }
+            let quiet = outcome.had_room && !outcome.wrote;
+            if !quiet {
+                (idle, busy) = (0, 0);
+            } else if outcome.returned.made {
+                (idle, busy) = (0, busy + 1);
+            } else {
+                idle += 1;
+            }
+            if idle > 0
+                && callback == Callback::Complete
+                && !self.wait_for_source(started, &mut idle)
+            {
+                continue;
+            }
+            if idle >= IDLE_CALLS || busy >= BUSY_CALLS {
+                return Err(Halt::Broken(format!(
+                    "stuck: {} calls of {callback} in a row had room in every output, wrote nothing and never returned done",
+                    idle.max(busy)
+                )));
+            }
+        }
+    }
+
+    /// Lets time pass for a source that has nothing to emit. False if there is no reason yet to call it stuck.
+    fn wait_for_source(&mut self, started: Instant, idle: &mut u32) -> bool {
+        if let Some(deadline) = self.deadline.take() {
+            self.clock
+                .advance(deadline.saturating_sub(self.clock.clock().now()));
+            *idle = 0;
+            return false;
+        }
+        self.clock.advance(IDLE_POLL);
+        if started.elapsed() < self.settings.patience {
+            // Another thread is expected to bring something; give it the processor.
+            std::thread::yield_now();
+            *idle = 0;
+            return false;
+        }
+        true
+    }
+
+    /// Moves the clock to the deadline that the processor asked for, if it did, and wakes it.
+    fn wake_early(&mut self) -> Result<bool, Halt> {
+        let Some(deadline) = self.deadline else {
+            return Ok(false);
+        };
+        self.clock
+            .advance(deadline.saturating_sub(self.clock.clock().now()));
+        self.wake_if_due()?;
+        Ok(true)
+    }
+
+    fn wake_if_due(&mut self) -> Result<(), Halt> {
+        let mut calls = 0;
+        while self
+            .deadline
+            .is_some_and(|deadline| deadline <= self.clock.clock().now())
+        {
+            self.deadline = None;
+            self.call(Callback::Wake, |p, _, out| p.on_wake(out))?;
+            calls += 1;
+            if calls >= BUSY_CALLS {
+                return Err(Halt::Broken(format!(
+                    "stuck: on_wake asked {calls} times in a row to be woken at a time that has passed"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// One call of one callback, with the room that the schedule gives it, timed and checked.
+    fn call<R>(
+        &mut self,
+        callback: Callback,
+        run: impl FnOnce(&mut dyn Processor, &mut [Inbox], &mut Outbox) -> CoreResult<R>,
+    ) -> Result<Outcome<R>, Halt> {
+        if self.stop_before == Some(self.timing.calls) {
+            return Err(Halt::Cancelled);
+        }
+        let budget = self.rooms.next_budget();
+        self.outbox.set_budget(budget);
+        let mut allowed = Vec::with_capacity(self.lanes.len());
+        for lane in &mut self.lanes {
+            allowed.push(lane.allow(&mut self.outbox, budget).map_err(Halt::Broken)?);
+        }
+        let Driver {
+            processor,
+            inboxes,
+            outbox,
+            ..
+        } = self;
+        let started = Instant::now();
+        let result = guard(callback, || run(processor.as_mut(), inboxes, outbox));
+        self.note(callback, budget, started.elapsed());
+        let returned = result?;
+        let wrote = self.check_written(&allowed)?;
+        if let Some(deadline) = self.outbox.take_wake_at() {
+            self.deadline = Some(
+                self.deadline
+                    .map_or(deadline, |earlier| earlier.min(deadline)),
+            );
+        }
+        self.move_some_on()?;
+        Ok(Outcome {
+            returned,
+            had_room: allowed.iter().all(|lane| lane.room > 0),
+            wrote,
+        })
+    }
+
+    fn note(&mut self, callback: Callback, budget: usize, took: Duration) {
+        self.timing.calls += 1;
+        self.timing.over_limit += u64::from(took > self.settings.limit);
+        if took > self.timing.longest {
+            self.timing.longest = took;
+            self.timing.longest_callback = Some(callback);
+        }
+        if self.trace.len() == TRACE {
+            self.trace.pop_front();
+        }
+        self.trace.push_back(Call {
+            callback,
+            budget,
+            waiting: None,
+            written: None,
+        });
+    }
+
+    /// Whether records or markers were written, and no more than there was room for.
+    fn check_written(&mut self, allowed: &[Allowance]) -> Result<bool, Halt> {
+        let mut written = 0;
+        let mut closed = false;
+        for (lane, &allowed) in self.lanes.iter_mut().zip(allowed) {
+            written += lane
+                .written(&mut self.outbox, allowed)
+                .map_err(Halt::Broken)?;
+        }
+        self.outbox.set_budget(usize::MAX);
+        for (index, allowed) in allowed.iter().enumerate() {
+            closed |= allowed.room > 0 && !self.outbox.has_room(Ordinal(index as u16));
+        }
+        self.written += written;
+        if let Some(call) = self.trace.back_mut() {
+            call.written = Some(written);
+        }
+        Ok(written > 0 || closed)
+    }
+
+    /// Moves on what the schedule lets go: in most variants everything.
+    fn move_some_on(&mut self) -> Result<(), Halt> {
+        for lane in &mut self.lanes {
+            if self.rooms.moves_on() {
+                lane.move_on(&mut self.outbox, self.settings.rules)
+                    .map_err(Halt::Broken)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn move_all_on(&mut self) -> Result<(), Halt> {
+        let (outbox, rules) = (&mut self.outbox, self.settings.rules);
+        self.lanes
+            .iter_mut()
+            .try_for_each(|lane| lane.move_on(outbox, rules))
+            .map_err(Halt::Broken)
+    }
+}
+
+/// Calls user code; a panic becomes a report that names the callback and, if known, the record.
+fn guard<R>(callback: Callback, run: impl FnOnce() -> CoreResult<R>) -> Result<R, Halt> {
+    take_failed_index();
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(result) => result.map_err(|error| Halt::Error(callback, error)),
+        Err(payload) => {
+            let place = take_failed_index().map_or(String::new(), |index| {
+                format!(" at record {index} of the batch")
+            });
+            Err(Halt::Broken(format!(
+                "{callback} panicked{place}: {}",
+                panic_message(&*payload)
+            )))
+        }
+    }
+}
+
+fn panic_message(payload: &(dyn Any + Send)) -> &str {
+    payload
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("(no message)")
+}

@@ -1,0 +1,207 @@
+//! One output under observation: what may be written to it, and what was.
+
+use ardea_core::{Epoch, Marker, Ordinal, Outbox, Rows, Timestamp, Watermark};
+
+use crate::expected::{Emitted, Expected};
+
+/// How much more than its room a lane's own batch holds before it grows: an overfull lane is told from a chunk that was
+/// offered whole by the batch staying where it is.
+const SPARE: usize = 4096;
+
+/// What an outbox lane allowed before a call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Allowance {
+    pub(crate) held: usize,
+    pub(crate) room: usize,
+    batch: usize,
+}
+
+/// What is checked of the marks on a lane while they come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MarkRules {
+    /// A record may not come behind a watermark later than itself.
+    pub(crate) forbid_late: bool,
+}
+
+/// An output whose record type the run does not know: the plan, from which each variant gets a fresh lane.
+pub(crate) trait OutputPlan {
+    fn lane(&self, ordinal: usize) -> Box<dyn RecordedLane>;
+}
+
+/// One lane of one run.
+pub(crate) trait RecordedLane {
+    /// Before a call: how much may be written.
+    fn allow(&mut self, outbox: &mut Outbox, budget: usize) -> Result<Allowance, String>;
+
+    /// After a call: how many records were written, or that these were too many.
+    fn written(&mut self, outbox: &mut Outbox, allowed: Allowance) -> Result<usize, String>;
+
+    /// Moves everything on, as the runtime would.
+    fn move_on(&mut self, outbox: &mut Outbox, rules: MarkRules) -> Result<(), String>;
+
+    /// The watermarks that came.
+    fn watermarks(&self) -> &[Watermark];
+
+    /// The ends of epochs that came.
+    fn epoch_ends(&self) -> &[Epoch];
+
+    /// Compares all that came with what was expected.
+    fn finish(self: Box<Self>) -> Result<(), String>;
+}
+
+impl<U: Send + 'static> OutputPlan for Expected<U> {
+    fn lane(&self, ordinal: usize) -> Box<dyn RecordedLane> {
+        Box::new(TypedLane {
+            index: ordinal,
+            ordinal: Ordinal(ordinal as u16),
+            expected: self.clone(),
+            emitted: Vec::new(),
+            watermarks: Vec::new(),
+            epoch_ends: Vec::new(),
+            own_batch: None,
+        })
+    }
+}
+
+struct TypedLane<U> {
+    index: usize,
+    ordinal: Ordinal,
+    expected: Expected<U>,
+    emitted: Vec<Emitted<U>>,
+    watermarks: Vec<Watermark>,
+    epoch_ends: Vec<Epoch>,
+    /// Where the records of the batch lie that this lane gave to the outbox.
+    own_batch: Option<usize>,
+}
+
+impl<U: Send + 'static> TypedLane<U> {
+    fn rows<'a>(&self, outbox: &'a mut Outbox) -> Result<&'a mut Rows<U>, String> {
+        let index = self.index;
+        let chunk = outbox.chunk_mut(index);
+        let names = format!(
+            "output {index} carries {chunk:?} where the test expects {}",
+            std::any::type_name::<U>()
+        );
+        chunk.rows::<U>().map_err(|_| names)
+    }
+
+    fn batch(&self, outbox: &mut Outbox) -> Result<usize, String> {
+        Ok(self.rows(outbox)?.values().as_ptr() as usize)
+    }
+
+    fn put_own_batch(&mut self, outbox: &mut Outbox, budget: usize) {
+        let rows = Rows::<U>::with_capacity(budget + SPARE);
+        self.own_batch = Some(rows.values().as_ptr() as usize);
+        *outbox.chunk_mut(self.index) = ardea_core::Chunk::new(rows);
+    }
+
+    fn record(&mut self, value: U, time: Timestamp, rules: MarkRules) -> Result<(), String> {
+        if let (true, Some(&watermark)) = (rules.forbid_late, self.watermarks.last())
+            && time < watermark.0
+            && time != Timestamp::MIN
+        {
+            return Err(format!(
+                "output {}: a record with time {time:?} came behind the watermark {:?}, which made it late",
+                self.index, watermark.0
+            ));
+        }
+        self.emitted.push(Emitted::Record(value, time));
+        Ok(())
+    }
+
+    fn mark(&mut self, marker: Marker) -> Result<(), String> {
+        match marker {
+            Marker::Watermark(watermark) => {
+                if let Some(last) = self.watermarks.last().filter(|last| **last > watermark) {
+                    return Err(format!(
+                        "output {}: the watermark ran backwards, from {:?} to {:?}",
+                        self.index, last.0, watermark.0
+                    ));
+                }
+                self.watermarks.push(watermark);
+                self.emitted.push(Emitted::Watermark(watermark));
+            }
+            Marker::Idle => self.emitted.push(Emitted::Idle),
+            Marker::EpochEnd(epoch) => {
+                self.epoch_ends.push(epoch);
+                self.emitted.push(Emitted::EpochEnd(epoch));
+            }
+            Marker::Done => {
+                return Err(format!(
+                    "output {}: the processor wrote the end of the stream itself; the runtime does that after `complete`",
+                    self.index
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<U: Send + 'static> RecordedLane for TypedLane<U> {
+    fn allow(&mut self, outbox: &mut Outbox, budget: usize) -> Result<Allowance, String> {
+        let held = outbox.chunk_mut(self.index).len();
+        if held == 0 && (self.own_batch.is_none() || self.batch(outbox).ok() != self.own_batch) {
+            self.put_own_batch(outbox, budget);
+        }
+        // With endless room, only a marker closes a lane.
+        outbox.set_budget(usize::MAX);
+        let open = outbox.has_room(self.ordinal);
+        outbox.set_budget(budget);
+        let room = if open { budget.saturating_sub(held) } else { 0 };
+        Ok(Allowance {
+            held,
+            room,
+            batch: self.batch(outbox)?,
+        })
+    }
+
+    fn written(&mut self, outbox: &mut Outbox, allowed: Allowance) -> Result<usize, String> {
+        let holds = outbox.chunk_mut(self.index).len();
+        let Some(written) = holds.checked_sub(allowed.held) else {
+            return Err(format!(
+                "output {} held {} records before the call and {holds} after it: written records are not the processor's any more",
+                self.index, allowed.held
+            ));
+        };
+        if written > allowed.room {
+            // `Outbox::offer_chunk` takes a chunk of any size on an empty lane with room. Records without size all lie
+            // at one place: such chunks can't be told apart and pass.
+            let other_batch = size_of::<U>() == 0 || self.batch(outbox)? != allowed.batch;
+            let offered = allowed.held == 0 && allowed.room > 0 && other_batch;
+            if !offered {
+                return Err(format!(
+                    "output {}: {written} records were written where `room()` was {}",
+                    self.index, allowed.room
+                ));
+            }
+        }
+        Ok(written)
+    }
+
+    fn move_on(&mut self, outbox: &mut Outbox, rules: MarkRules) -> Result<(), String> {
+        if outbox.has_records(self.index) {
+            let records: Vec<_> = self.rows(outbox)?.drain_front(usize::MAX).collect();
+            for (value, time) in records {
+                self.record(value, time, rules)?;
+            }
+        }
+        while let Some(marker) = outbox.take_marker(self.index) {
+            self.mark(marker)?;
+        }
+        Ok(())
+    }
+
+    fn watermarks(&self) -> &[Watermark] {
+        &self.watermarks
+    }
+
+    fn epoch_ends(&self) -> &[Epoch] {
+        &self.epoch_ends
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), String> {
+        let index = self.index;
+        (self.expected.compare)(self.emitted)
+            .map_err(|difference| format!("output {index}: {difference}"))
+    }
+}

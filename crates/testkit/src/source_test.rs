@@ -1,0 +1,116 @@
+//! The test of a source: what it must emit, in every variant.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use ardea_core::{Instance, Processor, ProcessorSupplier, Timestamp};
+
+use crate::supplied::SuppliedP;
+use crate::{Emitted, Expected, ProcessorTest, TestFailure, TestReport};
+
+/// Drives fresh copies of a source's processor: `complete` until done, with hostile outboxes.
+///
+/// When the source has nothing to emit, the clock moves to the time at which it asked to be woken, else by the idle poll
+/// of 10 ms. A source that does not end by itself is drained ([`drain_after`](Self::drain_after)).
+///
+/// ```
+/// use ardea_core::{Ordinal, Outbox, Processor, Progress, Result};
+/// use ardea_testkit::{SourceTest, Timestamp};
+///
+/// struct CountTo(u64, u64);
+///
+/// impl Processor for CountTo {
+///     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+///         let mut lane = outbox.lane::<u64>(Ordinal::FIRST)?;
+///         while self.0 < self.1 && !lane.is_full() {
+///             self.0 += 1;
+///             lane.push(self.0, Timestamp::MIN);
+///         }
+///         Ok(Progress::done_if(self.0 == self.1))
+///     }
+/// }
+///
+/// SourceTest::new(|| CountTo(0, 3)).output::<u64>([1, 2, 3]).run();
+/// ```
+pub struct SourceTest {
+    test: ProcessorTest,
+}
+
+impl SourceTest {
+    /// Tests the processors that `make` makes: one for every variant.
+    pub fn new<P: Processor + 'static>(make: impl Fn() -> P + 'static) -> Self {
+        SourceTest {
+            test: ProcessorTest::new(make).makes_watermarks(),
+        }
+    }
+
+    /// Tests the processors that a supplier, such as a [`Source`](ardea_core::Source)'s, makes for the only instance.
+    ///
+    /// A supplier's error fails the test.
+    pub fn supplied(supplier: Arc<dyn ProcessorSupplier>) -> Self {
+        Self::new(move || SuppliedP::new(supplier.supply(Instance::ONLY)))
+    }
+
+    /// Adds the next output, from ordinal 0 on, and what it must carry in every variant.
+    pub fn output<U: Send + 'static>(self, expected: impl Into<Expected<U>>) -> Self {
+        SourceTest {
+            test: self.test.output(expected),
+        }
+    }
+
+    /// Each output must carry exactly these watermarks. Without this they are only checked not to run backwards.
+    pub fn expect_watermarks(self, times: impl IntoIterator<Item = Timestamp>) -> Self {
+        SourceTest {
+            test: self.test.expect_watermarks(times),
+        }
+    }
+
+    /// Drains the source once it has emitted at least so many records: as in a job that is drained, `complete` is then
+    /// not called again.
+    pub fn drain_after(mut self, records: usize) -> Self {
+        self.test.run.settings.drain_after = Some(records);
+        self
+    }
+
+    /// Sets anything else that a [`ProcessorTest`] can be told.
+    pub fn configure(self, configure: impl FnOnce(ProcessorTest) -> ProcessorTest) -> Self {
+        SourceTest {
+            test: configure(self.test),
+        }
+    }
+
+    /// Runs all variants.
+    ///
+    /// # Panics
+    /// If any of them breaks the contract, with the report.
+    #[track_caller]
+    pub fn run(self) -> TestReport {
+        self.test.run()
+    }
+
+    /// Runs all variants.
+    ///
+    /// # Errors
+    /// The first broken rule.
+    pub fn try_run(self) -> Result<TestReport, TestFailure> {
+        self.test.try_run()
+    }
+
+    /// Runs all variants and returns what the last of them emitted, as the next output, for a test that goes on by itself.
+    ///
+    /// # Panics
+    /// If any variant breaks the contract, with the report.
+    #[track_caller]
+    pub fn emitted<U: Send + 'static>(self) -> Vec<Emitted<U>> {
+        let into = Rc::new(RefCell::new(Vec::new()));
+        self.output(Expected::captured(Rc::clone(&into))).run();
+        into.take()
+    }
+}
+
+impl std::fmt::Debug for SourceTest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SourceTest({})", self.test.run.name)
+    }
+}

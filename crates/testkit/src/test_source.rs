@@ -1,0 +1,284 @@
+//! A source that plays a list, with marks for silence, failure and end in the data.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ardea_core::{
+    Bounded, Error, ErrorCode, Instance, InstanceContext, Marker, Ordinal, Outbox, Processor,
+    Progress, Result, Source, Timestamp, Unbounded, Waker, Watermark,
+};
+
+/// What a [`TestSource`] does next.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum TestItem<T> {
+    /// Emits a record with its event time.
+    Record(T, Timestamp),
+    /// Promises that no earlier time follows.
+    Watermark(Timestamp),
+    /// Says that it is silent, so that it does not hold back the watermark of others.
+    Idle,
+    /// Emits nothing for so long on the instance's clock.
+    Pause(Duration),
+    /// Emits nothing until the test lets it go on: one [`Release::release`] lets one hold go.
+    Hold,
+    /// Ends, whatever follows.
+    End,
+    /// Fails with [`ErrorCode::ReadFailed`] and this message.
+    Crash(String),
+    /// Panics with this message.
+    Panic(String),
+}
+
+/// A source for tests of whole jobs: plays a list of [`TestItem`]s, from the first one at every start of a job.
+///
+/// One instance plays; if the source is given more, the others end at once. Asked to drain, it ends where it is.
+///
+/// ```
+/// use ardea_testkit::{Emitted, SourceTest, TestItem, TestSource, Timestamp};
+///
+/// let at = Timestamp::from_secs(1);
+/// let source = TestSource::new([TestItem::Record("a", at), TestItem::End, TestItem::Record("never", at)]).bounded();
+/// let (_, supplier, ..) = source.into_parts();
+/// assert_eq!(SourceTest::supplied(supplier).emitted::<&str>(), [Emitted::Record("a", at)]);
+/// ```
+#[derive(Debug)]
+pub struct TestSource<T> {
+    items: Arc<[TestItem<T>]>,
+    holds: Arc<Holds>,
+}
+
+#[derive(Debug, Default)]
+struct Holds {
+    released: AtomicU64,
+    waiting: Mutex<Vec<Waker>>,
+}
+
+/// Lets the holds of a [`TestSource`] go, from any thread.
+#[derive(Clone, Debug)]
+pub struct Release(Arc<Holds>);
+
+impl Release {
+    /// Lets the next hold go, now or when the source comes to it. A hold that was let go is open for later runs too.
+    pub fn release(&self) {
+        self.0.released.fetch_add(1, Ordering::AcqRel);
+        for waker in self
+            .0
+            .waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+        {
+            waker.wake();
+        }
+    }
+}
+
+impl<T: Clone + Send + Sync + 'static> TestSource<T> {
+    /// Plays `items`.
+    pub fn new(items: impl IntoIterator<Item = TestItem<T>>) -> Self {
+        TestSource {
+            items: items.into_iter().collect(),
+            holds: Arc::default(),
+        }
+    }
+
+    /// What lets the holds go.
+    pub fn release_handle(&self) -> Release {
+        Release(Arc::clone(&self.holds))
+    }
+
+    /// As a source that ends after its last item.
+    pub fn bounded(&self) -> Source<T, Bounded> {
+        self.source(true)
+    }
+
+    /// As a source that is silent after its last item, until it is drained; an `End` among the items ends it all the same.
+    pub fn unbounded(&self) -> Source<T, Unbounded> {
+        self.source(false)
+    }
+
+    fn source<B>(&self, ends: bool) -> Source<T, B> {
+        let (items, holds) = (Arc::clone(&self.items), Arc::clone(&self.holds));
+        let supply = move |instance: Instance| -> Result<Box<dyn Processor>> {
+            Ok(Box::new(TestSourceP {
+                items: Arc::clone(&items),
+                holds: Arc::clone(&holds),
+                next: if instance.index == 0 { 0 } else { items.len() },
+                ends: ends || instance.index > 0,
+                passed_holds: 0,
+                pause_ends: None,
+                context: InstanceContext::detached("test source"),
+            }))
+        };
+        Source::new("test source", Arc::new(supply))
+    }
+}
+
+/// Plays the list of a [`TestSource`].
+struct TestSourceP<T> {
+    items: Arc<[TestItem<T>]>,
+    holds: Arc<Holds>,
+    next: usize,
+    ends: bool,
+    passed_holds: u64,
+    pause_ends: Option<Duration>,
+    context: InstanceContext,
+}
+
+/// Whether to go on with the list in this call.
+enum Turn {
+    Next,
+    Yield,
+    Wait,
+    End,
+}
+
+impl<T: Clone + Send + Sync + 'static> TestSourceP<T> {
+    /// Plays one item. `wrote` says whether this call has written: what came before a failure is let out first.
+    fn play(&mut self, item: &TestItem<T>, outbox: &mut Outbox, wrote: bool) -> Result<Turn> {
+        match item {
+            TestItem::Record(value, time) => {
+                let mut lane = outbox.lane::<T>(Ordinal::FIRST)?;
+                if lane.is_full() {
+                    return Ok(Turn::Yield);
+                }
+                lane.push(value.clone(), *time);
+            }
+            TestItem::Watermark(time) => outbox.watermark(Watermark(*time)),
+            TestItem::Idle => outbox.marker(Marker::Idle),
+            TestItem::Pause(length) => {
+                let now = self.context.clock.now();
+                let until = *self.pause_ends.get_or_insert(now + *length);
+                if now < until {
+                    outbox.wake_at(until);
+                    return Ok(Turn::Wait);
+                }
+                self.pause_ends = None;
+            }
+            TestItem::Hold => {
+                if self.holds.released.load(Ordering::Acquire) <= self.passed_holds {
+                    return Ok(Turn::Wait);
+                }
+                self.passed_holds += 1;
+            }
+            TestItem::End => return Ok(Turn::End),
+            TestItem::Crash(_) | TestItem::Panic(_) if wrote || !outbox.is_empty() => {
+                return Ok(Turn::Yield);
+            }
+            TestItem::Crash(message) => {
+                return Err(Error::new(ErrorCode::ReadFailed, message.clone()));
+            }
+            TestItem::Panic(message) => panic!("{message}"),
+        }
+        Ok(Turn::Next)
+    }
+}
+
+impl<T: Clone + Send + Sync + 'static> Processor for TestSourceP<T> {
+    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+        self.holds
+            .waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(context.waker.clone());
+        self.context = context.clone();
+        Ok(())
+    }
+
+    fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        if self.context.signals.is_draining() {
+            return Ok(Progress::DONE);
+        }
+        let items = Arc::clone(&self.items);
+        let start = self.next;
+        while let Some(item) = items.get(self.next) {
+            match self.play(item, outbox, self.next > start)? {
+                Turn::Next => self.next += 1,
+                Turn::End => return Ok(Progress::DONE),
+                Turn::Yield | Turn::Wait => {
+                    return Ok(Progress {
+                        made: self.next > start,
+                        done: false,
+                    });
+                }
+            }
+        }
+        Ok(Progress {
+            made: self.next > start,
+            done: self.ends,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Emitted, SourceTest};
+
+    const AT: Timestamp = Timestamp::from_secs(1);
+
+    fn test(source: &TestSource<u32>) -> SourceTest {
+        SourceTest::supplied(source.unbounded().into_parts().1)
+    }
+
+    #[test]
+    fn records_and_marks_come_in_the_order_of_the_list() {
+        let source = TestSource::new([
+            TestItem::Record(1, AT),
+            TestItem::Watermark(AT),
+            TestItem::Pause(Duration::from_secs(60)),
+            TestItem::Record(2, AT),
+            TestItem::Idle,
+            TestItem::End,
+        ]);
+        let emitted = test(&source).emitted::<u32>();
+        let mark = Emitted::Watermark(Watermark(AT));
+        assert_eq!(
+            emitted,
+            [
+                Emitted::Record(1, AT),
+                mark,
+                Emitted::Record(2, AT),
+                Emitted::Idle
+            ]
+        );
+    }
+
+    #[test]
+    fn a_hold_lasts_until_it_is_released() {
+        let source = TestSource::new([TestItem::Record(1, AT), TestItem::Hold, TestItem::End]);
+        let held = test(&source).output::<u32>([1]).try_run().unwrap_err();
+        assert!(held.broken().contains("stuck"), "{held}");
+        source.release_handle().release();
+        test(&source).output::<u32>([1]).run();
+    }
+
+    #[test]
+    fn a_crash_is_an_error_and_what_came_before_it_is_let_out() {
+        let source = TestSource::new([
+            TestItem::Record(1, AT),
+            TestItem::Crash("broken pipe".into()),
+        ]);
+        test(&source)
+            .configure(|test| test.expect_error(ErrorCode::ReadFailed))
+            .output::<u32>([1])
+            .run();
+    }
+
+    #[test]
+    fn a_panic_is_reported_with_its_message() {
+        let source = TestSource::new([TestItem::Panic("as asked".into())]);
+        let failure = test(&source).output::<u32>([]).try_run().unwrap_err();
+        assert!(
+            failure.broken().contains("complete panicked: as asked"),
+            "{failure}"
+        );
+    }
+
+    #[test]
+    fn an_endless_source_ends_when_it_is_drained() {
+        let source = TestSource::new([TestItem::Record(1, AT)]);
+        test(&source).drain_after(1).output::<u32>([1]).run();
+    }
+}
