@@ -1,2 +1,58 @@
-//! Example jobs that a person would want.
+//! Jobs that a person would want, each in a file that can be read in a few minutes.
+//!
+//! Each file holds one job: what it computes, as functions from streams to streams, and how it is put together from a command
+//! line. `ardea run JOB` runs them, `ardea demo` is the first of them. They use nothing but the public crate `ardea`, so
+//! every one of them is a start for a job of your own.
+//!
+//! * [`flights`]: a year of departures from New York, replayed: windows, sessions, joins, a live table;
+//! * [`wordcount`]: the most frequent words of a text;
+//! * [`rules`]: alerts on card payments, with state and timers for each card;
+//! * [`sensors`]: 70 channels of a drill, summed up every second, with early results;
+//! * [`sessions`]: the visits in a web server's log;
+//! * [`payments`]: a pipeline of 150 stages, and what it costs in latency;
+//! * [`tail`]: errors in a log that is still being written.
+//!
+//! # Invariants
+//!
+//! * Building a job reads and writes nothing but the demo's own temporary directory; what can't be opened fails when the job
+//!   starts.
+//! * Wrong arguments are [`ErrorCode::InvalidConfig`](ardea::core::ErrorCode::InvalidConfig), with a hint what to write.
+//!
+//! ```
+//! let job = ardea_examples::jobs().iter().find(|job| job.name == "wordcount").unwrap();
+//! let pipeline = (job.build)(&["README.md".to_string(), "--top=3".to_string()])?;
+//! assert_eq!(pipeline.name(), "wordcount");
+//! # Ok::<(), ardea::Error>(())
+//! ```
 #![forbid(unsafe_code)]
+
+pub mod flights;
+pub mod payments;
+pub mod rules;
+pub mod sensors;
+pub mod sessions;
+pub mod tail;
+pub mod wordcount;
+
+mod arguments;
+mod catalogue;
+
+use ardea::{Pipeline, Result};
+
+/// A job that can be run by its name.
+#[derive(Clone, Copy, Debug)]
+pub struct ExampleJob {
+    /// What it is called on the command line.
+    pub name: &'static str,
+    /// What it does, in one sentence without a full stop.
+    pub about: &'static str,
+    /// Its arguments, one a line, as `--help` shows them.
+    pub usage: &'static str,
+    /// Describes the job that these arguments ask for; nothing runs yet.
+    pub build: fn(&[String]) -> Result<Pipeline>,
+}
+
+/// All jobs, the demo first.
+pub fn jobs() -> &'static [ExampleJob] {
+    catalogue::JOBS
+}

@@ -7,7 +7,8 @@
 //! * [`aggregate`]: what to compute over windows and groups;
 //! * [`connect`]: where records come from and go to;
 //! * [`engine`]: run jobs on the threads of this process;
-//! * [`core`] and [`operators`]: the graph below, and the processors that it is made of, for own ones.
+//! * [`core`] and [`operators`]: the graph below, and the processors that it is made of, for own ones;
+//! * `testkit`, with the feature of that name: drives own processors through hostile schedules.
 //!
 //! ```
 //! use ardea::prelude::*;
@@ -31,6 +32,8 @@ pub use ardea_core as core;
 pub use ardea_engine as engine;
 pub use ardea_operators as operators;
 pub use ardea_pipeline as pipeline;
+#[cfg(feature = "testkit")]
+pub use ardea_testkit as testkit;
 
 pub use ardea_core::{Error, Result};
 pub use ardea_engine::{JobConfig, JobHandle, JobStatus, Node, NodeConfig};
@@ -41,12 +44,17 @@ pub mod prelude {
     pub use std::time::Duration;
 
     pub use ardea_aggregate::*;
-    pub use ardea_connect::{collections, files, generate, null, stdin, stdout, tcp};
-    pub use ardea_core::{DeadLetter, Error, OnError, Result, Sink, Source, Timestamp};
+    pub use ardea_connect::{
+        collections, dead_letters, files, for_each, generate, live_table, null, preview, stdin, stdout, tcp,
+    };
+    pub use ardea_core::{
+        DeadLetter, DeadLetters, Error, ErrorCode, Isolation, Key, OnError, Parallelism, Result, Sink, Source,
+        Timestamp,
+    };
     pub use ardea_engine::{JobConfig, JobHandle, JobStatus, Node, NodeConfig};
     pub use ardea_pipeline::{
-        Collected, EarlyFiring, Either, Firing, KeyedStream, Pipeline, Stream, Timed, Untimed, WatermarkPolicy,
-        Window, WindowResult,
+        Collected, EarlyFiring, Either, Firing, JoinInterval, KeyedContext, KeyedStream, Pipeline, Stream, Timed,
+        Trigger, Untimed, WatermarkPolicy, Window, WindowResult, WindowedStream,
     };
 }
 

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
+use crate::nanoseconds;
 
 /// The pauses that a thread saw which did nothing else.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,7 +31,7 @@ pub fn listen(core: Option<usize>, duration: Duration) -> Noise {
 }
 
 fn gaps(duration: Duration) -> Noise {
-    let Ok(mut histogram) = Histogram::<u64>::new(3) else { return Noise::default() };
+    let Some(mut histogram) = nanoseconds() else { return Noise::default() };
     let start = Instant::now();
     let mut last = start;
     while last - start < duration {

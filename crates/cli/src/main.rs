@@ -1,4 +1,55 @@
-//! The program `ardea`.
+//! The program `ardea`: runs jobs, shows what they do, and measures them.
+//!
+//! `main` reads the command line and hands over to the command; each command is a file in `commands`. In reading order:
+//!
+//! * `args`: the command line;
+//! * `commands`: what each does;
+//! * `supervise`: a job from its start to its summary, with `interrupts` (Ctrl-C), `progress` and `summary`;
+//! * `failure`: errors as a person or a program reads them, and the exit codes;
+//! * `stdout`, `figures`: how results and numbers are printed.
+//!
+//! # Invariants
+//!
+//! * Standard output carries results and JSON only; everything else goes to standard error.
+//! * A reader that has seen enough (`ardea … | head`) is a normal end.
+//! * The exit code says who has to act: see `failure`.
 #![forbid(unsafe_code)]
 
-fn main() {}
+mod args;
+mod commands;
+mod context;
+mod failure;
+mod figures;
+mod interrupts;
+mod output_file;
+mod progress;
+mod rates;
+mod shape;
+mod stdout;
+mod summary;
+mod supervise;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::Args;
+use context::Context;
+
+/// Several threads allocate and free each other's chunks; this allocator is built for that.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return failure::report_usage(&error),
+    };
+    let is_json = args.global.json;
+    let outcome =
+        Context::new(args.global).and_then(|context| commands::run(args.command, &context));
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(is_json),
+    }
+}

@@ -78,6 +78,7 @@ impl<T: Clone + Send + Sync + 'static> Processor for ItemsP<T> {
 mod tests {
     use super::*;
     use crate::testing::{Driven, context};
+    use ardea_testkit::{Expected, SourceTest};
 
     #[test]
     fn items_come_in_order_with_their_times() {
@@ -114,5 +115,13 @@ mod tests {
                 .records
                 .is_empty()
         );
+    }
+
+    #[test]
+    fn the_contract_is_kept_in_every_schedule() {
+        let (_, supplier, ..) = items(0..50).into_parts();
+        SourceTest::supplied(supplier)
+            .output(Expected::ordered(0..50))
+            .run();
     }
 }

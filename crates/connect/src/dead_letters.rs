@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_path_that_cannot_be_written_is_named() {
-        let error = to_file("/no/such/dir/bad").err().expect("an error");
+        let error = to_file("/no/such/dir/bad").expect_err("no such directory");
         assert_eq!(error.code(), ErrorCode::WriteFailed);
         assert!(error.to_string().contains("/no/such/dir/bad"));
     }

@@ -1,10 +1,10 @@
 //! Files: lines, CSV and JSON lines, plain or compressed, once or for ever; and the same way out.
 //!
-//! Reading: [`lines`], [`csv`], [`json_lines`], or [`read`] with a format of your own. A path names a file or a
+//! Reading: [`lines`], [`csv()`], [`json_lines`], or [`read()`] with a format of your own. A path names a file or a
 //! directory, whose files are read in the order of their names, split over the instances. Files that gzip or zstd
 //! compressed are known by their first bytes. [`FileSource::follow`] makes the source go on when the file grows.
 //!
-//! Writing: [`write_lines`], [`write_csv`], [`write_json_lines`], or [`write`]. A file being written is named `….part`
+//! Writing: [`write_lines`], [`write_csv`], [`write_json_lines`], or [`write()`]. A file being written is named `….part`
 //! until it is whole, so a reader never sees half a file.
 //!
 //! ```

@@ -55,6 +55,7 @@ mod tests {
 
     use super::*;
     use crate::testing::Fed;
+    use ardea_testkit::{Counted, LiveCount, ProcessorTest};
 
     #[test]
     fn the_function_sees_each_record_in_order() {
@@ -74,5 +75,18 @@ mod tests {
         }));
         assert!(outcome.is_err());
         assert_eq!(ardea_core::take_failed_index(), Some(2));
+    }
+
+    #[test]
+    fn the_contract_is_kept_in_every_schedule() {
+        let live = LiveCount::new();
+        let records: Vec<_> = (0..20u32).map(|n| Counted::new(n, &live)).collect();
+        ProcessorTest::new(|| ForEachP {
+            act: Arc::new(drop::<Counted<u32>>),
+            record: PhantomData,
+        })
+        .input::<Counted<u32>>(records)
+        .expect_no_leak(&live)
+        .run();
     }
 }

@@ -10,7 +10,7 @@
 //! | [`stdin`], [`stdout`] | lines, CSV, JSON lines | lines, JSON lines |
 //! | [`tcp`] | client with reconnecting, server for many clients | client with reconnecting |
 //! | [`generate`] | at a rate, or a sequence | |
-//! | [`collections`], [`collect`] | items in memory | records in memory |
+//! | [`collections`] | items in memory | |
 //! | [`preview`], [`for_each`], [`null`] | | a sample for the eye; a function; a count |
 //!
 //! How bytes become records and back is apart from where they come from: see [`format`](mod@format). Dead letters are kept in
@@ -47,7 +47,6 @@ pub mod tcp;
 pub mod collections;
 pub mod generate;
 
-pub mod collect;
 pub mod for_each;
 pub mod live_table;
 pub mod null;

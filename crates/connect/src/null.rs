@@ -12,8 +12,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ardea_core::{Inbox, Ordinal, Outbox, Processor, Result, Sink, supplier};
 
+/// A sink that drops records.
+pub fn sink<T: Send + 'static>() -> Sink<T> {
+    counting().0
+}
+
 /// A sink that counts records and drops them, and its count.
-pub fn null<T: Send + 'static>() -> (Sink<T>, Count) {
+pub fn counting<T: Send + 'static>() -> (Sink<T>, Count) {
     let count = Count::default();
     let shared = count.clone();
     let make = move || NullP::<T> {
@@ -23,7 +28,7 @@ pub fn null<T: Send + 'static>() -> (Sink<T>, Count) {
     (Sink::new("null", supplier(make)), count)
 }
 
-/// How many records a [`null`] sink has received, over all instances.
+/// How many records a [`counting`] sink has received, over all instances.
 #[derive(Clone, Default, Debug)]
 pub struct Count(Arc<AtomicU64>);
 
@@ -52,11 +57,25 @@ impl<T: Send + 'static> Processor for NullP<T> {
 mod tests {
     use super::*;
     use crate::testing::Fed;
+    use ardea_testkit::{Counted, LiveCount, ProcessorTest};
 
     #[test]
     fn every_record_counts() {
         let (sink, count) = null();
         Fed::start(sink).feed(0..100).unwrap().feed(0..23).unwrap();
         assert_eq!(count.get(), 123);
+    }
+
+    #[test]
+    fn the_contract_is_kept_in_every_schedule() {
+        let live = LiveCount::new();
+        let records: Vec<_> = (0..20u32).map(|n| Counted::new(n, &live)).collect();
+        ProcessorTest::new(|| NullP::<Counted<u32>> {
+            count: Count::default(),
+            record: PhantomData,
+        })
+        .input::<Counted<u32>>(records)
+        .expect_no_leak(&live)
+        .run();
     }
 }

@@ -230,6 +230,7 @@ mod tests {
     use std::sync::Mutex;
 
     use ardea_core::ManualClock;
+    use ardea_testkit::ProcessorTest;
 
     use super::*;
     use crate::testing::{Fed, context};
@@ -287,5 +288,19 @@ mod tests {
             *screen.lock().unwrap(),
             "0\n… and 9 more\n20\n… and 1 more\n"
         );
+    }
+
+    #[test]
+    fn the_contract_is_kept_in_every_schedule() {
+        let sample = Sample {
+            limit: 2,
+            every: Some(Duration::from_secs(1)),
+            target: Target::Stderr,
+        };
+        let make =
+            move || PreviewP::<u32, _, _>::new(sample, &Writing::new(Debugged), |_: &[u8]| {});
+        ProcessorTest::new(make)
+            .input::<u32>((0..20).collect::<Vec<_>>())
+            .run();
     }
 }

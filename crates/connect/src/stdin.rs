@@ -160,6 +160,11 @@ impl<T: Send + 'static, D: Decode<T>, R: Read + AsFd + Send> Processor for Strea
         Ok(())
     }
 
+    fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        // What has been read and not delivered can't be put back.
+        self.complete(outbox)
+    }
+
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         let signals = self.context.as_ref().map(|context| &context.signals);
         if signals.is_some_and(|signals| signals.is_cancelled()) {
@@ -205,6 +210,8 @@ impl<T: Send + 'static, D: Decode<T>, R: Read + AsFd + Send> Processor for Strea
 #[cfg(test)]
 mod tests {
     use std::io::{PipeReader, Write};
+
+    use ardea_testkit::SourceTest;
 
     use super::*;
     use crate::testing::{Driven, signals};
@@ -257,5 +264,18 @@ mod tests {
         assert_eq!(Stdin::claim().err().unwrap().code(), ErrorCode::InvalidJob);
         drop(first);
         assert!(Stdin::claim().is_ok());
+    }
+
+    #[test]
+    fn the_contract_is_kept_in_every_schedule() {
+        let make = || {
+            let (reader, mut writer) = io::pipe().unwrap();
+            writer.write_all(b"1\n2\nx\n3").unwrap();
+            StreamP::<u32, _, _>::new(reader, "stdin", &Reading::new(JsonLines))
+        };
+        SourceTest::new(make)
+            .output::<u32>([1, 2, 3])
+            .configure(|test| test.expect_dead_letters(1))
+            .run();
     }
 }

@@ -12,13 +12,14 @@
 //! sink is done with it.
 //!
 //! When the reader has gone (`ardea run … | head`), the job ends with
-//! [`ErrorCode::Cancelled`](ardea_core::ErrorCode::Cancelled): nobody wants the rest, and a job that goes on, or
+//! [`ErrorCode::Cancelled`]: nobody wants the rest, and a job that goes on, or
 //! that claims to have finished, would be wrong. The command line treats it as a normal end.
 
 use std::io::{self, ErrorKind, Write};
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ardea_core::{
     Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext, Isolation, Ordinal, Outbox,
@@ -138,6 +139,9 @@ impl<T: Send + 'static, E: Encode<T>, W: Shared> WriteP<T, E, W> {
     }
 
     fn push_out(&mut self) -> Result<bool> {
+        if self.pending.is_empty() {
+            return Ok(true);
+        }
         let WriteP {
             writer,
             pending,
@@ -167,11 +171,19 @@ impl<T: Send + 'static, E: Encode<T>, W: Shared> Processor for WriteP<T, E, W> {
         Ok(())
     }
 
-    fn process(&mut self, _: Ordinal, inbox: &mut Inbox, _: &mut Outbox) -> Result<()> {
-        if self.pending.is_empty() {
+    fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+        if self.push_out()? {
             self.outgo.encode_all(inbox, &mut self.pending.bytes)?;
         }
-        self.push_out().map(|_| ())
+        self.on_wake(outbox)
+    }
+
+    fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
+        if !self.push_out()? {
+            // The rest goes out as soon as it can, whether more records come or not.
+            outbox.wake_at(Duration::ZERO);
+        }
+        Ok(())
     }
 
     fn on_epoch(&mut self, _: Epoch, _: &mut Outbox) -> Result<Progress> {
@@ -185,10 +197,19 @@ impl<T: Send + 'static, E: Encode<T>, W: Shared> Processor for WriteP<T, E, W> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{File, OpenOptions};
     use std::io::{PipeWriter, Read};
 
+    use ardea_testkit::ProcessorTest;
+
     use super::*;
-    use crate::testing::Fed;
+    use crate::testing::{Fed, eventually};
+
+    impl Shared for File {
+        fn alone<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
+            work(self)
+        }
+    }
 
     impl Shared for PipeWriter {
         fn alone<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
@@ -240,9 +261,21 @@ mod tests {
             let mut all = String::new();
             reader.read_to_string(&mut all).map(|_| all.lines().count())
         });
-        crate::testing::eventually("the waiting chunk is taken", || fed.again().unwrap());
-        fed.finish().unwrap();
+        eventually("the waiting chunk is taken", || fed.again().unwrap());
+        eventually("the rest goes out without more records", || {
+            fed.wake().unwrap();
+            fed.outbox.take_wake_at().is_none()
+        });
         drop(fed);
         assert_eq!(read.join().unwrap().unwrap(), 100_001);
+    }
+
+    #[test]
+    fn the_contract_is_kept_in_every_schedule() {
+        let make = || {
+            let null = OpenOptions::new().write(true).open("/dev/null").unwrap();
+            WriteP::<u32, _, _>::new(null, &Writing::new(Lines))
+        };
+        ProcessorTest::new(make).input::<u32>([1, 2, 3]).run();
     }
 }

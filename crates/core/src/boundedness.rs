@@ -6,6 +6,16 @@ pub trait Boundedness: Send + Sync + 'static {
     const ENDS: bool;
 }
 
+/// A stream that is known to end: [`Bounded`] and nothing else.
+#[diagnostic::on_unimplemented(
+    message = "this needs a stream that ends, and the stream here has no end",
+    label = "an endless stream never gets there",
+    note = "cut it into windows first: `.key_by(..).window(..)`, or read from a source that ends"
+)]
+pub trait Ends: Boundedness {}
+
+impl Ends for Bounded {}
+
 /// A stream that ends by itself, like a file: it can be sorted, or be the table side of a join.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounded;

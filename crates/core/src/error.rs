@@ -97,7 +97,7 @@ impl ErrorCode {
 ///     "ARD-301: cannot read flights.csv: disk on fire (vertex \"flights\", instance 0); check the path and its permissions"
 /// );
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Error(Box<Inner>);
 
 #[derive(Clone, Debug)]
@@ -186,6 +186,13 @@ impl fmt::Display for Error {
             write!(f, "; {hint}")?;
         }
         Ok(())
+    }
+}
+
+/// As it is displayed: a program that returns the error from `main` prints it so.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

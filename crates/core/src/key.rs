@@ -33,6 +33,12 @@ use xxhash_rust::xxh3::xxh3_64;
 ///     }
 /// }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` can't be a key",
+    label = "records can't be grouped by this",
+    note = "keys are integers, strings, bytes, booleans, options and tuples of them; implement `Key` for a type of your own",
+    note = "floating-point numbers are no keys: round them to an integer first"
+)]
 pub trait Key: Eq + Hash + Clone + Send + Sync + 'static {
     /// Appends the canonical bytes.
     fn write(&self, bytes: &mut KeyBytes);

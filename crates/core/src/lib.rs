@@ -73,7 +73,7 @@ mod metrics;
 pub mod settings;
 mod waker;
 
-pub use boundedness::{Bounded, Boundedness, Join, Unbounded};
+pub use boundedness::{Bounded, Boundedness, Ends, Join, Unbounded};
 pub use chunk::{Chunk, Records};
 pub use clock::{Clock, ManualClock};
 pub use connector::{Sink, Source};

@@ -74,6 +74,15 @@ pub trait Processor: Send {
         Ok(Progress::DONE)
     }
 
+    /// The job is to end as if its input had ended: a source emits what it has read already, and nothing more.
+    ///
+    /// Called instead of [`complete`](Self::complete) until it returns done. The default ends at once, which is right for a source
+    /// that holds nothing it has taken from elsewhere.
+    fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        let _ = outbox;
+        Ok(Progress::DONE)
+    }
+
     /// The deadline asked for by [`Outbox::wake_at`] has come while records are still expected. For processing-time
     /// timers; also called, as a source's turn to speak, never for a source itself (that is [`complete`](Self::complete)).
     fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {

@@ -303,7 +303,10 @@ mod tests {
     #[test]
     fn an_input_without_queues_has_ended() {
         let (mut senders, mut set) = inputs(&[(Priority::NORMAL, 1), (Priority::FIRST, 0)]);
-        let ended = |event, which, is_last| matches!(event, Some(Event::EdgeDone { input, last }) if input == Ordinal(which) && last == is_last);
+        let ended = |event, which, is_last| match event {
+            Some(Event::EdgeDone { input, last }) => input == Ordinal(which) && last == is_last,
+            _ => false,
+        };
         assert!(ended(set.pull(), 1, false));
         assert!(set.pull().is_none());
         senders[0][0].send(Message::Marker(Marker::Done));

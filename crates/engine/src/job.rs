@@ -54,6 +54,13 @@ pub struct InstanceReport {
     pub metrics: MetricsSnapshot,
 }
 
+/// An instance, and the counters that it writes.
+pub(crate) struct Counted {
+    pub(crate) vertex: Arc<str>,
+    pub(crate) instance: u32,
+    pub(crate) metrics: Arc<InstanceMetrics>,
+}
+
 /// What the job's tasklets and its handle share.
 pub(crate) struct JobShared {
     pub(crate) name: Arc<str>,
@@ -65,7 +72,7 @@ pub(crate) struct JobShared {
     /// Epoch ends asked for meanwhile.
     epochs_put_off: AtomicU64,
     wakers: OnceLock<Vec<TaskletWaker>>,
-    metrics: OnceLock<Vec<(Arc<str>, u32, Arc<InstanceMetrics>)>>,
+    metrics: OnceLock<Vec<Counted>>,
     outcome: Mutex<Outcome>,
     over: Condvar,
 }
@@ -99,7 +106,7 @@ impl JobShared {
         &self,
         wakers: Vec<TaskletWaker>,
         urgent: usize,
-        metrics: Vec<(Arc<str>, u32, Arc<InstanceMetrics>)>,
+        metrics: Vec<Counted>,
     ) {
         self.live.store(wakers.len(), Ordering::SeqCst);
         self.urgent.store(urgent, Ordering::SeqCst);
@@ -277,10 +284,10 @@ impl JobHandle {
     pub fn metrics(&self) -> Vec<InstanceReport> {
         let instances = self.shared.metrics.get().into_iter().flatten();
         instances
-            .map(|(vertex, instance, metrics)| InstanceReport {
-                vertex: Arc::clone(vertex),
-                instance: *instance,
-                metrics: metrics.snapshot(),
+            .map(|counted| InstanceReport {
+                vertex: Arc::clone(&counted.vertex),
+                instance: counted.instance,
+                metrics: counted.metrics.snapshot(),
             })
             .collect()
     }

@@ -15,7 +15,7 @@ use ardea_ring::Capacity;
 use crate::NodeConfig;
 use crate::execution_plan::{ExecutionPlan, PlannedTasklet};
 use crate::input::InputSet;
-use crate::job::JobShared;
+use crate::job::{Counted, JobShared};
 use crate::output::{OutputEdge, Route};
 use crate::panics::{message, quietly};
 use crate::queue::{QueueReceiver, QueueSender, queue};
@@ -65,11 +65,7 @@ impl Launch<'_> {
     /// # Errors
     /// Whatever a supplier returns; [`ErrorCode::UserPanic`] if one panics; [`ErrorCode::LimitReached`] if there would be too
     /// many queues. Nothing has started then.
-    #[expect(
-        clippy::type_complexity,
-        reason = "taken apart at once by the only caller"
-    )]
-    pub(crate) fn make(&self) -> Result<(Vec<Placed>, Vec<(Arc<str>, u32, Arc<InstanceMetrics>)>)> {
+    pub(crate) fn make(&self) -> Result<(Vec<Placed>, Vec<Counted>)> {
         self.check_queues()?;
         let (mut senders, mut receivers) = self.queues();
         let mut placed = Vec::new();
@@ -180,13 +176,17 @@ impl Launch<'_> {
         planned: &PlannedTasklet,
         instance: u32,
         place: &TaskletWaker,
-        metrics: &mut Vec<(Arc<str>, u32, Arc<InstanceMetrics>)>,
+        metrics: &mut Vec<Counted>,
     ) -> Result<Vec<Stage>> {
         let mut stages = Vec::new();
         for &id in &planned.vertices {
             let vertex = self.dag.get(id);
             let counters = Arc::new(InstanceMetrics::default());
-            metrics.push((Arc::clone(vertex.name()), instance, Arc::clone(&counters)));
+            metrics.push(Counted {
+                vertex: Arc::clone(vertex.name()),
+                instance,
+                metrics: Arc::clone(&counters),
+            });
             let woken = Arc::new(AtomicBool::new(false));
             let which = Instance {
                 index: instance,

@@ -340,7 +340,7 @@ impl Stage {
         }
         let drained = self.is_source && self.context.signals.is_draining();
         let progress = if drained {
-            Progress::DONE
+            self.processor.on_drain(&mut self.outbox)?
         } else {
             self.processor.complete(&mut self.outbox)?
         };

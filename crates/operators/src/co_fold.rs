@@ -17,7 +17,7 @@ use crate::keyed_fold::{Feed, FeedVisitor, KeyedFold, no_such_input};
 /// // For each auction: how many views, and all bids.
 /// let view_auction = |view: &u64| *view;
 /// let bid_auction = |bid: &(u64, u64)| bid.0;
-/// let _ = FoldTwo::new(view_auction, bid_auction, co_aggregate(count(), collect_list::<(u64, u64)>()));
+/// let _ = FoldTwo::new(view_auction, bid_auction, co_aggregate(count(), collect_list()));
 /// ```
 pub struct FoldTwo<T0, T1, K, F0, F1, A> {
     keys: (F0, F1),
@@ -40,7 +40,11 @@ where
 {
     /// Groups the first input by `key0` and the second by `key1`.
     pub fn new(key0: F0, key1: F1, aggregate: A) -> Self {
-        FoldTwo { keys: (key0, key1), aggregate, types: PhantomData }
+        FoldTwo {
+            keys: (key0, key1),
+            aggregate,
+            types: PhantomData,
+        }
     }
 }
 
@@ -53,7 +57,11 @@ where
 {
     /// Groups the first input by `key0`, the second by `key1` and the third by `key2`.
     pub fn new(key0: F0, key1: F1, key2: F2, aggregate: A) -> Self {
-        FoldThree { keys: (key0, key1, key2), aggregate, types: PhantomData }
+        FoldThree {
+            keys: (key0, key1, key2),
+            aggregate,
+            types: PhantomData,
+        }
     }
 }
 
@@ -143,8 +151,16 @@ where
     fn visit<V: FeedVisitor<Self>>(&self, input: Ordinal, visitor: V) -> Result<V::Output> {
         let (aggregate, types) = (&self.aggregate, PhantomData::<fn(&T0, &T1)>);
         match input.index() {
-            0 => visitor.visit(&SideOfTwo::<_, _, _, _, 0> { key: &self.keys.0, aggregate, types }),
-            1 => visitor.visit(&SideOfTwo::<_, _, _, _, 1> { key: &self.keys.1, aggregate, types }),
+            0 => visitor.visit(&SideOfTwo::<_, _, _, _, 0> {
+                key: &self.keys.0,
+                aggregate,
+                types,
+            }),
+            1 => visitor.visit(&SideOfTwo::<_, _, _, _, 1> {
+                key: &self.keys.1,
+                aggregate,
+                types,
+            }),
             _ => no_such_input(input, 2),
         }
     }
@@ -192,9 +208,21 @@ where
         let (a, types) = (&self.aggregate, PhantomData::<fn(&T0, &T1, &T2)>);
         let (k0, k1, k2) = &self.keys;
         match input.index() {
-            0 => visitor.visit(&SideOfThree::<_, _, _, _, _, 0> { key: k0, aggregate: a, types }),
-            1 => visitor.visit(&SideOfThree::<_, _, _, _, _, 1> { key: k1, aggregate: a, types }),
-            2 => visitor.visit(&SideOfThree::<_, _, _, _, _, 2> { key: k2, aggregate: a, types }),
+            0 => visitor.visit(&SideOfThree::<_, _, _, _, _, 0> {
+                key: k0,
+                aggregate: a,
+                types,
+            }),
+            1 => visitor.visit(&SideOfThree::<_, _, _, _, _, 1> {
+                key: k1,
+                aggregate: a,
+                types,
+            }),
+            2 => visitor.visit(&SideOfThree::<_, _, _, _, _, 2> {
+                key: k2,
+                aggregate: a,
+                types,
+            }),
             _ => no_such_input(input, 3),
         }
     }

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use ardea_core::{
-    Inbox, Ordinal, Outbox, Processor, Progress, Result, Timestamp, Watermark,
-};
+use ardea_core::{Inbox, Ordinal, Outbox, Processor, Progress, Result, Timestamp, Watermark};
 
 use crate::{Feed, FeedVisitor, KeyTable, KeyedFold, Partial};
 
@@ -61,9 +59,15 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeGroup<'_, F> {
         let TakeGroup { fold, keys, inbox } = self;
         let rows = inbox.rows::<I::Record>()?;
         let key = |record| feed.key(record);
-        keys.update_each(rows.values(), 0, key, || fold.create(), |acc, record| {
-            feed.accumulate(acc, record);
-        });
+        keys.update_each(
+            rows.values(),
+            0,
+            key,
+            || fold.create(),
+            |acc, record| {
+                feed.accumulate(acc, record);
+            },
+        );
         rows.clear();
         Ok(())
     }
@@ -72,7 +76,11 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeGroup<'_, F> {
 impl<F: KeyedFold> GroupP<F> {
     /// Aggregates by `fold`.
     pub fn new(fold: Arc<F>) -> Self {
-        GroupP { fold, keys: KeyTable::default(), next: 0 }
+        GroupP {
+            fold,
+            keys: KeyTable::default(),
+            next: 0,
+        }
     }
 }
 
@@ -107,14 +115,22 @@ impl<F: KeyedFold> Processor for GroupP<F> {
             self.keys.clear();
             self.next = 0;
         }
-        Ok(Progress { made: made || done, done })
+        Ok(Progress {
+            made: made || done,
+            done,
+        })
     }
 }
 
 impl<F: KeyedFold> GroupCombineP<F> {
     /// Aggregates by `fold`.
     pub fn new(fold: Arc<F>) -> Self {
-        GroupCombineP { fold, keys: KeyTable::default(), keys_max: KEYS_MAX, next: None }
+        GroupCombineP {
+            fold,
+            keys: KeyTable::default(),
+            keys_max: KEYS_MAX,
+            next: None,
+        }
     }
 
     /// Hands keys on early when there are more than `keys`.
@@ -151,14 +167,23 @@ impl<F: KeyedFold> Processor for GroupCombineP<F> {
         let after = self.keys.len().min(first + lane.room());
         for slot in first..after {
             let acc = std::mem::replace(&mut self.keys.values_mut()[slot], self.fold.create());
-            lane.push(Partial { key: self.keys.keys()[slot].clone(), acc }, Timestamp::MIN);
+            lane.push(
+                Partial {
+                    key: self.keys.keys()[slot].clone(),
+                    acc,
+                },
+                Timestamp::MIN,
+            );
         }
         let done = after == self.keys.len();
         self.next = (!done).then_some(after);
         if done {
             self.keys.clear();
         }
-        Ok(Progress { made: after > first || done, done })
+        Ok(Progress {
+            made: after > first || done,
+            done,
+        })
     }
 }
 
@@ -172,12 +197,20 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn sum_by_key() -> Arc<impl KeyedFold<Key = u64, Acc = i128, Out = i128>> {
-        Arc::new(FoldOne::new(|value: &u64| *value % 10, sum(|value: &u64| *value)))
+        Arc::new(FoldOne::new(
+            |value: &u64| *value % 10,
+            sum(|value: &u64| *value),
+        ))
     }
 
     #[test]
     fn results_come_before_the_end_of_time_and_once() {
-        let steps = [Step::rows(&[(1, 5), (12, 6)]), Step::Watermark(7), Step::rows(&[(2, 9)]), Step::End];
+        let steps = [
+            Step::rows(&[(1, 5), (12, 6)]),
+            Step::Watermark(7),
+            Step::rows(&[(2, 9)]),
+            Step::End,
+        ];
         let mut out = drive(GroupP::new(sum_by_key()), &steps, 1);
         assert_eq!(untimed(out.take_timed::<(u64, i128)>(0)), [(1, 1), (2, 14)]);
         assert_eq!(out.watermarks(), [i64::MAX]);

@@ -2,7 +2,6 @@
 
 mod broadcast_input;
 mod build_table;
-mod co_group;
 mod hash_join;
 mod interval;
 mod interval_join;
@@ -11,7 +10,6 @@ mod sort;
 
 pub use broadcast_input::{BroadcastInputP, BroadcastLogic};
 pub use build_table::BuildTable;
-pub use co_group::{CoGroupLogic, CoGroupP};
 pub use hash_join::{HashJoinLogic, HashJoinP, enrich, inner_hash_join, left_hash_join};
 pub use interval::JoinInterval;
 pub use interval_join::{

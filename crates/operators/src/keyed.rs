@@ -12,5 +12,5 @@ pub use distinct::DistinctP;
 pub use logic::{KeyedLogic, flat_map_stateful, map_stateful};
 pub use stateful_map::StatefulMapP;
 
-pub(crate) use states::{AllStates, KeyedStates};
+pub(crate) use states::KeyedStates;
 pub(crate) use timers::TimerSet;

@@ -38,7 +38,12 @@ pub trait Feed {
 
     /// Shows a record to the trigger for early results.
     #[inline]
-    fn on_record(&self, state: &mut Self::State, record: &Self::Record, time: Timestamp) -> Decision {
+    fn on_record(
+        &self,
+        state: &mut Self::State,
+        record: &Self::Record,
+        time: Timestamp,
+    ) -> Decision {
         let _ = (state, record, time);
         Decision::Wait
     }
@@ -110,7 +115,10 @@ pub trait KeyedFold: Send + Sync + 'static {
 
 /// The error for an input that a fold hasn't.
 pub(crate) fn no_such_input<T>(input: Ordinal, inputs: usize) -> Result<T> {
-    let what = format!("records came on input {} of a step with {inputs}", input.index());
+    let what = format!(
+        "records came on input {} of a step with {inputs}",
+        input.index()
+    );
     Err(Error::new(ErrorCode::UnexpectedInput, what)
         .hint("connect as many edges as the step has key functions"))
 }
@@ -140,12 +148,22 @@ where
 {
     /// Groups by `key` and aggregates by `aggregate`.
     pub fn new(key: F, aggregate: A) -> Self {
-        FoldOne { key, aggregate, trigger: NoEarly, types: PhantomData }
+        FoldOne {
+            key,
+            aggregate,
+            trigger: NoEarly,
+            types: PhantomData,
+        }
     }
 
     /// The same, with early results of windows whenever `trigger` says so.
     pub fn early<G: Trigger<T>>(self, trigger: G) -> FoldOne<T, K, F, A, G> {
-        FoldOne { key: self.key, aggregate: self.aggregate, trigger, types: PhantomData }
+        FoldOne {
+            key: self.key,
+            aggregate: self.aggregate,
+            trigger,
+            types: PhantomData,
+        }
     }
 }
 

@@ -119,7 +119,10 @@ impl<K: Key> KeyIndex<K> {
                 slot
             }
             None => {
-                assert!(self.keys.len() < VACANT as usize, "a table holds fewer than 2^32 keys");
+                assert!(
+                    self.keys.len() < VACANT as usize,
+                    "a table holds fewer than 2^32 keys"
+                );
                 self.keys.push(key);
                 (self.keys.len() - 1) as u32
             }
@@ -179,13 +182,14 @@ impl<K: Key> KeyIndex<K> {
         self.direct.resize((place + 1).next_power_of_two(), VACANT);
         // Keys that were too great until now move over; each does so at most once.
         let (keys, direct) = (&self.keys, &mut self.direct);
-        self.hashed.retain(|slot| match place_in(direct, &keys[*slot as usize]) {
-            Some(place) => {
-                direct[place] = *slot;
-                false
-            }
-            None => true,
-        });
+        self.hashed
+            .retain(|slot| match place_in(direct, &keys[*slot as usize]) {
+                Some(place) => {
+                    direct[place] = *slot;
+                    false
+                }
+                None => true,
+            });
         Some(place)
     }
 }
@@ -193,7 +197,9 @@ impl<K: Key> KeyIndex<K> {
 /// Where `key` has its place in the array `direct`, if it is found by index.
 #[inline]
 fn place_in<K: Key>(direct: &[u32], key: &K) -> Option<usize> {
-    key.as_index().filter(|index| *index < direct.len() as u64).map(|index| index as usize)
+    key.as_index()
+        .filter(|index| *index < direct.len() as u64)
+        .map(|index| index as usize)
 }
 
 /// The slot of `key`. `direct` is the index's array: apart, so that loops can keep it in registers.
@@ -211,7 +217,10 @@ fn find_hashed<K: Key>(index: &KeyIndex<K>, key: &K) -> Option<u32> {
         return None;
     }
     let hash = index.hasher.hash_one(key);
-    index.hashed.find(hash, |slot| index.keys[*slot as usize] == *key).copied()
+    index
+        .hashed
+        .find(hash, |slot| index.keys[*slot as usize] == *key)
+        .copied()
 }
 
 /// A value for each key, in slots: keys that are small numbers are found by index, others by hash.
@@ -232,7 +241,10 @@ pub struct KeyTable<K, V> {
 
 impl<K, V> Default for KeyTable<K, V> {
     fn default() -> Self {
-        KeyTable { index: KeyIndex::default(), values: Vec::new() }
+        KeyTable {
+            index: KeyIndex::default(),
+            values: Vec::new(),
+        }
     }
 }
 
@@ -306,8 +318,8 @@ impl<K: Key, V> KeyTable<K, V> {
             let values = self.values.as_mut_slice();
             for record in records.by_ref() {
                 let key = key(record);
-                let value = find(direct, &self.index, &key)
-                    .and_then(|slot| values.get_mut(slot as usize));
+                let value =
+                    find(direct, &self.index, &key).and_then(|slot| values.get_mut(slot as usize));
                 let Some(value) = value else {
                     missed = Some((key, record));
                     break;
@@ -423,7 +435,13 @@ mod tests {
     #[test]
     fn the_only_key_of_an_ungrouped_stream_has_slot_zero() {
         let mut table: KeyTable<(), u64> = KeyTable::default();
-        table.update_each(&[1u64, 2, 3], 0, |_| Cow::Owned(()), || 0, |sum, n| *sum += n);
+        table.update_each(
+            &[1u64, 2, 3],
+            0,
+            |_| Cow::Owned(()),
+            || 0,
+            |sum, n| *sum += n,
+        );
         assert_eq!(table.values(), [6]);
     }
 

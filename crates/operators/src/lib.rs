@@ -5,15 +5,16 @@
 //! whoever writes a processor by hand can read them as examples, from simple to involved:
 //!
 //! * stateless: [`MapP`], [`FilterP`], [`FlatMapP`], [`SplitP`] and their kin;
-//! * beginnings and ends: [`IterSourceP`], [`ForEachSinkP`], [`CollectSinkP`], [`NullSinkP`];
 //! * time: [`StampP`], [`NativeTimeP`], [`ArrivalTimeP`], and the [`WatermarkPolicy`] they share;
+//! * at the end: [`CollectSinkP`];
 //! * keyed: [`StatefulMapP`] with state and timers, [`DistinctP`];
-//! * joins: [`HashJoinP`], [`BroadcastInputP`], [`IntervalJoinP`], [`CoGroupP`], [`SortP`].
+//! * joins: [`HashJoinP`], [`BroadcastInputP`], [`IntervalJoinP`]; order: [`SortP`];
+//! * windows and groups: [`SlidingWindowP`], [`SessionWindowP`], [`GroupP`], [`RollingP`] over a [`KeyedFold`].
 //!
 //! # Invariants
 //!
-//! * User code is called once a record, under a [`RecordGuard`](ardea_core::RecordGuard), and only when its output has a
-//!   place: in the output itself or in a bounded [`Backlog`].
+//! * User code is called once a record, and only when its output has a place: in the output itself or in a bounded [`Backlog`].
+//!   Where it maps, filters, keys or folds records, a [`RecordGuard`](ardea_core::RecordGuard) follows the record at hand.
 //! * Nothing is dropped in silence: late and bad records are counted in the instance's metrics.
 //! * No watermark overtakes a record, and none runs backwards.
 //! * Costs are paid once a chunk; no dynamic call, lock, clock or allocation a record beyond what the user's types need.
@@ -41,10 +42,10 @@
 
 pub mod join;
 pub mod keyed;
-pub mod window;
-pub mod source_sink;
+mod collect_sink;
 pub mod stateless;
 pub mod time;
+pub mod window;
 
 mod co_fold;
 mod group;
@@ -64,21 +65,26 @@ pub use bad_records::debug_bytes;
 pub use co_fold::{FoldThree, FoldTwo};
 pub use group::{GroupCombineP, GroupP};
 pub use join::{
-    BroadcastInputP, BroadcastLogic, BuildTable, CoGroupLogic, CoGroupP, HashJoinLogic, HashJoinP, IntervalJoinLogic,
-    IntervalJoinP, JoinInterval, SortP, enrich, inner_hash_join, inner_interval_join, left_hash_join,
-    left_interval_join,
+    BroadcastInputP, BroadcastLogic, BuildTable, HashJoinLogic, HashJoinP,
+    IntervalJoinLogic, IntervalJoinP, JoinInterval, SortP, enrich, inner_hash_join,
+    inner_interval_join, left_hash_join, left_interval_join,
 };
-pub use keyed::{DistinctP, KeyedContext, KeyedLogic, StatefulMapP, TimerKind, flat_map_stateful, map_stateful};
+pub use keyed::{
+    DistinctP, KeyedContext, KeyedLogic, StatefulMapP, TimerKind, flat_map_stateful, map_stateful,
+};
 pub use keyed_fold::{Feed, FeedVisitor, FoldOne, FoldPartials, KeyedFold, Partial};
 pub use keyed_table::{KeyIndex, KeyTable};
 pub use rolling::RollingP;
-pub use source_sink::{CollectSinkP, ForEachBatchSinkP, ForEachSinkP, IterSourceP, NullSinkP};
+pub use collect_sink::CollectSinkP;
 pub use stateless::{
-    Either, FilterMapP, FilterP, FlatMapP, InspectP, LimitP, MapP, MergeP, PartitionMapP, RebalanceP, SampleP, SplitP,
-    TeeP, TryMapP,
+    Either, FilterMapP, FilterP, FlatMapP, InspectP, LimitP, MapP, MergeP, PartitionMapP,
+    RebalanceP, SampleP, SplitP, TeeP, TryMapP,
 };
-pub use time::{ArrivalTimeP, EventTime, NativeTimeP, ReplayP, Silence, StampP, WatermarkGenerator, WatermarkPolicy};
+pub use time::{
+    ArrivalTimeP, EventTime, NativeTimeP, ReplayP, Silence, StampP, WatermarkGenerator,
+    WatermarkPolicy,
+};
 pub use window::{
-    Decision, EarlyFiring, Firing, NoEarly, SessionSpec, SessionWindowP, SliceCombineP, SlidingWindowP, Trigger,
-    WindowResult, WindowSpec,
+    Decision, EarlyFiring, Firing, NoEarly, SessionSpec, SessionWindowP, SliceCombineP,
+    SlidingWindowP, Trigger, WindowResult, WindowSpec,
 };

@@ -74,7 +74,10 @@ impl<F: KeyedFold> RollingP<F> {
         let after = slots.min(first + KEYS_PER_CALL);
         for slot in first..after {
             let state = &mut self.keys.values_mut()[slot];
-            if state.as_ref().is_some_and(|rolling| rolling.last + ttl < now) {
+            if state
+                .as_ref()
+                .is_some_and(|rolling| rolling.last + ttl < now)
+            {
                 *state = None;
                 self.keys.remove(slot as u32);
             }
@@ -103,7 +106,9 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeRolling<'_, F> {
     where
         I: Feed<Key = F::Key, Acc = F::Acc, State = F::State>,
     {
-        let TakeRolling { fold, keys, ttl, .. } = self;
+        let TakeRolling {
+            fold, keys, ttl, ..
+        } = self;
         let mut lane = self.outbox.lane::<(F::Key, F::Out)>(Ordinal::FIRST)?;
         let rows = self.inbox.rows::<I::Record>()?;
         let count = rows.len().min(lane.room());
@@ -111,7 +116,10 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeRolling<'_, F> {
         for (record, time) in rows.iter().take(count) {
             let key = feed.key(record);
             let (_, state) = keys.get_or_insert(Cow::Borrowed(&*key), || None);
-            let rolling = state.get_or_insert_with(|| Rolling { acc: fold.create(), last: time });
+            let rolling = state.get_or_insert_with(|| Rolling {
+                acc: fold.create(),
+                last: time,
+            });
             if ttl.is_some_and(|ttl| rolling.last + ttl < time) {
                 rolling.acc = fold.create();
             }
@@ -132,7 +140,16 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeRolling<'_, F> {
 impl<F: KeyedFold> Processor for RollingP<F> {
     fn process(&mut self, input: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
         let (fold, keys, ttl) = (&*self.fold, &mut self.keys, self.ttl);
-        fold.visit(input, TakeRolling { fold, keys, ttl, inbox, outbox })
+        fold.visit(
+            input,
+            TakeRolling {
+                fold,
+                keys,
+                ttl,
+                inbox,
+                outbox,
+            },
+        )
     }
 
     fn on_watermark(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
@@ -161,7 +178,10 @@ mod tests {
     fn every_record_has_a_result_with_its_time() {
         let steps = [Step::rows(&[(7, 1), (3, 2), (7, 9)]), Step::rows(&[(7, 4)])];
         let out = drive(RollingP::new(count_by_key()), &steps, 1);
-        assert_eq!(out.timed::<(u64, u64)>(0), [((7, 1), 1), ((3, 1), 2), ((7, 2), 9), ((7, 3), 4)]);
+        assert_eq!(
+            out.timed::<(u64, u64)>(0),
+            [((7, 1), 1), ((3, 1), 2), ((7, 2), 9), ((7, 3), 4)]
+        );
     }
 
     #[test]
@@ -169,17 +189,33 @@ mod tests {
         let rolling = || RollingP::new(count_by_key()).time_to_live(Duration::from_micros(10));
         let expected = [(7, 1), (7, 2), (7, 1), (7, 2)];
         let steps = [Step::rows(&[(7, 1), (7, 11), (7, 22), (7, 12)])];
-        assert_eq!(untimed(drive(rolling(), &steps, 9).timed::<(u64, u64)>(0)), expected);
-        let steps = [Step::rows(&[(7, 1), (7, 11)]), Step::Watermark(22), Step::rows(&[(7, 22), (7, 32)])];
-        assert_eq!(untimed(drive(rolling(), &steps, 9).timed::<(u64, u64)>(0)), expected);
+        assert_eq!(
+            untimed(drive(rolling(), &steps, 9).timed::<(u64, u64)>(0)),
+            expected
+        );
+        let steps = [
+            Step::rows(&[(7, 1), (7, 11)]),
+            Step::Watermark(22),
+            Step::rows(&[(7, 22), (7, 32)]),
+        ];
+        assert_eq!(
+            untimed(drive(rolling(), &steps, 9).timed::<(u64, u64)>(0)),
+            expected
+        );
     }
 
     #[test]
     fn silent_keys_give_their_memory_back() {
         let mut rolling = RollingP::new(count_by_key()).time_to_live(Duration::from_micros(10));
         for round in 0..100i64 {
-            let rows: Vec<_> = (0..100).map(|key| (round as u64 * 100 + key, round * 10)).collect();
-            crate::window::drive::run(&mut rolling, &[Step::rows(&rows), Step::Watermark(round * 10)], 2000);
+            let rows: Vec<_> = (0..100)
+                .map(|key| (round as u64 * 100 + key, round * 10))
+                .collect();
+            crate::window::drive::run(
+                &mut rolling,
+                &[Step::rows(&rows), Step::Watermark(round * 10)],
+                2000,
+            );
         }
         assert!(rolling.keys.len() <= 300, "{}", rolling.keys.len());
         assert!(rolling.keys.index().slots() <= 400);

@@ -35,6 +35,8 @@ mod two_stacks;
 #[cfg(test)]
 pub(crate) mod drive;
 #[cfg(test)]
+mod contract_tests;
+#[cfg(test)]
 mod session_tests;
 #[cfg(test)]
 mod sliding_tests;

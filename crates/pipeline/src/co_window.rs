@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ardea_aggregate::{Aggregate, co_aggregate, collect_list};
-use ardea_core::{Bounded, Boundedness, Join, Key, Ordinal, supplier};
+use ardea_core::{Boundedness, Ends, Join, Key, Ordinal, supplier};
 use ardea_operators::{FoldTwo, GroupP, WindowResult};
 
 use crate::keyed::KeyedStream;
@@ -100,11 +100,12 @@ where
     }
 }
 
-impl<T, K, F, E> KeyedStream<T, K, F, Bounded, E>
+impl<T, K, F, B, E> KeyedStream<T, K, F, B, E>
 where
     T: Send + 'static,
     K: Key,
     F: Fn(&T) -> K + Send + Sync + 'static,
+    B: Boundedness,
 {
     /// Aggregates all records of each key in both streams, at their end.
     ///
@@ -127,11 +128,12 @@ where
     pub fn co_group<T2, F2, A, A2>(
         self,
         name: impl Into<String>,
-        other: KeyedStream<T2, K, F2, Bounded, E>,
+        other: KeyedStream<T2, K, F2, B, E>,
         aggregate: A,
         other_aggregate: A2,
-    ) -> Stream<(K, (A::Out, A2::Out)), Bounded, E>
+    ) -> Stream<(K, (A::Out, A2::Out)), B, E>
     where
+        B: Ends,
         T2: Send + 'static,
         F2: Fn(&T2) -> K + Send + Sync + 'static,
         A: Aggregate<T>,

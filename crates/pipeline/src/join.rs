@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ardea_core::{
-    Bounded, Boundedness, Join, Key, Ordinal, Parallelism, Priority, Processor, Routing, supplier,
+    Boundedness, Ends, Join, Key, Ordinal, Parallelism, Priority, Processor, Routing, supplier,
 };
 use ardea_operators::{
     BroadcastInputP, BroadcastLogic, HashJoinLogic, HashJoinP, IntervalJoinLogic, IntervalJoinP, JoinInterval,
@@ -12,7 +12,7 @@ use ardea_operators::{
 
 use crate::keyed::KeyedStream;
 use crate::step::{Lower, Port};
-use crate::stream::{Stream, Timed};
+use crate::stream::{HasEventTime, Stream};
 
 impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// Joins with a table: `join` of each record and each row of the table with an equal key. Records without a match are left out.
@@ -32,16 +32,17 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// p.run().unwrap();
     /// assert_eq!(named.take(), [("United", 15)]);
     /// ```
-    pub fn hash_join<V, E2, K, PK, BK, U, J>(
+    pub fn hash_join<V, B2, E2, K, PK, BK, U, J>(
         self,
         name: impl Into<String>,
-        table: Stream<V, Bounded, E2>,
+        table: Stream<V, B2, E2>,
         key: PK,
         table_key: BK,
         join: J,
     ) -> Stream<U, B, E>
     where
         V: Clone + Send + 'static,
+        B2: Ends,
         K: Key,
         U: Send + 'static,
         PK: Fn(&T) -> K + Send + Sync + 'static,
@@ -52,16 +53,17 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     }
 
     /// As [`hash_join`](Self::hash_join); a record without a match is joined with `None`.
-    pub fn hash_join_outer<V, E2, K, PK, BK, U, J>(
+    pub fn hash_join_outer<V, B2, E2, K, PK, BK, U, J>(
         self,
         name: impl Into<String>,
-        table: Stream<V, Bounded, E2>,
+        table: Stream<V, B2, E2>,
         key: PK,
         table_key: BK,
         join: J,
     ) -> Stream<U, B, E>
     where
         V: Clone + Send + 'static,
+        B2: Ends,
         K: Key,
         U: Send + 'static,
         PK: Fn(&T) -> K + Send + Sync + 'static,
@@ -72,16 +74,17 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     }
 
     /// One record for each record, made of it and all rows of the table with an equal key.
-    pub fn enrich<V, E2, K, PK, BK, U, J>(
+    pub fn enrich<V, B2, E2, K, PK, BK, U, J>(
         self,
         name: impl Into<String>,
-        table: Stream<V, Bounded, E2>,
+        table: Stream<V, B2, E2>,
         key: PK,
         table_key: BK,
         join: J,
     ) -> Stream<U, B, E>
     where
         V: Clone + Send + 'static,
+        B2: Ends,
         K: Key,
         U: Send + 'static,
         PK: Fn(&T) -> K + Send + Sync + 'static,
@@ -91,14 +94,15 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         self.hash_join_by(name, table, enrich(key, table_key, join))
     }
 
-    fn hash_join_by<V, E2, K, PK, BK, U, J>(
+    fn hash_join_by<V, B2, E2, K, PK, BK, U, J>(
         self,
         name: impl Into<String>,
-        table: Stream<V, Bounded, E2>,
+        table: Stream<V, B2, E2>,
         logic: HashJoinLogic<PK, BK, J>,
     ) -> Stream<U, B, E>
     where
         V: Clone + Send + 'static,
+        B2: Ends,
         K: Key,
         U: Send + 'static,
         PK: Fn(&T) -> K + Send + Sync + 'static,
@@ -177,7 +181,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     }
 }
 
-impl<T, K, F, B> KeyedStream<T, K, F, B, Timed>
+impl<T, K, F, B, E> KeyedStream<T, K, F, B, E>
 where
     T: Send + 'static,
     K: Key,
@@ -207,11 +211,12 @@ where
     pub fn interval_join<T2, F2, B2, U, J>(
         self,
         name: impl Into<String>,
-        other: KeyedStream<T2, K, F2, B2, Timed>,
+        other: KeyedStream<T2, K, F2, B2, E>,
         interval: JoinInterval,
         join: J,
-    ) -> Stream<U, <B as Join<B2>>::Out, Timed>
+    ) -> Stream<U, <B as Join<B2>>::Out, E>
     where
+        E: HasEventTime,
         T2: Send + 'static,
         F2: Fn(&T2) -> K + Send + Sync + 'static,
         B: Join<B2>,
@@ -227,11 +232,12 @@ where
     pub fn interval_join_outer<T2, F2, B2, U, J>(
         self,
         name: impl Into<String>,
-        other: KeyedStream<T2, K, F2, B2, Timed>,
+        other: KeyedStream<T2, K, F2, B2, E>,
         interval: JoinInterval,
         join: J,
-    ) -> Stream<U, <B as Join<B2>>::Out, Timed>
+    ) -> Stream<U, <B as Join<B2>>::Out, E>
     where
+        E: HasEventTime,
         T2: Send + 'static,
         F2: Fn(&T2) -> K + Send + Sync + 'static,
         B: Join<B2>,
@@ -246,11 +252,12 @@ where
     fn interval_join_by<T2, F2, B2, U, LK, RK, J>(
         self,
         name: impl Into<String>,
-        other: KeyedStream<T2, K, F2, B2, Timed>,
+        other: KeyedStream<T2, K, F2, B2, E>,
         interval: JoinInterval,
         logic: IntervalJoinLogic<LK, RK, J>,
-    ) -> Stream<U, <B as Join<B2>>::Out, Timed>
+    ) -> Stream<U, <B as Join<B2>>::Out, E>
     where
+        E: HasEventTime,
         T2: Send + 'static,
         F2: Fn(&T2) -> K + Send + Sync + 'static,
         B: Join<B2>,
@@ -276,7 +283,7 @@ where
     }
 }
 
-impl<T: Send + 'static, E> Stream<T, Bounded, E> {
+impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// All records in the order of a key, when the stream has ended; equal keys stay in their order. Only for streams that end.
     ///
     /// ```
@@ -288,8 +295,9 @@ impl<T: Send + 'static, E> Stream<T, Bounded, E> {
     /// p.run().unwrap();
     /// assert_eq!(out.take(), ["be", "or", "to"]);
     /// ```
-    pub fn sort_by_key<K, F>(self, name: impl Into<String>, key: F) -> Stream<T, Bounded, E>
+    pub fn sort_by_key<K, F>(self, name: impl Into<String>, key: F) -> Stream<T, B, E>
     where
+        B: Ends,
         K: Ord + Send + 'static,
         F: Fn(&T) -> K + Send + Sync + 'static,
     {

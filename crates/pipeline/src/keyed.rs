@@ -4,11 +4,11 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use ardea_aggregate::Aggregate;
-use ardea_core::{Bounded, Boundedness, Key, Ordinal, Routing, supplier};
+use ardea_core::{Boundedness, Ends, Key, Ordinal, Routing, supplier};
 use ardea_operators::{FoldOne, FoldPartials, GroupCombineP, GroupP, Partial, RollingP};
 
 use crate::step::{Lower, Lowering, Port};
-use crate::stream::{Stream, Timed};
+use crate::stream::{HasEventTime, Stream};
 use crate::window::{Window, WindowedStream};
 
 /// A stream grouped by a key: what follows sees all records of one key in one place, and keeps state for each.
@@ -67,43 +67,22 @@ where
         self.keyed_step(name, move || RollingP::new(Arc::clone(&fold)))
     }
 
-    /// A step that needs all records of a key in one place: one vertex on every core, fed by key.
-    ///
-    /// ```text
-    /// input ──keyed──▶ name
-    /// ```
-    pub(crate) fn keyed_step<U, P>(
-        self,
-        name: impl Into<String>,
-        make: impl Fn() -> P + Send + Sync + 'static,
-    ) -> Stream<U, B, E>
+    /// Cuts each key's records into windows of event time.
+    pub fn window(self, window: Window) -> WindowedStream<T, K, F, B>
     where
-        P: ardea_core::Processor + 'static,
+        E: HasEventTime,
     {
-        let routing = self.routing();
-        let make = supplier(make);
-        let lower: Lower = Box::new(move |lowering, name, inputs| {
-            let parallelism = lowering.spread();
-            let vertex = lowering.vertex(name, parallelism, Arc::clone(&make));
-            lowering.connect(inputs[0], vertex, Ordinal::FIRST, routing.clone());
-            Ok(vec![Port { vertex, ordinal: Ordinal::FIRST, parallelism }])
-        });
-        self.stream.pipeline.add(name, vec![self.stream.from], 1, lower)
+        let timed = KeyedStream { stream: self.stream.retyped(), key: self.key, kind: PhantomData };
+        WindowedStream::new(timed, window)
     }
-}
 
-impl<T, K, F, E> KeyedStream<T, K, F, Bounded, E>
-where
-    T: Send + 'static,
-    K: Key,
-    F: Fn(&T) -> K + Send + Sync + 'static,
-{
     /// Aggregates all records of each key, at the end of the stream: for streams that end. Others have windows.
     ///
     /// On several cores each instance of the input first aggregates what it has, so that what travels is one partial result a key.
-    pub fn aggregate<A>(self, name: impl Into<String>, aggregate: A) -> Stream<(K, A::Out), Bounded, E>
+    pub fn aggregate<A>(self, name: impl Into<String>, aggregate: A) -> Stream<(K, A::Out), B, E>
     where
         A: Aggregate<T>,
+        B: Ends,
     {
         let fold = Arc::new(FoldOne::new(self.key_of(), aggregate));
         let routing = self.routing();
@@ -132,18 +111,29 @@ where
         });
         self.stream.pipeline.add(name, vec![self.stream.from], 1, lower)
     }
-}
 
-impl<T, K, F, B> KeyedStream<T, K, F, B, Timed>
-where
-    T: Send + 'static,
-    K: Key,
-    F: Fn(&T) -> K + Send + Sync + 'static,
-    B: Boundedness,
-{
-    /// Cuts each key's records into windows of event time.
-    pub fn window(self, window: Window) -> WindowedStream<T, K, F, B> {
-        WindowedStream::new(self, window)
+    /// A step that needs all records of a key in one place: one vertex on every core, fed by key.
+    ///
+    /// ```text
+    /// input ──keyed──▶ name
+    /// ```
+    pub(crate) fn keyed_step<U, P>(
+        self,
+        name: impl Into<String>,
+        make: impl Fn() -> P + Send + Sync + 'static,
+    ) -> Stream<U, B, E>
+    where
+        P: ardea_core::Processor + 'static,
+    {
+        let routing = self.routing();
+        let make = supplier(make);
+        let lower: Lower = Box::new(move |lowering, name, inputs| {
+            let parallelism = lowering.spread();
+            let vertex = lowering.vertex(name, parallelism, Arc::clone(&make));
+            lowering.connect(inputs[0], vertex, Ordinal::FIRST, routing.clone());
+            Ok(vec![Port { vertex, ordinal: Ordinal::FIRST, parallelism }])
+        });
+        self.stream.pipeline.add(name, vec![self.stream.from], 1, lower)
     }
 }
 

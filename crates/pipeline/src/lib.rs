@@ -61,5 +61,5 @@ pub use ardea_operators::{EarlyFiring, Either, Firing, JoinInterval, KeyedContex
 pub use collected::Collected;
 pub use keyed::KeyedStream;
 pub use pipeline::Pipeline;
-pub use stream::{Stream, Timed, Untimed};
+pub use stream::{HasEventTime, Stream, Timed, Untimed};
 pub use window::{Window, WindowedStream};

@@ -35,8 +35,11 @@ impl Pipeline {
 
     /// Reads from a source. Its records have no event time until [`with_timestamps`](Stream::with_timestamps) or
     /// [`with_native_timestamps`](Stream::with_native_timestamps) gives them one.
-    pub fn read_from<T: Send + 'static, B: Boundedness>(&self, source: Source<T, B>) -> Stream<T, B, Untimed> {
-        let (name, supplier, parallelism, isolation) = source.into_parts();
+    pub fn read_from<T: Send + 'static, B: Boundedness>(
+        &self,
+        source: impl Into<Source<T, B>>,
+    ) -> Stream<T, B, Untimed> {
+        let (name, supplier, parallelism, isolation) = source.into().into_parts();
         let lower: Lower = Box::new(move |lowering, name, _| {
             let parallelism = lowering.wanted.unwrap_or(parallelism);
             let vertex = lowering.isolated_vertex(name, parallelism, isolation, supplier.clone());
@@ -77,8 +80,16 @@ impl Pipeline {
     /// # Errors
     /// As [`run`](Pipeline::run).
     pub fn run_with(&self, config: NodeConfig) -> Result<()> {
-        let node = Node::start(config)?;
-        self.submit(&node, JobConfig::default())?.join()
+        self.run_as(config, JobConfig::default())
+    }
+
+    /// As [`run_with`](Pipeline::run_with), with settings of the job too: its name, where its dead letters go.
+    ///
+    /// # Errors
+    /// As [`run`](Pipeline::run).
+    pub fn run_as(&self, node: NodeConfig, job: JobConfig) -> Result<()> {
+        let node = Node::start(node)?;
+        self.submit(&node, job)?.join()
     }
 
     /// Adds a step; a name that was generated is made unique, one that was given is kept and checked by `to_dag`.

@@ -79,7 +79,10 @@ where
     ///         "silence",
     ///         || Timestamp::MIN,
     ///         move |last, _, _, time, context| {
-    ///             context.clear_event_timer(*last + silence);
+    ///             // The timer before is off, unless its silence has passed already.
+    ///             if time < *last + silence {
+    ///                 context.clear_event_timer(*last + silence);
+    ///             }
     ///             context.set_event_timer(time + silence);
     ///             *last = time;
     ///         },

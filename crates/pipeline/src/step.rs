@@ -133,7 +133,7 @@ fn check_outputs(steps: &[Step]) -> Result<()> {
                     ErrorCode::InvalidJob,
                     format!("nothing reads the output of step {:?}", step.name),
                 )
-                .hint("end the stream with write_to(sink), or with sinks::null() if only its effect counts"));
+                .hint("end the stream with write_to(sink), or with null::sink() if only its effect counts"));
             }
         }
     }

@@ -2,21 +2,33 @@
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use ardea_core::{
     Boundedness, Instance, Join, Ordinal, Parallelism, Processor, ProcessorSupplier, Result, Sink,
     supplier,
 };
-use ardea_operators::{FilterMapP, FilterP, FlatMapP, InspectP, LimitP, MapP, MergeP};
+use ardea_operators::{FilterMapP, FilterP, FlatMapP, InspectP, LimitP, MapP, MergeP, SampleP};
 
 use crate::keyed::KeyedStream;
 use crate::pipeline::Pipeline;
 use crate::step::{Lower, Port, StepOutput};
+use crate::window::{Window, WindowedStream};
 
 /// The records of a stream have an event time: it can be windowed.
 #[derive(Clone, Copy, Debug)]
 pub struct Timed;
+
+/// The records of a stream are known to have an event time: [`Timed`] and nothing else.
+#[diagnostic::on_unimplemented(
+    message = "this needs event time, and the records of the stream here have none",
+    label = "no event time",
+    note = "give the stream its event time first: `.with_timestamps(|record| .., WatermarkPolicy::..)`"
+)]
+pub trait HasEventTime: 'static {}
+
+impl HasEventTime for Timed {}
 
 /// The records of a stream have no event time yet.
 #[derive(Clone, Copy, Debug)]
@@ -130,9 +142,15 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         self.follow("peek", move || InspectP::new(Arc::clone(&look)))
     }
 
-    /// Lets the first `count` records pass and swallows the rest. With several instances, each lets that many pass.
+    /// Lets the first `count` records pass and swallows the rest: a stream without end goes on being read, and goes on swallowing.
+    /// With several instances, each lets that many pass.
     pub fn limit(self, count: u64) -> Stream<T, B, E> {
         self.follow("limit", move || LimitP::<T>::new(count))
+    }
+
+    /// Keeps the first of every `every` records, for a look at a stream that is too fast.
+    pub fn sample(self, every: NonZeroU64) -> Stream<T, B, E> {
+        self.follow("sample", move || SampleP::<T>::new(every))
     }
 
     /// The records of both streams, in no particular order between them.
@@ -201,6 +219,17 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         KeyedStream::new(self, key)
     }
 
+    /// Cuts the whole stream, without keys, into windows of event time.
+    ///
+    /// The last stage of the aggregate is a single instance; on several cores each first combines what it has.
+    #[expect(clippy::type_complexity, reason = "the key function is a plain function pointer that nobody names")]
+    pub fn window_all(self, window: Window) -> WindowedStream<T, (), fn(&T), B>
+    where
+        E: HasEventTime,
+    {
+        self.key_by((|_: &T| ()) as fn(&T)).window(window)
+    }
+
     /// Adds a step of your own, made once an instance, that reads this stream and writes records of type `U`.
     ///
     /// The processor reads input 0 and writes output 0; see [`Processor`] for its contract, and the test kit for checking it.
@@ -231,8 +260,8 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     }
 
     /// Writes the stream to a sink: the end of this branch.
-    pub fn write_to(self, sink: Sink<T>) {
-        let (name, make, parallelism, isolation) = sink.into_parts();
+    pub fn write_to(self, sink: impl Into<Sink<T>>) {
+        let (name, make, parallelism, isolation) = sink.into().into_parts();
         let name = self.pipeline.fresh_name(&name);
         let lower: Lower = Box::new(move |lowering, name, inputs| {
             let parallelism = lowering.wanted.unwrap_or(parallelism);

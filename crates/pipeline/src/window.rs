@@ -99,7 +99,7 @@ impl<T, K, F, B> WindowedStream<T, K, F, B> {
 
     /// Also emits results of windows that are still open ([`Firing::Early`](ardea_operators::Firing::Early)), when the
     /// trigger says so: [`EarlyFiring`](ardea_operators::EarlyFiring), or one of your own.
-    pub fn early<G: Trigger<T>>(self, trigger: G) -> WindowedStream<T, K, F, B, G> {
+    pub fn early<G: Trigger<T> + Clone>(self, trigger: G) -> WindowedStream<T, K, F, B, G> {
         WindowedStream { keyed: self.keyed, window: self.window, early: Arc::new(trigger) }
     }
 }

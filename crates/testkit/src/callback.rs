@@ -13,6 +13,7 @@ pub(crate) enum Callback {
     Epoch(Epoch),
     EdgeDone(usize),
     Complete,
+    Drain,
     Wake,
     Close,
 }
@@ -26,6 +27,7 @@ impl fmt::Display for Callback {
             Callback::Epoch(epoch) => write!(f, "on_epoch({})", epoch.0),
             Callback::EdgeDone(input) => write!(f, "on_edge_done(input {input})"),
             Callback::Complete => f.write_str("complete"),
+            Callback::Drain => f.write_str("on_drain"),
             Callback::Wake => f.write_str("on_wake"),
             Callback::Close => f.write_str("close"),
         }

@@ -237,13 +237,10 @@ impl Driver {
             if outcome.returned.done {
                 return Ok(());
             }
-            if self
-                .settings
-                .drain_after
-                .is_some_and(|records| self.written >= records)
-            {
+            let draining = callback == Callback::Drain;
+            if !draining && self.settings.drain_after.is_some_and(|records| self.written >= records) {
                 self.context.signals.drain();
-                return Ok(());
+                return self.until_done(Callback::Drain, |p, out| p.on_drain(out));
             }
             let quiet = outcome.had_room && !outcome.wrote;
             if !quiet {
@@ -254,7 +251,7 @@ impl Driver {
                 idle += 1;
             }
             if idle > 0
-                && callback == Callback::Complete
+                && matches!(callback, Callback::Complete | Callback::Drain)
                 && !self.wait_for_source(started, &mut idle)
             {
                 continue;

@@ -66,8 +66,8 @@ impl SourceTest {
         }
     }
 
-    /// Drains the source once it has emitted at least so many records: as in a job that is drained, `complete` is then
-    /// not called again.
+    /// Drains the source once it has emitted at least so many records: as in a job that is drained, `on_drain` is then
+    /// called until it is done.
     pub fn drain_after(mut self, records: usize) -> Self {
         self.test.run.settings.drain_after = Some(records);
         self

@@ -9,7 +9,7 @@ use ardea_core::{
 };
 use ardea_nexmark::Schedule;
 
-use super::rows::{EventRows, fill_times};
+use super::rows::{EventRows, Walk};
 
 /// How often the generator looks whether events are due: rarely enough to leave the core to others in between.
 const QUANTUM: Duration = Duration::from_micros(50);
@@ -34,26 +34,24 @@ pub(crate) enum Pace {
 
 /// A source of events for a benchmark.
 pub(crate) struct LoadP<R> {
-    rows: R,
+    events: R,
+    walk: Walk,
     pace: Pace,
-    schedule: Schedule,
     /// Event time between watermarks, in microseconds.
     stride_us: i64,
-    emitted: u64,
-    marked_us: i64,
+    marked_stride: i64,
     clock: Clock,
     shared: Arc<LoadShared>,
 }
 
 impl<R: EventRows> LoadP<R> {
-    pub(crate) fn new(rows: R, pace: Pace, schedule: Schedule, stride: Duration, shared: Arc<LoadShared>) -> Self {
+    pub(crate) fn new(events: R, pace: Pace, schedule: Schedule, stride: Duration, shared: Arc<LoadShared>) -> Self {
         LoadP {
-            rows,
+            events,
+            walk: Walk::new(schedule),
             pace,
-            schedule,
             stride_us: (stride.as_micros() as i64).max(1),
-            emitted: 0,
-            marked_us: i64::MIN,
+            marked_stride: i64::MIN,
             clock: Clock::system(),
             shared,
         }
@@ -61,18 +59,21 @@ impl<R: EventRows> LoadP<R> {
 
     fn emit(&mut self, count: usize, outbox: &mut Outbox) -> Result<()> {
         let mut lane = outbox.lane::<R::Row>(Ordinal::FIRST)?;
-        let (rows, pace, first) = (&mut self.rows, self.pace, self.emitted);
+        let (events, walk, pace) = (&self.events, &mut self.walk, self.pace);
         lane.rows().extend_columns(|values, times| {
-            let before = values.len();
-            rows.extend(count, values);
-            match pace {
-                Pace::Max => fill_times::<R>(&values[before..], times),
-                Pace::AtRate { start, rate, .. } => {
-                    times.extend((first..first + count as u64).map(|index| due(start, rate, index)));
+            let mut left = count as u64;
+            while left > 0 {
+                let first = walk.next();
+                let (run, date_time) = walk.run(left, events, values);
+                match pace {
+                    Pace::Max => times.resize(times.len() + run as usize, Timestamp::from_millis(date_time)),
+                    Pace::AtRate { start, rate, .. } => {
+                        times.extend((first..first + run).map(|index| due(start, rate, index)));
+                    }
                 }
+                left -= run;
             }
         });
-        self.emitted += count as u64;
         self.shared.emitted.fetch_add(count as u64, Ordering::Relaxed);
         self.mark(outbox);
         Ok(())
@@ -81,12 +82,12 @@ impl<R: EventRows> LoadP<R> {
     /// Nothing older than the next event follows: says so when a multiple of the stride has been crossed.
     fn mark(&mut self, outbox: &mut Outbox) {
         let next = match self.pace {
-            Pace::Max => Timestamp::from_millis(self.schedule.date_time_ms(self.emitted)),
-            Pace::AtRate { start, rate, .. } => due(start, rate, self.emitted),
+            Pace::Max => Timestamp::from_millis(self.walk.next_ms()),
+            Pace::AtRate { start, rate, .. } => due(start, rate, self.walk.next()),
         };
         let stride = next.as_micros().div_euclid(self.stride_us);
-        if stride > self.marked_us {
-            self.marked_us = stride;
+        if stride > self.marked_stride {
+            self.marked_stride = stride;
             outbox.watermark(Watermark(next));
         }
     }
@@ -100,17 +101,17 @@ impl<R: EventRows> LoadP<R> {
             ((elapsed_us as u128 * rate as u128 / 1_000_000) as u64 + 1).min(count)
         };
         let room = outbox.lane::<R::Row>(Ordinal::FIRST)?.room() as u64;
-        let ready = due_now - self.emitted.min(due_now);
+        let ready = due_now - self.walk.next().min(due_now);
         if ready > 0 {
             self.emit(ready.min(room) as usize, outbox)?;
         }
-        if self.emitted >= count {
+        if self.walk.next() >= count {
             return Ok(Progress::DONE);
         }
         if ready > room {
             return Ok(Progress::MADE);
         }
-        let next = due(start, rate, self.emitted).since(now).max(QUANTUM);
+        let next = due(start, rate, self.walk.next()).since(now).max(QUANTUM);
         outbox.wake_at(self.clock.now() + next);
         Ok(if ready > 0 { Progress::MADE } else { Progress::NONE })
     }

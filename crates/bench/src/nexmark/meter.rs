@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ardea_core::{Clock, Inbox, InstanceContext, Ordinal, Outbox, Processor, Result, Timestamp};
 use hdrhistogram::Histogram;
 
+use crate::nanoseconds;
+
 /// What has been measured, over all sinks of a run.
 #[derive(Debug)]
 pub(crate) struct Totals {
@@ -22,7 +24,7 @@ pub(crate) struct Meter(Arc<Mutex<Totals>>);
 impl Meter {
     /// Latencies are kept with three significant digits.
     pub(crate) fn new() -> Option<Self> {
-        let latency = Histogram::new(3).ok()?;
+        let latency = nanoseconds()?;
         Some(Meter(Arc::new(Mutex::new(Totals { results: 0, checksum: 0, latency }))))
     }
 
@@ -66,7 +68,7 @@ where
             meter,
             results: 0,
             checksum: 0,
-            latency: Histogram::new(3).ok(),
+            latency: nanoseconds(),
             last_window: Timestamp::MIN,
             clock: Clock::system(),
             records: PhantomData,
@@ -131,7 +133,7 @@ where
         totals.results += self.results;
         totals.checksum = totals.checksum.wrapping_add(self.checksum);
         if let Some(latency) = &self.latency {
-            // Both have the same precision and no upper bound, so adding can't fail.
+            // Both have the same bounds and precision, so adding can't fail.
             let _ = totals.latency.add(latency);
         }
         self.results = 0;

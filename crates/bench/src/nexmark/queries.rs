@@ -94,7 +94,7 @@ impl JobSpec {
         let persons = filtering(|opening: &Opening| matches!(opening, Opening::Person(_)), count());
         let auctions = filtering(|opening: &Opening| matches!(opening, Opening::Auction(_)), count());
         let sellers = self
-            .source(p, Openings::new(self.seed(), self.params.keys, self.schedule))
+            .source(p, Openings { seed: self.seed(), keys: self.params.keys })
             .key_by(Opening::person)
             .window(Window::sliding(self.params.window, self.params.slide))
             .aggregate("openings", (persons, auctions))
@@ -117,15 +117,15 @@ impl JobSpec {
     }
 
     fn bids(&self, p: &Pipeline) -> Stream<BidRow, Unbounded, Timed> {
-        self.source(p, Bids::new(self.seed(), self.params.keys, self.schedule))
+        self.source(p, Bids { seed: self.seed(), keys: self.params.keys })
     }
 
-    fn source<R: EventRows + Clone + Sync>(&self, p: &Pipeline, rows: R) -> Stream<R::Row, Unbounded, Timed> {
+    fn source<R: EventRows>(&self, p: &Pipeline, events: R) -> Stream<R::Row, Unbounded, Timed> {
         let job = self.clone();
         // Windows close at multiples of their slide: nothing becomes final in between.
         let stride = if self.params.query == BenchQuery::Q7 { self.params.window } else { self.params.slide };
         let make = supplier(move || {
-            LoadP::new(rows.clone(), job.pace, job.schedule, stride, Arc::clone(&job.load))
+            LoadP::new(events.clone(), job.pace, job.schedule, stride, Arc::clone(&job.load))
         });
         p.read_from(Source::<R::Row, Unbounded>::new("events", make)).with_source_time()
     }

@@ -1,41 +1,29 @@
 //! The events of a benchmark as sequences that fill columns.
 
-use ardea_core::Timestamp;
-use ardea_nexmark::{AuctionRow, BidRow, BidRows, PersonRow, Schedule, auction_at, is_person_at, person_at};
+use ardea_nexmark::{AuctionRow, BidRow, PersonRow, Schedule, auction_at, bid_at, is_person_at, person_at};
 
-/// A sequence of events, each with its place in event time.
-pub(crate) trait EventRows: Send + 'static {
+/// A sequence of events in the order of their times.
+pub(crate) trait EventRows: Clone + Send + Sync + 'static {
     /// One event.
     type Row: Send + 'static;
 
-    /// Appends the next `count` events.
-    fn extend(&mut self, count: usize, rows: &mut Vec<Self::Row>);
-
-    /// The event's time, in milliseconds since the Unix epoch.
-    fn date_time_ms(row: &Self::Row) -> i64;
+    /// The event with this index, at `date_time` milliseconds.
+    fn row(&self, index: u64, date_time: i64) -> Self::Row;
 }
 
 /// Bids, and nothing else.
-#[derive(Clone)]
-pub(crate) struct Bids(BidRows);
-
-impl Bids {
-    pub(crate) fn new(seed: u64, keys: u64, schedule: Schedule) -> Self {
-        Bids(BidRows::new(seed, keys, schedule, 0..u64::MAX))
-    }
+#[derive(Clone, Copy)]
+pub(crate) struct Bids {
+    pub(crate) seed: u64,
+    pub(crate) keys: u64,
 }
 
 impl EventRows for Bids {
     type Row = BidRow;
 
     #[inline]
-    fn extend(&mut self, count: usize, rows: &mut Vec<BidRow>) {
-        rows.extend(self.0.by_ref().take(count));
-    }
-
-    #[inline]
-    fn date_time_ms(row: &BidRow) -> i64 {
-        row.date_time
+    fn row(&self, index: u64, date_time: i64) -> BidRow {
+        bid_at(self.seed, index, self.keys, date_time)
     }
 }
 
@@ -58,56 +46,61 @@ impl Opening {
 }
 
 /// Persons and auctions, one to nine.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 pub(crate) struct Openings {
-    seed: u64,
-    keys: u64,
-    schedule: Schedule,
-    next: u64,
-}
-
-impl Openings {
-    pub(crate) fn new(seed: u64, keys: u64, schedule: Schedule) -> Self {
-        Openings { seed, keys, schedule, next: 0 }
-    }
+    pub(crate) seed: u64,
+    pub(crate) keys: u64,
 }
 
 impl EventRows for Openings {
     type Row = Opening;
 
-    fn extend(&mut self, count: usize, rows: &mut Vec<Opening>) {
-        let indices = self.next..self.next + count as u64;
-        self.next = indices.end;
-        rows.extend(indices.map(|index| {
-            let date_time = self.schedule.date_time_ms(index);
-            if is_person_at(index) {
-                Opening::Person(person_at(self.seed, index, self.keys, date_time))
-            } else {
-                Opening::Auction(auction_at(self.seed, index, self.keys, date_time))
-            }
-        }));
-    }
-
     #[inline]
-    fn date_time_ms(row: &Opening) -> i64 {
-        match row {
-            Opening::Person(person) => person.date_time,
-            Opening::Auction(auction) => auction.date_time,
+    fn row(&self, index: u64, date_time: i64) -> Opening {
+        if is_person_at(index) {
+            Opening::Person(person_at(self.seed, index, self.keys, date_time))
+        } else {
+            Opening::Auction(auction_at(self.seed, index, self.keys, date_time))
         }
     }
 }
 
-/// Appends the event time of each row: events of one millisecond follow each other, so it is filled in run by run.
-pub(crate) fn fill_times<R: EventRows>(rows: &[R::Row], times: &mut Vec<Timestamp>) {
-    let mut rest = rows;
-    while let Some(first) = rest.first() {
-        let millisecond = R::date_time_ms(first);
-        let run = if rest.last().is_some_and(|last| R::date_time_ms(last) == millisecond) {
-            rest.len()
-        } else {
-            rest.partition_point(|row| R::date_time_ms(row) == millisecond)
-        };
-        times.resize(times.len() + run, Timestamp::from_millis(millisecond));
-        rest = &rest[run..];
+/// Walks a schedule millisecond by millisecond: events that share one are made in a loop without a branch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Walk {
+    schedule: Schedule,
+    next: u64,
+    date_time: i64,
+    turns_at: u64,
+}
+
+impl Walk {
+    pub(crate) fn new(schedule: Schedule) -> Self {
+        Walk { schedule, next: 0, date_time: i64::MIN, turns_at: 0 }
+    }
+
+    /// The index of the next event.
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// The time of the next event, in milliseconds.
+    pub(crate) fn next_ms(&mut self) -> i64 {
+        if self.next >= self.turns_at {
+            self.date_time = self.schedule.date_time_ms(self.next);
+            self.turns_at = self.schedule.first_index_at(self.date_time + 1);
+        }
+        self.date_time
+    }
+
+    /// Appends up to `most` events that share the next event's millisecond; how many, and which.
+    #[inline]
+    pub(crate) fn run<R: EventRows>(&mut self, most: u64, events: &R, rows: &mut Vec<R::Row>) -> (u64, i64) {
+        let date_time = self.next_ms();
+        let run = self.next..self.turns_at.min(self.next + most);
+        self.next = run.end;
+        let count = run.end - run.start;
+        rows.extend(run.map(|index| events.row(index, date_time)));
+        (count, date_time)
     }
 }

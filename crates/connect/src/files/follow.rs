@@ -235,6 +235,11 @@ impl<T: Send + 'static, D: Decode<T>> Processor for FollowP<T, D> {
         Ok(())
     }
 
+    fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        // What has been read and not delivered can't be put back.
+        self.complete(outbox)
+    }
+
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         let signals = self.context.as_ref().map(|context| &context.signals);
         let draining = signals.is_some_and(|signals| signals.is_draining());
@@ -258,6 +263,8 @@ mod tests {
     use std::fs::OpenOptions;
     use std::io::Write;
     use std::path::Path;
+
+    use ardea_testkit::SourceTest;
 
     use super::*;
     use crate::files::lines;
@@ -373,5 +380,18 @@ mod tests {
                 "{error}"
             );
         }
+    }
+
+    #[test]
+    fn the_contract_is_kept_in_every_schedule() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        append(&path, "1\n2\n3\nhalf");
+        let (_, supplier, ..) = lines(&path).follow().build().into_parts();
+        let expected = ["1", "2", "3"].map(String::from);
+        SourceTest::supplied(supplier)
+            .output::<String>(expected)
+            .drain_after(3)
+            .run();
     }
 }

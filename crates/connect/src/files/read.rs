@@ -162,6 +162,11 @@ impl<T: Send + 'static, D: Decode<T>> Processor for ReadP<T, D> {
         self.begin_next().map(|_| ())
     }
 
+    fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        // What has been read and not delivered can't be put back.
+        self.complete(outbox)
+    }
+
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         let signals = self.context.as_ref().map(|context| &context.signals);
         let draining = signals.is_some_and(|signals| signals.is_draining());
@@ -222,6 +227,7 @@ mod tests {
     use std::io::Write;
 
     use ardea_core::{ErrorCode, OnError};
+    use ardea_testkit::SourceTest;
     use serde::Deserialize;
 
     use super::*;
@@ -420,5 +426,15 @@ mod tests {
         drop(writer);
         drop(reader);
         assert_eq!(driven.run().unwrap().values(), ["a", "b"]);
+    }
+
+    #[test]
+    fn the_contract_is_kept_in_every_schedule() {
+        let (_dir, path) = file("in", "1\n2\nnot a number\n3\n");
+        let (_, supplier, ..) = json_lines::<u32>(path).build().into_parts();
+        SourceTest::supplied(supplier)
+            .output::<u32>([1, 2, 3])
+            .configure(|test| test.expect_dead_letters(1))
+            .run();
     }
 }

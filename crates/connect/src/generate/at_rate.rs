@@ -310,6 +310,7 @@ where
 #[cfg(test)]
 mod tests {
     use ardea_core::ManualClock;
+    use ardea_testkit::{Expected, SourceTest};
     use proptest::prelude::*;
 
     use super::*;
@@ -441,5 +442,13 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn the_contract_is_kept_in_every_schedule() {
+        let (_, supplier, ..) = identity(700).limit(60).build().into_parts();
+        SourceTest::supplied(supplier)
+            .output(Expected::ordered(0..60u64))
+            .run();
     }
 }

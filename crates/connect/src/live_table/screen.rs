@@ -99,13 +99,19 @@ impl Screen {
 
     /// Shows a line below the tables; `None` takes it away. Says whether there are tables on a terminal to show it below.
     pub fn set_status(&self, status: Option<String>) -> bool {
-        let mut content = self.content();
-        if content.ticker.is_none() || content.print_every.is_some() {
+        if !self.has_tables() {
             return false;
         }
+        let mut content = self.content();
         content.is_dirty |= content.status != status;
         content.status = status;
         true
+    }
+
+    /// Whether there are tables on a terminal now, which anything else that is printed there would tear apart.
+    pub fn has_tables(&self) -> bool {
+        let content = self.content();
+        content.ticker.is_some() && content.print_every.is_none()
     }
 
     /// Adds a table, live until it leaves.

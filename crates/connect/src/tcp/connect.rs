@@ -169,6 +169,11 @@ impl<T: Send + 'static, D: Decode<T>> Processor for ConnectP<T, D> {
         Ok(())
     }
 
+    fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        // What has been read and not delivered can't be put back.
+        self.complete(outbox)
+    }
+
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         let signals = self.context.as_ref().map(|context| &context.signals);
         let draining = signals.is_some_and(|signals| signals.is_draining());

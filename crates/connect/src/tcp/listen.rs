@@ -406,6 +406,11 @@ impl<T: Send + 'static, D: Decode<T>> Processor for ListenP<T, D> {
         Ok(())
     }
 
+    fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        // What has been read and not delivered can't be put back.
+        self.complete(outbox)
+    }
+
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         let Some(context) = self.context.clone() else {
             return Ok(Progress::DONE);

@@ -4,6 +4,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ardea_core::{
     Epoch, Inbox, Instance, InstanceContext, Isolation, Ordinal, Outbox, Processor, Progress,
@@ -28,7 +29,8 @@ pub fn send<T: Send + 'static>(address: impl Into<String>) -> SendSink<T, Lines>
 ///
 /// A connection that can't be made or that breaks fails the job; with [`reconnect`](Self::reconnect) it is made
 /// anew, and the sink goes on with the line it was at, sent again whole. What the system had taken but not delivered
-/// when a connection broke is lost: TCP alone does not tell. While the server does not read, the job waits.
+/// when a connection broke is lost: TCP alone does not tell. A header, as CSV has, is sent once, with the first record.
+/// While the server does not read, the job waits.
 #[derive(Debug)]
 pub struct SendSink<T, E> {
     address: String,
@@ -158,12 +160,20 @@ impl<T: Send + 'static, E: Encode<T>> Processor for SendP<T, E> {
         Ok(())
     }
 
-    fn process(&mut self, _: Ordinal, inbox: &mut Inbox, _: &mut Outbox) -> Result<()> {
-        // Not before there is a connection: its beginning may want a header.
-        if self.pending.is_empty() && self.connected()? {
+    fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+        // Not before there is a connection: what could not be sent stays where it is counted.
+        if self.push_out()? && self.connected()? {
             self.outgo.encode_all(inbox, &mut self.pending.bytes)?;
         }
-        self.push_out().map(|_| ())
+        self.on_wake(outbox)
+    }
+
+    fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
+        if !self.push_out()? {
+            // The rest goes out as soon as it can, whether more records come or not.
+            outbox.wake_at(Duration::ZERO);
+        }
+        Ok(())
     }
 
     fn on_epoch(&mut self, _: Epoch, _: &mut Outbox) -> Result<Progress> {
@@ -184,7 +194,6 @@ mod tests {
     use std::io::{BufRead, BufReader, Read};
     use std::net::TcpListener;
     use std::sync::atomic::{AtomicBool, Ordering};
-    use std::time::Duration;
 
     use ardea_core::ErrorCode;
 

@@ -171,3 +171,34 @@ fn a_processor_that_waits_for_something_outside_goes_on_when_it_is_woken() {
     completes(&deaf(), &dag);
     assert_eq!(journal.records(), (0..100).collect::<Vec<_>>());
 }
+
+/// Takes nothing.
+struct Stuck;
+impl Processor for Stuck {
+    fn process(&mut self, _: Ordinal, _: &mut Inbox, _: &mut Outbox) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_processor_that_waits_for_room_is_not_called_in_vain_when_its_time_comes() {
+    let mut dag = Dag::new();
+    let source = dag.vertex(silence("source", 1));
+    let ticker = dag.vertex(vertex("ticker", 1, |_| Ticker { next: 0 }));
+    let sink = dag.vertex(vertex("sink", 2, |_| Stuck));
+    dag.edge(Edge::between(source, ticker).routing(Routing::Forward));
+    dag.edge(Edge::between(ticker, sink).capacity(1.try_into().unwrap()));
+    let node = deaf();
+    let job = node.submit(&dag, JobConfig::default()).unwrap();
+    let blocked = || job.sum("ticker", |m| m.blocked);
+    until("it waits for room", || blocked() > 0);
+    // Other jobs come and go on its threads; it rests all the while.
+    for _ in 0..200 {
+        let mut other = Dag::new();
+        other.vertex(numbers("other", 2, 10));
+        completes(&node, &other);
+    }
+    assert!(blocked() < 20, "called {} times", blocked());
+    job.cancel();
+    over(&job);
+}

@@ -190,7 +190,10 @@ impl<T, K: Key, V, U, PK, BK, J> fmt::Debug for HashJoinP<T, K, V, U, PK, BK, J>
 }
 
 /// Emits `combine(record, value)` for each match; records without a match are left out.
-#[expect(clippy::type_complexity, reason = "an opaque type can't be given a name")]
+#[expect(
+    clippy::type_complexity,
+    reason = "an opaque type can't be given a name"
+)]
 pub fn inner_hash_join<T, V, U, PK, BK, F>(
     probe_key: PK,
     build_key: BK,
@@ -212,7 +215,10 @@ where
 }
 
 /// Emits `combine(record, Some(value))` for each match; `combine(record, None)` for a record without one.
-#[expect(clippy::type_complexity, reason = "an opaque type can't be given a name")]
+#[expect(
+    clippy::type_complexity,
+    reason = "an opaque type can't be given a name"
+)]
 pub fn left_hash_join<T, V, U, PK, BK, F>(
     probe_key: PK,
     build_key: BK,
@@ -237,7 +243,10 @@ where
 }
 
 /// Emits `combine(record, matches)`, once for each record.
-#[expect(clippy::type_complexity, reason = "an opaque type can't be given a name")]
+#[expect(
+    clippy::type_complexity,
+    reason = "an opaque type can't be given a name"
+)]
 pub fn enrich<T, V, U, PK, BK, F>(
     probe_key: PK,
     build_key: BK,

@@ -4,7 +4,7 @@ use ardea_core::Timestamp;
 
 use crate::keyed::KeyedContext;
 
-/// The user's part of a [`StatefulMapP`]; all instances share it.
+/// The user's part of a [`StatefulMapP`](crate::StatefulMapP); all instances share it.
 #[derive(Clone, Debug)]
 pub struct KeyedLogic<KF, C, R, X> {
     /// The key of a record: `Fn(&T) -> K`.
@@ -41,7 +41,10 @@ pub struct KeyedLogic<KF, C, R, X> {
 /// assert_eq!(outbox.lane::<(char, u64)>(Ordinal::FIRST)?.rows().values(), [('a', 1), ('b', 5), ('a', 3)]);
 /// # Ok::<(), ardea_core::Error>(())
 /// ```
-#[expect(clippy::type_complexity, reason = "an opaque type can't be given a name")]
+#[expect(
+    clippy::type_complexity,
+    reason = "an opaque type can't be given a name"
+)]
 pub fn map_stateful<T, K, S, U, KF, C, F>(
     key: KF,
     create: C,
@@ -74,7 +77,10 @@ where
 /// The logic of a flat map with state: each item of `f(state, key, record)` for each record.
 ///
 /// The items are drawn at once; what has no room waits. See [`map_stateful`] for an example.
-#[expect(clippy::type_complexity, reason = "an opaque type can't be given a name")]
+#[expect(
+    clippy::type_complexity,
+    reason = "an opaque type can't be given a name"
+)]
 pub fn flat_map_stateful<T, K, S, I, KF, C, F>(
     key: KF,
     create: C,

@@ -251,7 +251,10 @@ where
     X: Fn(&mut S, &K, Timestamp, &mut KeyedContext<'_, '_, U>),
 {
     /// The processor in two parts that can be borrowed apart.
-    #[expect(clippy::type_complexity, reason = "the parts have the parameters of the whole")]
+    #[expect(
+        clippy::type_complexity,
+        reason = "the parts have the parameters of the whole"
+    )]
     fn desk(&mut self) -> (Desk<'_, K, S, KF, C, R, X>, &mut Backlog<U>) {
         let desk = Desk {
             logic: &self.logic,

@@ -52,16 +52,6 @@ impl<K: Key, S> KeyedStates<K, S> {
         Some(state)
     }
 
-    /// Forgets all keys and yields them with their states, by slot: in the order of their first coming, as long as no key was
-    /// removed.
-    pub(crate) fn take_all(&mut self) -> AllStates<K, S> {
-        let KeyedStates { index, states } = std::mem::take(self);
-        AllStates {
-            index,
-            states: states.into_iter().enumerate(),
-        }
-    }
-
     /// The number of keys.
     pub(crate) fn len(&self) -> usize {
         self.index.len()
@@ -71,22 +61,6 @@ impl<K: Key, S> KeyedStates<K, S> {
 impl<K: Key, S> fmt::Debug for KeyedStates<K, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "KeyedStates({} keys)", self.len())
-    }
-}
-
-/// All keys with their states.
-pub(crate) struct AllStates<K, S> {
-    index: KeyIndex<K>,
-    states: std::iter::Enumerate<std::vec::IntoIter<Option<S>>>,
-}
-
-impl<K: Key, S> Iterator for AllStates<K, S> {
-    type Item = (K, S);
-
-    fn next(&mut self) -> Option<(K, S)> {
-        self.states
-            .by_ref()
-            .find_map(|(slot, state)| Some((self.index.key(slot as u32).clone(), state?)))
     }
 }
 
@@ -114,8 +88,6 @@ mod tests {
                 }
                 prop_assert_eq!(states.len(), model.len());
             }
-            let all: HashMap<u8, u32> = states.take_all().collect();
-            prop_assert_eq!(all, model.into_iter().map(|(key, (_, state))| (key, state)).collect());
         }
     }
 }

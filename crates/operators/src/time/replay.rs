@@ -23,7 +23,7 @@ use ardea_core::{Clock, Inbox, InstanceContext, Ordinal, Outbox, Processor, Reco
 /// replay.init(&InstanceContext { clock: hand.clock(), ..InstanceContext::detached("replay") })?;
 ///
 /// let mut inbox = Inbox::default();
-/// inbox.fill(Chunk::new(Rows::from_iter([0, 60, 120].map(|second| (second, Timestamp::MIN)))));
+/// inbox.fill(Chunk::new(Rows::from_iter([0i64, 60, 120].map(|second| (second, Timestamp::MIN)))));
 /// let mut outbox = Outbox::new(1, 16);
 /// replay.process(Ordinal::FIRST, &mut inbox, &mut outbox)?;
 /// assert_eq!(inbox.len(), 2);
@@ -106,7 +106,7 @@ mod tests {
         let mut replay = ReplayP::new(Arc::new(|second: &i64| Timestamp::from_secs(*second)), 1.0);
         replay.init(&InstanceContext { clock: hand.clock(), ..InstanceContext::detached("replay") }).unwrap();
         let mut inbox = Inbox::default();
-        inbox.fill(Chunk::new(Rows::from_iter([10, 3, 11].map(|second| (second, Timestamp::MIN)))));
+        inbox.fill(Chunk::new(Rows::from_iter([10i64, 3, 11].map(|second| (second, Timestamp::MIN)))));
         let mut outbox = Outbox::new(1, 16);
         replay.process(Ordinal::FIRST, &mut inbox, &mut outbox).unwrap();
         assert_eq!(inbox.len(), 1);
@@ -118,7 +118,7 @@ mod tests {
         for speed in [f64::INFINITY, 0.0, -1.0, f64::NAN] {
             let mut replay = ReplayP::new(Arc::new(|second: &i64| Timestamp::from_secs(*second)), speed);
             let mut inbox = Inbox::default();
-            inbox.fill(Chunk::new(Rows::from_iter([0, 1_000_000].map(|second| (second, Timestamp::MIN)))));
+            inbox.fill(Chunk::new(Rows::from_iter([0i64, 1_000_000].map(|second| (second, Timestamp::MIN)))));
             let mut outbox = Outbox::new(1, 16);
             replay.process(Ordinal::FIRST, &mut inbox, &mut outbox).unwrap();
             assert!(inbox.is_empty(), "{speed}");

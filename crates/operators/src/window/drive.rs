@@ -36,7 +36,9 @@ impl Step {
         Step::Rows(
             input,
             Arc::new(move || {
-                let timed = rows.iter().map(|(v, at)| (v.clone(), Timestamp::from_micros(*at)));
+                let timed = rows
+                    .iter()
+                    .map(|(v, at)| (v.clone(), Timestamp::from_micros(*at)));
                 Chunk::new(timed.collect::<Rows<T>>())
             }),
         )
@@ -63,7 +65,9 @@ impl Outputs {
         let timed = of_lane.flat_map(|(_, chunk)| {
             let rows = chunk.rows::<T>().unwrap();
             let count = rows.len();
-            rows.drain_front(count).map(|(value, time)| (value, time.as_micros())).collect::<Vec<_>>()
+            rows.drain_front(count)
+                .map(|(value, time)| (value, time.as_micros()))
+                .collect::<Vec<_>>()
         });
         timed.collect()
     }
@@ -90,12 +94,22 @@ pub(crate) fn run(processor: &mut dyn Processor, steps: &[Step], room: usize) ->
 }
 
 /// As [`run`], for steps that may fail.
-pub(crate) fn try_run(processor: &mut dyn Processor, steps: &[Step], room: usize) -> Result<Outputs> {
+pub(crate) fn try_run(
+    processor: &mut dyn Processor,
+    steps: &[Step],
+    room: usize,
+) -> Result<Outputs> {
     let hand = ManualClock::new();
-    let context = InstanceContext { clock: hand.clock(), ..InstanceContext::detached("window") };
+    let context = InstanceContext {
+        clock: hand.clock(),
+        ..InstanceContext::detached("window")
+    };
     processor.init(&context)?;
     let mut run = Run {
-        outputs: Outputs { metrics: Arc::clone(&context.metrics), ..Outputs::default() },
+        outputs: Outputs {
+            metrics: Arc::clone(&context.metrics),
+            ..Outputs::default()
+        },
         outbox: Outbox::new(3, room),
         room,
         calls: 0,
@@ -116,7 +130,10 @@ pub(crate) fn try_run(processor: &mut dyn Processor, steps: &[Step], room: usize
             }
             Step::Advance(by) => {
                 hand.advance(*by);
-                while run.wake_at.is_some_and(|deadline| deadline <= context.clock.now()) {
+                while run
+                    .wake_at
+                    .is_some_and(|deadline| deadline <= context.clock.now())
+                {
                     run.wake_at = None;
                     run.call(|outbox| processor.on_wake(outbox))?;
                 }
@@ -143,13 +160,21 @@ impl Run {
     fn call<R>(&mut self, callback: impl FnOnce(&mut Outbox) -> Result<R>) -> Result<R> {
         self.calls += 1;
         assert!(self.calls < PATIENCE, "the processor is stuck");
-        let room = if self.calls.is_multiple_of(3) { 0 } else { self.room };
+        let room = if self.calls.is_multiple_of(3) {
+            0
+        } else {
+            self.room
+        };
         self.outbox.set_budget(room);
         let result = callback(&mut self.outbox);
         self.wake_at = self.outbox.take_wake_at().or(self.wake_at);
         for lane in 0..self.outbox.lanes() {
             if let Some(chunk) = self.outbox.take_chunk(lane, Chunk::default) {
-                assert!(chunk.len() <= room, "{} records where {room} had room", chunk.len());
+                assert!(
+                    chunk.len() <= room,
+                    "{} records where {room} had room",
+                    chunk.len()
+                );
                 self.outputs.chunks.push((lane, chunk));
             }
             while let Some(marker) = self.outbox.take_marker(lane) {
@@ -161,7 +186,10 @@ impl Run {
         result
     }
 
-    fn until_done(&mut self, mut callback: impl FnMut(&mut Outbox) -> Result<Progress>) -> Result<()> {
+    fn until_done(
+        &mut self,
+        mut callback: impl FnMut(&mut Outbox) -> Result<Progress>,
+    ) -> Result<()> {
         while !self.call(&mut callback)?.done {}
         Ok(())
     }

@@ -21,7 +21,9 @@ pub(crate) struct Triggers<K, S> {
 
 impl<K, S> Default for Triggers<K, S> {
     fn default() -> Self {
-        Triggers { states: KeyTable::default() }
+        Triggers {
+            states: KeyTable::default(),
+        }
     }
 }
 
@@ -53,7 +55,15 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeEarly<'_, F> {
     where
         I: Feed<Key = F::Key, Acc = F::Acc, State = F::State>,
     {
-        let TakeEarly { fold, intake, slider, pending, input, inbox, outbox } = self;
+        let TakeEarly {
+            fold,
+            intake,
+            slider,
+            pending,
+            input,
+            inbox,
+            outbox,
+        } = self;
         let position = inbox.position();
         let rows = inbox.rows::<I::Record>()?;
         require_times(rows.times(), input, position)?;
@@ -65,7 +75,12 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeEarly<'_, F> {
             let key = feed.key(record);
             open.select(time);
             let table = open.current();
-            feed.accumulate(table.get_or_insert(Cow::Borrowed(&*key), || fold.create()).1, record);
+            feed.accumulate(
+                table
+                    .get_or_insert(Cow::Borrowed(&*key), || fold.create())
+                    .1,
+                record,
+            );
             let states = &mut slider.triggers.states;
             let (_, state) = states.get_or_insert(Cow::Borrowed(&*key), F::State::default);
             if feed.on_record(state, record, time) == Decision::Fire {
@@ -88,7 +103,11 @@ pub(crate) struct EarlyClock {
 impl EarlyClock {
     pub(crate) fn new(clock: Clock, period: Option<Duration>) -> Self {
         let round = period.map(|period| (period, clock.now() + period));
-        EarlyClock { clock, round, asking: None }
+        EarlyClock {
+            clock,
+            round,
+            asking: None,
+        }
     }
 
     /// Asks some of the keys, if it is time; adds their results to `pending`, which is empty.

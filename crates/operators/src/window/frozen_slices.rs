@@ -30,7 +30,10 @@ pub(crate) struct FrozenSlices<A> {
 
 impl<A> FrozenSlices<A> {
     pub(crate) fn new() -> Self {
-        FrozenSlices { parts: VecDeque::new(), spare: Vec::new() }
+        FrozenSlices {
+            parts: VecDeque::new(),
+            spare: Vec::new(),
+        }
     }
 
     /// Columns for a part of `entries` keys, without much room to spare: they may stay for long.
@@ -44,15 +47,25 @@ impl<A> FrozenSlices<A> {
             None => {
                 // A little more than asked for, so that the next slice, of about as many keys, finds room in it.
                 let room = entries + entries / ROOM_TO_SPARE;
-                (Vec::with_capacity(room), Vec::with_capacity(if with_accs { room } else { 0 }))
+                (
+                    Vec::with_capacity(room),
+                    Vec::with_capacity(if with_accs { room } else { 0 }),
+                )
             }
         };
-        Part { slice, slots, accs, sorted: false }
+        Part {
+            slice,
+            slots,
+            accs,
+            sorted: false,
+        }
     }
 
     /// Adds a part, behind those of its slice that came before.
     pub(crate) fn push(&mut self, part: Part<A>) {
-        let position = self.parts.partition_point(|other| other.slice <= part.slice);
+        let position = self
+            .parts
+            .partition_point(|other| other.slice <= part.slice);
         self.parts.insert(position, part);
     }
 
@@ -70,7 +83,9 @@ impl<A> FrozenSlices<A> {
 
     /// Takes out the first part if its slice is before `limit`.
     pub(crate) fn pop_before(&mut self, limit: Slice) -> Option<Part<A>> {
-        (self.parts.front()?.slice < limit).then(|| self.parts.pop_front()).flatten()
+        (self.parts.front()?.slice < limit)
+            .then(|| self.parts.pop_front())
+            .flatten()
     }
 
     /// Takes the columns of a part back that [`pop_before`](Self::pop_before) gave out, to use their memory again.
@@ -134,7 +149,10 @@ mod tests {
         part(&mut frozen, 3, &[(9, 12), (7, 13), (1, 14)]);
         part(&mut frozen, 1, &[(7, 15)]);
         part(&mut frozen, 4, &[(7, 16)]);
-        assert_eq!(frozen.of_key(7, 1..4).collect::<Vec<_>>(), [(1, &10), (1, &15), (3, &13)]);
+        assert_eq!(
+            frozen.of_key(7, 1..4).collect::<Vec<_>>(),
+            [(1, &10), (1, &15), (3, &13)]
+        );
         assert_eq!(frozen.of_key(2, 0..9).count(), 0);
     }
 
@@ -144,7 +162,10 @@ mod tests {
         part(&mut frozen, 1, &[(1, 1); 100]);
         let used = frozen.pop_before(2).unwrap();
         frozen.recycle(used);
-        assert!(frozen.columns(2, 10, true).slots.capacity() < 100, "a small slice keeps little");
+        assert!(
+            frozen.columns(2, 10, true).slots.capacity() < 100,
+            "a small slice keeps little"
+        );
         assert!(frozen.columns(2, 90, true).slots.capacity() >= 100);
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ardea_core::{
-    Error, ErrorCode, Inbox, InstanceMetrics, Ordinal, Outbox, RecordGuard, Result, Rows, Timestamp,
-    Watermark,
+    Error, ErrorCode, Inbox, InstanceMetrics, Ordinal, Outbox, RecordGuard, Result, Rows,
+    Timestamp, Watermark,
 };
 
 use super::open_slices::OpenSlices;
@@ -25,7 +25,10 @@ pub(crate) struct LateRule {
 
 impl<F: KeyedFold> Intake<F> {
     pub(crate) fn new(spec: WindowSpec) -> Self {
-        Intake { open: OpenSlices::new(spec), late: LateRule::new() }
+        Intake {
+            open: OpenSlices::new(spec),
+            late: LateRule::new(),
+        }
     }
 
     /// Counts late records in `metrics` from now on.
@@ -46,7 +49,16 @@ impl<F: KeyedFold> Intake<F> {
         inbox: &mut Inbox,
         outbox: &mut Outbox,
     ) -> Result<()> {
-        fold.visit(input, TakeChunk { fold, intake: self, input, inbox, outbox })
+        fold.visit(
+            input,
+            TakeChunk {
+                fold,
+                intake: self,
+                input,
+                inbox,
+                outbox,
+            },
+        )
     }
 }
 
@@ -83,8 +95,12 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeChunk<'_, F> {
         let mut first = 0;
         while first < times.len() {
             open.select(times[first]);
-            let run = times[first..].iter().take_while(|time| open.current_holds(**time)).count();
-            take_run(self.fold, feed, open, &rows.values()[first..first + run], first);
+            let run = times[first..]
+                .iter()
+                .take_while(|time| open.current_holds(**time))
+                .count();
+            let records = &rows.values()[first..first + run];
+            take_run(self.fold, feed, open, records, first);
             first += run;
         }
         rows.clear();
@@ -105,9 +121,15 @@ fn take_run<F, I>(
     I: Feed<Key = F::Key, Acc = F::Acc>,
 {
     let key = |record| feed.key(record);
-    open.current().update_each(records, first, key, || fold.create(), |acc, record| {
-        feed.accumulate(acc, record);
-    });
+    open.current().update_each(
+        records,
+        first,
+        key,
+        || fold.create(),
+        |acc, record| {
+            feed.accumulate(acc, record);
+        },
+    );
 }
 
 /// Takes a chunk some records of which are late: those go to their output, if there is one.
@@ -125,21 +147,29 @@ where
     I: Feed<Key = F::Key, Acc = F::Acc>,
 {
     let open = &mut intake.open;
-    intake.late.sort_out(rows, input, outbox, |record, time, is_late| {
-        if is_late {
-            return false;
-        }
-        open.select(time);
-        let acc = open.current().get_or_insert(feed.key(record), || fold.create()).1;
-        feed.accumulate(acc, record);
-        true
-    })
+    intake
+        .late
+        .sort_out(rows, input, outbox, |record, time, is_late| {
+            if is_late {
+                return false;
+            }
+            open.select(time);
+            let acc = open
+                .current()
+                .get_or_insert(feed.key(record), || fold.create())
+                .1;
+            feed.accumulate(acc, record);
+            true
+        })
 }
 
 impl LateRule {
     /// Nothing is late yet.
     pub(crate) fn new() -> Self {
-        LateRule { before: Timestamp::MIN, metrics: Arc::default() }
+        LateRule {
+            before: Timestamp::MIN,
+            metrics: Arc::default(),
+        }
     }
 
     /// Counts in `metrics` from now on.
@@ -203,7 +233,9 @@ pub(crate) fn require_times(times: &[Timestamp], input: Ordinal, position: u64) 
             let what = "a record without event time came to a window";
             Err(Error::new(ErrorCode::InvalidJob, what)
                 .at_record(input.index(), position + index as u64)
-                .hint("say before the window when each record happened: with_timestamps(|record| …)"))
+                .hint(
+                    "say before the window when each record happened: with_timestamps(|record| …)",
+                ))
         }
     }
 }

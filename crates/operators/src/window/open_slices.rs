@@ -16,10 +16,18 @@ const SPARE_TABLES: usize = 4;
 /// One slice's keys and accumulators.
 pub(crate) type SliceTable<K, A> = KeyTable<K, A>;
 
+/// A slice, with its first and last time.
+struct OpenSlice<K, A> {
+    slice: Slice,
+    first: Timestamp,
+    last: Timestamp,
+    table: SliceTable<K, A>,
+}
+
 /// The slices that records are still counted into, in order of time.
 pub(crate) struct OpenSlices<K, A> {
     spec: WindowSpec,
-    open: VecDeque<(Slice, SliceTable<K, A>)>,
+    open: VecDeque<OpenSlice<K, A>>,
     /// Where the slice at hand is in `open`.
     current: usize,
     /// The first and the last time of the slice at hand; the first is after the last if there is none.
@@ -55,53 +63,55 @@ impl<K: Key, A> OpenSlices<K, A> {
     /// The table of the slice at hand; only after [`select`](Self::select) or a successful check.
     #[inline]
     pub(crate) fn current(&mut self) -> &mut SliceTable<K, A> {
-        &mut self.open[self.current].1
+        &mut self.open[self.current].table
     }
 
     /// Takes the slice of `time` at hand, and opens it if need be.
     #[inline]
     pub(crate) fn select(&mut self, time: Timestamp) {
         if !self.current_holds(time) {
-            self.select_slice(self.spec.slice_of(time));
+            self.select_other(time);
         }
     }
 
-    fn select_slice(&mut self, slice: Slice) {
-        self.current = match self.position(slice) {
-            Ok(position) => position,
-            Err(position) => {
+    fn select_other(&mut self, time: Timestamp) {
+        // A bisection by the slices' own times: the arithmetic of slices is needed only to open one.
+        let after = self.open.partition_point(|open| open.first <= time);
+        self.current = match after.checked_sub(1) {
+            Some(found) if time <= self.open[found].last => found,
+            _ => {
+                let slice = self.spec.slice_of(time);
+                let (first, last) = (self.spec.start_of(slice), self.spec.last_of(slice));
                 let table = self.spare.pop().unwrap_or_default();
-                self.open.insert(position, (slice, table));
-                position
+                self.open.insert(
+                    after,
+                    OpenSlice {
+                        slice,
+                        first,
+                        last,
+                        table,
+                    },
+                );
+                after
             }
         };
-        self.first = self.spec.start_of(slice);
-        self.last = self.spec.last_of(slice);
-    }
-
-    /// Finds `slice` fast if it is next to the slice at hand, else by bisection.
-    fn position(&self, slice: Slice) -> Result<usize, usize> {
-        for near in [self.current.wrapping_sub(1), self.current + 1] {
-            if self.open.get(near).is_some_and(|open| open.0 == slice) {
-                return Ok(near);
-            }
-        }
-        self.open.binary_search_by_key(&slice, |open| open.0)
+        let current = &self.open[self.current];
+        (self.first, self.last) = (current.first, current.last);
     }
 
     /// The first open slice.
     pub(crate) fn first_slice(&self) -> Option<Slice> {
-        self.open.front().map(|open| open.0)
+        self.open.front().map(|open| open.slice)
     }
 
     /// The open slices and their tables, in order of time.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Slice, &SliceTable<K, A>)> {
-        self.open.iter().map(|open| (open.0, &open.1))
+        self.open.iter().map(|open| (open.slice, &open.table))
     }
 
     /// The number of keys over all open slices.
     pub(crate) fn keys(&self) -> usize {
-        self.open.iter().map(|open| open.1.len()).sum()
+        self.open.iter().map(|open| open.table.len()).sum()
     }
 
     /// Takes out the first slice if it is before `limit`.
@@ -114,7 +124,7 @@ impl<K: Key, A> OpenSlices<K, A> {
         } else {
             self.current -= 1;
         }
-        self.open.pop_front()
+        self.open.pop_front().map(|open| (open.slice, open.table))
     }
 
     /// Takes a table back that [`pop_before`](Self::pop_before) gave out, to use its memory again.
@@ -183,7 +193,10 @@ mod tests {
         while let Some((slice, table)) = open.pop_before(3) {
             seen.push((slice, table.values()[0]));
             open.recycle(table);
-            assert!(!open.current_holds(at(slice * 10)), "what was taken out is not at hand");
+            assert!(
+                !open.current_holds(at(slice * 10)),
+                "what was taken out is not at hand"
+            );
         }
         assert_eq!(seen, [(-1, 1), (0, 2), (1, 2)]);
         assert_eq!(open.first_slice(), Some(3));

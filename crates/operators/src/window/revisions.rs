@@ -33,7 +33,9 @@ impl Revisions {
         let mut ranges: Vec<(u32, RangeInclusive<Slice>)> = Vec::new();
         for (slot, slice) in self.changed.drain(..) {
             let first = slice.max(kept_from);
-            let last = spec.last_window_of(slice).min(emitted_before.saturating_sub(1));
+            let last = spec
+                .last_window_of(slice)
+                .min(emitted_before.saturating_sub(1));
             match ranges.last_mut() {
                 _ if first > last => {}
                 Some((same, range)) if *same == slot && first <= *range.end() => {
@@ -62,7 +64,9 @@ pub(crate) fn sweep<F: KeyedFold>(
     let mut window = *windows.start();
     loop {
         if stacks.is_empty() {
-            let Some((slice, _)) = slices.peek() else { return };
+            let Some((slice, _)) = slices.peek() else {
+                return;
+            };
             window = window.max(*slice);
         }
         if window > *windows.end() {

@@ -16,7 +16,10 @@ pub(crate) struct Running<A> {
 
 enum Columns<A> {
     /// A total, and the number of parts of slices in it. A slot without parts has an empty total.
-    Totals { totals: Vec<A>, parts: Vec<u32> },
+    Totals {
+        totals: Vec<A>,
+        parts: Vec<u32>,
+    },
     Stacks(Vec<TwoStacks<A>>),
 }
 
@@ -24,11 +27,18 @@ impl<A: Clone> Running<A> {
     /// For windows of so many slices.
     pub(crate) fn new<F: KeyedFold<Acc = A>>(slices_per_window: i64) -> Self {
         let columns = if F::DEDUCTS {
-            Columns::Totals { totals: Vec::new(), parts: Vec::new() }
+            Columns::Totals {
+                totals: Vec::new(),
+                parts: Vec::new(),
+            }
         } else {
             Columns::Stacks(Vec::new())
         };
-        Running { columns, slices_per_window, live_keys: 0 }
+        Running {
+            columns,
+            slices_per_window,
+            live_keys: 0,
+        }
     }
 
     /// The number of keys in the window.

@@ -78,11 +78,29 @@ impl<F: KeyedFold> SessionWindowP<F> {
                 && due == time
                 && let Some(settled) = sessions.settle(&*self.fold, &self.spec, position)
             {
-                let Settled { start, end, value, is_shown } = settled;
+                let Settled {
+                    start,
+                    end,
+                    value,
+                    is_shown,
+                } = settled;
                 let is_update = is_shown || end <= self.watermark.0;
-                let firing = if is_update { Firing::Update } else { Firing::OnTime };
+                let firing = if is_update {
+                    Firing::Update
+                } else {
+                    Firing::OnTime
+                };
                 let key = self.keys.keys()[slot as usize].clone();
-                lane.push(WindowResult { start, end, key, value, firing }, result_time(end));
+                lane.push(
+                    WindowResult {
+                        start,
+                        end,
+                        key,
+                        value,
+                        firing,
+                    },
+                    result_time(end),
+                );
             }
             self.reschedule(slot);
         }
@@ -119,7 +137,14 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeSessions<'_, F> {
     where
         I: Feed<Key = F::Key, Acc = F::Acc, State = F::State>,
     {
-        let SessionWindowP { spec, keys, agenda, late, fold, .. } = self.window;
+        let SessionWindowP {
+            spec,
+            keys,
+            agenda,
+            late,
+            fold,
+            ..
+        } = self.window;
         let position = self.inbox.position();
         let rows = self.inbox.rows::<I::Record>()?;
         require_times(rows.times(), self.input, position)?;
@@ -159,7 +184,15 @@ impl<F: KeyedFold> Processor for SessionWindowP<F> {
 
     fn process(&mut self, input: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
         let fold = Arc::clone(&self.fold);
-        fold.visit(input, TakeSessions { window: self, input, inbox, outbox })
+        fold.visit(
+            input,
+            TakeSessions {
+                window: self,
+                input,
+                inbox,
+                outbox,
+            },
+        )
     }
 
     fn on_watermark(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {

@@ -52,8 +52,18 @@ fn plain(steps: &[Result<Vec<(u64, i64)>, i64>], lateness: i64) -> (Vec<Session>
                     }
                     kept.push(Plain {
                         key,
-                        first: reached.iter().map(|s| s.first).min().unwrap_or(*time).min(*time),
-                        last: reached.iter().map(|s| s.last).max().unwrap_or(*time).max(*time),
+                        first: reached
+                            .iter()
+                            .map(|s| s.first)
+                            .min()
+                            .unwrap_or(*time)
+                            .min(*time),
+                        last: reached
+                            .iter()
+                            .map(|s| s.last)
+                            .max()
+                            .unwrap_or(*time)
+                            .max(*time),
                         sum: reached.iter().map(|s| s.sum).sum::<i128>() + i128::from(*value),
                         shown: reached.iter().any(|s| s.shown),
                         changed: true,
@@ -74,7 +84,11 @@ fn plain(steps: &[Result<Vec<(u64, i64)>, i64>], lateness: i64) -> (Vec<Session>
                             end: Timestamp::from_micros(end),
                             key: s.key,
                             value: s.sum,
-                            firing: if is_update { Firing::Update } else { Firing::OnTime },
+                            firing: if is_update {
+                                Firing::Update
+                            } else {
+                                Firing::OnTime
+                            },
                         });
                     }
                 }
@@ -128,7 +142,10 @@ proptest! {
 fn a_record_exactly_a_gap_later_starts_a_session_of_its_own() {
     let steps = [Step::rows(&[(3, 0), (3, GAP), (3, 2 * GAP - 1)]), Step::End];
     let results = untimed(drive(sessions(0), &steps, 9).timed::<Session>(0));
-    let bounds: Vec<_> = results.iter().map(|r| (r.start.as_micros(), r.end.as_micros())).collect();
+    let bounds: Vec<_> = results
+        .iter()
+        .map(|r| (r.start.as_micros(), r.end.as_micros()))
+        .collect();
     assert_eq!(bounds, [(0, 10), (10, 29)]);
 }
 
@@ -148,7 +165,11 @@ fn a_watermark_looks_only_at_keys_with_something_to_close() {
     let rows: Vec<_> = (0..1000).map(|n| (n % 3, n as i64)).collect();
     let out = super::drive::run(&mut window, &[Step::rows(&rows), Step::Watermark(900)], 100);
     assert!(out.timed::<Session>(0).is_empty());
-    assert_eq!(window.agenda_len(), 3, "one entry a key, however long the session goes on");
+    assert_eq!(
+        window.agenda_len(),
+        3,
+        "one entry a key, however long the session goes on"
+    );
 }
 
 #[test]

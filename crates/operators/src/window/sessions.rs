@@ -31,7 +31,10 @@ impl SessionSpec {
             return Err(Error::new(ErrorCode::InvalidJob, what)
                 .hint("give how long a key is silent between two sessions, such as 30 s"));
         }
-        Ok(SessionSpec { gap, lateness: Duration::ZERO })
+        Ok(SessionSpec {
+            gap,
+            lateness: Duration::ZERO,
+        })
     }
 
     /// Keeps closed sessions for `lateness` after their end, and corrects their results.
@@ -86,7 +89,11 @@ impl<A> Session<A> {
 
     /// When there is something to do: to emit it, or to drop it if it was emitted.
     fn due(&self, spec: &SessionSpec) -> Timestamp {
-        if self.is_settled { self.end(spec) + spec.lateness } else { self.end(spec) }
+        if self.is_settled {
+            self.end(spec) + spec.lateness
+        } else {
+            self.end(spec)
+        }
     }
 }
 
@@ -99,7 +106,10 @@ pub(crate) struct Sessions<A> {
 
 impl<A> Default for Sessions<A> {
     fn default() -> Self {
-        Sessions { sessions: Vec::new(), scheduled: None }
+        Sessions {
+            sessions: Vec::new(),
+            scheduled: None,
+        }
     }
 }
 
@@ -115,7 +125,10 @@ impl<A> Sessions<A> {
         too_old: bool,
     ) -> Option<(&mut A, bool)> {
         // Nearly all records go on with the newest session.
-        let newest = self.sessions.last().is_some_and(|s| s.start <= time && time < s.end(spec));
+        let newest = self
+            .sessions
+            .last()
+            .is_some_and(|s| s.start <= time && time < s.end(spec));
         let at = match newest {
             true => self.sessions.len() - 1,
             false => self.join(fold, spec, time, too_old)?,
@@ -134,18 +147,32 @@ impl<A> Sessions<A> {
         time: Timestamp,
         too_old: bool,
     ) -> Option<usize> {
-        let first = self.sessions.partition_point(|session| session.end(spec) <= time);
-        let after = self.sessions.partition_point(|session| session.start < spec.reach(time));
+        let first = self
+            .sessions
+            .partition_point(|session| session.end(spec) <= time);
+        let after = self
+            .sessions
+            .partition_point(|session| session.start < spec.reach(time));
         if first >= after {
             if too_old {
                 return None;
             }
             let acc = fold.create();
-            let new = Session { start: time, last: time, acc, is_shown: false, is_settled: false };
+            let new = Session {
+                start: time,
+                last: time,
+                acc,
+                is_shown: false,
+                is_settled: false,
+            };
             self.sessions.insert(first, new);
             return Some(first);
         }
-        let mut others = self.sessions.drain(first + 1..after).collect::<Vec<_>>().into_iter();
+        let mut others = self
+            .sessions
+            .drain(first + 1..after)
+            .collect::<Vec<_>>()
+            .into_iter();
         let joined = &mut self.sessions[first];
         joined.start = joined.start.min(time);
         for other in &mut others {
@@ -158,7 +185,11 @@ impl<A> Sessions<A> {
 
     /// The time at which the first session is due, and where it is.
     pub(crate) fn first_due(&self, spec: &SessionSpec) -> Option<(Timestamp, usize)> {
-        let due = self.sessions.iter().enumerate().map(|(at, session)| (session.due(spec), at));
+        let due = self
+            .sessions
+            .iter()
+            .enumerate()
+            .map(|(at, session)| (session.due(spec), at));
         due.min()
     }
 
@@ -183,7 +214,12 @@ impl<A> Sessions<A> {
         let session = &mut self.sessions[position];
         let (start, end, is_shown) = (session.start, session.end(spec), session.is_shown);
         let due = !session.is_settled;
-        let settled = due.then(|| Settled { start, end, value: fold.finish(&session.acc), is_shown });
+        let settled = due.then(|| Settled {
+            start,
+            end,
+            value: fold.finish(&session.acc),
+            is_shown,
+        });
         (session.is_shown, session.is_settled) = (true, true);
         if settled.is_none() || spec.lateness.is_zero() {
             self.sessions.remove(position);

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use ardea_core::{
-    Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, Result, Watermark,
-};
+use ardea_core::{Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, Result, Watermark};
 
 use super::intake::Intake;
 use super::open_slices::SliceTable;
@@ -27,10 +25,16 @@ pub struct SliceCombineP<F: KeyedFold> {
     fold: Arc<F>,
     intake: Intake<F>,
     keys_max: usize,
-    /// The slice being emitted, and its next slot.
-    emitting: Option<(Slice, SliceTable<F::Key, F::Acc>, usize)>,
+    emitting: Option<Emitting<F::Key, F::Acc>>,
     /// Whether all slices are being handed on, closed or not.
     relieving: bool,
+}
+
+/// A slice being emitted, from `next` on.
+struct Emitting<K, A> {
+    slice: Slice,
+    table: SliceTable<K, A>,
+    next: usize,
 }
 
 impl<F: KeyedFold> SliceCombineP<F> {
@@ -55,11 +59,11 @@ impl<F: KeyedFold> SliceCombineP<F> {
     /// Emits all slices before `limit`, as far as there is room; whether it came to the end.
     fn emit_before(&mut self, limit: Slice, outbox: &mut Outbox) -> Result<bool> {
         loop {
-            let Some((slice, table, next)) = &mut self.emitting else {
-                match self.intake.open.pop_before(limit) {
-                    Some((slice, table)) => self.emitting = Some((slice, table, 0)),
-                    None => return Ok(true),
-                }
+            let Some(Emitting { slice, table, next }) = &mut self.emitting else {
+                let Some((slice, table)) = self.intake.open.pop_before(limit) else {
+                    return Ok(true);
+                };
+                self.emitting = Some(Emitting { slice, table, next: 0 });
                 continue;
             };
             let mut lane = outbox.lane::<Partial<F::Key, F::Acc>>(Ordinal::FIRST)?;
@@ -74,7 +78,7 @@ impl<F: KeyedFold> SliceCombineP<F> {
             if after < table.len() {
                 return Ok(false);
             }
-            if let Some((_, table, _)) = self.emitting.take() {
+            if let Some(Emitting { table, .. }) = self.emitting.take() {
                 self.intake.open.recycle(table);
             }
         }
@@ -84,7 +88,9 @@ impl<F: KeyedFold> SliceCombineP<F> {
         if outbox.lanes() > 0 && !outbox.has_room(Ordinal::FIRST) {
             return Ok(Progress::NONE);
         }
-        Ok(Progress::done_if(self.emit_before(self.spec.first_open(watermark), outbox)?))
+        Ok(Progress::done_if(
+            self.emit_before(self.spec.first_open(watermark), outbox)?,
+        ))
     }
 }
 

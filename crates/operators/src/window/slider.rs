@@ -56,14 +56,25 @@ enum Stage<K, A> {
     /// Between two windows, deciding what comes next.
     Next,
     /// Moving the table of a closed slice into `part`, from `next` on.
-    Freezing { table: SliceTable<K, A>, part: Part<A>, next: usize },
+    Freezing {
+        table: SliceTable<K, A>,
+        part: Part<A>,
+        next: usize,
+    },
     /// Emitting the window at the frontier, from `next_slot` on.
     Emitting { next_slot: usize },
     /// Emitting a window of one slice straight from its table, from `next_slot` on.
-    EmittingTable { table: SliceTable<K, A>, next_slot: usize },
+    EmittingTable {
+        table: SliceTable<K, A>,
+        next_slot: usize,
+    },
     /// Letting the first slice of the emitted window leave: the frozen parts from `part` to before `after`, the former
     /// from `next` on.
-    Leaving { part: usize, after: usize, next: usize },
+    Leaving {
+        part: usize,
+        after: usize,
+        next: usize,
+    },
 }
 
 /// How far a call of [`Slider::advance`] came.
@@ -130,7 +141,11 @@ impl<F: KeyedFold> Slider<F> {
                     }
                     let first = self.spec.first_slice_of(self.frontier);
                     let parts = self.frozen.range(first..first + 1);
-                    self.stage = Stage::Leaving { part: parts.start, after: parts.end, next: 0 };
+                    self.stage = Stage::Leaving {
+                        part: parts.start,
+                        after: parts.end,
+                        next: 0,
+                    };
                 }
                 Stage::EmittingTable { table, next_slot } => {
                     let next_slot = self.emit_table(fold, &table, next_slot, outbox)?;
@@ -162,7 +177,10 @@ impl<F: KeyedFold> Slider<F> {
     fn close_slice(&mut self, open: &mut OpenOf<F>) -> Stage<F::Key, F::Acc> {
         let nothing_stays = self.spec.is_tumbling() && !self.spec.allows_lateness() && !F::EARLY;
         match open.pop_before(self.frontier + 1) {
-            Some((_, table)) if nothing_stays => Stage::EmittingTable { table, next_slot: 0 },
+            Some((_, table)) if nothing_stays => Stage::EmittingTable {
+                table,
+                next_slot: 0,
+            },
             Some((slice, table)) => self.start_freezing(slice, table),
             None => Stage::Emitting { next_slot: 0 },
         }
@@ -179,7 +197,11 @@ impl<F: KeyedFold> Slider<F> {
         table: SliceTable<F::Key, F::Acc>,
     ) -> Stage<F::Key, F::Acc> {
         let part = self.frozen.columns(slice, table.len(), self.keeps_accs());
-        Stage::Freezing { table, part, next: 0 }
+        Stage::Freezing {
+            table,
+            part,
+            next: 0,
+        }
     }
 
     /// Gives slots to the keys of a closed slice, and lets it enter the window.
@@ -195,12 +217,14 @@ impl<F: KeyedFold> Slider<F> {
         let after = table.len().min(next + *left);
         *left -= after - next;
         for key in &table.keys()[next..after] {
-            part.slots.push(self.index.find_or_insert(Cow::Borrowed(key)).0);
+            part.slots
+                .push(self.index.find_or_insert(Cow::Borrowed(key)).0);
         }
         let slots = &part.slots[next..after];
         self.running.grow(fold, self.index.slots());
         if part.slice >= self.spec.first_slice_of(self.frontier) {
-            self.running.enter(fold, part.slice, slots, &table.values()[next..after]);
+            self.running
+                .enter(fold, part.slice, slots, &table.values()[next..after]);
         }
         if self.spec.allows_lateness() {
             self.held.resize(self.index.slots(), 0);
@@ -212,7 +236,11 @@ impl<F: KeyedFold> Slider<F> {
             }
         }
         if after < table.len() {
-            return Stage::Freezing { table, part, next: after };
+            return Stage::Freezing {
+                table,
+                part,
+                next: after,
+            };
         }
         if self.keeps_accs() {
             part.accs.extend(table.drain_values());
@@ -220,7 +248,11 @@ impl<F: KeyedFold> Slider<F> {
         let was_closed = part.slice < self.frontier;
         self.frozen.push(part);
         open.recycle(table);
-        if was_closed { Stage::Next } else { Stage::Emitting { next_slot: 0 } }
+        if was_closed {
+            Stage::Next
+        } else {
+            Stage::Emitting { next_slot: 0 }
+        }
     }
 
     /// Emits results of the window at the frontier; returns the slot to go on from.
@@ -250,7 +282,9 @@ impl<F: KeyedFold> Slider<F> {
         let mut lane = outbox.lane::<ResultOf<F>>(Ordinal::FIRST)?;
         let next = table.len().min(first + lane.room());
         let header = WindowHeader::new(&self.spec, self.frontier, Firing::OnTime);
-        let entries = table.keys()[first..next].iter().zip(&table.values()[first..next]);
+        let entries = table.keys()[first..next]
+            .iter()
+            .zip(&table.values()[first..next]);
         lane.rows().extend_columns(|values, times| {
             values.extend(entries.map(|(key, acc)| header.result(key.clone(), fold.finish(acc))));
             times.resize(values.len(), result_time(header.end));
@@ -282,14 +316,23 @@ impl<F: KeyedFold> Slider<F> {
         *left -= end - next;
         let accs = part.accs.get(next..end).unwrap_or_default();
         let (index, triggers) = (&mut self.index, &mut self.triggers);
-        self.running.leave(fold, part.slice, &part.slots[next..end], accs, |slot| {
-            if !kept {
-                forget::<F>(index, triggers, open, slot);
-            }
-        });
+        self.running
+            .leave(fold, part.slice, &part.slots[next..end], accs, |slot| {
+                if !kept {
+                    forget::<F>(index, triggers, open, slot);
+                }
+            });
         match end < part.slots.len() {
-            true => Stage::Leaving { part: position, after, next: end },
-            false => Stage::Leaving { part: position + 1, after, next: 0 },
+            true => Stage::Leaving {
+                part: position,
+                after,
+                next: end,
+            },
+            false => Stage::Leaving {
+                part: position + 1,
+                after,
+                next: 0,
+            },
         }
     }
 
@@ -301,7 +344,9 @@ impl<F: KeyedFold> Slider<F> {
             window => self.spec.first_slice_of(window),
         };
         while self.spec.allows_lateness() && *left > 0 {
-            let Some(part) = self.frozen.pop_before(limit) else { return true };
+            let Some(part) = self.frozen.pop_before(limit) else {
+                return true;
+            };
             *left = left.saturating_sub(part.slots.len());
             for slot in &part.slots {
                 let held = &mut self.held[*slot as usize];
@@ -318,14 +363,25 @@ impl<F: KeyedFold> Slider<F> {
     /// Computes anew what late records have changed in windows that were emitted before.
     fn revise(&mut self, fold: &F, pending: &mut VecDeque<ResultOf<F>>) {
         let emitted_before = self.frontier;
-        let ranges = self.revisions.take(&self.spec, self.kept_from, emitted_before);
+        let ranges = self
+            .revisions
+            .take(&self.spec, self.kept_from, emitted_before);
         let mut results = Vec::new();
         for (slot, windows) in ranges {
             let slices = self.spec.first_slice_of(*windows.start())..*windows.end() + 1;
-            let accs = self.frozen.of_key(slot, slices).map(|(slice, acc)| (slice, acc.clone()));
-            sweep(fold, &self.spec, accs.collect(), windows, |window, result| {
-                results.push((window, slot, result));
-            });
+            let accs = self
+                .frozen
+                .of_key(slot, slices)
+                .map(|(slice, acc)| (slice, acc.clone()));
+            sweep(
+                fold,
+                &self.spec,
+                accs.collect(),
+                windows,
+                |window, result| {
+                    results.push((window, slot, result));
+                },
+            );
         }
         results.sort_by_key(|(window, slot, _)| (*window, *slot));
         pending.extend(results.into_iter().map(|(window, slot, result)| {
@@ -346,9 +402,16 @@ impl<F: KeyedFold> Slider<F> {
         let mut accs = Vec::new();
         if let Some(slot) = self.index.find(key) {
             let slices = self.spec.first_slice_of(self.frontier)..ALL_SLICES;
-            accs.extend(self.frozen.of_key(slot, slices).map(|(at, acc)| (at, acc.clone())));
+            accs.extend(
+                self.frozen
+                    .of_key(slot, slices)
+                    .map(|(at, acc)| (at, acc.clone())),
+            );
         }
-        accs.extend(open.iter().filter_map(|(at, table)| Some((at, table.get(key)?.clone()))));
+        accs.extend(
+            open.iter()
+                .filter_map(|(at, table)| Some((at, table.get(key)?.clone()))),
+        );
         sweep(fold, &self.spec, accs, windows, |window, result| {
             let header = WindowHeader::new(&self.spec, window, Firing::Early);
             pending.push_back(header.result(key.clone(), result));
@@ -382,11 +445,21 @@ struct WindowHeader {
 impl WindowHeader {
     fn new(spec: &WindowSpec, window: Slice, firing: Firing) -> Self {
         let start = spec.start_of(spec.first_slice_of(window));
-        WindowHeader { start, end: spec.end_of(window), firing }
+        WindowHeader {
+            start,
+            end: spec.end_of(window),
+            firing,
+        }
     }
 
     #[inline]
     fn result<K, R>(&self, key: K, value: R) -> WindowResult<K, R> {
-        WindowResult { start: self.start, end: self.end, key, value, firing: self.firing }
+        WindowResult {
+            start: self.start,
+            end: self.end,
+            key,
+            value,
+            firing: self.firing,
+        }
     }
 }

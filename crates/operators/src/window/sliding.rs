@@ -3,9 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use ardea_core::{
-    Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, Result, Watermark,
-};
+use ardea_core::{Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, Result, Watermark};
 
 use super::early::{EarlyClock, TakeEarly};
 use super::intake::Intake;
@@ -87,7 +85,10 @@ impl<F: KeyedFold> SlidingWindowP<F> {
                 return Ok(Progress::MADE);
             }
             let (open, pending) = (&mut self.intake.open, &mut self.pending);
-            match self.slider.advance(&self.fold, open, watermark, outbox, pending)? {
+            match self
+                .slider
+                .advance(&self.fold, open, watermark, outbox, pending)?
+            {
                 Advance::Done => return Ok(Progress::DONE),
                 Advance::Full => return Ok(Progress::MADE),
                 Advance::Paused if self.pending.is_empty() => return Ok(Progress::MADE),
@@ -110,7 +111,10 @@ impl<F: KeyedFold> Processor for SlidingWindowP<F> {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.intake.count_in(&context.metrics);
         if F::EARLY {
-            self.early = Some(EarlyClock::new(context.clock.clone(), self.fold.wake_period()));
+            self.early = Some(EarlyClock::new(
+                context.clock.clone(),
+                self.fold.wake_period(),
+            ));
         }
         Ok(())
     }
@@ -120,8 +124,22 @@ impl<F: KeyedFold> Processor for SlidingWindowP<F> {
             return self.intake.take(&self.fold, input, inbox, outbox);
         }
         if self.flush(outbox)? {
-            let SlidingWindowP { fold, intake, slider, pending, .. } = self;
-            let take = TakeEarly { fold: &**fold, intake, slider, pending, input, inbox, outbox };
+            let SlidingWindowP {
+                fold,
+                intake,
+                slider,
+                pending,
+                ..
+            } = self;
+            let take = TakeEarly {
+                fold: &**fold,
+                intake,
+                slider,
+                pending,
+                input,
+                inbox,
+                outbox,
+            };
             fold.visit(input, take)?;
             self.flush(outbox)?;
         }
@@ -148,7 +166,12 @@ impl<F: KeyedFold> Processor for SlidingWindowP<F> {
         if self.flush(outbox)?
             && let Some(early) = &mut self.early
         {
-            early.ask(&*self.fold, &self.intake.open, &mut self.slider, &mut self.pending);
+            early.ask(
+                &*self.fold,
+                &self.intake.open,
+                &mut self.slider,
+                &mut self.pending,
+            );
             self.flush(outbox)?;
         }
         self.ask_to_be_woken(outbox);

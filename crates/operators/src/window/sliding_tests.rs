@@ -77,7 +77,8 @@ impl Case {
     fn spec(&self) -> WindowSpec {
         let (slide, length) = (us(self.slide as u64), us((self.slide * self.slices) as u64));
         let spec = WindowSpec::sliding(length, slide).unwrap();
-        spec.offset(us(self.offset as u64)).allowed_lateness(us(self.lateness as u64))
+        spec.offset(us(self.offset as u64))
+            .allowed_lateness(us(self.lateness as u64))
     }
 
     fn steps(&self) -> Vec<Step> {
@@ -157,13 +158,22 @@ fn cases() -> impl Strategy<Value = Case> {
             // Times are given relative to the watermark, which never runs backwards.
             let mut now = -30;
             let steps = steps.into_iter().map(|step| match step {
-                Ok(rows) => Ok(rows.into_iter().map(|(value, time)| (value, now + time)).collect()),
+                Ok(rows) => Ok(rows
+                    .into_iter()
+                    .map(|(value, time)| (value, now + time))
+                    .collect()),
                 Err(ahead) => {
                     now += ahead;
                     Err(now)
                 }
             });
-            Case { slide, slices, offset: offset % slide, lateness, steps: steps.collect() }
+            Case {
+                slide,
+                slices,
+                offset: offset % slide,
+                lateness,
+                steps: steps.collect(),
+            }
         },
     )
 }
@@ -251,11 +261,18 @@ proptest! {
 #[test]
 fn a_record_late_for_some_of_its_windows_counts_for_the_others() {
     let spec = WindowSpec::sliding(us(20), us(10)).unwrap();
-    let steps = [Step::Watermark(20), Step::rows(&[(1, 15), (1, 9)]), Step::End];
+    let steps = [
+        Step::Watermark(20),
+        Step::rows(&[(1, 15), (1, 9)]),
+        Step::End,
+    ];
     let mut out = drive(SlidingWindowP::new(spec, sums()), &steps, 9);
     assert_eq!(out.take_timed::<u64>(1), [(1, 9)]);
     let results = untimed(out.timed::<WindowResult<u64, i128>>(0));
-    let windows: Vec<_> = results.iter().map(|r| (r.start.as_micros(), r.firing)).collect();
+    let windows: Vec<_> = results
+        .iter()
+        .map(|r| (r.start.as_micros(), r.firing))
+        .collect();
     assert_eq!(windows, [(10, Firing::OnTime)]);
 }
 
@@ -282,7 +299,12 @@ fn centuries_without_records_cost_nothing() {
 
 #[test]
 fn windows_at_the_ends_of_time_do_not_overflow() {
-    for (length, slide) in [(4, 2), (3, 1), (i64::MAX as u64, i64::MAX as u64), (1 << 40, 1 << 38)] {
+    for (length, slide) in [
+        (4, 2),
+        (3, 1),
+        (i64::MAX as u64, i64::MAX as u64),
+        (1 << 40, 1 << 38),
+    ] {
         let spec = WindowSpec::sliding(us(length), us(slide)).unwrap();
         for offset in [0, 1] {
             let spec = spec.offset(us(offset)).allowed_lateness(us(offset));
@@ -302,7 +324,11 @@ fn windows_at_the_ends_of_time_do_not_overflow() {
             }
             for (value, time) in rows {
                 let time = Timestamp::from_micros(time);
-                assert!(results.iter().any(|r| r.key == value && r.start <= time && time <= r.end));
+                assert!(
+                    results
+                        .iter()
+                        .any(|r| r.key == value && r.start <= time && time <= r.end)
+                );
             }
         }
     }
@@ -311,7 +337,10 @@ fn windows_at_the_ends_of_time_do_not_overflow() {
 #[test]
 fn a_record_without_time_is_an_error_that_says_what_to_do() {
     let spec = WindowSpec::tumbling(us(10)).unwrap();
-    let steps = [Step::rows(&[(1u64, 5), (2, 5)]), Step::rows(&[(3u64, 5), (4, i64::MIN)])];
+    let steps = [
+        Step::rows(&[(1u64, 5), (2, 5)]),
+        Step::rows(&[(3u64, 5), (4, i64::MIN)]),
+    ];
     let mut window = SlidingWindowP::new(spec, sums());
     let error = try_run(&mut window, &steps, 9).err().unwrap();
     assert_eq!(error.code(), ErrorCode::InvalidJob);
@@ -340,7 +369,11 @@ fn an_ungrouped_stream_has_one_result_a_window() {
 fn two_and_three_inputs_meet_in_a_window() {
     let spec = WindowSpec::tumbling(us(10)).unwrap();
     let name = |person: &(u64, &'static str)| person.0;
-    let two = FoldTwo::new(name, |seller: &u64| *seller, co_aggregate(collect_list(), count()));
+    let two = FoldTwo::new(
+        name,
+        |seller: &u64| *seller,
+        co_aggregate(collect_list(), count()),
+    );
     let steps = [
         Step::rows_on(0, &[((1u64, "ann"), 3), ((2, "bob"), 12)]),
         Step::rows_on(1, &[(1u64, 9), (1, 10), (1, 1)]),
@@ -349,10 +382,24 @@ fn two_and_three_inputs_meet_in_a_window() {
         Step::End,
     ];
     let mut out = drive(SlidingWindowP::new(spec, Arc::new(two)), &steps, 1);
-    assert_eq!(out.take_timed::<u64>(2), [(9, 19)], "late records of input 1 go to output 2");
+    assert_eq!(
+        out.take_timed::<u64>(2),
+        [(9, 19)],
+        "late records of input 1 go to output 2"
+    );
     type Met = WindowResult<u64, (Vec<(u64, &'static str)>, u64)>;
-    let met: Vec<_> = untimed(out.timed::<Met>(0)).into_iter().map(|r| (r.key, r.value)).collect();
-    assert_eq!(met, [(1, (vec![(1, "ann")], 2)), (2, (vec![(2, "bob")], 0)), (1, (vec![], 1))]);
+    let met: Vec<_> = untimed(out.timed::<Met>(0))
+        .into_iter()
+        .map(|r| (r.key, r.value))
+        .collect();
+    assert_eq!(
+        met,
+        [
+            (1, (vec![(1, "ann")], 2)),
+            (2, (vec![(2, "bob")], 0)),
+            (1, (vec![], 1))
+        ]
+    );
 
     let co = ardea_aggregate::co_aggregate3(count(), count(), sum(|n: &u32| *n));
     let three = FoldThree::new(|_: &u8| (), |_: &u16| (), |_: &u32| (), co);
@@ -367,15 +414,17 @@ fn two_and_three_inputs_meet_in_a_window() {
     assert_eq!(met[0].value, (1, 1, 11));
     let two = FoldTwo::new(|v: &u64| *v, |v: &u64| *v, co_aggregate(count(), count()));
     let mut window = SlidingWindowP::new(spec, Arc::new(two));
-    let error = try_run(&mut window, &[Step::rows_on(2, &[(1u64, 1)])], 9).err().unwrap();
+    let error = try_run(&mut window, &[Step::rows_on(2, &[(1u64, 1)])], 9)
+        .err()
+        .unwrap();
     assert_eq!(error.code(), ErrorCode::UnexpectedInput);
 }
 
 #[test]
 fn early_results_come_after_so_many_records_of_a_key_for_every_open_window() {
     let spec = WindowSpec::sliding(us(20), us(10)).unwrap();
-    let fold = FoldOne::new(key, sum(|value: &u64| *value))
-        .early(EarlyFiring::each_records(2).unwrap());
+    let fold =
+        FoldOne::new(key, sum(|value: &u64| *value)).early(EarlyFiring::each_records(2).unwrap());
     let steps = [
         Step::rows(&[(1, 5), (2, 5), (1, 15)]),
         Step::Watermark(10),
@@ -384,7 +433,10 @@ fn early_results_come_after_so_many_records_of_a_key_for_every_open_window() {
     ];
     let out = drive(SlidingWindowP::new(spec, Arc::new(fold)), &steps, 1);
     let results = untimed(out.timed::<WindowResult<u64, i128>>(0));
-    let results: Vec<_> = results.iter().map(|r| (r.firing, r.end.as_micros(), r.key, r.value)).collect();
+    let results: Vec<_> = results
+        .iter()
+        .map(|r| (r.firing, r.end.as_micros(), r.key, r.value))
+        .collect();
     use Firing::{Early, OnTime};
     assert_eq!(
         results,
@@ -426,6 +478,12 @@ fn early_results_come_once_a_period_for_keys_with_new_records() {
     use Firing::{Early, OnTime};
     assert_eq!(
         results,
-        [(Early, 1, 2), (Early, 2, 2), (Early, 2, 4), (OnTime, 1, 2), (OnTime, 2, 4)]
+        [
+            (Early, 1, 2),
+            (Early, 2, 2),
+            (Early, 2, 4),
+            (OnTime, 1, 2),
+            (OnTime, 2, 4)
+        ]
     );
 }

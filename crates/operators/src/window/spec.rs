@@ -54,12 +54,20 @@ impl WindowSpec {
         let length_us = whole_micros("length", length)?;
         let slide_us = whole_micros("slide", slide)?;
         if length_us % slide_us != 0 {
-            let what = format!("a window's length must be a multiple of its slide, but {length:?} is not one of {slide:?}");
-            let fits = Duration::from_micros((length_us - length_us % slide_us).max(slide_us) as u64);
+            let what = format!(
+                "a window's length must be a multiple of its slide, but {length:?} is not one of {slide:?}"
+            );
+            let fits =
+                Duration::from_micros((length_us - length_us % slide_us).max(slide_us) as u64);
             return Err(Error::new(ErrorCode::InvalidJob, what)
                 .hint(format!("a length of {fits:?} would do")));
         }
-        Ok(WindowSpec { slide: slide_us, slices: length_us / slide_us, offset: 0, lateness: Duration::ZERO })
+        Ok(WindowSpec {
+            slide: slide_us,
+            slices: length_us / slide_us,
+            offset: 0,
+            lateness: Duration::ZERO,
+        })
     }
 
     /// Windows of `length`, one after the other.
@@ -99,7 +107,8 @@ impl WindowSpec {
         !self.lateness.is_zero()
     }
 
-    /// The slice that `time` falls into. Capped, so that there is a slice after every slice.
+    /// The slice that `time` falls into. The last slice but one takes what is beyond it too, so that there is a slice after
+    /// every slice.
     #[inline]
     pub(crate) fn slice_of(&self, time: Timestamp) -> Slice {
         let micros = time.as_micros();
@@ -118,14 +127,23 @@ impl WindowSpec {
 
     /// The time at which `slice` ends: the first that is not in it. Capped to what a timestamp can be.
     pub(crate) fn end_of(&self, slice: Slice) -> Timestamp {
-        let micros = (i128::from(slice) + 1) * i128::from(self.slide) + i128::from(self.offset);
-        Timestamp::from_micros(micros.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
+        if slice >= ALL_SLICES - 1 {
+            Timestamp::MAX
+        } else {
+            self.start_of(slice + 1)
+        }
     }
 
     /// The last time in `slice`.
     pub(crate) fn last_of(&self, slice: Slice) -> Timestamp {
-        let micros = (i128::from(slice) + 1) * i128::from(self.slide) + i128::from(self.offset) - 1;
-        Timestamp::from_micros(micros.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
+        let last = i128::from(slice) * i128::from(self.slide)
+            + i128::from(self.offset)
+            + i128::from(self.slide)
+            - 1;
+        match slice >= ALL_SLICES - 1 || last > i128::from(i64::MAX) {
+            true => Timestamp::MAX,
+            false => Timestamp::from_micros(last.max(i64::MIN.into()) as i64),
+        }
     }
 
     /// The first slice of `window`.
@@ -140,12 +158,20 @@ impl WindowSpec {
 
     /// The first window that is not closed at `watermark`.
     pub(crate) fn first_open(&self, watermark: Watermark) -> Slice {
-        if watermark == Watermark::END { ALL_SLICES } else { self.slice_of(watermark.0) }
+        if watermark == Watermark::END {
+            ALL_SLICES
+        } else {
+            self.slice_of(watermark.0)
+        }
     }
 
     /// The first window that may still change at `watermark`, closed or not.
     pub(crate) fn first_kept(&self, watermark: Watermark) -> Slice {
-        if watermark == Watermark::END { ALL_SLICES } else { self.slice_of(watermark.0 - self.lateness) }
+        if watermark == Watermark::END {
+            ALL_SLICES
+        } else {
+            self.slice_of(watermark.0 - self.lateness)
+        }
     }
 
     /// Records before this are late at `watermark`.
@@ -159,11 +185,17 @@ impl WindowSpec {
 }
 
 fn whole_micros(name: &str, duration: Duration) -> Result<i64> {
-    let micros = i64::try_from(duration.as_micros()).ok().filter(|micros| *micros > 0);
-    micros.filter(|_| duration.subsec_nanos().is_multiple_of(1_000)).ok_or_else(|| {
-        let what = format!("a window's {name} must be whole microseconds, at least one, but is {duration:?}");
-        Error::new(ErrorCode::InvalidJob, what).hint("give a duration such as 10 s or 500 ms")
-    })
+    let micros = i64::try_from(duration.as_micros())
+        .ok()
+        .filter(|micros| *micros > 0);
+    micros
+        .filter(|_| duration.subsec_nanos().is_multiple_of(1_000))
+        .ok_or_else(|| {
+            let what = format!(
+                "a window's {name} must be whole microseconds, at least one, but is {duration:?}"
+            );
+            Error::new(ErrorCode::InvalidJob, what).hint("give a duration such as 10 s or 500 ms")
+        })
 }
 
 #[cfg(test)]
@@ -179,7 +211,13 @@ mod tests {
     fn lengths_and_slides_that_make_no_sense_are_refused_with_their_numbers() {
         let message = |length, slide| WindowSpec::sliding(length, slide).unwrap_err().to_string();
         let text = message(Duration::from_secs(10), Duration::from_secs(3));
-        assert!(text.contains("ARD-101") && text.contains("10s") && text.contains("3s") && text.contains("9s"), "{text}");
+        assert!(
+            text.contains("ARD-101")
+                && text.contains("10s")
+                && text.contains("3s")
+                && text.contains("9s"),
+            "{text}"
+        );
         assert!(message(Duration::ZERO, Duration::from_secs(3)).contains("0ns"));
         assert!(message(Duration::from_secs(3), Duration::ZERO).contains("slide"));
         assert!(message(Duration::MAX, Duration::from_secs(1)).contains("length"));
@@ -190,7 +228,17 @@ mod tests {
     fn windows_are_aligned_to_the_epoch_before_and_after_it() {
         let spec = WindowSpec::tumbling(micros(10)).unwrap();
         let slice = |t| spec.slice_of(Timestamp::from_micros(t));
-        assert_eq!((slice(0), slice(9), slice(10), slice(-1), slice(-10), slice(-11)), (0, 0, 1, -1, -1, -2));
+        assert_eq!(
+            (
+                slice(0),
+                slice(9),
+                slice(10),
+                slice(-1),
+                slice(-10),
+                slice(-11)
+            ),
+            (0, 0, 1, -1, -1, -2)
+        );
         let moved = spec.offset(micros(23));
         assert_eq!(moved.start_of(0), Timestamp::from_micros(3));
         assert_eq!(moved.slice_of(Timestamp::from_micros(2)), -1);
@@ -200,7 +248,11 @@ mod tests {
     fn a_record_at_the_watermark_is_on_time() {
         let spec = WindowSpec::sliding(micros(20), micros(10)).unwrap();
         let mark = Watermark(Timestamp::from_micros(30));
-        assert_eq!(spec.first_open(mark), 3, "windows up to [10, 30) are closed");
+        assert_eq!(
+            spec.first_open(mark),
+            3,
+            "windows up to [10, 30) are closed"
+        );
         assert_eq!(spec.late_before(mark), Timestamp::from_micros(20));
         let patient = spec.allowed_lateness(micros(10));
         assert_eq!(patient.late_before(mark), Timestamp::from_micros(10));

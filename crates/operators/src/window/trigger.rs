@@ -143,6 +143,10 @@ impl<T> Trigger<T> for EarlyFiring {
     }
 
     fn on_wake(&self, since: &mut u64) -> Decision {
-        if std::mem::take(since) > 0 { Decision::Fire } else { Decision::Wait }
+        if std::mem::take(since) > 0 {
+            Decision::Fire
+        } else {
+            Decision::Wait
+        }
     }
 }

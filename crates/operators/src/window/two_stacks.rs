@@ -1,95 +1,113 @@
 //! Sliding aggregation without deducting, for one key.
 
+use std::collections::VecDeque;
+
 use super::spec::Slice;
 use crate::KeyedFold;
 
 /// The aggregate over a window of slices that slides, where what leaves can't be deducted.
 ///
-/// Two stacks (Tangwongsan, Hirzel, Schneider: "General incremental sliding-window aggregation", VLDB 2015): the *back*
-/// takes new slices and keeps their total; the *front* holds, for each older slice, the aggregate from it to the front's
-/// newest. The window's aggregate is that of the front's oldest slice combined with the back's total. When the front is
-/// empty the back is turned over to become it, so each slice is combined three times in all, however long the window.
+/// Two stacks (Tangwongsan, Hirzel, Schneider, Wu: "General incremental sliding-window aggregation", VLDB 2015), here the
+/// two parts of one queue: the *back* holds new slices, and their total is kept; the *front* holds, for each older slice,
+/// the aggregate from it to the front's newest. The window's aggregate is that of the front's oldest slice combined with
+/// the back's total. When the front is empty the back is turned into it, in place and from its newest slice on, so each
+/// slice is combined three times in all, however long the window.
 ///
-/// Turning over a long back takes long. To keep all keys from doing so at the same time, each key has its own phase: time
-/// is cut into blocks as long as the window, and a back is turned over when a slice of a later block comes.
+/// Turning a long back takes long. To keep all keys from doing so at the same time, each key has its own phase: time is
+/// cut into blocks as long as the window, and a back is turned when a slice of a later block comes.
 #[derive(Clone, Debug)]
 pub(crate) struct TwoStacks<A> {
-    /// Aggregates from a slice to the front's newest, the oldest slice last.
-    front: Vec<(Slice, A)>,
-    /// Each slice's own aggregate, the newest last.
-    back: Vec<(Slice, A)>,
-    /// All of `back`.
+    /// The front, then the back; the oldest slice first.
+    slices: VecDeque<(Slice, A)>,
+    /// How many slices are in front.
+    front: usize,
+    /// All of the back; `None` if it is empty.
     back_total: Option<A>,
 }
 
 impl<A> Default for TwoStacks<A> {
     fn default() -> Self {
-        TwoStacks { front: Vec::new(), back: Vec::new(), back_total: None }
+        TwoStacks {
+            slices: VecDeque::new(),
+            front: 0,
+            back_total: None,
+        }
     }
 }
 
 impl<A: Clone> TwoStacks<A> {
     /// Whether no slice is in the window.
     pub(crate) fn is_empty(&self) -> bool {
-        self.front.is_empty() && self.back.is_empty()
+        self.slices.is_empty()
     }
 
-    /// Takes in `acc`, the aggregate of `slice` or a part of it. Constant time amortised if `slice` is the newest or
-    /// second to none in the back; else linear in the slices held. `block` is the slice's block of time, see above.
+    /// Takes in `acc`, the aggregate of `slice` or a part of it. Constant time, amortised, if no newer slice has come;
+    /// else linear in the slices held. `block` is the slice's block of time, see above.
     pub(crate) fn enter<F>(&mut self, fold: &F, slice: Slice, acc: &A, block: impl Fn(Slice) -> i64)
     where
         F: KeyedFold<Acc = A>,
     {
-        let newest_front = self.front.first().map(|entry| entry.0);
-        if newest_front.is_some_and(|newest| slice <= newest) {
-            self.enter_front(fold, slice, acc);
+        match self.slices.back() {
+            Some((newest, _)) if slice <= *newest => return self.enter_late(fold, slice, acc),
+            Some((newest, _)) if self.front == 0 && block(*newest) < block(slice) => {
+                self.turn(fold)
+            }
+            _ => {}
+        }
+        self.add_to_back_total(fold, acc);
+        if self.slices.len() == self.slices.capacity() {
+            // Grown by a quarter, not doubled: there may be very many of these, and they stay as long as they are.
+            self.slices.reserve_exact(self.slices.len() / 4 + 2);
+        }
+        self.slices.push_back((slice, acc.clone()));
+    }
+
+    /// Takes in a part of a slice that is not newer than all others.
+    fn enter_late<F: KeyedFold<Acc = A>>(&mut self, fold: &F, slice: Slice, acc: &A) {
+        let at = self.slices.partition_point(|entry| entry.0 < slice);
+        let has_slice = self.slices.get(at).is_some_and(|entry| entry.0 == slice);
+        if at < self.front {
+            // All aggregates that begin at or before the slice change.
+            for entry in self.slices.range_mut(..at + usize::from(has_slice)) {
+                fold.combine(&mut entry.1, acc);
+            }
+            if !has_slice {
+                let mut own = acc.clone();
+                fold.combine(&mut own, &self.slices[at].1);
+                self.slices.insert(at, (slice, own));
+                self.front += 1;
+            }
             return;
         }
-        if let Some(last) = self.back.last()
-            && self.front.is_empty()
-            && block(last.0) < block(slice)
-        {
-            self.turn_over(fold);
-        }
-        match &mut self.back_total {
-            Some(total) => fold.combine(total, acc),
-            none => *none = Some(acc.clone()),
-        }
-        match self.back.binary_search_by_key(&slice, |entry| entry.0) {
-            Ok(at) => fold.combine(&mut self.back[at].1, acc),
-            Err(at) => self.back.insert(at, (slice, acc.clone())),
+        self.add_to_back_total(fold, acc);
+        match has_slice {
+            true => fold.combine(&mut self.slices[at].1, acc),
+            false => self.slices.insert(at, (slice, acc.clone())),
         }
     }
 
-    /// Takes in a late part of a slice that is in the front's range: all aggregates that begin at or before it change.
-    fn enter_front<F: KeyedFold<Acc = A>>(&mut self, fold: &F, slice: Slice, acc: &A) {
-        // The front runs from the newest slice to the oldest.
-        let newer = self.front.partition_point(|entry| entry.0 > slice);
-        let has_slice = self.front.get(newer).is_some_and(|entry| entry.0 == slice);
-        for entry in &mut self.front[newer..] {
-            fold.combine(&mut entry.1, acc);
-        }
-        if !has_slice {
-            let mut own = acc.clone();
-            if let Some(next) = newer.checked_sub(1) {
-                fold.combine(&mut own, &self.front[next].1);
-            }
-            self.front.insert(newer, (slice, own));
+    fn add_to_back_total<F: KeyedFold<Acc = A>>(&mut self, fold: &F, acc: &A) {
+        match &mut self.back_total {
+            Some(total) => fold.combine(total, acc),
+            none => *none = Some(acc.clone()),
         }
     }
 
     /// Drops all slices before `first`.
     pub(crate) fn leave_before<F: KeyedFold<Acc = A>>(&mut self, fold: &F, first: Slice) {
-        while self.front.pop_if(|entry| entry.0 < first).is_some() {}
-        if self.front.is_empty() && self.back.first().is_some_and(|oldest| oldest.0 < first) {
-            self.turn_over(fold);
-            while self.front.pop_if(|entry| entry.0 < first).is_some() {}
+        while self.slices.front().is_some_and(|oldest| oldest.0 < first) {
+            if self.front == 0 {
+                self.turn(fold);
+            }
+            self.slices.pop_front();
+            self.front -= 1;
         }
     }
 
-    /// The result of all slices in the window; only if it is not empty.
+    /// The result of all slices in the window.
     pub(crate) fn result<F: KeyedFold<Acc = A>>(&self, fold: &F) -> F::Out {
-        match (self.front.last(), &self.back_total) {
+        let front = self.slices.front().filter(|_| self.front > 0);
+        match (front, &self.back_total) {
             (Some((_, front)), Some(back)) => {
                 let mut total = front.clone();
                 fold.combine(&mut total, back);
@@ -101,15 +119,15 @@ impl<A: Clone> TwoStacks<A> {
     }
 
     /// The back becomes the front.
-    fn turn_over<F: KeyedFold<Acc = A>>(&mut self, fold: &F) {
-        debug_assert!(self.front.is_empty());
-        self.back_total = None;
-        while let Some((slice, mut acc)) = self.back.pop() {
-            if let Some((_, newer)) = self.front.last() {
-                fold.combine(&mut acc, newer);
-            }
-            self.front.push((slice, acc));
+    fn turn<F: KeyedFold<Acc = A>>(&mut self, fold: &F) {
+        debug_assert_eq!(self.front, 0, "the front is used up first");
+        let slices = self.slices.make_contiguous();
+        for at in (1..slices.len()).rev() {
+            let (older, newer) = slices.split_at_mut(at);
+            fold.combine(&mut older[at - 1].1, &newer[0].1);
         }
+        self.front = slices.len();
+        self.back_total = None;
     }
 }
 

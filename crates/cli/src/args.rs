@@ -1,0 +1,249 @@
+//! The command line: what can be asked for, and how it is explained.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::commands::bench::NexmarkBenchArgs;
+use crate::failure::EXIT_CODES;
+
+/// Low-latency stream processing: run jobs, look at them, measure them.
+#[derive(Parser, Debug)]
+#[command(
+    name = "ardea",
+    version,
+    after_help = EXIT_CODES,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    max_term_width = 120
+)]
+pub struct Args {
+    /// For every command.
+    #[command(flatten)]
+    pub global: Global,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Options of every command; they stand before the name of a job, whose own arguments follow it.
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "Options of every command")]
+pub struct Global {
+    /// Print results as JSON, one object or array on standard output, and errors as JSON on standard error
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Print no progress and no summary
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
+    /// Print progress even where standard error is no terminal, a line a second
+    #[arg(long, global = true, conflicts_with = "quiet")]
+    pub progress: bool,
+    /// Change a setting; `ardea config` lists them
+    #[arg(long = "set", global = true, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Read settings from this TOML file, and not from ./ardea.toml
+    #[arg(long, global = true, value_name = "FILE", env = "ARDEA_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// In a pipe, print live tables this often and not only at the end
+    #[arg(long, global = true, value_name = "DURATION", value_parser = duration)]
+    pub tables_every: Option<Duration>,
+}
+
+/// The commands.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Replay the 2013 New York flights and show their delays live in the terminal
+    Demo(DemoArgs),
+    /// Run a job until it ends
+    #[command(after_help = RUN_HELP)]
+    Run(JobArgs),
+    /// List the jobs that can be run
+    Jobs,
+    /// Show how a job would run, without running it: its graph, and the tasklets that the graph becomes
+    #[command(after_help = RUN_HELP)]
+    Plan(JobArgs),
+    /// Measure; prints one JSON object a run on standard output
+    #[command(subcommand)]
+    Bench(BenchCommand),
+    /// The NEXMark auction benchmark: make events, compute queries over them
+    #[command(subcommand)]
+    Nexmark(NexmarkCommand),
+    /// List all settings: their values, where each comes from, and what it trades
+    Config,
+    /// Print a script that completes ardea's commands in a shell
+    #[command(
+        after_help = "Example: ardea completions bash > ~/.local/share/bash-completion/completions/ardea"
+    )]
+    Completions {
+        /// Which shell
+        shell: Shell,
+    },
+    /// Print the version
+    Version,
+}
+
+const RUN_HELP: &str = "\
+`ardea jobs` lists the jobs, `ardea run JOB --help` explains one. Options for ardea stand before the job's name, \
+the job's own arguments after it.";
+
+/// `ardea demo`.
+#[derive(clap::Args, Debug)]
+pub struct DemoArgs {
+    /// How many times faster than it happened, or `max`
+    #[arg(long, value_name = "N|max")]
+    pub speed: Option<String>,
+    /// Cooperative threads; all cores unless told
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: Option<u32>,
+    /// Further arguments of the job; `ardea run flights --help` lists them
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "ARGS"
+    )]
+    pub args: Vec<String>,
+}
+
+/// A job and its arguments.
+#[derive(clap::Args, Debug)]
+pub struct JobArgs {
+    /// Cooperative threads; all cores unless told
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: Option<u32>,
+    /// The job's name, then its arguments
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        required = true,
+        num_args = 1..,
+        value_names = ["JOB", "ARGS"]
+    )]
+    pub job: Vec<String>,
+}
+
+impl JobArgs {
+    /// The job's name, and what follows it.
+    pub fn split(&self) -> (&str, &[String]) {
+        // The command line has no such command without a name.
+        self.job
+            .split_first()
+            .map_or(("", &[]), |(name, rest)| (name.as_str(), rest))
+    }
+}
+
+/// `ardea bench …`.
+#[derive(Subcommand, Debug)]
+pub enum BenchCommand {
+    /// Throughput, or latency at a rate, of a NEXMark query, beside a plain loop that computes the same
+    Nexmark(NexmarkBenchArgs),
+}
+
+/// `ardea nexmark …`.
+#[derive(Subcommand, Debug)]
+pub enum NexmarkCommand {
+    /// Write events as JSON lines: the same seed gives the same bytes
+    Generate(GenerateArgs),
+    /// Compute a query over a file of events, one JSON object a result
+    Run(QueryArgs),
+}
+
+/// `ardea nexmark generate`.
+#[derive(clap::Args, Debug)]
+pub struct GenerateArgs {
+    /// How many events; of 50, 1 is a person, 3 are auctions, 46 bids
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub events: u64,
+    /// Another seed gives other events
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+    /// The file to write, `-` for standard output
+    #[arg(long, short, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Let events come late by up to this much event time, such as 5s
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "0s")]
+    pub out_of_order: Duration,
+    /// Events in a second of event time
+    #[arg(long, value_name = "N", value_parser = count, default_value = "10000")]
+    pub rate: u64,
+}
+
+/// `ardea nexmark run`.
+#[derive(clap::Args, Debug)]
+pub struct QueryArgs {
+    /// The query: q0 to q8, or q13
+    #[arg(long, value_name = "QUERY")]
+    pub query: String,
+    /// The file of events, as `ardea nexmark generate` writes it
+    #[arg(long, short, value_name = "FILE")]
+    pub input: PathBuf,
+    /// The file for the results
+    #[arg(long, short, value_name = "FILE")]
+    pub output: PathBuf,
+    /// The length of windows (q5, q7, q8)
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub window: Option<Duration>,
+    /// How far windows slide (q5)
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub slide: Option<Duration>,
+    /// Cooperative threads; all cores unless told
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: Option<u32>,
+    /// The side input of q13: lines of `key,value`
+    #[arg(long, value_name = "FILE.csv")]
+    pub side: Option<PathBuf>,
+    /// How far events are out of order at most; windows then close as soon as they can, and not at the end of the file
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub out_of_order: Option<Duration>,
+}
+
+/// A duration such as `500ms`, `10s` or `1m30s`.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    ardea_core::settings::parse_duration(text).map_err(|error| error.to_string())
+}
+
+/// A number of things, which people may write with underscores: `1_000_000`.
+pub fn count(text: &str) -> Result<u64, String> {
+    ardea_core::settings::parse_count(text).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn what_follows_a_jobs_name_is_the_jobs_own() {
+        let args =
+            Args::try_parse_from(["ardea", "run", "--json", "wc", "--help", "--json"]).unwrap();
+        let Command::Run(run) = args.command else {
+            panic!("not a run")
+        };
+        assert!(args.global.json);
+        assert_eq!(run.job, ["wc", "--help", "--json"]);
+    }
+
+    #[test]
+    fn the_demo_passes_on_what_it_does_not_know() {
+        let args =
+            Args::try_parse_from(["ardea", "demo", "--speed", "max", "--data", "x"]).unwrap();
+        let Command::Demo(demo) = args.command else {
+            panic!("not the demo")
+        };
+        assert_eq!(demo.speed.as_deref(), Some("max"));
+        assert_eq!(demo.args, ["--data", "x"]);
+    }
+
+    #[test]
+    fn counts_may_have_underscores() {
+        assert_eq!(count("1_000_000"), Ok(1_000_000));
+        assert!(count("many").is_err());
+    }
+}

@@ -1,0 +1,138 @@
+//! `ardea bench nexmark`: its options, and what of them is there yet.
+
+use std::time::Duration;
+
+use ardea_bench::nexmark::{self, NexmarkParams};
+
+use super::repeat;
+use crate::args::{count, duration};
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// The options; the results carry each under its own name.
+#[derive(clap::Args, Debug)]
+pub struct NexmarkBenchArgs {
+    /// The query: q0, q1, q2, q5, q7, q8 or q13
+    #[arg(long, value_name = "QUERY", default_value = "q5")]
+    query: String,
+    /// Events a second, over all jobs: measures latency
+    #[arg(long, value_name = "N", value_parser = count, default_value = "1000000")]
+    rate: u64,
+    /// As fast as possible: measures throughput. `--rate` is then the pace of event time only
+    #[arg(long)]
+    max: bool,
+    /// How long is measured
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "20s")]
+    duration: Duration,
+    /// How long runs before that
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "5s")]
+    warmup: Duration,
+    /// The length of windows
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10s")]
+    window: Duration,
+    /// How far they slide
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10ms")]
+    slide: Duration,
+    /// How many auctions there are
+    #[arg(long, value_name = "N", value_parser = count, default_value = "10000")]
+    keys: u64,
+    /// Cooperative threads
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    threads: u32,
+    /// Jobs that run at once, each with its share of the rate
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    jobs: u32,
+    /// Give every stage a tasklet of its own, to see what sharing gains
+    #[arg(long)]
+    no_fuse: bool,
+    /// Don't run the plain loop to compare with
+    #[arg(long)]
+    no_baseline: bool,
+    /// Run so many times; a last line has the best and the median of every figure
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: u32,
+    #[command(flatten)]
+    fixed: Fixed,
+}
+
+/// Options of the benchmark contract that can have one value so far.
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "So far with one value each")]
+struct Fixed {
+    /// Worker processes: 1
+    #[arg(long, value_name = "N", default_value = "1")]
+    workers: String,
+    /// What holds after a failure: none
+    #[arg(long, value_name = "GUARANTEE", default_value = "none")]
+    guarantee: String,
+    /// Time between snapshots, of which there are none: 1s
+    #[arg(long, value_name = "DURATION", default_value = "1s")]
+    snapshot_interval: String,
+    /// How the job runs: continuous
+    #[arg(long, value_name = "MODE", default_value = "continuous")]
+    mode: String,
+    /// The length of micro-batches, of which there are none: 5ms
+    #[arg(long, value_name = "DURATION", default_value = "5ms")]
+    epoch: String,
+}
+
+impl Fixed {
+    fn check(&self) -> Result<(), Failure> {
+        let all = [
+            ("workers", &self.workers, "1", "all runs are in one process"),
+            (
+                "guarantee",
+                &self.guarantee,
+                "none",
+                "there are no snapshots yet",
+            ),
+            (
+                "snapshot-interval",
+                &self.snapshot_interval,
+                "1s",
+                "there are no snapshots yet",
+            ),
+            (
+                "mode",
+                &self.mode,
+                "continuous",
+                "there are no micro-batches yet",
+            ),
+            (
+                "epoch",
+                &self.epoch,
+                "5ms",
+                "there are no micro-batches yet",
+            ),
+        ];
+        match all.into_iter().find(|(_, given, only, _)| given != only) {
+            None => Ok(()),
+            Some((option, given, only, why)) => Err(Failure::usage(
+                format!("--{option} {given} is not supported by this version: {why}"),
+                format!("leave --{option} out, or give {only}"),
+            )),
+        }
+    }
+}
+
+/// Measures, as often as asked.
+pub fn run(args: &NexmarkBenchArgs, context: &Context) -> Result<(), Failure> {
+    args.fixed.check()?;
+    let params = NexmarkParams {
+        query: args.query.parse()?,
+        rate: args.rate,
+        max: args.max,
+        duration: args.duration,
+        warmup: args.warmup,
+        window: args.window,
+        slide: args.slide,
+        keys: args.keys,
+        threads: args.threads,
+        jobs: args.jobs,
+        fuse: !args.no_fuse,
+        baseline: !args.no_baseline,
+    };
+    repeat::run(args.repeat, context, |progress| {
+        nexmark::run(&params, progress)
+    })
+}

@@ -1,0 +1,24 @@
+//! `ardea config`: every setting, its value, and where that came from.
+
+use std::io::{self, IsTerminal};
+
+use serde_json::json;
+
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::stdout;
+
+/// Prints all settings: a table with what each trades, or a list of objects.
+pub fn run(context: &Context) -> Result<(), Failure> {
+    let report = context.settings()?.report();
+    if context.json {
+        return stdout::print_json(&json!(report));
+    }
+    // The short table for programs that read columns, the long one for people.
+    let text = if io::stdout().is_terminal() {
+        format!("{report:#}")
+    } else {
+        report.to_string()
+    };
+    stdout::print(&text)
+}

@@ -1,0 +1,19 @@
+//! `ardea demo`: the flights of 2013, live in the terminal.
+
+use crate::args::DemoArgs;
+use crate::commands::run::named;
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// The example job that is the demo.
+const JOB: &str = "flights";
+
+/// Runs the example with the options that the demo shares with it.
+pub fn run(args: DemoArgs, context: &Context) -> Result<(), Failure> {
+    let speed = args
+        .speed
+        .into_iter()
+        .flat_map(|speed| ["--speed".to_string(), speed]);
+    let job_args: Vec<String> = speed.chain(args.args).collect();
+    named(JOB, &job_args, args.threads, context)
+}

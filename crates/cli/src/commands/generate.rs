@@ -1,0 +1,39 @@
+//! `ardea nexmark generate`: writes events as JSON lines.
+
+use ardea_nexmark::{GeneratorConfig, write_jsonl};
+use serde_json::json;
+
+use crate::args::GenerateArgs;
+use crate::context::Context;
+use crate::failure::{Failure, print_error};
+use crate::figures::grouped;
+use crate::output_file::write_whole;
+use crate::stdout;
+
+/// Writes the events that the arguments describe.
+pub fn run(args: &GenerateArgs, context: &Context) -> Result<(), Failure> {
+    let config = GeneratorConfig {
+        seed: args.seed,
+        events: args.events,
+        events_per_second: args.rate,
+        out_of_order: args.out_of_order,
+        ..GeneratorConfig::default()
+    };
+    let written = write_whole(&args.output, &context.interrupts, |writer| {
+        Ok(write_jsonl(config, writer)?)
+    })?;
+    let is_stdout = args.output.as_os_str() == "-";
+    if context.json && !is_stdout {
+        return stdout::print_json(
+            &json!({ "events": written, "output": args.output.display().to_string() }),
+        );
+    }
+    if !context.quiet && !is_stdout {
+        print_error(&format!(
+            "{} events written to {}\n",
+            grouped(written),
+            args.output.display()
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,50 @@
+//! `ardea jobs`: which jobs can be run, and finding one by its name.
+
+use ardea_examples::ExampleJob;
+use serde_json::{Value, json};
+
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::stdout;
+
+/// Prints the name of each job and what it is about.
+pub fn run(context: &Context) -> Result<(), Failure> {
+    let jobs = ardea_examples::jobs();
+    if context.json {
+        let list: Vec<Value> = jobs
+            .iter()
+            .map(|job| json!({ "name": job.name, "about": job.about, "usage": job.usage }))
+            .collect();
+        return stdout::print_json(&Value::Array(list));
+    }
+    let width = jobs.iter().map(|job| job.name.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for job in jobs {
+        text += &format!("{:width$}  {}\n", job.name, job.about);
+    }
+    stdout::print(&text)
+}
+
+/// The job of this name.
+pub fn find(name: &str) -> Result<&'static ExampleJob, Failure> {
+    let jobs = ardea_examples::jobs();
+    jobs.iter().find(|job| job.name == name).ok_or_else(|| {
+        let names: Vec<&str> = jobs.iter().map(|job| job.name).collect();
+        Failure::usage(
+            format!("there is no job {name:?}"),
+            format!("one of {}", names.join(", ")),
+        )
+    })
+}
+
+/// What `--help` after a job's name prints.
+pub fn usage(job: &ExampleJob) -> String {
+    format!("{}\n\n{}\n", job.about, job.usage.trim_end())
+}
+
+/// Whether a job's arguments ask for its usage.
+pub fn asks_for_help(args: &[String]) -> bool {
+    args.iter()
+        .take_while(|arg| *arg != "--")
+        .any(|arg| arg == "--help" || arg == "-h")
+}

@@ -1,0 +1,133 @@
+//! `ardea plan`: how a job would run.
+
+use ardea_core::{Dag, Edge, Isolation, Parallelism, VertexId};
+use ardea_engine::ExecutionPlan;
+use serde_json::{Value, json};
+
+use crate::args::JobArgs;
+use crate::commands::jobs;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::stdout;
+
+/// Prints the job's graph, and the tasklets that the engine would make of it; runs nothing.
+pub fn run(args: &JobArgs, context: &Context) -> Result<(), Failure> {
+    let (name, rest) = args.split();
+    let job = jobs::find(name)?;
+    if jobs::asks_for_help(rest) {
+        return stdout::print(&jobs::usage(job));
+    }
+    let config = context.node_config(args.threads)?;
+    let pipeline = (job.build)(rest)?;
+    let dag = pipeline.to_dag(config.threads)?;
+    let plan = ExecutionPlan::of(&dag, config.threads, config.fuse)?;
+    if context.json {
+        let mut value = graph_json(&dag, &plan)?;
+        value["job"] = json!(pipeline.name());
+        value["threads"] = json!(config.threads.get());
+        return stdout::print_json(&value);
+    }
+    let text = format!(
+        "{}\n\ngraph\n{}\non {} cooperative threads\n{}",
+        pipeline.name(),
+        graph_text(&dag)?,
+        config.threads,
+        indented(&plan.to_string())
+    );
+    stdout::print(&text)
+}
+
+/// Each vertex with the edges that leave it, sources first.
+fn graph_text(dag: &Dag) -> Result<String, Failure> {
+    let mut text = String::new();
+    for id in dag.topological_order()? {
+        let vertex = dag.get(id);
+        text += &format!(
+            "  {} ({}{})\n",
+            vertex.name(),
+            parallelism(vertex.wanted_parallelism()),
+            match vertex.wanted_isolation() {
+                Isolation::Tasklet => "",
+                Isolation::Thread => ", own thread",
+            }
+        );
+        for edge in dag.outputs(id) {
+            let edge = &dag.edges()[edge.index()];
+            text += &format!("    → {} [{}]\n", target(dag, edge), routing(edge));
+        }
+    }
+    Ok(text)
+}
+
+/// The consumer of an edge, and which of its inputs unless it has only one.
+fn target(dag: &Dag, edge: &Edge) -> String {
+    let (vertex, input) = edge.target();
+    let name = dag.get(vertex).name();
+    if dag.inputs(vertex).len() > 1 {
+        format!("{name} input {}", input.index())
+    } else {
+        name.to_string()
+    }
+}
+
+fn routing(edge: &Edge) -> String {
+    format!("{:?}", edge.wanted_routing())
+}
+
+fn parallelism(parallelism: Parallelism) -> String {
+    match parallelism {
+        Parallelism::Auto => "one a thread".into(),
+        Parallelism::Exactly(count) => format!("{count}"),
+    }
+}
+
+fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("  {line}\n")).collect()
+}
+
+fn graph_json(dag: &Dag, plan: &ExecutionPlan) -> Result<Value, Failure> {
+    let name = |id: VertexId| dag.get(id).name().to_string();
+    let isolation = |isolation: Isolation| match isolation {
+        Isolation::Tasklet => "tasklet",
+        Isolation::Thread => "thread",
+    };
+    let mut vertices = Vec::new();
+    for id in dag.topological_order()? {
+        let vertex = dag.get(id);
+        vertices.push(json!({
+            "name": name(id),
+            "parallelism": match vertex.wanted_parallelism() {
+                Parallelism::Auto => Value::Null,
+                Parallelism::Exactly(count) => json!(count.get()),
+            },
+            "isolation": isolation(vertex.wanted_isolation()),
+        }));
+    }
+    let edges: Vec<Value> = dag
+        .edges()
+        .iter()
+        .map(|edge| {
+            json!({
+                "from": name(edge.source().0),
+                "output": edge.source().1.index(),
+                "to": name(edge.target().0),
+                "input": edge.target().1.index(),
+                "routing": routing(edge),
+                "priority": edge.wanted_priority().0,
+            })
+        })
+        .collect();
+    let tasklets: Vec<Value> = plan
+        .tasklets
+        .iter()
+        .map(|tasklet| {
+            let names: Vec<&str> = tasklet.names.iter().map(|name| &**name).collect();
+            json!({
+                "vertices": names,
+                "parallelism": tasklet.parallelism,
+                "isolation": isolation(tasklet.isolation),
+            })
+        })
+        .collect();
+    Ok(json!({ "vertices": vertices, "edges": edges, "tasklets": tasklets }))
+}

@@ -1,0 +1,222 @@
+//! Why a command did not do what it was asked: for people, for programs, and as an exit code.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use ardea_core::{Error, ErrorCode};
+use ardea_nexmark::NexmarkError;
+use serde_json::{Map, Value, json};
+
+/// The exit codes, as the help shows them.
+pub const EXIT_CODES: &str = "\
+Exit codes:
+  0    done, or drained after the first Ctrl-C, or the reader of standard output had seen enough
+  1    the job failed
+  2    the command line, a setting or the job's description is wrong; nothing was run
+  3    a file, a pipe or the network could not be read or written
+  130  stopped at once by a second Ctrl-C (or by the first, where there is nothing to drain)";
+
+const FAILED: u8 = 1;
+const USAGE: u8 = 2;
+const INPUT_OUTPUT: u8 = 3;
+const INTERRUPTED: u8 = 130;
+
+/// Why a command ended early.
+#[derive(Debug)]
+pub enum Failure {
+    /// Something went wrong, and a person has to know what.
+    Error(Error),
+    /// The person asked for it.
+    Interrupted,
+    /// Whoever reads standard output has seen enough: a normal end.
+    ReaderGone,
+}
+
+impl Failure {
+    /// A mistake on the command line that only the command itself could find.
+    pub fn usage(what: impl Into<String>, hint: impl Into<String>) -> Self {
+        Failure::Error(Error::new(ErrorCode::InvalidConfig, what).hint(hint))
+    }
+
+    /// Writing `what` failed.
+    pub fn write(what: impl Into<String>, error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Failure::ReaderGone;
+        }
+        let what = format!("cannot write {}", what.into());
+        Failure::Error(
+            Error::new(ErrorCode::WriteFailed, what)
+                .because(error)
+                .hint("check the path, its permissions and the free space"),
+        )
+    }
+
+    /// The exit code of the process.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Failure::Error(error) => exit_code(error.code()),
+            Failure::Interrupted => INTERRUPTED,
+            Failure::ReaderGone => 0,
+        }
+    }
+
+    /// Tells standard error what has to be told, and returns the exit code.
+    pub fn report(&self, is_json: bool) -> ExitCode {
+        if let Failure::Error(error) = self {
+            let text = if is_json {
+                format!("{}\n", as_json(error))
+            } else {
+                as_text(error)
+            };
+            print_error(&text);
+        }
+        ExitCode::from(self.exit_code())
+    }
+}
+
+impl From<Error> for Failure {
+    /// A job that ended since its output was not wanted any more did not fail.
+    fn from(error: Error) -> Self {
+        match error.code() {
+            ErrorCode::Cancelled => Failure::ReaderGone,
+            _ => Failure::Error(error),
+        }
+    }
+}
+
+impl From<NexmarkError> for Failure {
+    fn from(error: NexmarkError) -> Self {
+        match error {
+            NexmarkError::Setting { .. } => {
+                Failure::Error(Error::new(ErrorCode::InvalidConfig, error.to_string()))
+            }
+            NexmarkError::Write { source, .. } => Failure::write("the events", source),
+        }
+    }
+}
+
+fn exit_code(code: ErrorCode) -> u8 {
+    match code {
+        ErrorCode::InvalidJob | ErrorCode::InvalidConfig => USAGE,
+        ErrorCode::ReadFailed | ErrorCode::WriteFailed | ErrorCode::Network => INPUT_OUTPUT,
+        ErrorCode::Cancelled => INTERRUPTED,
+        _ => FAILED,
+    }
+}
+
+/// What failed, and what to do next.
+fn parts(error: &Error) -> (String, Option<String>) {
+    // An error prints its hint last, behind a semicolon. With a hint that is known, what stands before it is known as well.
+    const MARK: &str = "\u{0}";
+    let marked = error.clone().hint(MARK).to_string();
+    let what = marked
+        .strip_suffix(MARK)
+        .and_then(|text| text.strip_suffix("; "))
+        .unwrap_or(&marked);
+    let whole = error.to_string();
+    let hint = whole
+        .strip_prefix(what)
+        .and_then(|rest| rest.strip_prefix("; "));
+    (what.to_string(), hint.map(str::to_string))
+}
+
+fn as_text(error: &Error) -> String {
+    let (what, hint) = parts(error);
+    let hint = hint.map_or(String::new(), |hint| {
+        format!("  hint: {}\n", hint.trim_end().replace('\n', "\n  "))
+    });
+    format!("error: {what}\n{hint}")
+}
+
+fn as_json(error: &Error) -> Value {
+    let (what, hint) = parts(error);
+    let code = error.code();
+    let message = what
+        .strip_prefix(code.as_str())
+        .and_then(|rest| rest.strip_prefix(": "));
+    let mut fields = Map::new();
+    fields.insert("code".into(), json!(code.as_str()));
+    fields.insert("message".into(), json!(message.unwrap_or(&what)));
+    fields.insert("hint".into(), json!(hint));
+    if let Some((vertex, instance)) = error.vertex() {
+        fields.insert("vertex".into(), json!(vertex));
+        fields.insert("instance".into(), json!(instance));
+    }
+    if let Some((input, position)) = error.record() {
+        fields.insert("input".into(), json!(input));
+        fields.insert("record".into(), json!(position));
+    }
+    fields.insert("exit_code".into(), json!(exit_code(code)));
+    json!({ "error": fields })
+}
+
+/// Reports what clap found: help and version are results, all else is a usage error.
+pub fn report_usage(error: &clap::Error) -> ExitCode {
+    // The command line could not be read, so whether it asks for JSON has to be seen from its words.
+    let is_json = std::env::args_os().any(|arg| arg == "--json");
+    if error.use_stderr() && is_json {
+        let text = error.render().to_string();
+        let message = text.trim_start_matches("error: ").trim_end();
+        let fields =
+            json!({ "code": "ARD-102", "message": message, "hint": null, "exit_code": USAGE });
+        print_error(&format!("{}\n", json!({ "error": fields })));
+    } else {
+        // A reader that has gone wants no help.
+        let _ = error.print();
+    }
+    if error.use_stderr() {
+        ExitCode::from(USAGE)
+    } else {
+        ExitCode::SUCCESS
+    }
+}
+
+/// Writes to standard error; if that is closed there is nobody left to tell.
+pub fn print_error(text: &str) {
+    let _ = io::stderr().lock().write_all(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error() -> Error {
+        Error::new(ErrorCode::ReadFailed, "cannot read a; b.csv")
+            .because(io::Error::other("no; such file"))
+            .in_vertex("files", 2)
+            .at_record(0, 7)
+    }
+
+    #[test]
+    fn a_hint_stands_on_its_own_line_whatever_the_error_says() {
+        assert_eq!(
+            as_text(&error().hint("check; the path")),
+            "error: ARD-301: cannot read a; b.csv: no; such file (vertex \"files\", instance 2, record 7 of input 0)\n  hint: check; the path\n"
+        );
+        assert!(!as_text(&error()).contains("hint"));
+    }
+
+    #[test]
+    fn as_json_an_error_has_its_parts() {
+        let value = as_json(&error().hint("check"));
+        assert_eq!(value["error"]["code"], "ARD-301");
+        assert_eq!(value["error"]["hint"], "check");
+        assert_eq!(value["error"]["vertex"], "files");
+        assert_eq!(value["error"]["record"], 7);
+        assert_eq!(value["error"]["exit_code"], 3);
+    }
+
+    #[test]
+    fn the_exit_code_says_who_has_to_act() {
+        let of = |code| Failure::from(Error::new(code, "x")).exit_code();
+        assert_eq!(of(ErrorCode::UserPanic), 1);
+        assert_eq!(of(ErrorCode::InvalidJob), 2);
+        assert_eq!(of(ErrorCode::Network), 3);
+        assert_eq!(of(ErrorCode::Cancelled), 0);
+        assert_eq!(Failure::Interrupted.exit_code(), 130);
+        assert_eq!(
+            Failure::write("x", io::ErrorKind::BrokenPipe.into()).exit_code(),
+            0
+        );
+    }
+}

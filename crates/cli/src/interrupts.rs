@@ -1,0 +1,107 @@
+//! Ctrl-C and SIGTERM: the first lets what runs come to its end, the second stops it at once.
+//!
+//! One thread waits for the signals. It acts on the job itself, so that a first Ctrl-C drains at once whatever the main thread is
+//! at; the main thread sees from the count what there is to say. A third one ends the process there and then, for what can't be
+//! stopped.
+
+use std::process;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use ardea_core::{Error, ErrorCode};
+use ardea_engine::JobHandle;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::failure::Failure;
+
+const EXIT_INTERRUPTED: i32 = 130;
+/// From this one on the process ends at once.
+const UNBEARABLE: u32 = 3;
+
+/// Counts interrupts and passes them on to whoever is at work.
+#[derive(Clone)]
+pub struct Interrupts(Arc<Shared>);
+
+struct Shared {
+    count: AtomicU32,
+    at_work: Mutex<AtWork>,
+}
+
+/// Who has to be told.
+enum AtWork {
+    /// Nobody: the process ends at the first interrupt, nothing being half done.
+    Nobody,
+    /// Code that looks at the count and tidies up behind itself.
+    Watchful,
+    /// A job.
+    Job(JobHandle),
+}
+
+/// While this lives, interrupts are passed on; afterwards they end the process again.
+pub struct Passing<'a>(&'a Interrupts);
+
+impl Interrupts {
+    /// Starts to listen.
+    pub fn listen() -> Result<Self, Failure> {
+        let shared = Arc::new(Shared {
+            count: AtomicU32::new(0),
+            at_work: Mutex::new(AtWork::Nobody),
+        });
+        let interrupts = Interrupts(shared);
+        let listener = interrupts.clone();
+        Signals::new([SIGINT, SIGTERM])
+            .and_then(|mut signals| {
+                thread::Builder::new()
+                    .name("ardea-signals".into())
+                    .spawn(move || signals.forever().for_each(|_| listener.interrupt()))
+            })
+            .map_err(|error| {
+                Failure::Error(
+                    Error::new(ErrorCode::LimitReached, "cannot listen for Ctrl-C").because(error),
+                )
+            })?;
+        Ok(interrupts)
+    }
+
+    fn interrupt(&self) {
+        let count = self.0.count.fetch_add(1, Ordering::SeqCst) + 1;
+        match &*self.at_work() {
+            AtWork::Job(job) if count == 1 => job.drain(),
+            AtWork::Job(job) if count < UNBEARABLE => job.cancel(),
+            AtWork::Watchful if count < UNBEARABLE => {}
+            _ => process::exit(EXIT_INTERRUPTED),
+        }
+    }
+
+    /// How many there have been.
+    pub fn count(&self) -> u32 {
+        self.0.count.load(Ordering::SeqCst)
+    }
+
+    /// Passes interrupts on to a job: the first drains it, the second cancels it.
+    pub fn drain(&self, job: &JobHandle) -> Passing<'_> {
+        *self.at_work() = AtWork::Job(job.clone());
+        Passing(self)
+    }
+
+    /// Only counts interrupts, for code that looks at [`count`](Self::count) often enough.
+    pub fn watch(&self) -> Passing<'_> {
+        *self.at_work() = AtWork::Watchful;
+        Passing(self)
+    }
+
+    fn at_work(&self) -> MutexGuard<'_, AtWork> {
+        self.0
+            .at_work
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Passing<'_> {
+    fn drop(&mut self) {
+        *self.0.at_work() = AtWork::Nobody;
+    }
+}

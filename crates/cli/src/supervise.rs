@@ -1,0 +1,105 @@
+//! A job from its start to its summary: progress while it runs, Ctrl-C, and what it did.
+
+use std::time::{Duration, Instant};
+
+use ardea_engine::{JobConfig, JobHandle, JobStatus, Node, NodeConfig};
+use ardea_pipeline::Pipeline;
+
+use crate::context::Context;
+use crate::failure::{Failure, print_error};
+use crate::progress::Progress;
+use crate::shape::Shape;
+use crate::stdout;
+use crate::summary::Summary;
+
+/// How often the supervisor looks whether there is something to say; the job's end and interrupts don't wait for it.
+const LOOK: Duration = Duration::from_millis(50);
+/// How long a cancelled job is waited for before the process ends without it.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Runs a job until it ends, one way or the other.
+///
+/// # Errors
+/// The job's own failure, [`Failure::Interrupted`] after a second Ctrl-C, [`Failure::ReaderGone`] if nobody reads the results.
+pub fn run(pipeline: &Pipeline, config: NodeConfig, context: &Context) -> Result<(), Failure> {
+    let dag = pipeline.to_dag(config.threads)?;
+    let shape = Shape::of(&dag)?;
+    let node = Node::start(config)?;
+    let job = node.submit(&dag, JobConfig::named(pipeline.name()))?;
+    let passing = context.interrupts.drain(&job);
+    let mut progress = Progress::new(context, &shape);
+    let status = follow(&job, &shape, &mut progress, context);
+    progress.clear();
+    let interrupts = context.interrupts.count();
+    let summary = Summary::of(&job, &shape, progress.elapsed(), interrupts > 0);
+    drop(passing);
+    if status.is_over() {
+        drop(node);
+    } else {
+        // Code that ignores its cancellation would hold up the end of the node for ever.
+        std::mem::forget(node);
+    }
+    match status {
+        JobStatus::Failed(error) => {
+            let failure = Failure::from(error);
+            if !matches!(failure, Failure::ReaderGone) {
+                tell(&summary, context)?;
+            }
+            Err(failure)
+        }
+        JobStatus::Completed => tell(&summary, context),
+        JobStatus::Cancelled | JobStatus::Running => {
+            tell(&summary, context)?;
+            Err(Failure::Interrupted)
+        }
+    }
+}
+
+/// Shows progress until the job is over, or has been cancelled and does not end.
+fn follow(
+    job: &JobHandle,
+    shape: &Shape,
+    progress: &mut Progress<'_>,
+    context: &Context,
+) -> JobStatus {
+    let mut said = 0;
+    let mut cancelled: Option<Instant> = None;
+    loop {
+        let status = job.wait(LOOK);
+        let interrupts = context.interrupts.count();
+        if status.is_over() {
+            return status;
+        }
+        if interrupts > said {
+            said = interrupts;
+            if !context.quiet {
+                progress.say(&explain(interrupts, shape));
+            }
+        }
+        if interrupts >= 2 && cancelled.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+            return status;
+        }
+        progress.tick(job, interrupts > 0);
+    }
+}
+
+fn explain(interrupts: u32, shape: &Shape) -> String {
+    if interrupts >= 2 {
+        return "stopping at once".into();
+    }
+    format!(
+        "draining: {} reads no more, what is in flight goes to {}; press Ctrl-C again to stop at once",
+        shape.names(|vertex| vertex.is_source).join(", "),
+        shape.names(|vertex| vertex.is_sink).join(", "),
+    )
+}
+
+fn tell(summary: &Summary, context: &Context) -> Result<(), Failure> {
+    if context.json {
+        return stdout::print_json(&summary.to_json());
+    }
+    if !context.quiet {
+        print_error(&summary.to_text());
+    }
+    Ok(())
+}

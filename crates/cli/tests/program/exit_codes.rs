@@ -1,0 +1,205 @@
+//! Whose turn it is after a failure: the exit code, and the error as text and as JSON.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::ardea::{Finished, ardea, events, finish, run};
+
+fn fails(args: &[&str], code: i32, says: &str) -> Finished {
+    let finished = run(args);
+    assert_eq!(finished.code, Some(code), "{args:?}: {finished:?}");
+    assert!(
+        finished.err.contains(says),
+        "{args:?} says {:?}",
+        finished.err
+    );
+    assert!(finished.out.is_empty(), "no result: {:?}", finished.out);
+    finished
+}
+
+#[test]
+fn a_wrong_command_line_is_2() {
+    fails(&["fly"], 2, "unrecognized subcommand");
+    fails(
+        &["nexmark", "generate", "--events", "many", "-o", "-"],
+        2,
+        "many",
+    );
+    fails(
+        &[
+            "nexmark", "generate", "--events", "1", "--rate", "0", "-o", "-",
+        ],
+        2,
+        "events_per_second cannot be 0",
+    );
+    fails(
+        &["nexmark", "run", "--query", "q99", "-i", "a", "-o", "b"],
+        2,
+        "q99",
+    );
+    fails(
+        &["run", "no-such-job"],
+        2,
+        "there is no job \"no-such-job\"\n  hint: one of ",
+    );
+    fails(&["plan", "no-such-job"], 2, "there is no job");
+    fails(&["demo", "--threads", "0"], 2, "--threads");
+}
+
+#[test]
+fn a_wrong_setting_is_2_and_says_where_it_was_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("my.toml");
+    fs::write(&file, "\nthreds = 3\n").unwrap();
+    let file = file.display().to_string();
+    fails(&["config", "--config", &file], 2, "my.toml:2");
+    fails(&["config", "--set", "threads=none"], 2, "--set");
+    fails(
+        &["config", "--config", "/no/such/file.toml"],
+        3,
+        "/no/such/file.toml",
+    );
+}
+
+#[test]
+fn options_of_later_versions_are_refused_by_name() {
+    for (option, value) in [
+        ("--workers", "2"),
+        ("--guarantee", "exactly-once"),
+        ("--mode", "micro-batch"),
+        ("--epoch", "9ms"),
+    ] {
+        fails(
+            &["bench", "nexmark", option, value],
+            2,
+            &format!("{option} {value} is not supported"),
+        );
+    }
+}
+
+#[test]
+fn a_missing_input_is_3_and_leaves_no_output() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("out.jsonl");
+    let path = output.display().to_string();
+    fails(
+        &[
+            "nexmark",
+            "run",
+            "--query",
+            "q1",
+            "-i",
+            "/no/such/file",
+            "-o",
+            &path,
+        ],
+        3,
+        "/no/such/file",
+    );
+    assert!(!output.exists());
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_3() {
+    fails(
+        &["nexmark", "generate", "--events", "10", "-o", "/dev/null/x"],
+        3,
+        "/dev/null/x",
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let input = events(folder.path(), 100);
+    fails(
+        &[
+            "nexmark",
+            "run",
+            "--query",
+            "q1",
+            "-i",
+            &input,
+            "-o",
+            "/dev/null/x",
+        ],
+        3,
+        "/dev/null/x",
+    );
+}
+
+#[test]
+fn a_full_disk_is_3() {
+    fails(
+        &[
+            "nexmark",
+            "generate",
+            "--events",
+            "10000",
+            "-o",
+            "/dev/full",
+        ],
+        3,
+        "ARD-302",
+    );
+}
+
+#[test]
+fn with_json_an_error_is_one_object_on_standard_error() {
+    for (args, code, exit_code) in [
+        (&["run", "no-such-job"][..], "ARD-102", 2),
+        (
+            &[
+                "nexmark",
+                "run",
+                "--query",
+                "q1",
+                "-i",
+                "/no/such/file",
+                "-o",
+                "/dev/null",
+            ],
+            "ARD-301",
+            3,
+        ),
+        (&["fly"], "ARD-102", 2),
+    ] {
+        let finished = run(&[&["--json", "--quiet"], args].concat());
+        let error: Value = serde_json::from_str(finished.err.trim_end()).unwrap();
+        assert_eq!(error["error"]["code"], code, "{finished:?}");
+        assert_eq!(error["error"]["exit_code"], exit_code);
+        assert_eq!(finished.code, Some(exit_code));
+        assert!(
+            error["error"]["message"]
+                .as_str()
+                .is_some_and(|message| !message.is_empty())
+        );
+    }
+}
+
+#[test]
+fn settings_come_from_flag_environment_and_file_in_this_order() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(
+        folder.path().join("ardea.toml"),
+        "threads = 3\nspin = \"7us\"\nslice = \"70us\"\n",
+    )
+    .unwrap();
+    let child = ardea(&["--json", "--set", "threads=5", "config"])
+        .env("ARDEA_THREADS", "4")
+        .env("ARDEA_SLICE", "80us")
+        .current_dir(folder.path())
+        .spawn();
+    let finished = finish(child.unwrap());
+    let settings: Value = serde_json::from_str(&finished.out).unwrap();
+    let of = |key: &str| {
+        let all = settings.as_array().unwrap();
+        let setting = all.iter().find(|setting| setting["key"] == key).unwrap();
+        (
+            setting["value"].clone(),
+            setting["source"].as_str().unwrap().to_string(),
+        )
+    };
+    assert_eq!(of("threads"), (5.into(), "--set".into()));
+    assert_eq!(of("slice"), ("80us".into(), "ARDEA_SLICE".into()));
+    assert_eq!(of("spin").0, Value::from("7us"));
+    assert!(of("spin").1.ends_with("ardea.toml:2"));
+    assert_eq!(of("pin").1, "default");
+}

@@ -1,0 +1,54 @@
+//! `ardea nexmark generate`: the same seed gives the same bytes.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::ardea::{run, succeed};
+
+fn generate(path: &Path, more: &[&str]) -> Vec<u8> {
+    let path = path.display().to_string();
+    succeed(
+        &[
+            &["nexmark", "generate", "--events", "5_000", "-o", &path],
+            more,
+        ]
+        .concat(),
+    );
+    fs::read(&path).unwrap()
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes_and_another_seed_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let first = generate(&path("a"), &["--seed", "7"]);
+    assert!(first == generate(&path("b"), &["--seed", "7"]));
+    assert!(first != generate(&path("c"), &["--seed", "8"]));
+    let late = ["--seed", "7", "--out-of-order", "2s"];
+    let disordered = generate(&path("d"), &late);
+    assert!(first != disordered);
+    assert!(disordered == generate(&path("e"), &late));
+}
+
+#[test]
+fn standard_output_gets_the_same_bytes_as_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = generate(&folder.path().join("a"), &[]);
+    let out = succeed(&["nexmark", "generate", "--events", "5000", "-o", "-"]);
+    assert!(file == out.as_bytes());
+    assert_eq!(out.lines().count(), 5_000);
+}
+
+#[test]
+fn the_result_is_told_as_text_or_as_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a").display().to_string();
+    let args = ["nexmark", "generate", "--events", "1234", "-o", &path];
+    let finished = run(&args);
+    assert_eq!(finished.err, format!("1,234 events written to {path}\n"));
+    assert_eq!(run(&[&args[..], &["--quiet"]].concat()).err, "");
+    let json: Value = serde_json::from_str(&succeed(&[&args[..], &["--json"]].concat())).unwrap();
+    assert_eq!(json["events"], 1_234);
+}

@@ -1,0 +1,11 @@
+//! The program `ardea` as its users meet it: the real binary, with its output, its exit codes and its signals.
+
+mod ardea;
+
+mod completions;
+mod exit_codes;
+mod generate;
+mod help;
+mod interrupts;
+mod jobs;
+mod pipes;

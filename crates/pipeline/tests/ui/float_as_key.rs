@@ -1,0 +1,7 @@
+use ardea_connect::collections::items;
+use ardea_pipeline::Pipeline;
+
+fn main() {
+    let p = Pipeline::new("prices");
+    let _ = p.read_from(items(vec![1.5f64])).key_by(|price| *price);
+}

@@ -1,0 +1,205 @@
+//! The command line of a job: options with values, and what is left.
+
+use std::fmt::Display;
+use std::path::Path;
+use std::time::Duration;
+
+use ardea::core::settings::parse_duration;
+use ardea::core::{Bounded, ErrorCode, Source};
+use ardea::prelude::{files, stdin};
+use ardea::{Error, Result};
+use serde::de::DeserializeOwned;
+
+/// The arguments of a job that have not been asked for yet.
+///
+/// Options are `--name VALUE` or `--name=VALUE`; a job takes those that it knows, then the others by their places, and
+/// [`finish`](Self::finish) complains about what nobody took.
+pub(crate) struct Arguments {
+    job: &'static str,
+    rest: Vec<String>,
+}
+
+impl Arguments {
+    /// The arguments of the job of this name.
+    pub(crate) fn new(job: &'static str, args: &[String]) -> Self {
+        Arguments {
+            job,
+            rest: args.to_vec(),
+        }
+    }
+
+    /// The value of an option as text, if it is there.
+    pub(crate) fn text(&mut self, option: &str) -> Result<Option<String>> {
+        let with_value = format!("{option}=");
+        let found = self
+            .rest
+            .iter()
+            .position(|arg| arg == option || arg.starts_with(with_value.as_str()));
+        let Some(place) = found else { return Ok(None) };
+        let arg = self.rest.remove(place);
+        if let Some(value) = arg.strip_prefix(with_value.as_str()) {
+            return Ok(Some(value.to_string()));
+        }
+        if place == self.rest.len() {
+            return Err(self.wrong(format!("{option} has no value")));
+        }
+        Ok(Some(self.rest.remove(place)))
+    }
+
+    /// The value of an option, read by `parse`.
+    pub(crate) fn parsed<T, E: Display>(
+        &mut self,
+        option: &str,
+        parse: impl Fn(&str) -> std::result::Result<T, E>,
+    ) -> Result<Option<T>> {
+        let Some(text) = self.text(option)? else {
+            return Ok(None);
+        };
+        let value = parse(&text);
+        value
+            .map(Some)
+            .map_err(|error| self.wrong(format!("{option} {text}: {error}")))
+    }
+
+    /// A number of things, at least one.
+    pub(crate) fn count(&mut self, option: &str, default: u64) -> Result<u64> {
+        let parse = |text: &str| match text.replace('_', "").parse() {
+            Ok(0) | Err(_) => Err("not a whole number of at least 1"),
+            Ok(count) => Ok(count),
+        };
+        Ok(self.parsed(option, parse)?.unwrap_or(default))
+    }
+
+    /// A span of time such as `500ms`, `10s` or `1h30m`, more than none.
+    pub(crate) fn duration(&mut self, option: &str, default: Duration) -> Result<Duration> {
+        let parse = |text: &str| match parse_duration(text) {
+            Ok(Duration::ZERO) => Err("must be more than zero".to_string()),
+            Ok(duration) => Ok(duration),
+            Err(error) => Err(error.to_string()),
+        };
+        Ok(self.parsed(option, parse)?.unwrap_or(default))
+    }
+
+    /// What stands at the next place, if anything does.
+    pub(crate) fn place(&mut self) -> Option<String> {
+        let is_option = |arg: &String| arg.starts_with('-') && arg != "-";
+        let place = self.rest.iter().position(|arg| !is_option(arg))?;
+        Some(self.rest.remove(place))
+    }
+
+    /// The file at the next place, which must be there.
+    pub(crate) fn file(&mut self) -> Result<String> {
+        self.place()
+            .ok_or_else(|| self.wrong("no FILE given".to_string()))
+    }
+
+    /// Complains about what nobody took.
+    pub(crate) fn finish(self) -> Result<()> {
+        match self.rest.first() {
+            None => Ok(()),
+            Some(arg) => Err(self.wrong(format!("unexpected argument {arg:?}"))),
+        }
+    }
+
+    /// A mistake on the command line.
+    pub(crate) fn wrong(&self, what: String) -> Error {
+        Error::new(ErrorCode::InvalidConfig, what).hint(format!(
+            "`ardea run {} --help` lists its arguments",
+            self.job
+        ))
+    }
+}
+
+/// How many times faster than it happened; `max` holds nothing back.
+pub(crate) fn speed(text: &str) -> std::result::Result<f64, &'static str> {
+    match text.parse() {
+        _ if text == "max" => Ok(f64::INFINITY),
+        Ok(speed) if speed > 0.0 => Ok(speed),
+        _ => Err("give a number above 0, such as 3600 for an hour in a second, or max"),
+    }
+}
+
+/// The JSON values of a file, one a line, or of standard input for `-`; lines that are none become dead letters.
+pub(crate) fn json_of<T: DeserializeOwned + Send + 'static>(file: &str) -> Source<T, Bounded> {
+    if file == "-" {
+        stdin::json_lines().build()
+    } else {
+        files::json_lines(Path::new(file)).build()
+    }
+}
+
+/// The lines of a file, or of standard input for `-`; lines that are no UTF-8 become dead letters.
+pub(crate) fn lines_of(file: &str) -> Source<String, Bounded> {
+    if file == "-" {
+        stdin::lines().build()
+    } else {
+        files::lines(Path::new(file)).build()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arguments(line: &str) -> Arguments {
+        let args: Vec<String> = line.split_whitespace().map(String::from).collect();
+        Arguments::new("words", &args)
+    }
+
+    #[test]
+    fn options_and_places_come_in_any_order() {
+        for line in [
+            "in.txt --top 5 --gap=2m",
+            "--gap 2m in.txt --top=5",
+            "--top 5 --gap 2m in.txt",
+        ] {
+            let mut args = arguments(line);
+            assert_eq!(args.count("--top", 9).unwrap(), 5, "{line}");
+            assert_eq!(
+                args.duration("--gap", Duration::MAX).unwrap(),
+                Duration::from_secs(120)
+            );
+            assert_eq!(args.file().unwrap(), "in.txt");
+            args.finish().unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_has_its_default() {
+        let mut args = arguments("-");
+        assert_eq!(args.parsed("--speed", speed).unwrap(), None);
+        assert_eq!(args.count("--top", 7).unwrap(), 7);
+        assert_eq!(args.file().unwrap(), "-");
+    }
+
+    #[test]
+    fn mistakes_say_where_help_is() {
+        let says = |error: Error, what: &str| {
+            let text = error.to_string();
+            assert!(
+                text.contains(what) && text.contains("ardea run words --help"),
+                "{text}"
+            );
+            assert_eq!(error.code(), ErrorCode::InvalidConfig);
+        };
+        says(
+            arguments("--top").count("--top", 1).unwrap_err(),
+            "--top has no value",
+        );
+        says(
+            arguments("--top 0").count("--top", 1).unwrap_err(),
+            "--top 0: not a whole number",
+        );
+        says(
+            arguments("--gap 5")
+                .duration("--gap", Duration::MAX)
+                .unwrap_err(),
+            "5 has no unit",
+        );
+        says(
+            arguments("--tip 5").finish().unwrap_err(),
+            "unexpected argument \"--tip\"",
+        );
+        says(arguments("--top=3").file().unwrap_err(), "no FILE given");
+    }
+}

@@ -1,0 +1,37 @@
+//! The demo: all departures from the three airports of New York in 2013, as they happened.
+//!
+//! Flights are replayed in the order of schedule; the event "departed" is as much later as the flight was, so events are out
+//! of order by up to 1,301 minutes. Times are UTC; days begin at 05:00 UTC, midnight in a New York winter.
+
+mod analyses;
+mod data;
+mod records;
+mod tables;
+
+use std::time::Duration;
+
+use ardea::{Pipeline, Result};
+
+pub use analyses::analyse;
+pub use data::Data;
+pub use records::{Airline, Departure, Flight, Plane, Weather};
+pub use tables::{Analyses, Delays, OnRoute};
+
+use crate::arguments::{Arguments, speed};
+
+pub(crate) const HOUR: Duration = Duration::from_secs(3600);
+
+/// The job for these arguments; see the catalogue for what they are.
+pub(crate) fn build(args: &[String]) -> Result<Pipeline> {
+    let mut args = Arguments::new("flights", args);
+    let speed = args.parsed("--speed", speed)?.unwrap_or(525_600.0);
+    let out_of_order = args.duration("--out-of-order", 12 * HOUR)?;
+    let directory = args.text("--data")?;
+    args.finish()?;
+    let data = directory.map_or_else(Data::embedded, |directory| {
+        Ok(Data::in_directory(directory))
+    })?;
+    let p = Pipeline::new("flights");
+    tables::show(analyse(&p, &data, speed, out_of_order));
+    Ok(p)
+}

@@ -1,0 +1,95 @@
+//! The heart of the demo: from the data to all results.
+
+use std::cmp::Reverse;
+
+use ardea::prelude::*;
+
+use super::tables::{Analyses, Day, OnRoute};
+use super::{Airline, Data, Departure, Flight, HOUR, Plane, Weather};
+
+/// Describes all of it; `speed` is how many seconds of 2013 pass in one, and flights that leave more than `lag` after later ones
+/// are late. Days begin at midnight of a New York winter, 05:00 UTC.
+pub fn analyse(p: &Pipeline, data: &Data, speed: f64, lag: Duration) -> Analyses {
+    let day = Window::tumbling(24 * HOUR).offset(5 * HOUR);
+    let (departures, cancelled) = p
+        .read_from(data.csv::<Flight>("flights.csv.zst"))
+        .sort_by_key("schedule", Flight::scheduled)
+        .replay(Flight::scheduled, speed)
+        .with_timestamps(Flight::happened, WatermarkPolicy::out_of_order(lag))
+        .partition_map(Flight::departed_or_cancelled);
+    let (for_carriers, departures) = departures.tee();
+    let (for_congestion, departures) = departures.tee();
+    let (for_weather, departures) = departures.tee();
+    let (for_planes, for_routes) = departures.tee();
+
+    let delays = (
+        count(),
+        average(Departure::minutes),
+        max(Departure::minutes),
+    );
+    let (by_carrier, late) = for_carriers
+        .key_by(|departure| departure.carrier.clone())
+        .window(Window::sliding(6 * HOUR, HOUR))
+        .aggregate_and_late("delays by carrier", delays);
+    let carriers = by_carrier.hash_join(
+        "airlines",
+        p.read_from(data.csv::<Airline>("airlines.csv.gz")),
+        |window| window.key.clone(),
+        |airline| airline.carrier.clone(),
+        |window, airline| (airline.name.clone(), window.clone()),
+    );
+
+    let congestion = for_congestion
+        .filter(|departure| departure.delay > 60)
+        .key_by(|departure| departure.origin.clone())
+        .window(Window::session(HOUR / 2))
+        .aggregate("congestion", (count(), max(Departure::minutes)));
+
+    let by_weather = for_weather.hash_join_outer(
+        "weather",
+        p.read_from(data.csv::<Weather>("weather.csv.gz")),
+        Departure::place_and_hour,
+        Weather::place_and_hour,
+        |departure, weather| (Weather::class(weather).to_string(), departure.delay),
+    );
+    let by_plane = for_planes.hash_join_outer(
+        "planes",
+        p.read_from(data.csv::<Plane>("planes.csv.gz")),
+        |departure| departure.tailnum.clone(),
+        |plane| Some(plane.tailnum.clone()),
+        |departure, plane| (Plane::maker(plane).to_string(), departure.delay),
+    );
+    let of_a_day = (count(), sum(|delay: &(String, i64)| delay.1));
+    let so_far = (
+        sum(|day: &Day| day.value.0),
+        sum(|day: &Day| day.value.1 as i64),
+    );
+    let circumstances = by_weather
+        .merge(by_plane)
+        .key_by(|(circumstance, _)| circumstance.clone())
+        .window(day)
+        .aggregate("delays of a day", of_a_day)
+        .key_by(|day| day.key.clone())
+        .rolling("delays so far", so_far);
+
+    let busiest = top_n(5, |w: &OnRoute| (w.value, Reverse(w.key.clone())));
+    let routes = for_routes
+        .key_by(Departure::route)
+        .window(day)
+        .aggregate("flights by route", count())
+        .key_by(|_| ())
+        .window(day)
+        .aggregate("top routes", busiest);
+
+    let set_aside = cancelled
+        .merge(late.map(|_| "left too late for its windows"))
+        .key_by(|reason| *reason)
+        .rolling("set aside", count());
+    Analyses {
+        carriers,
+        congestion,
+        circumstances,
+        routes,
+        set_aside,
+    }
+}

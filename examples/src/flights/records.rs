@@ -1,0 +1,200 @@
+//! The rows of the flight data, as far as the demo reads them.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use ardea::prelude::{Either, Timestamp};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+
+/// A flight as it was planned, and how late it left.
+#[derive(Clone, Deserialize, Debug)]
+pub struct Flight {
+    /// The airline's code.
+    pub carrier: String,
+    /// The plane; none if no plane was ever assigned.
+    #[serde(deserialize_with = "unless_na")]
+    pub tailnum: Option<String>,
+    /// The airport it leaves from.
+    pub origin: String,
+    /// The airport it goes to.
+    pub dest: String,
+    /// The scheduled hour.
+    #[serde(rename = "time_hour", deserialize_with = "rfc3339")]
+    pub hour: Timestamp,
+    /// The minute of the scheduled hour.
+    pub minute: i64,
+    /// Minutes of delay, negative if early; none if it was cancelled.
+    #[serde(deserialize_with = "unless_na")]
+    pub dep_delay: Option<i64>,
+}
+
+/// A flight that left.
+#[derive(Clone, Debug)]
+pub struct Departure {
+    /// The airline's code.
+    pub carrier: String,
+    /// The plane.
+    pub tailnum: Option<String>,
+    /// The airport it left.
+    pub origin: String,
+    /// The airport it goes to.
+    pub dest: String,
+    /// The scheduled hour.
+    pub hour: Timestamp,
+    /// Minutes of delay, negative if early.
+    pub delay: i64,
+}
+
+impl Flight {
+    /// When it was to leave.
+    pub fn scheduled(&self) -> Timestamp {
+        Timestamp::from_secs(self.hour.as_millis() / 1000 + self.minute * 60)
+    }
+
+    /// When it left, or was to leave if it was cancelled: the event time of the demo.
+    pub fn happened(&self) -> Timestamp {
+        let delay_millis = self.dep_delay.unwrap_or(0).saturating_mul(60_000);
+        Timestamp::from_millis(self.scheduled().as_millis().saturating_add(delay_millis))
+    }
+
+    /// The departure, or why there was none.
+    pub fn departed_or_cancelled(self) -> Either<Departure, &'static str> {
+        let Some(delay) = self.dep_delay else {
+            return Either::Right(match self.tailnum {
+                Some(_) => "cancelled, with a plane assigned",
+                None => "cancelled before a plane was assigned",
+            });
+        };
+        let Flight {
+            carrier,
+            tailnum,
+            origin,
+            dest,
+            hour,
+            ..
+        } = self;
+        Either::Left(Departure {
+            carrier,
+            tailnum,
+            origin,
+            dest,
+            hour,
+            delay,
+        })
+    }
+}
+
+impl Departure {
+    /// Where and in which hour it was scheduled: finds the weather.
+    pub fn place_and_hour(&self) -> (String, i64) {
+        (self.origin.clone(), self.hour.as_micros())
+    }
+
+    /// How late it was, negative if early.
+    pub fn minutes(&self) -> i64 {
+        self.delay
+    }
+
+    /// The route.
+    pub fn route(&self) -> (String, String) {
+        (self.origin.clone(), self.dest.clone())
+    }
+}
+
+/// The weather at an airport during an hour.
+#[derive(Clone, Deserialize, Debug)]
+pub struct Weather {
+    /// The airport.
+    pub origin: String,
+    /// The hour.
+    #[serde(rename = "time_hour", deserialize_with = "rfc3339")]
+    pub hour: Timestamp,
+    /// Miles per hour.
+    #[serde(deserialize_with = "unless_na")]
+    pub wind_speed: Option<f64>,
+    /// Inches of rain or snow.
+    #[serde(deserialize_with = "unless_na")]
+    pub precip: Option<f64>,
+    /// How many miles one sees, at most 10.
+    #[serde(deserialize_with = "unless_na")]
+    pub visib: Option<f64>,
+}
+
+impl Weather {
+    /// Where and in which hour it was so.
+    pub fn place_and_hour(&self) -> (String, i64) {
+        (self.origin.clone(), self.hour.as_micros())
+    }
+
+    /// The class that the demo counts it in, by what troubles a departure most.
+    pub fn class(weather: Option<&Weather>) -> &'static str {
+        let at_least = |value: Option<f64>, least: f64| value.is_some_and(|value| value >= least);
+        match weather {
+            None => "weather unknown",
+            Some(Weather {
+                visib: Some(miles), ..
+            }) if *miles < 1.0 => "fog (sight under 1 mile)",
+            Some(Weather {
+                visib: Some(miles), ..
+            }) if *miles < 5.0 => "mist (sight under 5 miles)",
+            Some(weather) if at_least(weather.wind_speed, 20.0) => "strong wind (over 20 mph)",
+            Some(weather) if at_least(weather.precip, 0.01) => "rain or snow",
+            Some(_) => "fair weather",
+        }
+    }
+}
+
+/// A plane.
+#[derive(Clone, Deserialize, Debug)]
+pub struct Plane {
+    /// Its registration.
+    pub tailnum: String,
+    /// Who built it, in capitals.
+    pub manufacturer: String,
+}
+
+impl Plane {
+    /// The manufacturer without "INDUSTRIE" or "INC", so that the different spellings of one count together.
+    pub fn maker(plane: Option<&Plane>) -> &str {
+        let manufacturer = plane.map_or("plane unknown", |plane| &plane.manufacturer);
+        if plane.is_none() {
+            manufacturer
+        } else {
+            manufacturer.split(' ').next().unwrap_or_default()
+        }
+    }
+}
+
+/// An airline.
+#[derive(Clone, Deserialize, Debug)]
+pub struct Airline {
+    /// Its code.
+    pub carrier: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// A value that is missing where the data says `NA`.
+fn unless_na<'de, T, D>(from: D) -> Result<Option<T>, D::Error>
+where
+    T: FromStr<Err: Display>,
+    D: Deserializer<'de>,
+{
+    match String::deserialize(from)?.as_str() {
+        "NA" | "" => Ok(None),
+        text => text
+            .parse()
+            .map(Some)
+            .map_err(|error| D::Error::custom(format!("{text:?}: {error}"))),
+    }
+}
+
+/// A point in time such as `2013-01-01T10:00:00Z`.
+fn rfc3339<'de, D: Deserializer<'de>>(from: D) -> Result<Timestamp, D::Error> {
+    let text = String::deserialize(from)?;
+    let time: jiff::Timestamp = text
+        .parse()
+        .map_err(|error| D::Error::custom(format!("{text:?}: {error}")))?;
+    Ok(Timestamp::from_micros(time.as_microsecond()))
+}

@@ -1,0 +1,86 @@
+//! All jobs: what their arguments may be.
+
+use ardea::core::ErrorCode;
+use ardea_examples::jobs;
+
+fn args(line: &str) -> Vec<String> {
+    line.split_whitespace().map(String::from).collect()
+}
+
+#[test]
+fn every_job_has_a_name_of_its_own_and_says_how_to_call_it() {
+    for (place, job) in jobs().iter().enumerate() {
+        assert!(
+            jobs()[..place].iter().all(|other| other.name != job.name),
+            "{}",
+            job.name
+        );
+        assert!(
+            job.usage.starts_with(&format!("ardea run {}", job.name)),
+            "{}",
+            job.name
+        );
+        assert!(
+            !job.about.is_empty() && !job.about.ends_with('.'),
+            "{}",
+            job.name
+        );
+    }
+}
+
+#[test]
+fn every_job_compiles_to_a_graph() {
+    let threads = std::num::NonZeroU32::MIN.saturating_add(1);
+    for job in jobs() {
+        let takes_file = job.usage.contains(" FILE");
+        let pipeline = (job.build)(&args(if takes_file { "in.txt" } else { "" })).unwrap();
+        assert_eq!(pipeline.name(), job.name);
+        assert!(
+            pipeline.to_dag(threads).unwrap().vertices().len() > 2,
+            "{}",
+            job.name
+        );
+    }
+}
+
+#[test]
+fn what_a_job_does_not_know_is_refused_with_a_hint() {
+    for job in jobs() {
+        for line in ["--no-such-option 1 in.txt", "in.txt and more"] {
+            let error = (job.build)(&args(line)).unwrap_err();
+            assert_eq!(
+                error.code(),
+                ErrorCode::InvalidConfig,
+                "{}: {error}",
+                job.name
+            );
+            assert!(
+                error.to_string().contains("--help"),
+                "{}: {error}",
+                job.name
+            );
+        }
+    }
+}
+
+#[test]
+fn values_that_make_no_sense_are_refused() {
+    let lines = [
+        ("flights", "--speed 0"),
+        ("flights", "--speed fast"),
+        ("flights", "--out-of-order 3"),
+        ("wordcount", "in.txt --top 0"),
+        ("sessions", "in.txt --gap 0s"),
+        ("sensors", "--rate -1"),
+        ("payments", "--seconds"),
+    ];
+    for (name, line) in lines {
+        let job = jobs().iter().find(|job| job.name == name).unwrap();
+        let error = (job.build)(&args(line)).unwrap_err();
+        assert_eq!(
+            error.code(),
+            ErrorCode::InvalidConfig,
+            "{name} {line}: {error}"
+        );
+    }
+}
