@@ -11,7 +11,7 @@ ExampleJob {
 ardea run flights [--speed N] [--out-of-order T] [--data DIR]
 
   --speed N|max      times faster than it happened (525600: a year in a minute)
-  --out-of-order T   how long to wait for delayed flights; later ones are late (12h)
+  --out-of-order T   how long to wait for delayed flights; later ones are late (16h)
   --data DIR         read flights.csv.zst and the others there, not those in the program",
     build: flights::build,
 },

@@ -15,7 +15,7 @@ use ardea::{Pipeline, Result};
 pub use analyses::analyse;
 pub use data::Data;
 pub use records::{Airline, Departure, Flight, Plane, Weather};
-pub use tables::{Analyses, Delays, OnRoute};
+pub use tables::{Analyses, Congestion, Day, Delays, OfCarrier, OnRoute};
 
 use crate::arguments::{Arguments, speed};
 
@@ -25,7 +25,7 @@ pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 pub(crate) fn build(args: &[String]) -> Result<Pipeline> {
     let mut args = Arguments::new("flights", args);
     let speed = args.parsed("--speed", speed)?.unwrap_or(525_600.0);
-    let out_of_order = args.duration("--out-of-order", 12 * HOUR)?;
+    let out_of_order = args.duration("--out-of-order", 16 * HOUR)?;
     let directory = args.text("--data")?;
     args.finish()?;
     let data = directory.map_or_else(Data::embedded, |directory| {

@@ -125,7 +125,7 @@ mod tests {
 
         let mut spent: HashMap<(u64, u64), u64> = HashMap::new();
         let mut is_refused = |payment: &Payment, stage: u64| {
-            if stage % 30 != 0 {
+            if !stage.is_multiple_of(30) {
                 return payment.id % 1_000 == stage;
             }
             let spent = spent.entry((stage, payment.account)).or_default();

@@ -45,16 +45,17 @@ pub mod prelude {
 
     pub use ardea_aggregate::*;
     pub use ardea_connect::{
-        collections, dead_letters, files, for_each, generate, live_table, null, preview, stdin, stdout, tcp,
+        collections, dead_letters, files, for_each, generate, live_table, null, preview, stdin,
+        stdout, tcp,
     };
     pub use ardea_core::{
-        DeadLetter, DeadLetters, Error, ErrorCode, Isolation, Key, OnError, Parallelism, Result, Sink, Source,
-        Timestamp,
+        DeadLetter, DeadLetters, Error, ErrorCode, Isolation, Key, OnError, Parallelism, Result,
+        Sink, Source, Timestamp,
     };
     pub use ardea_engine::{JobConfig, JobHandle, JobStatus, Node, NodeConfig};
     pub use ardea_pipeline::{
-        Collected, EarlyFiring, Either, Firing, JoinInterval, KeyedContext, KeyedStream, Pipeline, Stream, Timed,
-        Trigger, Untimed, WatermarkPolicy, Window, WindowResult, WindowedStream,
+        Collected, EarlyFiring, Either, Firing, JoinInterval, KeyedContext, KeyedStream, Pipeline,
+        Stream, Timed, Trigger, Untimed, WatermarkPolicy, Window, WindowResult, WindowedStream,
     };
 }
 

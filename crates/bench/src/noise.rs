@@ -31,7 +31,9 @@ pub fn listen(core: Option<usize>, duration: Duration) -> Noise {
 }
 
 fn gaps(duration: Duration) -> Noise {
-    let Some(mut histogram) = nanoseconds() else { return Noise::default() };
+    let Some(mut histogram) = nanoseconds() else {
+        return Noise::default();
+    };
     let start = Instant::now();
     let mut last = start;
     while last - start < duration {

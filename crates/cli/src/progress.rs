@@ -54,11 +54,18 @@ pub struct Progress<'a> {
 impl<'a> Progress<'a> {
     /// For a job of this shape that starts now.
     pub fn new(context: &Context, shape: &'a Shape) -> Self {
+        let mode = mode(context, shape);
+        // A short job shows no line on a terminal; in a pipe the first one says that it has started.
+        let next = if mode == Mode::Printed {
+            Duration::ZERO
+        } else {
+            REDRAW
+        };
         Progress {
-            mode: mode(context, shape),
+            mode,
             shape,
             start: Instant::now(),
-            next: Duration::ZERO,
+            next,
             rate_in: Rate::default(),
             rate_out: Rate::default(),
             is_shown: false,

@@ -7,9 +7,19 @@ use std::time::Duration;
 const SPAN: Duration = Duration::from_secs(2);
 
 /// The rate of a counter that only grows.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Rate {
+    /// Never empty.
     samples: VecDeque<(Duration, u64)>,
+}
+
+impl Default for Rate {
+    /// Of a counter that stands at zero at the time zero.
+    fn default() -> Self {
+        Rate {
+            samples: VecDeque::from([(Duration::ZERO, 0)]),
+        }
+    }
 }
 
 impl Rate {

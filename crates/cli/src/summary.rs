@@ -83,20 +83,24 @@ impl Summary {
             short(self.records_per_s()),
             grouped(self.totals.records_out),
         );
-        let name_width = self
-            .vertices
-            .iter()
-            .map(|vertex| vertex.name.chars().count())
-            .max()
-            .unwrap_or(0)
-            .max(6);
+        let widest = |cell: &dyn Fn(&VertexSummary) -> String, heading: &str| {
+            let cells = self
+                .vertices
+                .iter()
+                .map(|vertex| cell(vertex).chars().count());
+            cells.max().unwrap_or(0).max(heading.len())
+        };
+        let name = widest(&|vertex| vertex.name.clone(), "vertex");
+        let count = widest(&|vertex| vertex.instances.to_string(), "n");
+        let read = widest(&|vertex| grouped(vertex.records_in), "in");
+        let written = widest(&|vertex| grouped(vertex.records_out), "out");
         text += &format!(
-            "  {:name_width$}  {:>5} {:>15} {:>15}\n",
-            "vertex", "×", "in", "out"
+            "  {:name$}  {:>count$}  {:>read$}  {:>written$}\n",
+            "vertex", "n", "in", "out"
         );
         for vertex in &self.vertices {
             text += &format!(
-                "  {:name_width$}  {:>5} {:>15} {:>15}{}\n",
+                "  {:name$}  {:>count$}  {:>read$}  {:>written$}{}\n",
                 vertex.name,
                 vertex.instances,
                 grouped(vertex.records_in),
@@ -257,10 +261,7 @@ mod tests {
             ),
             "{text}"
         );
-        assert!(
-            text.contains("  files       2               0          12,345  1 bad\n"),
-            "{text}"
-        );
+        assert!(text.contains("  files   2   0  12,345  1 bad\n"), "{text}");
         assert!(
             text.contains("3 records came too late") && text.contains("a.txt:7: not UTF-8"),
             "{text}"

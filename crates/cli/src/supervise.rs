@@ -65,6 +65,7 @@ fn follow(
     let mut said = 0;
     let mut cancelled: Option<Instant> = None;
     loop {
+        progress.tick(job, said > 0);
         let status = job.wait(LOOK);
         let interrupts = context.interrupts.count();
         if status.is_over() {
@@ -79,7 +80,6 @@ fn follow(
         if interrupts >= 2 && cancelled.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
             return status;
         }
-        progress.tick(job, interrupts > 0);
     }
 }
 

@@ -116,7 +116,8 @@ impl Dag {
     ///
     /// # Errors
     /// [`ErrorCode::InvalidJob`]: no vertex, two of one name, an ordinal used twice or left out, an edge to nowhere, a cycle,
-    /// a forward edge between different parallelisms.
+    /// a forward edge between different parallelisms, a vertex that
+    /// feeds both an urgent input and one that waits for it.
     pub fn validate(&self) -> std::result::Result<(), DagError> {
         if self.vertices.is_empty() {
             return Err(invalid("the job has no vertex".into()).hint("add a source and a sink"));
@@ -134,7 +135,50 @@ impl Dag {
         self.validate_ordinals("output", |edge| edge.from)?;
         self.validate_ordinals("input", |edge| edge.to)?;
         self.topological_order()?;
+        self.validate_priorities()
+    }
+
+    /// A source that feeds both an urgent and a waiting input of one vertex would stop at the full queue of the waiting one, and the
+    /// urgent one would never end.
+    fn validate_priorities(&self) -> Result<()> {
+        for (index, vertex) in self.vertices.iter().enumerate() {
+            let inputs: Vec<&Edge> = self
+                .edges
+                .iter()
+                .filter(|edge| edge.to.0.index() == index)
+                .collect();
+            for urgent in &inputs {
+                for waiting in inputs
+                    .iter()
+                    .filter(|other| other.priority > urgent.priority)
+                {
+                    let shared = self.ancestors(urgent.from.0);
+                    if let Some(origin) =
+                        self.ancestors(waiting.from.0).intersection(&shared).next()
+                    {
+                        let (origin, name) = (&self.get(*origin).name, &vertex.name);
+                        return Err(invalid(format!("{origin:?} feeds two inputs of {name:?}, of which one waits for the other's end"))
+                            .hint("read the source twice, once for each input"));
+                    }
+                }
+            }
+        }
         Ok(())
+    }
+
+    /// A vertex and all that lead to it.
+    fn ancestors(&self, id: VertexId) -> HashSet<VertexId> {
+        let mut found = HashSet::from([id]);
+        let mut next = vec![id];
+        while let Some(vertex) = next.pop() {
+            let before = self
+                .edges
+                .iter()
+                .filter(|edge| edge.to.0 == vertex)
+                .map(|edge| edge.from.0);
+            next.extend(before.filter(|before| found.insert(*before)));
+        }
+        found
     }
 
     fn validate_edge(&self, edge: &Edge) -> Result<()> {
@@ -259,6 +303,18 @@ mod tests {
         dag.vertex(vertex("a"));
         dag.vertex(vertex("a"));
         assert_eq!(dag.validate().unwrap_err().code(), ErrorCode::InvalidJob);
+    }
+
+    #[test]
+    fn a_source_that_feeds_an_urgent_and_a_waiting_input_is_refused() {
+        let mut dag = Dag::new();
+        let (a, b) = (dag.vertex(vertex("a")), dag.vertex(vertex("b")));
+        dag.edge(Edge::between(a, b));
+        dag.edge(
+            Edge::from_ordinals((a, Ordinal(1)), (b, Ordinal(1))).priority(crate::Priority::FIRST),
+        );
+        let error = dag.validate().unwrap_err().to_string();
+        assert!(error.contains("waits for the other's end"), "{error}");
     }
 
     #[test]

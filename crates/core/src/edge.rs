@@ -45,6 +45,7 @@ pub struct Edge {
     pub(crate) priority: Priority,
     pub(crate) capacity_chunks: Option<NonZeroUsize>,
     pub(crate) reach: Reach,
+    pub(crate) is_timeless: bool,
 }
 
 impl Edge {
@@ -62,6 +63,7 @@ impl Edge {
             priority: Priority::NORMAL,
             capacity_chunks: None,
             reach: Reach::Local,
+            is_timeless: false,
         }
     }
 
@@ -90,6 +92,13 @@ impl Edge {
         self
     }
 
+    /// Says that the records of this edge have no part in the consumer's time: its watermarks are not listened to, and its silence
+    /// holds nobody back. For rules, rates and other news beside a stream.
+    pub fn timeless(mut self) -> Self {
+        self.is_timeless = true;
+        self
+    }
+
     /// The producing vertex and its output.
     pub fn source(&self) -> (VertexId, Ordinal) {
         self.from
@@ -113,6 +122,11 @@ impl Edge {
     /// How many chunks each queue holds, if set.
     pub fn wanted_capacity(&self) -> Option<NonZeroUsize> {
         self.capacity_chunks
+    }
+
+    /// Whether the edge has no part in the consumer's time.
+    pub fn is_timeless(&self) -> bool {
+        self.is_timeless
     }
 
     /// How far records may travel.

@@ -90,7 +90,8 @@ pub trait Processor: Send {
         Ok(())
     }
 
-    /// Called once after all others, also after a failure, a cancellation or a panic. Must not panic.
+    /// Called once after all others, also after a failure, a cancellation or a panic, and even if `init` was never called. Must not
+    /// panic.
     fn close(&mut self) {}
 }
 

@@ -57,6 +57,17 @@ pub(crate) struct InputSet {
 }
 
 impl InputSet {
+    /// Lets an input have no part in time: its watermarks are not listened to, and its silence holds nobody back.
+    pub(crate) fn without_time(mut self, input: usize) -> Self {
+        for (index, inlet) in self.inlets.iter().enumerate() {
+            if inlet.input == input {
+                // Nothing has been promised yet, so nothing can rise that somebody would have to be told.
+                let _ = self.merge.done(index);
+            }
+        }
+        self
+    }
+
     /// From the queues of each input ordinal, with that input's priority.
     pub(crate) fn new(inputs: Vec<(Priority, Vec<QueueReceiver>)>) -> Self {
         let priorities: Vec<Priority> = inputs.iter().map(|(priority, _)| *priority).collect();
@@ -314,6 +325,19 @@ mod tests {
         let (_senders, mut set) = inputs(&[(Priority::NORMAL, 0), (Priority::NORMAL, 0)]);
         assert!(ended(set.pull(), 0, false));
         assert!(ended(set.pull(), 1, true));
+    }
+
+    #[test]
+    fn an_input_without_time_neither_moves_nor_holds_the_watermark() {
+        let (mut senders, set) = inputs(&[(Priority::NORMAL, 1), (Priority::NORMAL, 1)]);
+        let mut set = set.without_time(1);
+        senders[1][0].send(watermark(9));
+        assert!(set.pull().is_none());
+        senders[0][0].send(watermark(5));
+        let Some(Event::Watermark(mark)) = set.pull() else {
+            panic!("time was held by the timeless input")
+        };
+        assert_eq!(mark.0, Timestamp::from_secs(5));
     }
 
     #[test]

@@ -217,9 +217,15 @@ impl Launch<'_> {
         instance: u32,
         receivers: &mut Ends<QueueReceiver>,
     ) -> InputSet {
-        let edges = self.dag.inputs(head).into_iter();
-        InputSet::new(
+        let edges = self.dag.inputs(head);
+        let timeless = edges
+            .iter()
+            .enumerate()
+            .filter(|(_, id)| self.dag.edges()[id.index()].is_timeless());
+        let timeless: Vec<usize> = timeless.map(|(input, _)| input).collect();
+        let inputs = InputSet::new(
             edges
+                .into_iter()
                 .map(|id| {
                     let edge = &self.dag.edges()[id.index()];
                     (
@@ -228,7 +234,8 @@ impl Launch<'_> {
                     )
                 })
                 .collect(),
-        )
+        );
+        timeless.into_iter().fold(inputs, InputSet::without_time)
     }
 
     fn outputs(

@@ -130,7 +130,13 @@ impl Node {
     fn reserve(&self, plan: &ExecutionPlan, places: &mut Places) -> Result<Vec<Arc<WorkerShared>>> {
         let first = self.next_worker.fetch_add(1, Ordering::Relaxed);
         let mut dedicated = Vec::new();
-        for planned in &plan.tasklets {
+        for (number, planned) in plan.tasklets.iter().enumerate() {
+            // Instances of one number stay together, where forward edges join them; lone ones take turns.
+            let first = if planned.parallelism == 1 {
+                first + number
+            } else {
+                first
+            };
             places.0.push(Vec::new());
             if is_dedicated(planned) && planned.parallelism > MAX_THREADS {
                 return Err(Error::new(

@@ -42,6 +42,7 @@ pub mod checksum;
 mod error;
 mod event;
 mod generator;
+pub mod queries;
 mod random;
 mod schedule;
 mod web;

@@ -20,14 +20,27 @@ fn python() -> Option<PathBuf> {
         eprintln!("SKIPPED: there is no python3 for the oracle");
         return None;
     }
-    let setup = Command::new("bash").arg(home.join("oracle/setup.sh")).output().expect("bash runs");
-    assert!(setup.status.success(), "setup.sh: {}", String::from_utf8_lossy(&setup.stderr));
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| home.join("../../target"), PathBuf::from);
+    let setup = Command::new("bash")
+        .arg(home.join("oracle/setup.sh"))
+        .output()
+        .expect("bash runs");
+    assert!(
+        setup.status.success(),
+        "setup.sh: {}",
+        String::from_utf8_lossy(&setup.stderr)
+    );
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| home.join("../../target"), PathBuf::from);
     Some(target.join("oracle-venv/bin/python3"))
 }
 
 /// A file of events, and a table for query 13.
-fn events(directory: &Path, seed: u64, out_of_order: Duration, first_event_time_ms: i64) -> PathBuf {
+fn events(
+    directory: &Path,
+    seed: u64,
+    out_of_order: Duration,
+    first_event_time_ms: i64,
+) -> PathBuf {
     let path = directory.join(format!("events-{seed}.jsonl"));
     let config = GeneratorConfig {
         seed,
@@ -39,22 +52,44 @@ fn events(directory: &Path, seed: u64, out_of_order: Duration, first_event_time_
     };
     let written = write_jsonl(config, BufWriter::new(File::create(&path).unwrap())).unwrap();
     assert_eq!(written, 20_000);
-    let side: String = (0..10_000).step_by(3).map(|key| format!("{key},item {key}\n")).collect();
+    let side: String = (0..10_000)
+        .step_by(3)
+        .map(|key| format!("{key},item {key}\n"))
+        .collect();
     fs::write(directory.join("side.csv"), side).unwrap();
     path
 }
 
-fn agrees(python: &Path, directory: &Path, input: &Path, query: Query, threads: u32, out_of_order: Option<Duration>) {
+fn agrees(
+    python: &Path,
+    directory: &Path,
+    input: &Path,
+    query: Query,
+    threads: u32,
+    out_of_order: Option<Duration>,
+) {
     let oracle = Path::new(env!("CARGO_MANIFEST_DIR")).join("oracle");
-    let (expected, actual) = (directory.join("expected.jsonl"), directory.join("actual.jsonl"));
+    let (expected, actual) = (
+        directory.join("expected.jsonl"),
+        directory.join("actual.jsonl"),
+    );
     let side = directory.join("side.csv");
     let mut run = Command::new(python);
-    run.arg(oracle.join("oracle.py")).args(["--query", query.name(), "-i"]).arg(input).arg("-o").arg(&expected);
+    run.arg(oracle.join("oracle.py"))
+        .args(["--query", query.name(), "-i"])
+        .arg(input)
+        .arg("-o")
+        .arg(&expected);
     if query == Query::Q13 {
         run.arg("--side").arg(&side);
     }
     let outcome = run.output().unwrap();
-    assert!(outcome.status.success(), "{}: {}", query.name(), String::from_utf8_lossy(&outcome.stderr));
+    assert!(
+        outcome.status.success(),
+        "{}: {}",
+        query.name(),
+        String::from_utf8_lossy(&outcome.stderr)
+    );
 
     let run = QueryRun {
         query,
@@ -66,9 +101,17 @@ fn agrees(python: &Path, directory: &Path, input: &Path, query: Query, threads: 
         side: Some(side),
         out_of_order,
     };
-    build(&run).unwrap().run_with(NodeConfig::with_threads(threads)).unwrap();
+    build(&run)
+        .unwrap()
+        .run_with(NodeConfig::with_threads(threads))
+        .unwrap();
 
-    let compare = Command::new(python).arg(oracle.join("compare.py")).arg(&expected).arg(&actual).output().unwrap();
+    let compare = Command::new(python)
+        .arg(oracle.join("compare.py"))
+        .arg(&expected)
+        .arg(&actual)
+        .output()
+        .unwrap();
     assert!(
         compare.status.success(),
         "{} on {threads} threads: {}{}",
@@ -86,7 +129,14 @@ fn all_queries_agree(seed: u64, out_of_order: Duration, first_event_time_ms: i64
         for threads in [1, 3] {
             agrees(&python, directory.path(), &input, query, threads, None);
             // With a bound on the disorder windows close as time goes on, and the result is the same.
-            agrees(&python, directory.path(), &input, query, threads, Some(out_of_order));
+            agrees(
+                &python,
+                directory.path(),
+                &input,
+                query,
+                threads,
+                Some(out_of_order),
+            );
         }
     }
 }

@@ -40,9 +40,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod collect_sink;
 pub mod join;
 pub mod keyed;
-mod collect_sink;
 pub mod stateless;
 pub mod time;
 pub mod window;
@@ -63,11 +63,12 @@ mod drive;
 pub use backlog::{Backlog, Output};
 pub use bad_records::debug_bytes;
 pub use co_fold::{FoldThree, FoldTwo};
+pub use collect_sink::CollectSinkP;
 pub use group::{GroupCombineP, GroupP};
 pub use join::{
-    BroadcastInputP, BroadcastLogic, BuildTable, HashJoinLogic, HashJoinP,
-    IntervalJoinLogic, IntervalJoinP, JoinInterval, SortP, enrich, inner_hash_join,
-    inner_interval_join, left_hash_join, left_interval_join,
+    BroadcastInputP, BroadcastLogic, BuildTable, HashJoinLogic, HashJoinP, IntervalJoinLogic,
+    IntervalJoinP, JoinInterval, SortP, enrich, inner_hash_join, inner_interval_join,
+    left_hash_join, left_interval_join,
 };
 pub use keyed::{
     DistinctP, KeyedContext, KeyedLogic, StatefulMapP, TimerKind, flat_map_stateful, map_stateful,
@@ -75,7 +76,6 @@ pub use keyed::{
 pub use keyed_fold::{Feed, FeedVisitor, FoldOne, FoldPartials, KeyedFold, Partial};
 pub use keyed_table::{KeyIndex, KeyTable};
 pub use rolling::RollingP;
-pub use collect_sink::CollectSinkP;
 pub use stateless::{
     Either, FilterMapP, FilterP, FlatMapP, InspectP, LimitP, MapP, MergeP, PartitionMapP,
     RebalanceP, SampleP, SplitP, TeeP, TryMapP,

@@ -13,6 +13,6 @@ pub use arrival::ArrivalTimeP;
 pub use event_time::EventTime;
 pub use generator::{Silence, WatermarkGenerator};
 pub use native::NativeTimeP;
-pub use replay::ReplayP;
 pub use policy::WatermarkPolicy;
+pub use replay::ReplayP;
 pub use stamp::StampP;

@@ -33,9 +33,9 @@ mod trigger;
 mod two_stacks;
 
 #[cfg(test)]
-pub(crate) mod drive;
-#[cfg(test)]
 mod contract_tests;
+#[cfg(test)]
+pub(crate) mod drive;
 #[cfg(test)]
 mod session_tests;
 #[cfg(test)]

@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use ardea_core::{ErrorCode, Instance, OnError, Ordinal, Priority, Rows};
 use ardea_operators::*;
-use ardea_testkit::{
-    Counted, Expected, LiveCount, ProcessorTest, TestInput, Timestamp,
-};
+use ardea_testkit::{Counted, Expected, LiveCount, ProcessorTest, TestInput, Timestamp};
 
 type Pair = (u8, i64);
 
@@ -348,5 +346,7 @@ fn an_interval_join_keeps_the_contract() {
 #[test]
 fn the_collecting_sink_keeps_the_contract() {
     let collected = Arc::new(Mutex::new(Vec::new()));
-    ProcessorTest::new(move || CollectSinkP::<i64>::new(Arc::clone(&collected))).input(numbers()).run();
+    ProcessorTest::new(move || CollectSinkP::<i64>::new(Arc::clone(&collected)))
+        .input(numbers())
+        .run();
 }

@@ -48,7 +48,11 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         F: Fn(&T) -> bool + Send + Sync + 'static,
     {
         let route = Arc::new(move |record: &T| usize::from(!first(record)));
-        let first = self.parting("split", 2, supplier(move || SplitP::new(Arc::clone(&route))));
+        let first = self.parting(
+            "split",
+            2,
+            supplier(move || SplitP::new(Arc::clone(&route))),
+        );
         let second = first.sibling(1);
         (first, second)
     }
@@ -61,7 +65,11 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         F: Fn(T) -> Either<A, C> + Send + Sync + 'static,
     {
         let f = Arc::new(f);
-        let first = self.parting("partition-map", 2, supplier(move || PartitionMapP::new(Arc::clone(&f))));
+        let first = self.parting(
+            "partition-map",
+            2,
+            supplier(move || PartitionMapP::new(Arc::clone(&f))),
+        );
         let second = first.sibling(1);
         (first, second)
     }
@@ -86,14 +94,26 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         F: Fn(&T) -> Result<U, R> + Send + Sync + 'static,
     {
         let f = Arc::new(f);
-        self.follow("try-map", move || TryMapP::new(Arc::clone(&f), on_error, debug_bytes::<T>))
+        self.follow("try-map", move || {
+            TryMapP::new(Arc::clone(&f), on_error, debug_bytes::<T>)
+        })
     }
 
     /// A step on single records with several outputs; the stream returned is the first.
-    fn parting<U>(self, kind: &str, outputs: usize, make: Arc<dyn ProcessorSupplier>) -> Stream<U, B, E> {
+    fn parting<U>(
+        self,
+        kind: &str,
+        outputs: usize,
+        make: Arc<dyn ProcessorSupplier>,
+    ) -> Stream<U, B, E> {
         let lower: Lower = Box::new(move |lowering, name, inputs| {
             let first = lowering.follow(name, inputs[0], Arc::clone(&make));
-            Ok((0..outputs).map(|output| Port { ordinal: Ordinal(output as u16), ..first }).collect())
+            Ok((0..outputs)
+                .map(|output| Port {
+                    ordinal: Ordinal(output as u16),
+                    ..first
+                })
+                .collect())
         });
         let name = self.pipeline.fresh_name(kind);
         self.pipeline.add(name, vec![self.from], outputs, lower)

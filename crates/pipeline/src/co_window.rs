@@ -63,7 +63,10 @@ where
         let (routing, other_routing) = (keyed.routing(), other.routing());
         let lower: Lower = Box::new(move |lowering, name, inputs| {
             let spec = window.check().map_err(|error| error.in_vertex(name, 0))?;
-            let inputs = [(inputs[0], routing.clone()), (inputs[1], other_routing.clone())];
+            let inputs = [
+                (inputs[0], routing.clone()),
+                (inputs[1], other_routing.clone()),
+            ];
             let mut ports = one_stage(lowering, name, &inputs, spec, &fold);
             // Late records of two types can't be one stream; they are counted.
             ports.truncate(1);
@@ -89,14 +92,15 @@ where
         U: Send + 'static,
         J: Fn(&T, &T2) -> U + Send + Sync + 'static,
     {
-        self.co_group(name, other, collect_list(), collect_list()).flat_map(move |window| {
-            let (left, right) = window.value;
-            let mut pairs = Vec::with_capacity(left.len() * right.len());
-            for one in &left {
-                pairs.extend(right.iter().map(|two| join(one, two)));
-            }
-            pairs
-        })
+        self.co_group(name, other, collect_list(), collect_list())
+            .flat_map(move |window| {
+                let (left, right) = window.value;
+                let mut pairs = Vec::with_capacity(left.len() * right.len());
+                for one in &left {
+                    pairs.extend(right.iter().map(|two| join(one, two)));
+                }
+                pairs
+            })
     }
 }
 
@@ -146,12 +150,22 @@ where
         let lower: Lower = Box::new(move |lowering, name, inputs| {
             let parallelism = lowering.spread();
             let fold = Arc::clone(&fold);
-            let vertex = lowering.vertex(name, parallelism, supplier(move || GroupP::new(Arc::clone(&fold))));
+            let vertex = lowering.vertex(
+                name,
+                parallelism,
+                supplier(move || GroupP::new(Arc::clone(&fold))),
+            );
             for (ordinal, (&input, routing)) in inputs.iter().zip(&routings).enumerate() {
                 lowering.connect(input, vertex, Ordinal(ordinal as u16), routing.clone());
             }
-            Ok(vec![Port { vertex, ordinal: Ordinal::FIRST, parallelism }])
+            Ok(vec![Port {
+                vertex,
+                ordinal: Ordinal::FIRST,
+                parallelism,
+            }])
         });
-        self.stream.pipeline.add(name, vec![self.stream.from, other.stream.from], 1, lower)
+        self.stream
+            .pipeline
+            .add(name, vec![self.stream.from, other.stream.from], 1, lower)
     }
 }

@@ -52,7 +52,10 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     pub fn collect(self) -> Collected<T> {
         let records: Arc<Mutex<Vec<T>>> = Arc::default();
         let into = Arc::clone(&records);
-        let sink = Sink::new("collect", supplier(move || CollectSinkP::new(Arc::clone(&into))));
+        let sink = Sink::new(
+            "collect",
+            supplier(move || CollectSinkP::new(Arc::clone(&into))),
+        );
         self.write_to(sink.parallelism(Parallelism::ONE));
         Collected(records)
     }

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use ardea_core::{
-    Boundedness, Ends, Join, Key, Ordinal, Parallelism, Priority, Processor, Routing, supplier,
+    Boundedness, Edge, Ends, Join, Key, Ordinal, Parallelism, Priority, Processor, Routing,
+    supplier,
 };
 use ardea_operators::{
-    BroadcastInputP, BroadcastLogic, HashJoinLogic, HashJoinP, IntervalJoinLogic, IntervalJoinP, JoinInterval,
-    Output, SortP, enrich, inner_hash_join, inner_interval_join, left_hash_join, left_interval_join,
+    BroadcastInputP, BroadcastLogic, HashJoinLogic, HashJoinP, IntervalJoinLogic, IntervalJoinP,
+    JoinInterval, Output, SortP, enrich, inner_hash_join, inner_interval_join, left_hash_join,
+    left_interval_join,
 };
 
 use crate::keyed::KeyedStream;
@@ -110,13 +112,16 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         J: for<'o> Fn(T, ardea_core::Timestamp, &[V], &mut Output<'o, U>) + Send + Sync + 'static,
     {
         let logic = Arc::new(logic);
-        self.beside(name, table, Priority::FIRST, move || HashJoinP::new(Arc::clone(&logic)))
+        self.beside(name, table, Priority::FIRST, move || {
+            HashJoinP::new(Arc::clone(&logic))
+        })
     }
 
     /// Maps each record together with what a second stream has told so far: rules, rates, thresholds.
     ///
     /// Every instance gets all of `news` and keeps a state of its own: `create` makes it, `update` takes a piece of news in, `map`
-    /// reads it. There is no order between the two streams, unless `news` ends: then it is read to its end first.
+    /// reads it. There is no order between the two streams, unless `news` ends: then it is read to its end first. News has no part in
+    /// the stream's time: windows behind do not wait for it.
     ///
     /// ```
     /// use ardea_connect::collections::items;
@@ -148,9 +153,19 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         W: Fn(&mut S, V) + Send + Sync + 'static,
         M: Fn(T, &S) -> U + Send + Sync + 'static,
     {
-        let logic = Arc::new(BroadcastLogic { create, update, apply: map });
-        let priority = if B2::ENDS { Priority::FIRST } else { Priority::NORMAL };
-        self.beside(name, news, priority, move || BroadcastInputP::new(Arc::clone(&logic)))
+        let logic = Arc::new(BroadcastLogic {
+            create,
+            update,
+            apply: map,
+        });
+        let priority = if B2::ENDS {
+            Priority::FIRST
+        } else {
+            Priority::NORMAL
+        };
+        self.beside(name, news, priority, move || {
+            BroadcastInputP::new(Arc::clone(&logic))
+        })
     }
 
     /// A step that stays with its first input and gets all of a second one in every instance.
@@ -174,10 +189,20 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         let make = supplier(make);
         let lower: Lower = Box::new(move |lowering, name, inputs| {
             let stream = lowering.follow(name, inputs[0], Arc::clone(&make));
-            lowering.connect_first(inputs[1], stream.vertex, Ordinal::SECOND, Routing::broadcast::<V>(), priority);
+            // What is told beside a stream has no part in its time: news that rarely comes must not hold back windows.
+            let news = Edge::from_ordinals(
+                (inputs[1].vertex, inputs[1].ordinal),
+                (stream.vertex, Ordinal::SECOND),
+            );
+            lowering.dag.edge(
+                news.routing(Routing::broadcast::<V>())
+                    .priority(priority)
+                    .timeless(),
+            );
             Ok(vec![stream])
         });
-        self.pipeline.add(name, vec![self.from, beside.from], 1, lower)
+        self.pipeline
+            .add(name, vec![self.from, beside.from], 1, lower)
     }
 }
 
@@ -277,9 +302,15 @@ where
             for (ordinal, (&input, routing)) in inputs.iter().zip(&routings).enumerate() {
                 lowering.connect(input, vertex, Ordinal(ordinal as u16), routing.clone());
             }
-            Ok(vec![Port { vertex, ordinal: Ordinal::FIRST, parallelism }])
+            Ok(vec![Port {
+                vertex,
+                ordinal: Ordinal::FIRST,
+                parallelism,
+            }])
         });
-        self.stream.pipeline.add(name, vec![self.stream.from, other.stream.from], 1, lower)
+        self.stream
+            .pipeline
+            .add(name, vec![self.stream.from, other.stream.from], 1, lower)
     }
 }
 
@@ -306,7 +337,11 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         let lower: Lower = Box::new(move |lowering, name, inputs| {
             let vertex = lowering.vertex(name, Parallelism::ONE, Arc::clone(&make));
             lowering.connect(inputs[0], vertex, Ordinal::FIRST, Routing::AllToOne);
-            Ok(vec![Port { vertex, ordinal: Ordinal::FIRST, parallelism: Parallelism::ONE }])
+            Ok(vec![Port {
+                vertex,
+                ordinal: Ordinal::FIRST,
+                parallelism: Parallelism::ONE,
+            }])
         });
         self.pipeline.add(name, vec![self.from], 1, lower)
     }

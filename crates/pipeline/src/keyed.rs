@@ -29,11 +29,17 @@ where
     B: Boundedness,
 {
     pub(crate) fn new(stream: Stream<T, B, E>, key: F) -> Self {
-        KeyedStream { stream, key: Arc::new(key), kind: PhantomData }
+        KeyedStream {
+            stream,
+            key: Arc::new(key),
+            kind: PhantomData,
+        }
     }
 
     /// The key function as a closure that can be handed on.
-    pub(crate) fn key_of(&self) -> impl Fn(&T) -> K + Clone + Send + Sync + 'static + use<T, K, F, B, E> {
+    pub(crate) fn key_of(
+        &self,
+    ) -> impl Fn(&T) -> K + Clone + Send + Sync + 'static + use<T, K, F, B, E> {
         let key = Arc::clone(&self.key);
         move |record: &T| key(record)
     }
@@ -72,7 +78,11 @@ where
     where
         E: HasEventTime,
     {
-        let timed = KeyedStream { stream: self.stream.retyped(), key: self.key, kind: PhantomData };
+        let timed = KeyedStream {
+            stream: self.stream.retyped(),
+            key: self.key,
+            kind: PhantomData,
+        };
         WindowedStream::new(timed, window)
     }
 
@@ -90,9 +100,17 @@ where
             let parallelism = lowering.spread();
             let fold = Arc::clone(&fold);
             if is_single(lowering, parallelism) {
-                let vertex = lowering.vertex(name, parallelism, supplier(move || GroupP::new(Arc::clone(&fold))));
+                let vertex = lowering.vertex(
+                    name,
+                    parallelism,
+                    supplier(move || GroupP::new(Arc::clone(&fold))),
+                );
                 lowering.connect(inputs[0], vertex, Ordinal::FIRST, routing.clone());
-                return Ok(vec![Port { vertex, ordinal: Ordinal::FIRST, parallelism }]);
+                return Ok(vec![Port {
+                    vertex,
+                    ordinal: Ordinal::FIRST,
+                    parallelism,
+                }]);
             }
             // input ──▶ name: partial ──keyed──▶ name
             let first = Arc::clone(&fold);
@@ -104,12 +122,22 @@ where
             );
             lowering.wanted = wanted;
             let whole = Arc::new(FoldPartials::new(Arc::clone(&fold)));
-            let vertex = lowering.vertex(name, parallelism, supplier(move || GroupP::new(Arc::clone(&whole))));
+            let vertex = lowering.vertex(
+                name,
+                parallelism,
+                supplier(move || GroupP::new(Arc::clone(&whole))),
+            );
             let by_key = Routing::keyed(|partial: &Partial<K, A::Acc>| partial.key.clone());
             lowering.connect(partial, vertex, Ordinal::FIRST, by_key);
-            Ok(vec![Port { vertex, ordinal: Ordinal::FIRST, parallelism }])
+            Ok(vec![Port {
+                vertex,
+                ordinal: Ordinal::FIRST,
+                parallelism,
+            }])
         });
-        self.stream.pipeline.add(name, vec![self.stream.from], 1, lower)
+        self.stream
+            .pipeline
+            .add(name, vec![self.stream.from], 1, lower)
     }
 
     /// A step that needs all records of a key in one place: one vertex on every core, fed by key.
@@ -131,9 +159,15 @@ where
             let parallelism = lowering.spread();
             let vertex = lowering.vertex(name, parallelism, Arc::clone(&make));
             lowering.connect(inputs[0], vertex, Ordinal::FIRST, routing.clone());
-            Ok(vec![Port { vertex, ordinal: Ordinal::FIRST, parallelism }])
+            Ok(vec![Port {
+                vertex,
+                ordinal: Ordinal::FIRST,
+                parallelism,
+            }])
         });
-        self.stream.pipeline.add(name, vec![self.stream.from], 1, lower)
+        self.stream
+            .pipeline
+            .add(name, vec![self.stream.from], 1, lower)
     }
 }
 

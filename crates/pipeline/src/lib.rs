@@ -57,7 +57,9 @@ mod join;
 mod collected;
 mod step;
 
-pub use ardea_operators::{EarlyFiring, Either, Firing, JoinInterval, KeyedContext, Trigger, WatermarkPolicy, WindowResult};
+pub use ardea_operators::{
+    EarlyFiring, Either, Firing, JoinInterval, KeyedContext, Trigger, WatermarkPolicy, WindowResult,
+};
 pub use collected::Collected;
 pub use keyed::KeyedStream;
 pub use pipeline::Pipeline;

@@ -6,8 +6,8 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::rc::Rc;
 
-use ardea_engine::{JobConfig, JobHandle, Node, NodeConfig};
 use ardea_core::{Boundedness, Dag, Ordinal, Result, Source};
+use ardea_engine::{JobConfig, JobHandle, Node, NodeConfig};
 
 use crate::Untimed;
 use crate::step::{self, Lower, Port, Step, StepOutput};
@@ -25,7 +25,10 @@ pub struct Pipeline {
 impl Pipeline {
     /// A job with this name.
     pub fn new(name: impl Into<String>) -> Self {
-        Pipeline { name: name.into(), steps: Rc::default() }
+        Pipeline {
+            name: name.into(),
+            steps: Rc::default(),
+        }
     }
 
     /// The job's name.
@@ -43,7 +46,11 @@ impl Pipeline {
         let lower: Lower = Box::new(move |lowering, name, _| {
             let parallelism = lowering.wanted.unwrap_or(parallelism);
             let vertex = lowering.isolated_vertex(name, parallelism, isolation, supplier.clone());
-            Ok(vec![Port { vertex, ordinal: Ordinal::FIRST, parallelism }])
+            Ok(vec![Port {
+                vertex,
+                ordinal: Ordinal::FIRST,
+                parallelism,
+            }])
         });
         let name = self.fresh_name(&name);
         self.add(name, vec![], 1, lower)
@@ -63,7 +70,14 @@ impl Pipeline {
     /// # Errors
     /// As [`to_dag`](Pipeline::to_dag), and whatever keeps the node from starting it.
     pub fn submit(&self, node: &Node, config: JobConfig) -> Result<JobHandle> {
-        let config = if config.name.is_empty() { JobConfig { name: self.name.clone(), ..config } } else { config };
+        let config = if config.name.is_empty() {
+            JobConfig {
+                name: self.name.clone(),
+                ..config
+            }
+        } else {
+            config
+        };
         node.submit(&self.to_dag(node.config().threads)?, config)
     }
 
@@ -102,7 +116,13 @@ impl Pipeline {
     ) -> Stream<T, B, E> {
         let mut steps = self.steps.borrow_mut();
         let step = steps.len();
-        steps.push(Step { name: name.into(), inputs, required_outputs, parallelism: None, lower });
+        steps.push(Step {
+            name: name.into(),
+            inputs,
+            required_outputs,
+            parallelism: None,
+            lower,
+        });
         Stream::new(self.clone(), StepOutput { step, output: 0 })
     }
 
@@ -137,6 +157,15 @@ impl Pipeline {
 impl fmt::Debug for Pipeline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let steps = self.steps.borrow();
-        write!(f, "Pipeline({:?}: {})", self.name, steps.iter().map(|s| s.name.as_str()).collect::<Vec<_>>().join(", "))
+        write!(
+            f,
+            "Pipeline({:?}: {})",
+            self.name,
+            steps
+                .iter()
+                .map(|s| s.name.as_str())
+                .collect::<Vec<_>>()
+                .join(", ")
+        )
     }
 }

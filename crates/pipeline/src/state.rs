@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{Boundedness, Key, Timestamp};
-use ardea_operators::{DistinctP, KeyedContext, KeyedLogic, StatefulMapP, flat_map_stateful, map_stateful};
+use ardea_operators::{
+    DistinctP, KeyedContext, KeyedLogic, StatefulMapP, flat_map_stateful, map_stateful,
+};
 
 use crate::keyed::KeyedStream;
 use crate::stream::Stream;
@@ -35,7 +37,12 @@ where
     /// p.run().unwrap();
     /// assert_eq!(out.take_sorted(), [("a", 3), ("a", 7), ("b", 5)]);
     /// ```
-    pub fn map_stateful<S, U, C, M>(self, name: impl Into<String>, create: C, f: M) -> Stream<U, B, E>
+    pub fn map_stateful<S, U, C, M>(
+        self,
+        name: impl Into<String>,
+        create: C,
+        f: M,
+    ) -> Stream<U, B, E>
     where
         S: Send + 'static,
         U: Send + 'static,
@@ -47,7 +54,12 @@ where
     }
 
     /// Any number of records out for each record in, by `f`, which may read and change the state of the record's key.
-    pub fn flat_map_stateful<S, I, C, M>(self, name: impl Into<String>, create: C, f: M) -> Stream<I::Item, B, E>
+    pub fn flat_map_stateful<S, I, C, M>(
+        self,
+        name: impl Into<String>,
+        create: C,
+        f: M,
+    ) -> Stream<I::Item, B, E>
     where
         S: Send + 'static,
         I: IntoIterator<Item: Send + 'static> + 'static,
@@ -106,7 +118,12 @@ where
         R: Fn(&mut S, &K, T, Timestamp, &mut KeyedContext<'_, '_, U>) + Send + Sync + 'static,
         X: Fn(&mut S, &K, Timestamp, &mut KeyedContext<'_, '_, U>) + Send + Sync + 'static,
     {
-        let logic = Arc::new(KeyedLogic { key: self.key_of(), create, on_record, on_timer });
+        let logic = Arc::new(KeyedLogic {
+            key: self.key_of(),
+            create,
+            on_record,
+            on_timer,
+        });
         self.keyed_step(name, move || StatefulMapP::new(Arc::clone(&logic)))
     }
 
@@ -126,7 +143,12 @@ where
         R: Fn(&mut S, &K, T, Timestamp, &mut KeyedContext<'_, '_, U>) + Send + Sync + 'static,
         X: Fn(&mut S, &K, Timestamp, &mut KeyedContext<'_, '_, U>) + Send + Sync + 'static,
     {
-        let logic = Arc::new(KeyedLogic { key: self.key_of(), create, on_record, on_timer });
+        let logic = Arc::new(KeyedLogic {
+            key: self.key_of(),
+            create,
+            on_record,
+            on_timer,
+        });
         self.keyed_step(name, move || StatefulMapP::new(Arc::clone(&logic)).ttl(ttl))
     }
 

@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use ardea_core::{
-    Dag, Edge, Error, ErrorCode, Isolation, Ordinal, Parallelism, Priority, ProcessorSupplier, Result, Routing, Vertex,
-    VertexId,
+    Dag, Edge, Error, ErrorCode, Isolation, Ordinal, Parallelism, ProcessorSupplier, Result,
+    Routing, Vertex, VertexId,
 };
 
 /// Which output of which step.
@@ -62,7 +62,8 @@ impl Lowering<'_> {
         parallelism: Parallelism,
         supplier: Arc<dyn ProcessorSupplier>,
     ) -> VertexId {
-        self.dag.vertex(Vertex::new(name, supplier).parallelism(parallelism))
+        self.dag
+            .vertex(Vertex::new(name, supplier).parallelism(parallelism))
     }
 
     /// Adds a vertex that runs as `isolation` says.
@@ -73,39 +74,49 @@ impl Lowering<'_> {
         isolation: Isolation,
         supplier: Arc<dyn ProcessorSupplier>,
     ) -> VertexId {
-        self.dag.vertex(Vertex::new(name, supplier).parallelism(parallelism).isolation(isolation))
+        self.dag.vertex(
+            Vertex::new(name, supplier)
+                .parallelism(parallelism)
+                .isolation(isolation),
+        )
     }
 
     /// Leads a port into an input.
     pub(crate) fn connect(&mut self, from: Port, to: VertexId, input: Ordinal, routing: Routing) {
-        self.connect_first(from, to, input, routing, Priority::NORMAL);
-    }
-
-    /// Leads a port into an input that is read in the order of `priority`.
-    pub(crate) fn connect_first(
-        &mut self,
-        from: Port,
-        to: VertexId,
-        input: Ordinal,
-        routing: Routing,
-        priority: Priority,
-    ) {
-        let edge = Edge::from_ordinals((from.vertex, from.ordinal), (to, input));
-        self.dag.edge(edge.routing(routing).priority(priority));
+        self.dag
+            .edge(Edge::from_ordinals((from.vertex, from.ordinal), (to, input)).routing(routing));
     }
 
     /// A step without state of its own: one vertex that stays with its input, instance by instance, so that the engine can run
     /// both in one tasklet.
-    pub(crate) fn follow(&mut self, name: &str, input: Port, supplier: Arc<dyn ProcessorSupplier>) -> Port {
+    pub(crate) fn follow(
+        &mut self,
+        name: &str,
+        input: Port,
+        supplier: Arc<dyn ProcessorSupplier>,
+    ) -> Port {
         let parallelism = self.wanted.unwrap_or(input.parallelism);
         let vertex = self.vertex(name, parallelism, supplier);
-        self.connect(input, vertex, Ordinal::FIRST, self.straight(input, parallelism));
-        Port { vertex, ordinal: Ordinal::FIRST, parallelism }
+        self.connect(
+            input,
+            vertex,
+            Ordinal::FIRST,
+            self.straight(input, parallelism),
+        );
+        Port {
+            vertex,
+            ordinal: Ordinal::FIRST,
+            parallelism,
+        }
     }
 
     /// Instance to instance where there are as many on both sides, else in turn.
     pub(crate) fn straight(&self, input: Port, parallelism: Parallelism) -> Routing {
-        if input.parallelism == parallelism { Routing::Forward } else { Routing::RoundRobin }
+        if input.parallelism == parallelism {
+            Routing::Forward
+        } else {
+            Routing::RoundRobin
+        }
     }
 }
 
@@ -115,8 +126,16 @@ pub(crate) fn lower(steps: &[Step], threads: NonZeroU32) -> Result<Dag> {
     let mut dag = Dag::new();
     let mut ports: Vec<Vec<Port>> = Vec::new();
     for step in steps {
-        let inputs: Vec<Port> = step.inputs.iter().map(|from| ports[from.step][from.output]).collect();
-        let mut lowering = Lowering { dag: &mut dag, threads, wanted: step.parallelism };
+        let inputs: Vec<Port> = step
+            .inputs
+            .iter()
+            .map(|from| ports[from.step][from.output])
+            .collect();
+        let mut lowering = Lowering {
+            dag: &mut dag,
+            threads,
+            wanted: step.parallelism,
+        };
         ports.push((step.lower)(&mut lowering, &step.name, &inputs)?);
     }
     dag.validate()?;
@@ -127,7 +146,10 @@ pub(crate) fn lower(steps: &[Step], threads: NonZeroU32) -> Result<Dag> {
 fn check_outputs(steps: &[Step]) -> Result<()> {
     for (index, step) in steps.iter().enumerate() {
         for output in 0..step.required_outputs {
-            let read = StepOutput { step: index, output };
+            let read = StepOutput {
+                step: index,
+                output,
+            };
             if !steps.iter().any(|reader| reader.inputs.contains(&read)) {
                 return Err(Error::new(
                     ErrorCode::InvalidJob,

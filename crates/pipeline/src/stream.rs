@@ -50,7 +50,11 @@ pub struct Stream<T, B, E> {
 
 impl<T, B, E> Stream<T, B, E> {
     pub(crate) fn new(pipeline: Pipeline, from: StepOutput) -> Self {
-        Stream { pipeline, from, kind: PhantomData }
+        Stream {
+            pipeline,
+            from,
+            kind: PhantomData,
+        }
     }
 
     /// The same records under another type: only markers differ.
@@ -60,7 +64,13 @@ impl<T, B, E> Stream<T, B, E> {
 
     /// Another output of the step that this stream comes out of.
     pub(crate) fn sibling<U, C, F>(&self, output: usize) -> Stream<U, C, F> {
-        Stream::new(self.pipeline.clone(), StepOutput { step: self.from.step, output })
+        Stream::new(
+            self.pipeline.clone(),
+            StepOutput {
+                step: self.from.step,
+                output,
+            },
+        )
     }
 }
 
@@ -138,7 +148,8 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     where
         T: Debug,
     {
-        let look = Arc::new(|record: &T, time: ardea_core::Timestamp| eprintln!("{time:?} {record:?}"));
+        let look =
+            Arc::new(|record: &T, time: ardea_core::Timestamp| eprintln!("{time:?} {record:?}"));
         self.follow("peek", move || InspectP::new(Arc::clone(&look)))
     }
 
@@ -177,10 +188,15 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
                 let routing = lowering.straight(input, parallelism);
                 lowering.connect(input, vertex, Ordinal(ordinal as u16), routing);
             }
-            Ok(vec![Port { vertex, ordinal: Ordinal::FIRST, parallelism }])
+            Ok(vec![Port {
+                vertex,
+                ordinal: Ordinal::FIRST,
+                parallelism,
+            }])
         });
         let name = self.pipeline.fresh_name("merge");
-        self.pipeline.add(name, vec![self.from, other.from], 1, lower)
+        self.pipeline
+            .add(name, vec![self.from, other.from], 1, lower)
     }
 
     /// Spreads the records evenly over all cores: for expensive steps behind a source with one instance.
@@ -188,8 +204,17 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         let lower: Lower = Box::new(|lowering, name, inputs| {
             let parallelism = lowering.spread();
             let vertex = lowering.vertex(name, parallelism, supplier(MergeP::<T>::new));
-            lowering.connect(inputs[0], vertex, Ordinal::FIRST, ardea_core::Routing::RoundRobin);
-            Ok(vec![Port { vertex, ordinal: Ordinal::FIRST, parallelism }])
+            lowering.connect(
+                inputs[0],
+                vertex,
+                Ordinal::FIRST,
+                ardea_core::Routing::RoundRobin,
+            );
+            Ok(vec![Port {
+                vertex,
+                ordinal: Ordinal::FIRST,
+                parallelism,
+            }])
         });
         let name = self.pipeline.fresh_name("rebalance");
         self.pipeline.add(name, vec![self.from], 1, lower)
@@ -222,7 +247,10 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// Cuts the whole stream, without keys, into windows of event time.
     ///
     /// The last stage of the aggregate is a single instance; on several cores each first combines what it has.
-    #[expect(clippy::type_complexity, reason = "the key function is a plain function pointer that nobody names")]
+    #[expect(
+        clippy::type_complexity,
+        reason = "the key function is a plain function pointer that nobody names"
+    )]
     pub fn window_all(self, window: Window) -> WindowedStream<T, (), fn(&T), B>
     where
         E: HasEventTime,
@@ -243,19 +271,23 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         P: Processor + 'static,
     {
         let make: Arc<dyn ProcessorSupplier> =
-            Arc::new(move |instance: Instance| -> Result<Box<dyn Processor>> { Ok(Box::new(make(instance))) });
+            Arc::new(move |instance: Instance| -> Result<Box<dyn Processor>> {
+                Ok(Box::new(make(instance)))
+            });
         self.follow_named(name.into(), make)
     }
 
     /// Names the step that this stream comes out of.
     pub fn named(self, name: impl Into<String>) -> Self {
-        self.pipeline.edit(self.from.step, |step| step.name = name.into());
+        self.pipeline
+            .edit(self.from.step, |step| step.name = name.into());
         self
     }
 
     /// Sets how many instances the step has that this stream comes out of.
     pub fn parallelism(self, parallelism: Parallelism) -> Self {
-        self.pipeline.edit(self.from.step, |step| step.parallelism = Some(parallelism));
+        self.pipeline
+            .edit(self.from.step, |step| step.parallelism = Some(parallelism));
         self
     }
 
@@ -274,7 +306,11 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     }
 
     /// A step on single records, under a generated name.
-    pub(crate) fn follow<U, P>(self, kind: &str, make: impl Fn() -> P + Send + Sync + 'static) -> Stream<U, B, E>
+    pub(crate) fn follow<U, P>(
+        self,
+        kind: &str,
+        make: impl Fn() -> P + Send + Sync + 'static,
+    ) -> Stream<U, B, E>
     where
         P: Processor + 'static,
     {
@@ -282,9 +318,14 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         self.follow_named(name, supplier(make))
     }
 
-    pub(crate) fn follow_named<U>(self, name: String, make: Arc<dyn ProcessorSupplier>) -> Stream<U, B, E> {
-        let lower: Lower =
-            Box::new(move |lowering, name, inputs| Ok(vec![lowering.follow(name, inputs[0], Arc::clone(&make))]));
+    pub(crate) fn follow_named<U>(
+        self,
+        name: String,
+        make: Arc<dyn ProcessorSupplier>,
+    ) -> Stream<U, B, E> {
+        let lower: Lower = Box::new(move |lowering, name, inputs| {
+            Ok(vec![lowering.follow(name, inputs[0], Arc::clone(&make))])
+        });
         self.pipeline.add(name, vec![self.from], 1, lower)
     }
 

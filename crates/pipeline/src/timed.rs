@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{Boundedness, OnError, Timestamp};
-use ardea_operators::{ArrivalTimeP, EventTime, NativeTimeP, ReplayP, StampP, WatermarkPolicy, debug_bytes};
+use ardea_operators::{
+    ArrivalTimeP, EventTime, NativeTimeP, ReplayP, StampP, WatermarkPolicy, debug_bytes,
+};
 
 use crate::stream::{Stream, Timed};
 
@@ -32,11 +34,17 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         F: Fn(&T) -> R + Send + Sync + 'static,
     {
         let time = Arc::new(time);
-        self.follow::<T, _>("timestamps", move || StampP::new(Arc::clone(&time), policy)).retyped()
+        self.follow::<T, _>("timestamps", move || StampP::new(Arc::clone(&time), policy))
+            .retyped()
     }
 
     /// As [`with_timestamps`](Self::with_timestamps); `on_error` says what becomes of a record without a time.
-    pub fn with_timestamps_or<R, F>(self, time: F, policy: WatermarkPolicy, on_error: OnError) -> Stream<T, B, Timed>
+    pub fn with_timestamps_or<R, F>(
+        self,
+        time: F,
+        policy: WatermarkPolicy,
+        on_error: OnError,
+    ) -> Stream<T, B, Timed>
     where
         T: Debug,
         R: EventTime + 'static,
@@ -51,7 +59,8 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
 
     /// Uses the event times that the source gave its records.
     pub fn with_native_timestamps(self, policy: WatermarkPolicy) -> Stream<T, B, Timed> {
-        self.follow::<T, _>("timestamps", move || NativeTimeP::<T>::new(policy)).retyped()
+        self.follow::<T, _>("timestamps", move || NativeTimeP::<T>::new(policy))
+            .retyped()
     }
 
     /// Trusts the source to give both the event times and the watermarks; nothing is added.
@@ -61,7 +70,8 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
 
     /// Gives each record the time at which it is read here. Results are then not repeatable; they come at most `tick` late.
     pub fn with_arrival_timestamps(self, tick: Duration) -> Stream<T, B, Timed> {
-        self.follow::<T, _>("timestamps", move || ArrivalTimeP::<T>::new(tick)).retyped()
+        self.follow::<T, _>("timestamps", move || ArrivalTimeP::<T>::new(tick))
+            .retyped()
     }
 
     /// Lets recorded events happen again: `speed` seconds of recorded time pass in one second. An infinite speed holds nothing back.

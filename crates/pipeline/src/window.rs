@@ -6,8 +6,8 @@ use std::time::Duration;
 use ardea_aggregate::Aggregate;
 use ardea_core::{Boundedness, Key, Ordinal, ProcessorSupplier, Result, Routing, supplier};
 use ardea_operators::{
-    FoldOne, FoldPartials, KeyedFold, NoEarly, Partial, SessionSpec, SessionWindowP, SliceCombineP, SlidingWindowP,
-    Trigger, WindowResult, WindowSpec,
+    FoldOne, FoldPartials, KeyedFold, NoEarly, Partial, SessionSpec, SessionWindowP, SliceCombineP,
+    SlidingWindowP, Trigger, WindowResult, WindowSpec,
 };
 
 use crate::keyed::{KeyedStream, is_single};
@@ -43,12 +43,20 @@ impl Window {
 
     /// Windows of `length`, one starting every `slide`, aligned to the Unix epoch. The length has to be a multiple of the slide.
     pub const fn sliding(length: Duration, slide: Duration) -> Window {
-        Window { shape: Shape::Sliding { length, slide }, offset: Duration::ZERO, lateness: Duration::ZERO }
+        Window {
+            shape: Shape::Sliding { length, slide },
+            offset: Duration::ZERO,
+            lateness: Duration::ZERO,
+        }
     }
 
     /// Windows that last as long as a key's records come, and end when none has come for `gap`.
     pub const fn session(gap: Duration) -> Window {
-        Window { shape: Shape::Session { gap }, offset: Duration::ZERO, lateness: Duration::ZERO }
+        Window {
+            shape: Shape::Session { gap },
+            offset: Duration::ZERO,
+            lateness: Duration::ZERO,
+        }
     }
 
     /// Moves tumbling and sliding windows by `offset`: days that start at 06:00 UTC have an offset of six hours.
@@ -67,9 +75,13 @@ impl Window {
     pub(crate) fn check(self) -> Result<Checked> {
         Ok(match self.shape {
             Shape::Sliding { length, slide } => Checked::Sliding(
-                WindowSpec::sliding(length, slide)?.offset(self.offset).allowed_lateness(self.lateness),
+                WindowSpec::sliding(length, slide)?
+                    .offset(self.offset)
+                    .allowed_lateness(self.lateness),
             ),
-            Shape::Session { gap } => Checked::Session(SessionSpec::gap(gap)?.allowed_lateness(self.lateness)),
+            Shape::Session { gap } => {
+                Checked::Session(SessionSpec::gap(gap)?.allowed_lateness(self.lateness))
+            }
         })
     }
 
@@ -89,7 +101,11 @@ pub struct WindowedStream<T, K, F, B, G = NoEarly> {
 
 impl<T, K, F, B> WindowedStream<T, K, F, B> {
     pub(crate) fn new(keyed: KeyedStream<T, K, F, B, Timed>, window: Window) -> Self {
-        WindowedStream { keyed, window, early: Arc::new(NoEarly) }
+        WindowedStream {
+            keyed,
+            window,
+            early: Arc::new(NoEarly),
+        }
     }
 
     /// The windows, and the grouped stream that they cut.
@@ -100,7 +116,11 @@ impl<T, K, F, B> WindowedStream<T, K, F, B> {
     /// Also emits results of windows that are still open ([`Firing::Early`](ardea_operators::Firing::Early)), when the
     /// trigger says so: [`EarlyFiring`](ardea_operators::EarlyFiring), or one of your own.
     pub fn early<G: Trigger<T> + Clone>(self, trigger: G) -> WindowedStream<T, K, F, B, G> {
-        WindowedStream { keyed: self.keyed, window: self.window, early: Arc::new(trigger) }
+        WindowedStream {
+            keyed: self.keyed,
+            window: self.window,
+            early: Arc::new(trigger),
+        }
     }
 }
 
@@ -149,7 +169,10 @@ where
         self,
         name: impl Into<String>,
         aggregate: A,
-    ) -> (Stream<WindowResult<K, A::Out>, B, Timed>, Stream<T, B, Timed>)
+    ) -> (
+        Stream<WindowResult<K, A::Out>, B, Timed>,
+        Stream<T, B, Timed>,
+    )
     where
         A: Aggregate<T>,
     {
@@ -163,11 +186,19 @@ where
             let spec = window.check().map_err(|error| error.in_vertex(name, 0))?;
             match spec {
                 Checked::Sliding(spec)
-                    if !early && window.allows_two_stages() && !is_single(lowering, parallelism) =>
+                    if !early
+                        && window.allows_two_stages()
+                        && !is_single(lowering, parallelism) =>
                 {
                     Ok(two_stages(lowering, name, inputs[0], spec, &fold))
                 }
-                _ => Ok(one_stage(lowering, name, &[(inputs[0], routing.clone())], spec, &fold)),
+                _ => Ok(one_stage(
+                    lowering,
+                    name,
+                    &[(inputs[0], routing.clone())],
+                    spec,
+                    &fold,
+                )),
             }
         });
         let stream = self.keyed.stream;
@@ -200,7 +231,11 @@ pub(crate) fn one_stage<F: KeyedFold>(
     for (ordinal, (input, routing)) in inputs.iter().enumerate() {
         lowering.connect(*input, vertex, Ordinal(ordinal as u16), routing.clone());
     }
-    let port = |ordinal| Port { vertex, ordinal, parallelism };
+    let port = |ordinal| Port {
+        vertex,
+        ordinal,
+        parallelism,
+    };
     vec![port(Ordinal::FIRST), port(Ordinal::SECOND)]
 }
 
@@ -227,9 +262,22 @@ fn two_stages<F: KeyedFold>(
     );
     lowering.wanted = wanted;
     let second = Arc::new(FoldPartials::new(Arc::clone(fold)));
-    let vertex =
-        lowering.vertex(name, parallelism, supplier(move || SlidingWindowP::new(spec, Arc::clone(&second))));
+    let vertex = lowering.vertex(
+        name,
+        parallelism,
+        supplier(move || SlidingWindowP::new(spec, Arc::clone(&second))),
+    );
     let by_key = Routing::keyed(|partial: &Partial<F::Key, F::Acc>| partial.key.clone());
     lowering.connect(partial, vertex, Ordinal::FIRST, by_key);
-    vec![Port { vertex, ordinal: Ordinal::FIRST, parallelism }, Port { ordinal: Ordinal::SECOND, ..partial }]
+    vec![
+        Port {
+            vertex,
+            ordinal: Ordinal::FIRST,
+            parallelism,
+        },
+        Port {
+            ordinal: Ordinal::SECOND,
+            ..partial
+        },
+    ]
 }

@@ -149,7 +149,7 @@ impl Driver {
             Step::Records { .. } => Ok(()),
             Step::Watermark(watermark) => {
                 self.given_watermarks.push(watermark);
-                self.until_done(Callback::Watermark(watermark), |p, out| {
+                self.until_done(Callback::Watermark(watermark), &mut |p, out| {
                     p.on_watermark(watermark, out)
                 })
             }
@@ -158,7 +158,7 @@ impl Driver {
                 self.move_some_on()
             }
             Step::EpochEnd(epoch) => {
-                self.until_done(Callback::Epoch(epoch), |p, out| p.on_epoch(epoch, out))?;
+                self.until_done(Callback::Epoch(epoch), &mut |p, out| p.on_epoch(epoch, out))?;
                 self.given_epochs.push(epoch);
                 self.outbox.marker(Marker::EpochEnd(epoch));
                 self.move_some_on()
@@ -169,11 +169,11 @@ impl Driver {
             }
             Step::EdgeDone(input) => {
                 let ordinal = Ordinal(input as u16);
-                self.until_done(Callback::EdgeDone(input), |p, out| {
+                self.until_done(Callback::EdgeDone(input), &mut |p, out| {
                     p.on_edge_done(ordinal, out)
                 })
             }
-            Step::Complete => self.until_done(Callback::Complete, |p, out| p.complete(out)),
+            Step::Complete => self.until_done(Callback::Complete, &mut |p, out| p.complete(out)),
         }
     }
 
@@ -228,7 +228,7 @@ impl Driver {
     fn until_done(
         &mut self,
         callback: Callback,
-        mut run: impl FnMut(&mut dyn Processor, &mut Outbox) -> CoreResult<Progress>,
+        run: &mut dyn FnMut(&mut dyn Processor, &mut Outbox) -> CoreResult<Progress>,
     ) -> Result<(), Halt> {
         let (mut idle, mut busy) = (0, 0);
         let started = Instant::now();
@@ -238,9 +238,14 @@ impl Driver {
                 return Ok(());
             }
             let draining = callback == Callback::Drain;
-            if !draining && self.settings.drain_after.is_some_and(|records| self.written >= records) {
+            if !draining
+                && self
+                    .settings
+                    .drain_after
+                    .is_some_and(|records| self.written >= records)
+            {
                 self.context.signals.drain();
-                return self.until_done(Callback::Drain, |p, out| p.on_drain(out));
+                return self.until_done(Callback::Drain, &mut |p, out| p.on_drain(out));
             }
             let quiet = outcome.had_room && !outcome.wrote;
             if !quiet {

@@ -22,28 +22,25 @@ pub fn analyse(p: &Pipeline, data: &Data, speed: f64, lag: Duration) -> Analyses
     let (for_weather, departures) = departures.tee();
     let (for_planes, for_routes) = departures.tee();
 
-    let delays = (
-        count(),
-        average(Departure::minutes),
-        max(Departure::minutes),
-    );
-    let (by_carrier, late) = for_carriers
+    let minutes = |departure: &Departure| departure.delay;
+    let delays = (count(), average(minutes), max(minutes));
+    let carriers = for_carriers
         .key_by(|departure| departure.carrier.clone())
         .window(Window::sliding(6 * HOUR, HOUR))
-        .aggregate_and_late("delays by carrier", delays);
-    let carriers = by_carrier.hash_join(
-        "airlines",
-        p.read_from(data.csv::<Airline>("airlines.csv.gz")),
-        |window| window.key.clone(),
-        |airline| airline.carrier.clone(),
-        |window, airline| (airline.name.clone(), window.clone()),
-    );
+        .aggregate("delays by carrier", delays)
+        .hash_join(
+            "airlines",
+            p.read_from(data.csv::<Airline>("airlines.csv.gz")),
+            |window| window.key.clone(),
+            |airline| airline.carrier.clone(),
+            |window, airline| (airline.name.clone(), window.clone()),
+        );
 
-    let congestion = for_congestion
+    let (congestion, late) = for_congestion
         .filter(|departure| departure.delay > 60)
         .key_by(|departure| departure.origin.clone())
         .window(Window::session(HOUR / 2))
-        .aggregate("congestion", (count(), max(Departure::minutes)));
+        .aggregate_and_late("congestion", (count(), max(minutes)));
 
     let by_weather = for_weather.hash_join_outer(
         "weather",
@@ -82,7 +79,7 @@ pub fn analyse(p: &Pipeline, data: &Data, speed: f64, lag: Duration) -> Analyses
         .aggregate("top routes", busiest);
 
     let set_aside = cancelled
-        .merge(late.map(|_| "left too late for its windows"))
+        .merge(late.map(|_| "too late to count as congestion"))
         .key_by(|reason| *reason)
         .rolling("set aside", count());
     Analyses {

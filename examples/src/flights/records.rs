@@ -91,11 +91,6 @@ impl Departure {
         (self.origin.clone(), self.hour.as_micros())
     }
 
-    /// How late it was, negative if early.
-    pub fn minutes(&self) -> i64 {
-        self.delay
-    }
-
     /// The route.
     pub fn route(&self) -> (String, String) {
         (self.origin.clone(), self.dest.clone())

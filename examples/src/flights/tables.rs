@@ -8,6 +8,10 @@ use super::HOUR;
 
 /// Flights, their mean delay in minutes, and the worst.
 pub type Delays = (u64, Option<f64>, Option<i64>);
+/// A carrier's name, and its flights of six hours.
+pub type OfCarrier = (String, WindowResult<String, Delays>);
+/// Late flights of an airport without a longer pause between them: how many, and the worst delay in minutes.
+pub type Congestion = WindowResult<String, (u64, Option<i64>)>;
 /// The flights of a day from an origin to a destination.
 pub type OnRoute = WindowResult<(String, String), u64>;
 /// The flights of a day under some circumstance, and the sum of their delays.
@@ -15,15 +19,15 @@ pub type Day = WindowResult<String, (u64, i128)>;
 
 /// What is computed of the flights.
 pub struct Analyses {
-    /// Each carrier's name with its last six hours, every hour.
-    pub carriers: Stream<(String, WindowResult<String, Delays>), Bounded, Timed>,
-    /// Sessions of an airport in which flights were more than an hour late: how many, and the worst.
-    pub congestion: Stream<WindowResult<String, (u64, Option<i64>)>, Bounded, Timed>,
+    /// Each carrier's last six hours, every hour.
+    pub carriers: Stream<OfCarrier, Bounded, Timed>,
+    /// Sessions of an airport in which flights were more than an hour late.
+    pub congestion: Stream<Congestion, Bounded, Timed>,
     /// The flights so far and the sum of their delays, by weather and by the maker of the plane.
     pub circumstances: Stream<(String, (i128, i128)), Bounded, Timed>,
     /// The five busiest routes of each day.
     pub routes: Stream<WindowResult<(), Vec<OnRoute>>, Bounded, Timed>,
-    /// Flights that are in none of these, by reason: how many so far.
+    /// Flights that were cancelled, or left so late that their time was over, by reason: how many so far.
     pub set_aside: Stream<(&'static str, u64), Bounded, Timed>,
 }
 
@@ -32,7 +36,7 @@ pub(super) fn show(results: Analyses) {
     results.carriers.write_to(live_table::sink(
         "Departure delays, last six hours",
         ["carrier", "flights", "mean min", "worst", "until (UTC)"],
-        |(carrier, hours): &(String, WindowResult<String, Delays>)| {
+        |(carrier, hours): &OfCarrier| {
             let (flights, mean, worst) = hours.value;
             let mean = mean.unwrap_or_default();
             Row::new(carrier)
@@ -49,7 +53,7 @@ pub(super) fn show(results: Analyses) {
             ["since (UTC), airport", "minutes", "flights", "worst"],
         )
         .rows(8)
-        .sink(|session: &WindowResult<String, (u64, Option<i64>)>| {
+        .sink(|session: &Congestion| {
             let minutes = (session.end - HOUR / 2).since(session.start).as_secs() / 60;
             let (flights, worst) = session.value;
             Row::new(format!("{} {}", time(session.start), session.key))
@@ -71,7 +75,7 @@ pub(super) fn show(results: Analyses) {
                 Row::new(circumstance)
                     .number(flights)
                     .number(format!("{mean:.1}"))
-                    .weight(mean)
+                    .weight(*flights as f64)
             },
         ),
     );
@@ -90,7 +94,7 @@ pub(super) fn show(results: Analyses) {
             },
         ));
     results.set_aside.write_to(live_table::sink(
-        "In none of these",
+        "Set aside",
         ["why", "flights"],
         |(reason, flights): &(&str, u64)| Row::new(reason).number(flights),
     ));

@@ -29,7 +29,11 @@ pub(crate) enum Pace {
     /// As fast as they are taken; event time follows the schedule.
     Max,
     /// Event `i` at `start` + `i` / rate, on the wall clock, or as soon after as can be; `count` events.
-    AtRate { start: Timestamp, rate: u64, count: u64 },
+    AtRate {
+        start: Timestamp,
+        rate: u64,
+        count: u64,
+    },
 }
 
 /// A source of events for a benchmark.
@@ -45,7 +49,13 @@ pub(crate) struct LoadP<R> {
 }
 
 impl<R: EventRows> LoadP<R> {
-    pub(crate) fn new(events: R, pace: Pace, schedule: Schedule, stride: Duration, shared: Arc<LoadShared>) -> Self {
+    pub(crate) fn new(
+        events: R,
+        pace: Pace,
+        schedule: Schedule,
+        stride: Duration,
+        shared: Arc<LoadShared>,
+    ) -> Self {
         LoadP {
             events,
             walk: Walk::new(schedule),
@@ -66,7 +76,10 @@ impl<R: EventRows> LoadP<R> {
                 let first = walk.next();
                 let (run, date_time) = walk.run(left, events, values);
                 match pace {
-                    Pace::Max => times.resize(times.len() + run as usize, Timestamp::from_millis(date_time)),
+                    Pace::Max => times.resize(
+                        times.len() + run as usize,
+                        Timestamp::from_millis(date_time),
+                    ),
                     Pace::AtRate { start, rate, .. } => {
                         times.extend((first..first + run).map(|index| due(start, rate, index)));
                     }
@@ -74,7 +87,9 @@ impl<R: EventRows> LoadP<R> {
                 left -= run;
             }
         });
-        self.shared.emitted.fetch_add(count as u64, Ordering::Relaxed);
+        self.shared
+            .emitted
+            .fetch_add(count as u64, Ordering::Relaxed);
         self.mark(outbox);
         Ok(())
     }
@@ -92,7 +107,13 @@ impl<R: EventRows> LoadP<R> {
         }
     }
 
-    fn complete_at_rate(&mut self, start: Timestamp, rate: u64, count: u64, outbox: &mut Outbox) -> Result<Progress> {
+    fn complete_at_rate(
+        &mut self,
+        start: Timestamp,
+        rate: u64,
+        count: u64,
+        outbox: &mut Outbox,
+    ) -> Result<Progress> {
         let now = self.clock.wall();
         let elapsed_us = now.as_micros() - start.as_micros();
         let due_now = if elapsed_us < 0 {
@@ -113,7 +134,11 @@ impl<R: EventRows> LoadP<R> {
         }
         let next = due(start, rate, self.walk.next()).since(now).max(QUANTUM);
         outbox.wake_at(self.clock.now() + next);
-        Ok(if ready > 0 { Progress::MADE } else { Progress::NONE })
+        Ok(if ready > 0 {
+            Progress::MADE
+        } else {
+            Progress::NONE
+        })
     }
 }
 
@@ -139,7 +164,9 @@ impl<R: EventRows> Processor for LoadP<R> {
                 self.emit(room, outbox)?;
                 Ok(Progress::MADE)
             }
-            Pace::AtRate { start, rate, count } => self.complete_at_rate(start, rate, count, outbox),
+            Pace::AtRate { start, rate, count } => {
+                self.complete_at_rate(start, rate, count, outbox)
+            }
         }
     }
 }

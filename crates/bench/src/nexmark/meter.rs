@@ -25,7 +25,11 @@ impl Meter {
     /// Latencies are kept with three significant digits.
     pub(crate) fn new() -> Option<Self> {
         let latency = nanoseconds()?;
-        Some(Meter(Arc::new(Mutex::new(Totals { results: 0, checksum: 0, latency }))))
+        Some(Meter(Arc::new(Mutex::new(Totals {
+            results: 0,
+            checksum: 0,
+            latency,
+        }))))
     }
 
     pub(crate) fn totals(&self) -> MutexGuard<'_, Totals> {
@@ -76,7 +80,9 @@ where
     }
 
     fn time(&mut self, times: &[Timestamp]) {
-        let Some(latency) = &mut self.latency else { return };
+        let Some(latency) = &mut self.latency else {
+            return;
+        };
         let now = self.clock.wall();
         match self.timing {
             Timing::Off => {}

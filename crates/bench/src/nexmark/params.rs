@@ -58,11 +58,17 @@ impl std::str::FromStr for BenchQuery {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
-        BenchQuery::ALL.into_iter().find(|query| query.name() == name).ok_or_else(|| {
-            let known: Vec<&str> = BenchQuery::ALL.iter().map(|query| query.name()).collect();
-            Error::new(ErrorCode::InvalidConfig, format!("there is no benchmark of query {name:?}"))
+        BenchQuery::ALL
+            .into_iter()
+            .find(|query| query.name() == name)
+            .ok_or_else(|| {
+                let known: Vec<&str> = BenchQuery::ALL.iter().map(|query| query.name()).collect();
+                Error::new(
+                    ErrorCode::InvalidConfig,
+                    format!("there is no benchmark of query {name:?}"),
+                )
                 .hint(format!("one of {}", known.join(", ")))
-        })
+            })
     }
 }
 
@@ -122,13 +128,23 @@ impl NexmarkParams {
     pub fn check(&self) -> Result<()> {
         let wrong = |what: String| Err(Error::new(ErrorCode::InvalidConfig, what));
         if self.rate == 0 || self.rate > 1_000_000_000 {
-            return wrong(format!("a rate of {} events a second can't be scheduled (1 to 1,000,000,000)", self.rate));
+            return wrong(format!(
+                "a rate of {} events a second can't be scheduled (1 to 1,000,000,000)",
+                self.rate
+            ));
         }
         if self.keys == 0 || self.keys > ardea_nexmark::KEYS_MAX {
-            return wrong(format!("{} keys are not between 1 and {}", self.keys, ardea_nexmark::KEYS_MAX));
+            return wrong(format!(
+                "{} keys are not between 1 and {}",
+                self.keys,
+                ardea_nexmark::KEYS_MAX
+            ));
         }
         if self.jobs == 0 || u64::from(self.jobs) > self.rate {
-            return wrong(format!("{} jobs can't share {} events a second", self.jobs, self.rate));
+            return wrong(format!(
+                "{} jobs can't share {} events a second",
+                self.jobs, self.rate
+            ));
         }
         if self.threads == 0 {
             return wrong("zero threads run nothing; give at least 1".into());

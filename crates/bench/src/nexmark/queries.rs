@@ -52,15 +52,22 @@ impl JobSpec {
     }
 
     fn q1(&self, p: &Pipeline) {
-        let euros = self.bids(p).map(|bid| (bid, bid.price as f64 * DOLLAR_TO_EURO));
+        let euros = self
+            .bids(p)
+            .map(|bid| (bid, bid.price as f64 * DOLLAR_TO_EURO));
         self.measure(euros, |(bid, euros)| {
-            (1, checksum::converted(bid.auction, bid.bidder, *euros, bid.date_time))
+            (
+                1,
+                checksum::converted(bid.auction, bid.bidder, *euros, bid.date_time),
+            )
         });
     }
 
     fn q2(&self, p: &Pipeline) {
         let chosen = self.bids(p).filter(|bid| bid.auction.is_multiple_of(123));
-        self.measure(chosen, |bid| (1, checksum::filtered(bid.auction, bid.price)));
+        self.measure(chosen, |bid| {
+            (1, checksum::filtered(bid.auction, bid.price))
+        });
     }
 
     fn q5(&self, p: &Pipeline) {
@@ -71,10 +78,15 @@ impl JobSpec {
             .aggregate("bids", count())
             .key_by(|_| ())
             .window(Window::tumbling(self.params.slide))
-            .aggregate("most bids", all_with_max(|window: &WindowResult<u64, u64>| window.value));
+            .aggregate(
+                "most bids",
+                all_with_max(|window: &WindowResult<u64, u64>| window.value),
+            );
         self.measure(most, |result| {
             let end = result.end.as_millis();
-            sum(&result.value, |best| checksum::most_bids(end, best.key, best.value))
+            sum(&result.value, |best| {
+                checksum::most_bids(end, best.key, best.value)
+            })
         });
     }
 
@@ -86,25 +98,42 @@ impl JobSpec {
             .aggregate("highest", all_with_max(|bid: &BidRow| bid.price));
         self.measure(highest, |result| {
             let end = result.end.as_millis();
-            sum(&result.value, |bid| checksum::highest_bid(end, bid.auction, bid.bidder, bid.price))
+            sum(&result.value, |bid| {
+                checksum::highest_bid(end, bid.auction, bid.bidder, bid.price)
+            })
         });
     }
 
     fn q8(&self, p: &Pipeline) {
-        let persons = filtering(|opening: &Opening| matches!(opening, Opening::Person(_)), count());
-        let auctions = filtering(|opening: &Opening| matches!(opening, Opening::Auction(_)), count());
+        let persons = filtering(
+            |opening: &Opening| matches!(opening, Opening::Person(_)),
+            count(),
+        );
+        let auctions = filtering(
+            |opening: &Opening| matches!(opening, Opening::Auction(_)),
+            count(),
+        );
         let sellers = self
-            .source(p, Openings { seed: self.seed(), keys: self.params.keys })
+            .source(
+                p,
+                Openings {
+                    seed: self.seed(),
+                    keys: self.params.keys,
+                },
+            )
             .key_by(Opening::person)
             .window(Window::sliding(self.params.window, self.params.slide))
             .aggregate("openings", (persons, auctions))
             .filter(|window| window.value.0 > 0 && window.value.1 > 0);
-        self.measure(sellers, |result| (1, checksum::new_seller(result.end.as_millis(), result.key)));
+        self.measure(sellers, |result| {
+            (1, checksum::new_seller(result.end.as_millis(), result.key))
+        });
     }
 
     fn q13(&self, p: &Pipeline) {
-        let side: Vec<(u64, Arc<str>)> =
-            (0..SIDE_KEYS).map(|key| (key, Arc::from(side_value(key)))).collect();
+        let side: Vec<(u64, Arc<str>)> = (0..SIDE_KEYS)
+            .map(|key| (key, Arc::from(side_value(key))))
+            .collect();
         let table = p.read_from(ardea_connect::collections::items(side));
         let joined = self.bids(p).hash_join(
             "side",
@@ -117,17 +146,34 @@ impl JobSpec {
     }
 
     fn bids(&self, p: &Pipeline) -> Stream<BidRow, Unbounded, Timed> {
-        self.source(p, Bids { seed: self.seed(), keys: self.params.keys })
+        self.source(
+            p,
+            Bids {
+                seed: self.seed(),
+                keys: self.params.keys,
+            },
+        )
     }
 
     fn source<R: EventRows>(&self, p: &Pipeline, events: R) -> Stream<R::Row, Unbounded, Timed> {
         let job = self.clone();
         // Windows close at multiples of their slide: nothing becomes final in between.
-        let stride = if self.params.query == BenchQuery::Q7 { self.params.window } else { self.params.slide };
+        let stride = if self.params.query == BenchQuery::Q7 {
+            self.params.window
+        } else {
+            self.params.slide
+        };
         let make = supplier(move || {
-            LoadP::new(events.clone(), job.pace, job.schedule, stride, Arc::clone(&job.load))
+            LoadP::new(
+                events.clone(),
+                job.pace,
+                job.schedule,
+                stride,
+                Arc::clone(&job.load),
+            )
         });
-        p.read_from(Source::<R::Row, Unbounded>::new("events", make)).with_source_time()
+        p.read_from(Source::<R::Row, Unbounded>::new("events", make))
+            .with_source_time()
     }
 
     fn measure<T, D>(&self, results: Stream<T, Unbounded, Timed>, digest: D)
@@ -143,5 +189,10 @@ impl JobSpec {
 
 /// How many there are, and the sum of their digests.
 fn sum<T>(items: &[T], digest: impl Fn(&T) -> u64) -> (u64, u64) {
-    (items.len() as u64, items.iter().fold(0, |sum, item| sum.wrapping_add(digest(item))))
+    (
+        items.len() as u64,
+        items
+            .iter()
+            .fold(0, |sum, item| sum.wrapping_add(digest(item))),
+    )
 }

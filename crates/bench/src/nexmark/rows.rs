@@ -1,6 +1,8 @@
 //! The events of a benchmark as sequences that fill columns.
 
-use ardea_nexmark::{AuctionRow, BidRow, PersonRow, Schedule, auction_at, bid_at, is_person_at, person_at};
+use ardea_nexmark::{
+    AuctionRow, BidRow, PersonRow, Schedule, auction_at, bid_at, is_person_at, person_at,
+};
 
 /// A sequence of events in the order of their times.
 pub(crate) trait EventRows: Clone + Send + Sync + 'static {
@@ -76,7 +78,12 @@ pub(crate) struct Walk {
 
 impl Walk {
     pub(crate) fn new(schedule: Schedule) -> Self {
-        Walk { schedule, next: 0, date_time: i64::MIN, turns_at: 0 }
+        Walk {
+            schedule,
+            next: 0,
+            date_time: i64::MIN,
+            turns_at: 0,
+        }
     }
 
     /// The index of the next event.
@@ -95,7 +102,12 @@ impl Walk {
 
     /// Appends up to `most` events that share the next event's millisecond; how many, and which.
     #[inline]
-    pub(crate) fn run<R: EventRows>(&mut self, most: u64, events: &R, rows: &mut Vec<R::Row>) -> (u64, i64) {
+    pub(crate) fn run<R: EventRows>(
+        &mut self,
+        most: u64,
+        events: &R,
+        rows: &mut Vec<R::Row>,
+    ) -> (u64, i64) {
         let date_time = self.next_ms();
         let run = self.next..self.turns_at.min(self.next + most);
         self.next = run.end;

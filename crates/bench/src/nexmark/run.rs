@@ -39,8 +39,12 @@ pub fn run(params: &NexmarkParams, progress: &mut dyn FnMut(&str)) -> Result<Map
     params.check()?;
     progress("listening to the machine's own noise");
     let noise = noise::listen(allowed_cores().last().copied(), LISTEN);
-    let node = Node::start(NodeConfig { fuse: params.fuse, ..NodeConfig::with_threads(params.threads) })?;
-    let meter = Meter::new().ok_or_else(|| Error::new(ErrorCode::Internal, "no histogram could be made"))?;
+    let node = Node::start(NodeConfig {
+        fuse: params.fuse,
+        ..NodeConfig::with_threads(params.threads)
+    })?;
+    let meter = Meter::new()
+        .ok_or_else(|| Error::new(ErrorCode::Internal, "no histogram could be made"))?;
     let load = Arc::new(LoadShared::default());
     let start = start_time(node.clock(), params);
     let jobs = start_jobs(&node, params, start, &load, &meter)?;
@@ -58,7 +62,14 @@ pub fn run(params: &NexmarkParams, progress: &mut dyn FnMut(&str)) -> Result<Map
     } else {
         None
     };
-    Ok(report(params, noise, &measured, &meter.totals(), rss_mb, plain))
+    Ok(report(
+        params,
+        noise,
+        &measured,
+        &meter.totals(),
+        rss_mb,
+        plain,
+    ))
 }
 
 /// Event time starts here: on the wall clock in a paced run, at a fixed point in one as fast as possible.
@@ -79,8 +90,13 @@ fn start_jobs(
 ) -> Result<Vec<JobHandle>> {
     let rate = params.rate / u64::from(params.jobs);
     let until = start + params.warmup + params.duration;
-    let count = (u128::from(rate) * (params.warmup + params.duration).as_micros() / 1_000_000) as u64;
-    let pace = if params.max { Pace::Max } else { Pace::AtRate { start, rate, count } };
+    let count =
+        (u128::from(rate) * (params.warmup + params.duration).as_micros() / 1_000_000) as u64;
+    let pace = if params.max {
+        Pace::Max
+    } else {
+        Pace::AtRate { start, rate, count }
+    };
     let from = start + params.warmup;
     let timing = match (params.max, params.query.is_windowed()) {
         (true, _) => Timing::Off,
@@ -112,9 +128,17 @@ fn measure(
     progress: &mut dyn FnMut(&str),
 ) -> Measured {
     progress("warming up");
-    let lead = if params.max { Duration::ZERO } else { start.since(clock.wall()) };
+    let lead = if params.max {
+        Duration::ZERO
+    } else {
+        start.since(clock.wall())
+    };
     thread::sleep(lead + params.warmup);
-    let (from, events_before, cpu_before) = (Instant::now(), load.emitted.load(Ordering::Relaxed), cpu_time());
+    let (from, events_before, cpu_before) = (
+        Instant::now(),
+        load.emitted.load(Ordering::Relaxed),
+        cpu_time(),
+    );
     progress("measuring");
     thread::sleep(params.duration);
     let events = load.emitted.load(Ordering::Relaxed);
@@ -126,7 +150,11 @@ fn measure(
 }
 
 /// The same result by a plain loop: what it computed, and its events per cpu second. Only for a single job.
-fn plain_loop(params: &NexmarkParams, start: Timestamp, events: u64) -> Result<Option<(Baseline, f64)>> {
+fn plain_loop(
+    params: &NexmarkParams,
+    start: Timestamp,
+    events: u64,
+) -> Result<Option<(Baseline, f64)>> {
     let workload = Workload::new(WorkloadConfig {
         seed: JobSpec::SEED,
         events,
@@ -160,11 +188,14 @@ fn report(
     rss_mb: Option<f64>,
     plain: Option<(Baseline, f64)>,
 ) -> Map<String, Value> {
-    let per_cpu = (measured.cpu_seconds > 0.0).then(|| measured.events as f64 / measured.cpu_seconds);
+    let per_cpu =
+        (measured.cpu_seconds > 0.0).then(|| measured.events as f64 / measured.cpu_seconds);
     let quantile = |q: f64| {
-        (!totals.latency.is_empty()).then(|| rounded(totals.latency.value_at_quantile(q) as f64 / 1e6, 1e4))
+        (!totals.latency.is_empty())
+            .then(|| rounded(totals.latency.value_at_quantile(q) as f64 / 1e6, 1e4))
     };
-    let max_ms = (!totals.latency.is_empty()).then(|| rounded(totals.latency.max() as f64 / 1e6, 1e4));
+    let max_ms =
+        (!totals.latency.is_empty()).then(|| rounded(totals.latency.max() as f64 / 1e6, 1e4));
     let fields = json!({
         "system": "ardea",
         "version": env!("CARGO_PKG_VERSION"),

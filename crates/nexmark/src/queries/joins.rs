@@ -88,7 +88,7 @@ pub(super) fn q8(run: &QueryRun, p: &Pipeline) {
         Event::Person(person) => person.name.clone(),
         _ => String::new(),
     };
-    let person = filtering(|event: &Event| matches!(event, Event::Person(_)), mapping(name, pick_any::<String>()));
+    let person = filtering(|event: &Event| matches!(event, Event::Person(_)), mapping(name, pick_any()));
     let auctions = filtering(|event: &Event| matches!(event, Event::Auction(_)), count());
     run.events(p)
         .filter(|event| !matches!(event, Event::Bid(_)))

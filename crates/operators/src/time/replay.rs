@@ -4,7 +4,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::{Clock, Inbox, InstanceContext, Ordinal, Outbox, Processor, RecordGuard, Result, Timestamp};
+use ardea_core::{
+    Clock, Inbox, InstanceContext, Ordinal, Outbox, Processor, RecordGuard, Result, Timestamp,
+};
 
 /// Holds back recorded events until their turn comes: `speed` seconds of recorded time pass in one second.
 ///
@@ -49,7 +51,13 @@ where
 {
     /// By the recorded time `time(record)`, `speed` times as fast; a speed that isn't positive and finite holds nothing back.
     pub fn new(time: Arc<F>, speed: f64) -> Self {
-        ReplayP { time, speed, origin: None, clock: Clock::system(), records: PhantomData }
+        ReplayP {
+            time,
+            speed,
+            origin: None,
+            clock: Clock::system(),
+            records: PhantomData,
+        }
     }
 
     /// When a record's turn comes, on the clock.
@@ -104,11 +112,20 @@ mod tests {
     fn recorded_time_that_runs_backwards_delays_nothing() {
         let hand = ManualClock::new();
         let mut replay = ReplayP::new(Arc::new(|second: &i64| Timestamp::from_secs(*second)), 1.0);
-        replay.init(&InstanceContext { clock: hand.clock(), ..InstanceContext::detached("replay") }).unwrap();
+        replay
+            .init(&InstanceContext {
+                clock: hand.clock(),
+                ..InstanceContext::detached("replay")
+            })
+            .unwrap();
         let mut inbox = Inbox::default();
-        inbox.fill(Chunk::new(Rows::from_iter([10i64, 3, 11].map(|second| (second, Timestamp::MIN)))));
+        inbox.fill(Chunk::new(Rows::from_iter(
+            [10i64, 3, 11].map(|second| (second, Timestamp::MIN)),
+        )));
         let mut outbox = Outbox::new(1, 16);
-        replay.process(Ordinal::FIRST, &mut inbox, &mut outbox).unwrap();
+        replay
+            .process(Ordinal::FIRST, &mut inbox, &mut outbox)
+            .unwrap();
         assert_eq!(inbox.len(), 1);
         assert_eq!(outbox.take_wake_at(), Some(Duration::from_secs(1)));
     }
@@ -116,11 +133,18 @@ mod tests {
     #[test]
     fn without_a_speed_nothing_is_held_back() {
         for speed in [f64::INFINITY, 0.0, -1.0, f64::NAN] {
-            let mut replay = ReplayP::new(Arc::new(|second: &i64| Timestamp::from_secs(*second)), speed);
+            let mut replay = ReplayP::new(
+                Arc::new(|second: &i64| Timestamp::from_secs(*second)),
+                speed,
+            );
             let mut inbox = Inbox::default();
-            inbox.fill(Chunk::new(Rows::from_iter([0i64, 1_000_000].map(|second| (second, Timestamp::MIN)))));
+            inbox.fill(Chunk::new(Rows::from_iter(
+                [0i64, 1_000_000].map(|second| (second, Timestamp::MIN)),
+            )));
             let mut outbox = Outbox::new(1, 16);
-            replay.process(Ordinal::FIRST, &mut inbox, &mut outbox).unwrap();
+            replay
+                .process(Ordinal::FIRST, &mut inbox, &mut outbox)
+                .unwrap();
             assert!(inbox.is_empty(), "{speed}");
         }
     }

@@ -63,7 +63,11 @@ impl<F: KeyedFold> SliceCombineP<F> {
                 let Some((slice, table)) = self.intake.open.pop_before(limit) else {
                     return Ok(true);
                 };
-                self.emitting = Some(Emitting { slice, table, next: 0 });
+                self.emitting = Some(Emitting {
+                    slice,
+                    table,
+                    next: 0,
+                });
                 continue;
             };
             let mut lane = outbox.lane::<Partial<F::Key, F::Acc>>(Ordinal::FIRST)?;
