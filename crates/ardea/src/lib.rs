@@ -49,8 +49,8 @@ pub mod prelude {
         stdout, tcp,
     };
     pub use ardea_core::{
-        DeadLetter, DeadLetters, Error, ErrorCode, Isolation, Key, OnError, Parallelism, Result,
-        Sink, Source, Timestamp,
+        Bounded, Boundedness, DeadLetter, DeadLetters, Error, ErrorCode, Isolation, Key, OnError,
+        Parallelism, Result, Sink, Source, Timestamp, Unbounded,
     };
     pub use ardea_engine::{JobConfig, JobHandle, JobStatus, Node, NodeConfig};
     pub use ardea_pipeline::{

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// The result of anything that can fail here.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A stable name for a kind of failure; scripts may rely on it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -157,6 +157,18 @@ tuple_keys!(A, B);
 tuple_keys!(A, B, C);
 tuple_keys!(A, B, C, D);
 
+/// Eight bytes: microseconds since the Unix epoch.
+impl Key for crate::Timestamp {
+    fn write(&self, bytes: &mut KeyBytes) {
+        self.as_micros().write(bytes);
+    }
+
+    #[inline]
+    fn key_hash(&self) -> u64 {
+        self.as_micros().key_hash()
+    }
+}
+
 /// The key of a stream that is not grouped: all records share it.
 impl Key for () {
     fn write(&self, _: &mut KeyBytes) {}

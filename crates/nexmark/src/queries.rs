@@ -80,9 +80,13 @@ impl QueryRun {
     /// The events of the input, with their times.
     fn events(&self, p: &Pipeline) -> Stream<Event, Bounded, Timed> {
         // An unknown disorder is as long as time itself: nothing is late, and windows close at the end of the file.
-        let policy = WatermarkPolicy::out_of_order(self.out_of_order.unwrap_or(Duration::MAX)).idle_timeout(None);
+        let policy = WatermarkPolicy::out_of_order(self.out_of_order.unwrap_or(Duration::MAX))
+            .idle_timeout(None);
         p.read_from(files::json_lines::<Event>(&self.input).build())
-            .with_timestamps(|event: &Event| Timestamp::from_millis(event.date_time()), policy)
+            .with_timestamps(
+                |event: &Event| Timestamp::from_millis(event.date_time()),
+                policy,
+            )
     }
 
     /// The length of the query's windows.
@@ -101,8 +105,11 @@ impl QueryRun {
 
     fn side(&self) -> Result<Vec<(u64, String)>> {
         let Some(path) = &self.side else {
-            return Err(Error::new(ErrorCode::InvalidConfig, "query 13 joins with a table and none is named")
-                .hint("name a CSV file of key,value with --side"));
+            return Err(Error::new(
+                ErrorCode::InvalidConfig,
+                "query 13 joins with a table and none is named",
+            )
+            .hint("name a CSV file of key,value with --side"));
         };
         joins::read_side(path)
     }

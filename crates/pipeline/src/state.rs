@@ -73,6 +73,9 @@ where
     /// The general form: `on_record` and `on_timer` may emit any number of records, set and clear timers in event time and in
     /// processing time, and drop the state.
     ///
+    /// Timers fire when the watermark passes, which is behind a chunk of records: a record may see a timer still set whose time its
+    /// own event time has passed. Where that matters, compare the times.
+    ///
     /// This one says which users have been silent for ten seconds:
     ///
     /// ```

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_aggregate::Aggregate;
-use ardea_core::{Boundedness, Key, Ordinal, ProcessorSupplier, Result, Routing, supplier};
+use ardea_core::{
+    Boundedness, Error, ErrorCode, Key, Ordinal, ProcessorSupplier, Result, Routing, supplier,
+};
 use ardea_operators::{
     FoldOne, FoldPartials, KeyedFold, NoEarly, Partial, SessionSpec, SessionWindowP, SliceCombineP,
     SlidingWindowP, Trigger, WindowResult, WindowSpec,
@@ -184,6 +186,14 @@ where
         let lower: Lower = Box::new(move |lowering, name, inputs| {
             let parallelism = lowering.spread();
             let spec = window.check().map_err(|error| error.in_vertex(name, 0))?;
+            if early && matches!(spec, Checked::Session(_)) {
+                return Err(Error::new(
+                    ErrorCode::InvalidJob,
+                    "a session window has no early results",
+                )
+                .hint("use a tumbling or sliding window, or leave `early` out")
+                .in_vertex(name, 0));
+            }
             match spec {
                 Checked::Sliding(spec)
                     if !early

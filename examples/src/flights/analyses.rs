@@ -56,7 +56,6 @@ pub fn analyse(p: &Pipeline, data: &Data, speed: f64, lag: Duration) -> Analyses
         |plane| Some(plane.tailnum.clone()),
         |departure, plane| (Plane::maker(plane).to_string(), departure.delay),
     );
-    let of_a_day = (count(), sum(|delay: &(String, i64)| delay.1));
     let so_far = (
         sum(|day: &Day| day.value.0),
         sum(|day: &Day| day.value.1 as i64),
@@ -65,7 +64,7 @@ pub fn analyse(p: &Pipeline, data: &Data, speed: f64, lag: Duration) -> Analyses
         .merge(by_plane)
         .key_by(|(circumstance, _)| circumstance.clone())
         .window(day)
-        .aggregate("delays of a day", of_a_day)
+        .aggregate("delays of a day", (count(), sum(|d: &(String, i64)| d.1)))
         .key_by(|day| day.key.clone())
         .rolling("delays so far", so_far);
 

@@ -55,19 +55,33 @@ fn won(run: &QueryRun, p: &Pipeline) -> Stream<Won, Bounded, Timed> {
             Open::default,
             |open, _, event, _, context| match event {
                 Event::Auction(auction) => {
-                    open.terms = Some((auction.date_time, auction.expires, auction.seller, auction.category));
+                    open.terms = Some((
+                        auction.date_time,
+                        auction.expires,
+                        auction.seller,
+                        auction.category,
+                    ));
                     for (time, price) in std::mem::take(&mut open.early) {
                         open.bid(time, price);
                     }
                     // A bid in the last millisecond still counts.
-                    context.set_event_timer(Timestamp::from_millis(auction.expires.saturating_add(1)));
+                    context
+                        .set_event_timer(Timestamp::from_millis(auction.expires.saturating_add(1)));
                 }
                 Event::Bid(bid) => open.bid(bid.date_time, bid.price),
                 Event::Person(_) => {}
             },
             |open, id, _, context| {
-                if let (Some((_, expires, seller, category)), Some(price)) = (open.terms, open.best.take()) {
-                    context.emit(Won { auction: *id, seller, category, expires, price });
+                if let (Some((_, expires, seller, category)), Some(price)) =
+                    (open.terms, open.best.take())
+                {
+                    context.emit(Won {
+                        auction: *id,
+                        seller,
+                        category,
+                        expires,
+                        price,
+                    });
                 }
             },
         )
@@ -95,7 +109,9 @@ struct OfSeller {
 
 pub(super) fn q6(run: &QueryRun, p: &Pipeline) {
     let last_ten = top_n(10, |won: &Won| (won.expires, won.auction));
-    let prices = and_then(last_ten, |last: Vec<Won>| average(|won: &Won| won.price).of_all(&last));
+    let prices = and_then(last_ten, |last: Vec<Won>| {
+        average(|won: &Won| won.price).of_all(&last)
+    });
     won(run, p)
         .key_by(|won| won.seller)
         .aggregate("last ten", prices)

@@ -47,6 +47,9 @@ struct Chosen {
 pub(super) fn q2(run: &QueryRun, p: &Pipeline) {
     bids(run, p)
         .filter(|bid| bid.auction % 123 == 0)
-        .map(|bid| Chosen { auction: bid.auction, price: bid.price })
+        .map(|bid| Chosen {
+            auction: bid.auction,
+            price: bid.price,
+        })
         .write_to(run.sink());
 }

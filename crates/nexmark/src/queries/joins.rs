@@ -30,7 +30,9 @@ struct Seller {
 
 impl Seller {
     fn items(persons: &[(String, String, String)], auctions: &[u64]) -> Vec<LocalItem> {
-        let pairs = persons.iter().flat_map(|person| auctions.iter().map(move |auction| (person, *auction)));
+        let pairs = persons
+            .iter()
+            .flat_map(|person| auctions.iter().map(move |auction| (person, *auction)));
         pairs
             .map(|((name, city, state), auction)| LocalItem {
                 name: name.clone(),
@@ -88,7 +90,10 @@ pub(super) fn q8(run: &QueryRun, p: &Pipeline) {
         Event::Person(person) => person.name.clone(),
         _ => String::new(),
     };
-    let person = filtering(|event: &Event| matches!(event, Event::Person(_)), mapping(name, pick_any()));
+    let person = filtering(
+        |event: &Event| matches!(event, Event::Person(_)),
+        mapping(name, pick_any()),
+    );
     let auctions = filtering(|event: &Event| matches!(event, Event::Auction(_)), count());
     run.events(p)
         .filter(|event| !matches!(event, Event::Bid(_)))
@@ -117,7 +122,11 @@ struct WithSide {
 }
 
 pub(super) fn q13(run: &QueryRun, p: &Pipeline) -> Result<()> {
-    let table: Vec<(u64, Arc<str>)> = run.side()?.into_iter().map(|(key, value)| (key, Arc::from(value))).collect();
+    let table: Vec<(u64, Arc<str>)> = run
+        .side()?
+        .into_iter()
+        .map(|(key, value)| (key, Arc::from(value)))
+        .collect();
     let table = p.read_from(collections::items(table));
     bids(run, p)
         .hash_join(
@@ -140,11 +149,17 @@ pub(super) fn q13(run: &QueryRun, p: &Pipeline) -> Result<()> {
 /// The table of query 13: CSV of `key,value`; a first line without a number for a key is the header.
 pub(super) fn read_side(path: &Path) -> Result<Vec<(u64, String)>> {
     let unreadable = |error: csv::Error| {
-        Error::new(ErrorCode::ReadFailed, format!("cannot read the table {}", path.display()))
-            .because(error)
-            .hint("it has to be CSV of key,value with whole numbers for keys")
+        Error::new(
+            ErrorCode::ReadFailed,
+            format!("cannot read the table {}", path.display()),
+        )
+        .because(error)
+        .hint("it has to be CSV of key,value with whole numbers for keys")
     };
-    let mut reader = csv::ReaderBuilder::new().has_headers(false).from_path(path).map_err(unreadable)?;
+    let mut reader = csv::ReaderBuilder::new()
+        .has_headers(false)
+        .from_path(path)
+        .map_err(unreadable)?;
     let mut rows = Vec::new();
     for (number, record) in reader.records().enumerate() {
         let record = record.map_err(unreadable)?;
@@ -153,8 +168,13 @@ pub(super) fn read_side(path: &Path) -> Result<Vec<(u64, String)>> {
             (Some(key), Some(value)) => rows.push((key, value.to_string())),
             _ if number == 0 => {}
             _ => {
-                let what = format!("line {} of the table {} is not key,value", number + 1, path.display());
-                return Err(Error::new(ErrorCode::BadRecord, what).hint("give each line a whole number and a value"));
+                let what = format!(
+                    "line {} of the table {} is not key,value",
+                    number + 1,
+                    path.display()
+                );
+                return Err(Error::new(ErrorCode::BadRecord, what)
+                    .hint("give each line a whole number and a value"));
             }
         }
     }

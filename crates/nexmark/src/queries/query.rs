@@ -65,10 +65,16 @@ impl FromStr for Query {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self, Error> {
-        Query::ALL.into_iter().find(|query| query.name() == name).ok_or_else(|| {
-            let known: Vec<&str> = Query::ALL.iter().map(|query| query.name()).collect();
-            Error::new(ErrorCode::InvalidConfig, format!("there is no query {name:?}"))
+        Query::ALL
+            .into_iter()
+            .find(|query| query.name() == name)
+            .ok_or_else(|| {
+                let known: Vec<&str> = Query::ALL.iter().map(|query| query.name()).collect();
+                Error::new(
+                    ErrorCode::InvalidConfig,
+                    format!("there is no query {name:?}"),
+                )
                 .hint(format!("one of {}", known.join(", ")))
-        })
+            })
     }
 }

@@ -27,7 +27,10 @@ pub(super) fn q5(run: &QueryRun, p: &Pipeline) {
         // The results of a window end in one slide: that is where its auctions compete.
         .key_by(|_| ())
         .window(Window::tumbling(slide))
-        .aggregate("most bids", all_with_max(|auction: &WindowResult<u64, u64>| auction.value))
+        .aggregate(
+            "most bids",
+            all_with_max(|auction: &WindowResult<u64, u64>| auction.value),
+        )
         .flat_map(|most| most.value)
         .map(|auction| Hot {
             window_start: auction.start.as_millis(),

@@ -1,0 +1,123 @@
+//! What goes wrong in a job is named, counted, and kept from other jobs.
+
+use std::time::Duration;
+
+use ardea_aggregate::count;
+use ardea_connect::collections::items;
+use ardea_core::{ErrorCode, OnError, Timestamp};
+use ardea_engine::{JobConfig, Node, NodeConfig};
+use ardea_pipeline::{Firing, Pipeline, WatermarkPolicy, Window};
+
+#[test]
+fn a_panic_names_step_instance_and_record_and_leaves_other_jobs_alone() {
+    let node = Node::start(NodeConfig::with_threads(1)).unwrap();
+    let bad = Pipeline::new("bad");
+    let quotients = bad
+        .read_from(items((0..100i64).collect::<Vec<_>>()))
+        .map(|n| 1 / (n - 73))
+        .named("divide")
+        .collect();
+    let good = Pipeline::new("good");
+    let sums = good
+        .read_from(items((0..100i64).collect::<Vec<_>>()))
+        .map(|n| n * 2)
+        .collect();
+    let (bad, good) = (
+        bad.submit(&node, JobConfig::default()).unwrap(),
+        good.submit(&node, JobConfig::default()).unwrap(),
+    );
+    let error = bad.join().unwrap_err();
+    assert_eq!(error.code(), ErrorCode::UserPanic);
+    assert_eq!(error.vertex(), Some(("divide", 0)));
+    assert_eq!(error.record(), Some((0, 73)), "{error}");
+    good.join().unwrap();
+    assert_eq!(sums.len(), 100);
+    assert!(quotients.len() <= 73);
+}
+
+#[test]
+fn records_that_user_code_fails_on_go_where_the_step_says() {
+    let words = || items(vec!["1", "two", "3", "four"]);
+    let node = Node::start(NodeConfig::with_threads(1)).unwrap();
+    for (policy, letters, dropped) in [(OnError::DeadLetter, 2, 0), (OnError::Drop, 0, 2)] {
+        let p = Pipeline::new("numbers");
+        let out = p
+            .read_from(words())
+            .try_map(|word| word.parse::<u32>(), policy)
+            .collect();
+        let job = p.submit(&node, JobConfig::default()).unwrap();
+        job.join().unwrap();
+        assert_eq!(out.take(), [1, 3]);
+        assert_eq!(
+            (job.dead_letters().count(), job.dead_letters().dropped()),
+            (letters, dropped)
+        );
+    }
+    let p = Pipeline::new("numbers");
+    p.read_from(words())
+        .try_map(|word| word.parse::<u32>(), OnError::Fail)
+        .collect();
+    let error = p.run().unwrap_err();
+    assert_eq!(error.code(), ErrorCode::BadRecord);
+    assert!(error.to_string().contains("two"), "{error}");
+}
+
+#[test]
+fn late_records_are_counted_and_can_be_had_as_a_stream() {
+    let p = Pipeline::new("late");
+    let times = vec![5i64, 30, 7, 31];
+    let (windows, late) = p
+        .read_from(items(times))
+        .with_timestamps(
+            |second| Timestamp::from_secs(*second),
+            WatermarkPolicy::in_order(),
+        )
+        .key_by(|_| 0u8)
+        .window(Window::tumbling(Duration::from_secs(10)))
+        .aggregate_and_late("counts", count());
+    let (windows, late) = (windows.map(|window| window.value).collect(), late.collect());
+    // A chunk a record, so that the watermark passes between them.
+    let node = Node::start(NodeConfig {
+        chunk_records: std::num::NonZeroUsize::MIN,
+        ..NodeConfig::with_threads(1)
+    })
+    .unwrap();
+    let job = p.submit(&node, JobConfig::default()).unwrap();
+    job.join().unwrap();
+    assert_eq!(windows.take_sorted(), [1, 2]);
+    assert_eq!(late.take(), [7]);
+    assert_eq!(job.sum("counts", |metrics| metrics.late), 1);
+}
+
+#[test]
+fn allowed_lateness_corrects_a_result_that_was_already_out() {
+    let p = Pipeline::new("corrected");
+    let window =
+        Window::tumbling(Duration::from_secs(10)).allowed_lateness(Duration::from_secs(100));
+    let out = p
+        .read_from(items(vec![5i64, 30, 7]))
+        .with_timestamps(
+            |second| Timestamp::from_secs(*second),
+            WatermarkPolicy::in_order(),
+        )
+        .key_by(|_| 0u8)
+        .window(window)
+        .aggregate("counts", count())
+        .map(|window| {
+            (
+                window.end.as_millis() / 1000,
+                window.firing == Firing::Update,
+                window.value,
+            )
+        })
+        .collect();
+    p.run_with(NodeConfig {
+        chunk_records: std::num::NonZeroUsize::MIN,
+        ..NodeConfig::with_threads(1)
+    })
+    .unwrap();
+    assert_eq!(
+        out.take_sorted(),
+        [(10, false, 1), (10, true, 2), (40, false, 1)]
+    );
+}

@@ -1,0 +1,151 @@
+//! What a pipeline compiles to, and what it refuses to compile.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use ardea_aggregate::count;
+use ardea_connect::collections::items;
+use ardea_connect::null;
+use ardea_core::{Error, ErrorCode, Timestamp};
+use ardea_engine::ExecutionPlan;
+use ardea_pipeline::{EarlyFiring, Pipeline, WatermarkPolicy, Window};
+
+fn threads(count: u32) -> NonZeroU32 {
+    NonZeroU32::new(count).unwrap()
+}
+
+fn plan(p: &Pipeline, count: u32) -> Vec<String> {
+    let plan = ExecutionPlan::of(&p.to_dag(threads(count)).unwrap(), threads(count), true).unwrap();
+    plan.to_string().lines().map(str::to_string).collect()
+}
+
+fn windowed(window: Window) -> Pipeline {
+    let p = Pipeline::new("windowed");
+    p.read_from(items(vec![1i64]))
+        .with_timestamps(
+            |second| Timestamp::from_secs(*second),
+            WatermarkPolicy::in_order(),
+        )
+        .key_by(|second| *second)
+        .window(window)
+        .aggregate("counts", count())
+        .write_to(null::sink());
+    p
+}
+
+fn refusal(p: &Pipeline) -> Error {
+    p.to_dag(threads(2)).unwrap_err()
+}
+
+#[test]
+fn steps_on_single_records_share_one_tasklet_with_their_source() {
+    let p = Pipeline::new("chain");
+    p.read_from(items(vec![1, 2, 3]))
+        .map(|n| n + 1)
+        .filter(|n| *n > 2)
+        .map(|n| n * 2)
+        .write_to(null::sink());
+    assert_eq!(
+        plan(&p, 2),
+        ["1 × tasklet: items → map → filter → map-2 → null"]
+    );
+}
+
+#[test]
+fn one_thread_runs_a_windowed_job_as_one_tasklet() {
+    let p = windowed(Window::tumbling(Duration::from_secs(10)));
+    assert_eq!(
+        plan(&p, 1),
+        ["1 × tasklet: items → timestamps → counts → null"]
+    );
+}
+
+#[test]
+fn several_threads_aggregate_in_two_stages() {
+    let p = windowed(Window::tumbling(Duration::from_secs(10)));
+    let plan = plan(&p, 3);
+    assert_eq!(plan[0], "1 × tasklet: items → timestamps → counts: partial");
+    assert_eq!(plan[1], "3 × tasklet: counts");
+}
+
+#[test]
+fn compiling_twice_gives_the_same_graph() {
+    let p = windowed(Window::tumbling(Duration::from_secs(10)));
+    assert_eq!(plan(&p, 2), plan(&p, 2));
+}
+
+#[test]
+fn windows_that_make_no_sense_are_refused_with_their_numbers() {
+    for (window, word) in [
+        (Window::tumbling(Duration::ZERO), "0ns"),
+        (
+            Window::sliding(Duration::from_secs(10), Duration::ZERO),
+            "zero",
+        ),
+        (
+            Window::sliding(Duration::from_secs(10), Duration::from_secs(3)),
+            "10s",
+        ),
+        (Window::session(Duration::ZERO), "0ns"),
+    ] {
+        let error = refusal(&windowed(window));
+        assert_eq!(error.code(), ErrorCode::InvalidJob);
+        let text = error.to_string();
+        assert!(text.contains(word) && text.contains("counts"), "{text}");
+    }
+}
+
+#[test]
+fn early_results_of_sessions_are_refused_rather_than_left_out() {
+    let p = Pipeline::new("early");
+    p.read_from(items(vec![1i64]))
+        .with_timestamps(
+            |second| Timestamp::from_secs(*second),
+            WatermarkPolicy::in_order(),
+        )
+        .key_by(|second| *second)
+        .window(Window::session(Duration::from_secs(1)))
+        .early(EarlyFiring::each_records(1).unwrap())
+        .aggregate("counts", count())
+        .write_to(null::sink());
+    assert!(refusal(&p).to_string().contains("session"));
+}
+
+#[test]
+fn a_result_that_goes_nowhere_is_refused_by_name() {
+    let p = Pipeline::new("nowhere");
+    let _ = p.read_from(items(vec![1])).map(|n| n + 1).named("plus one");
+    let text = refusal(&p).to_string();
+    assert!(
+        text.contains("plus one") && text.contains("write_to"),
+        "{text}"
+    );
+}
+
+#[test]
+fn two_steps_of_one_name_are_refused() {
+    let p = Pipeline::new("twins");
+    let numbers = p
+        .read_from(items(vec![1u32]))
+        .key_by(|n| *n)
+        .distinct("same");
+    numbers
+        .key_by(|n| *n)
+        .distinct("same")
+        .write_to(null::sink());
+    assert!(refusal(&p).to_string().contains("\"same\""));
+}
+
+#[test]
+fn a_stream_joined_with_its_own_table_is_refused() {
+    let p = Pipeline::new("own table");
+    let (stream, table) = p.read_from(items(vec![1u32])).tee();
+    stream
+        .hash_join("own", table, |n| *n, |n| *n, |n, _| *n)
+        .write_to(null::sink());
+    assert!(
+        refusal(&p)
+            .to_string()
+            .contains("waits for the other's end")
+    );
+}
