@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn every_record_counts() {
-        let (sink, count) = null();
+        let (sink, count) = counting();
         Fed::start(sink).feed(0..100).unwrap().feed(0..23).unwrap();
         assert_eq!(count.get(), 123);
     }

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::{Error, ErrorCode, Result, take_failed_index};
+use ardea_core::{Clock, Error, ErrorCode, Result, take_failed_index};
 
 use crate::input::InputSet;
 use crate::job::JobShared;
@@ -117,13 +117,7 @@ impl Tasklet {
         }
         let clock = self.stages[0].context.clock.clone();
         let start = clock.now();
-        let (moved, now) = loop {
-            let moved = self.pass()?;
-            let now = clock.now();
-            if !moved || now - start >= self.slice {
-                break (moved, now);
-            }
-        };
+        let (moved, now) = self.passes(&clock, start)?;
         // The end of the slice sends what has gathered: batching never adds waiting.
         let mut flushed = true;
         for edge in &mut self.outputs {
@@ -150,6 +144,34 @@ impl Tasklet {
                 .filter_map(|stage| stage.next_call(poll))
                 .min(),
         })
+    }
+
+    /// Passes until nothing moves or the slice is over; whether something moved last, and the time then.
+    ///
+    /// Looking at the clock costs as much as a few dozen records: while passes are short, several go by between two looks.
+    fn passes(&mut self, clock: &Clock, start: Duration) -> Result<(bool, Duration)> {
+        const MOST_BETWEEN_LOOKS: u32 = 8;
+        let (mut between_looks, mut before) = (1, start);
+        loop {
+            let mut moved = true;
+            for _ in 0..between_looks {
+                moved = self.pass()?;
+                if !moved {
+                    break;
+                }
+            }
+            let now = clock.now();
+            if !moved || now - start >= self.slice {
+                return Ok((moved, now));
+            }
+            let is_short = now - before < self.slice / 16;
+            between_looks = if is_short {
+                (between_looks * 2).min(MOST_BETWEEN_LOOKS)
+            } else {
+                1
+            };
+            before = now;
+        }
     }
 
     fn open(&mut self) -> Result<()> {

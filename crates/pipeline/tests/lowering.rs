@@ -86,7 +86,7 @@ fn windows_that_make_no_sense_are_refused_with_their_numbers() {
             Window::sliding(Duration::from_secs(10), Duration::from_secs(3)),
             "10s",
         ),
-        (Window::session(Duration::ZERO), "0ns"),
+        (Window::session(Duration::ZERO), "gap"),
     ] {
         let error = refusal(&windowed(window));
         assert_eq!(error.code(), ErrorCode::InvalidJob);

@@ -14,6 +14,14 @@ use super::params::{BenchQuery, NexmarkParams};
 use super::rows::{Bids, EventRows, Opening, Openings};
 use ardea_nexmark::Schedule;
 
+/// A bid in another currency.
+struct InEuros {
+    auction: u64,
+    bidder: u64,
+    price: f64,
+    date_time: i64,
+}
+
 /// What one job of a run is made of.
 #[derive(Clone)]
 pub(crate) struct JobSpec {
@@ -52,13 +60,16 @@ impl JobSpec {
     }
 
     fn q1(&self, p: &Pipeline) {
-        let euros = self
-            .bids(p)
-            .map(|bid| (bid, bid.price as f64 * DOLLAR_TO_EURO));
-        self.measure(euros, |(bid, euros)| {
+        let euros = self.bids(p).map(|bid| InEuros {
+            auction: bid.auction,
+            bidder: bid.bidder,
+            price: bid.price as f64 * DOLLAR_TO_EURO,
+            date_time: bid.date_time,
+        });
+        self.measure(euros, |bid| {
             (
                 1,
-                checksum::converted(bid.auction, bid.bidder, *euros, bid.date_time),
+                checksum::converted(bid.auction, bid.bidder, bid.price, bid.date_time),
             )
         });
     }

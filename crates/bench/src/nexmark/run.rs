@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ardea_core::settings::duration::format_duration;
 use ardea_core::{Clock, Error, ErrorCode, Result, Timestamp};
 use ardea_engine::{JobConfig, JobHandle, Node, NodeConfig, allowed_cores};
 use ardea_nexmark::Schedule;
@@ -204,14 +205,16 @@ fn report(
         "rate": if params.max { Value::Null } else { json!(params.rate) },
         "max": params.max,
         "duration_s": rounded(measured.seconds, 1e3),
-        "warmup_s": params.warmup.as_secs_f64(),
-        "window_ms": params.window.as_secs_f64() * 1e3,
-        "slide_ms": params.slide.as_secs_f64() * 1e3,
+        "warmup": format_duration(params.warmup),
+        "window": format_duration(params.window),
+        "slide": format_duration(params.slide),
         "keys": params.keys,
         "threads": params.threads,
         "workers": 1,
         "guarantee": "none",
+        "snapshot_interval": Value::Null,
         "mode": "continuous",
+        "epoch": Value::Null,
         "jobs": params.jobs,
         "fuse": params.fuse,
         "events": measured.events,

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Clock, Inbox, InstanceContext, Ordinal, Outbox, Processor, RecordGuard, Result, Timestamp,
+    Clock, Inbox, InstanceContext, JobSignals, Ordinal, Outbox, Processor, RecordGuard, Result,
+    Timestamp,
 };
 
 /// Holds back recorded events until their turn comes: `speed` seconds of recorded time pass in one second.
 ///
 /// The first record comes at once; each later one when the recorded time since then, divided by the speed, has passed. Recorded
 /// time that runs backwards delays nothing: such a record comes with the one before it. The records, their order and their event
-/// times stay as they are.
+/// times stay as they are. A job that is drained is not held back any more.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -42,6 +43,7 @@ pub struct ReplayP<T, F> {
     /// Recorded time and the clock when the first record came.
     origin: Option<(Timestamp, Duration)>,
     clock: Clock,
+    signals: Arc<JobSignals>,
     records: PhantomData<fn(T)>,
 }
 
@@ -56,6 +58,7 @@ where
             speed,
             origin: None,
             clock: Clock::system(),
+            signals: Arc::default(),
             records: PhantomData,
         }
     }
@@ -75,6 +78,7 @@ where
 {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.clock = context.clock.clone();
+        self.signals = Arc::clone(&context.signals);
         Ok(())
     }
 
@@ -86,7 +90,7 @@ where
         let mut next = None;
         for record in rows.values() {
             let due = self.due((self.time)(record));
-            if due > now {
+            if due > now && !self.signals.is_draining() {
                 next = Some(due);
                 break;
             }
