@@ -1,11 +1,10 @@
 //! Every operator that is not a window lives through the hostile schedules of the test kit.
 
 use std::num::NonZeroU64;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ardea_core::{ErrorCode, Instance, OnError, Ordinal, Priority, Rows};
+use ardea_core::{ErrorCode, OnError, Ordinal, Priority};
 use ardea_operators::*;
 use ardea_testkit::{Counted, Expected, LiveCount, ProcessorTest, TestInput, Timestamp};
 
