@@ -1,3 +1,5 @@
+//! Must not compile: aggregate without end or window.
+
 use ardea_aggregate::count;
 use ardea_core::{Source, Unbounded};
 use ardea_pipeline::Pipeline;

@@ -1,3 +1,5 @@
+//! Must not compile: endless table.
+
 use ardea_core::{Source, Unbounded};
 use ardea_pipeline::Pipeline;
 

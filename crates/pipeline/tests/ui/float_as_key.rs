@@ -1,3 +1,5 @@
+//! Must not compile: float as key.
+
 use ardea_connect::collections::items;
 use ardea_pipeline::Pipeline;
 

@@ -1,3 +1,5 @@
+//! Must not compile: sort without end.
+
 use ardea_core::{Source, Unbounded};
 use ardea_pipeline::Pipeline;
 

@@ -1,3 +1,5 @@
+//! Must not compile: stream read twice.
+
 use ardea_connect::collections::items;
 use ardea_pipeline::Pipeline;
 

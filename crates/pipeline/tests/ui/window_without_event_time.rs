@@ -1,3 +1,5 @@
+//! Must not compile: window without event time.
+
 use std::time::Duration;
 
 use ardea_connect::collections::items;
