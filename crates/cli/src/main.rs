@@ -36,10 +36,6 @@ use clap::Parser;
 use args::Args;
 use context::Context;
 
-/// Several threads allocate and free each other's chunks; this allocator is built for that.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     let args = match Args::try_parse() {
         Ok(args) => args,

@@ -57,6 +57,7 @@ mod queue;
 
 mod bell;
 mod cores;
+mod patience;
 mod ready;
 mod shim;
 mod timers;

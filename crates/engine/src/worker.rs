@@ -13,6 +13,7 @@ use ardea_core::{Clock, Error, ErrorCode, Result};
 
 use crate::bell::Bell;
 use crate::cores::{pin_to, wake_on_time};
+use crate::patience::Patience;
 use crate::ready::MAX_TASKLETS;
 use crate::tasklet::{SliceEnd, Tasklet};
 use crate::timers::Timers;
@@ -189,6 +190,7 @@ pub(crate) fn start(shared: Arc<WorkerShared>, settings: WorkerSettings) -> Resu
             wake_on_time();
             Worker {
                 shared,
+                patience: Patience::up_to(settings.spin),
                 settings,
                 tasklets: Vec::new(),
                 live: 0,
@@ -221,6 +223,7 @@ struct Worker {
     /// Whether a tasklet has arrived.
     has_served: bool,
     timers: Timers,
+    patience: Patience,
     taken: Vec<u32>,
 }
 
@@ -316,17 +319,22 @@ impl Worker {
     /// Rests until there is something to do: first looks for it, which wakes fastest, then sleeps.
     fn rest(&mut self, since: Duration) {
         let deadline = self.timers.next();
-        let spin_until = since.saturating_add(self.settings.spin);
+        let look_until = since.saturating_add(self.patience.next());
         loop {
-            let now = self.settings.clock.now();
-            if !self.shared.bell.is_silent() || deadline.is_some_and(|deadline| deadline <= now) {
+            if !self.shared.bell.is_silent() {
+                self.patience.learn(true);
                 return;
             }
-            if now >= spin_until {
+            let now = self.settings.clock.now();
+            if deadline.is_some_and(|deadline| deadline <= now) {
+                return;
+            }
+            if now >= look_until {
                 break;
             }
             std::hint::spin_loop();
         }
+        self.patience.learn(false);
         if self.shared.bell.may_sleep() && !self.is_over() {
             match deadline {
                 Some(deadline) => {
