@@ -31,7 +31,7 @@ docs: ## the API's documentation, in target/doc
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --lib
 	@echo "open target/doc/ardea/index.html"
 
-loom: ## the ring in every interleaving of its threads
+loom: ## the ring and the engine's wake-ups in every interleaving of threads
 	@scripts/setup.sh loom
 	@scripts/loom.sh
 

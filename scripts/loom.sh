@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks the ring under loom, which runs its scenarios in every interleaving of threads that its memory model allows.
+# Checks the ring and the engine's wake-ups under loom, which runs their scenarios in every interleaving of threads that
+# its memory model allows.
 #
 #   make loom                            as each scenario says
 #   LOOM_MAX_PREEMPTIONS=2 make loom     fewer interleavings of those that name no bound of their own
@@ -8,4 +9,5 @@ cd "$(dirname "$0")/.."
 
 export RUSTFLAGS="${RUSTFLAGS:-} --cfg loom"
 # Its own target directory: the flag would rebuild everything in the shared one, twice.
-exec cargo test --package ardea-ring --release --test loom --target-dir target/loom
+cargo test --package ardea-ring --release --test loom --target-dir target/loom
+cargo test --package ardea-engine --release --lib --target-dir target/loom -- model::

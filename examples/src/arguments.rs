@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::path::Path;
 use std::time::Duration;
 
-use ardea::core::settings::parse_duration;
+use ardea::core::settings::{parse_count, parse_duration};
 use ardea::core::{Bounded, ErrorCode, Source};
 use ardea::prelude::{files, stdin};
 use ardea::{Error, Result};
@@ -63,7 +63,7 @@ impl Arguments {
 
     /// A number of things, at least one.
     pub(crate) fn count(&mut self, option: &str, default: u64) -> Result<u64> {
-        let parse = |text: &str| match text.replace('_', "").parse() {
+        let parse = |text: &str| match parse_count(text) {
             Ok(0) | Err(_) => Err("not a whole number of at least 1"),
             Ok(count) => Ok(count),
         };

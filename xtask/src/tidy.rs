@@ -73,19 +73,9 @@ const CHECKS: &[Check] = &[
     },
 ];
 
-/// How much a finding matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Severity {
-    /// Printed; does not fail the check.
-    Warning,
-    /// Fails the check.
-    Fault,
-}
-
 /// One place where a house rule is broken.
 #[derive(Debug)]
 struct Finding {
-    severity: Severity,
     /// The file, from the checkout's root, with `/` between folders.
     path: String,
     /// The line, from 1; 0 when the file as a whole is meant.
@@ -95,19 +85,11 @@ struct Finding {
 }
 
 impl Finding {
-    fn fault(path: &str, line: usize, message: impl Into<String>) -> Self {
+    fn new(path: &str, line: usize, message: impl Into<String>) -> Self {
         Self {
-            severity: Severity::Fault,
             path: path.to_owned(),
             line,
             message: message.into(),
-        }
-    }
-
-    fn warning(path: &str, line: usize, message: impl Into<String>) -> Self {
-        Self {
-            severity: Severity::Warning,
-            ..Self::fault(path, line, message)
         }
     }
 }
@@ -121,48 +103,28 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether no rule is broken; warnings do not count.
+    /// Whether no rule is broken.
     pub fn is_tidy(&self) -> bool {
-        self.count(Severity::Fault) == 0
-    }
-
-    fn count(&self, severity: Severity) -> usize {
-        self.findings
-            .iter()
-            .filter(|(_, finding)| finding.severity == severity)
-            .count()
+        self.findings.is_empty()
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (
-            rule,
-            Finding {
-                severity,
+        for (rule, finding) in &self.findings {
+            let Finding {
                 path,
                 line,
                 message,
-            },
-        ) in &self.findings
-        {
-            let mark = if *severity == Severity::Warning {
-                "warning, "
-            } else {
-                ""
-            };
+            } = finding;
             if *line == 0 {
-                writeln!(f, "{path}: {mark}{rule}: {message}")?;
+                writeln!(f, "{path}: {rule}: {message}")?;
             } else {
-                writeln!(f, "{path}:{line}: {mark}{rule}: {message}")?;
+                writeln!(f, "{path}:{line}: {rule}: {message}")?;
             }
         }
-        let (faults, warnings) = (self.count(Severity::Fault), self.count(Severity::Warning));
-        write!(
-            f,
-            "tidy: {} files, {faults} faults, {warnings} warnings",
-            self.files
-        )
+        let faults = self.findings.len();
+        write!(f, "tidy: {} files, {faults} faults", self.files)
     }
 }
 
@@ -197,19 +159,18 @@ mod tests {
     }
 
     #[test]
-    fn a_report_with_only_warnings_is_tidy() {
-        let findings = vec![("rule", Finding::warning("a.rs", 3, "large"))];
+    fn a_report_names_the_line_if_there_is_one() {
+        let findings = vec![("rule", Finding::new("a.rs", 3, "large"))];
         let report = Report { files: 1, findings };
-        assert!(report.is_tidy());
         assert_eq!(
             report.to_string(),
-            "a.rs:3: warning, rule: large\ntidy: 1 files, 0 faults, 1 warnings"
+            "a.rs:3: rule: large\ntidy: 1 files, 1 faults"
         );
     }
 
     #[test]
     fn a_report_with_a_fault_is_not_tidy() {
-        let findings = vec![("rule", Finding::fault("a.rs", 0, "bad"))];
+        let findings = vec![("rule", Finding::new("a.rs", 0, "bad"))];
         let report = Report { files: 1, findings };
         assert!(!report.is_tidy());
         assert!(report.to_string().starts_with("a.rs: rule: bad\n"));

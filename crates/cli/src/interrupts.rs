@@ -59,7 +59,9 @@ impl Interrupts {
             })
             .map_err(|error| {
                 Failure::Error(
-                    Error::new(ErrorCode::LimitReached, "cannot listen for Ctrl-C").because(error),
+                    Error::new(ErrorCode::LimitReached, "cannot listen for Ctrl-C")
+                        .because(error)
+                        .hint("raise the limits of threads and open files (ulimit -u, ulimit -n)"),
                 )
             })?;
         Ok(interrupts)

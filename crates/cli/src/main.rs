@@ -4,9 +4,11 @@
 //!
 //! * `args`: the command line;
 //! * `commands`: what each does;
-//! * `supervise`: a job from its start to its summary, with `interrupts` (Ctrl-C), `progress` and `summary`;
+//! * `context`: what every command is given;
+//! * `supervise`: a job from its start to its summary, with `interrupts` (Ctrl-C), `progress` and `summary`, and what these
+//!   two look at: the `shape` of the job, and `rates`;
 //! * `failure`: errors as a person or a program reads them, and the exit codes;
-//! * `stdout`, `figures`: how results and numbers are printed.
+//! * `stdout`, `output_file`, `figures`: where results go, and how numbers are printed.
 //!
 //! # Invariants
 //!

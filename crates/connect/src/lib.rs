@@ -11,6 +11,7 @@
 //! | [`tcp`] | client with reconnecting, server for many clients | client with reconnecting |
 //! | [`generate`] | at a rate, or a sequence | |
 //! | [`collections`] | items in memory | |
+//! | [`live_table`] | | the latest row of each key, as a table in the terminal |
 //! | [`preview`], [`for_each`], [`null`] | | a sample for the eye; a function; a count |
 //!
 //! How bytes become records and back is apart from where they come from: see [`format`](mod@format). Dead letters are kept in

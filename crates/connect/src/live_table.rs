@@ -86,7 +86,7 @@ impl Table {
     /// The sink: `row` says for each record which row it is. A later row of the same key replaces the earlier one.
     ///
     /// A row is made and stored for every record, so this is for results, not for a firehose; [`rows`](Self::rows) or not, it
-    /// remembers up to 10,000 keys, those that come first in order. The sink has one instance, on a thread of its own, since a
+    /// remembers at least the 10,000 keys that come first in order, and never 20,000. The sink has one instance, on a thread of its own, since a
     /// terminal may make it wait.
     pub fn sink<T, F>(self, row: F) -> Sink<T>
     where

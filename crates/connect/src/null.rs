@@ -1,7 +1,7 @@
 //! Counts records and forgets them, for measurements.
 //!
 //! ```
-//! let (sink, count) = ardea_connect::null::null::<String>();
+//! let (sink, count) = ardea_connect::null::counting::<String>();
 //! // Give the sink to a pipeline, run it, then:
 //! assert_eq!(count.get(), 0);
 //! ```

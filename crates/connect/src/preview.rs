@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use ardea_core::{
     Clock, Inbox, Instance, InstanceContext, Isolation, Ordinal, Outbox, Processor, Progress,
-    Result, Sink,
+    RecordGuard, Result, Sink,
 };
 
 use crate::format::{Debugged, Encode};
@@ -188,15 +188,17 @@ impl<T: Send + 'static, E: Encode<T>, S: FnMut(&[u8]) + Send> Processor for Prev
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
         self.on_wake(outbox)?;
         if let Some(every) = self.sample.every.filter(|_| self.span_ends.is_none()) {
-            let ends = self.clock.now() + every;
+            let ends = self.clock.now().saturating_add(every);
             self.span_ends = Some(ends);
             outbox.wake_at(ends);
         }
         let first = inbox.position();
         let rows = inbox.rows::<T>()?;
         let wanted = usize::try_from(self.sample.limit - self.shown).unwrap_or(usize::MAX);
+        let mut guard = RecordGuard::new();
         for (position, record) in (first..).zip(rows.values()).take(wanted) {
             self.outgo.encode(record, position, &mut self.text)?;
+            guard.advance();
         }
         let shown = rows.len().min(wanted);
         self.shown += shown as u64;

@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ardea_core::{
-    Bounded, Error, ErrorCode, Instance, InstanceContext, Isolation, Ordinal, Outbox, Processor,
-    Progress, Result, Source,
+    Bounded, Error, ErrorCode, Instance, InstanceContext, Isolation, JobSignals, Ordinal, Outbox,
+    Processor, Progress, Result, Source,
 };
 use serde::de::DeserializeOwned;
 
@@ -125,7 +125,7 @@ struct StreamP<T, D, R> {
     ending: bool,
     name: &'static str,
     intake: Intake<T, D>,
-    context: Option<InstanceContext>,
+    signals: Arc<JobSignals>,
 }
 
 impl<T: Send + 'static, D: Decode<T>, R: Read + AsFd + Send> StreamP<T, D, R> {
@@ -137,7 +137,7 @@ impl<T: Send + 'static, D: Decode<T>, R: Read + AsFd + Send> StreamP<T, D, R> {
             ending: false,
             name,
             intake,
-            context: None,
+            signals: Arc::default(),
         }
     }
 
@@ -148,7 +148,7 @@ impl<T: Send + 'static, D: Decode<T>, R: Read + AsFd + Send> StreamP<T, D, R> {
             ending: true,
             name: "",
             intake: Intake::new(reading, 1),
-            context: None,
+            signals: Arc::default(),
         }
     }
 }
@@ -156,7 +156,7 @@ impl<T: Send + 'static, D: Decode<T>, R: Read + AsFd + Send> StreamP<T, D, R> {
 impl<T: Send + 'static, D: Decode<T>, R: Read + AsFd + Send> Processor for StreamP<T, D, R> {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.intake.attach(context);
-        self.context = Some(context.clone());
+        self.signals = Arc::clone(&context.signals);
         Ok(())
     }
 
@@ -166,11 +166,10 @@ impl<T: Send + 'static, D: Decode<T>, R: Read + AsFd + Send> Processor for Strea
     }
 
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        let signals = self.context.as_ref().map(|context| &context.signals);
-        if signals.is_some_and(|signals| signals.is_cancelled()) {
+        if self.signals.is_cancelled() {
             return Ok(Progress::DONE);
         }
-        if signals.is_some_and(|signals| signals.is_draining()) {
+        if self.signals.is_draining() {
             // As if the input had ended: what was read comes out, half a line too, since it can't be put back.
             self.intake.end();
             self.ending = true;
@@ -197,7 +196,9 @@ impl<T: Send + 'static, D: Decode<T>, R: Read + AsFd + Send> Processor for Strea
             Err(error) if not_now(&error) => Ok(Progress::NONE),
             Err(error) => {
                 let what = format!("cannot read {}", self.name);
-                Err(Error::new(ErrorCode::ReadFailed, what).because(error))
+                Err(Error::new(ErrorCode::ReadFailed, what)
+                    .because(error)
+                    .hint("check what it was redirected from"))
             }
         }
     }

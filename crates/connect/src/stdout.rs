@@ -158,9 +158,9 @@ impl<T: Send + 'static, E: Encode<T>, W: Shared> WriteP<T, E, W> {
                 ErrorCode::Cancelled,
                 "the reader of standard output has gone",
             ),
-            _ => {
-                Error::new(ErrorCode::WriteFailed, "cannot write to standard output").because(error)
-            }
+            _ => Error::new(ErrorCode::WriteFailed, "cannot write to standard output")
+                .because(error)
+                .hint("check what it was redirected to, and the free space there"),
         })
     }
 }

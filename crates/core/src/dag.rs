@@ -58,6 +58,9 @@ impl Dag {
     }
 
     /// The vertex with this id.
+    ///
+    /// # Panics
+    /// If the id is of another graph, with more vertices.
     pub fn get(&self, id: VertexId) -> &Vertex {
         &self.vertices[id.index()]
     }
@@ -75,7 +78,7 @@ impl Dag {
     /// The vertices, each behind all that lead to it.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidJob`] if there is a cycle; it is named.
+    /// [`ErrorCode::InvalidJob`] if there is a cycle; the vertices on it, and those behind it, are named.
     pub fn topological_order(&self) -> Result<Vec<VertexId>> {
         let mut waiting: Vec<usize> = vec![0; self.vertices.len()];
         for edge in &self.edges {
@@ -252,7 +255,7 @@ fn invalid(what: String) -> Error {
 
 fn describe(parallelism: Parallelism) -> String {
     match parallelism {
-        Parallelism::Auto => "one a core".into(),
+        Parallelism::Auto => "one a thread".into(),
         Parallelism::Exactly(count) => count.to_string(),
     }
 }

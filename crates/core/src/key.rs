@@ -1,5 +1,6 @@
 //! Keys, and the frozen hash that places them.
 
+use std::cell::Cell;
 use std::hash::Hash;
 
 use xxhash_rust::xxh3::xxh3_64;
@@ -16,7 +17,8 @@ use xxhash_rust::xxh3::xxh3_64;
 /// | 128-bit integers | sixteen bytes, little-endian |
 /// | strings | UTF-8 |
 /// | bytes | themselves |
-/// | tuples, options, arrays, vectors | each part: its length as eight bytes, then its bytes; `None` has no part |
+/// | [`Timestamp`](crate::Timestamp) | as the integer of its microseconds since the Unix epoch |
+/// | tuples, options, arrays | each part: its length as eight bytes, then its bytes; `None` and `()` have no part |
 ///
 /// Own types implement it in a line, usually through a tuple:
 ///
@@ -44,11 +46,18 @@ pub trait Key: Eq + Hash + Clone + Send + Sync + 'static {
     fn write(&self, bytes: &mut KeyBytes);
 
     /// xxh3-64 of the canonical bytes.
+    ///
+    /// Routing asks it of every record: the default writes the bytes to a buffer that each thread keeps, so that no call
+    /// allocates once that is long enough.
     #[inline]
     fn key_hash(&self) -> u64 {
-        let mut bytes = KeyBytes::default();
+        // Taken out, not borrowed: a key may ask for the hash of another while it is written.
+        let mut bytes = SCRATCH.take();
+        bytes.bytes.clear();
         self.write(&mut bytes);
-        xxh3_64(&bytes.bytes)
+        let hash = xxh3_64(&bytes.bytes);
+        SCRATCH.set(bytes);
+        hash
     }
 
     /// The key as a small number, if it is one: tables then look it up by index instead of by hash.
@@ -56,6 +65,11 @@ pub trait Key: Eq + Hash + Clone + Send + Sync + 'static {
     fn as_index(&self) -> Option<u64> {
         None
     }
+}
+
+thread_local! {
+    /// Where keys that have no hash of their own are written.
+    static SCRATCH: Cell<KeyBytes> = const { Cell::new(KeyBytes { bytes: Vec::new() }) };
 }
 
 /// The canonical bytes of a key under construction.
@@ -211,6 +225,29 @@ mod tests {
     fn equal_numbers_of_different_width_are_one_key() {
         assert_eq!(5u8.key_hash(), 5i64.key_hash());
         assert_eq!((-1i8).key_hash(), (-1i64).key_hash());
+    }
+
+    #[test]
+    fn a_composite_key_is_the_hash_of_its_parts_with_their_lengths() {
+        let bytes = [&2u64.to_le_bytes()[..], b"ab", &1u64.to_le_bytes(), b"c"].concat();
+        let key = ("ab".to_string(), "c".to_string());
+        assert_eq!(key.key_hash(), xxh3_64(&bytes));
+        assert_eq!(key.key_hash(), xxh3_64(&bytes), "again, in the same buffer");
+    }
+
+    #[test]
+    fn a_key_may_ask_for_the_hash_of_another_while_it_is_written() {
+        #[derive(Clone, PartialEq, Eq, Hash)]
+        struct ByHash(String);
+        impl Key for ByHash {
+            fn write(&self, bytes: &mut KeyBytes) {
+                bytes.raw(b"before");
+                bytes.raw(&(self.0.clone(), 1u8).key_hash().to_le_bytes());
+            }
+        }
+        let inner = ("x".to_string(), 1u8).key_hash().to_le_bytes();
+        let expected = xxh3_64(&[&b"before"[..], &inner].concat());
+        assert_eq!(ByHash("x".to_string()).key_hash(), expected);
     }
 
     #[test]

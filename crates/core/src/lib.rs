@@ -2,7 +2,7 @@
 //!
 //! Everything that Ardea runs is a [`Dag`]: vertices that hold [`Processor`] code and edges that say how
 //! records travel between them. The typed pipeline, SQL and Python all compile to this model, and the
-//! engine runs nothing else. This crate holds no threads, sockets or clocks of its own; it can be read alone.
+//! engine runs nothing else. This crate starts no thread and opens no socket; it can be read alone.
 //!
 //! The main types, in reading order:
 //!
@@ -18,6 +18,7 @@
 //! # Invariants
 //!
 //! * This crate knows nothing of threads, tasklets or networks, and reads no file but the one that [`settings::ConfigFile`] names.
+//! * Time is asked of a [`Clock`] only, so that a test can move it by hand.
 //! * A dynamic call happens once a chunk, never once a record.
 //! * A record is never dropped here: an inbox or outbox that can't take more says so before it is asked.
 //!

@@ -12,7 +12,7 @@ use crate::{
 ///
 /// * One thread at a time calls an instance, but not always the same one.
 /// * A processor of isolation [`Tasklet`](crate::Isolation::Tasklet) returns within about 100 µs and never blocks; one that
-///   takes longer delays every other tasklet of its thread, and is named in the metrics (`longest_slice`). A processor that
+///   takes longer delays every other tasklet of its thread; the metrics show it (`longest_slice`). A processor that
 ///   has to block says so with [`Thread`](crate::Isolation::Thread) and returns at least once a second, so that cancelling
 ///   is prompt.
 /// * "Not now" is never an error: a processor whose output is full leaves records in the inbox, or returns a

@@ -26,6 +26,13 @@ pub struct ExecutionPlan {
     pub tasklets: Vec<PlannedTasklet>,
 }
 
+impl PlannedTasklet {
+    /// Whether each of them needs a thread of its own.
+    pub(crate) fn is_dedicated(&self) -> bool {
+        self.isolation == Isolation::Thread
+    }
+}
+
 impl ExecutionPlan {
     /// Plans `dag` for a node with this many cooperative threads.
     ///

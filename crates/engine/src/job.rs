@@ -149,6 +149,8 @@ impl JobShared {
         self.pass_epochs_on();
     }
 
+    /// Whoever asks for an epoch's end counts it and then looks at `urgent`; whoever ends the last urgent input counts that
+    /// and then looks for epochs. All four are sequentially consistent, so that at least one of the two sees the other.
     fn pass_epochs_on(&self) {
         if self.urgent.load(Ordering::SeqCst) > 0 {
             return;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ardea_core::{
-    Clock, Dag, EdgeId, Error, ErrorCode, Instance, InstanceContext, InstanceMetrics, Isolation,
+    Chunk, Clock, Dag, EdgeId, Error, ErrorCode, Instance, InstanceContext, InstanceMetrics,
     Processor, Result, Routing, Vertex, VertexId, Waker,
 };
 use ardea_ring::Capacity;
@@ -77,9 +77,10 @@ impl Launch<'_> {
                 let inputs = self.inputs(planned.vertices[0], instance, &mut receivers);
                 let last = planned.vertices[planned.vertices.len() - 1];
                 let outputs = self.outputs(last, instance, &mut senders);
-                let slice = match planned.isolation {
-                    Isolation::Tasklet => self.config.slice,
-                    Isolation::Thread => Duration::ZERO,
+                let slice = if planned.is_dedicated() {
+                    Duration::ZERO
+                } else {
+                    self.config.slice
                 };
                 let tasklet = Tasklet::new(
                     Arc::clone(self.job),
@@ -279,7 +280,7 @@ fn route(routing: &Routing, consumers: usize) -> Route {
         Routing::RoundRobin => Route::RoundRobin { next: 0 },
         Routing::Keyed(scatter) | Routing::Custom(scatter) => Route::Scatter {
             scatter: Arc::clone(scatter),
-            staged: Vec::new(),
+            staged: (0..consumers).map(|_| Chunk::default()).collect(),
         },
         Routing::Broadcast(replicate) => Route::Broadcast(Arc::clone(replicate)),
     }
@@ -290,9 +291,4 @@ fn waker(place: TaskletWaker, woken: Arc<AtomicBool>) -> Waker {
         woken.store(true, Ordering::Release);
         place.wake();
     })
-}
-
-/// Whether the plan has instances that need threads of their own.
-pub(crate) fn is_dedicated(planned: &PlannedTasklet) -> bool {
-    planned.isolation == Isolation::Thread
 }

@@ -1,7 +1,6 @@
 //! The wake-up protocols under the model checker: the interleavings that loom's memory model allows.
 //!
-//! Run with `RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test -p ardea-engine --release --lib`. A lost wake-up shows as a
-//! deadlock, or as a loop that loom sees no end of.
+//! `make loom` runs them. A lost wake-up shows as a deadlock, or as a loop that loom sees no end of.
 
 use std::sync::Arc;
 

@@ -9,7 +9,7 @@ use ardea_core::{Clock, Dag, Error, ErrorCode, Result};
 use crate::cores::allowed_cores;
 use crate::execution_plan::ExecutionPlan;
 use crate::job::{JobHandle, JobShared};
-use crate::launch::{Launch, Places, is_dedicated};
+use crate::launch::{Launch, Places};
 use crate::ready::MAX_TASKLETS;
 use crate::worker::{self, WorkerSettings, WorkerShared};
 use crate::{JobConfig, NodeConfig};
@@ -138,7 +138,7 @@ impl Node {
                 first
             };
             places.0.push(Vec::new());
-            if is_dedicated(planned) && planned.parallelism > MAX_THREADS {
+            if planned.is_dedicated() && planned.parallelism > MAX_THREADS {
                 return Err(Error::new(
                     ErrorCode::LimitReached,
                     format!(
@@ -149,7 +149,7 @@ impl Node {
                 .hint("lower its parallelism"));
             }
             for instance in 0..planned.parallelism as usize {
-                let worker = if is_dedicated(planned) {
+                let worker = if planned.is_dedicated() {
                     dedicated.push(WorkerShared::new(1));
                     &dedicated[dedicated.len() - 1]
                 } else {

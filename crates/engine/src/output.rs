@@ -13,7 +13,7 @@ pub(crate) enum Route {
     Single,
     /// To the next queue that has room.
     RoundRobin { next: usize },
-    /// Each record to the queue of its consumer.
+    /// Each record to the queue of its consumer; those that don't fill a chunk yet gather in the consumer's place of `staged`.
     Scatter {
         scatter: Arc<dyn Scatter>,
         staged: Vec<Chunk>,
@@ -35,13 +35,6 @@ pub(crate) struct OutputEdge {
 
 impl OutputEdge {
     pub(crate) fn new(route: Route, senders: Vec<QueueSender>, chunk_records: usize) -> Self {
-        let route = match route {
-            Route::Scatter { scatter, .. } => Route::Scatter {
-                scatter,
-                staged: senders.iter().map(|_| Chunk::default()).collect(),
-            },
-            other => other,
-        };
         OutputEdge {
             route,
             senders,

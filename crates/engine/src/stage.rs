@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ardea_core::{
-    Chunk, Epoch, Error, Inbox, InstanceContext, Marker, Ordinal, Outbox, Processor, Progress,
-    Result, Watermark,
+    Epoch, Error, Inbox, InstanceContext, Marker, Ordinal, Outbox, Processor, Progress, Result,
+    Watermark,
 };
 
 use crate::input::{Event, InputSet};
@@ -252,7 +252,9 @@ impl Stage {
         // Taking an event is a move in itself: whoever sent it has room again.
         match event {
             Event::Chunk(input, chunk) => {
-                self.fill(input, chunk)?;
+                self.context.metrics.count_in(chunk.len() as u64);
+                self.inboxes[input.index()].fill(chunk);
+                self.process(input)?;
                 return Ok(true);
             }
             // Only what rises is told: queues see to it by themselves, but a chain does not.
@@ -271,12 +273,6 @@ impl Stage {
         }
         self.call()?;
         Ok(true)
-    }
-
-    fn fill(&mut self, input: Ordinal, chunk: Chunk) -> Result<bool> {
-        self.context.metrics.count_in(chunk.len() as u64);
-        self.inboxes[input.index()].fill(chunk);
-        self.process(input)
     }
 
     fn process(&mut self, input: Ordinal) -> Result<bool> {

@@ -1,9 +1,9 @@
-//! The NEXMark benchmark: an auction site's events, their generator, and the plain loops to compare
-//! an engine with.
+//! The NEXMark benchmark: an auction site's events, their generator, its queries, and the plain
+//! loops to compare an engine with.
 //!
 //! NEXMark (Tucker, Tufte, Papadimos, Maier: "NEXMark – A Benchmark for Queries over Data Streams",
 //! 2002; here in the shape of Apache Beam's documentation) watches an auction site: persons
-//! register, open auctions and bid. This crate has the events in two forms, and no engine:
+//! register, open auctions and bid. This crate has the events in two forms:
 //!
 //! - [`Event`] ([`Person`], [`Auction`], [`Bid`]): complete events with all their strings, as read
 //!   from and written to JSON lines; [`Generator`] makes them and [`write_jsonl`] writes a file of
@@ -13,7 +13,9 @@
 //!   a good engineer would write by hand over these rows, and [`checksum`] what both sides add up
 //!   to prove that they computed the same.
 //!
-//! Invariants:
+//! [`queries`] has the queries as pipelines over a file of events.
+//!
+//! # Invariants
 //!
 //! - Event `i` is a function of the seed and `i` alone, and [`Schedule`] says when it happens. So
 //!   any thread can make any part of a stream, and a stream is the same on every machine (no
@@ -23,6 +25,8 @@
 //!
 //! The folder `oracle` beside `src` computes every query in SQL over a file of JSON lines, for the
 //! tests.
+//!
+//! # Example
 //!
 //! ```
 //! use ardea_nexmark::{Event, Generator, GeneratorConfig};

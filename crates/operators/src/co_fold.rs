@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use ardea_aggregate::{CoAggregate2, CoAggregate3};
 use ardea_core::{Key, Ordinal, Result};
 
-use crate::keyed_fold::{Feed, FeedVisitor, KeyedFold, no_such_input};
+use crate::keyed_fold::{Feed, FeedVisitor, KeyedFold, accumulators_of, no_such_input};
 
 /// Two inputs with a key function each, aggregated together by a [`CoAggregate2`].
 ///
@@ -128,25 +128,7 @@ where
 
     const DEDUCTS: bool = A::DEDUCTS;
 
-    #[inline]
-    fn create(&self) -> A::Acc {
-        self.aggregate.create()
-    }
-
-    #[inline]
-    fn combine(&self, acc: &mut A::Acc, other: &A::Acc) {
-        self.aggregate.combine(acc, other);
-    }
-
-    #[inline]
-    fn deduct(&self, acc: &mut A::Acc, other: &A::Acc) {
-        self.aggregate.deduct(acc, other);
-    }
-
-    #[inline]
-    fn finish(&self, acc: &A::Acc) -> A::Out {
-        self.aggregate.finish(acc)
-    }
+    accumulators_of!(aggregate);
 
     fn visit<V: FeedVisitor<Self>>(&self, input: Ordinal, visitor: V) -> Result<V::Output> {
         let (aggregate, types) = (&self.aggregate, PhantomData::<fn(&T0, &T1)>);
@@ -184,25 +166,7 @@ where
 
     const DEDUCTS: bool = A::DEDUCTS;
 
-    #[inline]
-    fn create(&self) -> A::Acc {
-        self.aggregate.create()
-    }
-
-    #[inline]
-    fn combine(&self, acc: &mut A::Acc, other: &A::Acc) {
-        self.aggregate.combine(acc, other);
-    }
-
-    #[inline]
-    fn deduct(&self, acc: &mut A::Acc, other: &A::Acc) {
-        self.aggregate.deduct(acc, other);
-    }
-
-    #[inline]
-    fn finish(&self, acc: &A::Acc) -> A::Out {
-        self.aggregate.finish(acc)
-    }
+    accumulators_of!(aggregate);
 
     fn visit<V: FeedVisitor<Self>>(&self, input: Ordinal, visitor: V) -> Result<V::Output> {
         let (a, types) = (&self.aggregate, PhantomData::<fn(&T0, &T1, &T2)>);

@@ -4,10 +4,8 @@ use std::sync::Arc;
 
 use ardea_core::{Inbox, Ordinal, Outbox, Processor, Progress, Result, Timestamp, Watermark};
 
+use crate::keyed_fold::FIRST_STAGE_KEYS;
 use crate::{Feed, FeedVisitor, KeyTable, KeyedFold, Partial};
-
-/// How many keys a first stage holds before it hands them on.
-const KEYS_MAX: usize = 64 * 1024;
 
 /// Aggregates each key over the whole input; emits `(key, result)` for each key when the input has ended, without event
 /// time, in the order in which the keys came first.
@@ -37,9 +35,26 @@ pub struct GroupP<F: KeyedFold> {
 pub struct GroupCombineP<F: KeyedFold> {
     fold: Arc<F>,
     keys: KeyTable<F::Key, F::Acc>,
+    /// How many keys it holds before it hands them on early.
     keys_max: usize,
     /// The next slot to emit, while the keys are being handed on.
     next: Option<usize>,
+}
+
+/// Only the end of all time is passed on, behind what it completes; all other watermarks are held back.
+fn end_of_time(
+    group: &mut impl Processor,
+    watermark: Watermark,
+    outbox: &mut Outbox,
+) -> Result<Progress> {
+    if watermark != Watermark::END {
+        return Ok(Progress::DONE);
+    }
+    let progress = group.complete(outbox)?;
+    if progress.done {
+        outbox.watermark(watermark);
+    }
+    Ok(progress)
 }
 
 /// Takes a whole chunk.
@@ -91,14 +106,7 @@ impl<F: KeyedFold> Processor for GroupP<F> {
     }
 
     fn on_watermark(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
-        if watermark != Watermark::END {
-            return Ok(Progress::DONE);
-        }
-        let progress = self.complete(outbox)?;
-        if progress.done {
-            outbox.watermark(watermark);
-        }
-        Ok(progress)
+        end_of_time(self, watermark, outbox)
     }
 
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
@@ -128,7 +136,7 @@ impl<F: KeyedFold> GroupCombineP<F> {
         GroupCombineP {
             fold,
             keys: KeyTable::default(),
-            keys_max: KEYS_MAX,
+            keys_max: FIRST_STAGE_KEYS,
             next: None,
         }
     }
@@ -151,14 +159,7 @@ impl<F: KeyedFold> Processor for GroupCombineP<F> {
     }
 
     fn on_watermark(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
-        if watermark != Watermark::END {
-            return Ok(Progress::DONE);
-        }
-        let progress = self.complete(outbox)?;
-        if progress.done {
-            outbox.watermark(watermark);
-        }
-        Ok(progress)
+        end_of_time(self, watermark, outbox)
     }
 
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {

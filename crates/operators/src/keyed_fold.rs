@@ -123,6 +123,32 @@ pub(crate) fn no_such_input<T>(input: Ordinal, inputs: usize) -> Result<T> {
         .hint("connect as many edges as the step has key functions"))
 }
 
+/// The four functions of a [`KeyedFold`] that are those of the aggregate, or the fold, in a field of it.
+macro_rules! accumulators_of {
+    ($field:tt) => {
+        #[inline]
+        fn create(&self) -> Self::Acc {
+            self.$field.create()
+        }
+
+        #[inline]
+        fn combine(&self, acc: &mut Self::Acc, other: &Self::Acc) {
+            self.$field.combine(acc, other);
+        }
+
+        #[inline]
+        fn deduct(&self, acc: &mut Self::Acc, other: &Self::Acc) {
+            self.$field.deduct(acc, other);
+        }
+
+        #[inline]
+        fn finish(&self, acc: &Self::Acc) -> Self::Out {
+            self.$field.finish(acc)
+        }
+    };
+}
+pub(crate) use accumulators_of;
+
 /// One input, grouped by `key`, aggregated by `aggregate`; early results by the trigger `G`.
 ///
 /// ```
@@ -212,25 +238,7 @@ where
     const DEDUCTS: bool = A::DEDUCTS;
     const EARLY: bool = G::ACTIVE;
 
-    #[inline]
-    fn create(&self) -> A::Acc {
-        self.aggregate.create()
-    }
-
-    #[inline]
-    fn combine(&self, acc: &mut A::Acc, other: &A::Acc) {
-        self.aggregate.combine(acc, other);
-    }
-
-    #[inline]
-    fn deduct(&self, acc: &mut A::Acc, other: &A::Acc) {
-        self.aggregate.deduct(acc, other);
-    }
-
-    #[inline]
-    fn finish(&self, acc: &A::Acc) -> A::Out {
-        self.aggregate.finish(acc)
-    }
+    accumulators_of!(aggregate);
 
     #[inline]
     fn visit<V: FeedVisitor<Self>>(&self, input: Ordinal, visitor: V) -> Result<V::Output> {
@@ -248,6 +256,9 @@ where
         self.trigger.on_wake(state)
     }
 }
+
+/// How many keys an instance of a first stage holds, unless told otherwise, before it hands them on early.
+pub(crate) const FIRST_STAGE_KEYS: usize = 64 * 1024;
 
 /// A key with what the first of two stages remembers of some of its records.
 ///
@@ -295,25 +306,7 @@ impl<F: KeyedFold> KeyedFold for FoldPartials<F> {
 
     const DEDUCTS: bool = F::DEDUCTS;
 
-    #[inline]
-    fn create(&self) -> F::Acc {
-        self.0.create()
-    }
-
-    #[inline]
-    fn combine(&self, acc: &mut F::Acc, other: &F::Acc) {
-        self.0.combine(acc, other);
-    }
-
-    #[inline]
-    fn deduct(&self, acc: &mut F::Acc, other: &F::Acc) {
-        self.0.deduct(acc, other);
-    }
-
-    #[inline]
-    fn finish(&self, acc: &F::Acc) -> F::Out {
-        self.0.finish(acc)
-    }
+    accumulators_of!(0);
 
     #[inline]
     fn visit<V: FeedVisitor<Self>>(&self, input: Ordinal, visitor: V) -> Result<V::Output> {

@@ -14,7 +14,8 @@
 //! # Invariants
 //!
 //! * User code is called once a record, and only when its output has a place: in the output itself or in a bounded [`Backlog`].
-//!   Where it maps, filters, keys or folds records, a [`RecordGuard`](ardea_core::RecordGuard) follows the record at hand.
+//!   Where it maps, filters, keys or folds records, a [`RecordGuard`](ardea_core::RecordGuard) follows the record at hand;
+//!   not in [`SortP`], which asks for keys when the records have left the inbox.
 //! * Nothing is dropped in silence: late and bad records are counted in the instance's metrics.
 //! * No watermark overtakes a record, and none runs backwards.
 //! * Costs are paid once a chunk; no dynamic call, lock, clock or allocation a record beyond what the user's types need.

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use ardea_aggregate::{Aggregate, co_aggregate, collect_list};
-use ardea_core::{Boundedness, Ends, Join, Key, Ordinal, supplier};
+use ardea_core::{Boundedness, Ends, Join, Key, supplier};
 use ardea_operators::{FoldTwo, GroupP, WindowResult};
 
 use crate::keyed::KeyedStream;
-use crate::step::{Lower, Port};
+use crate::step::Lower;
 use crate::stream::{Stream, Timed};
 use crate::window::{WindowedStream, one_stage};
 
@@ -41,6 +41,13 @@ where
     /// p.run().unwrap();
     /// assert_eq!(rates.take_sorted(), [("a", (2, 1)), ("b", (1, 0))]);
     /// ```
+    ///
+    /// # Panics
+    /// If the other stream belongs to another pipeline.
+    #[expect(
+        clippy::type_complexity,
+        reason = "what a result is made of is what its reader wants to see"
+    )]
     pub fn co_group<T2, F2, B2, A, A2>(
         self,
         name: impl Into<String>,
@@ -67,7 +74,7 @@ where
                 (inputs[0], routing.clone()),
                 (inputs[1], other_routing.clone()),
             ];
-            let mut ports = one_stage(lowering, name, &inputs, spec, &fold);
+            let mut ports = one_stage(lowering, name, inputs, spec, &fold);
             // Late records of two types can't be one stream; they are counted.
             ports.truncate(1);
             Ok(ports)
@@ -77,6 +84,9 @@ where
     }
 
     /// Joins both streams: `join` of every pair of records with equal keys in the same window.
+    ///
+    /// # Panics
+    /// If the other stream belongs to another pipeline.
     pub fn join<T2, F2, B2, U, J>(
         self,
         name: impl Into<String>,
@@ -129,6 +139,13 @@ where
     /// let expected = [(1, (vec![(1, "ann")], 2)), (2, (vec![(2, "bob")], 0)), (3, (vec![], 1))];
     /// assert_eq!(out.take_sorted(), expected);
     /// ```
+    ///
+    /// # Panics
+    /// If the other stream belongs to another pipeline.
+    #[expect(
+        clippy::type_complexity,
+        reason = "what a result is made of is what its reader wants to see"
+    )]
     pub fn co_group<T2, F2, A, A2>(
         self,
         name: impl Into<String>,
@@ -150,19 +167,9 @@ where
         let lower: Lower = Box::new(move |lowering, name, inputs| {
             let parallelism = lowering.spread();
             let fold = Arc::clone(&fold);
-            let vertex = lowering.vertex(
-                name,
-                parallelism,
-                supplier(move || GroupP::new(Arc::clone(&fold))),
-            );
-            for (ordinal, (&input, routing)) in inputs.iter().zip(&routings).enumerate() {
-                lowering.connect(input, vertex, Ordinal(ordinal as u16), routing.clone());
-            }
-            Ok(vec![Port {
-                vertex,
-                ordinal: Ordinal::FIRST,
-                parallelism,
-            }])
+            let make = supplier(move || GroupP::new(Arc::clone(&fold)));
+            let inputs = inputs.iter().copied().zip(routings.iter().cloned());
+            Ok(vec![lowering.fed(name, parallelism, inputs, make)])
         });
         self.stream
             .pipeline

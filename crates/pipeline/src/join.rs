@@ -13,7 +13,7 @@ use ardea_operators::{
 };
 
 use crate::keyed::KeyedStream;
-use crate::step::{Lower, Port};
+use crate::step::Lower;
 use crate::stream::{HasEventTime, Stream};
 
 impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
@@ -34,6 +34,9 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// p.run().unwrap();
     /// assert_eq!(named.take(), [("United", 15)]);
     /// ```
+    ///
+    /// # Panics
+    /// If the table belongs to another pipeline.
     pub fn hash_join<V, B2, E2, K, PK, BK, U, J>(
         self,
         name: impl Into<String>,
@@ -55,6 +58,9 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     }
 
     /// As [`hash_join`](Self::hash_join); a record without a match is joined with `None`.
+    ///
+    /// # Panics
+    /// If the table belongs to another pipeline.
     pub fn hash_join_outer<V, B2, E2, K, PK, BK, U, J>(
         self,
         name: impl Into<String>,
@@ -76,6 +82,9 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     }
 
     /// One record for each record, made of it and all rows of the table with an equal key.
+    ///
+    /// # Panics
+    /// If the table belongs to another pipeline.
     pub fn enrich<V, B2, E2, K, PK, BK, U, J>(
         self,
         name: impl Into<String>,
@@ -136,6 +145,9 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// p.run().unwrap();
     /// assert_eq!(out.take(), [5.0, 10.0]);
     /// ```
+    ///
+    /// # Panics
+    /// If the stream of news belongs to another pipeline.
     pub fn with_broadcast<V, B2, E2, S, U, C, W, M>(
         self,
         name: impl Into<String>,
@@ -233,6 +245,9 @@ where
     /// p.run().unwrap();
     /// assert_eq!(out.take(), [(7, 20)]);
     /// ```
+    ///
+    /// # Panics
+    /// If the other stream belongs to another pipeline.
     pub fn interval_join<T2, F2, B2, U, J>(
         self,
         name: impl Into<String>,
@@ -254,6 +269,9 @@ where
     }
 
     /// As [`interval_join`](Self::interval_join); a record of this stream for which no match can come any more is joined with `None`.
+    ///
+    /// # Panics
+    /// If the other stream belongs to another pipeline.
     pub fn interval_join_outer<T2, F2, B2, U, J>(
         self,
         name: impl Into<String>,
@@ -298,15 +316,13 @@ where
         let routings = [self.routing(), other.routing()];
         let lower: Lower = Box::new(move |lowering, name, inputs| {
             let parallelism = lowering.spread();
-            let vertex = lowering.vertex(name, parallelism, Arc::clone(&make));
-            for (ordinal, (&input, routing)) in inputs.iter().zip(&routings).enumerate() {
-                lowering.connect(input, vertex, Ordinal(ordinal as u16), routing.clone());
-            }
-            Ok(vec![Port {
-                vertex,
-                ordinal: Ordinal::FIRST,
+            let inputs = inputs.iter().copied().zip(routings.iter().cloned());
+            Ok(vec![lowering.fed(
+                name,
                 parallelism,
-            }])
+                inputs,
+                Arc::clone(&make),
+            )])
         });
         self.stream
             .pipeline
@@ -335,13 +351,13 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         let key = Arc::new(key);
         let make = supplier(move || SortP::new(Arc::clone(&key)));
         let lower: Lower = Box::new(move |lowering, name, inputs| {
-            let vertex = lowering.vertex(name, Parallelism::ONE, Arc::clone(&make));
-            lowering.connect(inputs[0], vertex, Ordinal::FIRST, Routing::AllToOne);
-            Ok(vec![Port {
-                vertex,
-                ordinal: Ordinal::FIRST,
-                parallelism: Parallelism::ONE,
-            }])
+            let input = (inputs[0], Routing::AllToOne);
+            Ok(vec![lowering.fed(
+                name,
+                Parallelism::ONE,
+                [input],
+                Arc::clone(&make),
+            )])
         });
         self.pipeline.add(name, vec![self.from], 1, lower)
     }

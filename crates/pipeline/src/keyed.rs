@@ -4,10 +4,10 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use ardea_aggregate::Aggregate;
-use ardea_core::{Boundedness, Ends, Key, Ordinal, Routing, supplier};
+use ardea_core::{Boundedness, Ends, Key, Routing, supplier};
 use ardea_operators::{FoldOne, FoldPartials, GroupCombineP, GroupP, Partial, RollingP};
 
-use crate::step::{Lower, Lowering, Port};
+use crate::step::{Lower, Lowering};
 use crate::stream::{HasEventTime, Stream};
 use crate::window::{Window, WindowedStream};
 
@@ -100,40 +100,26 @@ where
             let parallelism = lowering.spread();
             let fold = Arc::clone(&fold);
             if is_single(lowering, parallelism) {
-                let vertex = lowering.vertex(
-                    name,
-                    parallelism,
-                    supplier(move || GroupP::new(Arc::clone(&fold))),
-                );
-                lowering.connect(inputs[0], vertex, Ordinal::FIRST, routing.clone());
-                return Ok(vec![Port {
-                    vertex,
-                    ordinal: Ordinal::FIRST,
-                    parallelism,
-                }]);
+                let make = supplier(move || GroupP::new(Arc::clone(&fold)));
+                let input = (inputs[0], routing.clone());
+                return Ok(vec![lowering.fed(name, parallelism, [input], make)]);
             }
             // input ──▶ name: partial ──keyed──▶ name
             let first = Arc::clone(&fold);
-            let wanted = lowering.wanted.take();
-            let partial = lowering.follow(
-                &format!("{name}: partial"),
+            let partial = lowering.first_stage(
+                name,
                 inputs[0],
                 supplier(move || GroupCombineP::new(Arc::clone(&first))),
             );
-            lowering.wanted = wanted;
-            let whole = Arc::new(FoldPartials::new(Arc::clone(&fold)));
-            let vertex = lowering.vertex(
+            let whole = Arc::new(FoldPartials::new(fold));
+            let make = supplier(move || GroupP::new(Arc::clone(&whole)));
+            let by_key = Routing::keyed(|partial: &Partial<K, A::Acc>| partial.key.clone());
+            Ok(vec![lowering.fed(
                 name,
                 parallelism,
-                supplier(move || GroupP::new(Arc::clone(&whole))),
-            );
-            let by_key = Routing::keyed(|partial: &Partial<K, A::Acc>| partial.key.clone());
-            lowering.connect(partial, vertex, Ordinal::FIRST, by_key);
-            Ok(vec![Port {
-                vertex,
-                ordinal: Ordinal::FIRST,
-                parallelism,
-            }])
+                [(partial, by_key)],
+                make,
+            )])
         });
         self.stream
             .pipeline
@@ -157,13 +143,13 @@ where
         let make = supplier(make);
         let lower: Lower = Box::new(move |lowering, name, inputs| {
             let parallelism = lowering.spread();
-            let vertex = lowering.vertex(name, parallelism, Arc::clone(&make));
-            lowering.connect(inputs[0], vertex, Ordinal::FIRST, routing.clone());
-            Ok(vec![Port {
-                vertex,
-                ordinal: Ordinal::FIRST,
+            let input = (inputs[0], routing.clone());
+            Ok(vec![lowering.fed(
+                name,
                 parallelism,
-            }])
+                [input],
+                Arc::clone(&make),
+            )])
         });
         self.stream
             .pipeline

@@ -15,7 +15,7 @@
 //!
 //! * A pipeline is inert: nothing runs until it is submitted, and compiling it twice gives the same graph.
 //! * Every step lowers itself to vertices and edges of [`ardea_core::Dag`]; nothing else is run.
-//! * Every step with state has the name that its author gave it.
+//! * Every step that keeps something for each key has the name that its author gave it.
 //!
 //! # Example
 //!

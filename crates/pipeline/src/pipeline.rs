@@ -6,7 +6,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::rc::Rc;
 
-use ardea_core::{Boundedness, Dag, Ordinal, Result, Source};
+use ardea_core::{Boundedness, Dag, Result, Source};
 use ardea_engine::{JobConfig, JobHandle, Node, NodeConfig};
 
 use crate::Untimed;
@@ -46,11 +46,7 @@ impl Pipeline {
         let lower: Lower = Box::new(move |lowering, name, _| {
             let parallelism = lowering.wanted.unwrap_or(parallelism);
             let vertex = lowering.isolated_vertex(name, parallelism, isolation, supplier.clone());
-            Ok(vec![Port {
-                vertex,
-                ordinal: Ordinal::FIRST,
-                parallelism,
-            }])
+            Ok(vec![Port::first_of(vertex, parallelism)])
         });
         let name = self.fresh_name(&name);
         self.add(name, vec![], 1, lower)

@@ -23,6 +23,17 @@ pub(crate) struct Port {
     pub(crate) parallelism: Parallelism,
 }
 
+impl Port {
+    /// Where the first output of a vertex comes out.
+    pub(crate) fn first_of(vertex: VertexId, parallelism: Parallelism) -> Port {
+        Port {
+            vertex,
+            ordinal: Ordinal::FIRST,
+            parallelism,
+        }
+    }
+}
+
 /// Turns a step, given where its inputs come out, into vertices; returns where its own outputs come out.
 pub(crate) type Lower = Box<dyn Fn(&mut Lowering<'_>, &str, &[Port]) -> Result<Vec<Port>>>;
 
@@ -87,6 +98,36 @@ impl Lowering<'_> {
             .edge(Edge::from_ordinals((from.vertex, from.ordinal), (to, input)).routing(routing));
     }
 
+    /// One vertex, each of whose inputs comes in over a routing of its own.
+    pub(crate) fn fed(
+        &mut self,
+        name: impl Into<Arc<str>>,
+        parallelism: Parallelism,
+        inputs: impl IntoIterator<Item = (Port, Routing)>,
+        supplier: Arc<dyn ProcessorSupplier>,
+    ) -> Port {
+        let vertex = self.vertex(name, parallelism, supplier);
+        for (ordinal, (input, routing)) in (0..).map(Ordinal).zip(inputs) {
+            self.connect(input, vertex, ordinal, routing);
+        }
+        Port::first_of(vertex, parallelism)
+    }
+
+    /// The first of two stages of a step: stays with its input, whatever parallelism the step itself was told.
+    pub(crate) fn first_stage(
+        &mut self,
+        name: &str,
+        input: Port,
+        supplier: Arc<dyn ProcessorSupplier>,
+    ) -> Port {
+        self.fed(
+            format!("{name}: partial"),
+            input.parallelism,
+            [(input, Routing::Forward)],
+            supplier,
+        )
+    }
+
     /// A step without state of its own: one vertex that stays with its input, instance by instance, so that the engine can run
     /// both in one tasklet.
     pub(crate) fn follow(
@@ -96,18 +137,8 @@ impl Lowering<'_> {
         supplier: Arc<dyn ProcessorSupplier>,
     ) -> Port {
         let parallelism = self.wanted.unwrap_or(input.parallelism);
-        let vertex = self.vertex(name, parallelism, supplier);
-        self.connect(
-            input,
-            vertex,
-            Ordinal::FIRST,
-            self.straight(input, parallelism),
-        );
-        Port {
-            vertex,
-            ordinal: Ordinal::FIRST,
-            parallelism,
-        }
+        let routing = self.straight(input, parallelism);
+        self.fed(name, parallelism, [(input, routing)], supplier)
     }
 
     /// Instance to instance where there are as many on both sides, else in turn.

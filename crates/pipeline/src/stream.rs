@@ -6,14 +6,14 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use ardea_core::{
-    Boundedness, Instance, Join, Ordinal, Parallelism, Processor, ProcessorSupplier, Result, Sink,
-    supplier,
+    Boundedness, Instance, Join, Ordinal, Parallelism, Processor, ProcessorSupplier, Result,
+    Routing, Sink, Timestamp, supplier,
 };
 use ardea_operators::{FilterMapP, FilterP, FlatMapP, InspectP, LimitP, MapP, MergeP, SampleP};
 
 use crate::keyed::KeyedStream;
 use crate::pipeline::Pipeline;
-use crate::step::{Lower, Port, StepOutput};
+use crate::step::{Lower, StepOutput};
 use crate::window::{Window, WindowedStream};
 
 /// The records of a stream have an event time: it can be windowed.
@@ -34,6 +34,9 @@ impl HasEventTime for Timed {}
 #[derive(Clone, Copy, Debug)]
 pub struct Untimed;
 
+/// What a stream is of; only the compiler looks at it.
+type Kind<T, B, E> = fn() -> (T, B, E);
+
 /// A stream of records of type `T`.
 ///
 /// `B` says whether it ends ([`Bounded`](ardea_core::Bounded) or [`Unbounded`](ardea_core::Unbounded)), `E` whether its records
@@ -45,7 +48,7 @@ pub struct Untimed;
 pub struct Stream<T, B, E> {
     pub(crate) pipeline: Pipeline,
     pub(crate) from: StepOutput,
-    kind: PhantomData<fn() -> (T, B, E)>,
+    kind: PhantomData<Kind<T, B, E>>,
 }
 
 impl<T, B, E> Stream<T, B, E> {
@@ -148,8 +151,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     where
         T: Debug,
     {
-        let look =
-            Arc::new(|record: &T, time: ardea_core::Timestamp| eprintln!("{time:?} {record:?}"));
+        let look = Arc::new(|record: &T, time: Timestamp| eprintln!("{time:?} {record:?}"));
         self.follow("peek", move || InspectP::new(Arc::clone(&look)))
     }
 
@@ -176,6 +178,9 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// p.run().unwrap();
     /// assert_eq!(both.take_sorted(), [1, 2, 3]);
     /// ```
+    ///
+    /// # Panics
+    /// If the other stream belongs to another pipeline.
     pub fn merge<B2>(self, other: Stream<T, B2, E>) -> Stream<T, <B as Join<B2>>::Out, E>
     where
         B: Join<B2>,
@@ -183,16 +188,10 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         self.assert_same_pipeline(&other.pipeline);
         let lower: Lower = Box::new(|lowering, name, inputs| {
             let parallelism = lowering.wanted.unwrap_or(inputs[0].parallelism);
-            let vertex = lowering.vertex(name, parallelism, supplier(MergeP::<T>::new));
-            for (ordinal, &input) in inputs.iter().enumerate() {
-                let routing = lowering.straight(input, parallelism);
-                lowering.connect(input, vertex, Ordinal(ordinal as u16), routing);
-            }
-            Ok(vec![Port {
-                vertex,
-                ordinal: Ordinal::FIRST,
-                parallelism,
-            }])
+            let inputs =
+                [inputs[0], inputs[1]].map(|input| (input, lowering.straight(input, parallelism)));
+            let make = supplier(MergeP::<T>::new);
+            Ok(vec![lowering.fed(name, parallelism, inputs, make)])
         });
         let name = self.pipeline.fresh_name("merge");
         self.pipeline
@@ -203,18 +202,9 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     pub fn rebalance(self) -> Stream<T, B, E> {
         let lower: Lower = Box::new(|lowering, name, inputs| {
             let parallelism = lowering.spread();
-            let vertex = lowering.vertex(name, parallelism, supplier(MergeP::<T>::new));
-            lowering.connect(
-                inputs[0],
-                vertex,
-                Ordinal::FIRST,
-                ardea_core::Routing::RoundRobin,
-            );
-            Ok(vec![Port {
-                vertex,
-                ordinal: Ordinal::FIRST,
-                parallelism,
-            }])
+            let input = (inputs[0], Routing::RoundRobin);
+            let make = supplier(MergeP::<T>::new);
+            Ok(vec![lowering.fed(name, parallelism, [input], make)])
         });
         let name = self.pipeline.fresh_name("rebalance");
         self.pipeline.add(name, vec![self.from], 1, lower)
@@ -247,10 +237,6 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// Cuts the whole stream, without keys, into windows of event time.
     ///
     /// The last stage of the aggregate is a single instance; on several cores each first combines what it has.
-    #[expect(
-        clippy::type_complexity,
-        reason = "the key function is a plain function pointer that nobody names"
-    )]
     pub fn window_all(self, window: Window) -> WindowedStream<T, (), fn(&T), B>
     where
         E: HasEventTime,

@@ -167,6 +167,10 @@ where
     }
 
     /// As [`aggregate`](Self::aggregate), and the late records as a stream of their own.
+    #[expect(
+        clippy::type_complexity,
+        reason = "what a result is made of is what its reader wants to see"
+    )]
     pub fn aggregate_and_late<A>(
         self,
         name: impl Into<String>,
@@ -205,7 +209,7 @@ where
                 _ => Ok(one_stage(
                     lowering,
                     name,
-                    &[(inputs[0], routing.clone())],
+                    [(inputs[0], routing.clone())],
                     spec,
                     &fold,
                 )),
@@ -227,7 +231,7 @@ where
 pub(crate) fn one_stage<F: KeyedFold>(
     lowering: &mut Lowering<'_>,
     name: &str,
-    inputs: &[(Port, Routing)],
+    inputs: impl IntoIterator<Item = (Port, Routing)>,
     spec: Checked,
     fold: &Arc<F>,
 ) -> Vec<Port> {
@@ -237,16 +241,16 @@ pub(crate) fn one_stage<F: KeyedFold>(
         Checked::Sliding(spec) => supplier(move || SlidingWindowP::new(spec, Arc::clone(&fold))),
         Checked::Session(spec) => supplier(move || SessionWindowP::new(spec, Arc::clone(&fold))),
     };
-    let vertex = lowering.vertex(name, parallelism, make);
-    for (ordinal, (input, routing)) in inputs.iter().enumerate() {
-        lowering.connect(*input, vertex, Ordinal(ordinal as u16), routing.clone());
+    let results = lowering.fed(name, parallelism, inputs, make);
+    vec![results, late_of(results)]
+}
+
+/// Where the late records of a vertex come out.
+fn late_of(results: Port) -> Port {
+    Port {
+        ordinal: Ordinal::SECOND,
+        ..results
     }
-    let port = |ordinal| Port {
-        vertex,
-        ordinal,
-        parallelism,
-    };
-    vec![port(Ordinal::FIRST), port(Ordinal::SECOND)]
 }
 
 /// Each instance of the input counts what it has, slice by slice; the partial results meet by key ("Hazelcast Jet", section 3.1).
@@ -264,30 +268,14 @@ fn two_stages<F: KeyedFold>(
 ) -> Vec<Port> {
     let parallelism = lowering.spread();
     let first = Arc::clone(fold);
-    let wanted = lowering.wanted.take();
-    let partial = lowering.follow(
-        &format!("{name}: partial"),
+    let partial = lowering.first_stage(
+        name,
         input,
         supplier(move || SliceCombineP::new(spec, Arc::clone(&first))),
     );
-    lowering.wanted = wanted;
     let second = Arc::new(FoldPartials::new(Arc::clone(fold)));
-    let vertex = lowering.vertex(
-        name,
-        parallelism,
-        supplier(move || SlidingWindowP::new(spec, Arc::clone(&second))),
-    );
+    let make = supplier(move || SlidingWindowP::new(spec, Arc::clone(&second)));
     let by_key = Routing::keyed(|partial: &Partial<F::Key, F::Acc>| partial.key.clone());
-    lowering.connect(partial, vertex, Ordinal::FIRST, by_key);
-    vec![
-        Port {
-            vertex,
-            ordinal: Ordinal::FIRST,
-            parallelism,
-        },
-        Port {
-            ordinal: Ordinal::SECOND,
-            ..partial
-        },
-    ]
+    let results = lowering.fed(name, parallelism, [(partial, by_key)], make);
+    vec![results, late_of(partial)]
 }

@@ -55,6 +55,10 @@ impl Processor for SuppliedP {
         self.inner()?.complete(outbox)
     }
 
+    fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        self.inner()?.on_drain(outbox)
+    }
+
     fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
         self.inner()?.on_wake(outbox)
     }
@@ -63,5 +67,45 @@ impl Processor for SuppliedP {
         if let Ok(processor) = &mut self.0 {
             processor.close();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ardea_core::{Ordinal, Outbox, Processor, Progress, Result, Timestamp, supplier};
+
+    use crate::SourceTest;
+
+    /// Emits 1, and 2 when it is drained.
+    #[derive(Default)]
+    struct LastWord(u64);
+
+    impl LastWord {
+        fn emit_up_to(&mut self, last: u64, outbox: &mut Outbox) -> Result<bool> {
+            let mut lane = outbox.lane::<u64>(Ordinal::FIRST)?;
+            while self.0 < last && !lane.is_full() {
+                self.0 += 1;
+                lane.push(self.0, Timestamp::MIN);
+            }
+            Ok(self.0 == last)
+        }
+    }
+
+    impl Processor for LastWord {
+        fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+            self.emit_up_to(1, outbox).map(|_| Progress::NONE)
+        }
+
+        fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+            self.emit_up_to(2, outbox).map(Progress::done_if)
+        }
+    }
+
+    #[test]
+    fn what_a_supplied_source_emits_when_it_is_drained_is_seen() {
+        SourceTest::supplied(supplier(LastWord::default))
+            .drain_after(1)
+            .output::<u64>([1, 2])
+            .run();
     }
 }

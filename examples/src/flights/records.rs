@@ -150,14 +150,11 @@ pub struct Plane {
 }
 
 impl Plane {
-    /// The manufacturer without "INDUSTRIE" or "INC", so that the different spellings of one count together.
+    /// The first word of the manufacturer's name, so that "AIRBUS" and "AIRBUS INDUSTRIE" count together.
     pub fn maker(plane: Option<&Plane>) -> &str {
-        let manufacturer = plane.map_or("plane unknown", |plane| &plane.manufacturer);
-        if plane.is_none() {
-            manufacturer
-        } else {
-            manufacturer.split(' ').next().unwrap_or_default()
-        }
+        plane.map_or("plane unknown", |plane| {
+            plane.manufacturer.split(' ').next().unwrap_or_default()
+        })
     }
 }
 

@@ -13,7 +13,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
             let message = format!(
                 "declare `{name}` in the root Cargo.toml, and write `{name}.workspace = true` here"
             );
-            findings.push(Finding::fault(&file.path, dependency.line, message));
+            findings.push(Finding::new(&file.path, dependency.line, message));
         }
     }
     findings

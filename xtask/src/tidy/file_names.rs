@@ -19,7 +19,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
                 .split('/')
                 .find(|part| REFUSED.contains(&stem(part)))?;
             let message = format!("`{refused}` says nothing: name it for what it holds");
-            Some(Finding::fault(&file.path, 0, message))
+            Some(Finding::new(&file.path, 0, message))
         })
         .collect()
 }

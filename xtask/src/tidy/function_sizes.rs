@@ -37,12 +37,12 @@ fn check_against(tree: &Tree, exceptions: &str) -> Vec<Finding> {
     let mut allowed = parse(exceptions, &mut findings);
     for ((path, name), Extent { lines, line }) in long_functions(tree) {
         match allowed.remove(&(path.clone(), name.clone())) {
-            None => findings.push(Finding::fault(
+            None => findings.push(Finding::new(
                 &path,
                 line,
                 format!("`{name}` has {lines} lines, {MOST_LINES} are the most: split it"),
             )),
-            Some(listed) if lines > listed.lines => findings.push(Finding::fault(
+            Some(listed) if lines > listed.lines => findings.push(Finding::new(
                 &path,
                 line,
                 format!(
@@ -50,7 +50,7 @@ fn check_against(tree: &Tree, exceptions: &str) -> Vec<Finding> {
                     listed.lines
                 ),
             )),
-            Some(listed) if lines < listed.lines => findings.push(Finding::fault(
+            Some(listed) if lines < listed.lines => findings.push(Finding::new(
                 LIST,
                 listed.line,
                 format!(
@@ -63,7 +63,7 @@ fn check_against(tree: &Tree, exceptions: &str) -> Vec<Finding> {
     }
     findings.extend(allowed.into_iter().map(|((path, name), listed)| {
         let message = format!("`{name}` in {path} is no longer too long: remove this line");
-        Finding::fault(LIST, listed.line, message)
+        Finding::new(LIST, listed.line, message)
     }));
     findings
 }
@@ -79,7 +79,7 @@ fn parse(exceptions: &str, findings: &mut Vec<Finding>) -> BTreeMap<Function, Ex
                 let lines = lines.parse().unwrap_or(0);
                 allowed.insert((path.to_owned(), name.to_owned()), Extent { lines, line });
             }
-            _ => findings.push(Finding::fault(LIST, line, "expected `path function lines`")),
+            _ => findings.push(Finding::new(LIST, line, "expected `path function lines`")),
         }
     }
     allowed

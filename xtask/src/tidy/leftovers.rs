@@ -21,7 +21,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         for marker in MARKERS {
             findings.extend(rust_code::words(&file.text, marker).map(|at| {
                 let message = format!("`{marker}`: finish it or open an issue");
-                Finding::fault(&file.path, rust_code::line(&file.text, at), message)
+                Finding::new(&file.path, rust_code::line(&file.text, at), message)
             }));
         }
         for name in MACROS {
@@ -29,7 +29,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
                 .filter(|at| file.code[at + name.len()..].starts_with('!'));
             findings.extend(calls.map(|at| {
                 let message = format!("`{name}!`: a half-built thing is worse than none");
-                Finding::fault(&file.path, rust_code::line(&file.code, at), message)
+                Finding::new(&file.path, rust_code::line(&file.code, at), message)
             }));
         }
     }

@@ -13,7 +13,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         for (line, prose) in prose(&page.text) {
             for target in targets(&prose) {
                 if let Some(message) = broken(tree, &page.path, target) {
-                    findings.push(Finding::fault(&page.path, line, message));
+                    findings.push(Finding::new(&page.path, line, message));
                 }
             }
         }

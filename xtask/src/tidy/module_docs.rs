@@ -9,7 +9,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         .filter(|file| !file.text.starts_with("//!"))
         .map(|file| {
             let message = "the first line has to be a `//!` that says what this file is";
-            Finding::fault(&file.path, 1, message)
+            Finding::new(&file.path, 1, message)
         })
         .collect()
 }

@@ -37,7 +37,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         let place = place_of(name);
         if place.is_none() && !OUTSIDE.contains(&name) {
             let message = format!("`{name}` has no floor yet: give it one in {}", file!());
-            findings.push(Finding::fault(&file.path, 0, message));
+            findings.push(Finding::new(&file.path, 0, message));
             continue;
         }
         for dependency in manifest::dependencies(file) {
@@ -50,7 +50,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
                     dependency.name,
                     file!()
                 );
-                findings.push(Finding::fault(&file.path, dependency.line, message));
+                findings.push(Finding::new(&file.path, dependency.line, message));
             }
         }
     }

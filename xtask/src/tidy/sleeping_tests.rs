@@ -14,7 +14,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         for at in sleeps(&file.code).filter(|at| tests.iter().any(|range| range.contains(at))) {
             let message = "a test polls its condition until a deadline, with \
                            `thread::yield_now` or `thread::park_timeout` between two looks; it does not sleep";
-            findings.push(Finding::fault(
+            findings.push(Finding::new(
                 &file.path,
                 rust_code::line(&file.code, at),
                 message,
@@ -37,7 +37,8 @@ fn sleeps(code: &str) -> impl Iterator<Item = usize> {
 
 /// The parts of a file that are compiled for tests only.
 fn test_code(file: &Text) -> Vec<Range<usize>> {
-    let all_of_it = file.path.ends_with("/tests.rs") || file.path.split('/').any(|f| f == "tests");
+    let is_tests = |part: &str| matches!(part, "tests" | "tests.rs") || part.ends_with("_tests.rs");
+    let all_of_it = file.path.split('/').any(is_tests);
     if all_of_it {
         return std::iter::once(0..file.code.len()).collect();
     }
@@ -88,6 +89,10 @@ mod tests {
         );
         assert_eq!(
             lines("crates/a/src/run/tests.rs", "fn t() { thread::sleep(d) }\n"),
+            [1]
+        );
+        assert_eq!(
+            lines("crates/a/src/run_tests.rs", "fn t() { thread::sleep(d) }\n"),
             [1]
         );
     }

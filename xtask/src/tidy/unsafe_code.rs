@@ -16,7 +16,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     for file in tree.rust().filter(|file| !may_be_unsafe(&file.path)) {
         findings.extend(rust_code::words(&file.code, "unsafe").map(|at| {
             let message = format!("unsafe code belongs in {}", UNSAFE_ROOMS.join(", "));
-            Finding::fault(&file.path, rust_code::line(&file.code, at), message)
+            Finding::new(&file.path, rust_code::line(&file.code, at), message)
         }));
     }
     for manifest in tree
@@ -29,7 +29,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
                 continue;
             };
             if !file.code.contains(FORBID) {
-                findings.push(Finding::fault(
+                findings.push(Finding::new(
                     &file.path,
                     0,
                     format!("it has to say `{FORBID}`"),

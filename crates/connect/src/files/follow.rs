@@ -3,13 +3,13 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Error, ErrorCode, Instance, InstanceContext, Isolation, Lane, Ordinal, Outbox, Processor,
-    Progress, Result, Source, Unbounded,
+    Error, ErrorCode, Instance, InstanceContext, Isolation, JobSignals, Lane, Ordinal, Outbox,
+    Processor, Progress, Result, Source, Unbounded,
 };
 
 use super::list::cannot_read;
@@ -69,7 +69,7 @@ struct Followed {
 }
 
 impl Followed {
-    fn open(path: &PathBuf) -> io::Result<Followed> {
+    fn open(path: &Path) -> io::Result<Followed> {
         let file = File::open(path)?;
         let metadata = file.metadata()?;
         Ok(Followed {
@@ -112,7 +112,7 @@ struct FollowP<T, D> {
     intake: Intake<T, D>,
     stage: Stage,
     pause: Duration,
-    context: Option<InstanceContext>,
+    signals: Arc<JobSignals>,
 }
 
 impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
@@ -123,7 +123,7 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
             intake: Intake::new(reading, READ_SIZE),
             stage: Stage::Awaiting,
             pause: FIRST_PAUSE,
-            context: None,
+            signals: Arc::default(),
         }
     }
 
@@ -214,7 +214,7 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
 impl<T: Send + 'static, D: Decode<T>> Processor for FollowP<T, D> {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.intake.attach(context);
-        self.context = Some(context.clone());
+        self.signals = Arc::clone(&context.signals);
         if !self.instance.owns(0) {
             return Ok(());
         }
@@ -241,9 +241,8 @@ impl<T: Send + 'static, D: Decode<T>> Processor for FollowP<T, D> {
     }
 
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        let signals = self.context.as_ref().map(|context| &context.signals);
-        let draining = signals.is_some_and(|signals| signals.is_draining());
-        if !self.instance.owns(0) || signals.is_some_and(|signals| signals.is_cancelled()) {
+        let draining = self.signals.is_draining();
+        if !self.instance.owns(0) || self.signals.is_cancelled() {
             return Ok(Progress::DONE);
         }
         let mut lane = outbox.lane::<T>(Ordinal::FIRST)?;

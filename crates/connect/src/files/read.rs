@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ardea_core::{
-    Bounded, Instance, InstanceContext, Isolation, Ordinal, Outbox, Parallelism, Processor,
-    Progress, Result, Source,
+    Bounded, Instance, InstanceContext, Isolation, JobSignals, Ordinal, Outbox, Parallelism,
+    Processor, Progress, Result, Source,
 };
 use serde::de::DeserializeOwned;
 
@@ -130,7 +130,7 @@ struct ReadP<T, D> {
     files: VecDeque<PathBuf>,
     intake: Intake<T, D>,
     stage: Stage,
-    context: Option<InstanceContext>,
+    signals: Arc<JobSignals>,
 }
 
 impl<T: Send + 'static, D: Decode<T>> ReadP<T, D> {
@@ -139,7 +139,7 @@ impl<T: Send + 'static, D: Decode<T>> ReadP<T, D> {
             files: files.into(),
             intake: Intake::new(reading, READ_SIZE),
             stage: Stage::Between,
-            context: None,
+            signals: Arc::default(),
         }
     }
 
@@ -157,7 +157,7 @@ impl<T: Send + 'static, D: Decode<T>> ReadP<T, D> {
 impl<T: Send + 'static, D: Decode<T>> Processor for ReadP<T, D> {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.intake.attach(context);
-        self.context = Some(context.clone());
+        self.signals = Arc::clone(&context.signals);
         // The first file is opened at once, so that one that may not be read fails the job at its start.
         self.begin_next().map(|_| ())
     }
@@ -168,9 +168,8 @@ impl<T: Send + 'static, D: Decode<T>> Processor for ReadP<T, D> {
     }
 
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        let signals = self.context.as_ref().map(|context| &context.signals);
-        let draining = signals.is_some_and(|signals| signals.is_draining());
-        if signals.is_some_and(|signals| signals.is_cancelled()) {
+        let draining = self.signals.is_draining();
+        if self.signals.is_cancelled() {
             return Ok(Progress::DONE);
         }
         let mut lane = outbox.lane::<T>(Ordinal::FIRST)?;

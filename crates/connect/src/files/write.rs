@@ -246,7 +246,8 @@ impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
     fn begin_file(&mut self) -> Result<&mut PartFile> {
         let path = self.plan.file(self.instance, self.number);
         self.number += 1;
-        self.ends_at = self.plan.rotate_after.map(|age| self.clock.now() + age);
+        let now = self.clock.now();
+        self.ends_at = self.plan.rotate_after.map(|age| now.saturating_add(age));
         let file = PartFile::create(path, self.plan.compression)?;
         Ok(self.file.insert(file))
     }

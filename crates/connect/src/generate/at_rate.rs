@@ -298,7 +298,7 @@ where
         let wake = next_due
             .min(self.promise_after(settled))
             .max(self.plan.quantum);
-        outbox.wake_at(now + wake);
+        outbox.wake_at(now.saturating_add(wake));
         Ok(if emitted > 0 {
             Progress::MADE
         } else {

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use super::row::{Cell, Row};
 use super::text_width::width;
 
-/// Twice as many rows as this are never kept: nobody reads so far.
+/// When there are twice as many rows as this, all but so many are forgotten: nobody reads so far.
 const KEPT: usize = 10_000;
 
 /// The content of one table.
@@ -24,7 +24,7 @@ pub(super) struct Board {
     pub(super) has_left: bool,
 }
 
-/// A line of cells as wide as their columns.
+/// A board as text: each line has its cells in columns.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Lines {
     /// The headings.

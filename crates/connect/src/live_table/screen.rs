@@ -182,9 +182,11 @@ impl Screen {
                 ErrorCode::Cancelled,
                 "the reader of the tables has gone",
             )),
-            Err(error) => {
-                Err(Error::new(ErrorCode::WriteFailed, "cannot write the tables").because(error))
-            }
+            Err(error) => Err(
+                Error::new(ErrorCode::WriteFailed, "cannot write the tables")
+                    .because(error)
+                    .hint("check what they were redirected to, and the free space there"),
+            ),
         }
     }
 

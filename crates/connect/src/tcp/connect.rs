@@ -6,8 +6,8 @@ use std::net::TcpStream;
 use std::sync::Arc;
 
 use ardea_core::{
-    Instance, InstanceContext, Isolation, Ordinal, Outbox, Processor, Progress, Result, Source,
-    Unbounded,
+    Instance, InstanceContext, Isolation, JobSignals, Ordinal, Outbox, Processor, Progress, Result,
+    Source, Unbounded,
 };
 
 use super::dial::{Backoff, Dial};
@@ -85,7 +85,7 @@ impl<T: Send + 'static, D: Decode<T>> ConnectSource<T, D> {
                 dial,
                 stage,
                 intake,
-                context: None,
+                signals: Arc::default(),
             }))
         };
         Source::new(name, Arc::new(supply)).isolation(Isolation::Thread)
@@ -117,7 +117,7 @@ struct ConnectP<T, D> {
     dial: Dial,
     stage: Stage,
     intake: Intake<T, D>,
-    context: Option<InstanceContext>,
+    signals: Arc<JobSignals>,
 }
 
 impl<T: Send + 'static, D: Decode<T>> ConnectP<T, D> {
@@ -165,7 +165,7 @@ impl<T: Send + 'static, D: Decode<T>> Processor for ConnectP<T, D> {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.intake.attach(context);
         self.dial.attach(&context.clock);
-        self.context = Some(context.clone());
+        self.signals = Arc::clone(&context.signals);
         Ok(())
     }
 
@@ -175,9 +175,8 @@ impl<T: Send + 'static, D: Decode<T>> Processor for ConnectP<T, D> {
     }
 
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        let signals = self.context.as_ref().map(|context| &context.signals);
-        let draining = signals.is_some_and(|signals| signals.is_draining());
-        if signals.is_some_and(|signals| signals.is_cancelled()) {
+        let draining = self.signals.is_draining();
+        if self.signals.is_cancelled() {
             return Ok(Progress::DONE);
         }
         let mut lane = outbox.lane::<T>(Ordinal::FIRST)?;

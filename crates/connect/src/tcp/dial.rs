@@ -19,7 +19,7 @@ pub struct Backoff {
     pub first: Duration,
     /// The longest wait.
     pub longest: Duration,
-    /// How many failures in a row there may be before the job fails.
+    /// At so many failures in a row the job fails.
     pub attempts: u32,
 }
 
@@ -125,9 +125,9 @@ impl Dial {
                 .hint(hint));
         };
         self.state = State::Resting {
-            until: self.clock.now() + self.wait,
+            until: self.clock.now().saturating_add(self.wait),
         };
-        self.wait = (self.wait * 2).min(backoff.longest);
+        self.wait = self.wait.saturating_mul(2).min(backoff.longest);
         Ok(())
     }
 

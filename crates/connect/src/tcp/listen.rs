@@ -325,8 +325,11 @@ impl<T: Send + 'static, D: Decode<T>> ListenP<T, D> {
             .map(|client| PollFd::new(&client.stream, PollFlags::IN))
             .collect();
         fds.extend(listener.map(|listener| PollFd::new(listener, PollFlags::IN)));
-        let failed =
-            |error| Error::new(ErrorCode::Network, "cannot wait for clients").because(error);
+        let failed = |error| {
+            Error::new(ErrorCode::Network, "cannot wait for clients")
+                .because(error)
+                .hint("raise the limit of open files (ulimit -n), or lower `max_clients`")
+        };
         wait_any(&mut fds, TURN).map_err(failed)?;
         let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
         let now = context.clock.now();

@@ -53,6 +53,10 @@ impl Resolved {
     }
 
     /// A setting of kind [`Kind::Count`](super::Kind::Count).
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorCode::Internal`], as said at [`Resolved`].
     pub fn count(&self, key: &str) -> Result<u64> {
         match self.known(key)? {
             Value::Count(count) => Ok(*count),
@@ -61,6 +65,10 @@ impl Resolved {
     }
 
     /// A setting of kind [`Kind::CountOrAuto`](super::Kind::CountOrAuto); `None` is `auto`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorCode::Internal`], as said at [`Resolved`].
     pub fn count_or_auto(&self, key: &str) -> Result<Option<u64>> {
         match self.known(key)? {
             Value::Count(count) => Ok(Some(*count)),
@@ -70,6 +78,10 @@ impl Resolved {
     }
 
     /// A setting of kind [`Kind::Duration`](super::Kind::Duration).
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorCode::Internal`], as said at [`Resolved`].
     pub fn duration(&self, key: &str) -> Result<Duration> {
         match self.known(key)? {
             Value::Duration(duration) => Ok(*duration),
@@ -78,6 +90,10 @@ impl Resolved {
     }
 
     /// A setting of kind [`Kind::Bytes`](super::Kind::Bytes), in bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorCode::Internal`], as said at [`Resolved`].
     pub fn bytes(&self, key: &str) -> Result<u64> {
         match self.known(key)? {
             Value::Bytes(bytes) => Ok(*bytes),
@@ -86,6 +102,10 @@ impl Resolved {
     }
 
     /// A setting of kind [`Kind::Flag`](super::Kind::Flag).
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorCode::Internal`], as said at [`Resolved`].
     pub fn flag(&self, key: &str) -> Result<bool> {
         match self.known(key)? {
             Value::Flag(flag) => Ok(*flag),
@@ -94,6 +114,10 @@ impl Resolved {
     }
 
     /// A setting of kind [`Kind::Text`](super::Kind::Text).
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorCode::Internal`], as said at [`Resolved`].
     pub fn text(&self, key: &str) -> Result<&str> {
         match self.known(key)? {
             Value::Text(text) => Ok(text),
@@ -102,6 +126,10 @@ impl Resolved {
     }
 
     /// A setting of kind [`Kind::Choice`](super::Kind::Choice): one of its words.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorCode::Internal`], as said at [`Resolved`].
     pub fn choice(&self, key: &str) -> Result<&'static str> {
         match self.known(key)? {
             Value::Choice(word) => Ok(word),

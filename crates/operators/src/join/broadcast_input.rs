@@ -21,8 +21,8 @@ pub struct BroadcastLogic<C, W, F> {
 ///
 /// Rules, rates, thresholds: each instance keeps a copy of what was told, and updates it as updates come. There is no order
 /// between the inputs: a record sees the updates that came before it here. For a bounded side input that must be complete
-/// first give its edge [`Priority::FIRST`](ardea_core::Priority::FIRST). The watermark waits for both inputs; an input of
-/// updates that rarely come should turn idle.
+/// first give its edge [`Priority::FIRST`](ardea_core::Priority::FIRST). The watermark waits for both inputs, unless the
+/// broadcast edge is [timeless](ardea_core::Edge::timeless), as it should be where updates come rarely.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -67,7 +67,7 @@ impl<T> ArrivalTimeP<T> {
         let now = self.clock.now();
         if now >= self.due {
             let watermark = Watermark(self.clock.wall());
-            self.due = now + self.tick;
+            self.due = now.saturating_add(self.tick);
             if watermark > self.sent && outbox.has_room(Ordinal::FIRST) {
                 self.sent = watermark;
                 outbox.watermark(watermark);

@@ -1,6 +1,6 @@
 //! Watermarks and idle markers into an outbox: the part with a clock.
 
-use ardea_core::{Clock, InstanceContext, Marker, Ordinal, Outbox, Timestamp};
+use ardea_core::{Clock, InstanceContext, Marker, Ordinal, Outbox, Progress, Timestamp, Watermark};
 
 use crate::time::{WatermarkGenerator, WatermarkPolicy};
 
@@ -43,6 +43,16 @@ impl WatermarkEmitter {
             outbox.watermark(watermark);
         }
         self.watch_silence(outbox);
+    }
+
+    /// A watermark came from before: those made here take its place, only the end of all time is passed on.
+    pub(crate) fn replace(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Progress {
+        if watermark == Watermark::END {
+            outbox.watermark(watermark);
+        } else {
+            self.watch_silence(outbox);
+        }
+        Progress::DONE
     }
 
     /// Sends an idle marker if the input has been silent for too long; else asks to be woken when it will have been.

@@ -63,12 +63,7 @@ impl<T: Send + 'static> Processor for NativeTimeP<T> {
     }
 
     fn on_watermark(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
-        if watermark == Watermark::END {
-            outbox.watermark(watermark);
-        } else {
-            self.emitter.watch_silence(outbox);
-        }
-        Ok(Progress::DONE)
+        Ok(self.emitter.replace(watermark, outbox))
     }
 
     fn on_epoch(&mut self, _: Epoch, outbox: &mut Outbox) -> Result<Progress> {

@@ -13,7 +13,7 @@ use ardea_core::{
 ///
 /// The first record comes at once; each later one when the recorded time since then, divided by the speed, has passed. Recorded
 /// time that runs backwards delays nothing: such a record comes with the one before it. The records, their order and their event
-/// times stay as they are. A job that is drained is not held back any more.
+/// times stay as they are. A job that is drained is not held back any more. The recorded time is asked once for each record.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -42,6 +42,8 @@ pub struct ReplayP<T, F> {
     speed: f64,
     /// Recorded time and the clock when the first record came.
     origin: Option<(Timestamp, Duration)>,
+    /// When the turn of the first waiting record comes, if it has been asked already.
+    next: Option<Duration>,
     clock: Clock,
     signals: Arc<JobSignals>,
     records: PhantomData<fn(T)>,
@@ -57,17 +59,18 @@ where
             time,
             speed,
             origin: None,
+            next: None,
             clock: Clock::system(),
             signals: Arc::default(),
             records: PhantomData,
         }
     }
 
-    /// When a record's turn comes, on the clock.
-    fn due(&mut self, recorded: Timestamp) -> Duration {
-        let (first, started) = *self.origin.get_or_insert((recorded, self.clock.now()));
+    /// When a record's turn comes, on the clock; that of the first is `now`.
+    fn due(&mut self, recorded: Timestamp, now: Duration) -> Duration {
+        let (first, started) = *self.origin.get_or_insert((recorded, now));
         let seconds = recorded.since(first).as_secs_f64() / self.speed;
-        started + Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO)
+        started.saturating_add(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO))
     }
 }
 
@@ -84,23 +87,24 @@ where
 
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
         let rows = inbox.rows::<T>()?;
+        let mut out = outbox.lane::<T>(Ordinal::FIRST)?;
         let now = self.clock.now();
         let mut guard = RecordGuard::new();
         let mut ready = 0;
-        let mut next = None;
-        for record in rows.values() {
-            let due = self.due((self.time)(record));
+        for record in rows.values().iter().take(out.room()) {
+            let due = match self.next.take() {
+                Some(due) => due,
+                None => self.due((self.time)(record), now),
+            };
             if due > now && !self.signals.is_draining() {
-                next = Some(due);
+                self.next = Some(due);
                 break;
             }
             ready += 1;
             guard.advance();
         }
-        let mut out = outbox.lane::<T>(Ordinal::FIRST)?;
-        let room = out.room();
-        out.rows().append_front(rows, ready.min(room));
-        if let Some(due) = next {
+        out.rows().append_front(rows, ready);
+        if let Some(due) = self.next {
             outbox.wake_at(due);
         }
         Ok(())
@@ -111,6 +115,7 @@ where
 mod tests {
     use super::*;
     use ardea_core::{Chunk, ManualClock, Rows};
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     #[test]
     fn recorded_time_that_runs_backwards_delays_nothing() {
@@ -132,6 +137,30 @@ mod tests {
             .unwrap();
         assert_eq!(inbox.len(), 1);
         assert_eq!(outbox.take_wake_at(), Some(Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn the_time_of_a_record_that_waits_is_asked_once() {
+        let (hand, asked) = (ManualClock::new(), AtomicU32::new(0));
+        let time = move |second: &i64| {
+            asked.fetch_add(1, Ordering::Relaxed);
+            Timestamp::from_secs(*second)
+                + Duration::from_secs(asked.load(Ordering::Relaxed).into())
+        };
+        let mut replay = ReplayP::new(Arc::new(time), 1.0);
+        replay.clock = hand.clock();
+        let mut inbox = Inbox::default();
+        inbox.fill(Chunk::new(Rows::from_iter(
+            [0i64, 1].map(|second| (second, Timestamp::MIN)),
+        )));
+        let mut outbox = Outbox::new(1, 16);
+        for waiting in [1, 1, 0] {
+            replay
+                .process(Ordinal::FIRST, &mut inbox, &mut outbox)
+                .unwrap();
+            assert_eq!(inbox.len(), waiting);
+            hand.advance(Duration::from_secs(1));
+        }
     }
 
     #[test]

@@ -102,7 +102,7 @@ pub(crate) struct EarlyClock {
 
 impl EarlyClock {
     pub(crate) fn new(clock: Clock, period: Option<Duration>) -> Self {
-        let round = period.map(|period| (period, clock.now() + period));
+        let round = period.map(|period| (period, clock.now().saturating_add(period)));
         EarlyClock {
             clock,
             round,
@@ -124,7 +124,7 @@ impl EarlyClock {
             && now >= *next
         {
             self.asking = Some(0);
-            *next = now + *period;
+            *next = now.saturating_add(*period);
         }
         let Some(first) = self.asking else { return };
         let slots = slider.triggers.states.index().slots();

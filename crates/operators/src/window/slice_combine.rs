@@ -7,10 +7,8 @@ use ardea_core::{Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, R
 use super::intake::Intake;
 use super::open_slices::SliceTable;
 use super::spec::{ALL_SLICES, Slice, WindowSpec};
+use crate::keyed_fold::FIRST_STAGE_KEYS;
 use crate::{KeyedFold, Partial};
-
-/// How many keys an instance holds, over all open slices, before it hands them on early.
-const KEYS_MAX: usize = 64 * 1024;
 
 /// Aggregates each key over slices on the producing side, before the records are exchanged by key.
 ///
@@ -24,6 +22,7 @@ pub struct SliceCombineP<F: KeyedFold> {
     spec: WindowSpec,
     fold: Arc<F>,
     intake: Intake<F>,
+    /// How many keys it holds, over all open slices, before it hands them on early.
     keys_max: usize,
     emitting: Option<Emitting<F::Key, F::Acc>>,
     /// Whether all slices are being handed on, closed or not.
@@ -44,7 +43,7 @@ impl<F: KeyedFold> SliceCombineP<F> {
             spec,
             fold,
             intake: Intake::new(spec),
-            keys_max: KEYS_MAX,
+            keys_max: FIRST_STAGE_KEYS,
             emitting: None,
             relieving: false,
         }
