@@ -78,7 +78,7 @@ impl From<Error> for Failure {
     /// A job that ended since its output was not wanted any more did not fail.
     fn from(error: Error) -> Self {
         match error.code() {
-            ErrorCode::Cancelled => Failure::ReaderGone,
+            ErrorCode::OutputClosed => Failure::ReaderGone,
             _ => Failure::Error(error),
         }
     }
@@ -106,18 +106,10 @@ fn exit_code(code: ErrorCode) -> u8 {
 
 /// What failed, and what to do next.
 fn parts(error: &Error) -> (String, Option<String>) {
-    // An error prints its hint last, behind a semicolon. With a hint that is known, what stands before it is known as well.
-    const MARK: &str = "\u{0}";
-    let marked = error.clone().hint(MARK).to_string();
-    let what = marked
-        .strip_suffix(MARK)
-        .and_then(|text| text.strip_suffix("; "))
-        .unwrap_or(&marked);
-    let whole = error.to_string();
-    let hint = whole
-        .strip_prefix(what)
-        .and_then(|rest| rest.strip_prefix("; "));
-    (what.to_string(), hint.map(str::to_string))
+    (
+        error.without_hint().to_string(),
+        error.what_next().map(str::to_string),
+    )
 }
 
 fn as_text(error: &Error) -> String {

@@ -12,7 +12,7 @@
 //! sink is done with it.
 //!
 //! When the reader has gone (`ardea run … | head`), the job ends with
-//! [`ErrorCode::Cancelled`]: nobody wants the rest, and a job that goes on, or
+//! [`ErrorCode::OutputClosed`]: nobody wants the rest, and a job that goes on, or
 //! that claims to have finished, would be wrong. The command line treats it as a normal end.
 
 use std::io::{self, ErrorKind, Write};
@@ -155,7 +155,7 @@ impl<T: Send + 'static, E: Encode<T>, W: Shared> WriteP<T, E, W> {
         });
         outcome.map_err(|error| match error.kind() {
             ErrorKind::BrokenPipe => Error::new(
-                ErrorCode::Cancelled,
+                ErrorCode::OutputClosed,
                 "the reader of standard output has gone",
             ),
             _ => Error::new(ErrorCode::WriteFailed, "cannot write to standard output")
@@ -245,7 +245,7 @@ mod tests {
         let (reader, writer) = io::pipe().unwrap();
         drop(reader);
         let error = piped(writer).feed([1]).err().expect("an error");
-        assert_eq!(error.code(), ErrorCode::Cancelled);
+        assert_eq!(error.code(), ErrorCode::OutputClosed);
     }
 
     #[test]

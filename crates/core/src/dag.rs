@@ -26,9 +26,6 @@ pub struct Dag {
     edges: Vec<Edge>,
 }
 
-/// Why a graph can't run; the first such fault found.
-pub type DagError = Error;
-
 impl Dag {
     /// Without vertices.
     pub fn new() -> Self {
@@ -121,7 +118,7 @@ impl Dag {
     /// [`ErrorCode::InvalidJob`]: no vertex, two of one name, an ordinal used twice or left out, an edge to nowhere, a cycle,
     /// a forward edge between different parallelisms, a vertex that
     /// feeds both an urgent input and one that waits for it.
-    pub fn validate(&self) -> std::result::Result<(), DagError> {
+    pub fn validate(&self) -> Result<()> {
         if self.vertices.is_empty() {
             return Err(invalid("the job has no vertex".into()).hint("add a source and a sink"));
         }

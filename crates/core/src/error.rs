@@ -37,6 +37,8 @@ pub enum ErrorCode {
     LimitReached,
     /// The job was cancelled.
     Cancelled,
+    /// Whoever read the output has gone: nobody wants the rest.
+    OutputClosed,
     /// A broken invariant of the engine itself: please report it.
     Internal,
 }
@@ -69,6 +71,7 @@ impl ErrorCode {
             ErrorCode::Network => "ARD-303",
             ErrorCode::LimitReached => "ARD-401",
             ErrorCode::Cancelled => "ARD-402",
+            ErrorCode::OutputClosed => "ARD-403",
             ErrorCode::Internal => "ARD-900",
         }
     }
@@ -152,6 +155,18 @@ impl Error {
     /// The kind of failure.
     pub fn code(&self) -> ErrorCode {
         self.0.code
+    }
+
+    /// What to do next, if that is known.
+    pub fn what_next(&self) -> Option<&str> {
+        self.0.hint.as_deref()
+    }
+
+    /// The error without what to do next: code, what, why and where.
+    pub fn without_hint(&self) -> Error {
+        let mut error = self.clone();
+        error.0.hint = None;
+        error
     }
 
     /// The vertex and instance that failed, if the failure has a place.

@@ -79,7 +79,7 @@ pub use chunk::{Chunk, Records};
 pub use clock::{Clock, ManualClock};
 pub use connector::{Sink, Source};
 pub use context::{Instance, InstanceContext, JobSignals};
-pub use dag::{Dag, DagError};
+pub use dag::Dag;
 pub use dead_letter::{DeadLetter, DeadLetters, OnError};
 pub use edge::{Edge, EdgeId, Priority, Reach};
 pub use error::{Domain, Error, ErrorCode, Result};

@@ -47,8 +47,6 @@ pub struct QueryRun {
     pub window: Option<Duration>,
     /// The slide of windows; the query's own default otherwise.
     pub slide: Option<Duration>,
-    /// Cooperative threads; for the caller, the pipeline is the same.
-    pub threads: Option<u32>,
     /// The table of query 13: CSV of `key,value`, with or without a header.
     pub side: Option<PathBuf>,
     /// How far out of order events are at most; unknown otherwise.

@@ -97,7 +97,6 @@ fn agrees(
         output: actual.clone(),
         window: None,
         slide: None,
-        threads: Some(threads),
         side: Some(side),
         out_of_order,
     };

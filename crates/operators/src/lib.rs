@@ -78,8 +78,8 @@ pub use keyed_fold::{Feed, FeedVisitor, FoldOne, FoldPartials, KeyedFold, Partia
 pub use keyed_table::{KeyIndex, KeyTable};
 pub use rolling::RollingP;
 pub use stateless::{
-    Either, FilterMapP, FilterP, FlatMapP, InspectP, LimitP, MapP, MergeP, PartitionMapP,
-    RebalanceP, SampleP, SplitP, TeeP, TryMapP,
+    Either, FilterMapP, FilterP, FlatMapP, InspectP, LimitP, MapP, MergeP, PartitionMapP, SampleP,
+    SplitP, TeeP, TryMapP,
 };
 pub use time::{
     ArrivalTimeP, EventTime, NativeTimeP, ReplayP, Silence, StampP, WatermarkGenerator,

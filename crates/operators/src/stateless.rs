@@ -19,7 +19,7 @@ pub use flat_map::FlatMapP;
 pub use inspect::InspectP;
 pub use limit::LimitP;
 pub use map::MapP;
-pub use merge::{MergeP, RebalanceP};
+pub use merge::MergeP;
 pub use partition_map::{Either, PartitionMapP};
 pub use sample::SampleP;
 pub use split::SplitP;

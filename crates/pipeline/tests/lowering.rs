@@ -80,7 +80,7 @@ fn windows_that_make_no_sense_are_refused_with_their_numbers() {
         (Window::tumbling(Duration::ZERO), "0ns"),
         (
             Window::sliding(Duration::from_secs(10), Duration::ZERO),
-            "zero",
+            "0ns",
         ),
         (
             Window::sliding(Duration::from_secs(10), Duration::from_secs(3)),

@@ -15,7 +15,6 @@ pub fn run(args: QueryArgs, context: &Context) -> Result<(), Failure> {
         output: args.output,
         window: args.window,
         slide: args.slide,
-        threads: args.threads,
         side: args.side,
         out_of_order: args.out_of_order,
     })?;

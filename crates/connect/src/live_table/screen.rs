@@ -152,7 +152,7 @@ impl Screen {
     /// ignored.
     ///
     /// # Errors
-    /// [`ErrorCode::WriteFailed`] if what is drawn on can't be written to, [`ErrorCode::Cancelled`] if its reader has gone.
+    /// [`ErrorCode::WriteFailed`] if what is drawn on can't be written to, [`ErrorCode::OutputClosed`] if its reader has gone.
     pub(super) fn leave(&self, place: Place) -> Result<()> {
         let ticker = {
             let mut content = self.content();
@@ -179,7 +179,7 @@ impl Screen {
         match brush.failed.take().map_or(outcome, Err) {
             Ok(()) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Error::new(
-                ErrorCode::Cancelled,
+                ErrorCode::OutputClosed,
                 "the reader of the tables has gone",
             )),
             Err(error) => Err(

@@ -183,7 +183,10 @@ fn an_escape_sequence_in_the_data_is_not_passed_on() {
 #[test]
 fn a_reader_that_has_gone_is_a_cancellation_and_a_full_disk_a_failure() {
     for (kind, code) in [
-        (io::ErrorKind::BrokenPipe, ardea_core::ErrorCode::Cancelled),
+        (
+            io::ErrorKind::BrokenPipe,
+            ardea_core::ErrorCode::OutputClosed,
+        ),
         (
             io::ErrorKind::StorageFull,
             ardea_core::ErrorCode::WriteFailed,

@@ -30,9 +30,6 @@ pub struct MergeP<T> {
     records: PhantomData<fn(T)>,
 }
 
-/// The identity: a vertex that is there for its edges, such as one that spreads a skewed stream round robin.
-pub type RebalanceP<T> = MergeP<T>;
-
 impl<T> MergeP<T> {
     /// A merge of any number of inputs.
     pub fn new() -> Self {
