@@ -204,7 +204,8 @@ mod tests {
         assert_eq!(of(ErrorCode::UserPanic), 1);
         assert_eq!(of(ErrorCode::InvalidJob), 2);
         assert_eq!(of(ErrorCode::Network), 3);
-        assert_eq!(of(ErrorCode::Cancelled), 0);
+        assert_eq!(of(ErrorCode::OutputClosed), 0);
+        assert_eq!(of(ErrorCode::Cancelled), 130);
         assert_eq!(Failure::Interrupted.exit_code(), 130);
         assert_eq!(
             Failure::write("x", io::ErrorKind::BrokenPipe.into()).exit_code(),
