@@ -18,6 +18,7 @@
 //! let log = files::lines("/var/log/syslog").follow().build();
 //! ```
 
+mod claim;
 mod follow;
 mod list;
 mod open;

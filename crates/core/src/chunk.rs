@@ -104,7 +104,7 @@ impl Chunk {
             .is_some_and(|records| records.as_any().is::<Rows<T>>());
         if !fits {
             if !self.is_empty() {
-                return Err(self.mismatch::<T>());
+                return Err(self.mismatch(type_name::<T>()));
             }
             self.records = Some(Box::new(Rows::<T>::with_capacity(capacity)));
         }
@@ -116,7 +116,7 @@ impl Chunk {
     /// # Errors
     /// [`ErrorCode::TypeMismatch`] if the chunk holds records of another type.
     pub fn rows<T: Send + 'static>(&mut self) -> Result<&mut Rows<T>> {
-        self.batch::<Rows<T>>()
+        self.batch_of::<Rows<T>>(type_name::<T>())
     }
 
     /// The batch as the concrete `R`, for batches that aren't rows (columnar ones).
@@ -124,12 +124,17 @@ impl Chunk {
     /// # Errors
     /// [`ErrorCode::TypeMismatch`] if the chunk holds a batch of another type.
     pub fn batch<R: Records>(&mut self) -> Result<&mut R> {
+        self.batch_of::<R>(type_name::<R>())
+    }
+
+    /// The batch as `R`; `reads` is what the consumer calls its records.
+    fn batch_of<R: Records>(&mut self, reads: &'static str) -> Result<&mut R> {
         if !self
             .records
             .as_ref()
             .is_some_and(|records| records.as_any().is::<R>())
         {
-            return Err(self.mismatch::<R>());
+            return Err(self.mismatch(reads));
         }
         self.records
             .as_mut()
@@ -137,17 +142,14 @@ impl Chunk {
             .ok_or_else(|| Error::new(ErrorCode::TypeMismatch, "a chunk lost its batch"))
     }
 
-    fn mismatch<T>(&self) -> Error {
+    fn mismatch(&self, reads: &str) -> Error {
         let holds = self
             .records
             .as_ref()
             .map_or("nothing", |records| records.type_name());
         Error::new(
             ErrorCode::TypeMismatch,
-            format!(
-                "an edge carries {holds} where its consumer reads {}",
-                type_name::<T>()
-            ),
+            format!("an edge carries {holds} where its consumer reads {reads}"),
         )
         .hint("connect vertices whose record types agree")
     }

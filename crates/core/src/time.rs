@@ -78,13 +78,56 @@ impl Sub<Duration> for Timestamp {
     }
 }
 
-impl fmt::Debug for Timestamp {
+/// RFC 3339, in UTC: `2013-01-01T10:00:00Z`, with as many decimals as are needed.
+///
+/// Days become dates as in the proleptic Gregorian calendar, after Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms".
+impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Timestamp::MIN => f.write_str("-inf"),
-            Timestamp::MAX => f.write_str("+inf"),
-            Timestamp(micros) => write!(f, "{}µs", micros),
+            Timestamp::MIN => return f.write_str("-inf"),
+            Timestamp::MAX => return f.write_str("+inf"),
+            _ => {}
         }
+        const DAY_SECS: i64 = 86_400;
+        const ERA_DAYS: i64 = 146_097;
+        let (secs, micros) = (self.0.div_euclid(1_000_000), self.0.rem_euclid(1_000_000));
+        let (days, second) = (
+            secs.div_euclid(DAY_SECS) + 719_468,
+            secs.rem_euclid(DAY_SECS),
+        );
+        let (era, day_of_era) = (days.div_euclid(ERA_DAYS), days.rem_euclid(ERA_DAYS));
+        let year_of_era =
+            (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let month_from_march = (5 * day_of_year + 2) / 153;
+        let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+        let month = if month_from_march < 10 {
+            month_from_march + 3
+        } else {
+            month_from_march - 9
+        };
+        let year = year_of_era + era * 400 + i64::from(month <= 2);
+        write!(f, "{year:04}-{month:02}-{day:02}T")?;
+        write!(
+            f,
+            "{:02}:{:02}:{:02}",
+            second / 3_600,
+            second / 60 % 60,
+            second % 60
+        )?;
+        match micros {
+            0 => {}
+            _ if micros % 1_000 == 0 => write!(f, ".{:03}", micros / 1_000)?,
+            _ => write!(f, ".{micros:06}")?,
+        }
+        f.write_str("Z")
+    }
+}
+
+/// As it is displayed.
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -114,6 +157,18 @@ mod tests {
     fn milliseconds_round_down_before_1970() {
         assert_eq!(Timestamp::from_micros(-1).as_millis(), -1);
         assert_eq!(Timestamp::from_millis(-5).as_millis(), -5);
+    }
+
+    #[test]
+    fn it_prints_as_rfc_3339() {
+        let text = |micros| Timestamp::from_micros(micros).to_string();
+        assert_eq!(text(0), "1970-01-01T00:00:00Z");
+        assert_eq!(text(1_357_034_400_000_000), "2013-01-01T10:00:00Z");
+        assert_eq!(text(951_782_399_999_000), "2000-02-28T23:59:59.999Z");
+        assert_eq!(text(951_868_799_000_001), "2000-02-29T23:59:59.000001Z");
+        assert_eq!(text(-1), "1969-12-31T23:59:59.999999Z");
+        assert_eq!(text(-62_135_596_800_000_000), "0001-01-01T00:00:00Z");
+        assert_eq!(Timestamp::MAX.to_string(), "+inf");
     }
 
     #[test]

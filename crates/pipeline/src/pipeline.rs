@@ -77,7 +77,8 @@ impl Pipeline {
         node.submit(&self.to_dag(node.config().threads)?, config)
     }
 
-    /// Runs the job in this process, on every core, until it ends.
+    /// Runs the job in this process, on every core, until it ends. Says in a line on standard error if records were late, dropped or
+    /// could not be dealt with.
     ///
     /// # Errors
     /// As [`submit`](Pipeline::submit), and the job's own failure.
@@ -99,7 +100,10 @@ impl Pipeline {
     /// As [`run`](Pipeline::run).
     pub fn run_as(&self, node: NodeConfig, job: JobConfig) -> Result<()> {
         let node = Node::start(node)?;
-        self.submit(&node, job)?.join()
+        let job = self.submit(&node, job)?;
+        let outcome = job.join();
+        tell_what_was_set_aside(&job);
+        outcome
     }
 
     /// Adds a step; a name that was generated is made unique, one that was given is kept and checked by `to_dag`.
@@ -163,5 +167,28 @@ impl fmt::Debug for Pipeline {
                 .collect::<Vec<_>>()
                 .join(", ")
         )
+    }
+}
+
+/// Nothing disappears in silence, also for those who look at no counter.
+fn tell_what_was_set_aside(job: &JobHandle) {
+    let late: u64 = job.metrics().iter().map(|report| report.metrics.late).sum();
+    let (letters, dropped) = (job.dead_letters().count(), job.dead_letters().dropped());
+    let mut parts = Vec::new();
+    if letters > 0 {
+        let latest = job.dead_letters().sample().pop();
+        let why = latest.map_or(String::new(), |letter| {
+            format!(" (the latest at {}: {})", letter.origin, letter.reason)
+        });
+        parts.push(format!("{letters} could not be dealt with{why}"));
+    }
+    if dropped > 0 {
+        parts.push(format!("{dropped} were dropped as their step says"));
+    }
+    if late > 0 {
+        parts.push(format!("{late} came too late for their windows"));
+    }
+    if !parts.is_empty() {
+        eprintln!("job {:?}: of its records {}", job.name(), parts.join(", "));
     }
 }

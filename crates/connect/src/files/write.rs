@@ -13,6 +13,7 @@ use ardea_core::{
     Processor, Progress, RecordGuard, Result, Sink,
 };
 
+use super::claim::Claim;
 use super::part_file::{Compression, PART_SUFFIX, PartFile, cannot_write};
 use crate::format::{Csv, Encode, JsonLines, Lines};
 use crate::outgo::{Outgo, Writing, writing_options};
@@ -130,11 +131,10 @@ impl<T: Send + 'static, E: Encode<T>> FileSink<T, E> {
         } = self;
         let name = format!("write {}", plan.path.display());
         let supply = move |instance: Instance| -> Result<Box<dyn Processor>> {
-            Ok(Box::new(WriteFilesP::<T, E>::new(
-                plan.clone(),
-                instance,
-                &writing,
-            )))
+            let claim = Claim::take(&plan.path, instance)?;
+            let mut processor = WriteFilesP::<T, E>::new(plan.clone(), instance, &writing);
+            processor.claim = Some(claim);
+            Ok(Box::new(processor))
         };
         Sink::new(name, Arc::new(supply))
             .parallelism(parallelism)
@@ -219,6 +219,8 @@ impl Plan {
 /// Writes one file after the other.
 struct WriteFilesP<T, E> {
     plan: Plan,
+    /// Held, not read: as long as it lives no other sink gets the output.
+    claim: Option<Claim>,
     instance: Instance,
     outgo: Outgo<T, E>,
     file: Option<PartFile>,
@@ -233,6 +235,7 @@ impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
     fn new(plan: Plan, instance: Instance, writing: &Writing<E>) -> Self {
         WriteFilesP {
             plan,
+            claim: None,
             instance,
             outgo: Outgo::new(writing),
             file: None,
