@@ -34,7 +34,7 @@ pub struct Analyses {
 /// Writes each result to its table.
 pub(super) fn show(results: Analyses) {
     results.carriers.write_to(live_table::sink(
-        "Departure delays, last six hours",
+        "Departure delays, the latest six hours of each carrier",
         ["carrier", "flights", "mean min", "worst", "until (UTC)"],
         |(carrier, hours): &OfCarrier| {
             let (flights, mean, worst) = hours.value;
@@ -44,12 +44,13 @@ pub(super) fn show(results: Analyses) {
                 .number(format!("{mean:.1}"))
                 .number(worst.unwrap_or_default())
                 .text(time(hours.end))
-                .weight(mean)
+                // Carriers that fly now before those whose last flights are long ago.
+                .weight(hours.end.as_millis() as f64 + mean)
         },
     ));
     results.congestion.write_to(
         Table::new(
-            "Worst congestion",
+            "Worst congestion, by flights over an hour late",
             ["since (UTC), airport", "minutes", "flights", "worst"],
         )
         .rows(8)
