@@ -10,6 +10,10 @@ struct FirstJob;
 #[doc = include_str!("../../../docs/time-and-windows.md")]
 struct TimeAndWindows;
 
+/// `docs/aggregates.md`
+#[doc = include_str!("../../../docs/aggregates.md")]
+struct Aggregates;
+
 /// `docs/joins.md`
 #[doc = include_str!("../../../docs/joins.md")]
 struct Joins;
@@ -33,6 +37,10 @@ struct Tuning;
 /// `docs/command-line.md`
 #[doc = include_str!("../../../docs/command-line.md")]
 struct CommandLine;
+
+/// `docs/benchmarks.md`
+#[doc = include_str!("../../../docs/benchmarks.md")]
+struct Benchmarks;
 
 /// `docs/errors.md`
 #[doc = include_str!("../../../docs/errors.md")]

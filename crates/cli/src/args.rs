@@ -32,7 +32,8 @@ pub struct Args {
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Options of every command")]
 pub struct Global {
-    /// Print results as JSON, one object or array on standard output, and errors as JSON on standard error
+    /// Print reports (plan, summary, settings, bench) as JSON on standard output, and errors as JSON on standard error;
+    /// what a job itself writes to standard output stays as it is
     #[arg(long, global = true)]
     pub json: bool,
     /// Print no progress and no summary

@@ -48,6 +48,9 @@ impl DeadLetters {
     /// How many of the latest letters are kept as a sample.
     pub const SAMPLE: usize = 100;
 
+    /// How many bytes of a record the sample keeps; whoever receives the letters gets all of them.
+    pub const SAMPLE_BYTES: usize = 4 * 1024;
+
     /// Hands every letter to `receiver` as well.
     pub fn with_receiver(
         receiver: impl Fn(DeadLetter) -> Result<()> + Send + Sync + 'static,
@@ -87,11 +90,13 @@ impl DeadLetters {
         }
     }
 
-    fn keep(&self, letter: DeadLetter) -> Result<()> {
+    fn keep(&self, mut letter: DeadLetter) -> Result<()> {
         if let Some(receiver) = &self.receiver {
             receiver(letter.clone())?;
         }
         self.count.fetch_add(1, Ordering::Relaxed);
+        letter.raw.truncate(Self::SAMPLE_BYTES);
+        letter.raw.shrink_to_fit();
         let mut sample = self.sample.lock().unwrap_or_else(PoisonError::into_inner);
         if sample.len() == Self::SAMPLE {
             sample.pop_front();
@@ -110,7 +115,7 @@ impl DeadLetters {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// The latest letters, at most [`SAMPLE`](Self::SAMPLE).
+    /// The latest letters, at most [`SAMPLE`](Self::SAMPLE), each with the first [`SAMPLE_BYTES`](Self::SAMPLE_BYTES) of its record.
     pub fn sample(&self) -> Vec<DeadLetter> {
         self.sample
             .lock()
@@ -167,6 +172,15 @@ mod tests {
         assert_eq!(letters.count(), 250);
         assert_eq!(letters.sample().len(), DeadLetters::SAMPLE);
         assert_eq!(letters.sample()[0].origin, "in.csv:150");
+    }
+
+    #[test]
+    fn the_sample_keeps_the_beginning_of_a_huge_record() {
+        let letters = DeadLetters::default();
+        letters
+            .handle(OnError::DeadLetter, || letter(10_000_000))
+            .unwrap();
+        assert_eq!(letters.sample()[0].raw.len(), DeadLetters::SAMPLE_BYTES);
     }
 
     #[test]

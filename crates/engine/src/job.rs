@@ -10,6 +10,7 @@ use ardea_core::{
 };
 
 use crate::ExecutionPlan;
+use crate::panics::quietly;
 use crate::worker::TaskletWaker;
 
 /// How a job is doing.
@@ -117,11 +118,17 @@ impl JobShared {
     /// A tasklet has failed: the first error is kept, and all others are stopped.
     pub(crate) fn fail(&self, error: Error) {
         let mut outcome = self.outcome();
-        if outcome.error.is_none() && !self.signals.is_cancelled() {
+        let is_first = outcome.error.is_none() && !self.signals.is_cancelled();
+        let second = if is_first {
             outcome.error = Some(error);
-        }
+            None
+        } else {
+            Some(error)
+        };
         drop(outcome);
         self.cancel();
+        // What caused an error is the user's, and so is its destructor.
+        quietly(|| drop(second));
     }
 
     /// A tasklet has ended and dropped all it had; `cut_short` if its input had not ended.

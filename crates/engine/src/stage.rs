@@ -340,6 +340,10 @@ impl Stage {
         } else {
             self.processor.complete(&mut self.outbox)?
         };
+        if self.context.signals.is_cancelled() {
+            // A source that stops because it was told to has not ended: what follows must not take it for the end of its input.
+            return Ok(false);
+        }
         if progress.done {
             self.phase = Phase::Done;
             self.outbox.marker(Marker::Done);

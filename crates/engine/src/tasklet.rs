@@ -87,7 +87,7 @@ impl Tasklet {
         // What a panic that the user's code caught itself may have left.
         take_failed_index();
         match catch_unwind(AssertUnwindSafe(|| self.work())) {
-            Ok(Ok(SliceEnd::Finished)) => self.end(false),
+            Ok(Ok(SliceEnd::Finished)) => self.end(self.job.signals.is_cancelled()),
             Ok(Ok(end)) => end,
             Ok(Err(error)) => {
                 let error = self.lay_error(error);

@@ -148,3 +148,58 @@ proptest! {
         prop_assert_eq!(out.take_sorted(), expected.into_iter().collect::<Vec<_>>());
     }
 }
+
+#[test]
+fn windows_of_windows_close_one_by_one_at_the_end_of_a_file() {
+    // 100,000 windows close under one watermark. The second stage gets to see time pass between them, or it would hold
+    // every window's results at once.
+    let p = Pipeline::new("windows of windows");
+    let watermarks = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let seen = std::sync::Arc::clone(&watermarks);
+    let most = p
+        .read_from(items((0..1_000i64).collect::<Vec<_>>()))
+        .with_timestamps(
+            |second| Timestamp::from_secs(*second),
+            WatermarkPolicy::out_of_order(Duration::MAX),
+        )
+        .key_by(|second| second % 7)
+        .window(Window::sliding(
+            Duration::from_secs(1_000),
+            Duration::from_millis(20),
+        ))
+        .aggregate("counts", count())
+        .custom::<u64, _>("watermarks", move |_| {
+            CountWatermarks(std::sync::Arc::clone(&seen))
+        });
+    most.write_to(ardea_connect::null::sink());
+    p.run_with(NodeConfig::with_threads(1)).unwrap();
+    let told = watermarks.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(told > 300, "{told} watermarks");
+}
+
+/// Swallows records and counts watermarks.
+struct CountWatermarks(std::sync::Arc<std::sync::atomic::AtomicU64>);
+
+impl ardea_core::Processor for CountWatermarks {
+    fn process(
+        &mut self,
+        _: ardea_core::Ordinal,
+        inbox: &mut ardea_core::Inbox,
+        _: &mut ardea_core::Outbox,
+    ) -> ardea_core::Result<()> {
+        inbox
+            .rows::<ardea_pipeline::WindowResult<i64, u64>>()?
+            .clear();
+        Ok(())
+    }
+
+    fn on_watermark(
+        &mut self,
+        watermark: ardea_core::Watermark,
+        outbox: &mut ardea_core::Outbox,
+    ) -> ardea_core::Result<ardea_core::Progress> {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        outbox.watermark(watermark);
+        Ok(ardea_core::Progress::DONE)
+    }
+}

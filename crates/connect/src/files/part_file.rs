@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use ardea_core::{Error, ErrorCode, Result};
@@ -54,7 +55,8 @@ enum Way {
 /// Dropped unfinished, it stays as `NAME.part`. Only one writer at a time can have it (an advisory lock).
 pub(super) struct PartFile {
     path: PathBuf,
-    part: PathBuf,
+    /// Its name until it is whole; a device or a pipe has none, and is written as it is.
+    part: Option<PathBuf>,
     way: Way,
     /// Bytes written so far, before compression.
     pub written: u64,
@@ -75,8 +77,42 @@ pub(super) fn cannot_write(path: &Path, error: io::Error) -> Error {
     .hint(hint)
 }
 
+/// Opens an unfinished file and locks it.
+fn locked(part: &Path) -> Result<File> {
+    let failed = |error| cannot_write(part, error);
+    loop {
+        // Not truncated before the lock is held: another writer may be at it.
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(part)
+            .map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+            Err(TryLockError::WouldBlock) => {
+                let what = format!(
+                    "{} is being written by another job or instance",
+                    part.display()
+                );
+                return Err(
+                    Error::new(ErrorCode::WriteFailed, what).hint("give each job its own path")
+                );
+            }
+        }
+        // Its writer may have finished between the opening and the locking: then this is a whole file under its final name.
+        let ours = file.metadata().map_err(failed)?;
+        if fs::metadata(part)
+            .is_ok_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino()))
+        {
+            return Ok(file);
+        }
+    }
+}
+
 impl PartFile {
-    /// Begins `path`; directories on the way are made. What an earlier run left unfinished under the name is overwritten.
+    /// Begins `path`; directories on the way are made. A device or a pipe is written as it is. What an earlier run left unfinished under the name is overwritten.
     pub fn create(path: PathBuf, compression: Compression) -> Result<PartFile> {
         let failed = |error| cannot_write(&path, error);
         if let Some(directory) = path
@@ -92,29 +128,22 @@ impl PartFile {
             )
             .hint("name a file in it, such as `records.jsonl`"));
         }
-        let part = with_suffix(&path, PART_SUFFIX);
-        let mut options = OpenOptions::new();
-        // Not truncated before the lock is held: another writer may be at it.
-        let file = options
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&part)
-            .map_err(failed)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::Error(error)) => return Err(failed(error)),
-            Err(TryLockError::WouldBlock) => {
-                let what = format!(
-                    "{} is being written by another job or instance",
-                    part.display()
-                );
-                return Err(
-                    Error::new(ErrorCode::WriteFailed, what).hint("give each job its own path")
-                );
-            }
-        }
-        file.set_len(0).map_err(failed)?;
+        // A link stays a link: what it leads to is written.
+        let path = fs::canonicalize(&path).unwrap_or(path);
+        let failed = |error| cannot_write(&path, error);
+        let is_special = fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file());
+        let (part, file) = if is_special {
+            // A device or a pipe is not replaced: it has no part that could become it.
+            (
+                None,
+                OpenOptions::new().write(true).open(&path).map_err(failed)?,
+            )
+        } else {
+            let part = with_suffix(&path, PART_SUFFIX);
+            let file = locked(&part)?;
+            file.set_len(0).map_err(failed)?;
+            (Some(part), file)
+        };
         let way = match compression {
             Compression::None => Way::Plain(file),
             Compression::Gzip => Way::Gzip(GzEncoder::new(file, flate2::Compression::default())),
@@ -130,13 +159,18 @@ impl PartFile {
         })
     }
 
+    /// The name under which it is now.
+    fn name(&self) -> &Path {
+        self.part.as_deref().unwrap_or(&self.path)
+    }
+
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         let outcome = match &mut self.way {
             Way::Plain(file) => file.write_all(bytes),
             Way::Gzip(encoder) => encoder.write_all(bytes),
             Way::Zstd(encoder) => encoder.write_all(bytes),
         };
-        outcome.map_err(|error| cannot_write(&self.part, error))?;
+        outcome.map_err(|error| cannot_write(self.name(), error))?;
         self.written += bytes.len() as u64;
         Ok(())
     }
@@ -148,7 +182,7 @@ impl PartFile {
             Way::Gzip(encoder) => encoder.flush().and_then(|()| encoder.get_ref().sync_data()),
             Way::Zstd(encoder) => encoder.flush().and_then(|()| encoder.get_ref().sync_data()),
         };
-        outcome.map_err(|error| cannot_write(&self.part, error))
+        outcome.map_err(|error| cannot_write(self.name(), error))
     }
 
     /// Ends the file and gives it its name, in place of any older file. With `sync`, content and name are on the disk
@@ -164,6 +198,7 @@ impl PartFile {
             Way::Zstd(encoder) => encoder.finish(),
         };
         let file = ended.map_err(failed)?;
+        let Some(part) = part else { return Ok(()) };
         if sync {
             file.sync_all().map_err(failed)?;
         }

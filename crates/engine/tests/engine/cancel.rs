@@ -127,3 +127,35 @@ fn a_node_that_is_dropped_cancels_its_jobs_even_those_that_have_hardly_begun() {
         assert!(matches!(job.status(), JobStatus::Cancelled));
     }
 }
+
+#[test]
+fn a_source_that_ends_because_it_was_cancelled_does_not_complete_the_job() {
+    /// Is cancelled while it is being asked, and says that it is done: as sources do that look at the signals.
+    struct Obedient(Option<InstanceContext>);
+    impl ardea_core::Processor for Obedient {
+        fn init(&mut self, context: &InstanceContext) -> ardea_core::Result<()> {
+            self.0 = Some(context.clone());
+            Ok(())
+        }
+        fn complete(&mut self, outbox: &mut Outbox) -> ardea_core::Result<Progress> {
+            outbox
+                .lane::<u64>(ardea_core::Ordinal::FIRST)?
+                .push(1, ardea_core::Timestamp::MIN);
+            self.0.as_ref().unwrap().signals.cancel();
+            Ok(Progress::DONE)
+        }
+    }
+    let node = node(1);
+    let journal = Journal::default();
+    let mut dag = Dag::new();
+    let source = dag.vertex(crate::processors::vertex("source", 1, |_| Obedient(None)));
+    let sink = dag.vertex(journal.vertex("sink", 1));
+    dag.edge(Edge::between(source, sink));
+    let job = node.submit(&dag, JobConfig::default()).unwrap();
+    assert!(matches!(over(&job), JobStatus::Cancelled));
+    assert_eq!(
+        journal.count(|saw| matches!(saw, Saw::EdgeDone(..))),
+        0,
+        "the input did not end"
+    );
+}

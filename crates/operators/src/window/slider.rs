@@ -104,6 +104,11 @@ impl<F: KeyedFold> Slider<F> {
         }
     }
 
+    /// The first window that has not been emitted whole.
+    pub(crate) fn frontier(&self) -> Slice {
+        self.frontier
+    }
+
     /// Emits what `watermark` closes, as far as there is room. Corrections of windows emitted before go to `pending`,
     /// which is to be emptied before the next call.
     pub(crate) fn advance(

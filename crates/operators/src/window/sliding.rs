@@ -9,8 +9,11 @@ use super::early::{EarlyClock, TakeEarly};
 use super::intake::Intake;
 use super::result_time;
 use super::slider::{Advance, ResultOf, Slider};
-use super::spec::WindowSpec;
+use super::spec::{Slice, WindowSpec};
 use crate::KeyedFold;
+
+/// While one watermark closes many windows, those behind are told how far time has come each time so many are out.
+const WINDOWS_BETWEEN_TELLING: Slice = 64;
 
 /// Aggregates each key over windows of event time; emits a [`WindowResult`](crate::WindowResult) for each key that has a
 /// record in a window.
@@ -47,6 +50,8 @@ pub struct SlidingWindowP<F: KeyedFold> {
     /// Corrections and early results that wait for room.
     pending: VecDeque<ResultOf<F>>,
     early: Option<EarlyClock>,
+    /// The frontier when a watermark was last passed on.
+    told: Slice,
 }
 
 impl<F: KeyedFold> SlidingWindowP<F> {
@@ -59,6 +64,7 @@ impl<F: KeyedFold> SlidingWindowP<F> {
             slider: Slider::new(spec),
             pending: VecDeque::new(),
             early: None,
+            told: Slice::MIN,
         }
     }
 
@@ -94,6 +100,19 @@ impl<F: KeyedFold> SlidingWindowP<F> {
                 Advance::Paused if self.pending.is_empty() => return Ok(Progress::MADE),
                 Advance::Paused => {}
             }
+        }
+    }
+
+    /// While one watermark closes many windows, tells those behind now and then how far they have come: else windows of windows
+    /// would keep all results until the last.
+    fn tell_progress(&mut self, outbox: &mut Outbox) {
+        let frontier = self.slider.frontier();
+        if self.told == Slice::MIN {
+            self.told = frontier;
+        }
+        if frontier.saturating_sub(self.told) >= WINDOWS_BETWEEN_TELLING {
+            self.told = frontier;
+            outbox.watermark(Watermark(self.spec.end_of(frontier - 1)));
         }
     }
 
@@ -152,6 +171,9 @@ impl<F: KeyedFold> Processor for SlidingWindowP<F> {
         if progress.done {
             self.intake.advance(&self.spec, watermark);
             outbox.watermark(watermark);
+            self.told = self.slider.frontier();
+        } else {
+            self.tell_progress(outbox);
         }
         self.ask_to_be_woken(outbox);
         Ok(progress)

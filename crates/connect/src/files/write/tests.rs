@@ -174,3 +174,26 @@ fn the_contract_is_kept_in_every_schedule() {
         .cancellations(4)
         .run();
 }
+
+#[test]
+fn a_link_stays_a_link_and_what_it_leads_to_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let (target, link) = (dir.path().join("target.txt"), dir.path().join("link.txt"));
+    fs::write(&target, "old").unwrap();
+    std::os::unix::fs::symlink(&target, &link).unwrap();
+    let mut fed = Fed::start(write_lines(&link));
+    fed.feed([1, 2]).unwrap().finish().unwrap();
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(fs::read_to_string(&target).unwrap(), "1\n2\n");
+}
+
+#[test]
+fn a_device_is_written_and_not_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let link = dir.path().join("null");
+    std::os::unix::fs::symlink("/dev/null", &link).unwrap();
+    let mut fed = Fed::start(write_lines(&link));
+    fed.feed([1, 2]).unwrap().finish().unwrap();
+    assert!(!fs::metadata("/dev/null").unwrap().is_file());
+    assert_eq!(names(dir.path()), ["null"]);
+}
