@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result};
+use ardea_engine::NodeConfig;
 
 /// A query of the benchmark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,6 +96,8 @@ pub struct NexmarkParams {
     pub threads: u32,
     /// How many jobs run at once, each with its share of the rate.
     pub jobs: u32,
+    /// How long a thread with nothing to do looks for work before it sleeps: more is steadier and burns more.
+    pub spin: Duration,
     /// Whether stages share tasklets; off to measure what that gains.
     pub fuse: bool,
     /// Whether the plain loop is measured as well.
@@ -114,6 +117,7 @@ impl Default for NexmarkParams {
             keys: 10_000,
             threads: 1,
             jobs: 1,
+            spin: NodeConfig::default().spin,
             fuse: true,
             baseline: true,
         }

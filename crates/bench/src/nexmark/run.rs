@@ -42,6 +42,7 @@ pub fn run(params: &NexmarkParams, progress: &mut dyn FnMut(&str)) -> Result<Map
     let noise = noise::listen(allowed_cores().last().copied(), LISTEN);
     let node = Node::start(NodeConfig {
         fuse: params.fuse,
+        spin: params.spin,
         ..NodeConfig::with_threads(params.threads)
     })?;
     let meter = Meter::new()
@@ -216,6 +217,7 @@ fn report(
         "mode": "continuous",
         "epoch": Value::Null,
         "jobs": params.jobs,
+        "spin": format_duration(params.spin),
         "fuse": params.fuse,
         "events": measured.events,
         "achieved_rate": (measured.events as f64 / measured.seconds).round(),

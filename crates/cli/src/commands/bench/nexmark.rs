@@ -42,6 +42,9 @@ pub struct NexmarkBenchArgs {
     /// Jobs that run at once, each with its share of the rate
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     jobs: u32,
+    /// How long an idle thread looks for work before it sleeps: more is steadier, and burns up to a whole core
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10us")]
+    spin: Duration,
     /// Give every stage a tasklet of its own, to see what sharing gains
     #[arg(long)]
     no_fuse: bool,
@@ -129,6 +132,7 @@ pub fn run(args: &NexmarkBenchArgs, context: &Context) -> Result<(), Failure> {
         keys: args.keys,
         threads: args.threads,
         jobs: args.jobs,
+        spin: args.spin,
         fuse: !args.no_fuse,
         baseline: !args.no_baseline,
     };
