@@ -1,7 +1,6 @@
 //! The graph of a job.
 
-use std::collections::HashMap;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::error::{Error, ErrorCode};
 use crate::{Edge, EdgeId, Ordinal, Parallelism, Result, Routing, Vertex, VertexId};
@@ -138,37 +137,53 @@ impl Dag {
         self.validate_priorities()
     }
 
-    /// A source that feeds both an urgent and a waiting input of one vertex would stop at the full queue of the waiting one, and the
-    /// urgent one would never end.
+    /// Refuses graphs that could stop for ever on a full queue.
+    ///
+    /// While a vertex reads an urgent input it takes nothing from the others: whatever leads to those is held up until all that
+    /// leads to the urgent one has ended. What is held up, directly or through other vertices, until it has itself ended never does.
     fn validate_priorities(&self) -> Result<()> {
-        for (index, vertex) in self.vertices.iter().enumerate() {
-            let inputs: Vec<&Edge> = self
-                .edges
-                .iter()
-                .filter(|edge| edge.to.0.index() == index)
-                .collect();
-            for urgent in &inputs {
-                for waiting in inputs
-                    .iter()
-                    .filter(|other| other.priority > urgent.priority)
-                {
-                    let shared = self.ancestors(urgent.from.0);
-                    if let Some(origin) =
-                        self.ancestors(waiting.from.0).intersection(&shared).next()
-                    {
-                        let (origin, name) = (&self.get(*origin).name, &vertex.name);
-                        return Err(invalid(format!("{origin:?} feeds two inputs of {name:?}, of which one waits for the other's end"))
-                            .hint("read the source twice, once for each input"));
-                    }
-                }
+        let mut held_until: BTreeMap<VertexId, BTreeSet<VertexId>> = BTreeMap::new();
+        for (urgent, waiting) in self.waiting_pairs() {
+            let ends = self.ancestors(urgent.from.0);
+            for held in self.ancestors(waiting.from.0) {
+                held_until.entry(held).or_default().extend(&ends);
             }
         }
-        Ok(())
+        // The last one is named: the nearest to the joins.
+        let stuck = held_until
+            .keys()
+            .rev()
+            .find(|vertex| reaches(&held_until, **vertex, **vertex));
+        let Some(stuck) = stuck else { return Ok(()) };
+        let joins: BTreeSet<&str> = self
+            .waiting_pairs()
+            .filter(|(urgent, waiting)| {
+                self.ancestors(waiting.from.0).contains(stuck)
+                    || self.ancestors(urgent.from.0).contains(stuck)
+            })
+            .map(|(urgent, _)| &*self.get(urgent.to.0).name)
+            .collect();
+        let joins = joins.into_iter().collect::<Vec<_>>().join("\", \"");
+        let origin = &self.get(*stuck).name;
+        Err(invalid(format!(
+            "{origin:?} feeds inputs of \"{joins}\" of which one waits for the other's end"
+        ))
+        .hint("read the source twice, once for each input"))
+    }
+
+    /// The pairs of inputs of one vertex of which the second is not read before the first has ended.
+    fn waiting_pairs(&self) -> impl Iterator<Item = (&Edge, &Edge)> {
+        self.edges.iter().flat_map(|urgent| {
+            let others = self.edges.iter().filter(|other| other.to.0 == urgent.to.0);
+            others
+                .filter(|other| other.priority > urgent.priority)
+                .map(move |waiting| (urgent, waiting))
+        })
     }
 
     /// A vertex and all that lead to it.
-    fn ancestors(&self, id: VertexId) -> HashSet<VertexId> {
-        let mut found = HashSet::from([id]);
+    fn ancestors(&self, id: VertexId) -> BTreeSet<VertexId> {
+        let mut found = BTreeSet::from([id]);
         let mut next = vec![id];
         while let Some(vertex) = next.pop() {
             let before = self
@@ -246,6 +261,22 @@ impl Dag {
     }
 }
 
+/// Whether a way of at least one step leads from `from` to `to`.
+fn reaches(steps: &BTreeMap<VertexId, BTreeSet<VertexId>>, from: VertexId, to: VertexId) -> bool {
+    let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
+    while let Some(vertex) = next.pop() {
+        for &step in steps.get(&vertex).into_iter().flatten() {
+            if step == to {
+                return true;
+            }
+            if seen.insert(step) {
+                next.push(step);
+            }
+        }
+    }
+    false
+}
+
 fn invalid(what: String) -> Error {
     Error::new(ErrorCode::InvalidJob, what)
 }
@@ -315,6 +346,41 @@ mod tests {
         );
         let error = dag.validate().unwrap_err().to_string();
         assert!(error.contains("waits for the other's end"), "{error}");
+    }
+
+    /// Two streams, each the table of the other's join.
+    #[test]
+    fn joins_that_wait_for_each_other_are_refused() {
+        let mut dag = Dag::new();
+        let [a, b] = ["a", "b"].map(|name| dag.vertex(vertex(name)));
+        let [first, second] = ["first", "second"].map(|name| dag.vertex(vertex(name)));
+        let urgent = |from, to| {
+            Edge::from_ordinals((from, Ordinal(1)), (to, Ordinal(1)))
+                .priority(crate::Priority::FIRST)
+        };
+        dag.edge(Edge::between(a, first));
+        dag.edge(urgent(b, first));
+        dag.edge(Edge::between(b, second));
+        dag.edge(urgent(a, second));
+        let error = dag.validate().unwrap_err().to_string();
+        assert!(error.contains("\"first\", \"second\""), "{error}");
+    }
+
+    #[test]
+    fn tables_joined_with_tables_are_fine() {
+        let mut dag = Dag::new();
+        let [stream, table, small] =
+            ["stream", "table", "small"].map(|name| dag.vertex(vertex(name)));
+        let [enriched, joined] = ["enriched", "joined"].map(|name| dag.vertex(vertex(name)));
+        let urgent = |from, to| {
+            Edge::from_ordinals((from, Ordinal(0)), (to, Ordinal(1)))
+                .priority(crate::Priority::FIRST)
+        };
+        dag.edge(Edge::between(table, enriched));
+        dag.edge(urgent(small, enriched));
+        dag.edge(Edge::between(stream, joined));
+        dag.edge(urgent(enriched, joined));
+        dag.validate().unwrap();
     }
 
     #[test]
