@@ -27,6 +27,9 @@ use crate::{KeyIndex, KeyedFold};
 /// How many entries of slices one call may move before it lets others have their turn: about 50 µs.
 const ENTRIES_PER_CALL: usize = 16 * 1024;
 
+/// How many windows one call goes on by at most, so that those behind can be told how far time has come.
+pub(crate) const WINDOWS_PER_CALL: Slice = 64;
+
 /// What a fold's windows emit.
 pub(crate) type ResultOf<F> = WindowResult<<F as KeyedFold>::Key, <F as KeyedFold>::Out>;
 
@@ -120,8 +123,8 @@ impl<F: KeyedFold> Slider<F> {
         pending: &mut VecDeque<ResultOf<F>>,
     ) -> Result<Advance> {
         let target = self.spec.first_open(watermark);
-        let mut left = ENTRIES_PER_CALL;
-        while left > 0 {
+        let (mut left, begun) = (ENTRIES_PER_CALL, self.frontier);
+        while left > 0 && self.frontier.saturating_sub(begun) < WINDOWS_PER_CALL {
             match std::mem::replace(&mut self.stage, Stage::Next) {
                 Stage::Next => {
                     if let Some((slice, table)) = open.pop_before(self.frontier) {

@@ -8,12 +8,9 @@ use ardea_core::{Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, R
 use super::early::{EarlyClock, TakeEarly};
 use super::intake::Intake;
 use super::result_time;
-use super::slider::{Advance, ResultOf, Slider};
+use super::slider::{Advance, ResultOf, Slider, WINDOWS_PER_CALL};
 use super::spec::{Slice, WindowSpec};
 use crate::KeyedFold;
-
-/// While one watermark closes many windows, those behind are told how far time has come each time so many are out.
-const WINDOWS_BETWEEN_TELLING: Slice = 64;
 
 /// Aggregates each key over windows of event time; emits a [`WindowResult`](crate::WindowResult) for each key that has a
 /// record in a window.
@@ -103,14 +100,14 @@ impl<F: KeyedFold> SlidingWindowP<F> {
         }
     }
 
-    /// While one watermark closes many windows, tells those behind now and then how far they have come: else windows of windows
+    /// While one watermark closes many windows, tells those behind how far they have come, every [`WINDOWS_PER_CALL`] windows: else windows of windows
     /// would keep all results until the last.
     fn tell_progress(&mut self, outbox: &mut Outbox) {
         let frontier = self.slider.frontier();
         if self.told == Slice::MIN {
             self.told = frontier;
         }
-        if frontier.saturating_sub(self.told) >= WINDOWS_BETWEEN_TELLING {
+        if frontier.saturating_sub(self.told) >= WINDOWS_PER_CALL {
             self.told = frontier;
             outbox.watermark(Watermark(self.spec.end_of(frontier - 1)));
         }
