@@ -70,21 +70,21 @@ impl<R: EventRows> LoadP<R> {
     fn emit(&mut self, count: usize, outbox: &mut Outbox) -> Result<()> {
         let mut lane = outbox.lane::<R::Row>(Ordinal::FIRST)?;
         let (events, walk, pace) = (&self.events, &mut self.walk, self.pace);
-        lane.rows().extend_columns(|values, times| {
+        lane.rows().extend_columns(|rows, times| {
             let mut left = count as u64;
             while left > 0 {
-                let first = walk.next();
-                let (run, date_time) = walk.run(left, events, values);
+                let (run, date_time) = walk.run(left);
+                left -= run.end - run.start;
                 match pace {
-                    Pace::Max => times.resize(
-                        times.len() + run as usize,
-                        Timestamp::from_millis(date_time),
-                    ),
+                    Pace::Max => {
+                        let time = Timestamp::from_millis(date_time);
+                        events.fill(run, date_time, |_| time, rows, times);
+                    }
                     Pace::AtRate { start, rate, .. } => {
-                        times.extend((first..first + run).map(|index| due(start, rate, index)));
+                        let time = |index| due(start, rate, index);
+                        events.fill(run, date_time, time, rows, times);
                     }
                 }
-                left -= run;
             }
         });
         self.shared

@@ -98,7 +98,8 @@ pub struct NexmarkParams {
     pub jobs: u32,
     /// How long a thread with nothing to do looks for work before it sleeps: more is steadier and burns more.
     pub spin: Duration,
-    /// Whether stages share tasklets; off to measure what that gains.
+    /// Whether stages share tasklets and the generator takes the query's first step into its loop; off to measure what that
+    /// gains.
     pub fuse: bool,
     /// Whether the plain loop is measured as well.
     pub baseline: bool,

@@ -1,4 +1,8 @@
 //! The queries as pipelines over the bench events.
+//!
+//! Where the first step looks at single events the generator takes it into its own loop, as the library's generators do
+//! (`generate::at_rate(..).filter(..)`): an event that is not kept, or a field that nobody reads, is never stored. Without
+//! fusion it is a step of its own.
 
 use std::sync::Arc;
 
@@ -11,7 +15,7 @@ use ardea_pipeline::{Pipeline, Stream, Timed, Window};
 use super::load::{LoadP, LoadShared, Pace};
 use super::meter::{Meter, MeterP, Timing};
 use super::params::{BenchQuery, NexmarkParams};
-use super::rows::{Bids, EventRows, Opening, Openings};
+use super::rows::{Bids, EventRows, Events, Opening, Openings};
 use ardea_nexmark::Schedule;
 
 /// A bid in another currency.
@@ -60,12 +64,17 @@ impl JobSpec {
     }
 
     fn q1(&self, p: &Pipeline) {
-        let euros = self.bids(p).map(|bid| InEuros {
+        let in_euros = |bid: BidRow| InEuros {
             auction: bid.auction,
             bidder: bid.bidder,
             price: bid.price as f64 * DOLLAR_TO_EURO,
             date_time: bid.date_time,
-        });
+        };
+        let euros = if self.params.fuse {
+            self.source(p, self.bid_events().mapped(in_euros))
+        } else {
+            self.bids(p).map(in_euros)
+        };
         self.measure(euros, |bid| {
             (
                 1,
@@ -75,16 +84,26 @@ impl JobSpec {
     }
 
     fn q2(&self, p: &Pipeline) {
-        let chosen = self.bids(p).filter(|bid| bid.auction.is_multiple_of(123));
+        let is_chosen = |bid: &BidRow| bid.auction.is_multiple_of(123);
+        let chosen = if self.params.fuse {
+            self.source(p, self.bid_events().kept(is_chosen))
+        } else {
+            self.bids(p).filter(is_chosen)
+        };
         self.measure(chosen, |bid| {
             (1, checksum::filtered(bid.auction, bid.price))
         });
     }
 
     fn q5(&self, p: &Pipeline) {
-        let most = self
-            .bids(p)
-            .key_by(|bid| bid.auction)
+        let auction = |bid: BidRow| bid.auction;
+        let auctions = if self.params.fuse {
+            self.source(p, self.bid_events().mapped(auction))
+        } else {
+            self.bids(p).map(auction)
+        };
+        let most = auctions
+            .key_by(|auction| *auction)
             .window(Window::sliding(self.params.window, self.params.slide))
             .aggregate("bids", count())
             .key_by(|_| ())
@@ -157,13 +176,14 @@ impl JobSpec {
     }
 
     fn bids(&self, p: &Pipeline) -> Stream<BidRow, Unbounded, Timed> {
-        self.source(
-            p,
-            Bids {
-                seed: self.seed(),
-                keys: self.params.keys,
-            },
-        )
+        self.source(p, self.bid_events())
+    }
+
+    fn bid_events(&self) -> Bids {
+        Bids {
+            seed: self.seed(),
+            keys: self.params.keys,
+        }
     }
 
     fn source<R: EventRows>(&self, p: &Pipeline, events: R) -> Stream<R::Row, Unbounded, Timed> {

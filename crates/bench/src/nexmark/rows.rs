@@ -1,16 +1,133 @@
 //! The events of a benchmark as sequences that fill columns.
 
+use std::ops::Range;
+
+use ardea_core::Timestamp;
 use ardea_nexmark::{
     AuctionRow, BidRow, PersonRow, Schedule, auction_at, bid_at, is_person_at, person_at,
 };
 
 /// A sequence of events in the order of their times.
-pub(crate) trait EventRows: Clone + Send + Sync + 'static {
+pub(crate) trait Events: Clone + Send + Sync + 'static {
     /// One event.
-    type Row: Send + 'static;
+    type Event: Send + 'static;
 
     /// The event with this index, at `date_time` milliseconds.
-    fn row(&self, index: u64, date_time: i64) -> Self::Row;
+    fn event(&self, index: u64, date_time: i64) -> Self::Event;
+
+    /// What `f` makes of each event, in the generator's own loop: only that is stored.
+    fn mapped<U, F>(self, f: F) -> Mapped<Self, F>
+    where
+        F: Fn(Self::Event) -> U,
+    {
+        Mapped { events: self, f }
+    }
+
+    /// The events for which `keep` is true; the others are never stored.
+    fn kept<F>(self, keep: F) -> Kept<Self, F>
+    where
+        F: Fn(&Self::Event) -> bool,
+    {
+        Kept { events: self, keep }
+    }
+}
+
+/// What a generator emits: events, or what the query's first step makes of them.
+pub(crate) trait EventRows: Clone + Send + Sync + 'static {
+    /// One record.
+    type Row: Send + 'static;
+
+    /// Appends the records of a run of events that share a millisecond; `time` tells the event time of each.
+    fn fill(
+        &self,
+        run: Range<u64>,
+        date_time: i64,
+        time: impl Fn(u64) -> Timestamp,
+        rows: &mut Vec<Self::Row>,
+        times: &mut Vec<Timestamp>,
+    );
+}
+
+impl<E: Events> EventRows for E {
+    type Row = E::Event;
+
+    #[inline]
+    fn fill(
+        &self,
+        run: Range<u64>,
+        date_time: i64,
+        time: impl Fn(u64) -> Timestamp,
+        rows: &mut Vec<E::Event>,
+        times: &mut Vec<Timestamp>,
+    ) {
+        rows.extend(run.clone().map(|index| self.event(index, date_time)));
+        times.extend(run.map(time));
+    }
+}
+
+/// See [`Events::mapped`].
+#[derive(Clone, Copy)]
+pub(crate) struct Mapped<E, F> {
+    events: E,
+    f: F,
+}
+
+impl<E, U, F> EventRows for Mapped<E, F>
+where
+    E: Events,
+    U: Send + 'static,
+    F: Fn(E::Event) -> U + Clone + Send + Sync + 'static,
+{
+    type Row = U;
+
+    #[inline]
+    fn fill(
+        &self,
+        run: Range<u64>,
+        date_time: i64,
+        time: impl Fn(u64) -> Timestamp,
+        rows: &mut Vec<U>,
+        times: &mut Vec<Timestamp>,
+    ) {
+        rows.extend(
+            run.clone()
+                .map(|index| (self.f)(self.events.event(index, date_time))),
+        );
+        times.extend(run.map(time));
+    }
+}
+
+/// See [`Events::kept`].
+#[derive(Clone, Copy)]
+pub(crate) struct Kept<E, F> {
+    events: E,
+    keep: F,
+}
+
+impl<E, F> EventRows for Kept<E, F>
+where
+    E: Events,
+    F: Fn(&E::Event) -> bool + Clone + Send + Sync + 'static,
+{
+    type Row = E::Event;
+
+    #[inline]
+    fn fill(
+        &self,
+        run: Range<u64>,
+        date_time: i64,
+        time: impl Fn(u64) -> Timestamp,
+        rows: &mut Vec<E::Event>,
+        times: &mut Vec<Timestamp>,
+    ) {
+        for index in run {
+            let event = self.events.event(index, date_time);
+            if (self.keep)(&event) {
+                rows.push(event);
+                times.push(time(index));
+            }
+        }
+    }
 }
 
 /// Bids, and nothing else.
@@ -20,11 +137,11 @@ pub(crate) struct Bids {
     pub(crate) keys: u64,
 }
 
-impl EventRows for Bids {
-    type Row = BidRow;
+impl Events for Bids {
+    type Event = BidRow;
 
     #[inline]
-    fn row(&self, index: u64, date_time: i64) -> BidRow {
+    fn event(&self, index: u64, date_time: i64) -> BidRow {
         bid_at(self.seed, index, self.keys, date_time)
     }
 }
@@ -54,11 +171,11 @@ pub(crate) struct Openings {
     pub(crate) keys: u64,
 }
 
-impl EventRows for Openings {
-    type Row = Opening;
+impl Events for Openings {
+    type Event = Opening;
 
     #[inline]
-    fn row(&self, index: u64, date_time: i64) -> Opening {
+    fn event(&self, index: u64, date_time: i64) -> Opening {
         if is_person_at(index) {
             Opening::Person(person_at(self.seed, index, self.keys, date_time))
         } else {
@@ -100,19 +217,12 @@ impl Walk {
         self.date_time
     }
 
-    /// Appends up to `most` events that share the next event's millisecond; how many, and which.
+    /// Up to `most` events that share the next event's millisecond, and that millisecond.
     #[inline]
-    pub(crate) fn run<R: EventRows>(
-        &mut self,
-        most: u64,
-        events: &R,
-        rows: &mut Vec<R::Row>,
-    ) -> (u64, i64) {
+    pub(crate) fn run(&mut self, most: u64) -> (Range<u64>, i64) {
         let date_time = self.next_ms();
         let run = self.next..self.turns_at.min(self.next + most);
         self.next = run.end;
-        let count = run.end - run.start;
-        rows.extend(run.map(|index| events.row(index, date_time)));
-        (count, date_time)
+        (run, date_time)
     }
 }

@@ -13,7 +13,10 @@ use ardea_core::{
 /// The record `make(i)` for each i = 0, 1, 2 …, due i / `rate` seconds after the start.
 ///
 /// See [`AtRate`] for what "due" means.
-pub fn at_rate<T, F>(rate: u64, make: F) -> AtRate<T, F, Unbounded>
+pub fn at_rate<T, F>(
+    rate: u64,
+    make: F,
+) -> AtRate<T, impl Fn(u64) -> Option<T> + Send + Sync + 'static, Unbounded>
 where
     T: Send + 'static,
     F: Fn(u64) -> T + Send + Sync + 'static,
@@ -25,7 +28,7 @@ where
             quantum: DEFAULT_QUANTUM,
             step: Duration::ZERO,
         },
-        make: Arc::new(make),
+        make: move |index| Some(make(index)),
         parallelism: Parallelism::ONE,
         kind: PhantomData,
     }
@@ -45,10 +48,23 @@ const WATERMARK_PERIOD: Duration = Duration::from_millis(10);
 ///   rates a batch holds the records of one quantum.
 /// * Each batch ends with the watermark of what is still to come: no more than now, no more than the next due time.
 /// * Several instances split the records: each makes every n-th.
+/// * Steps that are given to the generator itself ([`map`](AtRate::map), [`filter`](AtRate::filter),
+///   [`filter_map`](AtRate::filter_map)) are compiled into its loop: what they drop is never stored, nor is a field that
+///   they don't read. The same steps on the stream behind it do the same, at the price of a record written and read again.
+///
+/// ```
+/// use ardea_connect::generate;
+/// use ardea_core::{Source, Unbounded};
+///
+/// let even: Source<String, Unbounded> = generate::at_rate(1_000_000, |i| i * i)
+///     .filter(|square| square % 2 == 0)
+///     .map(|square| square.to_string())
+///     .build();
+/// ```
 #[derive(Debug)]
 pub struct AtRate<T, F, B> {
     plan: Plan,
-    make: Arc<F>,
+    make: F,
     parallelism: Parallelism,
     kind: PhantomData<fn() -> (T, B)>,
 }
@@ -67,9 +83,49 @@ struct Plan {
 impl<T, F, B> AtRate<T, F, B>
 where
     T: Send + 'static,
-    F: Fn(u64) -> T + Send + Sync + 'static,
+    F: Fn(u64) -> Option<T> + Send + Sync + 'static,
     B: Boundedness,
 {
+    /// Applies `f` to each record.
+    pub fn map<U, G>(self, f: G) -> AtRate<U, impl Fn(u64) -> Option<U> + Send + Sync + 'static, B>
+    where
+        U: Send + 'static,
+        G: Fn(T) -> U + Send + Sync + 'static,
+    {
+        self.filter_map(move |record| Some(f(record)))
+    }
+
+    /// Keeps the records for which `keep` is true.
+    pub fn filter<G>(
+        self,
+        keep: G,
+    ) -> AtRate<T, impl Fn(u64) -> Option<T> + Send + Sync + 'static, B>
+    where
+        G: Fn(&T) -> bool + Send + Sync + 'static,
+    {
+        self.filter_map(move |record| keep(&record).then_some(record))
+    }
+
+    /// Applies `f` to each record and keeps what it returns, if anything.
+    ///
+    /// Rate, [`limit`](AtRate::limit) and due times count the records before this step.
+    pub fn filter_map<U, G>(
+        self,
+        f: G,
+    ) -> AtRate<U, impl Fn(u64) -> Option<U> + Send + Sync + 'static, B>
+    where
+        U: Send + 'static,
+        G: Fn(T) -> Option<U> + Send + Sync + 'static,
+    {
+        let make = self.make;
+        AtRate {
+            plan: self.plan,
+            make: move |index| f(make(index)?),
+            parallelism: self.parallelism,
+            kind: PhantomData,
+        }
+    }
+
     /// Sets the shortest time between two batches. Longer quanta cost less and delay a record by up to a quantum.
     pub fn quantum(mut self, quantum: Duration) -> Self {
         self.plan.quantum = quantum;
@@ -109,6 +165,7 @@ where
             parallelism,
             ..
         } = self;
+        let make = Arc::new(make);
         let supply = move |instance: Instance| -> Result<Box<dyn Processor>> {
             if plan.rate == 0 {
                 return Err(
@@ -129,7 +186,7 @@ where
 impl<T, F, B> From<AtRate<T, F, B>> for Source<T, B>
 where
     T: Send + 'static,
-    F: Fn(u64) -> T + Send + Sync + 'static,
+    F: Fn(u64) -> Option<T> + Send + Sync + 'static,
     B: Boundedness,
 {
     fn from(source: AtRate<T, F, B>) -> Self {
@@ -204,7 +261,7 @@ struct AtRateP<T, F> {
 impl<T, F> AtRateP<T, F>
 where
     T: Send + 'static,
-    F: Fn(u64) -> T + Send + Sync,
+    F: Fn(u64) -> Option<T> + Send + Sync,
 {
     fn new(plan: Plan, make: Arc<F>, instance: Instance) -> Self {
         AtRateP {
@@ -219,31 +276,34 @@ where
         }
     }
 
-    /// Emits what is due `elapsed` nanoseconds after the start, as far as there is room; says how many those are.
+    /// Emits what is due `elapsed` nanoseconds after the start, as far as there is room; says how many were due, those that the
+    /// generator's steps dropped included.
     fn emit(&mut self, lane: &mut Lane<'_, T>, elapsed: u64, wall: Timestamp) -> usize {
         let room = lane.room();
         let start_micros = wall.as_micros();
         let limit = self.plan.limit;
-        let mut emitted = 0;
+        let mut made = 0;
         let mut guard = RecordGuard::new();
         let rows = lane.rows();
-        while emitted < room && self.due.nanos <= elapsed && self.due.index < limit {
+        while made < room && self.due.nanos <= elapsed && self.due.index < limit {
             let time = Timestamp::from_micros(start_micros + (self.due.nanos / 1_000) as i64);
-            rows.push((self.make)(self.due.index), time);
+            if let Some(record) = (self.make)(self.due.index) {
+                rows.push(record, time);
+            }
             self.due.advance();
-            emitted += 1;
+            made += 1;
             guard.advance();
         }
-        emitted
+        made
     }
 
     /// Passes the watermark on if it has moved enough.
-    fn promise(&mut self, upto: Timestamp, emitted: usize, outbox: &mut Outbox) {
+    fn promise(&mut self, upto: Timestamp, made: usize, outbox: &mut Outbox) {
         let step = self.plan.step.as_micros() as i64;
         let wanted = if step > 0 {
             upto.as_micros().div_euclid(step) > self.watermark.as_micros().div_euclid(step)
         } else {
-            emitted > 0 || upto.since(self.watermark) >= WATERMARK_PERIOD
+            made > 0 || upto.since(self.watermark) >= WATERMARK_PERIOD
         };
         if wanted && upto > self.watermark {
             self.watermark = upto;
@@ -265,7 +325,7 @@ where
 impl<T, F> Processor for AtRateP<T, F>
 where
     T: Send + 'static,
-    F: Fn(u64) -> T + Send + Sync,
+    F: Fn(u64) -> Option<T> + Send + Sync,
 {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.clock = context.clock.clone();
@@ -285,12 +345,12 @@ where
         if lane.is_full() {
             return Ok(Progress::NONE);
         }
-        let emitted = self.emit(&mut lane, elapsed, wall);
+        let made = self.emit(&mut lane, elapsed, wall);
         if self.due.index >= self.plan.limit {
             return Ok(Progress::DONE);
         }
         let settled = wall + Duration::from_nanos(elapsed.min(self.due.nanos));
-        self.promise(settled, emitted, outbox);
+        self.promise(settled, made, outbox);
         if self.due.nanos <= elapsed {
             return Ok(Progress::MADE);
         }
@@ -299,7 +359,7 @@ where
             .min(self.promise_after(settled))
             .max(self.plan.quantum);
         outbox.wake_at(now.saturating_add(wake));
-        Ok(if emitted > 0 {
+        Ok(if made > 0 {
             Progress::MADE
         } else {
             Progress::NONE
@@ -317,10 +377,11 @@ mod tests {
     use crate::testing::{Driven, context, signals};
 
     /// A generator and the hand of its clock.
-    fn driven<B: Boundedness>(
-        source: AtRate<u64, fn(u64) -> u64, B>,
-        instance: Instance,
-    ) -> (Driven<u64>, ManualClock) {
+    fn driven<F, B>(source: AtRate<u64, F, B>, instance: Instance) -> (Driven<u64>, ManualClock)
+    where
+        F: Fn(u64) -> Option<u64> + Send + Sync + 'static,
+        B: Boundedness,
+    {
         let hand = ManualClock::new();
         let mut context = context("s");
         context.clock = hand.clock();
@@ -328,9 +389,10 @@ mod tests {
         (Driven::new(source.build(), context).unwrap(), hand)
     }
 
-    fn identity(rate: u64) -> AtRate<u64, fn(u64) -> u64, Unbounded> {
-        let make: fn(u64) -> u64 = |i| i;
-        at_rate(rate, make)
+    fn identity(
+        rate: u64,
+    ) -> AtRate<u64, impl Fn(u64) -> Option<u64> + Send + Sync + 'static, Unbounded> {
+        at_rate(rate, |i| i)
     }
 
     /// Steps until the generator has nothing more to say for now.
@@ -402,6 +464,28 @@ mod tests {
         endless.run_until_records(1);
         signals(&endless.context).drain();
         endless.run().unwrap();
+    }
+
+    #[test]
+    fn steps_in_the_generator_leave_due_times_and_the_watermark_alone() {
+        let source = identity(1000).filter(|i| i % 100 == 0).map(|i| i + 1);
+        let (mut driven, hand) = driven(source, Instance::ONLY);
+        hand.advance(Duration::ZERO);
+        settle(&mut driven);
+        hand.advance(Duration::from_millis(250));
+        settle(&mut driven);
+        let at = |millis| Timestamp::from_millis(millis);
+        assert_eq!(driven.records, [(1, at(0)), (101, at(100)), (201, at(200))]);
+        assert_eq!(driven.watermarks.last(), Some(&Watermark(at(250))));
+    }
+
+    #[test]
+    fn a_generator_that_keeps_nothing_comes_to_its_end() {
+        let (mut driven, hand) =
+            driven(identity(1000).limit(5000).filter(|_| false), Instance::ONLY);
+        settle(&mut driven);
+        hand.advance(Duration::from_secs(10));
+        assert!(driven.run().unwrap().records.is_empty());
     }
 
     #[test]
