@@ -111,104 +111,51 @@ pub fn co_aggregate3<A0, A1, A2>(first: A0, second: A1, third: A2) -> SideBySide
     SideBySide((first, second, third))
 }
 
-impl<T0: ?Sized, T1: ?Sized, A0, A1> CoAggregate2<T0, T1> for SideBySide<(A0, A1)>
-where
-    A0: Aggregate<T0>,
-    A1: Aggregate<T1>,
-{
-    type Acc = (A0::Acc, A1::Acc);
-    type Out = (A0::Out, A1::Out);
+/// Makes a tuple of aggregates the co-aggregate of as many inputs: each part takes in the records of its own.
+macro_rules! side_by_side {
+    ($co:ident: $($part:ident of $record:ident at $index:tt by $accumulate:ident),+) => {
+        impl<$($record: ?Sized, $part: Aggregate<$record>),+> $co<$($record),+>
+            for SideBySide<($($part,)+)>
+        {
+            type Acc = ($($part::Acc,)+);
+            type Out = ($($part::Out,)+);
 
-    const DEDUCTS: bool = A0::DEDUCTS && A1::DEDUCTS;
+            const DEDUCTS: bool = $($part::DEDUCTS)&&+;
 
-    #[inline]
-    fn create(&self) -> Self::Acc {
-        (self.0.0.create(), self.0.1.create())
-    }
+            #[inline]
+            fn create(&self) -> Self::Acc {
+                ($(self.0.$index.create(),)+)
+            }
 
-    #[inline]
-    fn accumulate0(&self, acc: &mut Self::Acc, record: &T0) {
-        self.0.0.accumulate(&mut acc.0, record);
-    }
+            $(
+                #[inline]
+                fn $accumulate(&self, acc: &mut Self::Acc, record: &$record) {
+                    self.0.$index.accumulate(&mut acc.$index, record);
+                }
+            )+
 
-    #[inline]
-    fn accumulate1(&self, acc: &mut Self::Acc, record: &T1) {
-        self.0.1.accumulate(&mut acc.1, record);
-    }
+            #[inline]
+            fn combine(&self, acc: &mut Self::Acc, other: &Self::Acc) {
+                $(self.0.$index.combine(&mut acc.$index, &other.$index);)+
+            }
 
-    #[inline]
-    fn combine(&self, acc: &mut Self::Acc, other: &Self::Acc) {
-        self.0.0.combine(&mut acc.0, &other.0);
-        self.0.1.combine(&mut acc.1, &other.1);
-    }
+            #[inline]
+            fn deduct(&self, acc: &mut Self::Acc, other: &Self::Acc) {
+                $(self.0.$index.deduct(&mut acc.$index, &other.$index);)+
+            }
 
-    #[inline]
-    fn deduct(&self, acc: &mut Self::Acc, other: &Self::Acc) {
-        self.0.0.deduct(&mut acc.0, &other.0);
-        self.0.1.deduct(&mut acc.1, &other.1);
-    }
-
-    #[inline]
-    fn finish(&self, acc: &Self::Acc) -> Self::Out {
-        (self.0.0.finish(&acc.0), self.0.1.finish(&acc.1))
-    }
+            #[inline]
+            fn finish(&self, acc: &Self::Acc) -> Self::Out {
+                ($(self.0.$index.finish(&acc.$index),)+)
+            }
+        }
+    };
 }
 
-impl<T0: ?Sized, T1: ?Sized, T2: ?Sized, A0, A1, A2> CoAggregate3<T0, T1, T2>
-    for SideBySide<(A0, A1, A2)>
-where
-    A0: Aggregate<T0>,
-    A1: Aggregate<T1>,
-    A2: Aggregate<T2>,
-{
-    type Acc = (A0::Acc, A1::Acc, A2::Acc);
-    type Out = (A0::Out, A1::Out, A2::Out);
-
-    const DEDUCTS: bool = A0::DEDUCTS && A1::DEDUCTS && A2::DEDUCTS;
-
-    #[inline]
-    fn create(&self) -> Self::Acc {
-        (self.0.0.create(), self.0.1.create(), self.0.2.create())
-    }
-
-    #[inline]
-    fn accumulate0(&self, acc: &mut Self::Acc, record: &T0) {
-        self.0.0.accumulate(&mut acc.0, record);
-    }
-
-    #[inline]
-    fn accumulate1(&self, acc: &mut Self::Acc, record: &T1) {
-        self.0.1.accumulate(&mut acc.1, record);
-    }
-
-    #[inline]
-    fn accumulate2(&self, acc: &mut Self::Acc, record: &T2) {
-        self.0.2.accumulate(&mut acc.2, record);
-    }
-
-    #[inline]
-    fn combine(&self, acc: &mut Self::Acc, other: &Self::Acc) {
-        self.0.0.combine(&mut acc.0, &other.0);
-        self.0.1.combine(&mut acc.1, &other.1);
-        self.0.2.combine(&mut acc.2, &other.2);
-    }
-
-    #[inline]
-    fn deduct(&self, acc: &mut Self::Acc, other: &Self::Acc) {
-        self.0.0.deduct(&mut acc.0, &other.0);
-        self.0.1.deduct(&mut acc.1, &other.1);
-        self.0.2.deduct(&mut acc.2, &other.2);
-    }
-
-    #[inline]
-    fn finish(&self, acc: &Self::Acc) -> Self::Out {
-        (
-            self.0.0.finish(&acc.0),
-            self.0.1.finish(&acc.1),
-            self.0.2.finish(&acc.2),
-        )
-    }
-}
+side_by_side!(CoAggregate2: A0 of T0 at 0 by accumulate0, A1 of T1 at 1 by accumulate1);
+side_by_side!(
+    CoAggregate3: A0 of T0 at 0 by accumulate0, A1 of T1 at 1 by accumulate1, A2 of T2 at 2 by accumulate2
+);
 
 #[cfg(test)]
 mod tests {

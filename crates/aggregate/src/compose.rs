@@ -45,6 +45,30 @@ tuples_are_aggregates!(A 0, B 1);
 tuples_are_aggregates!(A 0, B 1, C 2);
 tuples_are_aggregates!(A 0, B 1, C 2, D 3);
 
+/// What the aggregate `$inner` of a field does with accumulators, done by its owner as well.
+macro_rules! accumulators_of {
+    ($inner:ident, $field:tt) => {
+        const DEDUCTS: bool = $inner::DEDUCTS;
+
+        #[inline]
+        fn create(&self) -> Self::Acc {
+            self.$field.create()
+        }
+
+        #[inline]
+        fn combine(&self, acc: &mut Self::Acc, other: &Self::Acc) {
+            self.$field.combine(acc, other);
+        }
+
+        #[inline]
+        fn deduct(&self, acc: &mut Self::Acc, other: &Self::Acc) {
+            self.$field.deduct(acc, other);
+        }
+    };
+}
+
+pub(crate) use accumulators_of;
+
 /// An aggregate over some of the records. Made by [`filtering`].
 #[derive(Clone, Copy, Debug)]
 pub struct Filtering<P, A> {
@@ -76,28 +100,13 @@ where
     type Acc = A::Acc;
     type Out = A::Out;
 
-    const DEDUCTS: bool = A::DEDUCTS;
-
-    #[inline]
-    fn create(&self) -> A::Acc {
-        self.inner.create()
-    }
+    accumulators_of!(A, inner);
 
     #[inline]
     fn accumulate(&self, acc: &mut A::Acc, record: &T) {
         if (self.predicate)(record) {
             self.inner.accumulate(acc, record);
         }
-    }
-
-    #[inline]
-    fn combine(&self, acc: &mut A::Acc, other: &A::Acc) {
-        self.inner.combine(acc, other);
-    }
-
-    #[inline]
-    fn deduct(&self, acc: &mut A::Acc, other: &A::Acc) {
-        self.inner.deduct(acc, other);
     }
 
     #[inline]
@@ -137,26 +146,11 @@ where
     type Acc = A::Acc;
     type Out = A::Out;
 
-    const DEDUCTS: bool = A::DEDUCTS;
-
-    #[inline]
-    fn create(&self) -> A::Acc {
-        self.inner.create()
-    }
+    accumulators_of!(A, inner);
 
     #[inline]
     fn accumulate(&self, acc: &mut A::Acc, record: &T) {
         self.inner.accumulate(acc, &(self.function)(record));
-    }
-
-    #[inline]
-    fn combine(&self, acc: &mut A::Acc, other: &A::Acc) {
-        self.inner.combine(acc, other);
-    }
-
-    #[inline]
-    fn deduct(&self, acc: &mut A::Acc, other: &A::Acc) {
-        self.inner.deduct(acc, other);
     }
 
     #[inline]
@@ -200,26 +194,11 @@ where
     type Acc = A::Acc;
     type Out = O;
 
-    const DEDUCTS: bool = A::DEDUCTS;
-
-    #[inline]
-    fn create(&self) -> A::Acc {
-        self.inner.create()
-    }
+    accumulators_of!(A, inner);
 
     #[inline]
     fn accumulate(&self, acc: &mut A::Acc, record: &T) {
         self.inner.accumulate(acc, record);
-    }
-
-    #[inline]
-    fn combine(&self, acc: &mut A::Acc, other: &A::Acc) {
-        self.inner.combine(acc, other);
-    }
-
-    #[inline]
-    fn deduct(&self, acc: &mut A::Acc, other: &A::Acc) {
-        self.inner.deduct(acc, other);
     }
 
     #[inline]

@@ -1,54 +1,81 @@
 //! What can be wrong with an aggregate's parameters.
 
+use std::error::Error as StdError;
+use std::fmt;
+
+use ardea_core::{Error, ErrorCode};
+
 /// A parameter that an aggregate cannot work with, found when the aggregate is made.
-#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+///
+/// Becomes an [`Error`] where one is wanted, by `?`:
+///
+/// ```
+/// use ardea_aggregate::quantiles;
+///
+/// fn percentile(rank: f64) -> ardea_core::Result<()> {
+///     let _aggregate = quantiles(|delay: &f64| *delay, [rank])?;
+///     Ok(())
+/// }
+/// assert!(percentile(0.99).is_ok());
+/// assert_eq!(
+///     percentile(99.0).unwrap_err().to_string(),
+///     "ARD-101: a quantile's rank must be between 0 and 1, but is 99; for the 99th percentile give 0.99"
+/// );
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum InvalidParameter {
     /// A quantile's rank that is not between 0 and 1.
-    #[error(
-        "[{}] a quantile's rank must be between 0 and 1, but is {rank}; \
-         for the 99th percentile give 0.99",
-        self.code()
-    )]
     Rank {
         /// The rank given.
         rank: f64,
     },
 
     /// A relative error that is not between 0 and 1, both excluded.
-    #[error(
-        "[{}] the relative error of quantiles must be above 0 and below 1, \
-         but is {relative_error}; 0.01 means 1%",
-        self.code()
-    )]
     RelativeError {
         /// The error given.
         relative_error: f64,
     },
 
     /// A distinct count's precision out of its range.
-    #[error(
-        "[{}] the precision of an approximate distinct count must be from 4 to 21, \
-         but is {precision}; 12 takes 4 kB and errs by about 2%",
-        self.code()
-    )]
     Precision {
         /// The precision given: log₂ of the number of registers.
         precision: u8,
     },
 }
 
-impl InvalidParameter {
-    /// A name of the error that stays the same in all versions.
-    #[must_use]
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::Rank { .. } => "aggregate-rank",
-            Self::RelativeError { .. } => "aggregate-relative-error",
-            Self::Precision { .. } => "aggregate-precision",
-        }
+impl From<InvalidParameter> for Error {
+    fn from(invalid: InvalidParameter) -> Self {
+        let (what, hint) = match invalid {
+            InvalidParameter::Rank { rank } => (
+                format!("a quantile's rank must be between 0 and 1, but is {rank}"),
+                "for the 99th percentile give 0.99",
+            ),
+            InvalidParameter::RelativeError { relative_error } => (
+                format!(
+                    "the relative error of quantiles must be above 0 and below 1, but is {relative_error}"
+                ),
+                "0.01 means 1%",
+            ),
+            InvalidParameter::Precision { precision } => (
+                format!(
+                    "the precision of an approximate distinct count must be from 4 to 21, but is {precision}"
+                ),
+                "12 takes 4 kB and errs by about 2%",
+            ),
+        };
+        Error::new(ErrorCode::InvalidJob, what).hint(hint)
     }
 }
+
+/// As the [`Error`] that it becomes.
+impl fmt::Display for InvalidParameter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&Error::from(*self), f)
+    }
+}
+
+impl StdError for InvalidParameter {}
 
 #[cfg(test)]
 mod tests {
@@ -56,11 +83,19 @@ mod tests {
 
     #[test]
     fn a_message_names_the_code_the_value_and_the_way_out() {
-        let message = InvalidParameter::Rank { rank: 99.0 }.to_string();
-        assert_eq!(
-            message,
-            "[aggregate-rank] a quantile's rank must be between 0 and 1, but is 99; \
-             for the 99th percentile give 0.99"
-        );
+        for (invalid, words) in [
+            (InvalidParameter::Rank { rank: 99.0 }, ["99", "0.99"]),
+            (
+                InvalidParameter::RelativeError {
+                    relative_error: 2.5,
+                },
+                ["2.5", "0.01"],
+            ),
+            (InvalidParameter::Precision { precision: 3 }, ["is 3", "12"]),
+        ] {
+            let message = invalid.to_string();
+            assert!(message.starts_with("ARD-101: "), "{message}");
+            assert!(words.iter().all(|word| message.contains(word)), "{message}");
+        }
     }
 }

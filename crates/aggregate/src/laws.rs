@@ -20,6 +20,7 @@
 
 use std::fmt::{self, Debug};
 
+use crate::compose::accumulators_of;
 use crate::{Aggregate, CoAggregate2, CoAggregate3};
 
 /// At how many places, at most, records are cut in two; tried are the ends and places spread evenly
@@ -63,7 +64,7 @@ impl fmt::Display for Law {
 
 /// A law that an aggregate broke, and where.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("[aggregate-law] the aggregate breaks the law “{law}”: {detail}")]
+#[error("the aggregate breaks the law “{law}”: {detail}")]
 pub struct BrokenLaw {
     /// The law.
     pub law: Law,
@@ -402,25 +403,13 @@ impl<T0: 'static, T1: 'static, A: CoAggregate2<T0, T1>> Aggregate<OfTwo<T0, T1>>
     type Acc = A::Acc;
     type Out = A::Out;
 
-    const DEDUCTS: bool = A::DEDUCTS;
-
-    fn create(&self) -> A::Acc {
-        self.0.create()
-    }
+    accumulators_of!(A, 0);
 
     fn accumulate(&self, acc: &mut A::Acc, record: &OfTwo<T0, T1>) {
         match record {
             OfTwo::First(record) => self.0.accumulate0(acc, record),
             OfTwo::Second(record) => self.0.accumulate1(acc, record),
         }
-    }
-
-    fn combine(&self, acc: &mut A::Acc, other: &A::Acc) {
-        self.0.combine(acc, other);
-    }
-
-    fn deduct(&self, acc: &mut A::Acc, other: &A::Acc) {
-        self.0.deduct(acc, other);
     }
 
     fn finish(&self, acc: &A::Acc) -> A::Out {
@@ -435,11 +424,7 @@ where
     type Acc = A::Acc;
     type Out = A::Out;
 
-    const DEDUCTS: bool = A::DEDUCTS;
-
-    fn create(&self) -> A::Acc {
-        self.0.create()
-    }
+    accumulators_of!(A, 0);
 
     fn accumulate(&self, acc: &mut A::Acc, record: &OfThree<T0, T1, T2>) {
         match record {
@@ -447,14 +432,6 @@ where
             OfThree::Second(record) => self.0.accumulate1(acc, record),
             OfThree::Third(record) => self.0.accumulate2(acc, record),
         }
-    }
-
-    fn combine(&self, acc: &mut A::Acc, other: &A::Acc) {
-        self.0.combine(acc, other);
-    }
-
-    fn deduct(&self, acc: &mut A::Acc, other: &A::Acc) {
-        self.0.deduct(acc, other);
     }
 
     fn finish(&self, acc: &A::Acc) -> A::Out {
@@ -533,7 +510,7 @@ mod tests {
         let broken = check(&collect_list(), &[1, 2]).unwrap_err();
         assert_eq!(
             broken.to_string(),
-            "[aggregate-law] the aggregate breaks the law “order does not matter”: \
+            "the aggregate breaks the law “order does not matter”: \
              in reverse gave [2, 1], should give [1, 2]"
         );
     }

@@ -34,7 +34,8 @@
 //! records were split over accumulators, and in which order, does not show in the result,
 //! floating-point sums included; a deducted part leaves no trace. [`laws`] checks this for any
 //! aggregate, yours too. Nothing here panics on any record, provided that the closures given to it
-//! do not. Knows nothing of windows, keys, time or threads, nor of any other crate of Ardea.
+//! do not. Knows nothing of windows, keys, time or threads, and of the other
+//! crates of Ardea only the error of `ardea_core`.
 //!
 //! ```
 //! use ardea_aggregate::{Aggregate, and_then, average, count, distinct_count, max};

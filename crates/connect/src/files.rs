@@ -24,9 +24,10 @@ mod list;
 mod open;
 mod part_file;
 mod read;
+mod supply;
 mod write;
 
 pub use follow::FollowSource;
-pub use part_file::Compression;
+pub use part_file::{Compression, PartFile};
 pub use read::{FileSource, csv, json_lines, lines, read};
 pub use write::{FileSink, write, write_csv, write_json_lines, write_lines};

@@ -58,6 +58,11 @@ pub trait Decode<T>: Clone + Send + Sync + 'static {
     /// A new stream (a file, a connection) begins: forget what the last one said.
     fn begin(&mut self) {}
 
+    /// Whether a stream can only be read from its beginning, as one whose header says what the rest means.
+    fn needs_beginning(&self) -> bool {
+        false
+    }
+
     /// The record of a frame, without its newline (`\n` or `\r\n`); `None` for a frame that holds no record,
     /// such as a header or a blank line.
     ///

@@ -2,10 +2,13 @@
 
 use std::io::{self, Read};
 use std::marker::PhantomData;
+use std::sync::Arc;
 
-use ardea_core::{InstanceContext, Lane, OnError, RecordGuard, Result, Timestamp};
+use ardea_core::{
+    BadRecords, InstanceContext, JobSignals, Lane, OnError, Ordinal, OriginRun, Outbox, Progress,
+    RecordGuard, Result, Timestamp,
+};
 
-use crate::bad_records::BadRecords;
 use crate::format::Decode;
 use crate::framer::{Fault, Framer};
 
@@ -63,13 +66,51 @@ macro_rules! reading_options {
 }
 pub(crate) use reading_options;
 
+/// What a source that reads one stream is to do in a call, once it has delivered what it has.
+pub(crate) enum Turn {
+    /// Return this: its records come first, or the job is being cancelled.
+    Return(Progress),
+    /// End: the job drains, and all whole records are out.
+    End,
+    /// Read on.
+    Read,
+}
+
+/// Which lines the records came from that have been emitted.
+#[derive(Default)]
+struct Trail {
+    /// How many.
+    emitted: u64,
+    /// The line that continues the run at hand.
+    next_line: u64,
+    /// Those that are not known to the steps behind.
+    runs: Vec<OriginRun>,
+}
+
+impl Trail {
+    #[inline]
+    fn note(&mut self, stream: &Arc<str>, line: u64) {
+        if line != self.next_line {
+            self.runs.push(OriginRun {
+                position: self.emitted,
+                stream: Arc::clone(stream),
+                line,
+            });
+        }
+        self.next_line = line + 1;
+        self.emitted += 1;
+    }
+}
+
 /// Cuts the bytes of one stream into frames, decodes them, and knows where each came from.
 pub(crate) struct Intake<T, D> {
     framer: Framer,
     decoder: D,
     bad: BadRecords,
+    signals: Arc<JobSignals>,
     /// The stream's name: a path, a peer.
-    origin: String,
+    origin: Arc<str>,
+    trail: Option<Trail>,
     /// The number of the line that comes next, from one.
     line: u64,
     record: PhantomData<fn() -> T>,
@@ -82,7 +123,9 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
             framer: Framer::new(decoder.framing(), reading.max_line, read_size),
             decoder,
             bad: BadRecords::new(reading.on_error),
-            origin: String::new(),
+            signals: Arc::default(),
+            origin: Arc::from(""),
+            trail: None,
             line: 1,
             record: PhantomData,
         }
@@ -90,14 +133,31 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
 
     pub fn attach(&mut self, context: &InstanceContext) {
         self.bad.attach(context);
+        self.signals = Arc::clone(&context.signals);
+    }
+
+    /// As [`attach`](Self::attach), for the only intake of a source: the steps behind it can learn where a record came from.
+    pub fn attach_only(&mut self, context: &InstanceContext) {
+        self.attach(context);
+        if context.instance.parallelism == 1 {
+            self.trail = Some(Trail::default());
+        }
     }
 
     /// A new stream begins.
-    pub fn begin(&mut self, origin: impl Into<String>) {
+    pub fn begin(&mut self, origin: impl Into<Arc<str>>) {
         self.origin = origin.into();
+        if let Some(trail) = &mut self.trail {
+            trail.next_line = 0;
+        }
         self.line = 1;
         self.framer.begin();
         self.decoder.begin();
+    }
+
+    /// Whether the format can only be read from a stream's beginning.
+    pub fn needs_beginning(&self) -> bool {
+        self.decoder.needs_beginning()
     }
 
     /// Reads once; for when [`deliver`](Self::deliver) wants more. Zero means the end.
@@ -110,8 +170,39 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
         self.framer.end();
     }
 
+    /// Delivers what is there, and says how to go on: the beginning of a source's `complete`, and of its `on_drain`, as what has been
+    /// read and not delivered can't be put back.
+    pub fn turn(&mut self, outbox: &mut Outbox) -> Result<Turn> {
+        if self.signals.is_cancelled() {
+            return Ok(Turn::Return(Progress::DONE));
+        }
+        let is_draining = self.signals.is_draining();
+        let mut lane = outbox.lane::<T>(Ordinal::FIRST)?;
+        if lane.is_full() {
+            return Ok(Turn::Return(Progress::NONE));
+        }
+        let before = lane.room();
+        let emptied = self.deliver(&mut lane)?;
+        Ok(match (emptied, is_draining) {
+            (false, _) => Turn::Return(Progress::MADE),
+            (true, true) => Turn::End,
+            // What came out is not to wait for the next read.
+            (true, false) if lane.room() < before => Turn::Return(Progress::MADE),
+            (true, false) => Turn::Read,
+        })
+    }
+
     /// Decodes frames into the lane while it has room. True once no whole frame is left: more bytes are wanted.
     pub fn deliver(&mut self, lane: &mut Lane<'_, T>) -> Result<bool> {
+        let emptied = self.decode(lane);
+        if let Some(trail) = self.trail.as_mut().filter(|trail| !trail.runs.is_empty()) {
+            let context = self.bad.context();
+            context.origins.add(&context.vertex, trail.runs.drain(..));
+        }
+        emptied
+    }
+
+    fn decode(&mut self, lane: &mut Lane<'_, T>) -> Result<bool> {
         let mut room = lane.room();
         let mut guard = RecordGuard::new();
         while room > 0 {
@@ -124,6 +215,9 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
                 None => match self.decoder.decode(content(frame.bytes, line)) {
                     Ok(Some(record)) => {
                         lane.push(record, Timestamp::MIN);
+                        if let Some(trail) = &mut self.trail {
+                            trail.note(&self.origin, line);
+                        }
                         room -= 1;
                         guard.advance();
                         continue;
@@ -137,8 +231,11 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
                 }
             };
             let origin = &self.origin;
-            self.bad
-                .report(|| format!("{origin}:{line}"), frame.bytes, &reason)?;
+            self.bad.report(
+                || format!("{origin}:{line}"),
+                || frame.bytes.to_vec(),
+                reason,
+            )?;
         }
         Ok(false)
     }
@@ -153,7 +250,7 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
         let (origin, line) = (&self.origin, self.line);
         self.bad.report(
             || format!("{origin}:{line}"),
-            &partial.unwrap_or_default(),
+            || partial.unwrap_or_default(),
             reason,
         )
     }
@@ -172,7 +269,6 @@ fn content(mut frame: &[u8], line: u64) -> &[u8] {
 mod tests {
     use super::*;
     use crate::format::Lines;
-    use ardea_core::{Ordinal, Outbox};
 
     #[test]
     fn marks_and_carriage_returns_are_not_part_of_the_text() {

@@ -56,7 +56,6 @@ pub mod preview;
 pub mod dead_letters;
 pub mod format;
 
-mod bad_records;
 mod framer;
 mod intake;
 mod outgo;

@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 use std::marker::PhantomData;
 use std::os::fd::AsFd;
+use std::time::Duration;
 
-use ardea_core::{Inbox, InstanceContext, OnError, RecordGuard, Result};
+use ardea_core::{BadRecords, Inbox, InstanceContext, OnError, Outbox, RecordGuard, Result};
 
-use crate::bad_records::BadRecords;
 use crate::format::Encode;
 use crate::ready::{TURN, not_now, writable};
 
@@ -74,9 +74,11 @@ impl<T: Send + 'static, E: Encode<T>> Outgo<T, E> {
             return Ok(());
         };
         let reason = format!("cannot be written in this format: {reason}");
-        let outcome = self
-            .bad
-            .report(|| format!("record {position}"), &out[start..], &reason);
+        let outcome = self.bad.report(
+            || format!("record {position}"),
+            || out[start..].to_vec(),
+            reason,
+        );
         out.truncate(start);
         outcome
     }
@@ -125,6 +127,14 @@ impl Pending {
         self.bytes.clear();
         self.written = 0;
         Ok(true)
+    }
+
+    /// Has a sink called again at once as long as not all is out: the rest goes out as soon as it can, whether more records come or
+    /// not.
+    pub fn rest_later(is_out: bool, outbox: &mut Outbox) {
+        if !is_out {
+            outbox.wake_at(Duration::ZERO);
+        }
     }
 
     /// Goes back to the start of the line that was being written, to write it again whole.

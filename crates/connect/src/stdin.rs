@@ -155,7 +155,7 @@ impl<T: Send + 'static, D: Decode<T>, R: Read + AsFd + Send> StreamP<T, D, R> {
 
 impl<T: Send + 'static, D: Decode<T>, R: Read + AsFd + Send> Processor for StreamP<T, D, R> {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
-        self.intake.attach(context);
+        self.intake.attach_only(context);
         self.signals = Arc::clone(&context.signals);
         Ok(())
     }

@@ -19,7 +19,6 @@ use std::io::{self, ErrorKind, Write};
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::time::Duration;
 
 use ardea_core::{
     Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext, Isolation, Ordinal, Outbox,
@@ -179,10 +178,7 @@ impl<T: Send + 'static, E: Encode<T>, W: Shared> Processor for WriteP<T, E, W> {
     }
 
     fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
-        if !self.push_out()? {
-            // The rest goes out as soon as it can, whether more records come or not.
-            outbox.wake_at(Duration::ZERO);
-        }
+        Pending::rest_later(self.push_out()?, outbox);
         Ok(())
     }
 

@@ -24,6 +24,11 @@ pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
+pub(crate) fn named_pipe(path: &std::path::Path) {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+}
+
 /// A source being driven: every third call finds the outbox full, the others have room for one, then for many.
 pub(crate) struct Driven<T> {
     processor: Box<dyn Processor>,

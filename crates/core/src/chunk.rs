@@ -116,29 +116,16 @@ impl Chunk {
     /// # Errors
     /// [`ErrorCode::TypeMismatch`] if the chunk holds records of another type.
     pub fn rows<T: Send + 'static>(&mut self) -> Result<&mut Rows<T>> {
-        self.batch_of::<Rows<T>>(type_name::<T>())
-    }
-
-    /// The batch as the concrete `R`, for batches that aren't rows (columnar ones).
-    ///
-    /// # Errors
-    /// [`ErrorCode::TypeMismatch`] if the chunk holds a batch of another type.
-    pub fn batch<R: Records>(&mut self) -> Result<&mut R> {
-        self.batch_of::<R>(type_name::<R>())
-    }
-
-    /// The batch as `R`; `reads` is what the consumer calls its records.
-    fn batch_of<R: Records>(&mut self, reads: &'static str) -> Result<&mut R> {
         if !self
             .records
             .as_ref()
-            .is_some_and(|records| records.as_any().is::<R>())
+            .is_some_and(|records| records.as_any().is::<Rows<T>>())
         {
-            return Err(self.mismatch(reads));
+            return Err(self.mismatch(type_name::<T>()));
         }
         self.records
             .as_mut()
-            .and_then(|records| records.as_any_mut().downcast_mut::<R>())
+            .and_then(|records| records.as_any_mut().downcast_mut::<Rows<T>>())
             .ok_or_else(|| Error::new(ErrorCode::TypeMismatch, "a chunk lost its batch"))
     }
 

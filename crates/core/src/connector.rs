@@ -17,48 +17,6 @@ pub struct Source<T, B> {
     kind: PhantomData<fn() -> (T, B)>,
 }
 
-impl<T, B> Source<T, B> {
-    /// A source with one instance, on a cooperative thread.
-    pub fn new(name: impl Into<String>, supplier: Arc<dyn ProcessorSupplier>) -> Self {
-        Source {
-            name: name.into(),
-            supplier,
-            parallelism: Parallelism::ONE,
-            isolation: Isolation::Tasklet,
-            kind: PhantomData,
-        }
-    }
-
-    /// Sets how many instances read.
-    pub fn parallelism(mut self, parallelism: Parallelism) -> Self {
-        self.parallelism = parallelism;
-        self
-    }
-
-    /// Sets where the instances run; a source that blocks needs a thread.
-    pub fn isolation(mut self, isolation: Isolation) -> Self {
-        self.isolation = isolation;
-        self
-    }
-
-    /// Sets the name of the vertex.
-    pub fn named(mut self, name: impl Into<String>) -> Self {
-        self.name = name.into();
-        self
-    }
-
-    /// The parts: name, supplier, parallelism, isolation.
-    pub fn into_parts(self) -> (String, Arc<dyn ProcessorSupplier>, Parallelism, Isolation) {
-        (self.name, self.supplier, self.parallelism, self.isolation)
-    }
-}
-
-impl<T, B> fmt::Debug for Source<T, B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Source({}, {:?})", self.name, self.parallelism)
-    }
-}
-
 /// A sink for records of type `T`: a vertex without outputs, described but not yet running.
 pub struct Sink<T> {
     name: String,
@@ -68,44 +26,54 @@ pub struct Sink<T> {
     kind: PhantomData<fn(T)>,
 }
 
-impl<T> Sink<T> {
-    /// A sink with one instance, on a cooperative thread.
-    pub fn new(name: impl Into<String>, supplier: Arc<dyn ProcessorSupplier>) -> Self {
-        Sink {
-            name: name.into(),
-            supplier,
-            parallelism: Parallelism::ONE,
-            isolation: Isolation::Tasklet,
-            kind: PhantomData,
+/// How a vertex at either end of a pipeline is described.
+macro_rules! described {
+    ($what:ident<$($of:ident),+>) => {
+        impl<$($of),+> $what<$($of),+> {
+            /// With one instance, on a cooperative thread.
+            pub fn new(name: impl Into<String>, supplier: Arc<dyn ProcessorSupplier>) -> Self {
+                $what {
+                    name: name.into(),
+                    supplier,
+                    parallelism: Parallelism::ONE,
+                    isolation: Isolation::Tasklet,
+                    kind: PhantomData,
+                }
+            }
+
+            /// Sets how many instances there are.
+            pub fn parallelism(mut self, parallelism: Parallelism) -> Self {
+                self.parallelism = parallelism;
+                self
+            }
+
+            /// Sets where the instances run; one that blocks needs a thread.
+            pub fn isolation(mut self, isolation: Isolation) -> Self {
+                self.isolation = isolation;
+                self
+            }
+
+            /// Sets the name of the vertex.
+            pub fn named(mut self, name: impl Into<String>) -> Self {
+                self.name = name.into();
+                self
+            }
+
+            /// The parts: name, supplier, parallelism, isolation.
+            pub fn into_parts(
+                self,
+            ) -> (String, Arc<dyn ProcessorSupplier>, Parallelism, Isolation) {
+                (self.name, self.supplier, self.parallelism, self.isolation)
+            }
         }
-    }
 
-    /// Sets how many instances write.
-    pub fn parallelism(mut self, parallelism: Parallelism) -> Self {
-        self.parallelism = parallelism;
-        self
-    }
-
-    /// Sets where the instances run; a sink that blocks needs a thread.
-    pub fn isolation(mut self, isolation: Isolation) -> Self {
-        self.isolation = isolation;
-        self
-    }
-
-    /// Sets the name of the vertex.
-    pub fn named(mut self, name: impl Into<String>) -> Self {
-        self.name = name.into();
-        self
-    }
-
-    /// The parts: name, supplier, parallelism, isolation.
-    pub fn into_parts(self) -> (String, Arc<dyn ProcessorSupplier>, Parallelism, Isolation) {
-        (self.name, self.supplier, self.parallelism, self.isolation)
-    }
+        impl<$($of),+> fmt::Debug for $what<$($of),+> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}({}, {:?})", stringify!($what), self.name, self.parallelism)
+            }
+        }
+    };
 }
 
-impl<T> fmt::Debug for Sink<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Sink({}, {:?})", self.name, self.parallelism)
-    }
-}
+described!(Source<T, B>);
+described!(Sink<T>);

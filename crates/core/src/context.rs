@@ -1,9 +1,13 @@
 //! What an instance may know of where it runs.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-use crate::{Clock, DeadLetters, InstanceMetrics, Waker};
+use crate::{Clock, DeadLetters, InstanceMetrics, Origins, Waker};
+
+/// How many records a chunk holds unless a node is told otherwise: enough to make a dynamic call a chunk cost next to nothing, and
+/// few enough for two columns of them to stay in the first cache.
+pub const DEFAULT_CHUNK_RECORDS: usize = 1024;
 
 /// One parallel copy of a vertex, among its siblings.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -32,6 +36,7 @@ impl Instance {
 pub struct JobSignals {
     state: AtomicU8,
     epochs_asked: AtomicU64,
+    was_drained: AtomicBool,
 }
 
 const RUNNING: u8 = 0;
@@ -61,6 +66,16 @@ impl JobSignals {
         self.state.load(Ordering::Acquire) == CANCELLED
     }
 
+    /// For the runtime: a source has ended because it was asked to, and not because its input had.
+    pub fn note_drained(&self) {
+        self.was_drained.store(true, Ordering::Release);
+    }
+
+    /// Whether a source has ended because it was asked to.
+    pub fn was_drained(&self) -> bool {
+        self.was_drained.load(Ordering::Acquire)
+    }
+
     /// Asks the sources to end the current epoch; returns how many ends have been asked for by now.
     pub fn ask_epoch_end(&self) -> u64 {
         self.epochs_asked.fetch_add(1, Ordering::AcqRel) + 1
@@ -81,6 +96,8 @@ pub struct InstanceContext {
     pub vertex: Arc<str>,
     /// Which copy of the vertex this is.
     pub instance: Instance,
+    /// The names of the vertices that feed it, by input.
+    pub inputs: Arc<[Arc<str>]>,
     /// The time, or a test's idea of it.
     pub clock: Clock,
     /// What the job is asked to do; blocking processors look at it at least once a second.
@@ -91,6 +108,8 @@ pub struct InstanceContext {
     pub metrics: Arc<InstanceMetrics>,
     /// Where records that could not be dealt with go.
     pub dead_letters: Arc<DeadLetters>,
+    /// Where the records of the job's sources came from.
+    pub origins: Arc<Origins>,
     /// How many records a chunk holds.
     pub chunk_records: usize,
 }
@@ -102,12 +121,14 @@ impl InstanceContext {
             job: Arc::from("test"),
             vertex: Arc::from(vertex),
             instance: Instance::ONLY,
+            inputs: Arc::from([]),
             clock: Clock::system(),
             signals: Arc::default(),
             waker: Waker::none(),
             metrics: Arc::default(),
             dead_letters: Arc::default(),
-            chunk_records: 1024,
+            origins: Arc::default(),
+            chunk_records: DEFAULT_CHUNK_RECORDS,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::{Error, ErrorCode, Result};
 
@@ -32,14 +32,36 @@ pub struct DeadLetter {
     pub reason: String,
 }
 
+impl DeadLetter {
+    /// The beginning of the record, in quotes, on one line and harmless to a terminal; how long it is if there is more.
+    ///
+    /// ```
+    /// # use ardea_core::DeadLetter;
+    /// # let (vertex, origin, reason) = ("parse".to_string(), "in.csv:7".to_string(), "no number".to_string());
+    /// let letter = DeadLetter { vertex, origin, reason, raw: b"7;\x1b[2J".to_vec() };
+    /// assert_eq!(letter.preview(), "\"7;\\u{1b}[2J\"");
+    /// ```
+    pub fn preview(&self) -> String {
+        const SHOWN: usize = 80;
+        let shown = &self.raw[..self.raw.len().min(SHOWN)];
+        let text = String::from_utf8_lossy(shown).escape_debug().to_string();
+        if self.raw.len() > SHOWN {
+            format!("\"{text}\"… ({} bytes)", self.raw.len())
+        } else {
+            format!("\"{text}\"")
+        }
+    }
+}
+
 /// Takes every dead letter of a job; called on the thread that met it, and may block for backpressure.
 type Receiver = dyn Fn(DeadLetter) -> Result<()> + Send + Sync;
 
-/// The dead letters of one job: counted, the latest ones kept as a sample, and all of them handed on if someone listens.
+/// The dead letters of one job: counted, the first and the latest ones kept as a sample, and all of them handed on if someone listens.
 #[derive(Default)]
 pub struct DeadLetters {
     count: AtomicU64,
     dropped: AtomicU64,
+    first: OnceLock<DeadLetter>,
     sample: Mutex<VecDeque<DeadLetter>>,
     receiver: Option<Arc<Receiver>>,
 }
@@ -79,7 +101,7 @@ impl DeadLetters {
                         "{} at {}: {}",
                         letter.reason,
                         letter.origin,
-                        preview(&letter.raw)
+                        letter.preview()
                     ),
                 )
                 .hint(
@@ -97,6 +119,7 @@ impl DeadLetters {
         self.count.fetch_add(1, Ordering::Relaxed);
         letter.raw.truncate(Self::SAMPLE_BYTES);
         letter.raw.shrink_to_fit();
+        self.first.get_or_init(|| letter.clone());
         let mut sample = self.sample.lock().unwrap_or_else(PoisonError::into_inner);
         if sample.len() == Self::SAMPLE {
             sample.pop_front();
@@ -113,6 +136,11 @@ impl DeadLetters {
     /// How many records were dropped because their step said so.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// The first letter, which often tells most, with the first [`SAMPLE_BYTES`](Self::SAMPLE_BYTES) of its record.
+    pub fn first(&self) -> Option<&DeadLetter> {
+        self.first.get()
     }
 
     /// The latest letters, at most [`SAMPLE`](Self::SAMPLE), each with the first [`SAMPLE_BYTES`](Self::SAMPLE_BYTES) of its record.
@@ -134,19 +162,6 @@ impl fmt::Debug for DeadLetters {
             self.count(),
             self.dropped()
         )
-    }
-}
-
-/// The first bytes of a record, printable.
-fn preview(raw: &[u8]) -> String {
-    const SHOWN: usize = 80;
-    let text = String::from_utf8_lossy(&raw[..raw.len().min(SHOWN)])
-        .escape_debug()
-        .to_string();
-    if raw.len() > SHOWN {
-        format!("\"{text}\"… ({} bytes)", raw.len())
-    } else {
-        format!("\"{text}\"")
     }
 }
 
@@ -172,6 +187,7 @@ mod tests {
         assert_eq!(letters.count(), 250);
         assert_eq!(letters.sample().len(), DeadLetters::SAMPLE);
         assert_eq!(letters.sample()[0].origin, "in.csv:150");
+        assert_eq!(letters.first().unwrap().origin, "in.csv:0");
     }
 
     #[test]

@@ -8,6 +8,10 @@ use std::sync::Arc;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A stable name for a kind of failure; scripts may rely on it.
+///
+/// These are the only codes of the project. A crate with an error type of its own says with `code()` which of them it is, or
+/// converts it into an [`Error`] before a person sees it; errors that only code sees, such as that of a full queue, and
+/// those of tests have none.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum ErrorCode {

@@ -12,23 +12,23 @@ use crate::{Timestamp, Watermark};
 #[repr(align(128))]
 pub struct InstanceMetrics {
     /// Records read, over all inputs.
-    pub records_in: AtomicU64,
+    records_in: AtomicU64,
     /// Records written, over all outputs.
-    pub records_out: AtomicU64,
+    records_out: AtomicU64,
     /// Records that came behind the watermark and its allowed lateness.
-    pub late: AtomicU64,
+    late: AtomicU64,
     /// Records dropped or set aside by this instance because they could not be dealt with.
-    pub bad: AtomicU64,
+    bad: AtomicU64,
     /// Nanoseconds spent in this instance's slices.
-    pub busy_nanos: AtomicU64,
+    busy_nanos: AtomicU64,
     /// The longest slice so far, in nanoseconds.
-    pub longest_slice_nanos: AtomicU64,
+    longest_slice_nanos: AtomicU64,
     /// Slices that found the outputs full.
-    pub blocked: AtomicU64,
-    /// The latest watermark, in microseconds; `i64::MIN` before the first.
-    pub watermark_micros: AtomicI64,
+    blocked: AtomicU64,
+    /// The latest watermark, in microseconds; `i64::MIN` before the first. What it is for, see [`MetricsSnapshot::watermark`].
+    watermark_micros: AtomicI64,
     /// Epochs ended.
-    pub epochs: AtomicU64,
+    epochs: AtomicU64,
 }
 
 impl Default for InstanceMetrics {
@@ -64,7 +64,7 @@ pub struct MetricsSnapshot {
     pub longest_slice: Duration,
     /// Slices that found the outputs full.
     pub blocked: u64,
-    /// The latest watermark.
+    /// The latest watermark that was passed on, or, where there is no output, taken in; [`Timestamp::MIN`] before the first.
     pub watermark: Timestamp,
     /// Epochs ended.
     pub epochs: u64,
@@ -122,11 +122,14 @@ impl InstanceMetrics {
         add(&self.epochs, 1);
     }
 
-    /// Notes the latest watermark.
+    /// Notes a watermark that this instance has passed on, or taken in if it has no output. The latest counts: one output may
+    /// be behind another.
     #[inline]
     pub fn note_watermark(&self, watermark: Watermark) {
-        self.watermark_micros
-            .store(watermark.0.as_micros(), Relaxed);
+        let micros = watermark.0.as_micros();
+        if micros > self.watermark_micros.load(Relaxed) {
+            self.watermark_micros.store(micros, Relaxed);
+        }
     }
 
     /// The values now; each is exact, together they may be some records apart.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    Epoch, Inbox, Instance, InstanceContext, Ordinal, Outbox, Progress, Result, Watermark,
+    Epoch, FileUse, Inbox, Instance, InstanceContext, Ordinal, Outbox, Progress, Result, Watermark,
 };
 
 /// The code of one instance of a vertex: reads an inbox, fills an outbox, never blocks.
@@ -102,6 +102,12 @@ pub trait ProcessorSupplier: Send + Sync {
     /// # Errors
     /// Whatever keeps it from being made; the job then does not start.
     fn supply(&self, instance: Instance) -> Result<Box<dyn Processor>>;
+
+    /// The files that the processors will read or write, as far as that is known: a job that would overwrite what it reads is
+    /// refused. None by default.
+    fn files(&self) -> Vec<FileUse> {
+        Vec::new()
+    }
 }
 
 impl<F> ProcessorSupplier for F

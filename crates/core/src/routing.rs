@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::{Chunk, Key, PartitionId, Result, Rows};
+use crate::{Chunk, Error, ErrorCode, Key, PartitionId, Result, Rows, Timestamp};
 
 /// Which instance of the consumer a record goes to.
 #[derive(Clone)]
@@ -134,6 +134,10 @@ where
     }
 }
 
+/// Up to so many consumers are found without allocating.
+const CONSUMERS_ON_STACK: usize = 64;
+
+/// Moves each record of `from` to the chunk of its owner, a number below that of the chunks.
 fn scatter_by<T: Send + 'static>(
     from: &mut Chunk,
     to: &mut [Chunk],
@@ -141,15 +145,36 @@ fn scatter_by<T: Send + 'static>(
     owner: impl Fn(&T) -> u32,
 ) -> Result<()> {
     let rows = from.rows::<T>()?;
-    let mut targets = to
-        .iter_mut()
-        .map(|chunk| chunk.rows_or_new::<T>(capacity))
-        .collect::<Result<Vec<_>>>()?;
-    let count = rows.len();
+    let mut targets = to.iter_mut().map(|chunk| chunk.rows_or_new::<T>(capacity));
+    if targets.len() <= CONSUMERS_ON_STACK {
+        let mut on_stack = [const { None }; CONSUMERS_ON_STACK];
+        for place in on_stack.iter_mut().take(targets.len()) {
+            *place = targets.next().transpose()?;
+        }
+        // The remainder changes no number, and spares a check of the array's end.
+        move_each(rows, |value, time| {
+            let target = &mut on_stack[owner(&value) as usize % CONSUMERS_ON_STACK];
+            target.as_deref_mut().map(|target| target.push(value, time))
+        })
+    } else {
+        let mut on_heap = targets.collect::<Result<Vec<_>>>()?;
+        move_each(rows, |value, time| {
+            let target = on_heap.get_mut(owner(&value) as usize);
+            target.map(|target| target.push(value, time))
+        })
+    }
+}
+
+/// Gives each record to `put`, which finds its owner, or returns `None` if there is none.
+#[inline]
+fn move_each<T>(from: &mut Rows<T>, mut put: impl FnMut(T, Timestamp) -> Option<()>) -> Result<()> {
+    let count = from.len();
     let mut guard = crate::RecordGuard::new();
-    for (value, time) in rows.drain_front(count) {
-        let target = owner(&value) as usize;
-        targets[target].push(value, time);
+    for (value, time) in from.drain_front(count) {
+        if put(value, time).is_none() {
+            let what = "a record was routed to a consumer that is not there";
+            return Err(Error::new(ErrorCode::Internal, what));
+        }
         guard.advance();
     }
     Ok(())
@@ -164,7 +189,12 @@ impl<T: Clone + Send + 'static> Replicate for Broadcast<T> {
     fn replicate(&self, from: &mut Chunk, to: &mut Chunk) -> Result<()> {
         let rows: &Rows<T> = from.rows::<T>()?;
         let copy = to.rows_or_new::<T>(rows.len())?;
-        copy.extend(rows.iter().map(|(value, time)| (value.clone(), time)));
+        let mut guard = crate::RecordGuard::new();
+        copy.extend(rows.iter().map(|(value, time)| {
+            let copied = (value.clone(), time);
+            guard.advance();
+            copied
+        }));
         Ok(())
     }
 }
@@ -172,7 +202,46 @@ impl<T: Clone + Send + 'static> Replicate for Broadcast<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Timestamp;
+
+    #[test]
+    fn a_thousand_consumers_get_their_records_too() {
+        let numbers = (0..5_000u32).map(|number| (number, Timestamp::MIN));
+        let mut chunk = Chunk::new(numbers.collect::<Rows<u32>>());
+        let mut targets: Vec<Chunk> = (0..1_000).map(|_| Chunk::default()).collect();
+        let Routing::Custom(scatter) = Routing::custom(|number: &u32| *number) else {
+            unreachable!()
+        };
+        scatter.scatter(&mut chunk, &mut targets, 16).unwrap();
+        for (index, target) in targets.iter_mut().enumerate() {
+            let index = index as u32;
+            let expected = [0, 1_000, 2_000, 3_000, 4_000].map(|base| base + index);
+            assert_eq!(target.rows::<u32>().unwrap().values(), expected);
+        }
+    }
+
+    /// A record whose copy fails from seven on.
+    struct Fragile(u32);
+
+    impl Clone for Fragile {
+        fn clone(&self) -> Self {
+            assert!(self.0 < 7, "too fragile");
+            Fragile(self.0)
+        }
+    }
+
+    #[test]
+    fn a_copy_that_panics_names_its_record() {
+        let records = [5, 6, 7, 8].map(|number| (Fragile(number), Timestamp::MIN));
+        let mut chunk = Chunk::new(Rows::from_iter(records));
+        let Routing::Broadcast(replicate) = Routing::broadcast::<Fragile>() else {
+            unreachable!()
+        };
+        let copy = std::panic::AssertUnwindSafe(|| {
+            drop(replicate.replicate(&mut chunk, &mut Chunk::default()));
+        });
+        assert!(std::panic::catch_unwind(copy).is_err());
+        assert_eq!(crate::take_failed_index(), Some(2));
+    }
 
     #[test]
     fn equal_keys_meet_and_no_record_is_lost() {

@@ -16,6 +16,10 @@ impl Timestamp {
     pub const MIN: Timestamp = Timestamp(i64::MIN);
     /// After all events; the watermark of a stream that ended.
     pub const MAX: Timestamp = Timestamp(i64::MAX);
+    /// The earliest time at which something can happen.
+    pub const FIRST_EVENT: Timestamp = Timestamp(i64::MIN + 1);
+    /// The latest time at which something can happen; only the end of a stream is after it.
+    pub const LAST_EVENT: Timestamp = Timestamp(i64::MAX - 1);
     /// The start of 1970, UTC.
     pub const UNIX_EPOCH: Timestamp = Timestamp(0);
 
@@ -47,6 +51,13 @@ impl Timestamp {
     #[inline]
     pub const fn as_millis(self) -> i64 {
         self.0.div_euclid(1_000)
+    }
+
+    /// Whether something can happen at this time: neither [`MIN`](Self::MIN), which says that there is none, nor
+    /// [`MAX`](Self::MAX), which only the watermark of a stream that ended has.
+    #[inline]
+    pub const fn is_event_time(self) -> bool {
+        self.0 != i64::MIN && self.0 != i64::MAX
     }
 
     /// The time from `earlier` until `self`, zero if `earlier` is later.

@@ -73,6 +73,7 @@ pub struct Vertex {
     pub(crate) supplier: Arc<dyn ProcessorSupplier>,
     pub(crate) parallelism: Parallelism,
     pub(crate) isolation: Isolation,
+    has_generated_name: bool,
 }
 
 impl Vertex {
@@ -83,7 +84,14 @@ impl Vertex {
             supplier,
             parallelism: Parallelism::Auto,
             isolation: Isolation::Tasklet,
+            has_generated_name: false,
         }
+    }
+
+    /// Says whether nobody chose its name, so that who shows a job to people may leave it out.
+    pub fn generated_name(mut self, is_generated: bool) -> Self {
+        self.has_generated_name = is_generated;
+        self
     }
 
     /// Sets how many instances run.
@@ -96,6 +104,11 @@ impl Vertex {
     pub fn isolation(mut self, isolation: Isolation) -> Self {
         self.isolation = isolation;
         self
+    }
+
+    /// Whether nobody chose its name: it was made from the kind of step, as in `map-2`.
+    pub fn has_generated_name(&self) -> bool {
+        self.has_generated_name
     }
 
     /// The name.

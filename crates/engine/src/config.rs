@@ -4,7 +4,7 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::DeadLetters;
+use ardea_core::{DEFAULT_CHUNK_RECORDS, DeadLetters};
 
 use crate::cores::allowed_cores;
 
@@ -34,7 +34,7 @@ impl Default for NodeConfig {
         NodeConfig {
             threads: NonZeroU32::new(allowed_cores().len() as u32).unwrap_or(NonZeroU32::MIN),
             pin: true,
-            chunk_records: NonZeroUsize::new(1024).unwrap_or(NonZeroUsize::MIN),
+            chunk_records: NonZeroUsize::new(DEFAULT_CHUNK_RECORDS).unwrap_or(NonZeroUsize::MIN),
             queue_chunks: NonZeroUsize::new(16).unwrap_or(NonZeroUsize::MIN),
             slice: Duration::from_micros(100),
             spin: Duration::from_micros(10),

@@ -19,7 +19,10 @@ pub fn allowed_cores() -> Vec<usize> {
 }
 
 /// Keeps the calling thread on one core.
-pub(crate) fn pin_to(core: usize) -> io::Result<()> {
+///
+/// # Errors
+/// The system's, if the core doesn't exist or is not [allowed](allowed_cores); the thread then stays where it was.
+pub fn pin_to(core: usize) -> io::Result<()> {
     let mut set = CpuSet::new();
     set.set(core);
     Ok(sched_setaffinity(None, &set)?)

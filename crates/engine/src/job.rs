@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use ardea_core::{
-    DeadLetters, Error, ErrorCode, InstanceMetrics, JobSignals, MetricsSnapshot, Result,
+    DeadLetters, Error, ErrorCode, InstanceMetrics, JobSignals, MetricsSnapshot, Origins, Result,
 };
 
 use crate::ExecutionPlan;
@@ -20,6 +20,8 @@ pub enum JobStatus {
     Running,
     /// All sources ended and all results are out.
     Completed,
+    /// As asked for by [`JobHandle::drain`], a source stopped before its end; all results of what was read are out.
+    Drained,
     /// Stopped on request, with whatever was in flight dropped.
     Cancelled,
     /// Stopped by the first error of one of its instances.
@@ -38,6 +40,7 @@ impl fmt::Display for JobStatus {
         match self {
             JobStatus::Running => f.write_str("running"),
             JobStatus::Completed => f.write_str("completed"),
+            JobStatus::Drained => f.write_str("drained"),
             JobStatus::Cancelled => f.write_str("cancelled"),
             JobStatus::Failed(error) => write!(f, "failed: {error}"),
         }
@@ -67,6 +70,7 @@ pub(crate) struct JobShared {
     pub(crate) name: Arc<str>,
     pub(crate) signals: Arc<JobSignals>,
     pub(crate) dead_letters: Arc<DeadLetters>,
+    pub(crate) origins: Arc<Origins>,
     live: AtomicUsize,
     /// How many tasklets still read an input that others of theirs wait for.
     urgent: AtomicUsize,
@@ -92,6 +96,7 @@ impl JobShared {
             name: Arc::from(name),
             signals: Arc::default(),
             dead_letters,
+            origins: Arc::default(),
             live: AtomicUsize::new(0),
             urgent: AtomicUsize::new(0),
             epochs_put_off: AtomicU64::new(0),
@@ -171,6 +176,11 @@ impl JobShared {
         }
     }
 
+    pub(crate) fn drain(&self) {
+        self.signals.drain();
+        self.wake_all();
+    }
+
     pub(crate) fn cancel(&self) {
         self.signals.cancel();
         self.wake_all();
@@ -197,6 +207,7 @@ impl JobShared {
             (_, false) => JobStatus::Running,
             (Some(error), true) => JobStatus::Failed(error.clone()),
             (None, true) if outcome.was_cut_short => JobStatus::Cancelled,
+            (None, true) if self.signals.was_drained() => JobStatus::Drained,
             (None, true) => JobStatus::Completed,
         }
     }
@@ -225,7 +236,8 @@ impl JobHandle {
         self.shared.status(&self.shared.outcome())
     }
 
-    /// Waits until the job is over.
+    /// Waits until the job is over. One that was [drained](Self::drain) has ended well: [`status`](Self::status) tells it from one
+    /// that completed.
     ///
     /// # Errors
     /// The job's first error if it failed; [`ErrorCode::Cancelled`] if it was cancelled.
@@ -244,7 +256,7 @@ impl JobHandle {
                 ErrorCode::Cancelled,
                 format!("the job {:?} was cancelled", self.name()),
             )),
-            JobStatus::Running | JobStatus::Completed => Ok(()),
+            JobStatus::Running | JobStatus::Completed | JobStatus::Drained => Ok(()),
         }
     }
 
@@ -267,10 +279,10 @@ impl JobHandle {
         self.shared.status(&outcome)
     }
 
-    /// Asks the sources to end as if their input had: results in flight come out, then the job completes.
+    /// Asks the sources to end as if their input had: results in flight come out, then the job is over. Its status is then
+    /// [`Drained`](JobStatus::Drained), unless all sources had ended by themselves before they were asked.
     pub fn drain(&self) {
-        self.shared.signals.drain();
-        self.shared.wake_all();
+        self.shared.drain();
     }
 
     /// Stops the job at once; what is in flight is dropped. Without effect on a job that is over.

@@ -197,11 +197,13 @@ impl Launch<'_> {
                 job: Arc::clone(&self.job.name),
                 vertex: Arc::clone(vertex.name()),
                 instance: which,
+                inputs: self.producers(id),
                 clock: self.clock.clone(),
                 signals: Arc::clone(&self.job.signals),
                 waker: waker(place.clone(), Arc::clone(&woken)),
                 metrics: counters,
                 dead_letters: Arc::clone(&self.job.dead_letters),
+                origins: Arc::clone(&self.job.origins),
                 chunk_records: self.config.chunk_records.get(),
             };
             let processor =
@@ -210,6 +212,18 @@ impl Launch<'_> {
             stages.push(Stage::new(processor, context, inputs, outputs, woken));
         }
         Ok(stages)
+    }
+
+    /// The names of the vertices that feed a vertex, by input.
+    fn producers(&self, vertex: VertexId) -> Arc<[Arc<str>]> {
+        let edges = self.dag.inputs(vertex);
+        edges
+            .iter()
+            .map(|edge| {
+                let from = self.dag.edges()[edge.index()].source().0;
+                Arc::clone(self.dag.get(from).name())
+            })
+            .collect()
     }
 
     fn inputs(

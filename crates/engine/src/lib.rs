@@ -8,6 +8,7 @@
 //! In reading order:
 //!
 //! * [`Node`], [`NodeConfig`]: the threads; [`JobHandle`]: a running job;
+//! * `own_input`: what is refused before it starts; `interrupts`: Ctrl-C in a program of one's own;
 //! * `execution_plan`: how a graph becomes tasklets; [`ExecutionPlan`] shows it;
 //! * `tasklet` and `stage`: a slice of work;
 //! * `input`, `output`, `queue`: what joins tasklets;
@@ -42,9 +43,12 @@
 
 mod config;
 mod execution_plan;
+#[cfg(not(loom))]
+mod interrupts;
 mod job;
 mod launch;
 mod node;
+mod own_input;
 mod settings;
 
 mod panics;
@@ -67,7 +71,7 @@ mod worker;
 mod model;
 
 pub use config::{JobConfig, NodeConfig};
-pub use cores::allowed_cores;
+pub use cores::{allowed_cores, pin_to};
 pub use execution_plan::{ExecutionPlan, PlannedTasklet};
 pub use job::{InstanceReport, JobHandle, JobStatus};
 pub use node::Node;

@@ -10,6 +10,7 @@ use crate::cores::allowed_cores;
 use crate::execution_plan::ExecutionPlan;
 use crate::job::{JobHandle, JobShared};
 use crate::launch::{Launch, Places};
+use crate::own_input::refuse_overwriting;
 use crate::ready::MAX_TASKLETS;
 use crate::worker::{self, WorkerSettings, WorkerShared};
 use crate::{JobConfig, NodeConfig};
@@ -93,6 +94,7 @@ impl Node {
     /// threads or tasklets. Nothing of the job runs then.
     pub fn submit(&self, dag: &Dag, config: JobConfig) -> Result<JobHandle> {
         let plan = ExecutionPlan::of(dag, self.config.threads, self.config.fuse)?;
+        refuse_overwriting(dag)?;
         let job = JobShared::new(&config.name, config.dead_letters);
         let mut places = Places::default();
         let dedicated = self.reserve(&plan, &mut places)?;

@@ -3,7 +3,7 @@
 use std::mem;
 use std::sync::Arc;
 
-use ardea_core::{Chunk, InstanceMetrics, Outbox, Replicate, Result, Scatter};
+use ardea_core::{Chunk, InstanceMetrics, Marker, Outbox, Replicate, Result, Scatter};
 
 use crate::queue::{Message, QueueSender};
 
@@ -70,7 +70,7 @@ impl OutputEdge {
                 }
                 step
             } else if outbox.peek_marker(lane).is_some() {
-                self.send_marker(outbox, lane)
+                self.send_marker(outbox, lane, metrics)
             } else {
                 return Ok(moved);
             };
@@ -157,7 +157,7 @@ impl OutputEdge {
         sent
     }
 
-    fn send_marker(&mut self, outbox: &mut Outbox, lane: usize) -> bool {
+    fn send_marker(&mut self, outbox: &mut Outbox, lane: usize, metrics: &InstanceMetrics) -> bool {
         let mut moved = self.send_staged(1);
         if !self.is_flushed() {
             return moved;
@@ -174,6 +174,9 @@ impl OutputEdge {
             moved = true;
         }
         self.marked = 0;
+        if let Marker::Watermark(watermark) = marker {
+            metrics.note_watermark(watermark);
+        }
         outbox.take_marker(lane);
         true
     }

@@ -129,6 +129,7 @@ fn positive<T: TryFrom<NonZeroU64>>(resolved: &Resolved, key: &str, count: u64) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ardea_core::DEFAULT_CHUNK_RECORDS;
     use ardea_core::settings::{Resolver, Schema};
 
     /// Every field by name with its value; it doesn't compile when a field is missing.
@@ -158,6 +159,13 @@ mod tests {
             .collect();
         let keys: Vec<&str> = NODE_SETTINGS.iter().map(|setting| setting.key).collect();
         assert_eq!(names, keys);
+    }
+
+    #[test]
+    fn the_book_names_the_default_of_the_records_in_a_chunk() {
+        let book = include_str!("../../../docs/tuning.md");
+        let row = format!("| `chunk_records` | {DEFAULT_CHUNK_RECORDS} |");
+        assert!(book.contains(&row), "docs/tuning.md should have {row}");
     }
 
     #[test]

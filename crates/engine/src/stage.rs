@@ -238,7 +238,10 @@ impl Stage {
             return Some(Event::Chunk(Ordinal::FIRST, chunk));
         }
         Some(match self.outbox.take_marker(0)? {
-            Marker::Watermark(watermark) => Event::Watermark(watermark),
+            Marker::Watermark(watermark) => {
+                self.context.metrics.note_watermark(watermark);
+                Event::Watermark(watermark)
+            }
             Marker::Idle => Event::Idle,
             Marker::EpochEnd(epoch) => Event::EpochEnd(epoch),
             Marker::Done => Event::EdgeDone {
@@ -261,7 +264,11 @@ impl Stage {
             Event::Watermark(watermark) if watermark <= self.watermark => return Ok(true),
             Event::Watermark(watermark) => {
                 self.watermark = watermark;
-                self.context.metrics.note_watermark(watermark);
+                if self.outbox.lanes() == 0 {
+                    // What has outputs notes a watermark when it passes it on, so that a source and a step that makes its own
+                    // count as well.
+                    self.context.metrics.note_watermark(watermark);
+                }
                 self.phase = Phase::Watermark(watermark);
             }
             Event::Idle => {
@@ -345,6 +352,9 @@ impl Stage {
             return Ok(false);
         }
         if progress.done {
+            if drained {
+                self.context.signals.note_drained();
+            }
             self.phase = Phase::Done;
             self.outbox.marker(Marker::Done);
         }

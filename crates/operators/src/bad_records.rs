@@ -1,39 +1,50 @@
 //! Records that user code can't deal with: set aside, counted or fatal, as the job says.
 
+use std::any::Any;
 use std::fmt::{Debug, Display};
 
-use ardea_core::{DeadLetter, InstanceContext, OnError, Ordinal, Result};
+use ardea_core::{BadRecords, InstanceContext, OnError, Ordinal, Result};
 
-/// The record as its [`Debug`] text, for dead letters of records that have no bytes of their own.
+/// What a dead letter keeps of a record: text and bytes as they are, any other type as its [`Debug`] text.
 ///
 /// ```
-/// assert_eq!(ardea_operators::debug_bytes(&Some(3)), b"Some(3)");
+/// use ardea_operators::debug_bytes;
+///
+/// assert_eq!(debug_bytes(&Some(3)), b"Some(3)");
+/// assert_eq!(debug_bytes(&"a \"b\"".to_string()), b"a \"b\"");
 /// ```
-pub fn debug_bytes<T: Debug>(record: &T) -> Vec<u8> {
-    format!("{record:?}").into_bytes()
+pub fn debug_bytes<T: Debug + 'static>(record: &T) -> Vec<u8> {
+    let any: &dyn Any = record;
+    if let Some(text) = any.downcast_ref::<String>() {
+        text.as_bytes().to_vec()
+    } else if let Some(text) = any.downcast_ref::<&str>() {
+        text.as_bytes().to_vec()
+    } else if let Some(bytes) = any.downcast_ref::<Vec<u8>>() {
+        bytes.clone()
+    } else {
+        format!("{record:?}").into_bytes()
+    }
 }
 
 /// What an operator does with records that its user code returns an error for.
 #[derive(Debug)]
-pub(crate) struct BadRecords<T> {
-    policy: OnError,
+pub(crate) struct RecordErrors<T> {
+    bad: BadRecords,
     raw: fn(&T) -> Vec<u8>,
-    context: InstanceContext,
 }
 
-impl<T> BadRecords<T> {
+impl<T> RecordErrors<T> {
     /// Deals with bad records by `policy`; `raw` makes the bytes that a dead letter keeps of one.
     pub(crate) fn new(policy: OnError, raw: fn(&T) -> Vec<u8>) -> Self {
-        BadRecords {
-            policy,
+        RecordErrors {
+            bad: BadRecords::new(policy),
             raw,
-            context: InstanceContext::detached("detached"),
         }
     }
 
     /// Where the operator runs: who is named, and who is told.
     pub(crate) fn attach(&mut self, context: &InstanceContext) {
-        self.context = context.clone();
+        self.bad.attach(context);
     }
 
     /// Deals with one record, the `position`th of the input `ordinal`.
@@ -48,21 +59,32 @@ impl<T> BadRecords<T> {
         record: &T,
         reason: impl Display,
     ) -> Result<()> {
-        let context = &self.context;
-        context.metrics.count_bad(1);
-        let letter = || DeadLetter {
-            vertex: context.vertex.to_string(),
-            origin: format!(
-                "input {}, instance {}, record {position}",
-                ordinal.index(),
-                context.instance.index
-            ),
-            raw: (self.raw)(record),
-            reason: reason.to_string(),
-        };
-        context
-            .dead_letters
-            .handle(self.policy, letter)
+        let origin = || place(self.bad.context(), ordinal, position);
+        self.bad
+            .report(origin, || (self.raw)(record), reason)
             .map_err(|error| error.at_record(ordinal.index(), position))
+    }
+}
+
+/// Where a record came from, as far as a step in the middle of a job can know: the file and line if it came straight from a source
+/// that knows them, else how many came before it, and from which step.
+fn place(context: &InstanceContext, ordinal: Ordinal, position: u64) -> String {
+    // Only then do all records of the producer come here, in its order.
+    let is_only = context.instance.parallelism == 1;
+    if let Some(producer) = context.inputs.get(ordinal.index()).filter(|_| is_only)
+        && let Some(origin) = context.origins.of(producer, position)
+    {
+        return origin;
+    }
+    let from = match context.inputs.get(ordinal.index()) {
+        Some(producer) => format!("from {producer:?}"),
+        None => format!("of input {}", ordinal.index()),
+    };
+    match context.instance.parallelism {
+        1 => format!("record {position} {from}"),
+        _ => format!(
+            "record {position} {from} to instance {}",
+            context.instance.index
+        ),
     }
 }

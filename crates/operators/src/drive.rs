@@ -1,15 +1,16 @@
 //! Drives one processor of this crate through a script, under several chunk sizes and rooms.
 
+mod runner;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Chunk, Clock, Inbox, InstanceContext, ManualClock, Marker, Ordinal, Outbox, Processor,
-    Progress, Result, Rows, Timestamp, Watermark,
+    Chunk, Clock, InstanceContext, ManualClock, Marker, Ordinal, Processor, Result, Rows,
+    Timestamp, Watermark,
 };
 
-/// After so many calls of one callback without an end, a processor is stuck.
-const PATIENCE: usize = 100_000;
+pub(crate) use runner::{Rooms, Runner, Written};
 
 /// The second `n` of event time.
 pub(crate) fn at(n: i64) -> Timestamp {
@@ -77,6 +78,23 @@ impl<U: Clone> Outcome<U> {
                 Seen::Other(_) => {}
             }
         }
+    }
+}
+
+impl<U: Send + 'static> Outcome<U> {
+    fn add(&mut self, written: Written) -> Result<()> {
+        match written {
+            Written::Records(mut chunk) => {
+                let records = chunk.rows::<U>()?.drain_front(usize::MAX);
+                self.0
+                    .extend(records.map(|(value, time)| Seen::Record(value, time)));
+            }
+            Written::Marker(Marker::Watermark(watermark)) => {
+                self.0.push(Seen::Watermark(watermark.0));
+            }
+            Written::Marker(other) => self.0.push(Seen::Other(other)),
+        }
+        Ok(())
     }
 }
 
@@ -205,132 +223,43 @@ impl Drive {
         self,
         processor: &mut dyn Processor,
     ) -> Result<Vec<Outcome<U>>> {
-        let mut run = Run {
-            outbox: Outbox::new(self.lanes, self.room),
-            inboxes: (0..self.inputs).map(|_| Inbox::default()).collect(),
-            seen: (0..self.lanes).map(|_| Outcome(Vec::new())).collect(),
-            calls: 0,
-            deadline: None,
-            drive: &self,
+        let rooms = Rooms {
+            room: self.room,
+            refuse_every: if self.refuse { 2 } else { 0 },
+            whole_chunk: self.chunk,
         };
-        processor.init(&self.context)?;
-        let mut open: Vec<bool> = vec![true; usize::from(self.inputs)];
-        run.wake(processor)?;
+        let mut run = Runner::start(
+            processor,
+            (self.inputs, self.lanes),
+            rooms,
+            self.context,
+            self.hand,
+        )?;
+        let mut open: Vec<Ordinal> = (0..self.inputs).map(Ordinal).collect();
         for step in &self.steps {
             match step {
                 Step::Records(input, chunks) => {
                     for chunk in chunks(self.chunk) {
-                        run.chunk(*input, chunk, processor)?;
+                        run.chunk(*input, chunk)?;
                     }
                 }
-                Step::Watermark(time) => {
-                    run.until_done(|outbox| processor.on_watermark(Watermark(*time), outbox))?;
-                }
+                Step::Watermark(time) => run.watermark(Watermark(*time))?,
                 Step::EdgeDone(input) => {
-                    open[input.index()] = false;
-                    run.until_done(|outbox| processor.on_edge_done(*input, outbox))?;
+                    open.retain(|other| other != input);
+                    run.edge_done(*input)?;
                 }
-                Step::Advance(by) => {
-                    self.hand.advance(*by);
-                }
+                Step::Advance(by) => run.advance(*by)?,
             }
-            run.wake(processor)?;
         }
-        for input in (0..self.inputs)
-            .map(Ordinal)
-            .filter(|input| open[input.index()])
-        {
-            run.until_done(|outbox| processor.on_edge_done(input, outbox))?;
+        for input in open {
+            run.edge_done(input)?;
         }
-        run.until_done(|outbox| processor.complete(outbox))?;
+        run.complete()?;
+        let mut seen: Vec<_> = (0..self.lanes).map(|_| Outcome(Vec::new())).collect();
+        for (lane, written) in std::mem::take(&mut run.written) {
+            seen[lane].add(written)?;
+        }
         processor.close();
-        Ok(run.seen)
-    }
-}
-
-/// A run under way.
-struct Run<'a, U> {
-    drive: &'a Drive,
-    outbox: Outbox,
-    inboxes: Vec<Inbox>,
-    seen: Vec<Outcome<U>>,
-    calls: usize,
-    deadline: Option<Duration>,
-}
-
-impl<U: Send + 'static> Run<'_, U> {
-    /// One callback: with room or without, and its outputs collected.
-    fn call<R>(&mut self, callback: impl FnOnce(&mut Outbox) -> Result<R>) -> Result<R> {
-        self.calls += 1;
-        let refused = self.drive.refuse && self.calls.is_multiple_of(2);
-        self.outbox
-            .set_budget(if refused { 0 } else { self.drive.room });
-        let outcome = callback(&mut self.outbox);
-        self.deadline = self.outbox.take_wake_at();
-        for (lane, seen) in self.seen.iter_mut().enumerate() {
-            if let Some(mut chunk) = self.outbox.take_chunk(lane, Chunk::default) {
-                let limit = if refused {
-                    0
-                } else {
-                    self.drive.room.max(self.drive.chunk)
-                };
-                assert!(
-                    chunk.len() <= limit,
-                    "{} records where {limit} had room",
-                    chunk.len()
-                );
-                let count = chunk.len();
-                let rows = chunk.rows::<U>()?;
-                seen.0.extend(
-                    rows.drain_front(count)
-                        .map(|(value, time)| Seen::Record(value, time)),
-                );
-            }
-            while let Some(marker) = self.outbox.take_marker(lane) {
-                seen.0.push(match marker {
-                    Marker::Watermark(watermark) => Seen::Watermark(watermark.0),
-                    other => Seen::Other(other),
-                });
-            }
-        }
-        outcome
-    }
-
-    fn chunk(&mut self, input: Ordinal, chunk: Chunk, processor: &mut dyn Processor) -> Result<()> {
-        let mut inbox = std::mem::take(&mut self.inboxes[input.index()]);
-        inbox.fill(chunk);
-        for _ in 0..PATIENCE {
-            if inbox.is_empty() {
-                break;
-            }
-            self.call(|outbox| processor.process(input, &mut inbox, outbox))?;
-        }
-        assert!(inbox.is_empty(), "the processor is stuck on {inbox:?}");
-        self.inboxes[input.index()] = inbox;
-        self.wake(processor)
-    }
-
-    fn until_done(
-        &mut self,
-        mut callback: impl FnMut(&mut Outbox) -> Result<Progress>,
-    ) -> Result<()> {
-        for _ in 0..PATIENCE {
-            if self.call(&mut callback)?.done {
-                return Ok(());
-            }
-        }
-        panic!("the processor never gets done");
-    }
-
-    /// Wakes the processor as long as its deadline has come.
-    fn wake(&mut self, processor: &mut dyn Processor) -> Result<()> {
-        for _ in 0..PATIENCE {
-            match self.deadline {
-                Some(deadline) if deadline <= self.drive.context.clock.now() => {}
-                _ => return Ok(()),
-            }
-            self.call(|outbox| processor.on_wake(outbox))?;
-        }
-        panic!("the processor never rests");
+        Ok(seen)
     }
 }

@@ -10,9 +10,9 @@ mod sort;
 
 pub use broadcast_input::{BroadcastInputP, BroadcastLogic};
 pub use build_table::BuildTable;
-pub use hash_join::{HashJoinLogic, HashJoinP, enrich, inner_hash_join, left_hash_join};
+pub use hash_join::{HashJoinLogic, HashJoinP, enrich, inner_hash_join, outer_hash_join};
 pub use interval::JoinInterval;
 pub use interval_join::{
-    IntervalJoinLogic, IntervalJoinP, inner_interval_join, left_interval_join,
+    IntervalJoinLogic, IntervalJoinP, inner_interval_join, outer_interval_join,
 };
 pub use sort::SortP;

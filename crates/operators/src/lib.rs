@@ -69,7 +69,7 @@ pub use group::{GroupCombineP, GroupP};
 pub use join::{
     BroadcastInputP, BroadcastLogic, BuildTable, HashJoinLogic, HashJoinP, IntervalJoinLogic,
     IntervalJoinP, JoinInterval, SortP, enrich, inner_hash_join, inner_interval_join,
-    left_hash_join, left_interval_join,
+    outer_hash_join, outer_interval_join,
 };
 pub use keyed::{
     DistinctP, KeyedContext, KeyedLogic, StatefulMapP, TimerKind, flat_map_stateful, map_stateful,
@@ -78,13 +78,10 @@ pub use keyed_fold::{Feed, FeedVisitor, FoldOne, FoldPartials, KeyedFold, Partia
 pub use keyed_table::{KeyIndex, KeyTable};
 pub use rolling::RollingP;
 pub use stateless::{
-    Either, FilterMapP, FilterP, FlatMapP, InspectP, LimitP, MapP, MergeP, PartitionMapP, SampleP,
-    SplitP, TeeP, TryMapP,
+    Either, FilterMapP, FilterP, FlatMapP, InspectP, LimitP, MapP, MapTimedP, MergeP,
+    PartitionMapP, SampleP, SplitP, TeeP, TryMapP,
 };
-pub use time::{
-    ArrivalTimeP, EventTime, NativeTimeP, ReplayP, Silence, StampP, WatermarkGenerator,
-    WatermarkPolicy,
-};
+pub use time::{ArrivalTimeP, EventTime, NativeTimeP, ReplayP, StampP, WatermarkPolicy};
 pub use window::{
     Decision, EarlyFiring, Firing, NoEarly, SessionSpec, SessionWindowP, SliceCombineP,
     SlidingWindowP, Trigger, WindowResult, WindowSpec,

@@ -58,7 +58,7 @@ impl<F: KeyedFold> RollingP<F> {
     }
 
     /// Forgets keys that have had no record for longer than `ttl`, in event time.
-    pub fn time_to_live(mut self, ttl: Duration) -> Self {
+    pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
     }
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_key_that_was_silent_for_too_long_starts_anew_with_or_without_a_watermark() {
-        let rolling = || RollingP::new(count_by_key()).time_to_live(Duration::from_micros(10));
+        let rolling = || RollingP::new(count_by_key()).ttl(Duration::from_micros(10));
         let expected = [(7, 1), (7, 2), (7, 1), (7, 2)];
         let steps = [Step::rows(&[(7, 1), (7, 11), (7, 22), (7, 12)])];
         assert_eq!(
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn silent_keys_give_their_memory_back() {
-        let mut rolling = RollingP::new(count_by_key()).time_to_live(Duration::from_micros(10));
+        let mut rolling = RollingP::new(count_by_key()).ttl(Duration::from_micros(10));
         for round in 0..100i64 {
             let rows: Vec<_> = (0..100)
                 .map(|key| (round as u64 * 100 + key, round * 10))

@@ -11,7 +11,7 @@ mod stamp;
 
 pub use arrival::ArrivalTimeP;
 pub use event_time::EventTime;
-pub use generator::{Silence, WatermarkGenerator};
+pub(crate) use event_time::require_times;
 pub use native::NativeTimeP;
 pub use policy::WatermarkPolicy;
 pub use replay::ReplayP;

@@ -58,6 +58,11 @@ fn maps_and_filters_keep_the_contract() {
         .output(Expected::timed(timed((0..20).step_by(3))))
         .forbid_late_output()
         .run();
+    ProcessorTest::new(|| MapTimedP::new(Arc::new(|n: i64, time: Timestamp| (n, time))))
+        .input(numbers())
+        .output(Expected::timed((0..20).map(|n| ((n, at(n)), at(n)))))
+        .forbid_late_output()
+        .run();
     ProcessorTest::new(|| InspectP::new(Arc::new(|_: &i64, _: Timestamp| {})))
         .input(numbers())
         .output(Expected::timed(timed(0..20)))
@@ -326,7 +331,7 @@ fn an_interval_join_keeps_the_contract() {
         });
     }
     let logic = || {
-        left_interval_join(key, key, |left: &Pair, right: Option<&Pair>| {
+        outer_interval_join(key, key, |left: &Pair, right: Option<&Pair>| {
             (*left, right.copied())
         })
     };

@@ -1,15 +1,49 @@
-//! Two grouped streams over the same windows: co-groups and windowed joins.
+//! Two or three grouped streams side by side, over the same windows or to their end: co-groups and windowed joins.
 
 use std::sync::Arc;
 
-use ardea_aggregate::{Aggregate, co_aggregate, collect_list};
+use ardea_aggregate::{Aggregate, co_aggregate, co_aggregate3, collect_list};
 use ardea_core::{Boundedness, Ends, Join, Key, supplier};
-use ardea_operators::{FoldTwo, GroupP, WindowResult};
+use ardea_operators::{FoldThree, FoldTwo, GroupP, KeyedFold, WindowResult};
 
-use crate::keyed::KeyedStream;
+use crate::keyed::{Fed, KeyedStream, meet};
+use crate::pipeline::Pipeline;
 use crate::step::Lower;
 use crate::stream::{Stream, Timed};
-use crate::window::{WindowedStream, one_stage};
+use crate::window::{Window, WindowedStream, one_stage};
+
+/// Streams over the same windows, one result a key and window.
+fn over_windows<F: KeyedFold, B>(
+    pipeline: &Pipeline,
+    name: impl Into<String>,
+    fed: Vec<Fed>,
+    window: Window,
+    fold: F,
+) -> Stream<WindowResult<F::Key, F::Out>, B, Timed> {
+    let fold = Arc::new(fold);
+    let (from, routings): (Vec<_>, Vec<_>) = fed.into_iter().unzip();
+    let lower: Lower = Box::new(move |lowering, name, inputs| {
+        let spec = window.check().map_err(|error| error.in_vertex(name, 0))?;
+        let inputs = inputs.iter().copied().zip(routings.iter().cloned());
+        let mut ports = one_stage(lowering, name, inputs, spec, &fold);
+        // Late records of several types can't be one stream; they are counted.
+        ports.truncate(1);
+        Ok(ports)
+    });
+    pipeline.add(name, from, 1, lower)
+}
+
+/// Streams to their end, one result a key.
+fn to_the_end<F: KeyedFold, B, E>(
+    pipeline: &Pipeline,
+    name: impl Into<String>,
+    fed: Vec<Fed>,
+    fold: F,
+) -> Stream<(F::Key, F::Out), B, E> {
+    let fold = Arc::new(fold);
+    let make = supplier(move || GroupP::new(Arc::clone(&fold)));
+    meet(pipeline, name, fed, make)
+}
 
 impl<T, K, F, B> WindowedStream<T, K, F, B>
 where
@@ -66,21 +100,71 @@ where
         let (window, keyed) = self.into_parts();
         keyed.stream.assert_same_pipeline(&other.stream.pipeline);
         let both = co_aggregate(aggregate, other_aggregate);
-        let fold = Arc::new(FoldTwo::new(keyed.key_of(), other.key_of(), both));
-        let (routing, other_routing) = (keyed.routing(), other.routing());
-        let lower: Lower = Box::new(move |lowering, name, inputs| {
-            let spec = window.check().map_err(|error| error.in_vertex(name, 0))?;
-            let inputs = [
-                (inputs[0], routing.clone()),
-                (inputs[1], other_routing.clone()),
-            ];
-            let mut ports = one_stage(lowering, name, inputs, spec, &fold);
-            // Late records of two types can't be one stream; they are counted.
-            ports.truncate(1);
-            Ok(ports)
-        });
-        let inputs = vec![keyed.stream.from, other.stream.from];
-        keyed.stream.pipeline.add(name, inputs, 1, lower)
+        let fold = FoldTwo::new(keyed.key_of(), other.key_of(), both);
+        let fed = vec![keyed.fed(), other.fed()];
+        over_windows(&keyed.stream.pipeline, name, fed, window, fold)
+    }
+
+    /// As [`co_group`](Self::co_group), with three streams, and an aggregate for each.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ardea_aggregate::count;
+    /// use ardea_connect::collections::items;
+    /// use ardea_core::Timestamp;
+    /// use ardea_pipeline::{Pipeline, WatermarkPolicy, Window};
+    ///
+    /// let p = Pipeline::new("funnel");
+    /// let read = |seconds: Vec<i64>| {
+    ///     p.read_from(items(seconds)).with_timestamps(|s| Timestamp::from_secs(*s), WatermarkPolicy::in_order())
+    /// };
+    /// let (views, clicks, orders) = (read(vec![1, 2, 12]), read(vec![3]), read(vec![4, 13]));
+    /// let out = views
+    ///     .key_by(|_| "shop")
+    ///     .window(Window::tumbling(Duration::from_secs(10)))
+    ///     .co_group3("funnel", clicks.key_by(|_| "shop"), orders.key_by(|_| "shop"), (count(), count(), count()))
+    ///     .map(|window| window.value)
+    ///     .collect();
+    /// p.run().unwrap();
+    /// assert_eq!(out.take(), [(2, 1, 1), (1, 0, 1)]);
+    /// ```
+    ///
+    /// # Panics
+    /// If one of the streams belongs to another pipeline.
+    #[expect(
+        clippy::type_complexity,
+        reason = "what a result is made of is what its reader wants to see"
+    )]
+    pub fn co_group3<T2, F2, B2, T3, F3, B3, A, A2, A3>(
+        self,
+        name: impl Into<String>,
+        second: KeyedStream<T2, K, F2, B2, Timed>,
+        third: KeyedStream<T3, K, F3, B3, Timed>,
+        (aggregate, aggregate2, aggregate3): (A, A2, A3),
+    ) -> Stream<
+        WindowResult<K, (A::Out, A2::Out, A3::Out)>,
+        <<B as Join<B2>>::Out as Join<B3>>::Out,
+        Timed,
+    >
+    where
+        T2: Send + 'static,
+        T3: Send + 'static,
+        F2: Fn(&T2) -> K + Send + Sync + 'static,
+        F3: Fn(&T3) -> K + Send + Sync + 'static,
+        B: Join<B2, Out: Join<B3>>,
+        B2: Boundedness,
+        B3: Boundedness,
+        A: Aggregate<T>,
+        A2: Aggregate<T2>,
+        A3: Aggregate<T3>,
+    {
+        let (window, keyed) = self.into_parts();
+        keyed.stream.assert_same_pipeline(&second.stream.pipeline);
+        keyed.stream.assert_same_pipeline(&third.stream.pipeline);
+        let all = co_aggregate3(aggregate, aggregate2, aggregate3);
+        let fold = FoldThree::new(keyed.key_of(), second.key_of(), third.key_of(), all);
+        let fed = vec![keyed.fed(), second.fed(), third.fed()];
+        over_windows(&keyed.stream.pipeline, name, fed, window, fold)
     }
 
     /// Joins both streams: `join` of every pair of records with equal keys in the same window.
@@ -162,17 +246,56 @@ where
     {
         self.stream.assert_same_pipeline(&other.stream.pipeline);
         let both = co_aggregate(aggregate, other_aggregate);
-        let fold = Arc::new(FoldTwo::new(self.key_of(), other.key_of(), both));
-        let routings = [self.routing(), other.routing()];
-        let lower: Lower = Box::new(move |lowering, name, inputs| {
-            let parallelism = lowering.spread();
-            let fold = Arc::clone(&fold);
-            let make = supplier(move || GroupP::new(Arc::clone(&fold)));
-            let inputs = inputs.iter().copied().zip(routings.iter().cloned());
-            Ok(vec![lowering.fed(name, parallelism, inputs, make)])
-        });
-        self.stream
-            .pipeline
-            .add(name, vec![self.stream.from, other.stream.from], 1, lower)
+        let fold = FoldTwo::new(self.key_of(), other.key_of(), both);
+        let fed = vec![self.fed(), other.fed()];
+        to_the_end(&self.stream.pipeline, name, fed, fold)
+    }
+
+    /// As [`co_group`](Self::co_group), with three streams, and an aggregate for each.
+    ///
+    /// ```
+    /// use ardea_aggregate::{count, pick_any};
+    /// use ardea_connect::collections::items;
+    /// use ardea_pipeline::Pipeline;
+    ///
+    /// let p = Pipeline::new("customers");
+    /// let names = p.read_from(items(vec![(1, "ann"), (2, "bob")])).key_by(|(id, _)| *id);
+    /// let orders = p.read_from(items(vec![1, 1])).key_by(|id| *id);
+    /// let complaints = p.read_from(items(vec![2, 3])).key_by(|id| *id);
+    /// let out = names.co_group3("customers", orders, complaints, (pick_any(), count(), count())).collect();
+    /// p.run().unwrap();
+    /// let expected = [(1, (Some((1, "ann")), 2, 0)), (2, (Some((2, "bob")), 0, 1)), (3, (None, 0, 1))];
+    /// assert_eq!(out.take_sorted(), expected);
+    /// ```
+    ///
+    /// # Panics
+    /// If one of the streams belongs to another pipeline.
+    #[expect(
+        clippy::type_complexity,
+        reason = "what a result is made of is what its reader wants to see"
+    )]
+    pub fn co_group3<T2, F2, T3, F3, A, A2, A3>(
+        self,
+        name: impl Into<String>,
+        second: KeyedStream<T2, K, F2, B, E>,
+        third: KeyedStream<T3, K, F3, B, E>,
+        (aggregate, aggregate2, aggregate3): (A, A2, A3),
+    ) -> Stream<(K, (A::Out, A2::Out, A3::Out)), B, E>
+    where
+        B: Ends,
+        T2: Send + 'static,
+        T3: Send + 'static,
+        F2: Fn(&T2) -> K + Send + Sync + 'static,
+        F3: Fn(&T3) -> K + Send + Sync + 'static,
+        A: Aggregate<T>,
+        A2: Aggregate<T2>,
+        A3: Aggregate<T3>,
+    {
+        self.stream.assert_same_pipeline(&second.stream.pipeline);
+        self.stream.assert_same_pipeline(&third.stream.pipeline);
+        let all = co_aggregate3(aggregate, aggregate2, aggregate3);
+        let fold = FoldThree::new(self.key_of(), second.key_of(), third.key_of(), all);
+        let fed = vec![self.fed(), second.fed(), third.fed()];
+        to_the_end(&self.stream.pipeline, name, fed, fold)
     }
 }

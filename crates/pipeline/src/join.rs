@@ -7,12 +7,11 @@ use ardea_core::{
     supplier,
 };
 use ardea_operators::{
-    BroadcastInputP, BroadcastLogic, HashJoinLogic, HashJoinP, IntervalJoinLogic, IntervalJoinP,
-    JoinInterval, Output, SortP, enrich, inner_hash_join, inner_interval_join, left_hash_join,
-    left_interval_join,
+    BroadcastInputP, BroadcastLogic, HashJoinP, IntervalJoinP, JoinInterval, SortP, enrich,
+    inner_hash_join, inner_interval_join, outer_hash_join, outer_interval_join,
 };
 
-use crate::keyed::KeyedStream;
+use crate::keyed::{KeyedStream, meet};
 use crate::step::Lower;
 use crate::stream::{HasEventTime, Stream};
 
@@ -54,7 +53,10 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         BK: Fn(&V) -> K + Send + Sync + 'static,
         J: Fn(&T, &V) -> U + Send + Sync + 'static,
     {
-        self.hash_join_by(name, table, inner_hash_join(key, table_key, join))
+        let logic = Arc::new(inner_hash_join(key, table_key, join));
+        self.beside(name, table, Priority::FIRST, move || {
+            HashJoinP::new(Arc::clone(&logic))
+        })
     }
 
     /// As [`hash_join`](Self::hash_join); a record without a match is joined with `None`.
@@ -78,7 +80,10 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         BK: Fn(&V) -> K + Send + Sync + 'static,
         J: Fn(&T, Option<&V>) -> U + Send + Sync + 'static,
     {
-        self.hash_join_by(name, table, left_hash_join(key, table_key, join))
+        let logic = Arc::new(outer_hash_join(key, table_key, join));
+        self.beside(name, table, Priority::FIRST, move || {
+            HashJoinP::new(Arc::clone(&logic))
+        })
     }
 
     /// One record for each record, made of it and all rows of the table with an equal key.
@@ -102,25 +107,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         BK: Fn(&V) -> K + Send + Sync + 'static,
         J: Fn(T, &[V]) -> U + Send + Sync + 'static,
     {
-        self.hash_join_by(name, table, enrich(key, table_key, join))
-    }
-
-    fn hash_join_by<V, B2, E2, K, PK, BK, U, J>(
-        self,
-        name: impl Into<String>,
-        table: Stream<V, B2, E2>,
-        logic: HashJoinLogic<PK, BK, J>,
-    ) -> Stream<U, B, E>
-    where
-        V: Clone + Send + 'static,
-        B2: Ends,
-        K: Key,
-        U: Send + 'static,
-        PK: Fn(&T) -> K + Send + Sync + 'static,
-        BK: Fn(&V) -> K + Send + Sync + 'static,
-        J: for<'o> Fn(T, ardea_core::Timestamp, &[V], &mut Output<'o, U>) + Send + Sync + 'static,
-    {
-        let logic = Arc::new(logic);
+        let logic = Arc::new(enrich(key, table_key, join));
         self.beside(name, table, Priority::FIRST, move || {
             HashJoinP::new(Arc::clone(&logic))
         })
@@ -264,8 +251,11 @@ where
         U: Send + 'static,
         J: Fn(&T, &T2) -> U + Send + Sync + 'static,
     {
-        let logic = inner_interval_join(self.key_of(), other.key_of(), join);
-        self.interval_join_by(name, other, interval, logic)
+        self.stream.assert_same_pipeline(&other.stream.pipeline);
+        let logic = Arc::new(inner_interval_join(self.key_of(), other.key_of(), join));
+        let make = supplier(move || IntervalJoinP::new(Arc::clone(&logic), interval));
+        let fed = vec![self.fed(), other.fed()];
+        meet(&self.stream.pipeline, name, fed, make)
     }
 
     /// As [`interval_join`](Self::interval_join); a record of this stream for which no match can come any more is joined with `None`.
@@ -288,45 +278,11 @@ where
         U: Send + 'static,
         J: Fn(&T, Option<&T2>) -> U + Send + Sync + 'static,
     {
-        let logic = left_interval_join(self.key_of(), other.key_of(), join);
-        self.interval_join_by(name, other, interval, logic)
-    }
-
-    fn interval_join_by<T2, F2, B2, U, LK, RK, J>(
-        self,
-        name: impl Into<String>,
-        other: KeyedStream<T2, K, F2, B2, E>,
-        interval: JoinInterval,
-        logic: IntervalJoinLogic<LK, RK, J>,
-    ) -> Stream<U, <B as Join<B2>>::Out, E>
-    where
-        E: HasEventTime,
-        T2: Send + 'static,
-        F2: Fn(&T2) -> K + Send + Sync + 'static,
-        B: Join<B2>,
-        B2: Boundedness,
-        U: Send + 'static,
-        LK: Fn(&T) -> K + Send + Sync + 'static,
-        RK: Fn(&T2) -> K + Send + Sync + 'static,
-        J: Fn(&T, Option<&T2>) -> Option<U> + Send + Sync + 'static,
-    {
         self.stream.assert_same_pipeline(&other.stream.pipeline);
-        let logic = Arc::new(logic);
+        let logic = Arc::new(outer_interval_join(self.key_of(), other.key_of(), join));
         let make = supplier(move || IntervalJoinP::new(Arc::clone(&logic), interval));
-        let routings = [self.routing(), other.routing()];
-        let lower: Lower = Box::new(move |lowering, name, inputs| {
-            let parallelism = lowering.spread();
-            let inputs = inputs.iter().copied().zip(routings.iter().cloned());
-            Ok(vec![lowering.fed(
-                name,
-                parallelism,
-                inputs,
-                Arc::clone(&make),
-            )])
-        });
-        self.stream
-            .pipeline
-            .add(name, vec![self.stream.from, other.stream.from], 1, lower)
+        let fed = vec![self.fed(), other.fed()];
+        meet(&self.stream.pipeline, name, fed, make)
     }
 }
 
@@ -351,6 +307,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         let key = Arc::new(key);
         let make = supplier(move || SortP::new(Arc::clone(&key)));
         let lower: Lower = Box::new(move |lowering, name, inputs| {
+            lowering.require_single(name, "an order over all records needs them in one place")?;
             let input = (inputs[0], Routing::AllToOne);
             Ok(vec![lowering.fed(
                 name,

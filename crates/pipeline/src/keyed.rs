@@ -2,12 +2,14 @@
 
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ardea_aggregate::Aggregate;
-use ardea_core::{Boundedness, Ends, Key, Routing, supplier};
+use ardea_core::{Boundedness, Ends, Key, Processor, ProcessorSupplier, Routing, supplier};
 use ardea_operators::{FoldOne, FoldPartials, GroupCombineP, GroupP, Partial, RollingP};
 
-use crate::step::{Lower, Lowering};
+use crate::pipeline::Pipeline;
+use crate::step::{Lower, Lowering, StepOutput};
 use crate::stream::{HasEventTime, Stream};
 use crate::window::{Window, WindowedStream};
 
@@ -73,6 +75,40 @@ where
         self.keyed_step(name, move || RollingP::new(Arc::clone(&fold)))
     }
 
+    /// As [`rolling`](Self::rolling), forgetting a key that has had no record for longer than `ttl` of event time: it starts anew.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ardea_aggregate::count;
+    /// use ardea_connect::collections::items;
+    /// use ardea_core::Timestamp;
+    /// use ardea_pipeline::{Pipeline, WatermarkPolicy};
+    ///
+    /// let p = Pipeline::new("attempts");
+    /// let minute = Duration::from_secs(60);
+    /// let out = p
+    ///     .read_from(items(vec![("ann", 0), ("ann", 50), ("ann", 200)]))
+    ///     .with_timestamps(|(_, second)| Timestamp::from_secs(*second), WatermarkPolicy::in_order())
+    ///     .key_by(|(name, _)| *name)
+    ///     .rolling_with_ttl("attempts", minute, count())
+    ///     .collect();
+    /// p.run().unwrap();
+    /// assert_eq!(out.take(), [("ann", 1), ("ann", 2), ("ann", 1)]);
+    /// ```
+    pub fn rolling_with_ttl<A>(
+        self,
+        name: impl Into<String>,
+        ttl: Duration,
+        aggregate: A,
+    ) -> Stream<(K, A::Out), B, E>
+    where
+        E: HasEventTime,
+        A: Aggregate<T>,
+    {
+        let fold = Arc::new(FoldOne::new(self.key_of(), aggregate));
+        self.keyed_step(name, move || RollingP::new(Arc::clone(&fold)).ttl(ttl))
+    }
+
     /// Cuts each key's records into windows of event time.
     pub fn window(self, window: Window) -> WindowedStream<T, K, F, B>
     where
@@ -126,35 +162,52 @@ where
             .add(name, vec![self.stream.from], 1, lower)
     }
 
-    /// A step that needs all records of a key in one place: one vertex on every core, fed by key.
-    ///
-    /// ```text
-    /// input ──keyed──▶ name
-    /// ```
+    /// A step that needs all records of a key in one place.
     pub(crate) fn keyed_step<U, P>(
         self,
         name: impl Into<String>,
         make: impl Fn() -> P + Send + Sync + 'static,
     ) -> Stream<U, B, E>
     where
-        P: ardea_core::Processor + 'static,
+        P: Processor + 'static,
     {
-        let routing = self.routing();
-        let make = supplier(make);
-        let lower: Lower = Box::new(move |lowering, name, inputs| {
-            let parallelism = lowering.spread();
-            let input = (inputs[0], routing.clone());
-            Ok(vec![lowering.fed(
-                name,
-                parallelism,
-                [input],
-                Arc::clone(&make),
-            )])
-        });
-        self.stream
-            .pipeline
-            .add(name, vec![self.stream.from], 1, lower)
+        let fed = vec![self.fed()];
+        meet(&self.stream.pipeline, name, fed, supplier(make))
     }
+
+    /// Where the records come out, and the routing that brings equal keys together.
+    pub(crate) fn fed(&self) -> Fed {
+        (self.stream.from, self.routing())
+    }
+}
+
+/// Where the records of a grouped stream come out, and how they get to a keyed step.
+pub(crate) type Fed = (StepOutput, Routing);
+
+/// A step in which equal keys of one or several streams meet: one vertex on every core, each of whose inputs is fed by key.
+///
+/// ```text
+/// input ──keyed──▶ name
+/// other ──keyed──▶
+/// ```
+pub(crate) fn meet<U, B, E>(
+    pipeline: &Pipeline,
+    name: impl Into<String>,
+    fed: Vec<Fed>,
+    make: Arc<dyn ProcessorSupplier>,
+) -> Stream<U, B, E> {
+    let (from, routings): (Vec<_>, Vec<_>) = fed.into_iter().unzip();
+    let lower: Lower = Box::new(move |lowering, name, inputs| {
+        let parallelism = lowering.spread();
+        let inputs = inputs.iter().copied().zip(routings.iter().cloned());
+        Ok(vec![lowering.fed(
+            name,
+            parallelism,
+            inputs,
+            Arc::clone(&make),
+        )])
+    });
+    pipeline.add(name, from, 1, lower)
 }
 
 /// Whether a step has one instance, so that a first stage before it would only add work.

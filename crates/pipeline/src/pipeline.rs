@@ -10,7 +10,7 @@ use ardea_core::{Boundedness, Dag, Result, Source};
 use ardea_engine::{JobConfig, JobHandle, Node, NodeConfig};
 
 use crate::Untimed;
-use crate::step::{self, Lower, Port, Step, StepOutput};
+use crate::step::{self, Lower, Port, Step, StepName, StepOutput};
 use crate::stream::Stream;
 
 /// A job under description: nothing runs yet.
@@ -109,7 +109,7 @@ impl Pipeline {
     /// Adds a step; a name that was generated is made unique, one that was given is kept and checked by `to_dag`.
     pub(crate) fn add<T, B, E>(
         &self,
-        name: impl Into<String>,
+        name: impl Into<StepName>,
         inputs: Vec<StepOutput>,
         required_outputs: usize,
         lower: Lower,
@@ -127,19 +127,18 @@ impl Pipeline {
     }
 
     /// A name for a step that was given none: its kind, and a number where there are several.
-    pub(crate) fn fresh_name(&self, kind: &str) -> String {
+    pub(crate) fn fresh_name(&self, kind: &str) -> StepName {
         let steps = self.steps.borrow();
-        let taken: HashSet<&str> = steps.iter().map(|step| step.name.as_str()).collect();
-        if !taken.contains(kind) {
-            return kind.to_string();
-        }
+        let taken: HashSet<&str> = steps.iter().map(|step| step.name.text.as_str()).collect();
+        let mut text = kind.to_string();
         let mut number = 2;
-        loop {
-            let name = format!("{kind}-{number}");
-            if !taken.contains(name.as_str()) {
-                return name;
-            }
+        while taken.contains(text.as_str()) {
+            text = format!("{kind}-{number}");
             number += 1;
+        }
+        StepName {
+            text,
+            is_generated: true,
         }
     }
 
@@ -163,7 +162,7 @@ impl fmt::Debug for Pipeline {
             self.name,
             steps
                 .iter()
-                .map(|s| s.name.as_str())
+                .map(|s| s.name.text.as_str())
                 .collect::<Vec<_>>()
                 .join(", ")
         )
@@ -176,9 +175,9 @@ fn tell_what_was_set_aside(job: &JobHandle) {
     let (letters, dropped) = (job.dead_letters().count(), job.dead_letters().dropped());
     let mut parts = Vec::new();
     if letters > 0 {
-        let latest = job.dead_letters().sample().pop();
-        let why = latest.map_or(String::new(), |letter| {
-            format!(" (the latest at {}: {})", letter.origin, letter.reason)
+        let first = job.dead_letters().first();
+        let why = first.map_or(String::new(), |letter| {
+            format!(" (the first at {}: {})", letter.origin, letter.reason)
         });
         parts.push(format!("{letters} could not be dealt with{why}"));
     }

@@ -37,9 +37,26 @@ impl Port {
 /// Turns a step, given where its inputs come out, into vertices; returns where its own outputs come out.
 pub(crate) type Lower = Box<dyn Fn(&mut Lowering<'_>, &str, &[Port]) -> Result<Vec<Port>>>;
 
+/// The name of a step, and who chose it.
+pub(crate) struct StepName {
+    pub(crate) text: String,
+    /// Nobody: it was made from the kind of step.
+    pub(crate) is_generated: bool,
+}
+
+impl<S: Into<String>> From<S> for StepName {
+    /// A name that the job's author chose.
+    fn from(text: S) -> Self {
+        StepName {
+            text: text.into(),
+            is_generated: false,
+        }
+    }
+}
+
 /// One step of a pipeline: a name, its inputs, and how it is lowered.
 pub(crate) struct Step {
-    pub(crate) name: String,
+    pub(crate) name: StepName,
     pub(crate) inputs: Vec<StepOutput>,
     /// How many of its outputs somebody has to read; later ones, such as late records, may be left alone.
     pub(crate) required_outputs: usize,
@@ -51,6 +68,8 @@ pub(crate) struct Step {
 pub(crate) struct Lowering<'a> {
     pub(crate) dag: &'a mut Dag,
     threads: NonZeroU32,
+    /// Whether nobody chose the name of the step at hand.
+    has_generated_name: bool,
     /// What the step at hand was told by `Stream::parallelism`.
     pub(crate) wanted: Option<Parallelism>,
 }
@@ -66,6 +85,18 @@ impl Lowering<'_> {
         parallelism.resolve(self.threads)
     }
 
+    /// Refuses to have told a step with a single instance to have several.
+    pub(crate) fn require_single(&self, name: &str, why: &str) -> Result<()> {
+        match self.wanted {
+            None | Some(Parallelism::ONE) => Ok(()),
+            Some(_) => Err(Error::new(
+                ErrorCode::InvalidJob,
+                format!("the step {name:?} cannot have several instances: {why}"),
+            )
+            .hint("leave `parallelism` out behind it, or put it behind another step")),
+        }
+    }
+
     /// Adds a cooperative vertex.
     pub(crate) fn vertex(
         &mut self,
@@ -73,8 +104,12 @@ impl Lowering<'_> {
         parallelism: Parallelism,
         supplier: Arc<dyn ProcessorSupplier>,
     ) -> VertexId {
-        self.dag
-            .vertex(Vertex::new(name, supplier).parallelism(parallelism))
+        let vertex = self.named(name, supplier);
+        self.dag.vertex(vertex.parallelism(parallelism))
+    }
+
+    fn named(&self, name: impl Into<Arc<str>>, supplier: Arc<dyn ProcessorSupplier>) -> Vertex {
+        Vertex::new(name, supplier).generated_name(self.has_generated_name)
     }
 
     /// Adds a vertex that runs as `isolation` says.
@@ -85,11 +120,9 @@ impl Lowering<'_> {
         isolation: Isolation,
         supplier: Arc<dyn ProcessorSupplier>,
     ) -> VertexId {
-        self.dag.vertex(
-            Vertex::new(name, supplier)
-                .parallelism(parallelism)
-                .isolation(isolation),
-        )
+        let vertex = self.named(name, supplier);
+        self.dag
+            .vertex(vertex.parallelism(parallelism).isolation(isolation))
     }
 
     /// Leads a port into an input.
@@ -165,9 +198,10 @@ pub(crate) fn lower(steps: &[Step], threads: NonZeroU32) -> Result<Dag> {
         let mut lowering = Lowering {
             dag: &mut dag,
             threads,
+            has_generated_name: step.name.is_generated,
             wanted: step.parallelism,
         };
-        ports.push((step.lower)(&mut lowering, &step.name, &inputs)?);
+        ports.push((step.lower)(&mut lowering, &step.name.text, &inputs)?);
     }
     dag.validate()?;
     Ok(dag)
@@ -184,7 +218,7 @@ fn check_outputs(steps: &[Step]) -> Result<()> {
             if !steps.iter().any(|reader| reader.inputs.contains(&read)) {
                 return Err(Error::new(
                     ErrorCode::InvalidJob,
-                    format!("nothing reads the output of step {:?}", step.name),
+                    format!("nothing reads the output of step {:?}", step.name.text),
                 )
                 .hint("end the stream with write_to(sink), or with null::sink() if only its effect counts"));
             }

@@ -13,7 +13,7 @@ use ardea_operators::{FilterMapP, FilterP, FlatMapP, InspectP, LimitP, MapP, Mer
 
 use crate::keyed::KeyedStream;
 use crate::pipeline::Pipeline;
-use crate::step::{Lower, StepOutput};
+use crate::step::{Lower, StepName, StepOutput};
 use crate::window::{Window, WindowedStream};
 
 /// The records of a stream have an event time: it can be windowed.
@@ -266,11 +266,14 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// Names the step that this stream comes out of.
     pub fn named(self, name: impl Into<String>) -> Self {
         self.pipeline
-            .edit(self.from.step, |step| step.name = name.into());
+            .edit(self.from.step, |step| step.name = name.into().into());
         self
     }
 
-    /// Sets how many instances the step has that this stream comes out of.
+    /// Sets how many instances the step has that this stream comes out of; the steps on single records that follow have as many.
+    ///
+    /// Where it has other instances than the step before, records go to whichever has room, and lose their order. A step that
+    /// must have a single instance refuses others when the job is compiled.
     pub fn parallelism(self, parallelism: Parallelism) -> Self {
         self.pipeline
             .edit(self.from.step, |step| step.parallelism = Some(parallelism));
@@ -306,7 +309,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
 
     pub(crate) fn follow_named<U>(
         self,
-        name: String,
+        name: impl Into<StepName>,
         make: Arc<dyn ProcessorSupplier>,
     ) -> Stream<U, B, E> {
         let lower: Lower = Box::new(move |lowering, name, inputs| {

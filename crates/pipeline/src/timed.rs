@@ -1,4 +1,4 @@
-//! Giving a stream its event time.
+//! Giving a stream its event time, and using it.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use ardea_core::{Boundedness, OnError, Timestamp};
 use ardea_operators::{
-    ArrivalTimeP, EventTime, NativeTimeP, ReplayP, StampP, WatermarkPolicy, debug_bytes,
+    ArrivalTimeP, EventTime, MapTimedP, NativeTimeP, ReplayP, StampP, WatermarkPolicy, debug_bytes,
 };
 
-use crate::stream::{Stream, Timed};
+use crate::stream::{HasEventTime, Stream, Timed};
 
 impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// Takes the event time from each record: from here on the stream can be windowed.
@@ -72,6 +72,32 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     pub fn with_arrival_timestamps(self, tick: Duration) -> Stream<T, B, Timed> {
         self.follow::<T, _>("timestamps", move || ArrivalTimeP::<T>::new(tick))
             .retyped()
+    }
+
+    /// Applies `f` to each record and its event time, which the result keeps.
+    ///
+    /// ```
+    /// use ardea_connect::collections::items_with_times;
+    /// use ardea_core::Timestamp;
+    /// use ardea_pipeline::{Pipeline, WatermarkPolicy};
+    ///
+    /// let p = Pipeline::new("dated");
+    /// let out = p
+    ///     .read_from(items_with_times([("landed", Timestamp::from_secs(90))]))
+    ///     .with_native_timestamps(WatermarkPolicy::in_order())
+    ///     .map_timed(|what, time| format!("{what} at {time}"))
+    ///     .collect();
+    /// p.run().unwrap();
+    /// assert_eq!(out.take(), ["landed at 1970-01-01T00:01:30Z"]);
+    /// ```
+    pub fn map_timed<U, F>(self, f: F) -> Stream<U, B, E>
+    where
+        E: HasEventTime,
+        U: Send + 'static,
+        F: Fn(T, Timestamp) -> U + Send + Sync + 'static,
+    {
+        let f = Arc::new(f);
+        self.follow("map-timed", move || MapTimedP::new(Arc::clone(&f)))
     }
 
     /// Lets recorded events happen again: `speed` seconds of recorded time pass in one second. An infinite speed holds nothing back.

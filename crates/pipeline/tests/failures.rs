@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ardea_aggregate::count;
 use ardea_connect::collections::items;
+use ardea_connect::files;
 use ardea_core::{ErrorCode, OnError, Timestamp};
 use ardea_engine::{JobConfig, Node, NodeConfig};
 use ardea_pipeline::{Firing, Pipeline, WatermarkPolicy, Window};
@@ -120,4 +121,41 @@ fn allowed_lateness_corrects_a_result_that_was_already_out() {
         out.take_sorted(),
         [(10, false, 1), (10, true, 2), (40, false, 1)]
     );
+}
+
+#[test]
+fn a_dead_letter_of_a_step_behind_a_file_names_its_line_and_has_the_text_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a"), b"1\ntwo\n\xff\nfour\n").unwrap();
+    std::fs::write(dir.path().join("b"), b"1\n2\nthree\n").unwrap();
+    let letters_of = |threads, spread: bool| {
+        let p = Pipeline::new("numbers");
+        let lines = p.read_from(files::lines(dir.path()).build());
+        let lines = if spread { lines.rebalance() } else { lines };
+        let numbers = lines
+            .try_map(|line| line.parse::<u32>(), OnError::DeadLetter)
+            .named("parse")
+            .collect();
+        let node = Node::start(NodeConfig::with_threads(threads)).unwrap();
+        let job = p.submit(&node, JobConfig::default()).unwrap();
+        job.join().unwrap();
+        assert_eq!(numbers.take_sorted(), [1, 1, 2]);
+        let letters = job.dead_letters().sample().into_iter();
+        let letters = letters.filter(|letter| letter.vertex == "parse");
+        let mut letters: Vec<(String, String)> = letters
+            .map(|letter| (letter.origin, String::from_utf8(letter.raw).unwrap()))
+            .collect();
+        letters.sort();
+        letters
+    };
+    let at = |place: &str| dir.path().join(place).display().to_string();
+    let expected = [("a:2", "two"), ("a:4", "four"), ("b:3", "three")];
+    assert_eq!(
+        letters_of(1, false),
+        expected.map(|(place, text)| (at(place), text.to_string()))
+    );
+    // Where records have been spread nobody knows it any more, and nobody pretends to.
+    for (origin, _) in letters_of(2, true) {
+        assert!(origin.contains("from \"rebalance\""), "{origin}");
+    }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use ardea_aggregate::count;
 use ardea_connect::collections::items;
 use ardea_connect::null;
-use ardea_core::{Error, ErrorCode, Timestamp};
-use ardea_engine::ExecutionPlan;
+use ardea_core::{Error, ErrorCode, Parallelism, Timestamp};
+use ardea_engine::{ExecutionPlan, NodeConfig};
 use ardea_pipeline::{EarlyFiring, Pipeline, WatermarkPolicy, Window};
 
 fn threads(count: u32) -> NonZeroU32 {
@@ -48,6 +48,61 @@ fn steps_on_single_records_share_one_tasklet_with_their_source() {
     assert_eq!(
         plan(&p, 2),
         ["1 × tasklet: items → map → filter → map-2 → null"]
+    );
+}
+
+#[test]
+fn a_parallelism_holds_for_its_step_and_those_that_follow() {
+    let three = Parallelism::Exactly(threads(3));
+    let p = Pipeline::new("parallel");
+    p.read_from(items(vec![1, 2, 3]))
+        .map(|n| n + 1)
+        .named("first")
+        .filter(|n| *n > 2)
+        .named("second")
+        .parallelism(three)
+        .map(|n| n * 2)
+        .named("third")
+        .write_to(null::sink());
+    assert_eq!(
+        plan(&p, 2),
+        [
+            "1 × tasklet: items → first",
+            "3 × tasklet: second → third",
+            "1 × tasklet: null"
+        ]
+    );
+}
+
+#[test]
+fn records_are_spread_over_a_step_with_more_instances_and_none_is_lost() {
+    let p = Pipeline::new("spread");
+    let out = p
+        .read_from(items((0..5_000).collect::<Vec<u32>>()))
+        .map(|n| n)
+        .named("wide")
+        .parallelism(Parallelism::Exactly(threads(3)))
+        .map(|n| n)
+        .collect();
+    p.run_with(NodeConfig {
+        pin: false,
+        ..NodeConfig::with_threads(2)
+    })
+    .unwrap();
+    assert_eq!(out.take_sorted(), (0..5_000).collect::<Vec<u32>>());
+}
+
+#[test]
+fn several_instances_of_a_step_that_has_one_are_refused() {
+    let p = Pipeline::new("sorted");
+    p.read_from(items(vec![1, 2, 3]))
+        .sort_by_key("numbers", |n| *n)
+        .parallelism(Parallelism::Auto)
+        .write_to(null::sink());
+    let text = refusal(&p).to_string();
+    assert!(
+        text.contains("numbers") && text.contains("parallelism"),
+        "{text}"
     );
 }
 

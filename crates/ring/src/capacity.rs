@@ -65,9 +65,6 @@ pub struct CapacityError {
 }
 
 impl CapacityError {
-    /// The stable code of this error, for logs and documentation.
-    pub const CODE: &'static str = "ring.capacity";
-
     /// The number of items that was asked for.
     #[must_use]
     pub const fn items(&self) -> usize {
@@ -79,10 +76,9 @@ impl fmt::Display for CapacityError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "a queue cannot hold {} items: choose a capacity from 1 to {} [{}]",
+            "a queue cannot hold {} items: choose a capacity from 1 to {}",
             self.items,
-            Capacity::MAX.0,
-            Self::CODE
+            Capacity::MAX.0
         )
     }
 }
@@ -114,7 +110,7 @@ mod tests {
         assert_eq!(
             message,
             Err(String::from(
-                "a queue cannot hold 0 items: choose a capacity from 1 to 16777216 [ring.capacity]"
+                "a queue cannot hold 0 items: choose a capacity from 1 to 16777216"
             ))
         );
     }

@@ -235,14 +235,6 @@ impl<T> PushError<T> {
     pub fn is_full(&self) -> bool {
         matches!(self, Self::Full(_))
     }
-
-    /// The stable code of this error, for logs and documentation.
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::Full(_) => "ring.full",
-            Self::Gone(_) => "ring.gone",
-        }
-    }
 }
 
 impl<T> fmt::Debug for PushError<T> {
@@ -256,11 +248,10 @@ impl<T> fmt::Debug for PushError<T> {
 
 impl<T> fmt::Display for PushError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let reason = match self {
+        f.write_str(match self {
             Self::Full(_) => "the queue is full: push again after its consumer has run",
             Self::Gone(_) => "the queue's consumer is gone: stop producing for it",
-        };
-        write!(f, "{reason} [{}]", self.code())
+        })
     }
 }
 
@@ -364,11 +355,11 @@ mod tests {
         assert_eq!(PushError::Gone(7).into_inner(), 7);
         assert_eq!(
             PushError::Full(()).to_string(),
-            "the queue is full: push again after its consumer has run [ring.full]"
+            "the queue is full: push again after its consumer has run"
         );
         assert_eq!(
             PushError::Gone(()).to_string(),
-            "the queue's consumer is gone: stop producing for it [ring.gone]"
+            "the queue's consumer is gone: stop producing for it"
         );
     }
 }

@@ -1,6 +1,7 @@
 //! One output, one sink: two that wrote to the same file would each replace what the other wrote.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -21,7 +22,7 @@ impl Claim {
     /// # Errors
     /// [`ErrorCode::InvalidJob`] if another sink has it.
     pub(crate) fn take(path: &Path, instance: Instance) -> Result<Self> {
-        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+        let path = real(path);
         let claim = (path.clone(), instance.index);
         if CLAIMED
             .lock()
@@ -36,6 +37,18 @@ impl Claim {
         )
         .hint("give each its own file, or merge their streams before one sink"))
     }
+}
+
+/// The path without links, as far as it exists.
+fn real(path: &Path) -> PathBuf {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    fs::canonicalize(path)
+        .or_else(|_| Ok(fs::canonicalize(folder)?.join(path.file_name().unwrap_or_default())))
+        .or_else(|_: std::io::Error| std::path::absolute(path))
+        .unwrap_or_else(|_| path.to_path_buf())
 }
 
 impl Drop for Claim {
@@ -62,5 +75,16 @@ mod tests {
         );
         drop(first);
         assert!(Claim::take(path, Instance::ONLY).is_ok());
+    }
+
+    #[test]
+    fn another_name_does_not_give_an_output_a_second_sink() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, link) = (dir.path().join("out"), dir.path().join("link"));
+        std::os::unix::fs::symlink(dir.path(), &link).unwrap();
+        let _first = Claim::take(&path, Instance::ONLY).unwrap();
+        for other in [link.join("out"), dir.path().join("./out")] {
+            assert!(Claim::take(&other, Instance::ONLY).is_err(), "{other:?}");
+        }
     }
 }

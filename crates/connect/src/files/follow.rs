@@ -2,20 +2,21 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Error, ErrorCode, Instance, InstanceContext, Isolation, JobSignals, Lane, Ordinal, Outbox,
-    Processor, Progress, Result, Source, Unbounded,
+    Error, ErrorCode, FileUse, Instance, InstanceContext, Isolation, Outbox, Processor, Progress,
+    Result, Source, Unbounded,
 };
 
 use super::list::cannot_read;
+use super::open::open_at_once;
 use super::read::FileSource;
+use super::supply::using;
 use crate::format::Decode;
-use crate::intake::{Intake, READ_SIZE, Reading};
+use crate::intake::{Intake, READ_SIZE, Reading, Turn};
 use crate::ready::not_now;
 
 /// How often an unchanged file is looked at, once it has been unchanged for a while.
@@ -29,28 +30,68 @@ const FIRST_PAUSE: Duration = Duration::from_millis(1);
 ///   its beginning. While no file has the path, the source waits for one.
 /// * When the file has become shorter than what was read (truncation), it is read from its beginning. A file that
 ///   is truncated and grows past that point between two looks (50 ms) is not noticed.
-/// * One plain file at a time: a directory, or a compressed file, fails the job at its start.
+/// * One plain file at a time: a directory, or a compressed file, fails the job at its start, and so does a file that isn't there,
+///   unless it is to be [waited for](Self::wait_for_file).
 /// * A job that drains reads no further; an unfinished line stays where it is, in the file.
+///
+/// ```
+/// use ardea_connect::files;
+/// use ardea_core::{Source, Unbounded};
+///
+/// let news: Source<String, Unbounded> = files::lines("app.log").follow().from_end().wait_for_file().build();
+/// ```
 #[derive(Debug)]
-pub struct FollowSource<T, D>(FileSource<T, D>);
+pub struct FollowSource<T, D> {
+    source: FileSource<T, D>,
+    start: Start,
+}
+
+/// Where following begins.
+#[derive(Clone, Copy, Default, Debug)]
+struct Start {
+    from_end: bool,
+    waits: bool,
+}
 
 impl<T: Send + 'static, D: Decode<T>> FollowSource<T, D> {
     pub(super) fn new(source: FileSource<T, D>) -> Self {
-        FollowSource(source)
+        FollowSource {
+            source,
+            start: Start::default(),
+        }
+    }
+
+    /// Skips the lines that the file has when the job starts. An unfinished last line counts as new. Files that take its place
+    /// later, and one that was [waited for](Self::wait_for_file), are read from their beginning all the same.
+    ///
+    /// The place in a dead letter then counts lines from where reading began: `app.log from byte 1200:3`. A format that needs the
+    /// beginning of the file, such as CSV with a header, fails the job at its start.
+    pub fn from_end(mut self) -> Self {
+        self.start.from_end = true;
+        self
+    }
+
+    /// Waits for the file if it isn't there when the job starts, instead of failing the job.
+    pub fn wait_for_file(mut self) -> Self {
+        self.start.waits = true;
+        self
     }
 
     /// The source, for a pipeline.
     pub fn build(self) -> Source<T, Unbounded> {
-        let FileSource { path, reading, .. } = self.0;
+        let start = self.start;
+        let FileSource { path, reading, .. } = self.source;
         let name = format!("follow {}", path.display());
+        let files = vec![FileUse::Reads(path.clone())];
         let supply = move |instance: Instance| -> Result<Box<dyn Processor>> {
             Ok(Box::new(FollowP::<T, D>::new(
                 path.clone(),
+                start,
                 instance,
                 &reading,
             )))
         };
-        Source::new(name, Arc::new(supply)).isolation(Isolation::Thread)
+        Source::new(name, using(files, supply)).isolation(Isolation::Thread)
     }
 }
 
@@ -70,14 +111,39 @@ struct Followed {
 
 impl Followed {
     fn open(path: &Path) -> io::Result<Followed> {
-        let file = File::open(path)?;
+        let file = open_at_once(path)?;
         let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::Error::other(
+                "it is no plain file, which alone can be followed",
+            ));
+        }
         Ok(Followed {
             device: metadata.dev(),
             inode: metadata.ino(),
             file,
             position: 0,
         })
+    }
+
+    /// Goes behind the last whole line.
+    fn skip_lines(&mut self) -> io::Result<()> {
+        let mut before = self.file.metadata()?.len();
+        let mut block = vec![0; READ_SIZE];
+        self.position = 0;
+        while before > 0 {
+            let from = before.saturating_sub(READ_SIZE as u64);
+            // At most the size of a block.
+            let block = &mut block[..(before - from) as usize];
+            self.file.read_exact_at(block, from)?;
+            if let Some(newline) = memchr::memrchr(b'\n', block) {
+                self.position = from + newline as u64 + 1;
+                break;
+            }
+            before = from;
+        }
+        self.file.seek(SeekFrom::Start(self.position))?;
+        Ok(())
     }
 
     fn is(&self, other: &fs::Metadata) -> bool {
@@ -108,27 +174,31 @@ enum Stage {
 /// Reads one file, and the files that take its place.
 struct FollowP<T, D> {
     path: PathBuf,
+    start: Start,
     instance: Instance,
     intake: Intake<T, D>,
     stage: Stage,
     pause: Duration,
-    signals: Arc<JobSignals>,
 }
 
 impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
-    fn new(path: PathBuf, instance: Instance, reading: &Reading<D>) -> Self {
+    fn new(path: PathBuf, start: Start, instance: Instance, reading: &Reading<D>) -> Self {
         FollowP {
             path,
+            start,
             instance,
             intake: Intake::new(reading, READ_SIZE),
             stage: Stage::Awaiting,
             pause: FIRST_PAUSE,
-            signals: Arc::default(),
         }
     }
 
     fn begin(&mut self, followed: Followed) {
-        self.intake.begin(self.path.display().to_string());
+        let path = self.path.display();
+        self.intake.begin(match followed.position {
+            0 => path.to_string(),
+            position => format!("{path} from byte {position}"),
+        });
         self.stage = Stage::Growing(followed);
         self.pause = FIRST_PAUSE;
     }
@@ -197,59 +267,61 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
             Err(error) => Err(cannot_read(&self.path, error)),
         }
     }
-
-    fn deliver(&mut self, lane: &mut Lane<'_, T>, draining: bool) -> Result<Progress> {
-        let before = lane.room();
-        let emptied = self.intake.deliver(lane)?;
-        if !emptied || (lane.room() < before && !draining) {
-            return Ok(Progress::MADE);
-        }
-        if draining {
-            return Ok(Progress::DONE);
-        }
-        self.advance()
-    }
 }
 
 impl<T: Send + 'static, D: Decode<T>> Processor for FollowP<T, D> {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
-        self.intake.attach(context);
-        self.signals = Arc::clone(&context.signals);
+        self.intake.attach_only(context);
         if !self.instance.owns(0) {
             return Ok(());
         }
-        let followed =
-            Followed::open(&self.path).map_err(|error| cannot_read(&self.path, error))?;
-        let suffix = self.path.extension().unwrap_or_default();
-        let plain = followed
-            .file
-            .metadata()
-            .is_ok_and(|metadata| metadata.is_file());
-        if !plain || suffix == "gz" || suffix == "zst" {
+        let refused = |why: &str, hint: &str| {
             let what = format!("cannot follow {}", self.path.display());
-            return Err(Error::new(ErrorCode::InvalidConfig, what)
-                .because("only a single, plain, uncompressed file can be followed")
-                .hint("name such a file, or read it once without `follow`"));
+            Err(Error::new(ErrorCode::InvalidConfig, what)
+                .because(why)
+                .hint(hint))
+        };
+        let suffix = self.path.extension().unwrap_or_default();
+        let is_special = fs::metadata(&self.path).is_ok_and(|metadata| !metadata.is_file());
+        if is_special || suffix == "gz" || suffix == "zst" {
+            return refused(
+                "only a single, plain, uncompressed file can be followed",
+                "name such a file, or read it once without `follow`",
+            );
+        }
+        if self.start.from_end && self.intake.needs_beginning() {
+            return refused(
+                "its header stands at the beginning, and `from_end` does not read that",
+                "follow it from its beginning, or say that there is no header",
+            );
+        }
+        let failed = |error| cannot_read(&self.path, error);
+        let mut followed = match Followed::open(&self.path) {
+            Err(error) if self.start.waits && error.kind() == io::ErrorKind::NotFound => {
+                return Ok(());
+            }
+            opened => opened.map_err(failed)?,
+        };
+        if self.start.from_end {
+            followed.skip_lines().map_err(failed)?;
         }
         self.begin(followed);
         Ok(())
     }
 
     fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        // What has been read and not delivered can't be put back.
         self.complete(outbox)
     }
 
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        let draining = self.signals.is_draining();
-        if !self.instance.owns(0) || self.signals.is_cancelled() {
+        if !self.instance.owns(0) {
             return Ok(Progress::DONE);
         }
-        let mut lane = outbox.lane::<T>(Ordinal::FIRST)?;
-        if lane.is_full() {
-            return Ok(Progress::NONE);
+        match self.intake.turn(outbox)? {
+            Turn::Return(progress) => Ok(progress),
+            Turn::End => Ok(Progress::DONE),
+            Turn::Read => self.advance(),
         }
-        self.deliver(&mut lane, draining)
     }
 
     fn close(&mut self) {
@@ -258,139 +330,4 @@ impl<T: Send + 'static, D: Decode<T>> Processor for FollowP<T, D> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs::OpenOptions;
-    use std::io::Write;
-    use std::path::Path;
-
-    use ardea_testkit::SourceTest;
-
-    use super::*;
-    use crate::files::lines;
-    use crate::testing::{Driven, context, signals};
-
-    fn append(path: &Path, text: &str) {
-        let mut file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(path)
-            .unwrap();
-        file.write_all(text.as_bytes()).unwrap();
-    }
-
-    fn following(path: &Path) -> Driven<String> {
-        Driven::start(lines(path).follow())
-    }
-
-    /// Steps until the source finds nothing more to read.
-    fn until_quiet(driven: &mut Driven<String>) {
-        let mut quiet = 0;
-        while quiet < 4 {
-            quiet = if driven.step().unwrap().made {
-                0
-            } else {
-                quiet + 1
-            };
-        }
-    }
-
-    #[test]
-    fn a_partial_line_is_kept_until_its_newline_comes() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("log");
-        append(&path, "one\ntw");
-        let mut driven = following(&path);
-        driven.run_until_records(1);
-        until_quiet(&mut driven);
-        assert_eq!(driven.values(), ["one"]);
-        append(&path, "o\nthree\n");
-        driven.run_until_records(3);
-        assert_eq!(driven.values(), ["one", "two", "three"]);
-    }
-
-    #[test]
-    fn a_rotated_file_is_finished_before_the_new_one_begins() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("log");
-        append(&path, "1\n2\n");
-        let mut driven = following(&path);
-        driven.run_until_records(1);
-        append(&path, "3\nlast");
-        fs::rename(&path, dir.path().join("log.1")).unwrap();
-        until_quiet(&mut driven);
-        append(&dir.path().join("log.1"), " words");
-        append(&path, "4\n");
-        driven.run_until_records(5);
-        assert_eq!(driven.values(), ["1", "2", "3", "last words", "4"]);
-        assert!(driven.letters().is_empty());
-    }
-
-    #[test]
-    fn a_truncated_file_is_read_from_its_beginning_and_half_a_line_is_reported() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("log");
-        append(&path, "first\nhalf a li");
-        let mut driven = following(&path);
-        driven.run_until_records(1);
-        until_quiet(&mut driven);
-        fs::write(&path, "new\n").unwrap();
-        driven.run_until_records(2);
-        assert_eq!(driven.values(), ["first", "new"]);
-        assert!(
-            driven.letters()[0].0.ends_with("log:2"),
-            "{:?}",
-            driven.letters()
-        );
-    }
-
-    #[test]
-    fn draining_and_cancelling_end_it_while_it_waits() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("log");
-        append(&path, "a\nhalf");
-        for drain in [true, false] {
-            let mut driven = following(&path);
-            let signals = signals(&driven.context);
-            driven.run_until_records(1);
-            if drain {
-                signals.drain()
-            } else {
-                signals.cancel()
-            }
-            driven.run().unwrap();
-            assert_eq!(driven.values(), ["a"]);
-        }
-    }
-
-    #[test]
-    fn what_cannot_be_followed_fails_at_the_start() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join("x.gz"), "").unwrap();
-        for path in [
-            dir.path().to_path_buf(),
-            dir.path().join("x.gz"),
-            dir.path().join("none"),
-        ] {
-            let error = Driven::new(lines(&path).follow(), context("s"))
-                .err()
-                .expect("an error");
-            assert!(
-                error.to_string().contains(path.to_str().unwrap()),
-                "{error}"
-            );
-        }
-    }
-
-    #[test]
-    fn the_contract_is_kept_in_every_schedule() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("log");
-        append(&path, "1\n2\n3\nhalf");
-        let (_, supplier, ..) = lines(&path).follow().build().into_parts();
-        let expected = ["1", "2", "3"].map(String::from);
-        SourceTest::supplied(supplier)
-            .output::<String>(expected)
-            .drain_after(3)
-            .run();
-    }
-}
+mod tests;

@@ -1,11 +1,13 @@
 //! Opens a file for reading, and undoes its compression.
 
-use std::fs::File;
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, Cursor, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use ardea_core::Result;
 use flate2::bufread::MultiGzDecoder;
+use rustix::fs::OFlags;
 
 use super::list::cannot_read;
 use crate::ready::InTurns;
@@ -25,7 +27,7 @@ pub(super) struct Input {
 /// Pipes and devices are read as they are.
 pub(super) fn open(path: &Path) -> Result<Input> {
     let failed = |error| cannot_read(path, error);
-    let mut file = File::open(path).map_err(failed)?;
+    let mut file = open_at_once(path).map_err(failed)?;
     if !file.metadata().map_err(failed)?.is_file() {
         return Ok(Input {
             reader: Box::new(InTurns(file)),
@@ -54,6 +56,16 @@ pub(super) fn open(path: &Path) -> Result<Input> {
         reader,
         may_wait: false,
     })
+}
+
+/// Opens a file without waiting: a named pipe that has no writer yet is readable when it has one.
+pub(super) fn open_at_once(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    if !fs::metadata(path)?.is_file() {
+        options.custom_flags(OFlags::NONBLOCK.bits() as i32);
+    }
+    options.open(path)
 }
 
 /// Whether a failed read is the fault of the file's content (compressed data that is cut off or damaged) rather than of

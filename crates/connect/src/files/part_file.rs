@@ -2,11 +2,17 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result};
 use flate2::write::GzEncoder;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use crate::ready::{TURN, not_now, writable};
 
 /// What the name of an unfinished file ends in.
 pub(super) const PART_SUFFIX: &str = ".part";
@@ -25,7 +31,7 @@ pub enum Compression {
 
 impl Compression {
     /// What a file of that name wants.
-    pub(super) fn of_name(path: &Path) -> Compression {
+    pub fn of_name(path: &Path) -> Compression {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("gz") => Compression::Gzip,
             Some("zst") => Compression::Zstd,
@@ -46,6 +52,8 @@ impl Compression {
 /// The bytes' way into the file.
 enum Way {
     Plain(File),
+    /// A device or a pipe, and whether to go on waiting for its reader.
+    Special(File, Box<dyn Fn() -> bool + Send>),
     Gzip(GzEncoder<File>),
     Zstd(zstd::Encoder<'static, File>),
 }
@@ -53,13 +61,26 @@ enum Way {
 /// A file that is written as `NAME.part` and becomes `NAME` when it is finished.
 ///
 /// Dropped unfinished, it stays as `NAME.part`. Only one writer at a time can have it (an advisory lock).
-pub(super) struct PartFile {
+///
+/// ```
+/// use ardea_connect::files::{Compression, PartFile};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("numbers.txt");
+/// let mut file = PartFile::create(path.clone(), Compression::None, || true)?;
+/// file.write(b"1\n2\n")?;
+/// assert!(!path.exists(), "not before it is whole");
+/// file.finish(true)?;
+/// assert_eq!(std::fs::read(&path)?, b"1\n2\n");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct PartFile {
     path: PathBuf,
     /// Its name until it is whole; a device or a pipe has none, and is written as it is.
     part: Option<PathBuf>,
     way: Way,
     /// Bytes written so far, before compression.
-    pub written: u64,
+    pub(super) written: u64,
 }
 
 /// An error of writing `path`.
@@ -77,8 +98,8 @@ pub(super) fn cannot_write(path: &Path, error: io::Error) -> Error {
     .hint(hint)
 }
 
-/// Opens an unfinished file and locks it.
-fn locked(part: &Path) -> Result<File> {
+/// Opens an unfinished file and locks it; `between` is what others may do meanwhile.
+fn locked(part: &Path, mut between: impl FnMut()) -> Result<File> {
     let failed = |error| cannot_write(part, error);
     loop {
         // Not truncated before the lock is held: another writer may be at it.
@@ -88,6 +109,7 @@ fn locked(part: &Path) -> Result<File> {
             .truncate(false)
             .open(part)
             .map_err(failed)?;
+        between();
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::Error(error)) => return Err(failed(error)),
@@ -112,8 +134,19 @@ fn locked(part: &Path) -> Result<File> {
 }
 
 impl PartFile {
-    /// Begins `path`; directories on the way are made. A device or a pipe is written as it is. What an earlier run left unfinished under the name is overwritten.
-    pub fn create(path: PathBuf, compression: Compression) -> Result<PartFile> {
+    /// Begins `path`; directories on the way are made. What an earlier run left unfinished under the name is overwritten.
+    ///
+    /// A link stays a link. A device or a pipe is written as it is, uncompressed; a pipe is waited for until it has a reader that
+    /// takes what is written, as long as `go_on` says so, which is asked about ten times a second.
+    ///
+    /// # Errors
+    /// [`ErrorCode::WriteFailed`] if it can't be opened or somebody else is writing it, [`ErrorCode::InvalidConfig`] if it is a
+    /// directory, [`ErrorCode::Cancelled`] if `go_on` said no.
+    pub fn create(
+        path: PathBuf,
+        compression: Compression,
+        go_on: impl Fn() -> bool + Send + 'static,
+    ) -> Result<PartFile> {
         let failed = |error| cannot_write(&path, error);
         if let Some(directory) = path
             .parent()
@@ -131,19 +164,19 @@ impl PartFile {
         // A link stays a link: what it leads to is written.
         let path = fs::canonicalize(&path).unwrap_or(path);
         let failed = |error| cannot_write(&path, error);
-        let is_special = fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file());
-        let (part, file) = if is_special {
+        if fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file()) {
             // A device or a pipe is not replaced: it has no part that could become it.
-            (
-                None,
-                OpenOptions::new().write(true).open(&path).map_err(failed)?,
-            )
-        } else {
-            let part = with_suffix(&path, PART_SUFFIX);
-            let file = locked(&part)?;
-            file.set_len(0).map_err(failed)?;
-            (Some(part), file)
-        };
+            let file = special(&path, &go_on)?;
+            return Ok(PartFile {
+                path,
+                part: None,
+                way: Way::Special(file, Box::new(go_on)),
+                written: 0,
+            });
+        }
+        let part = with_suffix(&path, PART_SUFFIX);
+        let file = locked(&part, || ())?;
+        file.set_len(0).map_err(failed)?;
         let way = match compression {
             Compression::None => Way::Plain(file),
             Compression::Gzip => Way::Gzip(GzEncoder::new(file, flate2::Compression::default())),
@@ -153,7 +186,7 @@ impl PartFile {
         };
         Ok(PartFile {
             path,
-            part,
+            part: Some(part),
             way,
             written: 0,
         })
@@ -164,9 +197,18 @@ impl PartFile {
         self.part.as_deref().unwrap_or(&self.path)
     }
 
+    /// Writes all of it.
+    ///
+    /// # Errors
+    /// [`ErrorCode::WriteFailed`]; of a pipe, [`ErrorCode::OutputClosed`] if its reader has gone, [`ErrorCode::Cancelled`] if it did
+    /// not read and was not to be waited for.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         let outcome = match &mut self.way {
             Way::Plain(file) => file.write_all(bytes),
+            Way::Special(file, go_on) => {
+                write_in_turns(&self.path, file, go_on, bytes)?;
+                Ok(())
+            }
             Way::Gzip(encoder) => encoder.write_all(bytes),
             Way::Zstd(encoder) => encoder.write_all(bytes),
         };
@@ -176,9 +218,13 @@ impl PartFile {
     }
 
     /// Has the disk keep what was written so far.
+    ///
+    /// # Errors
+    /// [`ErrorCode::WriteFailed`].
     pub fn sync(&mut self) -> Result<()> {
         let outcome = match &mut self.way {
             Way::Plain(file) => file.sync_data(),
+            Way::Special(..) => Ok(()),
             Way::Gzip(encoder) => encoder.flush().and_then(|()| encoder.get_ref().sync_data()),
             Way::Zstd(encoder) => encoder.flush().and_then(|()| encoder.get_ref().sync_data()),
         };
@@ -187,13 +233,16 @@ impl PartFile {
 
     /// Ends the file and gives it its name, in place of any older file. With `sync`, content and name are on the disk
     /// before this returns.
+    ///
+    /// # Errors
+    /// [`ErrorCode::WriteFailed`].
     pub fn finish(self, sync: bool) -> Result<()> {
         let PartFile {
             path, part, way, ..
         } = self;
         let failed = |error| cannot_write(&path, error);
         let ended = match way {
-            Way::Plain(file) => Ok(file),
+            Way::Plain(file) | Way::Special(file, _) => Ok(file),
             Way::Gzip(encoder) => encoder.finish(),
             Way::Zstd(encoder) => encoder.finish(),
         };
@@ -214,6 +263,90 @@ impl PartFile {
     }
 }
 
+impl PartFile {
+    /// Ends it before it is whole: what was there before stays, and nothing is left of this. What a device or a pipe has got can't
+    /// be taken back.
+    pub fn discard(self) {
+        if let Some(part) = &self.part {
+            // One that can't be removed is overwritten by the next run.
+            let _ = fs::remove_file(part);
+        }
+    }
+}
+
+impl std::fmt::Debug for PartFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "PartFile({}, {} bytes)",
+            self.name().display(),
+            self.written
+        )
+    }
+}
+
+/// Opens a device, or a pipe when it has a reader.
+fn special(path: &Path, go_on: &impl Fn() -> bool) -> Result<File> {
+    const PAUSE: Duration = Duration::from_millis(50);
+    let is_pipe = |metadata: fs::Metadata| metadata.file_type().is_fifo();
+    let is_pipe = fs::metadata(path).is_ok_and(is_pipe);
+    let mut options = OpenOptions::new();
+    options.write(true);
+    options.custom_flags(OFlags::NONBLOCK.bits() as i32);
+    loop {
+        match options.open(path) {
+            // What the system says of a pipe without a reader.
+            Err(error) if is_pipe && Errno::from_io_error(&error) == Some(Errno::NXIO) => {
+                if !go_on() {
+                    return Err(given_up(path));
+                }
+                thread::sleep(PAUSE);
+            }
+            opened => return opened.map_err(|error| cannot_write(path, error)),
+        }
+    }
+}
+
+/// Writes to what may keep its writer waiting, and looks between two turns whether to go on.
+fn write_in_turns(
+    path: &Path,
+    file: &mut File,
+    go_on: &dyn Fn() -> bool,
+    bytes: &[u8],
+) -> Result<()> {
+    let failed = |error| cannot_write(path, error);
+    let mut left = bytes;
+    while !left.is_empty() {
+        if !go_on() {
+            return Err(given_up(path));
+        }
+        if !writable(file, TURN).map_err(failed)? {
+            continue;
+        }
+        match file.write(left) {
+            Ok(0) => return Err(failed(io::ErrorKind::WriteZero.into())),
+            Ok(count) => left = &left[count..],
+            Err(error) if not_now(&error) => {}
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                let what = format!("the reader of {} has gone", path.display());
+                return Err(Error::new(ErrorCode::OutputClosed, what));
+            }
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    Ok(())
+}
+
+fn given_up(path: &Path) -> Error {
+    Error::new(
+        ErrorCode::Cancelled,
+        format!(
+            "{} has no reader, and was waited for no longer",
+            path.display()
+        ),
+    )
+}
+
 /// `path` with `suffix` behind its name.
 pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_os_string();
@@ -229,11 +362,10 @@ mod tests {
     fn two_writers_of_one_file_are_kept_apart() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("deep/er/out");
-        let mut first = PartFile::create(path.clone(), Compression::None).unwrap();
+        let mut first = PartFile::create(path.clone(), Compression::None, || true).unwrap();
         first.write(b"mine").unwrap();
-        let error = PartFile::create(path.clone(), Compression::None)
-            .err()
-            .expect("an error");
+        let error =
+            PartFile::create(path.clone(), Compression::None, || true).expect_err("an error");
         assert!(error.to_string().contains("another job"), "{error}");
         first.finish(true).unwrap();
         assert_eq!(fs::read(path).unwrap(), b"mine");
@@ -243,13 +375,65 @@ mod tests {
     fn what_an_earlier_run_left_is_overwritten() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("out");
-        let mut part = PartFile::create(path.clone(), Compression::None).unwrap();
+        let mut part = PartFile::create(path.clone(), Compression::None, || true).unwrap();
         part.write(b"a long beginning").unwrap();
         drop(part);
         assert!(!path.exists());
-        let mut part = PartFile::create(path.clone(), Compression::None).unwrap();
+        let mut part = PartFile::create(path.clone(), Compression::None, || true).unwrap();
         part.write(b"new").unwrap();
         part.finish(false).unwrap();
         assert_eq!(fs::read(path).unwrap(), b"new");
+    }
+
+    #[test]
+    fn a_part_that_became_whole_between_opening_and_locking_is_not_taken_for_a_part() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out");
+        let mut first = PartFile::create(path.clone(), Compression::None, || true).unwrap();
+        first.write(b"whole").unwrap();
+        let part = first.part.clone().unwrap();
+        let mut first = Some(first);
+        let second = locked(&part, || {
+            if let Some(first) = first.take() {
+                first.finish(false).unwrap();
+            }
+        });
+        second.unwrap().set_len(0).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"whole");
+        assert!(part.exists(), "the second writer has a part of its own");
+    }
+
+    #[test]
+    fn a_discarded_file_leaves_what_was_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out");
+        fs::write(&path, "old").unwrap();
+        let mut part = PartFile::create(path.clone(), Compression::None, || true).unwrap();
+        part.write(b"new").unwrap();
+        part.discard();
+        assert_eq!(fs::read(path).unwrap(), b"old");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_pipe_is_waited_for_until_it_has_a_reader_or_nobody_wants_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pipe");
+        crate::testing::named_pipe(&path);
+        let asked = std::sync::atomic::AtomicU32::new(0);
+        let error = PartFile::create(path.clone(), Compression::None, move || {
+            asked.fetch_add(1, std::sync::atomic::Ordering::SeqCst) < 2
+        });
+        assert_eq!(error.unwrap_err().code(), ErrorCode::Cancelled);
+
+        let reader = {
+            let path = path.clone();
+            thread::spawn(move || fs::read(path).unwrap())
+        };
+        let mut file = PartFile::create(path, Compression::None, || true).unwrap();
+        let sent = vec![7; 300_000];
+        file.write(&sent).unwrap();
+        file.finish(true).unwrap();
+        assert_eq!(reader.join().unwrap(), sent);
     }
 }

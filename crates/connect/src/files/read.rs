@@ -6,14 +6,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ardea_core::{
-    Bounded, Instance, InstanceContext, Isolation, JobSignals, Ordinal, Outbox, Parallelism,
-    Processor, Progress, Result, Source,
+    Bounded, FileUse, Instance, InstanceContext, Isolation, JobSignals, Ordinal, Outbox,
+    Parallelism, Processor, Progress, Result, Source,
 };
 use serde::de::DeserializeOwned;
 
 use super::follow::FollowSource;
 use super::list::{Listing, cannot_read};
 use super::open::{self, Input};
+use super::supply::using;
 use crate::format::{Csv, Decode, JsonLines, Lines};
 use crate::intake::{Intake, READ_SIZE, Reading, reading_options};
 use crate::ready::not_now;
@@ -57,6 +58,7 @@ where
 /// * A file or directory that isn't there, or a directory without a fitting file, fails the job at its start.
 /// * Gzip and zstd are undone; if the compressed data is cut off or damaged, all whole lines before that are
 ///   delivered, the damage is dealt with as [`on_error`](Self::on_error) says, and the next file follows.
+/// * A named pipe is waited for until it has a writer, and read until the last writer has closed it.
 /// * A job that drains stops reading in the middle of the file.
 #[derive(Debug)]
 pub struct FileSource<T, D> {
@@ -90,6 +92,7 @@ impl<T: Send + 'static, D: Decode<T>> FileSource<T, D> {
     /// The source, for a pipeline.
     pub fn build(self) -> Source<T, Bounded> {
         let name = format!("read {}", self.path.display());
+        let files = vec![FileUse::Reads(self.path.clone())];
         let listing = Listing::new(self.path, self.suffix);
         let reading = self.reading;
         let supply = move |instance: Instance| -> Result<Box<dyn Processor>> {
@@ -98,7 +101,7 @@ impl<T: Send + 'static, D: Decode<T>> FileSource<T, D> {
                 &reading,
             )))
         };
-        Source::new(name, Arc::new(supply))
+        Source::new(name, using(files, supply))
             .parallelism(self.parallelism)
             .isolation(Isolation::Thread)
     }
@@ -156,7 +159,7 @@ impl<T: Send + 'static, D: Decode<T>> ReadP<T, D> {
 
 impl<T: Send + 'static, D: Decode<T>> Processor for ReadP<T, D> {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
-        self.intake.attach(context);
+        self.intake.attach_only(context);
         self.signals = Arc::clone(&context.signals);
         // The first file is opened at once, so that one that may not be read fails the job at its start.
         self.begin_next().map(|_| ())
@@ -424,6 +427,30 @@ mod tests {
         driven.run_until_records(1);
         drop(writer);
         drop(reader);
+        assert_eq!(driven.run().unwrap().values(), ["a", "b"]);
+    }
+
+    #[test]
+    fn a_named_pipe_without_a_writer_holds_up_neither_start_nor_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pipe");
+        crate::testing::named_pipe(&path);
+        for drain in [true, false] {
+            let mut driven: Driven<String> = Driven::start(lines(&path));
+            assert!(!driven.step().unwrap().done, "it waits for a writer");
+            let signals = signals(&driven.context);
+            if drain {
+                signals.drain()
+            } else {
+                signals.cancel()
+            }
+            driven.run().unwrap();
+        }
+        let mut driven = Driven::start(lines(&path));
+        let mut writer = fs::OpenOptions::new().write(true).open(&path).unwrap();
+        writer.write_all(b"a\nb\n").unwrap();
+        driven.run_until_records(2);
+        drop(writer);
         assert_eq!(driven.run().unwrap().values(), ["a", "b"]);
     }
 

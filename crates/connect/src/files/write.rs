@@ -9,12 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Clock, Epoch, Inbox, Instance, InstanceContext, Isolation, Ordinal, Outbox, Parallelism,
-    Processor, Progress, RecordGuard, Result, Sink,
+    Clock, Epoch, FileUse, Inbox, Instance, InstanceContext, Isolation, JobSignals, Ordinal,
+    Outbox, Parallelism, Processor, Progress, RecordGuard, Result, Sink,
 };
 
 use super::claim::Claim;
 use super::part_file::{Compression, PART_SUFFIX, PartFile, cannot_write};
+use super::supply::using;
 use crate::format::{Csv, Encode, JsonLines, Lines};
 use crate::outgo::{Outgo, Writing, writing_options};
 
@@ -79,6 +80,9 @@ struct Plan {
 ///   instances write `out-0.csv`, `out-1.csv` …; with rotation the files are `out-000000.csv`, `out-000001.csv` … (or
 ///   `out-0-000000.csv` …), counted on from what is there already.
 /// * A path that ends in `.gz` or `.zst` is compressed accordingly. Missing directories are made.
+/// * A link stays a link: what it leads to is written. A device or a named pipe is written as it is; a pipe is waited for
+///   until it has a reader.
+/// * A job whose sink would overwrite a file that its sources read, by whatever name, is refused.
 #[derive(Debug)]
 pub struct FileSink<T, E> {
     plan: Plan,
@@ -130,13 +134,14 @@ impl<T: Send + 'static, E: Encode<T>> FileSink<T, E> {
             ..
         } = self;
         let name = format!("write {}", plan.path.display());
+        let files = plan.known_files(parallelism);
         let supply = move |instance: Instance| -> Result<Box<dyn Processor>> {
             let claim = Claim::take(&plan.path, instance)?;
             let mut processor = WriteFilesP::<T, E>::new(plan.clone(), instance, &writing);
             processor.claim = Some(claim);
             Ok(Box::new(processor))
         };
-        Sink::new(name, Arc::new(supply))
+        Sink::new(name, using(files, supply))
             .parallelism(parallelism)
             .isolation(Isolation::Thread)
     }
@@ -188,6 +193,25 @@ impl Plan {
         self.path.with_file_name(format!("{before}{number}{after}"))
     }
 
+    /// The files that will be written in place of older ones, if it is known how many instances there are. Numbered ones go on
+    /// from what is there, and replace none.
+    fn known_files(&self, parallelism: Parallelism) -> Vec<FileUse> {
+        let Parallelism::Exactly(count) = parallelism else {
+            return Vec::new();
+        };
+        if self.rotates() {
+            return Vec::new();
+        }
+        let file = |index| {
+            let instance = Instance {
+                index,
+                parallelism: count.get(),
+            };
+            FileUse::Writes(self.file(instance, 0))
+        };
+        (0..count.get()).map(file).collect()
+    }
+
     /// The number behind the highest that a file has already.
     fn first_free_number(&self, instance: Instance) -> io::Result<u64> {
         let (before, after) = self.name_parts(instance);
@@ -229,6 +253,7 @@ struct WriteFilesP<T, E> {
     number: u64,
     buffer: Vec<u8>,
     clock: Clock,
+    signals: Arc<JobSignals>,
 }
 
 impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
@@ -243,6 +268,7 @@ impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
             number: 0,
             buffer: Vec::new(),
             clock: Clock::system(),
+            signals: Arc::default(),
         }
     }
 
@@ -251,7 +277,9 @@ impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
         self.number += 1;
         let now = self.clock.now();
         self.ends_at = self.plan.rotate_after.map(|age| now.saturating_add(age));
-        let file = PartFile::create(path, self.plan.compression)?;
+        let signals = Arc::clone(&self.signals);
+        let go_on = move || !signals.is_cancelled();
+        let file = PartFile::create(path, self.plan.compression, go_on)?;
         Ok(self.file.insert(file))
     }
 
@@ -297,6 +325,7 @@ impl<T: Send + 'static, E: Encode<T>> Processor for WriteFilesP<T, E> {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.outgo.attach(context);
         self.clock = context.clock.clone();
+        self.signals = Arc::clone(&context.signals);
         if self.plan.rotates() {
             let number = self.plan.first_free_number(self.instance);
             self.number = number.map_err(|error| cannot_write(&self.plan.path, error))?;

@@ -155,6 +155,10 @@ impl<T: DeserializeOwned> Decode<T> for Csv {
         }
     }
 
+    fn needs_beginning(&self) -> bool {
+        self.options.header
+    }
+
     fn decode(&mut self, frame: &[u8]) -> Result<Option<T>, String> {
         if frame.is_empty() {
             return Ok(None);

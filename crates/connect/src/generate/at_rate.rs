@@ -26,7 +26,7 @@ where
             rate,
             limit: u64::MAX,
             quantum: DEFAULT_QUANTUM,
-            step: Duration::ZERO,
+            stride: Duration::ZERO,
         },
         make: move |index| Some(make(index)),
         parallelism: Parallelism::ONE,
@@ -77,7 +77,7 @@ struct Plan {
     /// How many there are in all.
     limit: u64,
     quantum: Duration,
-    step: Duration,
+    stride: Duration,
 }
 
 impl<T, F, B> AtRate<T, F, B>
@@ -132,11 +132,11 @@ where
         self
     }
 
-    /// Emits a watermark only when it passes a multiple of `step` (counted from 1970), instead of with each batch.
+    /// Emits a watermark only when it passes a multiple of `stride` (counted from 1970), instead of with each batch.
     ///
-    /// With a step that divides the windows' slide no result comes later, and fewer watermarks are handled.
-    pub fn watermark_step(mut self, step: Duration) -> Self {
-        self.plan.step = step;
+    /// With a stride that divides the windows' slide no result comes later, and fewer watermarks are handled.
+    pub fn watermark_stride(mut self, stride: Duration) -> Self {
+        self.plan.stride = stride;
         self
     }
 
@@ -299,9 +299,9 @@ where
 
     /// Passes the watermark on if it has moved enough.
     fn promise(&mut self, upto: Timestamp, made: usize, outbox: &mut Outbox) {
-        let step = self.plan.step.as_micros() as i64;
-        let wanted = if step > 0 {
-            upto.as_micros().div_euclid(step) > self.watermark.as_micros().div_euclid(step)
+        let stride = self.plan.stride.as_micros() as i64;
+        let wanted = if stride > 0 {
+            upto.as_micros().div_euclid(stride) > self.watermark.as_micros().div_euclid(stride)
         } else {
             made > 0 || upto.since(self.watermark) >= WATERMARK_PERIOD
         };
@@ -313,9 +313,9 @@ where
 
     /// How long after `now` the watermark wants to move on by itself.
     fn promise_after(&self, now: Timestamp) -> Duration {
-        match self.plan.step.as_micros() as i64 {
-            step if step > 0 => {
-                Duration::from_micros((step - now.as_micros().rem_euclid(step)) as u64)
+        match self.plan.stride.as_micros() as i64 {
+            stride if stride > 0 => {
+                Duration::from_micros((stride - now.as_micros().rem_euclid(stride)) as u64)
             }
             _ => WATERMARK_PERIOD,
         }
@@ -436,8 +436,8 @@ mod tests {
     }
 
     #[test]
-    fn watermarks_keep_to_the_multiples_of_their_step() {
-        let source = identity(1000).watermark_step(Duration::from_millis(10));
+    fn watermarks_keep_to_the_multiples_of_their_stride() {
+        let source = identity(1000).watermark_stride(Duration::from_millis(10));
         let (mut driven, hand) = driven(source, Instance::ONLY);
         for _ in 0..100 {
             hand.advance(Duration::from_millis(1));

@@ -63,6 +63,8 @@ struct Brush {
     surface: Box<dyn Surface>,
     /// The lines of the frame above the cursor, and the terminal's size when it was drawn.
     last: Option<(usize, Size)>,
+    /// Whether tables have been printed, where they are not redrawn.
+    has_printed: bool,
     failed: Option<io::Error>,
 }
 
@@ -82,6 +84,7 @@ impl Screen {
             brush: Mutex::new(Brush {
                 surface,
                 last: None,
+                has_printed: false,
                 failed: None,
             }),
         }))
@@ -240,7 +243,11 @@ impl Screen {
         let style = brush.surface.style();
         let text = match size {
             Some(size) => brush.frame(&lines, size, style),
-            None => plain(&lines),
+            None => {
+                let gap = if brush.has_printed { "\n" } else { "" };
+                brush.has_printed = true;
+                format!("{gap}{}", plain(&lines))
+            }
         };
         brush.surface.write(&text)
     }

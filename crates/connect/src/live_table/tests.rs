@@ -167,7 +167,14 @@ fn a_pipe_is_printed_to_every_so_often_if_asked() {
     let mut table = Fed::start(counts(&screen, "words"));
     table.feed([("a", 1)]).unwrap();
     eventually("an early print", || pipe.written().contains("a         1"));
+    table.feed([("a", 2)]).unwrap();
     table.finish().unwrap();
+    let written = pipe.written();
+    let blocks: Vec<&str> = written.split("\n\n").collect();
+    assert!(
+        blocks.len() >= 2 && blocks.iter().all(|block| block.contains("words")),
+        "{written}"
+    );
 }
 
 #[test]

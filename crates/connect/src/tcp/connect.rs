@@ -6,13 +6,12 @@ use std::net::TcpStream;
 use std::sync::Arc;
 
 use ardea_core::{
-    Instance, InstanceContext, Isolation, JobSignals, Ordinal, Outbox, Processor, Progress, Result,
-    Source, Unbounded,
+    Instance, InstanceContext, Isolation, Outbox, Processor, Progress, Result, Source, Unbounded,
 };
 
 use super::dial::{Backoff, Dial};
 use crate::format::{Decode, Lines};
-use crate::intake::{Intake, READ_SIZE, Reading, reading_options};
+use crate::intake::{Intake, READ_SIZE, Reading, Turn, reading_options};
 use crate::ready::{InTurns, not_now};
 
 /// Lines of text from the server at `address`, such as `"localhost:7000"`.
@@ -85,7 +84,6 @@ impl<T: Send + 'static, D: Decode<T>> ConnectSource<T, D> {
                 dial,
                 stage,
                 intake,
-                signals: Arc::default(),
             }))
         };
         Source::new(name, Arc::new(supply)).isolation(Isolation::Thread)
@@ -117,7 +115,6 @@ struct ConnectP<T, D> {
     dial: Dial,
     stage: Stage,
     intake: Intake<T, D>,
-    signals: Arc<JobSignals>,
 }
 
 impl<T: Send + 'static, D: Decode<T>> ConnectP<T, D> {
@@ -163,37 +160,25 @@ impl<T: Send + 'static, D: Decode<T>> ConnectP<T, D> {
 
 impl<T: Send + 'static, D: Decode<T>> Processor for ConnectP<T, D> {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
-        self.intake.attach(context);
+        self.intake.attach_only(context);
         self.dial.attach(&context.clock);
-        self.signals = Arc::clone(&context.signals);
         Ok(())
     }
 
     fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        // What has been read and not delivered can't be put back.
         self.complete(outbox)
     }
 
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        let draining = self.signals.is_draining();
-        if self.signals.is_cancelled() {
-            return Ok(Progress::DONE);
+        match self.intake.turn(outbox)? {
+            Turn::Return(progress) => Ok(progress),
+            Turn::End => {
+                self.intake
+                    .break_off("the job was drained in the middle of this line", false)?;
+                Ok(Progress::DONE)
+            }
+            Turn::Read => self.advance(),
         }
-        let mut lane = outbox.lane::<T>(Ordinal::FIRST)?;
-        if lane.is_full() {
-            return Ok(Progress::NONE);
-        }
-        let before = lane.room();
-        let emptied = self.intake.deliver(&mut lane)?;
-        if !emptied || (lane.room() < before && !draining) {
-            return Ok(Progress::MADE);
-        }
-        if draining {
-            self.intake
-                .break_off("the job was drained in the middle of this line", false)?;
-            return Ok(Progress::DONE);
-        }
-        self.advance()
     }
 
     fn close(&mut self) {

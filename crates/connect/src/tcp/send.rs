@@ -4,7 +4,6 @@ use std::io;
 use std::marker::PhantomData;
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ardea_core::{
     Epoch, Inbox, Instance, InstanceContext, Isolation, Ordinal, Outbox, Processor, Progress,
@@ -169,10 +168,7 @@ impl<T: Send + 'static, E: Encode<T>> Processor for SendP<T, E> {
     }
 
     fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
-        if !self.push_out()? {
-            // The rest goes out as soon as it can, whether more records come or not.
-            outbox.wake_at(Duration::ZERO);
-        }
+        Pending::rest_later(self.push_out()?, outbox);
         Ok(())
     }
 
@@ -194,6 +190,7 @@ mod tests {
     use std::io::{BufRead, BufReader, Read};
     use std::net::TcpListener;
     use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
 
     use ardea_core::ErrorCode;
 

@@ -10,7 +10,7 @@ use crate::processors::{
 };
 
 #[test]
-fn what_is_in_flight_comes_out_and_the_job_completes() {
+fn what_is_in_flight_comes_out_and_the_job_has_drained() {
     for isolation in [Isolation::Tasklet, Isolation::Thread] {
         let journal = Journal::default();
         let mut dag = Dag::new();
@@ -34,7 +34,7 @@ fn what_is_in_flight_comes_out_and_the_job_completes() {
         until("records flow", || journal.len() > 1_000);
         job.drain();
         let status = over(&job);
-        assert!(matches!(status, JobStatus::Completed), "{status}");
+        assert!(matches!(status, JobStatus::Drained), "{status}");
         let out = job.sum("source", |m| m.records_out);
         assert_eq!(journal.records().len() as u64, out);
         let ends = journal.count(|saw| *saw == Saw::Watermark(Timestamp::MAX));
@@ -53,7 +53,7 @@ fn a_silent_source_is_drained_at_once() {
     dag.vertex(silence("source", 2));
     let job = node.submit(&dag, JobConfig::default()).unwrap();
     job.drain();
-    assert!(matches!(over(&job), JobStatus::Completed));
+    assert!(matches!(over(&job), JobStatus::Drained));
 }
 
 #[test]

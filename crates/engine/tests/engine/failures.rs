@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ardea_core::{
-    Dag, Edge, Epoch, Error, ErrorCode, Inbox, InstanceContext, Ordinal as Lane, Outbox, Processor,
-    Progress, RecordGuard, Result, Routing, Timestamp, Vertex, Watermark,
+    Dag, Edge, Epoch, Error, ErrorCode, Inbox, InstanceContext, Isolation, Ordinal as Lane, Outbox,
+    Processor, Progress, RecordGuard, Result, Routing, Timestamp, Vertex, Watermark,
 };
 use ardea_engine::{JobConfig, JobHandle, JobStatus, Node};
 
 use crate::processors::{
-    Journal, Saw, completes, endless, node, numbers, over, relay, until, vertex,
+    Journal, Saw, completes, endless, node, numbers, over, relay, source, until, vertex,
 };
 
 /// Where a processor goes wrong.
@@ -352,4 +352,48 @@ fn a_supplier_that_fails_or_panics_leaves_nothing_running() {
         assert_eq!(error.code(), code);
         assert_eq!(node.tasklets(), 0, "all places are free again");
     }
+}
+
+/// A reason whose destructor panics.
+#[derive(Debug)]
+struct Unlucky;
+
+impl std::fmt::Display for Unlucky {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("bad luck")
+    }
+}
+
+impl std::error::Error for Unlucky {}
+
+impl Drop for Unlucky {
+    fn drop(&mut self) {
+        panic!("dropping panics too");
+    }
+}
+
+#[test]
+fn a_second_error_whose_destructor_panics_does_not_disturb_the_end() {
+    let node = node(1);
+    let mut dag = Dag::new();
+    dag.vertex(source("first", 1, |_| {
+        |_: &mut Outbox, _: &InstanceContext| Err(Error::new(ErrorCode::UserError, "the first"))
+    }));
+    let second = source("second", 1, |_| {
+        |_: &mut Outbox, context: &InstanceContext| {
+            until("the first has failed", || context.signals.is_cancelled());
+            Err(Error::new(ErrorCode::UserError, "the second").because(Unlucky))
+        }
+    });
+    dag.vertex(second.isolation(Isolation::Thread));
+    let job = node.submit(&dag, JobConfig::default()).unwrap();
+    let error = error_of(&job);
+    assert!(error.to_string().contains("the first"), "{error}");
+    let journal = Journal::default();
+    let mut dag = Dag::new();
+    let source = dag.vertex(numbers("source", 1, 10));
+    let sink = dag.vertex(journal.vertex("sink", 1));
+    dag.edge(Edge::between(source, sink));
+    completes(&node, &dag);
+    assert_eq!(journal.records().len(), 10, "the node works on");
 }

@@ -69,7 +69,7 @@ fn a_source_is_woken_from_outside_for_every_record() {
             until("it has come", || journal.len() as u64 == value + 1);
         }
         job.drain();
-        assert!(matches!(over(&job), JobStatus::Completed));
+        assert!(matches!(over(&job), JobStatus::Drained));
     }
 }
 

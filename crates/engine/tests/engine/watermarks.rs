@@ -47,6 +47,35 @@ fn watermarks_rise_and_no_record_comes_behind_them() {
     }
 }
 
+#[test]
+fn every_vertex_tells_how_far_time_has_come_a_source_too() {
+    for threads in [1, 2] {
+        let journal = Journal::default();
+        let mut dag = Dag::new();
+        let first = dag.vertex(source("first", 1, |_| {
+            let mut say = Some(watermark(50));
+            move |outbox: &mut Outbox, _: &InstanceContext| {
+                say.take().map_or(Ok(Progress::NONE), |marker| {
+                    outbox.marker(marker);
+                    Ok(Progress::MADE)
+                })
+            }
+        }));
+        let middle = dag.vertex(journal.vertex("middle", threads));
+        let last = dag.vertex(journal.vertex("last", threads));
+        dag.edge(Edge::between(first, middle).routing(Routing::RoundRobin));
+        dag.edge(Edge::between(middle, last).routing(Routing::Forward));
+        let node = node(2);
+        let job = node.submit(&dag, JobConfig::default()).unwrap();
+        until("all have told it", || {
+            let mut reports = job.metrics().into_iter();
+            reports.all(|report| report.metrics.watermark == Timestamp::from_micros(50))
+        });
+        job.drain();
+        over(&job);
+    }
+}
+
 /// Two instances: the first says it has come to `micros`, the second what `other` says; then both are silent.
 fn two(other: Option<Marker>, micros: i64) -> Vertex {
     source("source", 2, move |instance| {

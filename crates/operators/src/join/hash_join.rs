@@ -30,7 +30,7 @@ pub struct HashJoinLogic<PK, BK, J> {
 /// without it fails at the first record. The table comes by broadcast, so that each instance has all of it and the stream
 /// stays where it is; or both sides come keyed, and each instance has its share. Memory: the table. Cost: a look-up a record.
 ///
-/// Logic is usually made by [`inner_hash_join`], [`left_hash_join`] or [`enrich`].
+/// Logic is usually made by [`inner_hash_join`], [`outer_hash_join`] or [`enrich`].
 ///
 /// ```
 /// use std::sync::Arc;
@@ -219,7 +219,7 @@ where
     clippy::type_complexity,
     reason = "an opaque type can't be given a name"
 )]
-pub fn left_hash_join<T, V, U, PK, BK, F>(
+pub fn outer_hash_join<T, V, U, PK, BK, F>(
     probe_key: PK,
     build_key: BK,
     combine: F,
@@ -334,7 +334,7 @@ mod tests {
             let drive = drive_table(Drive::with_room(room), &table, &stream);
             let logic = Arc::new(inner_hash_join(key, key, |left: &Pair, right: &Pair| (*left, *right)));
             prop_assert_eq!(drive.clone().run::<(Pair, Pair)>(&mut HashJoinP::new(logic)).values(), inner);
-            let logic = Arc::new(left_hash_join(key, key, |left: &Pair, right: Option<&Pair>| (*left, right.copied())));
+            let logic = Arc::new(outer_hash_join(key, key, |left: &Pair, right: Option<&Pair>| (*left, right.copied())));
             prop_assert_eq!(drive.clone().run::<(Pair, Option<Pair>)>(&mut HashJoinP::new(logic)).values(), left);
             let logic = Arc::new(enrich(key, key, |left: Pair, right: &[Pair]| (left, right.to_vec())));
             prop_assert_eq!(drive.run::<(Pair, Vec<Pair>)>(&mut HashJoinP::new(logic)).values(), all);

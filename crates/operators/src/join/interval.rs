@@ -70,12 +70,12 @@ impl JoinInterval {
 
     /// The earliest left record that a right one at `right` may meet.
     pub(crate) fn first_left(&self, right: Timestamp) -> Timestamp {
-        shift(right, self.upper_micros.saturating_neg())
+        shift_back(right, self.upper_micros)
     }
 
     /// The latest left record that a right one at `right` may meet.
     pub(crate) fn last_left(&self, right: Timestamp) -> Timestamp {
-        shift(right, self.lower_micros.saturating_neg())
+        shift_back(right, self.lower_micros)
     }
 }
 
@@ -83,9 +83,47 @@ fn shift(time: Timestamp, micros: i64) -> Timestamp {
     Timestamp::from_micros(time.as_micros().saturating_add(micros))
 }
 
+/// Not a shift by the negated number: the least of all has none.
+fn shift_back(time: Timestamp, micros: i64) -> Timestamp {
+    Timestamp::from_micros(time.as_micros().saturating_sub(micros))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    /// Event times, many of them near the ends.
+    fn times() -> impl Strategy<Value = i64> {
+        let (first, last) = (i64::MIN + 1, Timestamp::LAST_EVENT.as_micros());
+        prop_oneof![first..first + 8, -8i64..8, last - 8..=last, first..=last]
+    }
+
+    fn bounds() -> impl Strategy<Value = i64> {
+        prop_oneof![
+            -8i64..8,
+            Just(i64::MIN),
+            Just(i64::MIN + 1),
+            Just(i64::MAX),
+            any::<i64>()
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn both_sides_see_the_same_pairs_at_any_end_of_time(
+            left in times(), right in times(), a in bounds(), b in bounds(),
+        ) {
+            let (lower, upper) = (a.min(b), a.max(b));
+            let apart = i128::from(right) - i128::from(left);
+            let is_pair = i128::from(lower) <= apart && apart <= i128::from(upper);
+            let interval = JoinInterval::from_micros(lower, upper).unwrap();
+            let (left, right) = (Timestamp::from_micros(left), Timestamp::from_micros(right));
+            prop_assert_eq!(interval.holds(left, right), is_pair);
+            let from_right = interval.first_left(right)..=interval.last_left(right);
+            prop_assert_eq!(from_right.contains(&left), is_pair);
+        }
+    }
 
     #[test]
     fn an_interval_without_pairs_is_refused() {

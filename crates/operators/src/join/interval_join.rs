@@ -12,6 +12,7 @@ use crate::join::JoinInterval;
 use crate::join::sides::{Sides, reschedule};
 use crate::keyed::{KeyedStates, TimerSet};
 use crate::passing::{break_if, take_until};
+use crate::time::require_times;
 use crate::{Backlog, Output};
 
 /// How many keys a call looks through for records to forget.
@@ -35,7 +36,7 @@ pub struct IntervalJoinLogic<LK, RK, J> {
 /// if the logic wants it, when the watermark says that none can come, with the last event time at which one could.
 ///
 /// A record is kept until the watermark says that it can meet no other. A record behind the watermark is late: it is counted
-/// and dropped. Both inputs must come by [`Keyed`](ardea_core::Routing::Keyed) routing on the same key. Cost: logarithmic in
+/// and dropped; one without an event time is an error. Both inputs must come by [`Keyed`](ardea_core::Routing::Keyed) routing on the same key. Cost: logarithmic in
 /// the records kept for the key, and the pairs.
 ///
 /// ```
@@ -108,6 +109,7 @@ where
     /// Reads one side: `key` says whose a record is, `meet` pairs it.
     fn read<T: Send + 'static>(
         &mut self,
+        input: Ordinal,
         inbox: &mut Inbox,
         outbox: &mut Outbox,
         key: impl Fn(&T) -> K,
@@ -134,6 +136,8 @@ where
             backlog.wake_if_waiting(outbox);
             return Ok(());
         }
+        let position = inbox.position();
+        require_times(inbox.rows::<T>()?.times(), input, position)?;
         let mut late = 0;
         take_until(inbox.rows::<T>()?, |record, time| {
             if time < watermark.0 {
@@ -221,6 +225,7 @@ where
         let logic = Arc::clone(&self.logic);
         if input == Self::LEFT {
             self.read(
+                input,
                 inbox,
                 outbox,
                 &logic.left_key,
@@ -230,6 +235,7 @@ where
             )
         } else {
             self.read(
+                input,
                 inbox,
                 outbox,
                 &logic.right_key,
@@ -294,7 +300,7 @@ where
 }
 
 /// Emits `combine(left, Some(right))` for each pair, and `combine(left, None)` for each left record without one.
-pub fn left_interval_join<L, R, U, LK, RK, F>(
+pub fn outer_interval_join<L, R, U, LK, RK, F>(
     left_key: LK,
     right_key: RK,
     combine: F,

@@ -26,7 +26,7 @@ fn timed(records: impl IntoIterator<Item = Record>) -> Vec<(Record, Timestamp)> 
 #[test]
 fn a_left_record_without_a_match_comes_when_none_can_come() {
     Drive::every_schedule(|drive| {
-        let logic = left_interval_join(key, key, |left: &Record, right: Option<&Record>| {
+        let logic = outer_interval_join(key, key, |left: &Record, right: Option<&Record>| {
             (*left, right.copied())
         });
         let mut join = IntervalJoinP::new(Arc::new(logic), interval(0, 5));
@@ -66,6 +66,66 @@ fn late_records_are_counted_and_meet_nobody() {
 }
 
 #[test]
+fn a_record_without_event_time_is_refused_by_its_position() {
+    let logic = inner_interval_join(key, key, |left: &Record, right: &Record| {
+        (*left, Some(*right))
+    });
+    let drive = Drive::default().records::<Record>([((1, 1), at(1)), ((1, 2), Timestamp::MIN)]);
+    let mut join = IntervalJoinP::new(Arc::new(logic), interval(-5, 5));
+    let error = drive.try_run::<Pair>(&mut join).unwrap_err();
+    assert_eq!(error.record(), Some((0, 1)));
+}
+
+/// The bounds of an interval and the times of records, in microseconds, many of them near the ends of time.
+fn extreme() -> impl Strategy<Value = i64> {
+    let (first, last) = (i64::MIN + 1, i64::MAX - 1);
+    prop_oneof![first..first + 6, -6i64..6, last - 6..=last]
+}
+
+proptest! {
+    #[test]
+    fn it_agrees_with_nested_loops_at_the_ends_of_time(
+        left in prop::collection::vec(extreme(), 0..8),
+        right in prop::collection::vec(extreme(), 0..8),
+        bounds in (extreme(), extreme()),
+        mark in prop::option::of(extreme()),
+    ) {
+        let (lower, upper) = (bounds.0.min(bounds.1), bounds.0.max(bounds.1));
+        let interval = JoinInterval::from_micros(lower, upper).unwrap();
+        let timed = |times: &[i64]| {
+            times.iter().map(|time| ((0u8, *time), Timestamp::from_micros(*time))).collect::<Vec<_>>()
+        };
+        let mut drive = Drive::with_room(3).records(timed(&left)).records_on(Ordinal::SECOND, timed(&right));
+        if let Some(mark) = mark {
+            drive = drive.watermark(Timestamp::from_micros(mark));
+        }
+        let logic = outer_interval_join(key, key, |left: &Record, right: Option<&Record>| (*left, right.copied()));
+        let mut join = IntervalJoinP::new(Arc::new(logic), interval);
+        let seen = drive.watermark(Timestamp::MAX).run::<Pair>(&mut join);
+        seen.assert_in_time();
+        prop_assert!(seen.records().iter().all(|(_, time)| time.is_event_time()));
+        prop_assert_eq!(join.keys.len(), 0);
+
+        let mut expected: Vec<Pair> = Vec::new();
+        for one in &left {
+            let meets = |other: &&i64| {
+                let apart = i128::from(**other) - i128::from(*one);
+                i128::from(lower) <= apart && apart <= i128::from(upper)
+            };
+            let matches: Vec<_> = right.iter().filter(meets).map(|other| ((0, *one), Some((0, *other)))).collect();
+            expected.extend(&matches);
+            if matches.is_empty() {
+                expected.push(((0, *one), None));
+            }
+        }
+        let mut pairs = seen.values();
+        pairs.sort_unstable();
+        expected.sort_unstable();
+        prop_assert_eq!(pairs, expected);
+    }
+}
+
+#[test]
 fn nothing_is_kept_that_can_meet_nobody() {
     let logic = inner_interval_join(key, key, |left: &Record, right: &Record| {
         (*left, Some(*right))
@@ -101,7 +161,7 @@ proptest! {
         room in 1usize..6,
     ) {
         let interval = interval(bounds.0, bounds.0 + bounds.1);
-        let logic = left_interval_join(key, key, |left: &Record, right: Option<&Record>| (*left, right.copied()));
+        let logic = outer_interval_join(key, key, |left: &Record, right: Option<&Record>| (*left, right.copied()));
         let mut drive = Drive::with_room(room);
         let (mut left, mut right) = (Vec::new(), Vec::new());
         let (mut latest, mut mark) = (0, 0);

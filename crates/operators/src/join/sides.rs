@@ -157,7 +157,9 @@ impl<L, R> Sides<L, R> {
             if !kept.matched
                 && let Some(single) = join(&kept.record, None)
             {
-                output.emit(single, kept.time.max(interval.last_right(kept.time)));
+                // An interval that reaches beyond all time ends with the last of it.
+                let last = interval.last_right(kept.time).min(Timestamp::LAST_EVENT);
+                output.emit(single, kept.time.max(last));
             }
         }
         true

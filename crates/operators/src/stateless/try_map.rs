@@ -8,7 +8,7 @@ use ardea_core::{
     Inbox, InstanceContext, OnError, Ordinal, Outbox, Processor, RecordGuard, Result,
 };
 
-use crate::bad_records::BadRecords;
+use crate::bad_records::RecordErrors;
 
 /// Emits `f(&record)` where that is `Ok`; a record with an `Err` goes where the policy says.
 ///
@@ -31,14 +31,14 @@ use crate::bad_records::BadRecords;
 /// assert_eq!(outbox.lane::<u32>(Ordinal::FIRST)?.rows().values(), [7]);
 ///
 /// let letter = &context.dead_letters.sample()[0];
-/// assert_eq!(letter.raw, b"\"x\"");
+/// assert_eq!(letter.raw, b"x");
 /// assert_eq!(letter.reason, "invalid digit found in string");
 /// # Ok::<(), ardea_core::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct TryMapP<T, U, E, F> {
     f: Arc<F>,
-    bad: BadRecords<T>,
+    bad: RecordErrors<T>,
     records: PhantomData<fn(T) -> (U, E)>,
 }
 
@@ -51,7 +51,7 @@ where
     pub fn new(f: Arc<F>, policy: OnError, raw: fn(&T) -> Vec<u8>) -> Self {
         TryMapP {
             f,
-            bad: BadRecords::new(policy, raw),
+            bad: RecordErrors::new(policy, raw),
             records: PhantomData,
         }
     }
@@ -125,7 +125,7 @@ mod tests {
             assert_eq!((letters.count(), bad), (3, 3));
             let letter = &letters.sample()[1];
             assert_eq!(letter.vertex, "under test");
-            assert_eq!(letter.origin, "input 0, instance 0, record 19");
+            assert_eq!(letter.origin, "record 19 of input 0");
             assert_eq!(letter.raw, b"20");
             assert_eq!(letter.reason, "20 is round");
         });

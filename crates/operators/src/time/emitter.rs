@@ -2,9 +2,10 @@
 
 use ardea_core::{Clock, InstanceContext, Marker, Ordinal, Outbox, Progress, Timestamp, Watermark};
 
-use crate::time::{WatermarkGenerator, WatermarkPolicy};
+use crate::time::WatermarkPolicy;
+use crate::time::generator::WatermarkGenerator;
 
-/// Sends the watermarks of a [`WatermarkGenerator`] with one partition, and its idle marker when the clock says so.
+/// Sends the watermarks of a [`WatermarkGenerator`], and its idle marker when the clock says so.
 #[derive(Debug)]
 pub(crate) struct WatermarkEmitter {
     policy: WatermarkPolicy,
@@ -17,7 +18,7 @@ pub(crate) struct WatermarkEmitter {
 impl WatermarkEmitter {
     pub(crate) fn new(policy: WatermarkPolicy) -> Self {
         let clock = Clock::system();
-        let generator = WatermarkGenerator::new(policy, 1, clock.now());
+        let generator = WatermarkGenerator::new(policy, clock.now());
         WatermarkEmitter {
             policy,
             generator,
@@ -29,7 +30,7 @@ impl WatermarkEmitter {
     /// Starts to measure silence, on the instance's clock.
     pub(crate) fn attach(&mut self, context: &InstanceContext) {
         self.clock = context.clock.clone();
-        self.generator = WatermarkGenerator::new(self.policy, 1, self.clock.now());
+        self.generator = WatermarkGenerator::new(self.policy, self.clock.now());
         if self.policy.wanted_idle_timeout().is_some() {
             // A source may be silent from the start: the first wake asks for the next.
             context.waker.wake();
@@ -39,7 +40,7 @@ impl WatermarkEmitter {
     /// Records were passed on, `highest` being their latest event time; `held_up` if some had no room.
     pub(crate) fn after_chunk(&mut self, highest: Timestamp, held_up: bool, outbox: &mut Outbox) {
         self.held_up = held_up;
-        if let Some(watermark) = self.generator.records(0, highest, self.clock.now()) {
+        if let Some(watermark) = self.generator.records(highest, self.clock.now()) {
             outbox.watermark(watermark);
         }
         self.watch_silence(outbox);
@@ -62,7 +63,7 @@ impl WatermarkEmitter {
         }
         let now = self.clock.now();
         if self.held_up || !outbox.has_room(Ordinal::FIRST) {
-            self.generator.records(0, Timestamp::MIN, now);
+            self.generator.records(Timestamp::MIN, now);
         }
         let silence = self.generator.silence(now);
         if let Some(watermark) = silence.watermark {

@@ -1,9 +1,9 @@
-//! What a user's function may return for a record's event time.
+//! What a user's function may return for a record's event time, and the check that a record has one.
 
 use std::convert::Infallible;
 use std::fmt::Display;
 
-use ardea_core::Timestamp;
+use ardea_core::{Error, ErrorCode, Ordinal, Result, Timestamp};
 
 /// What a user's function returns for a record's event time: a [`Timestamp`], or one that may be missing.
 ///
@@ -51,4 +51,24 @@ impl<E: Display> EventTime for Result<Timestamp, E> {
     fn event_time(self) -> Result<Timestamp, E> {
         self
     }
+}
+
+/// Refuses records whose time is no event time: those without one, and those at the end of all time.
+pub(crate) fn require_times(times: &[Timestamp], input: Ordinal, position: u64) -> Result<()> {
+    let Some(index) = times.iter().position(|time| !time.is_event_time()) else {
+        return Ok(());
+    };
+    let (what, hint) = match times[index] {
+        Timestamp::MIN => (
+            "a record without event time came to a step that needs one",
+            "say before it when each record happened: with_timestamps(|record| …)",
+        ),
+        _ => (
+            "a record at the end of all time came to a step that needs its event time",
+            "with_timestamps(|record| …) sets such records aside; a source that gives the times itself has to give earlier ones",
+        ),
+    };
+    Err(Error::new(ErrorCode::InvalidJob, what)
+        .at_record(input.index(), position + index as u64)
+        .hint(hint))
 }

@@ -67,8 +67,7 @@ impl WatermarkPolicy {
     ///
     /// Never [`Watermark::END`]: no event time, however far off, ends the stream.
     pub fn behind(&self, highest: Timestamp) -> Watermark {
-        const LAST: Timestamp = Timestamp::from_micros(i64::MAX - 1);
-        Watermark((highest - self.lag).min(LAST))
+        Watermark((highest - self.lag).min(Timestamp::LAST_EVENT))
     }
 
     /// Whether `next` is worth sending when `sent` was the last.

@@ -9,7 +9,7 @@ use ardea_core::{
     Result, Timestamp, Watermark,
 };
 
-use crate::bad_records::BadRecords;
+use crate::bad_records::RecordErrors;
 use crate::passing::{pass_front, passable, remove_at};
 use crate::time::emitter::WatermarkEmitter;
 use crate::time::{EventTime, WatermarkPolicy};
@@ -43,7 +43,7 @@ use crate::time::{EventTime, WatermarkPolicy};
 /// ```
 pub struct StampP<T, R, F> {
     time: Arc<F>,
-    bad: BadRecords<T>,
+    bad: RecordErrors<T>,
     emitter: WatermarkEmitter,
     /// Indexes in the batch of the records without a valid time; empty between calls.
     rejected: Vec<usize>,
@@ -59,7 +59,7 @@ where
     pub fn new(time: Arc<F>, policy: WatermarkPolicy) -> Self {
         StampP {
             time,
-            bad: BadRecords::new(OnError::DeadLetter, |_| Vec::new()),
+            bad: RecordErrors::new(OnError::DeadLetter, |_| Vec::new()),
             emitter: WatermarkEmitter::new(policy),
             rejected: Vec::new(),
             records: PhantomData,
@@ -69,7 +69,7 @@ where
     /// Sets what becomes of a record without a valid time. `raw` makes the bytes that a dead letter keeps of it;
     /// [`debug_bytes`](crate::debug_bytes) will do where there are none.
     pub fn on_error(mut self, policy: OnError, raw: fn(&T) -> Vec<u8>) -> Self {
-        self.bad = BadRecords::new(policy, raw);
+        self.bad = RecordErrors::new(policy, raw);
         self
     }
 }
@@ -88,7 +88,7 @@ where
         let mut guard = RecordGuard::new();
         for (index, (record, time)) in records.iter().zip(times).take(count).enumerate() {
             match (self.time)(record).event_time() {
-                Ok(stamp) if stamp != Timestamp::MIN && stamp != Timestamp::MAX => {
+                Ok(stamp) if stamp.is_event_time() => {
                     *time = stamp;
                     highest = highest.max(stamp);
                 }

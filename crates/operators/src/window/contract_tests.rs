@@ -156,7 +156,7 @@ fn groups_and_rolling_aggregates_keep_the_contract() {
         .zip(running)
         .map(|(word, n)| (word.to_string(), n));
     let running: Vec<_> = running.collect();
-    ProcessorTest::new(|| RollingP::new(by_word(count())).time_to_live(Duration::from_secs(60)))
+    ProcessorTest::new(|| RollingP::new(by_word(count())).ttl(Duration::from_secs(60)))
         .input::<String>(words())
         .output::<(String, u64)>(running)
         .run();

@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Chunk, Inbox, InstanceContext, InstanceMetrics, ManualClock, Marker, Ordinal, Outbox,
-    Processor, Progress, Result, Rows, Timestamp, Watermark,
+    Chunk, InstanceContext, InstanceMetrics, ManualClock, Marker, Ordinal, Processor, Result, Rows,
+    Timestamp, Watermark,
 };
 
-/// After so many calls without an end a processor is stuck.
-const PATIENCE: usize = 1_000_000;
+use crate::drive::{Rooms, Runner, Written};
 
 /// One thing that happens to a processor.
 #[derive(Clone)]
@@ -104,95 +103,37 @@ pub(crate) fn try_run(
         clock: hand.clock(),
         ..InstanceContext::detached("window")
     };
-    processor.init(&context)?;
-    let mut run = Run {
-        outputs: Outputs {
-            metrics: Arc::clone(&context.metrics),
-            ..Outputs::default()
-        },
-        outbox: Outbox::new(3, room),
-        room,
-        calls: 0,
-        wake_at: None,
+    let mut outputs = Outputs {
+        metrics: Arc::clone(&context.metrics),
+        ..Outputs::default()
     };
+    let rooms = Rooms {
+        room,
+        refuse_every: 3,
+        whole_chunk: 0,
+    };
+    let mut run = Runner::start(processor, (3, 3), rooms, context, hand)?;
     for step in steps {
         match step {
-            Step::Rows(input, chunk) => {
-                let mut inbox = Inbox::default();
-                inbox.fill(chunk());
-                while !inbox.is_empty() {
-                    run.call(|outbox| processor.process(Ordinal(*input), &mut inbox, outbox))?;
-                }
-            }
-            Step::Watermark(at) => {
-                let watermark = Watermark(Timestamp::from_micros(*at));
-                run.until_done(|outbox| processor.on_watermark(watermark, outbox))?;
-            }
-            Step::Advance(by) => {
-                hand.advance(*by);
-                while run
-                    .wake_at
-                    .is_some_and(|deadline| deadline <= context.clock.now())
-                {
-                    run.wake_at = None;
-                    run.call(|outbox| processor.on_wake(outbox))?;
-                }
-            }
+            Step::Rows(input, chunk) => run.chunk(Ordinal(*input), chunk())?,
+            Step::Watermark(at) => run.watermark(Watermark(Timestamp::from_micros(*at)))?,
+            Step::Advance(by) => run.advance(*by)?,
             Step::End => {
-                run.until_done(|outbox| processor.on_watermark(Watermark::END, outbox))?;
-                run.until_done(|outbox| processor.complete(outbox))?;
+                run.watermark(Watermark::END)?;
+                run.complete()?;
             }
         }
     }
-    Ok(run.outputs)
-}
-
-struct Run {
-    outputs: Outputs,
-    outbox: Outbox,
-    room: usize,
-    calls: usize,
-    wake_at: Option<Duration>,
-}
-
-impl Run {
-    /// One call; every third time the outbox has no room.
-    fn call<R>(&mut self, callback: impl FnOnce(&mut Outbox) -> Result<R>) -> Result<R> {
-        self.calls += 1;
-        assert!(self.calls < PATIENCE, "the processor is stuck");
-        let room = if self.calls.is_multiple_of(3) {
-            0
-        } else {
-            self.room
-        };
-        self.outbox.set_budget(room);
-        let result = callback(&mut self.outbox);
-        self.wake_at = self.outbox.take_wake_at().or(self.wake_at);
-        for lane in 0..self.outbox.lanes() {
-            if let Some(chunk) = self.outbox.take_chunk(lane, Chunk::default) {
-                assert!(
-                    chunk.len() <= room,
-                    "{} records where {room} had room",
-                    chunk.len()
-                );
-                self.outputs.chunks.push((lane, chunk));
+    for written in std::mem::take(&mut run.written) {
+        match written {
+            (lane, Written::Records(chunk)) => outputs.chunks.push((lane, chunk)),
+            (0, Written::Marker(Marker::Watermark(watermark))) => {
+                outputs.watermarks.push(watermark.0.as_micros());
             }
-            while let Some(marker) = self.outbox.take_marker(lane) {
-                if let (0, Marker::Watermark(watermark)) = (lane, marker) {
-                    self.outputs.watermarks.push(watermark.0.as_micros());
-                }
-            }
+            _ => {}
         }
-        result
     }
-
-    fn until_done(
-        &mut self,
-        mut callback: impl FnMut(&mut Outbox) -> Result<Progress>,
-    ) -> Result<()> {
-        while !self.call(&mut callback)?.done {}
-        Ok(())
-    }
+    Ok(outputs)
 }
 
 /// The metrics' count of late records.

@@ -7,8 +7,9 @@ use std::time::Duration;
 use ardea_core::{Clock, Inbox, Key, Ordinal, Outbox, Result};
 
 use super::Decision;
-use super::intake::{Intake, require_times};
+use super::intake::Intake;
 use super::slider::{OpenOf, ResultOf, Slider};
+use crate::time::require_times;
 use crate::{Feed, FeedVisitor, KeyTable, KeyedFold};
 
 /// How many keys a call asks for early results before it lets others have their turn.

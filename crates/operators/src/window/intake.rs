@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use ardea_core::{
-    Error, ErrorCode, Inbox, InstanceMetrics, Ordinal, Outbox, RecordGuard, Result, Rows,
-    Timestamp, Watermark,
+    Inbox, InstanceMetrics, Ordinal, Outbox, RecordGuard, Result, Rows, Timestamp, Watermark,
 };
 
 use super::open_slices::OpenSlices;
 use super::spec::WindowSpec;
+use crate::time::require_times;
 use crate::{Feed, FeedVisitor, KeyedFold};
 
 /// The open slices with what decides which records get into them.
@@ -222,20 +222,5 @@ impl LateRule {
         }
         self.metrics.count_late(late);
         Ok(())
-    }
-}
-
-/// Refuses records without an event time.
-pub(crate) fn require_times(times: &[Timestamp], input: Ordinal, position: u64) -> Result<()> {
-    match times.iter().position(|time| *time == Timestamp::MIN) {
-        None => Ok(()),
-        Some(index) => {
-            let what = "a record without event time came to a window";
-            Err(Error::new(ErrorCode::InvalidJob, what)
-                .at_record(input.index(), position + index as u64)
-                .hint(
-                    "say before the window when each record happened: with_timestamps(|record| …)",
-                ))
-        }
     }
 }

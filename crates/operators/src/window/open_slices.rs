@@ -81,7 +81,7 @@ impl<K: Key, A> OpenSlices<K, A> {
             Some(found) if time <= self.open[found].last => found,
             _ => {
                 let slice = self.spec.slice_of(time);
-                let (first, last) = (self.spec.start_of(slice), self.spec.last_of(slice));
+                let (first, last) = (self.spec.first_of(slice), self.spec.last_of(slice));
                 let table = self.spare.pop().unwrap_or_default();
                 self.open.insert(
                     after,

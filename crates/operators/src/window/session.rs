@@ -9,10 +9,11 @@ use ardea_core::{
     Watermark,
 };
 
-use super::intake::{LateRule, require_times};
+use super::intake::LateRule;
 use super::sessions::{SessionSpec, Sessions, Settled};
 use super::slider::ResultOf;
 use super::{Firing, WindowResult, result_time};
+use crate::time::require_times;
 use crate::{Feed, FeedVisitor, KeyTable, KeyedFold};
 
 /// How many keys one call looks at before it lets others have their turn.

@@ -1,0 +1,114 @@
+//! Ctrl-C and SIGTERM in a program that runs jobs of its own.
+//!
+//! One thread of the process waits for the signals, from the first job on that asks for it, and passes each on to all such jobs
+//! that are not over. When there is none a signal does what it does by default: it ends the process.
+
+use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
+
+use ardea_core::{Error, ErrorCode, Result};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
+
+use crate::job::{JobHandle, JobShared};
+
+/// The jobs that listen.
+static LISTENING: Mutex<Listening> = Mutex::new(Listening {
+    is_started: false,
+    jobs: Vec::new(),
+});
+
+struct Listening {
+    is_started: bool,
+    jobs: Vec<(Weak<JobShared>, Asked)>,
+}
+
+/// What a job has been asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Asked {
+    Nothing,
+    ToDrain,
+    ToStop,
+}
+
+impl JobHandle {
+    /// From now on Ctrl-C (SIGINT) or SIGTERM [drains](Self::drain) the job, a second one [cancels](Self::cancel) it, and a third
+    /// ends the process. Once the job is over they do again what they do by default.
+    ///
+    /// Several jobs may ask for it, and each gets every signal. Costs a thread that sleeps. For a program that handles signals
+    /// otherwise: don't call this, but `drain` from an ordinary thread of yours.
+    ///
+    /// ```no_run
+    /// # use ardea_core::{Dag, Result};
+    /// # use ardea_engine::{JobConfig, JobStatus, Node, NodeConfig};
+    /// # fn of(dag: Dag) -> Result<()> {
+    /// let node = Node::start(NodeConfig::default())?;
+    /// let job = node.submit(&dag, JobConfig::named("errors"))?;
+    /// job.drain_on_ctrl_c()?;
+    /// job.join()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorCode::LimitReached`] if the system refuses the thread or the handler.
+    pub fn drain_on_ctrl_c(&self) -> Result<()> {
+        let mut listening = listening();
+        if !listening.is_started {
+            Signals::new([SIGINT, SIGTERM])
+                .and_then(|mut signals| {
+                    thread::Builder::new()
+                        .name("ardea-signals".into())
+                        .spawn(move || signals.forever().for_each(interrupt))
+                })
+                .map_err(|error| {
+                    Error::new(ErrorCode::LimitReached, "cannot listen for Ctrl-C")
+                        .because(error)
+                        .hint("raise the limits of threads and open files (ulimit -u, ulimit -n)")
+                })?;
+            listening.is_started = true;
+        }
+        listening.retain_live();
+        let job = std::sync::Arc::downgrade(&self.shared);
+        if !listening.jobs.iter().any(|(other, _)| other.ptr_eq(&job)) {
+            listening.jobs.push((job, Asked::Nothing));
+        }
+        Ok(())
+    }
+}
+
+impl Listening {
+    fn retain_live(&mut self) {
+        self.jobs
+            .retain(|(job, _)| job.upgrade().is_some_and(|job| !job.is_over()));
+    }
+}
+
+fn listening() -> MutexGuard<'static, Listening> {
+    LISTENING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn interrupt(signal: i32) {
+    let mut listening = listening();
+    listening.retain_live();
+    let mut is_unheard = true;
+    for (job, asked) in &mut listening.jobs {
+        let Some(job) = job.upgrade() else { continue };
+        match *asked {
+            Asked::Nothing => {
+                *asked = Asked::ToDrain;
+                job.drain();
+            }
+            Asked::ToDrain => {
+                *asked = Asked::ToStop;
+                job.cancel();
+            }
+            Asked::ToStop => continue,
+        }
+        is_unheard = false;
+    }
+    if is_unheard {
+        // Only fails for signals that don't exist.
+        let _ = emulate_default_handler(signal);
+    }
+}

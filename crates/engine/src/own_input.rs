@@ -1,0 +1,153 @@
+//! Refuses jobs that would overwrite what they read, before anything has been written.
+//!
+//! A sink gives its file the final name when it is whole, which would take the place of the input: fine for a job that had read
+//! all of it, and fatal for one that runs again. Nobody means that.
+
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use ardea_core::{Dag, Error, ErrorCode, FileUse, Result};
+
+/// What makes a file itself, by whatever name: its device and number if it is there, else the place where it would be.
+#[derive(PartialEq, Eq, Hash)]
+enum Identity {
+    Present(u64, u64),
+    Absent(PathBuf),
+}
+
+/// Refuses a graph in which one vertex writes to a file that one reads, also under another name: a link, or `./`.
+///
+/// Devices and pipes are no such files.
+///
+/// # Errors
+/// [`ErrorCode::InvalidJob`], naming both.
+pub(crate) fn refuse_overwriting(dag: &Dag) -> Result<()> {
+    let mut read = HashMap::new();
+    let mut written = Vec::new();
+    for vertex in dag.vertices() {
+        for file_use in vertex.supplier().files() {
+            match file_use {
+                FileUse::Reads(path) => {
+                    for file in files_of(path) {
+                        if let Some(identity) = identity(&file) {
+                            read.insert(identity, (vertex.name(), file));
+                        }
+                    }
+                }
+                FileUse::Writes(path) => written.push((vertex.name(), path)),
+            }
+        }
+    }
+    for (sink, path) in written {
+        if let Some((source, input)) = identity(&path).and_then(|identity| read.get(&identity)) {
+            return Err(Error::new(
+                ErrorCode::InvalidJob,
+                format!(
+                    "{sink:?} would overwrite {}, which {source:?} reads",
+                    input.display()
+                ),
+            )
+            .hint("write to another file"));
+        }
+    }
+    Ok(())
+}
+
+/// The file, or the files of the directory. One that can't be listed is its reader's to complain about.
+fn files_of(path: PathBuf) -> Vec<PathBuf> {
+    if !path.is_dir() {
+        return vec![path];
+    }
+    let entries = fs::read_dir(&path).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).collect()
+}
+
+/// None for what is no regular file, and could not be one.
+fn identity(path: &Path) -> Option<Identity> {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() => {
+            Some(Identity::Present(metadata.dev(), metadata.ino()))
+        }
+        Ok(_) => None,
+        Err(_) => {
+            let parent = path
+                .parent()
+                .filter(|parent| !parent.as_os_str().is_empty());
+            let parent = fs::canonicalize(parent.unwrap_or(Path::new("."))).ok()?;
+            Some(Identity::Absent(parent.join(path.file_name()?)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ardea_core::{Instance, Processor, ProcessorSupplier, Vertex};
+
+    use super::*;
+
+    struct Uses(FileUse);
+
+    impl ProcessorSupplier for Uses {
+        fn supply(&self, _: Instance) -> Result<Box<dyn Processor>> {
+            Err(Error::new(ErrorCode::Internal, "only described"))
+        }
+
+        fn files(&self) -> Vec<FileUse> {
+            vec![self.0.clone()]
+        }
+    }
+
+    fn check(input: &Path, output: &Path) -> Result<()> {
+        let mut dag = Dag::new();
+        for (name, file_use) in [
+            ("sink", FileUse::Writes(output.to_path_buf())),
+            ("source", FileUse::Reads(input.to_path_buf())),
+        ] {
+            dag.vertex(Vertex::new(name, Arc::new(Uses(file_use))));
+        }
+        refuse_overwriting(&dag)
+    }
+
+    /// A folder of this test's own, gone with it.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new() -> Self {
+            let name = format!("ardea-own-input-{}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            fs::create_dir_all(&path).unwrap();
+            Folder(path)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_file_is_known_under_all_its_names() {
+        let folder = Folder::new();
+        let at = |name: &str| folder.0.join(name);
+        fs::write(at("x"), "").unwrap();
+        fs::hard_link(at("x"), at("hard")).unwrap();
+        std::os::unix::fs::symlink(at("x"), at("soft")).unwrap();
+        for output in [at("x"), at("./x"), at("hard"), at("soft")] {
+            let error = check(&at("x"), &output).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::InvalidJob);
+            assert!(error.to_string().contains("would overwrite"), "{error}");
+            assert!(check(&folder.0, &output).is_err(), "as one of a directory");
+        }
+        for output in [at("y"), at("no/such/y"), PathBuf::from("/dev/null")] {
+            check(&at("x"), &output).unwrap();
+        }
+        check(Path::new("/dev/null"), Path::new("/dev/null")).unwrap();
+        // A file that is waited for.
+        check(&at("later"), &at("./later")).unwrap_err();
+    }
+}
