@@ -110,6 +110,15 @@ impl Arguments {
     }
 }
 
+/// Whether a file that grows is read from its end on.
+pub(crate) fn from_end(text: &str) -> std::result::Result<bool, &'static str> {
+    match text {
+        "start" => Ok(false),
+        "end" => Ok(true),
+        _ => Err("give start or end"),
+    }
+}
+
 /// How many times faster than it happened; `max` holds nothing back.
 pub(crate) fn speed(text: &str) -> std::result::Result<f64, &'static str> {
     match text.parse() {

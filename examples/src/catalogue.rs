@@ -75,11 +75,12 @@ ExampleJob {
     name: "tail",
     about: "Follow a growing log and print how many errors came in every ten seconds",
     usage: "\
-ardea run tail FILE [--match TEXT] [--every T]
+ardea run tail FILE [--match TEXT] [--every T] [--from start|end]
 
   FILE           a log; followed through rotation and truncation, until Ctrl-C
   --match TEXT   a line with this in it counts as an error (ERROR)
-  --every T      how often the errors are told (10s)",
+  --every T      how often the errors are told (10s)
+  --from P       where to begin: at the start of what is there, or at its end (start)",
     build: tail::build,
 }
 ];

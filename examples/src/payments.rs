@@ -2,7 +2,7 @@
 
 use std::time::UNIX_EPOCH;
 
-use ardea::core::{Boundedness, ErrorCode};
+use ardea::core::Boundedness;
 use ardea::prelude::*;
 
 use crate::arguments::Arguments;
@@ -73,21 +73,13 @@ pub(crate) fn build(args: &[String]) -> Result<Pipeline> {
     let rate = args.count("--rate", 1_000)?;
     let seconds = args.count("--seconds", 10)?;
     args.finish()?;
-    let percentiles = quantiles_relative(|ms: &f64| *ms, [0.5, 0.99, 1.0], 0.01)
-        .map_err(|error| Error::new(ErrorCode::InvalidJob, error.to_string()))?;
+    let percentiles = quantiles_relative(|ms: &f64| *ms, [0.5, 0.99, 1.0], 0.01)?;
     let p = Pipeline::new("payments");
     let source = generate::at_rate(rate, Payment::new).limit(rate.saturating_mul(seconds));
     stages(p.read_from(source.build()).with_source_time())
-        .key_by(|_| ())
         // A payment's event time is when it was due: what it waited before its first stage counts.
-        .process(
-            "latency",
-            || (),
-            |_, _, _, due, to| to.emit(ms_since(due)),
-            |_, _, _, _| {},
-        )
-        .key_by(|_| ())
-        .window(Window::tumbling(Duration::from_secs(1)))
+        .map_timed(|_, due| ms_since(due))
+        .window_all(Window::tumbling(Duration::from_secs(1)))
         .aggregate("latencies", (count(), percentiles))
         .map(|second| {
             let (payments, [median, p99, worst]) =

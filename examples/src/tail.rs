@@ -5,7 +5,7 @@ use std::path::Path;
 use ardea::core::Boundedness;
 use ardea::prelude::*;
 
-use crate::arguments::Arguments;
+use crate::arguments::{Arguments, from_end};
 
 /// How many lines had `text` in them, and how many there were, in each span of time that had any.
 pub fn errors<B: Boundedness>(
@@ -30,11 +30,16 @@ pub(crate) fn build(args: &[String]) -> Result<Pipeline> {
     let mut args = Arguments::new("tail", args);
     let text = args.text("--match")?.unwrap_or_else(|| "ERROR".to_string());
     let every = args.duration("--every", Duration::from_secs(10))?;
+    let from_end = args.parsed("--from", from_end)?.unwrap_or(false);
     let file = args.file()?;
     args.finish()?;
     let p = Pipeline::new("tail");
+    let mut source = files::lines(Path::new(&file)).follow();
+    if from_end {
+        source = source.from_end();
+    }
     let lines = p
-        .read_from(files::lines(Path::new(&file)).follow().build())
+        .read_from(source.build())
         .with_arrival_timestamps(Duration::from_millis(100));
     errors(lines, text.clone(), every)
         .map(move |window| {

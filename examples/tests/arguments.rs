@@ -72,6 +72,7 @@ fn values_that_make_no_sense_are_refused() {
         ("wordcount", "in.txt --top 0"),
         ("sessions", "in.txt --gap 0s"),
         ("sensors", "--rate -1"),
+        ("tail", "in.txt --from middle"),
         ("payments", "--seconds"),
     ];
     for (name, line) in lines {

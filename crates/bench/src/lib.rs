@@ -1,9 +1,12 @@
 //! The benchmarks behind `ardea bench`.
 //!
-//! A bench never asserts: it measures, and returns one JSON object whose field names are fixed, so that a run can be laid beside
-//! a run of another system. What could not be measured is `null`.
+//! A bench never asserts: it measures, and returns a [`Report`] whose field names are fixed, so that a run can be laid beside a
+//! run of another system. What could not be measured is `null`.
 //!
 //! * [`nexmark`]: throughput and latency of NEXMark queries, beside a plain loop that computes the same;
+//! * [`stages`]: latency through a long pipeline at a modest rate;
+//! * [`wakeup`]: what an idle job costs, and how long it takes to wake;
+//! * [`report`]: what a bench returns;
 //! * [`noise`]: what the machine itself does to a thread that only looks at the clock;
 //! * [`usage`]: cpu time and memory of this process.
 //!
@@ -16,31 +19,41 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use ardea_bench::nexmark::{self, BenchQuery, NexmarkParams};
+//! use ardea_bench::nexmark::{self, NexmarkParams};
+//! use ardea_nexmark::queries::Query;
 //!
 //! let params = NexmarkParams {
-//!     query: BenchQuery::Q2,
+//!     query: Query::Q2,
 //!     rate: 10_000,
 //!     duration: Duration::from_millis(200),
 //!     warmup: Duration::from_millis(50),
 //!     ..NexmarkParams::default()
 //! };
 //! let report = nexmark::run(&params, &mut |_| {}).unwrap();
-//! assert_eq!(report["system"], "ardea");
-//! assert!(report["p9999_ms"].is_number());
+//! assert!(report.figure("p9999_ms").is_number());
+//! assert_eq!(report.to_json()["query"], "q2");
 //! ```
 #![forbid(unsafe_code)]
 
+mod meter;
 pub mod nexmark;
 pub mod noise;
+pub mod report;
+pub mod stages;
 pub mod usage;
+pub mod wakeup;
 
+pub use report::Report;
+
+use ardea_core::{Error, ErrorCode, Result};
 use hdrhistogram::Histogram;
 
 /// The longest delay that is told apart from longer ones.
 const LONGEST_NANOS: u64 = 120_000_000_000;
 
 /// A histogram of nanoseconds, with three significant digits; made at once in full, so that recording never allocates.
-fn nanoseconds() -> Option<Histogram<u64>> {
-    Histogram::new_with_bounds(1, LONGEST_NANOS, 3).ok()
+fn nanoseconds() -> Result<Histogram<u64>> {
+    Histogram::new_with_bounds(1, LONGEST_NANOS, 3).map_err(|error| {
+        Error::new(ErrorCode::Internal, "no histogram could be made").because(error)
+    })
 }

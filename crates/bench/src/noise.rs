@@ -3,6 +3,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ardea_engine::{allowed_cores, pin_to};
+use hdrhistogram::Histogram;
+
 use crate::nanoseconds;
 
 /// The pauses that a thread saw which did nothing else.
@@ -14,35 +17,51 @@ pub struct Noise {
     pub max_ms: f64,
 }
 
-/// Looks at the clock for `duration` on a thread pinned to `core`.
+/// How long the machine is listened to before a bench.
+const LISTEN: Duration = Duration::from_secs(2);
+
+/// Looks at the clock for two seconds, on the cores that the first `threads` threads of a node have.
 ///
 /// A tail latency below this noise can't be seen on this machine, whatever the system under test does.
-pub fn listen(core: Option<usize>, duration: Duration) -> Noise {
-    let listener = thread::spawn(move || {
-        if let Some(core) = core {
-            let mut set = rustix::thread::CpuSet::new();
-            set.set(core);
-            // Where pinning is forbidden the noise of any core will do.
-            let _ = rustix::thread::sched_setaffinity(None, &set);
-        }
-        gaps(duration)
-    });
-    listener.join().unwrap_or_default()
-}
-
-fn gaps(duration: Duration) -> Noise {
-    let Some(mut histogram) = nanoseconds() else {
+pub fn listen(threads: u32) -> Noise {
+    let cores = allowed_cores();
+    let listeners: Vec<_> = cores
+        .into_iter()
+        .rev()
+        .take(threads as usize)
+        .map(|core| {
+            thread::spawn(move || {
+                // Where pinning is forbidden the noise of any core will do.
+                let _ = pin_to(core);
+                gaps(LISTEN)
+            })
+        })
+        .collect();
+    let Ok(mut all) = nanoseconds() else {
         return Noise::default();
     };
+    for gaps in listeners
+        .into_iter()
+        .filter_map(|listener| listener.join().ok().flatten())
+    {
+        // All have the same bounds and precision, so adding can't fail.
+        let _ = all.add(gaps);
+    }
+    Noise {
+        p9999_ms: all.value_at_quantile(0.9999) as f64 / 1e6,
+        max_ms: all.max() as f64 / 1e6,
+    }
+}
+
+/// How long each look at the clock came after the one before.
+fn gaps(duration: Duration) -> Option<Histogram<u64>> {
+    let mut gaps = nanoseconds().ok()?;
     let start = Instant::now();
     let mut last = start;
     while last - start < duration {
         let now = Instant::now();
-        histogram.saturating_record((now - last).as_nanos() as u64);
+        gaps.saturating_record((now - last).as_nanos() as u64);
         last = now;
     }
-    Noise {
-        p9999_ms: histogram.value_at_quantile(0.9999) as f64 / 1e6,
-        max_ms: histogram.max() as f64 / 1e6,
-    }
+    Some(gaps)
 }

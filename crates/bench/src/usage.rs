@@ -1,29 +1,76 @@
 //! What this process has used of the machine.
 
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
 
 /// User and system time of this process so far.
-///
-/// Zero where the kernel doesn't tell.
 pub fn cpu_time() -> Duration {
-    clock(rustix::time::ClockId::ProcessCPUTime)
+    clock(ClockId::ProcessCPUTime)
 }
 
 /// User and system time of the calling thread so far.
 pub fn thread_cpu_time() -> Duration {
-    clock(rustix::time::ClockId::ThreadCPUTime)
+    clock(ClockId::ThreadCPUTime)
 }
 
-fn clock(id: rustix::time::ClockId) -> Duration {
-    let time = rustix::time::clock_gettime(id);
+fn clock(id: ClockId) -> Duration {
+    let time = clock_gettime(id);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The most memory that this process has had resident, in megabytes; `None` where the kernel doesn't tell.
+/// The most memory that this process has had resident since it started, or since a bench last began, in mebibytes; `None` where
+/// the kernel doesn't tell.
 pub fn peak_resident_mb() -> Option<f64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
     let kilobytes: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
     Some(kilobytes / 1024.0)
+}
+
+/// Counts the peak of memory from now on, so that a run doesn't get the one before it put down to its account.
+pub(crate) fn forget_peak() {
+    // See proc(5). Where it is forbidden the peak is that of the whole process.
+    let _ = fs::write("/proc/self/clear_refs", "5");
+}
+
+/// The time that passed between two moments, and what the process worked in it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spent {
+    pub(crate) wall: Duration,
+    /// User and system time of all threads.
+    pub(crate) cpu: Duration,
+}
+
+impl Spent {
+    /// `count` by cpu second; `None` if no cpu time was seen.
+    pub(crate) fn per_cpu_second(self, count: u64) -> Option<f64> {
+        (!self.cpu.is_zero()).then(|| count as f64 / self.cpu.as_secs_f64())
+    }
+}
+
+/// Since when something is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Meanwhile {
+    from: Instant,
+    cpu: Duration,
+}
+
+impl Meanwhile {
+    /// Since now.
+    pub(crate) fn begin() -> Self {
+        Meanwhile {
+            from: Instant::now(),
+            cpu: cpu_time(),
+        }
+    }
+
+    /// Until now.
+    pub(crate) fn spent(self) -> Spent {
+        Spent {
+            wall: self.from.elapsed(),
+            cpu: cpu_time().saturating_sub(self.cpu),
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::commands::bench::NexmarkBenchArgs;
+use crate::commands::bench::BenchCommand;
 use crate::failure::EXIT_CODES;
 
 /// Low-latency stream processing: run jobs, look at them, measure them.
@@ -28,7 +28,10 @@ pub struct Args {
     pub command: Command,
 }
 
-/// Options of every command; they stand before the name of a job, whose own arguments follow it.
+/// The long name of the option that says how many threads, of those commands that run jobs.
+pub const THREADS: &str = "threads";
+
+/// Options of every command; behind the name of a job they are ardea's unless the job has one of that name.
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Options of every command")]
 pub struct Global {
@@ -36,9 +39,12 @@ pub struct Global {
     /// what a job itself writes to standard output stays as it is
     #[arg(long, global = true)]
     pub json: bool,
-    /// Print no progress and no summary
+    /// Print no progress and no summary; what went wrong is told all the same
     #[arg(long, short, global = true)]
     pub quiet: bool,
+    /// Show every step of a job in its summary, and not only sources, sinks, and steps with a name
+    #[arg(long, short, global = true)]
+    pub verbose: bool,
     /// Print progress even where standard error is no terminal, a line a second
     #[arg(long, global = true, conflicts_with = "quiet")]
     pub progress: bool,
@@ -87,8 +93,8 @@ pub enum Command {
 }
 
 const RUN_HELP: &str = "\
-`ardea jobs` lists the jobs, `ardea run JOB --help` explains one. Options for ardea stand before the job's name, \
-the job's own arguments after it.";
+`ardea jobs` lists the jobs, `ardea run JOB --help` explains one. What stands behind the job's name is the job's; options \
+of ardea are found there too.";
 
 /// `ardea demo`.
 #[derive(clap::Args, Debug)]
@@ -97,7 +103,7 @@ pub struct DemoArgs {
     #[arg(long, value_name = "N|max")]
     pub speed: Option<String>,
     /// Cooperative threads; all cores unless told
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub threads: Option<u32>,
     /// Further arguments of the job; `ardea run flights --help` lists them
     #[arg(
@@ -112,7 +118,7 @@ pub struct DemoArgs {
 #[derive(clap::Args, Debug)]
 pub struct JobArgs {
     /// Cooperative threads; all cores unless told
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub threads: Option<u32>,
     /// The job's name, then its arguments
     #[arg(
@@ -133,13 +139,6 @@ impl JobArgs {
             .split_first()
             .map_or(("", &[]), |(name, rest)| (name.as_str(), rest))
     }
-}
-
-/// `ardea bench …`.
-#[derive(Subcommand, Debug)]
-pub enum BenchCommand {
-    /// Throughput, or latency at a rate, of a NEXMark query, beside a plain loop that computes the same
-    Nexmark(NexmarkBenchArgs),
 }
 
 /// `ardea nexmark …`.
@@ -190,7 +189,7 @@ pub struct QueryArgs {
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub slide: Option<Duration>,
     /// Cooperative threads; all cores unless told
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub threads: Option<u32>,
     /// The side input of q13: lines of `key,value`
     #[arg(long, value_name = "FILE.csv")]
@@ -221,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_jobs_name_is_the_jobs_own() {
+    fn what_follows_a_jobs_name_is_left_to_the_job() {
         let args =
             Args::try_parse_from(["ardea", "run", "--json", "wc", "--help", "--json"]).unwrap();
         let Command::Run(run) = args.command else {

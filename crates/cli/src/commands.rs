@@ -11,7 +11,9 @@ mod query;
 mod run;
 mod version;
 
-use crate::args::{BenchCommand, Command, NexmarkCommand};
+pub use demo::JOB as DEMO_JOB;
+
+use crate::args::{Command, NexmarkCommand};
 use crate::context::Context;
 use crate::failure::Failure;
 
@@ -22,7 +24,7 @@ pub fn run(command: Command, context: &Context) -> Result<(), Failure> {
         Command::Run(args) => run::run(&args, context),
         Command::Jobs => jobs::run(context),
         Command::Plan(args) => plan::run(&args, context),
-        Command::Bench(BenchCommand::Nexmark(args)) => bench::nexmark(&args, context),
+        Command::Bench(command) => bench::run(&command, context),
         Command::Nexmark(NexmarkCommand::Generate(args)) => generate::run(&args, context),
         Command::Nexmark(NexmarkCommand::Run(args)) => query::run(args, context),
         Command::Config => config::run(context),

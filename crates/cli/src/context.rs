@@ -5,7 +5,7 @@ use std::path::Path;
 
 use ardea_connect::live_table::Screen;
 use ardea_core::settings::{ConfigFile, Resolved, Resolver, Schema};
-use ardea_engine::{NODE_SETTINGS, NodeConfig};
+use ardea_engine::{NODE_SETTINGS, NodeConfig, allowed_cores};
 
 use crate::args::Global;
 use crate::failure::Failure;
@@ -20,6 +20,8 @@ pub struct Context {
     pub json: bool,
     /// Neither progress nor summary.
     pub quiet: bool,
+    /// Every step in a summary.
+    pub verbose: bool,
     /// Progress even in a pipe.
     pub progress: bool,
 }
@@ -38,6 +40,7 @@ impl Context {
             interrupts: Interrupts::listen()?,
             json: global.json,
             quiet: global.quiet,
+            verbose: global.verbose,
             progress: global.progress,
             global,
         })
@@ -50,10 +53,13 @@ impl Context {
 
     /// The settings of the node, with `threads` if the command was told.
     pub fn node_config(&self, threads: Option<u32>) -> Result<NodeConfig, Failure> {
-        let threads = threads.map(|threads| format!("threads={threads}"));
-        Ok(NodeConfig::from_settings(
-            &self.settings_with(threads.into_iter().collect())?,
-        )?)
+        if let Some(threads) = threads {
+            check_threads(threads)?;
+        }
+        let flag = threads.map(|threads| format!("threads={threads}"));
+        let config = NodeConfig::from_settings(&self.settings_with(flag.into_iter().collect())?)?;
+        check_threads(config.threads.get())?;
+        Ok(config)
     }
 
     fn settings_with(&self, flags: Vec<String>) -> Result<Resolved, Failure> {
@@ -65,4 +71,21 @@ impl Context {
             .flags(self.global.set.iter().cloned().chain(flags))
             .resolve()?)
     }
+}
+
+/// Refuses a number of threads that can only be a slip of the pen, before anything is started. More threads than cores work: they
+/// share the cores.
+pub fn check_threads(threads: u32) -> Result<(), Failure> {
+    const ALWAYS_FINE: usize = 64;
+    let cores = allowed_cores().len();
+    let most = (4 * cores).max(ALWAYS_FINE);
+    if threads as usize <= most {
+        return Ok(());
+    }
+    Err(Failure::usage(
+        format!(
+            "{threads} threads are too many: at most {most} make sense for the {cores} cores that this process may use"
+        ),
+        "leave --threads (or the setting `threads`) out for one thread a core",
+    ))
 }

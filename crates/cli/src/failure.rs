@@ -5,20 +5,25 @@ use std::process::ExitCode;
 
 use ardea_core::{Error, ErrorCode};
 use ardea_nexmark::NexmarkError;
+use clap::error::ErrorKind;
 use serde_json::{Map, Value, json};
 
 /// The exit codes, as the help shows them.
 pub const EXIT_CODES: &str = "\
 Exit codes:
-  0    done, or drained after the first Ctrl-C, or the reader of standard output had seen enough
+  0    done, or the reader of standard output had seen enough
   1    the job failed
-  2    the command line, a setting or the job's description is wrong; nothing was run
+  2    the command line, a setting or the job's description is wrong, or asks for too much; nothing was run
   3    a file, a pipe or the network could not be read or written
+  4    drained: ended early by a first Ctrl-C or SIGTERM, with whole results of what was read until then
+  5    ended, but all records that a source or step had were bad
   130  stopped at once by a second Ctrl-C (or by the first, where there is nothing to drain)";
 
 const FAILED: u8 = 1;
 const USAGE: u8 = 2;
 const INPUT_OUTPUT: u8 = 3;
+const DRAINED: u8 = 4;
+const NOTHING_GOOD: u8 = 5;
 const INTERRUPTED: u8 = 130;
 
 /// Why a command ended early.
@@ -26,6 +31,10 @@ const INTERRUPTED: u8 = 130;
 pub enum Failure {
     /// Something went wrong, and a person has to know what.
     Error(Error),
+    /// The job came to its end, but no record was good.
+    NothingGood(Error),
+    /// The person asked for it, and the job has come to an orderly end.
+    Drained,
     /// The person asked for it.
     Interrupted,
     /// Whoever reads standard output has seen enough: a normal end.
@@ -55,6 +64,8 @@ impl Failure {
     pub fn exit_code(&self) -> u8 {
         match self {
             Failure::Error(error) => exit_code(error.code()),
+            Failure::NothingGood(_) => NOTHING_GOOD,
+            Failure::Drained => DRAINED,
             Failure::Interrupted => INTERRUPTED,
             Failure::ReaderGone => 0,
         }
@@ -62,9 +73,9 @@ impl Failure {
 
     /// Tells standard error what has to be told, and returns the exit code.
     pub fn report(&self, is_json: bool) -> ExitCode {
-        if let Failure::Error(error) = self {
+        if let Failure::Error(error) | Failure::NothingGood(error) = self {
             let text = if is_json {
-                format!("{}\n", as_json(error))
+                format!("{}\n", as_json(error, self.exit_code()))
             } else {
                 as_text(error)
             };
@@ -97,7 +108,7 @@ impl From<NexmarkError> for Failure {
 
 fn exit_code(code: ErrorCode) -> u8 {
     match code {
-        ErrorCode::InvalidJob | ErrorCode::InvalidConfig => USAGE,
+        ErrorCode::InvalidJob | ErrorCode::InvalidConfig | ErrorCode::LimitReached => USAGE,
         ErrorCode::ReadFailed | ErrorCode::WriteFailed | ErrorCode::Network => INPUT_OUTPUT,
         ErrorCode::Cancelled => INTERRUPTED,
         _ => FAILED,
@@ -120,7 +131,7 @@ fn as_text(error: &Error) -> String {
     format!("error: {what}\n{hint}")
 }
 
-fn as_json(error: &Error) -> Value {
+fn as_json(error: &Error, exit_code: u8) -> Value {
     let (what, hint) = parts(error);
     let code = error.code();
     let message = what
@@ -138,7 +149,7 @@ fn as_json(error: &Error) -> Value {
         fields.insert("input".into(), json!(input));
         fields.insert("record".into(), json!(position));
     }
-    fields.insert("exit_code".into(), json!(exit_code(code)));
+    fields.insert("exit_code".into(), json!(exit_code));
     json!({ "error": fields })
 }
 
@@ -147,10 +158,9 @@ pub fn report_usage(error: &clap::Error) -> ExitCode {
     // The command line could not be read, so whether it asks for JSON has to be seen from its words.
     let is_json = std::env::args_os().any(|arg| arg == "--json");
     if error.use_stderr() && is_json {
-        let text = error.render().to_string();
-        let message = text.trim_start_matches("error: ").trim_end();
+        let (message, hint) = usage_parts(error);
         let fields =
-            json!({ "code": "ARD-102", "message": message, "hint": null, "exit_code": USAGE });
+            json!({ "code": "ARD-102", "message": message, "hint": hint, "exit_code": USAGE });
         print_error(&format!("{}\n", json!({ "error": fields })));
     } else {
         // A reader that has gone wants no help.
@@ -161,6 +171,33 @@ pub fn report_usage(error: &clap::Error) -> ExitCode {
     } else {
         ExitCode::SUCCESS
     }
+}
+
+/// What is wrong with the command line, and what to do next: of all that clap prints, which also has the usage, for programs.
+fn usage_parts(error: &clap::Error) -> (String, String) {
+    if let ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand =
+        error.kind()
+    {
+        return (
+            "there is no command".into(),
+            "--help lists the commands".into(),
+        );
+    }
+    let text = error.render().to_string();
+    let on_one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (what, rest) = text.split_once("\n\n").unwrap_or((&text, ""));
+    let tips = rest
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("tip: "));
+    let hint = tips.map(on_one_line).collect::<Vec<_>>().join("; ");
+    (
+        on_one_line(what.trim_start_matches("error: ")),
+        if hint.is_empty() {
+            "--help explains the command".into()
+        } else {
+            hint
+        },
+    )
 }
 
 /// Writes to standard error; if that is closed there is nobody left to tell.
@@ -190,7 +227,7 @@ mod tests {
 
     #[test]
     fn as_json_an_error_has_its_parts() {
-        let value = as_json(&error().hint("check"));
+        let value = as_json(&error().hint("check"), 3);
         assert_eq!(value["error"]["code"], "ARD-301");
         assert_eq!(value["error"]["hint"], "check");
         assert_eq!(value["error"]["vertex"], "files");
@@ -206,6 +243,8 @@ mod tests {
         assert_eq!(of(ErrorCode::Network), 3);
         assert_eq!(of(ErrorCode::OutputClosed), 0);
         assert_eq!(of(ErrorCode::Cancelled), 130);
+        assert_eq!(of(ErrorCode::LimitReached), 2);
+        assert_eq!(Failure::Drained.exit_code(), 4);
         assert_eq!(Failure::Interrupted.exit_code(), 130);
         assert_eq!(
             Failure::write("x", io::ErrorKind::BrokenPipe.into()).exit_code(),

@@ -2,7 +2,7 @@
 //!
 //! One thread waits for the signals. It acts on the job itself, so that a first Ctrl-C drains at once whatever the main thread is
 //! at; the main thread sees from the count what there is to say. A third one ends the process there and then, for what can't be
-//! stopped.
+//! stopped. (A program of one's own has `JobHandle::drain_on_ctrl_c`; this one also has files to tidy up, and things to say.)
 
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -37,9 +37,11 @@ enum AtWork {
     Watchful,
     /// A job.
     Job(JobHandle),
+    /// Nobody any more: what was to be done is done or has failed, and its outcome is not changed by a late interrupt.
+    Done,
 }
 
-/// While this lives, interrupts are passed on; afterwards they end the process again.
+/// While this lives, interrupts are passed on; afterwards they change nothing about the outcome.
 pub struct Passing<'a>(&'a Interrupts);
 
 impl Interrupts {
@@ -72,7 +74,7 @@ impl Interrupts {
         match &*self.at_work() {
             AtWork::Job(job) if count == 1 => job.drain(),
             AtWork::Job(job) if count < UNBEARABLE => job.cancel(),
-            AtWork::Watchful if count < UNBEARABLE => {}
+            AtWork::Watchful | AtWork::Done if count < UNBEARABLE => {}
             _ => process::exit(EXIT_INTERRUPTED),
         }
     }
@@ -104,6 +106,6 @@ impl Interrupts {
 
 impl Drop for Passing<'_> {
     fn drop(&mut self) {
-        *self.0.at_work() = AtWork::Nobody;
+        *self.0.at_work() = AtWork::Done;
     }
 }

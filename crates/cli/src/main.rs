@@ -2,7 +2,7 @@
 //!
 //! `main` reads the command line and hands over to the command; each command is a file in `commands`. In reading order:
 //!
-//! * `args`: the command line;
+//! * `args`: the command line; `own_options`: what of it stands behind a job's name;
 //! * `commands`: what each does;
 //! * `context`: what every command is given;
 //! * `supervise`: a job from its start to its summary, with `interrupts` (Ctrl-C), `progress` and `summary`, and what these
@@ -24,6 +24,7 @@ mod failure;
 mod figures;
 mod interrupts;
 mod output_file;
+mod own_options;
 mod progress;
 mod rates;
 mod shape;
@@ -31,6 +32,8 @@ mod stdout;
 mod summary;
 mod supervise;
 
+use std::env;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -39,7 +42,12 @@ use args::Args;
 use context::Context;
 
 fn main() -> ExitCode {
-    let args = match Args::try_parse() {
+    let given: Vec<OsString> = env::args_os().collect();
+    let args = Args::try_parse_from(&given).and_then(|args| {
+        let moved = own_options::moved_in_front(&given, &args);
+        moved.map_or(Ok(args), Args::try_parse_from)
+    });
+    let args = match args {
         Ok(args) => args,
         Err(error) => return failure::report_usage(&error),
     };

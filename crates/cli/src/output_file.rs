@@ -1,16 +1,18 @@
 //! A file that appears when it is complete, or not at all.
 
-use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use ardea_connect::files::{Compression, PartFile};
+use ardea_core::Error;
 
 use crate::failure::Failure;
 use crate::interrupts::Interrupts;
 
 /// Lets `write` fill `path`, `-` being standard output.
 ///
-/// A file is written under another name beside it and renamed at the end: an error or Ctrl-C leaves what was there before.
-/// A path that is no regular file (a device, a named pipe) is written to as it is.
+/// A file is written as `….part` beside it and renamed at the end: an error or Ctrl-C leaves what was there before, and nothing
+/// else. A path that is no regular file (a device, a named pipe) is written to as it is.
 pub fn write_whole<T>(
     path: &Path,
     interrupts: &Interrupts,
@@ -19,50 +21,41 @@ pub fn write_whole<T>(
     if path == Path::new("-") {
         return write(&mut io::stdout().lock());
     }
-    let failed = |error: io::Error| Failure::write(path.display().to_string(), error);
-    if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
-        return write(
-            &mut fs::OpenOptions::new()
-                .write(true)
-                .open(path)
-                .map_err(failed)?,
-        );
-    }
-    let unfinished = Unfinished(beside(path));
-    let file = File::create(&unfinished.0).map_err(failed)?;
-    let watching = interrupts.watch();
-    let mut stoppable = Stoppable { file, interrupts };
+    let _watching = interrupts.watch();
+    let listener = interrupts.clone();
+    let created = PartFile::create(path.to_path_buf(), Compression::of_name(path), move || {
+        listener.count() == 0
+    });
+    let mut stoppable = Stoppable {
+        file: created?,
+        interrupts,
+        failed: None,
+    };
     let outcome = write(&mut stoppable);
-    if interrupts.count() > 0 {
-        return Err(Failure::Interrupted);
-    }
-    let result = outcome?;
-    fs::rename(&unfinished.0, path).map_err(failed)?;
-    drop(watching);
-    Ok(result)
-}
-
-/// A name in the same folder that nothing else uses.
-fn beside(path: &Path) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(format!(".{}.unfinished", std::process::id()));
-    path.with_file_name(name)
-}
-
-/// Removes the file when it goes, unless it has been renamed.
-struct Unfinished(PathBuf);
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        // After the rename there is none of this name.
-        let _ = fs::remove_file(&self.0);
+    let Stoppable { file, failed, .. } = stoppable;
+    let outcome = match failed {
+        _ if interrupts.count() > 0 => Err(Failure::Interrupted),
+        Some(error) => Err(error.into()),
+        None => outcome,
+    };
+    match outcome {
+        Ok(result) => {
+            file.finish(false)?;
+            Ok(result)
+        }
+        Err(failure) => {
+            file.discard();
+            Err(failure)
+        }
     }
 }
 
 /// A file that takes no more once there was an interrupt.
 struct Stoppable<'a> {
-    file: File,
+    file: PartFile,
     interrupts: &'a Interrupts,
+    /// What its writer is told of in other words.
+    failed: Option<Error>,
 }
 
 impl Write for Stoppable<'_> {
@@ -70,10 +63,17 @@ impl Write for Stoppable<'_> {
         if self.interrupts.count() > 0 {
             return Err(io::Error::other("interrupted"));
         }
-        self.file.write(bytes)
+        match self.file.write(bytes) {
+            Ok(()) => Ok(bytes.len()),
+            Err(error) => {
+                let told = io::Error::other(error.to_string());
+                self.failed = Some(error);
+                Err(told)
+            }
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
+        Ok(())
     }
 }

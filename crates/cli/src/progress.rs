@@ -17,10 +17,10 @@ use crate::rates::Rate;
 use crate::shape::{Shape, Totals};
 
 /// On a terminal: five times a second.
-const REDRAW: Duration = Duration::from_millis(200);
+pub const REDRAW: Duration = Duration::from_millis(200);
 /// In a pipe.
-const REPRINT: Duration = Duration::from_secs(1);
-/// An event time further from now than this is not live: its lag would say nothing.
+pub const REPRINT: Duration = Duration::from_secs(1);
+/// An event time further from now than this is not live: how far it is behind would say nothing.
 const LIVE: Duration = Duration::from_secs(86_400);
 
 /// Between the parts of the line.
@@ -136,9 +136,14 @@ impl<'a> Progress<'a> {
     }
 }
 
-fn mode(context: &Context, shape: &Shape) -> Mode {
+/// Whether a line on standard error can be redrawn in place.
+pub fn can_redraw() -> bool {
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    let is_terminal = io::stderr().is_terminal() && !is_dumb;
+    io::stderr().is_terminal() && !is_dumb
+}
+
+fn mode(context: &Context, shape: &Shape) -> Mode {
+    let is_terminal = can_redraw();
     // Results that scroll by on the same terminal would tear the line apart.
     let is_shared = shape
         .vertices
@@ -236,7 +241,7 @@ impl Reading<'_> {
         }
         if watermark.since(self.wall) < LIVE && self.wall.since(watermark) < LIVE {
             return Some(format!(
-                "lag {}",
+                "behind {}",
                 figures::duration(self.wall.since(watermark))
             ));
         }
@@ -272,13 +277,13 @@ mod tests {
     }
 
     #[test]
-    fn a_replay_shows_the_date_and_a_live_job_its_lag() {
+    fn a_replay_shows_the_date_and_a_live_job_how_far_it_is_behind() {
         assert_eq!(
             line(&reading(Timestamp::from_secs(1_364_908_200))),
             "flights 12.0 s  in 1.25 M/s (337 k)  out 80/s (1.20 k)  at 2013-04-02 13:10"
         );
         let live = line(&reading(Timestamp::from_millis(1_699_999_999_988)));
-        assert!(live.ends_with("lag 12.0 ms"), "{live}");
+        assert!(live.ends_with("behind 12.0 ms"), "{live}");
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! What of a job's graph its watchers need: the vertices in the order of the records, and which are the ends.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ardea_core::{Dag, Result, Timestamp};
+use ardea_core::{Dag, Result, Timestamp, VertexId};
 use ardea_engine::InstanceReport;
 
 /// The vertices of a job.
@@ -19,6 +20,41 @@ pub struct VertexShape {
     pub is_source: bool,
     /// Whether records end here.
     pub is_sink: bool,
+    /// Whether it is of interest to people: an end of the job, or a step that somebody has named.
+    pub is_main: bool,
+}
+
+/// The vertices, each behind all that lead to it, and a branch to its end before the next one begins.
+fn from_source_to_sink(dag: &Dag) -> Result<Vec<VertexId>> {
+    // Behind a vertex of the topological order comes what it leads to: found from the last ones on, and then turned round.
+    let mut order = Vec::new();
+    for id in dag.topological_order()?.into_iter().rev() {
+        if dag.inputs(id).is_empty() {
+            follow(dag, id, &mut order);
+        }
+    }
+    order.reverse();
+    Ok(order)
+}
+
+/// Appends all that a vertex leads to and that isn't there yet, the last first, and then the vertex.
+fn follow(dag: &Dag, from: VertexId, order: &mut Vec<VertexId>) {
+    // Own stack: a job may be deeper than a thread's.
+    let mut path = vec![(from, dag.outputs(from))];
+    let mut seen: BTreeSet<VertexId> = order.iter().copied().collect();
+    while let Some((id, outputs)) = path.last_mut() {
+        let next = outputs
+            .pop()
+            .map(|edge| dag.edges()[edge.index()].target().0);
+        match next {
+            Some(target) if seen.insert(target) => path.push((target, dag.outputs(target))),
+            Some(_) => {}
+            None => {
+                order.push(*id);
+                path.pop();
+            }
+        }
+    }
 }
 
 /// Sums over a whole job at one moment.
@@ -37,23 +73,22 @@ pub struct Totals {
 impl Shape {
     /// The shape of `dag`.
     pub fn of(dag: &Dag) -> Result<Self> {
-        let vertices = dag.topological_order()?.into_iter().map(|id| VertexShape {
-            name: Arc::clone(dag.get(id).name()),
-            is_source: dag.inputs(id).is_empty(),
-            is_sink: dag.outputs(id).is_empty(),
+        let vertices = from_source_to_sink(dag)?.into_iter().map(|id| {
+            let vertex = dag.get(id);
+            let is_source = dag.inputs(id).is_empty();
+            let is_sink = dag.outputs(id).is_empty();
+            // The first stage of a step in two belongs to it.
+            let is_stage = vertex.name().ends_with(": partial");
+            VertexShape {
+                name: Arc::clone(vertex.name()),
+                is_source,
+                is_sink,
+                is_main: is_source || is_sink || !vertex.has_generated_name() && !is_stage,
+            }
         });
         Ok(Shape {
             vertices: vertices.collect(),
         })
-    }
-
-    /// The names of the vertices that `which` chooses.
-    pub fn names(&self, which: impl Fn(&VertexShape) -> bool) -> Vec<&str> {
-        self.vertices
-            .iter()
-            .filter(|vertex| which(vertex))
-            .map(|vertex| &*vertex.name)
-            .collect()
     }
 
     /// Sums the counters of all instances.

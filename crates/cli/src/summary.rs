@@ -2,17 +2,15 @@
 
 use std::time::Duration;
 
-use ardea_core::DeadLetter;
+use ardea_core::{DeadLetter, DeadLetters, Error, ErrorCode};
 use ardea_engine::{JobHandle, JobStatus};
 use serde_json::{Value, json};
 
 use crate::figures::{duration, grouped, short};
-use crate::shape::{Shape, Totals};
+use crate::shape::{Shape, Totals, VertexShape};
 
 /// How many dead letters are shown.
 const SAMPLES: usize = 3;
-/// How many bytes of a dead letter are shown.
-const RAW_SHOWN: usize = 100;
 
 /// What a job did.
 pub struct Summary {
@@ -29,6 +27,8 @@ pub struct Summary {
 /// Sums over the instances of a vertex.
 struct VertexSummary {
     name: String,
+    is_source: bool,
+    is_main: bool,
     instances: u32,
     records_in: u64,
     records_out: u64,
@@ -40,11 +40,11 @@ struct VertexSummary {
 }
 
 impl Summary {
-    /// Of a job that ended after `took`; `was_drained` if on request.
-    pub fn of(job: &JobHandle, shape: &Shape, took: Duration, was_drained: bool) -> Self {
+    /// Of a job that ended, or was given up, after `took`.
+    pub fn of(job: &JobHandle, status: &JobStatus, shape: &Shape, took: Duration) -> Self {
         let reports = job.metrics();
         let vertices = shape.vertices.iter().map(|vertex| {
-            let mut sum = VertexSummary::new(&vertex.name);
+            let mut sum = VertexSummary::new(vertex);
             let own = reports.iter().filter(|report| report.vertex == vertex.name);
             own.for_each(|report| sum.add(&report.metrics));
             sum
@@ -52,9 +52,9 @@ impl Summary {
         let letters = job.dead_letters();
         Summary {
             job: job.name().to_string(),
-            status: match job.status() {
+            status: match status {
                 JobStatus::Running => "stopping",
-                JobStatus::Completed if was_drained => "drained",
+                JobStatus::Drained => "drained",
                 JobStatus::Completed => "completed",
                 JobStatus::Cancelled => "cancelled",
                 JobStatus::Failed(_) => "failed",
@@ -64,30 +64,90 @@ impl Summary {
             vertices: vertices.collect(),
             dead_letters: letters.count(),
             dropped: letters.dropped(),
-            samples: letters.sample().into_iter().take(SAMPLES).collect(),
+            samples: samples(letters),
         }
+    }
+
+    /// Whether the job did nothing at all.
+    pub fn is_blank(&self) -> bool {
+        self.vertices
+            .iter()
+            .all(|vertex| vertex.records_in + vertex.records_out + vertex.bad == 0)
+    }
+
+    /// What has to be known also by those who want no summary.
+    pub fn warnings(&self) -> String {
+        let mut text = String::new();
+        if self.was_drained() {
+            text += &format!("warning: {} {}\n", self.job, self.early_end());
+        }
+        if let Some(first) = self.samples.first() {
+            text += &format!(
+                "warning: {} could not be dealt with, the first at {}: {}\n",
+                records(self.dead_letters),
+                first.origin,
+                first.reason
+            );
+        }
+        text
+    }
+
+    /// The error of a job that ended well, but in which all records that a source or a step had were bad.
+    pub fn nothing_good(&self) -> Option<Error> {
+        let vertex = self.vertices.iter().find(|vertex| vertex.is_all_bad())?;
+        let first = self
+            .samples
+            .iter()
+            .find(|letter| letter.vertex == vertex.name);
+        let first = first.map_or(String::new(), |letter| {
+            format!(", the first at {}: {}", letter.origin, letter.reason)
+        });
+        Some(
+            Error::new(
+                ErrorCode::BadRecord,
+                format!(
+                    "no record was good: {} of {:?} could not be dealt with{first}",
+                    records(vertex.bad),
+                    vertex.name
+                ),
+            )
+            .hint("check that it is the right input, and in the right format"),
+        )
+    }
+
+    fn was_drained(&self) -> bool {
+        self.status == "drained"
+    }
+
+    fn early_end(&self) -> String {
+        format!(
+            "was stopped before its input ended: the results are those of the first {}",
+            records(self.totals.records_in)
+        )
     }
 
     fn records_per_s(&self) -> f64 {
         self.totals.records_in as f64 / self.took.as_secs_f64().max(1e-9)
     }
 
-    /// For people.
-    pub fn to_text(&self) -> String {
+    /// For people: all steps if `verbose`, else those that they know.
+    pub fn to_text(&self, verbose: bool) -> String {
+        let shown: Vec<&VertexSummary> = self
+            .vertices
+            .iter()
+            .filter(|vertex| verbose || vertex.is_main || vertex.late + vertex.bad > 0)
+            .collect();
         let mut text = format!(
-            "{} {} after {}: {} records in ({}/s), {} out\n",
+            "{} {} after {}: {} in ({}/s), {} out\n",
             self.job,
             self.status,
             duration(self.took),
-            grouped(self.totals.records_in),
+            records(self.totals.records_in),
             short(self.records_per_s()),
             grouped(self.totals.records_out),
         );
         let widest = |cell: &dyn Fn(&VertexSummary) -> String, heading: &str| {
-            let cells = self
-                .vertices
-                .iter()
-                .map(|vertex| cell(vertex).chars().count());
+            let cells = shown.iter().map(|vertex| cell(vertex).chars().count());
             cells.max().unwrap_or(0).max(heading.len())
         };
         let name = widest(&|vertex| vertex.name.clone(), "vertex");
@@ -98,7 +158,7 @@ impl Summary {
             "  {:name$}  {:>count$}  {:>read$}  {:>written$}\n",
             "vertex", "n", "in", "out"
         );
-        for vertex in &self.vertices {
+        for vertex in &shown {
             text += &format!(
                 "  {:name$}  {:>count$}  {:>read$}  {:>written$}{}\n",
                 vertex.name,
@@ -107,6 +167,14 @@ impl Summary {
                 grouped(vertex.records_out),
                 vertex.troubles(),
             );
+        }
+        match self.vertices.len() - shown.len() {
+            0 => {}
+            1 => text += "  and a step without a name (-v shows it)\n",
+            more => text += &format!("  and {more} steps without a name (-v shows them)\n"),
+        }
+        if self.was_drained() {
+            text += &format!("  it {}\n", self.early_end());
         }
         if self.totals.late > 0 {
             text += &format!("  {} records came too late\n", grouped(self.totals.late));
@@ -123,7 +191,7 @@ impl Summary {
                 letter.vertex,
                 letter.origin,
                 letter.reason,
-                preview(&letter.raw)
+                letter.preview()
             );
         }
         text
@@ -158,10 +226,29 @@ impl Summary {
     }
 }
 
+/// The first dead letter, and the first of the others that are still there.
+fn samples(letters: &DeadLetters) -> Vec<DeadLetter> {
+    let first = letters.first().cloned();
+    let others = letters.sample().into_iter();
+    let others = others.filter(|letter| Some(letter) != first.as_ref());
+    let others: Vec<DeadLetter> = others.take(SAMPLES - 1).collect();
+    first.into_iter().chain(others).collect()
+}
+
+/// So many records, in words that fit.
+fn records(count: u64) -> String {
+    match count {
+        1 => "1 record".to_string(),
+        _ => format!("{} records", grouped(count)),
+    }
+}
+
 impl VertexSummary {
-    fn new(name: &str) -> Self {
+    fn new(vertex: &VertexShape) -> Self {
         VertexSummary {
-            name: name.to_string(),
+            name: vertex.name.to_string(),
+            is_source: vertex.is_source,
+            is_main: vertex.is_main,
             instances: 0,
             records_in: 0,
             records_out: 0,
@@ -182,6 +269,16 @@ impl VertexSummary {
         self.busy += metrics.busy;
         self.longest_slice = self.longest_slice.max(metrics.longest_slice);
         self.blocked += metrics.blocked;
+    }
+
+    /// Whether it had records and could deal with none.
+    fn is_all_bad(&self) -> bool {
+        let good = if self.is_source {
+            self.records_out
+        } else {
+            self.records_in.saturating_sub(self.bad)
+        };
+        self.bad > 0 && good == 0
     }
 
     fn troubles(&self) -> String {
@@ -209,24 +306,21 @@ impl VertexSummary {
     }
 }
 
-/// The beginning of a record, on one line and harmless to a terminal.
-fn preview(raw: &[u8]) -> String {
-    let shown = &raw[..raw.len().min(RAW_SHOWN)];
-    let text = String::from_utf8_lossy(shown).escape_debug().to_string();
-    if raw.len() > RAW_SHOWN {
-        format!("{text}… ({} bytes)", grouped(raw.len() as u64))
-    } else {
-        text
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use ardea_core::Timestamp;
 
     fn summary() -> Summary {
-        let mut source = VertexSummary::new("files");
+        let vertex = |name: &str, is_source, is_sink| {
+            VertexSummary::new(&VertexShape {
+                name: name.into(),
+                is_source,
+                is_sink,
+                is_main: is_source || is_sink,
+            })
+        };
+        let mut source = vertex("files", true, false);
         source.instances = 2;
         source.records_out = 12_345;
         source.bad = 1;
@@ -240,7 +334,11 @@ mod tests {
                 late: 3,
                 watermark: Timestamp::MAX,
             },
-            vertices: vec![source, VertexSummary::new("stdout")],
+            vertices: vec![
+                source,
+                vertex("map-2", false, false),
+                vertex("stdout", false, true),
+            ],
             dead_letters: 1,
             dropped: 0,
             samples: vec![DeadLetter {
@@ -254,7 +352,7 @@ mod tests {
 
     #[test]
     fn a_person_sees_rates_vertices_and_what_went_wrong() {
-        let text = summary().to_text();
+        let text = summary().to_text(false);
         assert!(
             text.starts_with(
                 "wordcount completed after 2.0 s: 12,345 records in (6.17 k/s), 10 out\n"
@@ -269,6 +367,38 @@ mod tests {
         assert!(
             !text.contains('\x1b'),
             "a record must not reach the terminal as it is"
+        );
+    }
+
+    #[test]
+    fn steps_without_a_name_are_shown_when_asked_for_or_when_something_went_wrong() {
+        let mut summary = summary();
+        let text = summary.to_text(false);
+        assert!(
+            !text.contains("map-2") && text.contains("and a step without a name"),
+            "{text}"
+        );
+        assert!(summary.to_text(true).contains("map-2"));
+        summary.vertices[1].bad = 1;
+        assert!(summary.to_text(false).contains("map-2"));
+    }
+
+    #[test]
+    fn those_who_want_no_summary_are_told_what_went_wrong() {
+        let mut summary = summary();
+        summary.dead_letters = 1_234;
+        summary.status = "drained";
+        assert_eq!(
+            summary.warnings(),
+            "warning: wordcount was stopped before its input ended: the results are those of the first 12,345 records\n\
+             warning: 1,234 records could not be dealt with, the first at a.txt:7: not UTF-8\n"
+        );
+        assert!(summary.nothing_good().is_none());
+        summary.vertices[0].records_out = 0;
+        let error = summary.nothing_good().unwrap().to_string();
+        assert!(
+            error.contains("1 record of \"files\"") && error.contains("a.txt:7"),
+            "{error}"
         );
     }
 

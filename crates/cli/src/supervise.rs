@@ -20,7 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Runs a job until it ends, one way or the other.
 ///
 /// # Errors
-/// The job's own failure, [`Failure::Interrupted`] after a second Ctrl-C, [`Failure::ReaderGone`] if nobody reads the results.
+/// The job's own failure, [`Failure::NothingGood`] if all records were bad, [`Failure::Drained`] after a first Ctrl-C that came
+/// before the end, [`Failure::Interrupted`] after a second, [`Failure::ReaderGone`] if nobody reads the results.
 pub fn run(pipeline: &Pipeline, config: NodeConfig, context: &Context) -> Result<(), Failure> {
     let dag = pipeline.to_dag(config.threads)?;
     let shape = Shape::of(&dag)?;
@@ -28,10 +29,9 @@ pub fn run(pipeline: &Pipeline, config: NodeConfig, context: &Context) -> Result
     let job = node.submit(&dag, JobConfig::named(pipeline.name()))?;
     let passing = context.interrupts.drain(&job);
     let mut progress = Progress::new(context, &shape);
-    let status = follow(&job, &shape, &mut progress, context);
+    let status = follow(&job, &mut progress, context);
     progress.clear();
-    let interrupts = context.interrupts.count();
-    let summary = Summary::of(&job, &shape, progress.elapsed(), interrupts > 0);
+    let summary = Summary::of(&job, &status, &shape, progress.elapsed());
     drop(passing);
     if status.is_over() {
         drop(node);
@@ -42,12 +42,23 @@ pub fn run(pipeline: &Pipeline, config: NodeConfig, context: &Context) -> Result
     match status {
         JobStatus::Failed(error) => {
             let failure = Failure::from(error);
-            if !matches!(failure, Failure::ReaderGone) {
+            // Of a job that came to nothing there is nothing to tell but why.
+            let is_told = context.json || !summary.is_blank();
+            if is_told && !matches!(failure, Failure::ReaderGone) {
                 tell(&summary, context)?;
             }
             Err(failure)
         }
-        JobStatus::Completed => tell(&summary, context),
+        JobStatus::Completed | JobStatus::Drained => {
+            tell(&summary, context)?;
+            if let Some(error) = summary.nothing_good() {
+                return Err(Failure::NothingGood(error));
+            }
+            match status {
+                JobStatus::Drained => Err(Failure::Drained),
+                _ => Ok(()),
+            }
+        }
         JobStatus::Cancelled | JobStatus::Running => {
             tell(&summary, context)?;
             Err(Failure::Interrupted)
@@ -56,12 +67,7 @@ pub fn run(pipeline: &Pipeline, config: NodeConfig, context: &Context) -> Result
 }
 
 /// Shows progress until the job is over, or has been cancelled and does not end.
-fn follow(
-    job: &JobHandle,
-    shape: &Shape,
-    progress: &mut Progress<'_>,
-    context: &Context,
-) -> JobStatus {
+fn follow(job: &JobHandle, progress: &mut Progress<'_>, context: &Context) -> JobStatus {
     let mut said = 0;
     let mut cancelled: Option<Instant> = None;
     loop {
@@ -74,7 +80,7 @@ fn follow(
         if interrupts > said {
             said = interrupts;
             if !context.quiet {
-                progress.say(&explain(interrupts, shape));
+                progress.say(explain(interrupts));
             }
         }
         if interrupts >= 2 && cancelled.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
@@ -83,23 +89,22 @@ fn follow(
     }
 }
 
-fn explain(interrupts: u32, shape: &Shape) -> String {
+fn explain(interrupts: u32) -> &'static str {
     if interrupts >= 2 {
-        return "stopping at once".into();
+        "stopping at once"
+    } else {
+        "draining: what has been read is finished (Ctrl-C again stops at once)"
     }
-    format!(
-        "draining: {} reads no more, what is in flight goes to {}; press Ctrl-C again to stop at once",
-        shape.names(|vertex| vertex.is_source).join(", "),
-        shape.names(|vertex| vertex.is_sink).join(", "),
-    )
 }
 
 fn tell(summary: &Summary, context: &Context) -> Result<(), Failure> {
     if context.json {
         return stdout::print_json(&summary.to_json());
     }
-    if !context.quiet {
-        print_error(&summary.to_text());
-    }
+    print_error(&if context.quiet {
+        summary.warnings()
+    } else {
+        summary.to_text(context.verbose)
+    });
     Ok(())
 }

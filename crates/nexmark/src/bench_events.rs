@@ -7,10 +7,10 @@
 
 use std::borrow::Cow;
 
-use crate::Schedule;
 use crate::catalogue::{CATEGORIES, CITIES, FIRST_CATEGORY, FIRST_NAMES, LAST_NAMES};
 use crate::random::{GOLDEN, mix64, scale};
 use crate::web::Channel;
+use crate::{EventClock, Schedule};
 
 /// How many auctions bids are spread over unless something else is asked for.
 pub const DEFAULT_KEYS: u64 = 10_000;
@@ -195,7 +195,7 @@ impl Iterator for BidRows {
 
     #[inline]
     fn next(&mut self) -> Option<BidRow> {
-        let index = self.clock.index;
+        let index = self.clock.next_index();
         if index >= self.end {
             return None;
         }
@@ -203,55 +203,9 @@ impl Iterator for BidRows {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = self.end.saturating_sub(self.clock.index);
+        let left = self.end.saturating_sub(self.clock.next_index());
         usize::try_from(left).map_or((usize::MAX, None), |left| (left, Some(left)))
     }
-}
-
-/// Walks a [`Schedule`] event by event without a division for each.
-#[derive(Debug, Clone)]
-pub(crate) struct EventClock {
-    schedule: Schedule,
-    /// The next event.
-    pub(crate) index: u64,
-    /// The time of the events before `turns_at`.
-    date_time: i64,
-    /// The first event with a later time.
-    turns_at: u64,
-}
-
-impl EventClock {
-    /// A clock whose next event is `index`.
-    pub(crate) fn new(schedule: Schedule, index: u64) -> Self {
-        Self {
-            schedule,
-            index,
-            date_time: i64::MIN,
-            turns_at: index,
-        }
-    }
-
-    /// The time of the next event; the one after it is next then.
-    #[inline]
-    pub(crate) fn tick(&mut self) -> i64 {
-        if self.index >= self.turns_at {
-            (self.date_time, self.turns_at) = turn(self.schedule, self.index);
-        }
-        self.index += 1;
-        self.date_time
-    }
-}
-
-/// The time of event `index`, and the first event with a later one. It takes values, not the clock,
-/// so that the clock can stay in registers.
-#[cold]
-#[inline(never)]
-fn turn(schedule: Schedule, index: u64) -> (i64, u64) {
-    let date_time = schedule.date_time_ms(index);
-    (
-        date_time,
-        schedule.first_index_at(date_time.saturating_add(1)),
-    )
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use ardea_core::ErrorCode;
+
 /// Why a stream of events could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum NexmarkError {
@@ -28,12 +30,11 @@ pub enum NexmarkError {
 }
 
 impl NexmarkError {
-    /// A code that stays the same from release to release, for scripts and for looking the error
-    /// up.
-    pub fn code(&self) -> &'static str {
+    /// Which of the project's codes it is.
+    pub fn code(&self) -> ErrorCode {
         match self {
-            Self::Setting { .. } => "NEXMARK_SETTING",
-            Self::Write { .. } => "NEXMARK_WRITE",
+            Self::Setting { .. } => ErrorCode::InvalidConfig,
+            Self::Write { .. } => ErrorCode::WriteFailed,
         }
     }
 
@@ -57,6 +58,6 @@ mod tests {
             error.to_string(),
             "events_per_second cannot be 0: it must be at least 1"
         );
-        assert_eq!(error.code(), "NEXMARK_SETTING");
+        assert_eq!(error.code(), ErrorCode::InvalidConfig);
     }
 }

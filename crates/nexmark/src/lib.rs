@@ -45,6 +45,7 @@ mod catalogue;
 pub mod checksum;
 mod error;
 mod event;
+mod event_clock;
 mod generator;
 pub mod queries;
 mod random;
@@ -57,5 +58,6 @@ pub use bench_events::{
 };
 pub use error::NexmarkError;
 pub use event::{Auction, Bid, DOLLAR_TO_EURO, Event, Person};
+pub use event_clock::EventClock;
 pub use generator::{Generator, GeneratorConfig, write_jsonl};
 pub use schedule::Schedule;

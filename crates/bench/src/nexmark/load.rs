@@ -7,9 +7,9 @@ use std::time::Duration;
 use ardea_core::{
     Clock, InstanceContext, Ordinal, Outbox, Processor, Progress, Result, Timestamp, Watermark,
 };
-use ardea_nexmark::Schedule;
+use ardea_nexmark::{EventClock, Schedule};
 
-use super::rows::{EventRows, Walk};
+use super::rows::EventRows;
 
 /// How often the generator looks whether events are due: rarely enough to leave the core to others in between.
 const QUANTUM: Duration = Duration::from_micros(50);
@@ -39,7 +39,7 @@ pub(crate) enum Pace {
 /// A source of events for a benchmark.
 pub(crate) struct LoadP<R> {
     events: R,
-    walk: Walk,
+    walk: EventClock,
     pace: Pace,
     /// Event time between watermarks, in microseconds.
     stride_us: i64,
@@ -58,7 +58,7 @@ impl<R: EventRows> LoadP<R> {
     ) -> Self {
         LoadP {
             events,
-            walk: Walk::new(schedule),
+            walk: EventClock::new(schedule, 0),
             pace,
             stride_us: (stride.as_micros() as i64).max(1),
             marked_stride: i64::MIN,
@@ -98,7 +98,7 @@ impl<R: EventRows> LoadP<R> {
     fn mark(&mut self, outbox: &mut Outbox) {
         let next = match self.pace {
             Pace::Max => Timestamp::from_millis(self.walk.next_ms()),
-            Pace::AtRate { start, rate, .. } => due(start, rate, self.walk.next()),
+            Pace::AtRate { start, rate, .. } => due(start, rate, self.walk.next_index()),
         };
         let stride = next.as_micros().div_euclid(self.stride_us);
         if stride > self.marked_stride {
@@ -122,17 +122,19 @@ impl<R: EventRows> LoadP<R> {
             ((elapsed_us as u128 * rate as u128 / 1_000_000) as u64 + 1).min(count)
         };
         let room = outbox.lane::<R::Row>(Ordinal::FIRST)?.room() as u64;
-        let ready = due_now - self.walk.next().min(due_now);
+        let ready = due_now - self.walk.next_index().min(due_now);
         if ready > 0 {
             self.emit(ready.min(room) as usize, outbox)?;
         }
-        if self.walk.next() >= count {
+        if self.walk.next_index() >= count {
             return Ok(Progress::DONE);
         }
         if ready > room {
             return Ok(Progress::MADE);
         }
-        let next = due(start, rate, self.walk.next()).since(now).max(QUANTUM);
+        let next = due(start, rate, self.walk.next_index())
+            .since(now)
+            .max(QUANTUM);
         outbox.wake_at(self.clock.now() + next);
         Ok(if ready > 0 {
             Progress::MADE

@@ -2,82 +2,19 @@
 
 use std::time::Duration;
 
+use ardea_core::settings::duration::format_duration;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_engine::NodeConfig;
+use ardea_nexmark::queries::Query;
+use serde_json::{Value, json};
 
-/// A query of the benchmark.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum BenchQuery {
-    /// All bids, unchanged.
-    Q0,
-    /// Each bid's price in another currency.
-    Q1,
-    /// The bids on certain auctions.
-    Q2,
-    /// The auctions with the most bids in each sliding window.
-    Q5,
-    /// The highest bids of each tumbling window.
-    Q7,
-    /// The persons that opened an auction in the same window.
-    Q8,
-    /// Bids joined with a table.
-    Q13,
-}
-
-impl BenchQuery {
-    /// Every query that can be measured.
-    pub const ALL: [BenchQuery; 7] = [
-        BenchQuery::Q0,
-        BenchQuery::Q1,
-        BenchQuery::Q2,
-        BenchQuery::Q5,
-        BenchQuery::Q7,
-        BenchQuery::Q8,
-        BenchQuery::Q13,
-    ];
-
-    /// Its usual name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            BenchQuery::Q0 => "q0",
-            BenchQuery::Q1 => "q1",
-            BenchQuery::Q2 => "q2",
-            BenchQuery::Q5 => "q5",
-            BenchQuery::Q7 => "q7",
-            BenchQuery::Q8 => "q8",
-            BenchQuery::Q13 => "q13",
-        }
-    }
-
-    /// Whether its results are those of windows, so that their latency starts at the window's end.
-    pub const fn is_windowed(self) -> bool {
-        matches!(self, BenchQuery::Q5 | BenchQuery::Q7 | BenchQuery::Q8)
-    }
-}
-
-impl std::str::FromStr for BenchQuery {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        BenchQuery::ALL
-            .into_iter()
-            .find(|query| query.name() == name)
-            .ok_or_else(|| {
-                let known: Vec<&str> = BenchQuery::ALL.iter().map(|query| query.name()).collect();
-                Error::new(
-                    ErrorCode::InvalidConfig,
-                    format!("there is no benchmark of query {name:?}"),
-                )
-                .hint(format!("one of {}", known.join(", ")))
-            })
-    }
-}
+use crate::report::Field;
 
 /// What `ardea bench nexmark` can be asked for; the names are those of its flags.
 #[derive(Clone, Debug)]
 pub struct NexmarkParams {
-    /// Which query.
-    pub query: BenchQuery,
+    /// Which query: 0, 1, 2, 5, 7, 8 or 13.
+    pub query: Query,
     /// Events a second, over all jobs; with `max` the pace of event time only.
     pub rate: u64,
     /// As fast as possible instead of at `rate`.
@@ -108,7 +45,7 @@ pub struct NexmarkParams {
 impl Default for NexmarkParams {
     fn default() -> Self {
         NexmarkParams {
-            query: BenchQuery::Q5,
+            query: Query::Q5,
             rate: 1_000_000,
             max: false,
             duration: Duration::from_secs(20),
@@ -158,5 +95,33 @@ impl NexmarkParams {
             return wrong("a duration of zero measures nothing".into());
         }
         Ok(())
+    }
+
+    /// Each parameter under its own name; also those of the benchmark contract that have one value in this version.
+    pub(crate) fn fields(&self) -> Vec<Field> {
+        let rate = if self.max {
+            Value::Null
+        } else {
+            json!(self.rate)
+        };
+        vec![
+            ("query", json!(self.query.name())),
+            ("rate", rate),
+            ("max", json!(self.max)),
+            ("duration", json!(format_duration(self.duration))),
+            ("warmup", json!(format_duration(self.warmup))),
+            ("window", json!(format_duration(self.window))),
+            ("slide", json!(format_duration(self.slide))),
+            ("keys", json!(self.keys)),
+            ("threads", json!(self.threads)),
+            ("workers", json!(1)),
+            ("guarantee", json!("none")),
+            ("snapshot_interval", Value::Null),
+            ("mode", json!("continuous")),
+            ("epoch", Value::Null),
+            ("jobs", json!(self.jobs)),
+            ("spin", json!(format_duration(self.spin))),
+            ("fuse", json!(self.fuse)),
+        ]
     }
 }

@@ -7,16 +7,71 @@
 use std::sync::Arc;
 
 use ardea_aggregate::{all_with_max, count, filtering};
-use ardea_core::{Parallelism, Sink, Source, Unbounded, supplier};
-use ardea_nexmark::{BidRow, DOLLAR_TO_EURO, SIDE_KEYS, checksum, side_value};
+use ardea_core::{Error, ErrorCode, Parallelism, Result, Sink, Source, Unbounded, supplier};
+use ardea_nexmark::baseline::{self, Baseline, Workload};
+use ardea_nexmark::queries::Query;
+use ardea_nexmark::{BidRow, DOLLAR_TO_EURO, SIDE_KEYS, Schedule, checksum, side_value};
 use ardea_operators::WindowResult;
 use ardea_pipeline::{Pipeline, Stream, Timed, Window};
 
 use super::load::{LoadP, LoadShared, Pace};
-use super::meter::{Meter, MeterP, Timing};
-use super::params::{BenchQuery, NexmarkParams};
+use super::params::NexmarkParams;
 use super::rows::{Bids, EventRows, Events, Opening, Openings};
-use ardea_nexmark::Schedule;
+use crate::meter::{Meter, MeterP, Timing};
+
+/// Adds a query to a job's pipeline.
+type Build = fn(&JobSpec, &Pipeline);
+
+/// Computes a query without the engine.
+type Plain = fn(&Workload) -> Baseline;
+
+/// How a query is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Measured {
+    build: Build,
+    /// The plain loop that computes the same.
+    pub(crate) plain: Plain,
+    /// Whether its results are those of windows, so that their latency starts at the window's end.
+    pub(crate) is_windowed: bool,
+}
+
+impl Measured {
+    /// # Errors
+    /// [`ErrorCode::InvalidConfig`] for a query that has no benchmark.
+    pub(crate) fn of(query: Query) -> Result<Self> {
+        Self::find(query).ok_or_else(|| {
+            let measured = Query::ALL
+                .into_iter()
+                .filter(|query| Self::find(*query).is_some());
+            let names: Vec<&str> = measured.map(Query::name).collect();
+            let what = format!("there is no benchmark of query {}", query.name());
+            Error::new(ErrorCode::InvalidConfig, what).hint(format!("one of {}", names.join(", ")))
+        })
+    }
+
+    fn find(query: Query) -> Option<Self> {
+        let by_record = |build, plain| Some(Measured::new(build, plain, false));
+        let by_window = |build, plain| Some(Measured::new(build, plain, true));
+        match query {
+            Query::Q0 => by_record(JobSpec::q0, baseline::q0),
+            Query::Q1 => by_record(JobSpec::q1, baseline::q1),
+            Query::Q2 => by_record(JobSpec::q2, baseline::q2),
+            Query::Q5 => by_window(JobSpec::q5, baseline::q5),
+            Query::Q7 => by_window(JobSpec::q7, baseline::q7),
+            Query::Q8 => by_window(JobSpec::q8, baseline::q8),
+            Query::Q13 => by_record(JobSpec::q13, baseline::q13),
+            Query::Q3 | Query::Q4 | Query::Q6 => None,
+        }
+    }
+
+    fn new(build: Build, plain: Plain, is_windowed: bool) -> Self {
+        Measured {
+            build,
+            plain,
+            is_windowed,
+        }
+    }
+}
 
 /// A bid in another currency.
 struct InEuros {
@@ -48,19 +103,15 @@ impl JobSpec {
     }
 
     /// The pipeline of this job.
-    pub(crate) fn pipeline(&self) -> Pipeline {
+    pub(crate) fn pipeline(&self, query: Measured) -> Pipeline {
         let name = format!("{}-{}", self.params.query.name(), self.number);
         let p = Pipeline::new(name);
-        match self.params.query {
-            BenchQuery::Q0 => self.measure(self.bids(&p), |bid: &BidRow| (1, checksum::bid(bid))),
-            BenchQuery::Q1 => self.q1(&p),
-            BenchQuery::Q2 => self.q2(&p),
-            BenchQuery::Q5 => self.q5(&p),
-            BenchQuery::Q7 => self.q7(&p),
-            BenchQuery::Q8 => self.q8(&p),
-            BenchQuery::Q13 => self.q13(&p),
-        }
+        (query.build)(self, &p);
         p
+    }
+
+    fn q0(&self, p: &Pipeline) {
+        self.measure(self.bids(p), |bid| (1, checksum::bid(bid)));
     }
 
     fn q1(&self, p: &Pipeline) {
@@ -189,7 +240,7 @@ impl JobSpec {
     fn source<R: EventRows>(&self, p: &Pipeline, events: R) -> Stream<R::Row, Unbounded, Timed> {
         let job = self.clone();
         // Windows close at multiples of their slide: nothing becomes final in between.
-        let stride = if self.params.query == BenchQuery::Q7 {
+        let stride = if self.params.query == Query::Q7 {
             self.params.window
         } else {
             self.params.slide
@@ -226,4 +277,20 @@ fn sum<T>(items: &[T], digest: impl Fn(&T) -> u64) -> (u64, u64) {
             .iter()
             .fold(0, |sum, item| sum.wrapping_add(digest(item))),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_without_a_benchmark_is_refused_with_those_that_have_one() {
+        let error = Measured::of(Query::Q3).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidConfig);
+        let told = format!("{error:?} {error}");
+        assert!(
+            told.contains("q3") && told.contains("q0, q1, q2, q5, q7, q8, q13"),
+            "{told}"
+        );
+    }
 }

@@ -3,9 +3,7 @@
 use std::ops::Range;
 
 use ardea_core::Timestamp;
-use ardea_nexmark::{
-    AuctionRow, BidRow, PersonRow, Schedule, auction_at, bid_at, is_person_at, person_at,
-};
+use ardea_nexmark::{AuctionRow, BidRow, PersonRow, auction_at, bid_at, is_person_at, person_at};
 
 /// A sequence of events in the order of their times.
 pub(crate) trait Events: Clone + Send + Sync + 'static {
@@ -181,48 +179,5 @@ impl Events for Openings {
         } else {
             Opening::Auction(auction_at(self.seed, index, self.keys, date_time))
         }
-    }
-}
-
-/// Walks a schedule millisecond by millisecond: events that share one are made in a loop without a branch.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Walk {
-    schedule: Schedule,
-    next: u64,
-    date_time: i64,
-    turns_at: u64,
-}
-
-impl Walk {
-    pub(crate) fn new(schedule: Schedule) -> Self {
-        Walk {
-            schedule,
-            next: 0,
-            date_time: i64::MIN,
-            turns_at: 0,
-        }
-    }
-
-    /// The index of the next event.
-    pub(crate) fn next(&self) -> u64 {
-        self.next
-    }
-
-    /// The time of the next event, in milliseconds.
-    pub(crate) fn next_ms(&mut self) -> i64 {
-        if self.next >= self.turns_at {
-            self.date_time = self.schedule.date_time_ms(self.next);
-            self.turns_at = self.schedule.first_index_at(self.date_time + 1);
-        }
-        self.date_time
-    }
-
-    /// Up to `most` events that share the next event's millisecond, and that millisecond.
-    #[inline]
-    pub(crate) fn run(&mut self, most: u64) -> (Range<u64>, i64) {
-        let date_time = self.next_ms();
-        let run = self.next..self.turns_at.min(self.next + most);
-        self.next = run.end;
-        (run, date_time)
     }
 }

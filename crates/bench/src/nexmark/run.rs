@@ -3,75 +3,74 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use ardea_core::settings::duration::format_duration;
 use ardea_core::{Clock, Error, ErrorCode, Result, Timestamp};
-use ardea_engine::{JobConfig, JobHandle, Node, NodeConfig, allowed_cores};
+use ardea_engine::{JobConfig, JobHandle, Node, NodeConfig};
 use ardea_nexmark::Schedule;
-use ardea_nexmark::baseline::{self, Baseline, Workload, WorkloadConfig};
-use serde_json::{Map, Value, json};
+use ardea_nexmark::baseline::{Baseline, Workload, WorkloadConfig};
+use serde_json::{Value, json};
 
 use super::load::{LoadShared, Pace};
-use super::meter::{Meter, Timing, Totals};
-use super::params::{BenchQuery, NexmarkParams};
-use super::queries::JobSpec;
-use crate::noise::{self, Noise};
-use crate::usage::{cpu_time, peak_resident_mb, thread_cpu_time};
-
-/// How long the noise of the machine is listened to.
-const LISTEN: Duration = Duration::from_secs(2);
+use super::params::NexmarkParams;
+use super::queries::{JobSpec, Measured};
+use crate::meter::{Meter, Timing, Totals};
+use crate::noise;
+use crate::report::{Field, Report, Unit, latency, machine, rounded, throughput};
+use crate::usage::{Meanwhile, Spent, forget_peak, thread_cpu_time};
 
 /// Time for all jobs to be up before the first event is due.
 const LEAD: Duration = Duration::from_millis(300);
-
-/// What was seen between the warm-up and the end.
-struct Measured {
-    events: u64,
-    seconds: f64,
-    cpu_seconds: f64,
-}
 
 /// Runs the benchmark; `progress` is told what is going on.
 ///
 /// # Errors
 /// [`ErrorCode::InvalidConfig`] if the parameters make no sense; the job's own failure.
-pub fn run(params: &NexmarkParams, progress: &mut dyn FnMut(&str)) -> Result<Map<String, Value>> {
+pub fn run(params: &NexmarkParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     params.check()?;
+    let query = Measured::of(params.query)?;
+    forget_peak();
     progress("listening to the machine's own noise");
-    let noise = noise::listen(allowed_cores().last().copied(), LISTEN);
+    let noise = noise::listen(params.threads);
     let node = Node::start(NodeConfig {
         fuse: params.fuse,
         spin: params.spin,
         ..NodeConfig::with_threads(params.threads)
     })?;
-    let meter = Meter::new()
-        .ok_or_else(|| Error::new(ErrorCode::Internal, "no histogram could be made"))?;
+    let meter = Meter::new()?;
     let load = Arc::new(LoadShared::default());
     let start = start_time(node.clock(), params);
-    let jobs = start_jobs(&node, params, start, &load, &meter)?;
-    let measured = measure(node.clock(), params, start, &load, progress);
+    let jobs = start_jobs(&node, params, query, start, &load, &meter)?;
+    let (events, spent) = measure(node.clock(), params, start, &load, progress);
     load.over.store(true, Ordering::Relaxed);
     for job in &jobs {
         job.join()?;
     }
     drop(node);
-    let rss_mb = peak_resident_mb();
+    let machine = machine(spent, noise);
     let plain = if params.baseline {
         progress("running the plain loop over the same events");
         // All of them, warm-up included, so that the results can be compared.
-        plain_loop(params, start, load.emitted.load(Ordering::Relaxed))?
+        plain_loop(params, query, start, load.emitted.load(Ordering::Relaxed))?
     } else {
         None
     };
-    Ok(report(
+    let totals = meter.totals();
+    let mut figures = throughput(events, spent);
+    figures.push(("results", json!(totals.results)));
+    figures.extend(latency(&totals.latency, Unit::Millis));
+    figures.extend(machine);
+    figures.extend(comparison(
         params,
-        noise,
-        &measured,
-        &meter.totals(),
-        rss_mb,
+        &totals,
+        spent.per_cpu_second(events),
         plain,
-    ))
+    ));
+    Ok(Report {
+        bench: "nexmark",
+        parameters: params.fields(),
+        figures,
+    })
 }
 
 /// Event time starts here: on the wall clock in a paced run, at a fixed point in one as fast as possible.
@@ -86,6 +85,7 @@ fn start_time(clock: &Clock, params: &NexmarkParams) -> Timestamp {
 fn start_jobs(
     node: &Node,
     params: &NexmarkParams,
+    query: Measured,
     start: Timestamp,
     load: &Arc<LoadShared>,
     meter: &Meter,
@@ -100,7 +100,7 @@ fn start_jobs(
         Pace::AtRate { start, rate, count }
     };
     let from = start + params.warmup;
-    let timing = match (params.max, params.query.is_windowed()) {
+    let timing = match (params.max, query.is_windowed) {
         (true, _) => Timing::Off,
         (false, true) => Timing::Windows { from, until },
         (false, false) => Timing::Records { from, until },
@@ -117,18 +117,19 @@ fn start_jobs(
                 load: Arc::clone(load),
                 meter: meter.clone(),
             };
-            spec.pipeline().submit(node, JobConfig::default())
+            spec.pipeline(query).submit(node, JobConfig::default())
         })
         .collect()
 }
 
+/// The events emitted between the warm-up and the end, and what was spent meanwhile.
 fn measure(
     clock: &Clock,
     params: &NexmarkParams,
     start: Timestamp,
     load: &LoadShared,
     progress: &mut dyn FnMut(&str),
-) -> Measured {
+) -> (u64, Spent) {
     progress("warming up");
     let lead = if params.max {
         Duration::ZERO
@@ -136,24 +137,17 @@ fn measure(
         start.since(clock.wall())
     };
     thread::sleep(lead + params.warmup);
-    let (from, events_before, cpu_before) = (
-        Instant::now(),
-        load.emitted.load(Ordering::Relaxed),
-        cpu_time(),
-    );
+    let (meanwhile, before) = (Meanwhile::begin(), load.emitted.load(Ordering::Relaxed));
     progress("measuring");
     thread::sleep(params.duration);
-    let events = load.emitted.load(Ordering::Relaxed);
-    Measured {
-        events: events - events_before,
-        seconds: from.elapsed().as_secs_f64(),
-        cpu_seconds: (cpu_time() - cpu_before).as_secs_f64(),
-    }
+    let after = load.emitted.load(Ordering::Relaxed);
+    (after - before, meanwhile.spent())
 }
 
-/// The same result by a plain loop: what it computed, and its events per cpu second. Only for a single job.
+/// The same result by a plain loop: what it computed, and its events per cpu second.
 fn plain_loop(
     params: &NexmarkParams,
+    query: Measured,
     start: Timestamp,
     events: u64,
 ) -> Result<Option<(Baseline, f64)>> {
@@ -167,95 +161,37 @@ fn plain_loop(
         slide: params.slide,
     })
     .map_err(invalid)?;
-    let compute = match params.query {
-        BenchQuery::Q0 => baseline::q0,
-        BenchQuery::Q1 => baseline::q1,
-        BenchQuery::Q2 => baseline::q2,
-        BenchQuery::Q5 => baseline::q5,
-        BenchQuery::Q7 => baseline::q7,
-        BenchQuery::Q8 => baseline::q8,
-        BenchQuery::Q13 => baseline::q13,
-    };
     let before = thread_cpu_time();
-    let done = compute(&workload);
+    let done = (query.plain)(&workload);
     let seconds = (thread_cpu_time() - before).as_secs_f64();
     Ok((seconds > 0.0).then(|| (done, done.events as f64 / seconds)))
 }
 
-fn report(
+/// What the engine costs beside the plain loop, and whether both computed the same.
+fn comparison(
     params: &NexmarkParams,
-    noise: Noise,
-    measured: &Measured,
     totals: &Totals,
-    rss_mb: Option<f64>,
+    ours: Option<f64>,
     plain: Option<(Baseline, f64)>,
-) -> Map<String, Value> {
-    let per_cpu =
-        (measured.cpu_seconds > 0.0).then(|| measured.events as f64 / measured.cpu_seconds);
-    let quantile = |q: f64| {
-        (!totals.latency.is_empty())
-            .then(|| rounded(totals.latency.value_at_quantile(q) as f64 / 1e6, 1e4))
-    };
-    let max_ms =
-        (!totals.latency.is_empty()).then(|| rounded(totals.latency.max() as f64 / 1e6, 1e4));
-    let fields = json!({
-        "system": "ardea",
-        "version": env!("CARGO_PKG_VERSION"),
-        "bench": "nexmark",
-        "query": params.query.name(),
-        "rate": if params.max { Value::Null } else { json!(params.rate) },
-        "max": params.max,
-        "duration_s": rounded(measured.seconds, 1e3),
-        "warmup": format_duration(params.warmup),
-        "window": format_duration(params.window),
-        "slide": format_duration(params.slide),
-        "keys": params.keys,
-        "threads": params.threads,
-        "workers": 1,
-        "guarantee": "none",
-        "snapshot_interval": Value::Null,
-        "mode": "continuous",
-        "epoch": Value::Null,
-        "jobs": params.jobs,
-        "spin": format_duration(params.spin),
-        "fuse": params.fuse,
-        "events": measured.events,
-        "achieved_rate": (measured.events as f64 / measured.seconds).round(),
-        "events_per_cpu_s": per_cpu.map(f64::round),
-        "results": totals.results,
-        "p50_ms": quantile(0.5),
-        "p90_ms": quantile(0.9),
-        "p99_ms": quantile(0.99),
-        "p999_ms": quantile(0.999),
-        "p9999_ms": quantile(0.9999),
-        "max_ms": max_ms,
-        "latencies": totals.latency.len(),
-        "cpu_seconds": rounded(measured.cpu_seconds, 1e3),
-        "rss_mb": rss_mb.map(|mb| rounded(mb, 10.0)),
-        "noise_p9999_ms": rounded(noise.p9999_ms, 1e4),
-        "noise_max_ms": rounded(noise.max_ms, 1e4),
-        "baseline_events_per_cpu_s": plain.map(|(_, rate)| rate.round()),
-        "baseline_ratio": plain.zip(per_cpu).map(|((_, rate), ours)| rounded(ours / rate, 1e3)),
-        "agrees_with_baseline": agreement(params, totals, plain),
-    });
-    match fields {
-        Value::Object(fields) => fields,
-        _ => Map::new(),
-    }
-}
-
-/// Whether both computed the same, where they read the same events.
-fn agreement(params: &NexmarkParams, totals: &Totals, plain: Option<(Baseline, f64)>) -> Value {
-    match plain {
+) -> Vec<Field> {
+    let ratio = plain
+        .zip(ours)
+        .map(|((_, rate), ours)| rounded(ours / rate, 1e3));
+    let agrees = match plain {
+        // Several jobs read events of their own each.
         Some((plain, _)) if params.jobs == 1 => {
             json!(plain.results == totals.results && plain.checksum == totals.checksum)
         }
         _ => Value::Null,
-    }
-}
-
-fn rounded(value: f64, steps: f64) -> f64 {
-    (value * steps).round() / steps
+    };
+    vec![
+        (
+            "baseline_events_per_cpu_s",
+            json!(plain.map(|(_, rate)| rate.round())),
+        ),
+        ("baseline_ratio", json!(ratio)),
+        ("agrees_with_baseline", agrees),
+    ]
 }
 
 fn invalid(error: ardea_nexmark::NexmarkError) -> Error {

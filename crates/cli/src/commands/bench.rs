@@ -1,6 +1,40 @@
-//! `ardea bench`: measures, and prints one JSON object a run.
+//! `ardea bench`: measures, and tells it as JSON or, on a terminal, as a table.
 
 mod nexmark;
 mod repeat;
+mod stages;
+mod table;
+mod wakeup;
 
-pub use nexmark::{NexmarkBenchArgs, run as nexmark};
+use clap::Subcommand;
+
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// `ardea bench …`.
+#[derive(Subcommand, Debug)]
+pub enum BenchCommand {
+    /// Throughput, or latency at a rate, of a NEXMark query, beside a plain loop that computes the same
+    Nexmark(nexmark::NexmarkBenchArgs),
+    /// Latency from end to end of a pipeline of many stages
+    Stages(stages::StagesBenchArgs),
+    /// What an idle job costs, and how long it takes to wake
+    Wakeup(wakeup::WakeupBenchArgs),
+}
+
+/// What every bench can be told.
+#[derive(clap::Args, Debug)]
+struct Repeat {
+    /// Run so many times; at the end come the best and the median of every figure
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: u32,
+}
+
+/// Measures, as often as asked.
+pub fn run(command: &BenchCommand, context: &Context) -> Result<(), Failure> {
+    match command {
+        BenchCommand::Nexmark(args) => nexmark::run(args, context),
+        BenchCommand::Stages(args) => stages::run(args, context),
+        BenchCommand::Wakeup(args) => wakeup::run(args, context),
+    }
+}

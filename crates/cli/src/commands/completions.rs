@@ -1,16 +1,72 @@
 //! `ardea completions`: a script for a shell.
 
-use clap::CommandFactory;
+use ardea_examples::jobs;
+use clap::builder::PossibleValuesParser;
+use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 
 use crate::args::Args;
 use crate::failure::Failure;
 use crate::stdout;
 
-/// Prints the script that completes ardea's commands and options in `shell`.
+/// Prints the script that completes ardea's commands, options and jobs in `shell`.
 pub fn run(shell: Shell) -> Result<(), Failure> {
     // Made in memory first: clap_complete panics when its writer fails, as a closed pipe would.
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Args::command(), "ardea", &mut script);
-    stdout::print(&String::from_utf8_lossy(&script))
+    clap_complete::generate(shell, &mut command(), "ardea", &mut script);
+    let mut script = String::from_utf8_lossy(&script).into_owned();
+    match shell {
+        Shell::Fish => script += &fish_jobs(),
+        Shell::Zsh => script = zsh_jobs(&script),
+        _ => {}
+    }
+    stdout::print(&script)
+}
+
+/// The command line, with the jobs as the values of what is a job's name. Only for completing: what follows the name is the job's.
+fn command() -> Command {
+    let mut command = Args::command();
+    for name in ["run", "plan"] {
+        command = command.mut_subcommand(name, |command| {
+            command.mut_arg("job", |arg| {
+                arg.value_parser(PossibleValuesParser::new(names()))
+            })
+        });
+    }
+    command
+}
+
+fn names() -> impl Iterator<Item = &'static str> {
+    jobs().iter().map(|job| job.name)
+}
+
+/// What clap leaves out for fish: the values of an argument that is no option. Once a job is named, files are offered.
+fn fish_jobs() -> String {
+    let mut lines = String::new();
+    let all = names().collect::<Vec<_>>().join(" ");
+    for command in ["run", "plan"] {
+        for job in jobs() {
+            let about = job.about.replace('\\', "\\\\").replace('\'', "\\'");
+            lines += &format!(
+                "complete -c ardea -n \"__fish_ardea_using_subcommand {command}; and not __fish_seen_subcommand_from {all}\" -f -a {} -d '{about}'\n",
+                job.name
+            );
+        }
+    }
+    lines
+}
+
+/// For zsh clap offers the jobs at every place; files are what the later ones are for.
+fn zsh_jobs(script: &str) -> String {
+    let mut lines = String::new();
+    for line in script.lines() {
+        if line.starts_with("'*::job ") {
+            let all = names().collect::<Vec<_>>().join(" ");
+            lines += &format!("'1:job:({all})' \\\n'*:argument:_files' \\\n");
+        } else {
+            lines += line;
+            lines.push('\n');
+        }
+    }
+    lines
 }

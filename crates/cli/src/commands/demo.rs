@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 
 /// The example job that is the demo.
-const JOB: &str = "flights";
+pub const JOB: &str = "flights";
 
 /// Runs the example with the options that the demo shares with it.
 pub fn run(args: DemoArgs, context: &Context) -> Result<(), Failure> {

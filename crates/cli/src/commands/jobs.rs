@@ -1,10 +1,12 @@
 //! `ardea jobs`: which jobs can be run, and finding one by its name.
 
+use ardea_core::settings::nearest;
 use ardea_examples::ExampleJob;
 use serde_json::{Value, json};
 
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::own_options;
 use crate::stdout;
 
 /// Prints the name of each job and what it is about.
@@ -28,12 +30,21 @@ pub fn run(context: &Context) -> Result<(), Failure> {
 /// The job of this name.
 pub fn find(name: &str) -> Result<&'static ExampleJob, Failure> {
     let jobs = ardea_examples::jobs();
+    if name.starts_with('-') {
+        let options = own_options::names();
+        let hint = match nearest(name, options.iter().map(String::as_str)) {
+            Some(meant) => format!("did you mean {meant}?"),
+            None => "--help lists the options; a job's own stand behind its name".into(),
+        };
+        return Err(Failure::usage(format!("there is no option {name}"), hint));
+    }
     jobs.iter().find(|job| job.name == name).ok_or_else(|| {
         let names: Vec<&str> = jobs.iter().map(|job| job.name).collect();
-        Failure::usage(
-            format!("there is no job {name:?}"),
-            format!("one of {}", names.join(", ")),
-        )
+        let hint = match nearest(name, names.iter().copied()) {
+            Some(meant) => format!("did you mean {meant}? `ardea jobs` lists them all"),
+            None => format!("one of {}", names.join(", ")),
+        };
+        Failure::usage(format!("there is no job {name:?}"), hint)
     })
 }
 

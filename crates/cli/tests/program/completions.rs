@@ -16,6 +16,34 @@ fn every_shell_gets_a_script_that_knows_the_commands() {
 }
 
 #[test]
+fn jobs_are_completed_by_name() {
+    for shell in ["bash", "fish", "zsh"] {
+        let script = succeed(&["completions", shell]);
+        for job in ["wordcount", "sessions"] {
+            assert!(script.contains(job), "{shell} knows {job}");
+        }
+    }
+    let zsh = succeed(&["completions", "zsh"]);
+    assert_eq!(
+        zsh.matches("'1:job:(flights ").count(),
+        2,
+        "of run and of plan"
+    );
+}
+
+#[test]
+fn bash_offers_the_jobs_behind_run() {
+    let script = succeed(&["completions", "bash"]);
+    let ask = "COMP_WORDS=(ardea run wordc); COMP_CWORD=2; _ardea ardea wordc run; echo \"${COMPREPLY[@]}\"";
+    let answer = Command::new("bash")
+        .args(["-c", &format!("{script}\n{ask}")])
+        .output()
+        .unwrap();
+    let offered = String::from_utf8_lossy(&answer.stdout).into_owned();
+    assert_eq!(offered.trim(), "wordcount", "{answer:?}");
+}
+
+#[test]
 fn bash_can_read_its_script() {
     let script = succeed(&["completions", "bash"]);
     let mut bash = Command::new("bash")

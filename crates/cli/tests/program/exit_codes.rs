@@ -44,7 +44,162 @@ fn a_wrong_command_line_is_2() {
         "there is no job \"no-such-job\"\n  hint: one of ",
     );
     fails(&["plan", "no-such-job"], 2, "there is no job");
+    for command in ["run", "plan"] {
+        fails(&[command, "wordcuont"], 2, "did you mean wordcount?");
+    }
     fails(&["demo", "--threads", "0"], 2, "--threads");
+}
+
+#[test]
+fn more_threads_than_make_sense_are_refused_before_anything_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("out").display().to_string();
+    let query = [
+        "nexmark",
+        "run",
+        "--query",
+        "q1",
+        "-i",
+        "/no/such/file",
+        "-o",
+        &output,
+    ];
+    fails(
+        &[&query[..], &["--threads", "100000"]].concat(),
+        2,
+        "100000 threads are too many",
+    );
+    fails(
+        &["--set", "threads=1024", "run", "wordcount", "x"],
+        2,
+        "threads are too many",
+    );
+    fails(
+        &["bench", "nexmark", "--threads", "100000"],
+        2,
+        "threads are too many",
+    );
+}
+
+#[test]
+fn more_threads_than_cores_share_the_cores() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = events(folder.path(), 5_000);
+    let query = [
+        "-q", "nexmark", "run", "--query", "q5", "-i", &input, "-o", "-",
+    ];
+    let finished = run(&[&query[..], &["--threads", "33"]].concat());
+    assert_eq!((finished.code, finished.err.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn a_job_that_would_overwrite_its_input_is_refused_and_the_input_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = events(folder.path(), 100);
+    let before = fs::read(&input).unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    fs::hard_link(&input, at("hard")).unwrap();
+    std::os::unix::fs::symlink(&input, at("soft")).unwrap();
+    for output in [input.clone(), at("./events.jsonl"), at("hard"), at("soft")] {
+        let query = [
+            "nexmark", "run", "--query", "q0", "-i", &input, "-o", &output,
+        ];
+        fails(&query, 2, "would overwrite");
+    }
+    fs::write(at("side.csv"), "1,one\n").unwrap();
+    let side = at("side.csv");
+    let query = [
+        "nexmark", "run", "--query", "q13", "-i", &input, "--side", &side, "-o", &side,
+    ];
+    fails(&query, 2, "would overwrite");
+    assert_eq!(fs::read(&input).unwrap(), before);
+    assert_eq!(fs::read_to_string(&side).unwrap(), "1,one\n");
+    assert_eq!(
+        fs::read_dir(folder.path()).unwrap().count(),
+        4,
+        "nothing was begun"
+    );
+}
+
+#[test]
+fn bad_records_are_told_whatever_is_not_to_be_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("text").display().to_string();
+    fs::write(&path, b"good\n\xff\n\xfe\n").unwrap();
+    let finished = run(&["-q", "run", "wordcount", &path]);
+    assert_eq!(finished.code, Some(0), "{finished:?}");
+    let expected = "warning: 2 records could not be dealt with, the first at ";
+    assert!(finished.err.starts_with(expected), "{}", finished.err);
+    assert!(
+        finished.err.contains("text:2: not UTF-8"),
+        "{}",
+        finished.err
+    );
+    assert_eq!(finished.err.lines().count(), 1);
+}
+
+#[test]
+fn an_input_without_a_good_record_is_5() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("text").display().to_string();
+    fs::write(&path, b"\xff\n\xfe\n").unwrap();
+    fails(
+        &["run", "wordcount", &path],
+        5,
+        "no record was good: 2 records of \"read ",
+    );
+    let finished = run(&["--json", "run", "wordcount", &path]);
+    let error: Value = serde_json::from_str(finished.err.trim_end()).unwrap();
+    assert_eq!(
+        (finished.code, &error["error"]["exit_code"]),
+        (Some(5), &Value::from(5))
+    );
+    fs::write(&path, b"").unwrap();
+    assert_eq!(
+        run(&["run", "wordcount", &path]).code,
+        Some(0),
+        "nothing is not bad"
+    );
+}
+
+#[test]
+fn a_job_that_could_not_start_tells_why_and_nothing_else() {
+    let finished = fails(&["run", "wordcount", "/no/such/file"], 3, "error: ARD-301");
+    assert_eq!(finished.err.lines().count(), 2, "{}", finished.err);
+}
+
+#[test]
+fn with_json_a_wrong_command_line_has_its_parts() {
+    for (args, message, hint) in [
+        (&["demoo"][..], "unrecognized subcommand 'demoo'", "'demo'"),
+        (
+            &["run", "--thread", "2", "wordcount"],
+            "there is no option --thread",
+            "--threads",
+        ),
+        (
+            &["nexmark", "generate"],
+            "the following required arguments were not provided: --events",
+            "--help",
+        ),
+        (
+            &["run", "--threads", "x", "wordcount"],
+            "invalid value 'x' for '--threads <N>'",
+            "--help",
+        ),
+        (&[], "there is no command", "--help lists"),
+    ] {
+        let finished = run(&[args, &["--json"]].concat());
+        let error: Value = serde_json::from_str(finished.err.trim_end()).unwrap();
+        let text = |part: &str| error["error"][part].as_str().unwrap().to_string();
+        assert!(text("message").starts_with(message), "{error}");
+        assert!(text("hint").contains(hint), "{error}");
+        assert!(
+            !text("message").contains("Usage") && !text("message").contains('\n'),
+            "{error}"
+        );
+        assert_eq!(finished.code, Some(2));
+    }
 }
 
 #[test]

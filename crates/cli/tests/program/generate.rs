@@ -1,11 +1,13 @@
 //! `ardea nexmark generate`: the same seed gives the same bytes.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 
+use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::ardea::{run, succeed};
+use crate::ardea::{ardea, exit_code, run, signal, succeed};
 
 fn generate(path: &Path, more: &[&str]) -> Vec<u8> {
     let path = path.display().to_string();
@@ -39,6 +41,30 @@ fn standard_output_gets_the_same_bytes_as_a_file() {
     let out = succeed(&["nexmark", "generate", "--events", "5000", "-o", "-"]);
     assert!(file == out.as_bytes());
     assert_eq!(out.lines().count(), 5_000);
+}
+
+#[test]
+fn progress_is_shown_where_it_is_asked_for() {
+    let events = [
+        "nexmark",
+        "generate",
+        "--events",
+        "1_000_000_000",
+        "-o",
+        "/dev/null",
+    ];
+    let mut child = ardea(&[&["--progress"], &events[..]].concat())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    said.read_line(&mut line).unwrap();
+    assert!(
+        line.contains(" of 1.00 G events  ") && line.ends_with(" %\n"),
+        "{line}"
+    );
+    signal(&child, Signal::INT);
+    assert_eq!(exit_code(&mut child), Some(130));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::ardea::{run, succeed};
 
-const COMMANDS: [&[&str]; 12] = [
+const COMMANDS: [&[&str]; 14] = [
     &[],
     &["demo"],
     &["run"],
@@ -10,6 +10,8 @@ const COMMANDS: [&[&str]; 12] = [
     &["plan"],
     &["bench"],
     &["bench", "nexmark"],
+    &["bench", "stages"],
+    &["bench", "wakeup"],
     &["nexmark"],
     &["nexmark", "generate"],
     &["nexmark", "run"],
@@ -37,6 +39,8 @@ fn the_help_documents_every_exit_code() {
         "  1    the job failed",
         "  2    ",
         "  3    ",
+        "  4    drained",
+        "  5    ",
         "  130  ",
     ] {
         assert!(help.contains(line), "{line:?} is not in {help}");

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::ardea::succeed;
+use crate::ardea::{run, succeed};
 
 fn names() -> Vec<String> {
     let list: Value = serde_json::from_str(&succeed(&["--json", "jobs"])).unwrap();
@@ -29,6 +29,42 @@ fn every_job_is_listed_and_explains_itself() {
         let help = succeed(&["run", &name, "--help"]);
         assert!(help.contains(&name), "{help}");
     }
+}
+
+#[test]
+fn options_of_ardea_may_stand_behind_a_job() {
+    let plan = succeed(&[
+        "plan",
+        "wordcount",
+        "book.txt",
+        "--threads",
+        "2",
+        "--top",
+        "3",
+    ]);
+    assert!(plan.contains("on 2 cooperative threads\n"), "{plan}");
+    let json = succeed(&["plan", "wordcount", "book.txt", "--json"]);
+    assert!(serde_json::from_str::<Value>(&json).is_ok());
+}
+
+#[test]
+fn a_summary_has_the_steps_that_people_know_from_source_to_sink() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("text").display().to_string();
+    std::fs::write(&path, "to be or not to be\n").unwrap();
+    let steps = |options: &[&str]| -> Vec<String> {
+        let finished = run(&[options, &["run", "wordcount", &path]].concat());
+        let rows = finished.err.lines().skip(2);
+        let rows = rows.filter(|row| row.starts_with("  ") && !row.starts_with("  and "));
+        rows.map(|row| row.trim().split("  ").next().unwrap().to_string())
+            .collect()
+    };
+    let source = format!("read {path}");
+    assert_eq!(steps(&[]), [source.as_str(), "words", "top", "stdout"]);
+    let all = steps(&["-v"]);
+    assert!(all.len() > 4, "{all:?}");
+    assert_eq!((&all[0], all.last().unwrap().as_str()), (&source, "stdout"));
+    assert_eq!(all[1], "flat-map");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod ardea;
 
+mod bench;
 mod completions;
 mod exit_codes;
 mod generate;

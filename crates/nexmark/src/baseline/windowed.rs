@@ -6,8 +6,7 @@
 //! complete.
 
 use super::{Baseline, Workload};
-use crate::bench_events::EventClock;
-use crate::{BidRow, auction_at, checksum, is_person_at, person_at};
+use crate::{BidRow, EventClock, auction_at, checksum, is_person_at, person_at};
 
 /// Query 5: the auctions with the most bids in every sliding window that has a bid.
 ///

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use ardea_bench::nexmark::{self, NexmarkParams};
 
-use super::repeat;
+use super::{Repeat, repeat};
 use crate::args::{count, duration};
-use crate::context::Context;
+use crate::context::{Context, check_threads};
 use crate::failure::Failure;
 
 /// The options; the results carry each under its own name.
@@ -51,31 +51,25 @@ pub struct NexmarkBenchArgs {
     /// Don't run the plain loop to compare with
     #[arg(long)]
     no_baseline: bool,
-    /// Run so many times; a last line has the best and the median of every figure
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    repeat: u32,
+    #[command(flatten)]
+    repeat: Repeat,
     #[command(flatten)]
     fixed: Fixed,
 }
 
-/// Options of the benchmark contract that can have one value so far.
+/// Names that the benchmark contract has and that can have one value in this version: accepted, so that a command made for the
+/// contract runs, and hidden, because they change nothing.
 #[derive(clap::Args, Debug)]
-#[command(next_help_heading = "So far with one value each")]
 struct Fixed {
-    /// Worker processes: 1
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, hide = true, value_name = "N", default_value = "1")]
     workers: String,
-    /// What holds after a failure: none
-    #[arg(long, value_name = "GUARANTEE", default_value = "none")]
+    #[arg(long, hide = true, value_name = "GUARANTEE", default_value = "none")]
     guarantee: String,
-    /// Time between snapshots, of which there are none: 1s
-    #[arg(long, value_name = "DURATION", default_value = "1s")]
+    #[arg(long, hide = true, value_name = "DURATION", default_value = "1s")]
     snapshot_interval: String,
-    /// How the job runs: continuous
-    #[arg(long, value_name = "MODE", default_value = "continuous")]
+    #[arg(long, hide = true, value_name = "MODE", default_value = "continuous")]
     mode: String,
-    /// The length of micro-batches, of which there are none: 5ms
-    #[arg(long, value_name = "DURATION", default_value = "5ms")]
+    #[arg(long, hide = true, value_name = "DURATION", default_value = "5ms")]
     epoch: String,
 }
 
@@ -121,6 +115,7 @@ impl Fixed {
 /// Measures, as often as asked.
 pub fn run(args: &NexmarkBenchArgs, context: &Context) -> Result<(), Failure> {
     args.fixed.check()?;
+    check_threads(args.threads)?;
     let params = NexmarkParams {
         query: args.query.parse()?,
         rate: args.rate,
@@ -136,7 +131,7 @@ pub fn run(args: &NexmarkBenchArgs, context: &Context) -> Result<(), Failure> {
         fuse: !args.no_fuse,
         baseline: !args.no_baseline,
     };
-    repeat::run(args.repeat, context, |progress| {
+    repeat::run(args.repeat.repeat, context, |progress| {
         nexmark::run(&params, progress)
     })
 }

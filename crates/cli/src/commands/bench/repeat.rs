@@ -1,25 +1,33 @@
-//! Running a bench several times: a line each, and a last line with the best and the median of every figure.
+//! Running a bench several times: what each run had, then the best and the median of every figure.
 
+use std::io::{self, IsTerminal};
+
+use ardea_bench::Report;
+use ardea_bench::report::Field;
 use ardea_core::Result;
 use serde_json::{Map, Value, json};
 
+use super::table;
 use crate::context::Context;
 use crate::failure::{Failure, print_error};
 use crate::stdout;
 
-/// The fields of one run.
-type Fields = Map<String, Value>;
+/// With more runs than this a table has only the best and the median.
+const MOST_COLUMNS: usize = 5;
 
-/// Runs `bench` this many times. Progress goes to standard error; the results are one JSON object a line, and with several runs a
-/// last one `{"bench":…,"repeat":…,"best":{…},"median":{…}}`.
+/// Runs `bench` this many times. Progress goes to standard error.
+///
+/// The results are a table on a terminal. Elsewhere, and where JSON is asked for, they are one object a line, and with several runs
+/// a last one with `repeat`, `best` and `median` beside what was asked for.
 pub fn run(
     times: u32,
     context: &Context,
-    mut bench: impl FnMut(&mut dyn FnMut(&str)) -> Result<Fields>,
+    mut bench: impl FnMut(&mut dyn FnMut(&str)) -> Result<Report>,
 ) -> std::result::Result<(), Failure> {
+    let for_people = !context.json && io::stdout().is_terminal();
     let mut runs = Vec::new();
     for number in 1..=times {
-        let fields = bench(&mut |text| {
+        let report = bench(&mut |text| {
             if context.quiet {
             } else if times > 1 {
                 print_error(&format!("run {number} of {times}: {text}\n"));
@@ -27,42 +35,88 @@ pub fn run(
                 print_error(&format!("{text}\n"));
             }
         })?;
-        stdout::print_json(&Value::Object(fields.clone()))?;
-        runs.push(fields);
-    }
-    if runs.len() > 1 {
-        stdout::print_json(&json!({
-            "bench": runs[0].get("bench"),
-            "repeat": times,
-            "best": over_all(&runs, best),
-            "median": over_all(&runs, |_, values| median(values)),
-        }))?;
-    }
-    Ok(())
-}
-
-/// Each field that is a number in some run, as `choose` makes one of its values; those that are numbers in no run are left out.
-fn over_all(runs: &[Fields], choose: impl Fn(&str, &mut [f64]) -> f64) -> Value {
-    let mut chosen = Map::new();
-    for name in runs.iter().flat_map(Map::keys) {
-        let mut values: Vec<f64> = runs
-            .iter()
-            .filter_map(|run| run.get(name).and_then(Value::as_f64))
-            .collect();
-        if !values.is_empty() && !chosen.contains_key(name) {
-            chosen.insert(name.clone(), tidy(choose(name, &mut values)));
+        if !for_people {
+            stdout::print_json(&report.to_json())?;
         }
+        runs.push(report);
     }
-    Value::Object(chosen)
+    let [first, ..] = &runs[..] else {
+        return Ok(());
+    };
+    if for_people {
+        stdout::print(&table::of(first, &columns(&runs)))
+    } else if runs.len() > 1 {
+        stdout::print_json(&summary(first, &runs))
+    } else {
+        Ok(())
+    }
 }
 
-/// Whole numbers stay whole.
+/// The columns of the table, each under its heading.
+fn columns(runs: &[Report]) -> Vec<(String, Vec<Field>)> {
+    if let [only] = runs {
+        return vec![(String::new(), only.figures.clone())];
+    }
+    let shown = if runs.len() > MOST_COLUMNS { &[] } else { runs };
+    let mut columns: Vec<_> = (1..)
+        .zip(shown)
+        .map(|(number, run)| (format!("run {number}"), run.figures.clone()))
+        .collect();
+    columns.push(("best".into(), over_all(runs, best)));
+    columns.push(("median".into(), over_all(runs, median)));
+    columns
+}
+
+/// The last line of several runs.
+fn summary(first: &Report, runs: &[Report]) -> Value {
+    let object = |fields: Vec<Field>| -> Map<String, Value> {
+        let named = fields.into_iter();
+        named
+            .map(|(name, value)| (name.to_string(), value))
+            .collect()
+    };
+    let mut line = first.head();
+    line.insert("repeat".into(), json!(runs.len()));
+    line.insert("best".into(), json!(object(over_all(runs, best))));
+    line.insert("median".into(), json!(object(over_all(runs, median))));
+    Value::Object(line)
+}
+
+/// Each figure, as `choose` makes one of the values that runs have of it; `null` if no run could measure it. What is no number,
+/// such as whether results agree, has neither a best nor a median, and is left out.
+fn over_all(runs: &[Report], choose: impl Fn(&str, &mut [f64]) -> f64) -> Vec<Field> {
+    let names = runs
+        .iter()
+        .flat_map(|run| &run.figures)
+        .map(|(name, _)| *name);
+    let mut chosen: Vec<Field> = Vec::new();
+    for name in names {
+        let values: Vec<&Value> = runs.iter().map(|run| run.figure(name)).collect();
+        let is_number = values
+            .iter()
+            .all(|value| value.is_number() || value.is_null());
+        if !is_number || chosen.iter().any(|(known, _)| *known == name) {
+            continue;
+        }
+        let mut numbers: Vec<f64> = values.into_iter().filter_map(Value::as_f64).collect();
+        let value = if numbers.is_empty() {
+            Value::Null
+        } else {
+            tidy(choose(name, &mut numbers))
+        };
+        chosen.push((name, value));
+    }
+    chosen
+}
+
+/// Whole numbers stay whole, and others have no more digits than their figures.
 fn tidy(value: f64) -> Value {
     const EXACT: f64 = 9_007_199_254_740_992.0;
+    const STEPS: f64 = 1e6;
     if value.fract() == 0.0 && value.abs() < EXACT {
         json!(value as i64)
     } else {
-        json!(value)
+        json!((value * STEPS).round() / STEPS)
     }
 }
 
@@ -79,13 +133,18 @@ fn best(name: &str, values: &mut [f64]) -> f64 {
 
 /// Whether more of the figure of this name is better. Times, memory and cpu, which are most figures, are better low.
 fn is_gain(name: &str) -> bool {
-    const GAINS: [&str; 4] = ["events", "results", "achieved_rate", "accuracy"];
-    GAINS.contains(&name)
-        || name.ends_with("_ratio")
-        || (name.contains("_per_") && !name.starts_with("ms_") && !name.starts_with("bytes_per_it"))
+    const GAINS: [&str; 5] = [
+        "events",
+        "results",
+        "latencies",
+        "achieved_rate",
+        "accuracy",
+    ];
+    const ENDINGS: [&str; 3] = ["_ratio", "_per_s", "_per_cpu_s"];
+    GAINS.contains(&name) || ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
-fn median(values: &mut [f64]) -> f64 {
+fn median(_: &str, values: &mut [f64]) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     let middle = values.len() / 2;
     if values.len() % 2 == 1 {
@@ -99,31 +158,53 @@ fn median(values: &mut [f64]) -> f64 {
 mod tests {
     use super::*;
 
-    fn runs() -> Vec<Fields> {
-        [(3.0, Some(9.5), 100), (1.0, None, 300), (2.0, Some(1.5), 200)]
-            .into_iter()
-            .map(|(latency, tail, rate)| {
-                let value = json!({
-                    "query": "q5", "p50_ms": latency, "max_ms": tail, "events_per_cpu_s": rate, "baseline_ratio": rate,
-                    "max": true,
-                });
-                value.as_object().cloned().unwrap()
-            })
-            .collect()
+    fn runs() -> Vec<Report> {
+        [
+            (3.0, Some(9.5), 100, true),
+            (1.0, None, 300, false),
+            (2.0, Some(1.5), 200, true),
+        ]
+        .into_iter()
+        .map(|(latency, tail, rate, agrees)| Report {
+            bench: "nexmark",
+            parameters: vec![("query", json!("q5")), ("keys", json!(10))],
+            figures: vec![
+                ("p50_ms", json!(latency)),
+                ("max_ms", json!(tail)),
+                ("events_per_cpu_s", json!(rate)),
+                ("rss_mb", Value::Null),
+                ("agrees_with_baseline", json!(agrees)),
+            ],
+        })
+        .collect()
     }
 
     #[test]
-    fn the_best_is_the_least_delay_and_the_greatest_throughput() {
-        let expected =
-            json!({ "p50_ms": 1, "max_ms": 1.5, "events_per_cpu_s": 300, "baseline_ratio": 300 });
-        assert_eq!(over_all(&runs(), best), expected);
+    fn the_last_line_has_what_was_asked_for_and_the_best_and_median_of_every_figure() {
+        let runs = runs();
+        let expected = json!({
+            "system": "ardea", "version": env!("CARGO_PKG_VERSION"), "bench": "nexmark",
+            "query": "q5", "keys": 10, "repeat": 3,
+            "best": { "p50_ms": 1, "max_ms": 1.5, "events_per_cpu_s": 300, "rss_mb": null },
+            "median": { "p50_ms": 2, "max_ms": 5.5, "events_per_cpu_s": 200, "rss_mb": null },
+        });
+        assert_eq!(summary(&runs[0], &runs), expected);
     }
 
     #[test]
-    fn the_median_is_over_the_runs_that_have_the_figure() {
-        let expected =
-            json!({ "p50_ms": 2, "max_ms": 5.5, "events_per_cpu_s": 200, "baseline_ratio": 200 });
-        assert_eq!(over_all(&runs(), |_, values| median(values)), expected);
+    fn a_table_of_many_runs_has_only_what_they_come_to() {
+        let headings = |runs: &[Report]| -> Vec<String> {
+            columns(runs)
+                .into_iter()
+                .map(|(heading, _)| heading)
+                .collect()
+        };
+        assert_eq!(headings(&runs()[..1]), [""]);
+        assert_eq!(
+            headings(&runs()),
+            ["run 1", "run 2", "run 3", "best", "median"]
+        );
+        assert_eq!(headings(&[runs(), runs()].concat()), ["best", "median"]);
     }
 
     #[test]
@@ -141,7 +222,10 @@ mod tests {
             "p9999_ms",
             "rss_mb",
             "cpu_seconds",
+            "cpu_us_per_event",
+            "idle_cpu_percent",
             "ms_per_iteration_p50",
+            "messages_per_batch",
             "lost",
             "bytes_per_iteration",
             "max_ms",

@@ -23,12 +23,11 @@ pub(crate) struct Meter(Arc<Mutex<Totals>>);
 
 impl Meter {
     /// Latencies are kept with three significant digits.
-    pub(crate) fn new() -> Option<Self> {
-        let latency = nanoseconds()?;
-        Some(Meter(Arc::new(Mutex::new(Totals {
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Meter(Arc::new(Mutex::new(Totals {
             results: 0,
             checksum: 0,
-            latency,
+            latency: nanoseconds()?,
         }))))
     }
 
@@ -72,7 +71,7 @@ where
             meter,
             results: 0,
             checksum: 0,
-            latency: nanoseconds(),
+            latency: nanoseconds().ok(),
             last_window: Timestamp::MIN,
             clock: Clock::system(),
             records: PhantomData,

@@ -1,0 +1,156 @@
+//! What a bench returns: what was asked for, and what was measured.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use serde_json::{Map, Value, json};
+
+use crate::noise::Noise;
+use crate::usage::{Spent, peak_resident_mb};
+
+/// A field of a report, under its fixed name.
+pub type Field = (&'static str, Value);
+
+/// The outcome of one run. Names are fixed, so that it can be laid beside a run of another system.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Which bench.
+    pub bench: &'static str,
+    /// What was asked for, each parameter under its own name.
+    pub parameters: Vec<Field>,
+    /// What was measured; `null` what could not be.
+    pub figures: Vec<Field>,
+}
+
+impl Report {
+    /// What was asked for, and of whom: `system`, `version`, `bench` and the parameters.
+    pub fn head(&self) -> Map<String, Value> {
+        let who = [
+            ("system", json!("ardea")),
+            ("version", json!(env!("CARGO_PKG_VERSION"))),
+            ("bench", json!(self.bench)),
+        ];
+        named(who.iter().chain(&self.parameters))
+    }
+
+    /// Everything, as one flat object.
+    pub fn to_json(&self) -> Value {
+        let mut fields = self.head();
+        fields.extend(named(&self.figures));
+        Value::Object(fields)
+    }
+
+    /// The figure of this name; `null` if there is none.
+    pub fn figure(&self, name: &str) -> &Value {
+        self.figures
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map_or(&Value::Null, |(_, value)| value)
+    }
+}
+
+fn named<'a>(fields: impl IntoIterator<Item = &'a Field>) -> Map<String, Value> {
+    fields
+        .into_iter()
+        .map(|(name, value)| (name.to_string(), value.clone()))
+        .collect()
+}
+
+/// What a second histogram's worth of delays is told as.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Unit {
+    Millis,
+    Micros,
+}
+
+/// The quantiles of a histogram of nanoseconds, its longest, and how many there are; `null` if there are none.
+pub(crate) fn latency(nanos: &Histogram<u64>, unit: Unit) -> Vec<Field> {
+    let told = |nanos: u64| match unit {
+        Unit::Millis => rounded(nanos as f64 / 1e6, 1e4),
+        Unit::Micros => rounded(nanos as f64 / 1e3, 1e1),
+    };
+    let quantile = |q: f64| (!nanos.is_empty()).then(|| told(nanos.value_at_quantile(q)));
+    let names = match unit {
+        Unit::Millis => [
+            "p50_ms", "p90_ms", "p99_ms", "p999_ms", "p9999_ms", "max_ms",
+        ],
+        Unit::Micros => [
+            "p50_us", "p90_us", "p99_us", "p999_us", "p9999_us", "max_us",
+        ],
+    };
+    let quantiles = [0.5, 0.9, 0.99, 0.999, 0.9999, 1.0];
+    names
+        .into_iter()
+        .zip(quantiles.map(quantile))
+        .map(|(name, value)| (name, json!(value)))
+        .chain([("latencies", json!(nanos.len()))])
+        .collect()
+}
+
+/// What `events` cost: their number, their rate, and how many a cpu second was good for.
+pub(crate) fn throughput(events: u64, spent: Spent) -> Vec<Field> {
+    let per_cpu = spent.per_cpu_second(events);
+    vec![
+        ("duration_s", json!(seconds(spent.wall))),
+        ("events", json!(events)),
+        (
+            "achieved_rate",
+            json!((events as f64 / spent.wall.as_secs_f64()).round()),
+        ),
+        ("events_per_cpu_s", json!(per_cpu.map(f64::round))),
+    ]
+}
+
+/// What was used of the machine, and how noisy it was. Call it before anything else runs: memory is the most until now.
+pub(crate) fn machine(spent: Spent, noise: Noise) -> Vec<Field> {
+    vec![
+        ("cpu_seconds", json!(seconds(spent.cpu))),
+        (
+            "rss_mb",
+            json!(peak_resident_mb().map(|mb| rounded(mb, 10.0))),
+        ),
+        ("noise_p9999_ms", json!(rounded(noise.p9999_ms, 1e4))),
+        ("noise_max_ms", json!(rounded(noise.max_ms, 1e4))),
+    ]
+}
+
+/// Seconds, to the millisecond.
+pub(crate) fn seconds(duration: Duration) -> f64 {
+    rounded(duration.as_secs_f64(), 1e3)
+}
+
+/// To this many steps a unit.
+pub(crate) fn rounded(value: f64, steps: f64) -> f64 {
+    (value * steps).round() / steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nanoseconds;
+
+    #[test]
+    fn a_report_is_one_flat_object_of_what_was_asked_and_what_was_measured() {
+        let report = Report {
+            bench: "b",
+            parameters: vec![("rate", json!(5))],
+            figures: vec![("p50_ms", Value::Null)],
+        };
+        let version = env!("CARGO_PKG_VERSION");
+        assert_eq!(
+            report.to_json(),
+            json!({ "system": "ardea", "version": version, "bench": "b", "rate": 5, "p50_ms": null })
+        );
+        assert_eq!(report.figure("rate"), &Value::Null);
+    }
+
+    #[test]
+    fn no_latencies_are_null_and_not_zero() {
+        let mut nanos = nanoseconds().unwrap();
+        let none = latency(&nanos, Unit::Millis);
+        assert!(none[..6].iter().all(|(_, value)| value.is_null()));
+        assert_eq!(none[6], ("latencies", json!(0)));
+        nanos.record(1_500).unwrap();
+        assert_eq!(latency(&nanos, Unit::Micros)[0], ("p50_us", json!(1.5)));
+    }
+}

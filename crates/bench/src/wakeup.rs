@@ -1,0 +1,237 @@
+//! An idle job: what it costs, and how long it takes to wake.
+
+mod push;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use ardea_connect::for_each::for_each;
+use ardea_core::settings::duration::format_duration;
+use ardea_core::{Clock, Error, ErrorCode, Result, Source, Unbounded, supplier};
+use ardea_engine::{JobConfig, JobHandle, Node, NodeConfig, allowed_cores, pin_to};
+use ardea_pipeline::Pipeline;
+use hdrhistogram::Histogram;
+use serde_json::json;
+
+use crate::report::{Field, Report, Unit, latency, machine, rounded, seconds};
+use crate::usage::{Meanwhile, Spent, forget_peak};
+use crate::{nanoseconds, noise};
+
+use push::{Door, PushP};
+
+/// What `ardea bench wakeup` can be asked for; the names are those of its flags.
+#[derive(Clone, Debug)]
+pub struct WakeupParams {
+    /// The mean time between two records; each gap is between half and one and a half times as long.
+    pub gap: Duration,
+    /// How long idleness is measured, and then, as long again, waking.
+    pub duration: Duration,
+    /// How long runs before that.
+    pub warmup: Duration,
+    /// How long a thread with nothing to do looks for work before it sleeps.
+    pub spin: Duration,
+}
+
+impl Default for WakeupParams {
+    fn default() -> Self {
+        WakeupParams {
+            gap: Duration::from_millis(20),
+            duration: Duration::from_secs(20),
+            warmup: Duration::from_secs(1),
+            spin: NodeConfig::default().spin,
+        }
+    }
+}
+
+impl WakeupParams {
+    fn check(&self) -> Result<()> {
+        let wrong = |what: &str| Err(Error::new(ErrorCode::InvalidConfig, what));
+        if self.duration.is_zero() {
+            return wrong("a duration of zero measures nothing");
+        }
+        if self.gap.is_zero() {
+            return wrong("without a gap between its records a job is never idle");
+        }
+        Ok(())
+    }
+
+    fn fields(&self) -> Vec<Field> {
+        vec![
+            ("gap", json!(format_duration(self.gap))),
+            ("duration", json!(format_duration(self.duration))),
+            ("warmup", json!(format_duration(self.warmup))),
+            ("spin", json!(format_duration(self.spin))),
+        ]
+    }
+}
+
+/// Runs the benchmark; `progress` is told what is going on.
+///
+/// A job of one source and one step waits on one thread. First nothing comes at all: what the process uses then is what an idle
+/// job costs. Then another thread, on another core if there is one, pushes single records at long gaps and wakes the source;
+/// latency is from just before the push until the job's function has the record in hand.
+///
+/// # Errors
+/// [`ErrorCode::InvalidConfig`] if the parameters make no sense; the job's own failure.
+pub fn run(params: &WakeupParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
+    params.check()?;
+    forget_peak();
+    progress("listening to the machine's own noise");
+    let noise = noise::listen(1);
+    let node = Node::start(NodeConfig {
+        spin: params.spin,
+        ..NodeConfig::with_threads(1)
+    })?;
+    let door = Arc::new(Door::default());
+    let waits = Waits::new()?;
+    let job = start(&node, &door, &waits)?;
+    progress("warming up");
+    push_for(params.warmup, params.gap, &door, node.clock())?;
+    progress("measuring an idle job");
+    let idle = Meanwhile::begin();
+    thread::sleep(params.duration);
+    let idle = idle.spent();
+    waits.clear();
+    progress("measuring how it wakes");
+    let waking = Meanwhile::begin();
+    let pushed = push_for(params.duration, params.gap, &door, node.clock())?;
+    let waking = waking.spent();
+    door.close();
+    job.join()?;
+    let mut figures = cost(pushed, idle, waking);
+    figures.extend(latency(&waits.nanos(), Unit::Micros));
+    figures.extend(machine(waking, noise));
+    Ok(Report {
+        bench: "wakeup",
+        parameters: params.fields(),
+        figures,
+    })
+}
+
+fn start(node: &Node, door: &Arc<Door>, waits: &Waits) -> Result<JobHandle> {
+    let p = Pipeline::new("wakeup");
+    let (door, waits, clock) = (Arc::clone(door), waits.clone(), node.clock().clone());
+    let source = supplier(move || PushP::new(Arc::clone(&door)));
+    p.read_from(Source::<Duration, Unbounded>::new("push", source))
+        .write_to(for_each(move |pushed_at: Duration| {
+            waits.record(clock.now().saturating_sub(pushed_at));
+        }));
+    p.submit(node, JobConfig::default())
+}
+
+/// Pushes single records for `duration`, from the core that the job is least likely to be on; says how many.
+fn push_for(duration: Duration, gap: Duration, door: &Arc<Door>, clock: &Clock) -> Result<u64> {
+    let (door, clock) = (Arc::clone(door), clock.clone());
+    let pusher = thread::spawn(move || {
+        if let Some(&core) = allowed_cores().first() {
+            // Where pinning is forbidden the kernel finds a place.
+            let _ = pin_to(core);
+        }
+        let end = clock.now() + duration;
+        let mut pushed = 0;
+        loop {
+            let pause = uneven(gap, pushed);
+            if clock.now() + pause >= end {
+                return pushed;
+            }
+            thread::sleep(pause);
+            door.push(clock.now());
+            pushed += 1;
+        }
+    });
+    pusher
+        .join()
+        .map_err(|_| Error::new(ErrorCode::Internal, "the thread that pushes records failed"))
+}
+
+/// From half of `gap` to one and a half, spread evenly (a Weyl sequence of the golden ratio): so that the pushes never fall into
+/// step with what a job does at regular times.
+fn uneven(gap: Duration, index: u64) -> Duration {
+    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+    let fraction = index.wrapping_mul(GOLDEN) as f64 / u64::MAX as f64;
+    gap.mul_f64(0.5 + fraction)
+}
+
+fn cost(pushed: u64, idle: Spent, waking: Spent) -> Vec<Field> {
+    let idle_share = idle.cpu.as_secs_f64() / idle.wall.as_secs_f64();
+    // Without what an idle job uses anyhow.
+    let for_waking = (waking.cpu.as_secs_f64() - idle_share * waking.wall.as_secs_f64()).max(0.0);
+    let each = (pushed > 0).then(|| rounded(for_waking * 1e6 / pushed as f64, 1e1));
+    vec![
+        ("duration_s", json!(seconds(waking.wall))),
+        ("events", json!(pushed)),
+        ("idle_cpu_percent", json!(rounded(idle_share * 100.0, 1e3))),
+        ("cpu_us_per_event", json!(each)),
+    ]
+}
+
+/// How long each record waited, in nanoseconds.
+#[derive(Clone)]
+struct Waits(Arc<Mutex<Histogram<u64>>>);
+
+impl Waits {
+    fn new() -> Result<Self> {
+        let nanos = nanoseconds()?;
+        Ok(Waits(Arc::new(Mutex::new(nanos))))
+    }
+
+    /// Locks, which is nothing beside a wake-up: there is never more than one record at a time.
+    fn record(&self, wait: Duration) {
+        self.nanos().saturating_record(wait.as_nanos() as u64);
+    }
+
+    fn clear(&self) {
+        self.nanos().reset();
+    }
+
+    fn nanos(&self) -> MutexGuard<'_, Histogram<u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_push_is_measured_and_idleness_has_a_price() {
+        let params = WakeupParams {
+            gap: Duration::from_millis(4),
+            duration: Duration::from_millis(200),
+            warmup: Duration::from_millis(20),
+            ..WakeupParams::default()
+        };
+        let report = run(&params, &mut |_| {}).unwrap();
+        assert_eq!(report.figure("latencies"), report.figure("events"));
+        assert!(report.figure("idle_cpu_percent").is_number(), "{report:?}");
+    }
+
+    #[test]
+    fn gaps_vary_around_their_mean() {
+        let gap = Duration::from_millis(10);
+        let gaps: Vec<Duration> = (0..1_000).map(|index| uneven(gap, index)).collect();
+        let within = Duration::from_millis(5)..=Duration::from_millis(15);
+        assert!(gaps.iter().all(|gap| within.contains(gap)));
+        let mean = gaps.iter().sum::<Duration>() / 1_000;
+        assert!(mean.abs_diff(gap) < Duration::from_micros(100), "{mean:?}");
+    }
+
+    #[test]
+    fn parameters_that_measure_nothing_are_refused() {
+        let none = Duration::ZERO;
+        for params in [
+            WakeupParams {
+                gap: none,
+                ..WakeupParams::default()
+            },
+            WakeupParams {
+                duration: none,
+                ..WakeupParams::default()
+            },
+        ] {
+            let error = run(&params, &mut |_| {}).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::InvalidConfig);
+        }
+    }
+}

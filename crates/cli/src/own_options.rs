@@ -1,0 +1,178 @@
+//! Options of ardea that were written behind a job's name.
+//!
+//! What follows a job's name is the job's own, but people write `ardea run wordcount book.txt --threads 2` all the same. An option
+//! that the job doesn't have and ardea does is moved to where ardea reads it.
+
+use std::ffi::OsString;
+
+use ardea_examples::jobs;
+use clap::{Arg, CommandFactory};
+
+use crate::args::{Args, Command, THREADS};
+use crate::commands::DEMO_JOB;
+
+/// The command line with such options moved in front, if there are any. `given` is the command line that became `args`.
+pub fn moved_in_front(given: &[OsString], args: &Args) -> Option<Vec<OsString>> {
+    let (job, own, before) = match &args.command {
+        Command::Run(args) | Command::Plan(args) => {
+            let (job, own) = args.split();
+            (job, own, 1)
+        }
+        Command::Demo(args) => (DEMO_JOB, args.args.as_slice(), 0),
+        _ => return None,
+    };
+    let known = jobs().iter().find(|known| known.name == job);
+    let usage = known.map_or("", |job| job.usage);
+    let (moved, left) = part(own, usage);
+    let start = given.len().checked_sub(own.len())?;
+    if moved.is_empty()
+        || given[start..]
+            .iter()
+            .zip(own)
+            .any(|(given, own)| given != own.as_str())
+    {
+        return None;
+    }
+    let mut place = start.checked_sub(before)?;
+    if place > 0 && given[place - 1] == "--" {
+        place -= 1;
+    }
+    let mut line = given[..place].to_vec();
+    line.extend(moved.into_iter().map(OsString::from));
+    line.extend_from_slice(&given[place..start]);
+    line.extend(left.into_iter().map(OsString::from));
+    Some(line)
+}
+
+/// What of a job's arguments is ardea's, and what is the job's.
+fn part(arguments: &[String], usage: &str) -> (Vec<String>, Vec<String>) {
+    let (mut ours, mut left) = (Vec::new(), Vec::new());
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        if argument == "--" {
+            left.push(argument.clone());
+            left.extend(arguments.cloned());
+            break;
+        }
+        let (name, has_value) = match argument.split_once('=') {
+            Some((name, _)) => (name, true),
+            None => (argument.as_str(), false),
+        };
+        let known = takes_value(name).filter(|_| !is_in(usage, name));
+        let target = if known.is_some() {
+            &mut ours
+        } else {
+            &mut left
+        };
+        target.push(argument.clone());
+        // The value of an option goes with it; all options that a job has have one.
+        let value_follows = known.unwrap_or_else(|| name.starts_with("--"));
+        if value_follows && !has_value {
+            target.extend(arguments.next().cloned());
+        }
+    }
+    (ours, left)
+}
+
+/// Whether the option of ardea with this name has a value; none if there is no such option.
+fn takes_value(name: &str) -> Option<bool> {
+    if name.strip_prefix("--") == Some(THREADS) {
+        return Some(true);
+    }
+    let is_named = |arg: &&Arg| match name.strip_prefix("--") {
+        Some(long) => arg.get_long() == Some(long),
+        None => match name.as_bytes() {
+            [b'-', letter] => arg.get_short() == Some(char::from(*letter)),
+            _ => false,
+        },
+    };
+    Args::command()
+        .get_arguments()
+        .find(is_named)
+        .map(|arg| arg.get_action().takes_values())
+}
+
+/// The long names of all options that may stand before a job's name.
+pub fn names() -> Vec<String> {
+    let command = Args::command();
+    let of_every_command = command.get_arguments().filter_map(Arg::get_long);
+    let names = of_every_command.chain([THREADS]);
+    names.map(|name| format!("--{name}")).collect()
+}
+
+/// Whether a job's usage speaks of an option.
+fn is_in(usage: &str, option: &str) -> bool {
+    let is_letter = |letter: char| letter.is_alphanumeric() || letter == '-';
+    usage
+        .split(|letter: char| !is_letter(letter))
+        .any(|word| word == option)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    /// The command line, moved if need be, as one text.
+    fn moved(line: &str) -> String {
+        let given: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        let args = Args::try_parse_from(&given).unwrap();
+        let moved = moved_in_front(&given, &args).unwrap_or(given);
+        Args::try_parse_from(&moved).unwrap();
+        let words: Vec<String> = moved
+            .into_iter()
+            .map(|word| word.into_string().unwrap())
+            .collect();
+        words.join(" ")
+    }
+
+    #[test]
+    fn options_of_ardea_are_moved_before_the_jobs_name() {
+        for (given, expected) in [
+            (
+                "ardea run wordcount in --threads 2",
+                "ardea run --threads 2 wordcount in",
+            ),
+            (
+                "ardea run wordcount --threads=2 in",
+                "ardea run --threads=2 wordcount in",
+            ),
+            (
+                "ardea --json plan wordcount in -q",
+                "ardea --json plan -q wordcount in",
+            ),
+            (
+                "ardea run wordcount in --set slice=1ms --top 3",
+                "ardea run --set slice=1ms wordcount in --top 3",
+            ),
+            (
+                "ardea demo --data x --threads 2",
+                "ardea demo --threads 2 --data x",
+            ),
+            (
+                "ardea run no-such-job --json",
+                "ardea run --json no-such-job",
+            ),
+            (
+                "ardea run -- wordcount in --json",
+                "ardea run --json -- wordcount in",
+            ),
+        ] {
+            assert_eq!(moved(given), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_the_jobs_own_stays_where_it_is() {
+        for line in [
+            "ardea run wordcount in --top 3",
+            "ardea run wordcount --help",
+            "ardea run tail log --match --json",
+            "ardea run wordcount -- --json",
+            "ardea jobs --json",
+        ] {
+            assert_eq!(moved(line), line);
+        }
+    }
+}
