@@ -7,12 +7,8 @@
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
 
-use ardea_core::{Error, ErrorCode};
-use ardea_engine::JobHandle;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use ardea_engine::{JobHandle, on_interrupt};
 
 use crate::failure::Failure;
 
@@ -53,19 +49,7 @@ impl Interrupts {
         });
         let interrupts = Interrupts(shared);
         let listener = interrupts.clone();
-        Signals::new([SIGINT, SIGTERM])
-            .and_then(|mut signals| {
-                thread::Builder::new()
-                    .name("ardea-signals".into())
-                    .spawn(move || signals.forever().for_each(|_| listener.interrupt()))
-            })
-            .map_err(|error| {
-                Failure::Error(
-                    Error::new(ErrorCode::LimitReached, "cannot listen for Ctrl-C")
-                        .because(error)
-                        .hint("raise the limits of threads and open files (ulimit -u, ulimit -n)"),
-                )
-            })?;
+        on_interrupt(move |_| listener.interrupt())?;
         Ok(interrupts)
     }
 

@@ -24,7 +24,7 @@ mod list;
 mod open;
 mod part_file;
 mod read;
-mod supply;
+mod special_file;
 mod write;
 
 pub use follow::FollowSource;

@@ -7,17 +7,10 @@ use std::fmt;
 use crate::error::{Error, ErrorCode};
 use crate::{Result, Rows};
 
-/// A batch of records of a type that only its producer and its consumer know.
-///
-/// Implemented by [`Rows<T>`]; a columnar batch implements it as well.
-pub trait Records: Any + Send {
+/// [`Rows<T>`] of a type that only their producer and their consumer know.
+trait Records: Any + Send {
     /// The number of records.
     fn len(&self) -> usize;
-
-    /// Whether there is no record.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
 
     /// Drops all records and keeps the memory for the next ones.
     fn clear(&mut self);
@@ -65,7 +58,7 @@ pub struct Chunk {
 
 impl Chunk {
     /// A chunk that holds `records`.
-    pub fn new(records: impl Records) -> Self {
+    pub fn new<T: Send + 'static>(records: Rows<T>) -> Self {
         Chunk {
             records: Some(Box::new(records)),
         }

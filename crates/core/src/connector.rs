@@ -4,7 +4,8 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::{Isolation, Parallelism, ProcessorSupplier};
+use crate::file_use::UsingFiles;
+use crate::{FileUse, Isolation, Parallelism, ProcessorSupplier};
 
 /// A source of records of type `T`: a vertex without inputs, described but not yet running.
 ///
@@ -56,6 +57,17 @@ macro_rules! described {
             /// Sets the name of the vertex.
             pub fn named(mut self, name: impl Into<String>) -> Self {
                 self.name = name.into();
+                self
+            }
+
+            /// Says which files its processors will read or write, so that a job that would overwrite what it reads is refused.
+            /// Asked when a job starts; see [`ProcessorSupplier::files`].
+            pub fn using_files(
+                mut self,
+                files: impl Fn() -> Vec<FileUse> + Send + Sync + 'static,
+            ) -> Self {
+                let supplier = self.supplier;
+                self.supplier = Arc::new(UsingFiles { supplier, files });
                 self
             }
 

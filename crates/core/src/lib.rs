@@ -17,7 +17,8 @@
 //!
 //! # Invariants
 //!
-//! * This crate knows nothing of threads, tasklets or networks, and reads no file but the one that [`settings::ConfigFile`] names.
+//! * This crate knows nothing of threads, tasklets or networks, and reads no file but the one that [`settings::ConfigFile`] names;
+//!   [`real_path`] looks at names only.
 //! * Time is asked of a [`Clock`] only, so that a test can move it by hand.
 //! * A dynamic call happens once a chunk, never once a record.
 //! * A record is never dropped here: an inbox or outbox that can't take more says so before it is asked.
@@ -79,7 +80,7 @@ mod waker;
 
 pub use bad_records::BadRecords;
 pub use boundedness::{Bounded, Boundedness, Ends, Join, Unbounded};
-pub use chunk::{Chunk, Records};
+pub use chunk::Chunk;
 pub use clock::{Clock, ManualClock};
 pub use connector::{Sink, Source};
 pub use context::{DEFAULT_CHUNK_RECORDS, Instance, InstanceContext, JobSignals};
@@ -87,7 +88,7 @@ pub use dag::Dag;
 pub use dead_letter::{DeadLetter, DeadLetters, OnError};
 pub use edge::{Edge, EdgeId, Priority, Reach};
 pub use error::{Domain, Error, ErrorCode, Result};
-pub use file_use::FileUse;
+pub use file_use::{FileUse, real_path};
 pub use inbox::Inbox;
 pub use key::{Key, KeyBytes};
 pub use metrics::{InstanceMetrics, MetricsSnapshot};

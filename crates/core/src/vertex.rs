@@ -88,7 +88,8 @@ impl Vertex {
         }
     }
 
-    /// Says whether nobody chose its name, so that who shows a job to people may leave it out.
+    /// Says whether nobody chose its name, or the name of the step that it is a part of, so that who shows a job to people may
+    /// leave it out.
     pub fn generated_name(mut self, is_generated: bool) -> Self {
         self.has_generated_name = is_generated;
         self
@@ -106,7 +107,9 @@ impl Vertex {
         self
     }
 
-    /// Whether nobody chose its name: it was made from the kind of step, as in `map-2`.
+    /// Whether nobody chose its name: it was made from the kind of step, as in `map-2`, or from the step's name for the first of
+    /// its two stages, as in `counts: partial`. Says nothing of sources and sinks, which bring a name along that somebody may have
+    /// chosen.
     pub fn has_generated_name(&self) -> bool {
         self.has_generated_name
     }

@@ -32,6 +32,39 @@ enum Asked {
     ToStop,
 }
 
+/// Calls `handle` with every SIGINT (Ctrl-C) and SIGTERM from now on, for as long as the process lives; they no longer end it.
+///
+/// For a program that does more at a signal than [`JobHandle::drain_on_ctrl_c`] does, and then instead of that. `handle` runs on a
+/// thread of its own, not within the raw signal handler, so it may do what any code may; signals that come while it is busy are
+/// passed on behind it, several of one kind perhaps as one.
+///
+/// ```no_run
+/// use std::sync::atomic::{AtomicU32, Ordering};
+///
+/// static COUNT: AtomicU32 = AtomicU32::new(0);
+/// ardea_engine::on_interrupt(|_signal| {
+///     COUNT.fetch_add(1, Ordering::SeqCst);
+/// })?;
+/// # Ok::<(), ardea_core::Error>(())
+/// ```
+///
+/// # Errors
+/// [`ErrorCode::LimitReached`] if the system refuses the thread or the handler.
+pub fn on_interrupt(handle: impl FnMut(i32) + Send + 'static) -> Result<()> {
+    Signals::new([SIGINT, SIGTERM])
+        .and_then(|mut signals| {
+            thread::Builder::new()
+                .name("ardea-signals".into())
+                .spawn(move || signals.forever().for_each(handle))
+        })
+        .map(|_| ())
+        .map_err(|error| {
+            Error::new(ErrorCode::LimitReached, "cannot listen for Ctrl-C")
+                .because(error)
+                .hint("raise the limits of threads and open files (ulimit -u, ulimit -n)")
+        })
+}
+
 impl JobHandle {
     /// From now on Ctrl-C (SIGINT) or SIGTERM [drains](Self::drain) the job, a second one [cancels](Self::cancel) it, and a third
     /// ends the process. Once the job is over they do again what they do by default.
@@ -55,17 +88,7 @@ impl JobHandle {
     pub fn drain_on_ctrl_c(&self) -> Result<()> {
         let mut listening = listening();
         if !listening.is_started {
-            Signals::new([SIGINT, SIGTERM])
-                .and_then(|mut signals| {
-                    thread::Builder::new()
-                        .name("ardea-signals".into())
-                        .spawn(move || signals.forever().for_each(interrupt))
-                })
-                .map_err(|error| {
-                    Error::new(ErrorCode::LimitReached, "cannot listen for Ctrl-C")
-                        .because(error)
-                        .hint("raise the limits of threads and open files (ulimit -u, ulimit -n)")
-                })?;
+            on_interrupt(interrupt)?;
             listening.is_started = true;
         }
         listening.retain_live();

@@ -8,7 +8,7 @@
 //! In reading order:
 //!
 //! * [`Node`], [`NodeConfig`]: the threads; [`JobHandle`]: a running job;
-//! * `own_input`: what is refused before it starts; `interrupts`: Ctrl-C in a program of one's own;
+//! * `own_input`: what is refused before it starts; `interrupts`: Ctrl-C, by job or [`on_interrupt`];
 //! * `execution_plan`: how a graph becomes tasklets; [`ExecutionPlan`] shows it;
 //! * `tasklet` and `stage`: a slice of work;
 //! * `input`, `output`, `queue`: what joins tasklets;
@@ -73,6 +73,8 @@ mod model;
 pub use config::{JobConfig, NodeConfig};
 pub use cores::{allowed_cores, pin_to};
 pub use execution_plan::{ExecutionPlan, PlannedTasklet};
+#[cfg(not(loom))]
+pub use interrupts::on_interrupt;
 pub use job::{InstanceReport, JobHandle, JobStatus};
 pub use node::Node;
 pub use settings::NODE_SETTINGS;

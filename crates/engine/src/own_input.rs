@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use ardea_core::{Dag, Error, ErrorCode, FileUse, Result};
+use ardea_core::{Dag, Error, ErrorCode, FileUse, Result, real_path};
 
 /// What makes a file itself, by whatever name: its device and number if it is there, else the place where it would be.
 #[derive(PartialEq, Eq, Hash)]
@@ -19,7 +19,8 @@ enum Identity {
 
 /// Refuses a graph in which one vertex writes to a file that one reads, also under another name: a link, or `./`.
 ///
-/// Devices and pipes are no such files.
+/// As far as the vertices know before they start: not the numbered files of a sink that rotates, nor those of one whose number of
+/// instances depends on the node. Devices and pipes are no such files.
 ///
 /// # Errors
 /// [`ErrorCode::InvalidJob`], naming both.
@@ -30,10 +31,8 @@ pub(crate) fn refuse_overwriting(dag: &Dag) -> Result<()> {
         for file_use in vertex.supplier().files() {
             match file_use {
                 FileUse::Reads(path) => {
-                    for file in files_of(path) {
-                        if let Some(identity) = identity(&file) {
-                            read.insert(identity, (vertex.name(), file));
-                        }
+                    if let Some(identity) = identity(&path) {
+                        read.insert(identity, (vertex.name(), path));
                     }
                 }
                 FileUse::Writes(path) => written.push((vertex.name(), path)),
@@ -55,15 +54,6 @@ pub(crate) fn refuse_overwriting(dag: &Dag) -> Result<()> {
     Ok(())
 }
 
-/// The file, or the files of the directory. One that can't be listed is its reader's to complain about.
-fn files_of(path: PathBuf) -> Vec<PathBuf> {
-    if !path.is_dir() {
-        return vec![path];
-    }
-    let entries = fs::read_dir(&path).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).collect()
-}
-
 /// None for what is no regular file, and could not be one.
 fn identity(path: &Path) -> Option<Identity> {
     match fs::metadata(path) {
@@ -71,13 +61,7 @@ fn identity(path: &Path) -> Option<Identity> {
             Some(Identity::Present(metadata.dev(), metadata.ino()))
         }
         Ok(_) => None,
-        Err(_) => {
-            let parent = path
-                .parent()
-                .filter(|parent| !parent.as_os_str().is_empty());
-            let parent = fs::canonicalize(parent.unwrap_or(Path::new("."))).ok()?;
-            Some(Identity::Absent(parent.join(path.file_name()?)))
-        }
+        Err(_) => Some(Identity::Absent(real_path(path))),
     }
 }
 
@@ -141,13 +125,14 @@ mod tests {
             let error = check(&at("x"), &output).unwrap_err();
             assert_eq!(error.code(), ErrorCode::InvalidJob);
             assert!(error.to_string().contains("would overwrite"), "{error}");
-            assert!(check(&folder.0, &output).is_err(), "as one of a directory");
         }
         for output in [at("y"), at("no/such/y"), PathBuf::from("/dev/null")] {
             check(&at("x"), &output).unwrap();
         }
         check(Path::new("/dev/null"), Path::new("/dev/null")).unwrap();
-        // A file that is waited for.
+        // A file that is waited for, also where there is no directory yet.
         check(&at("later"), &at("./later")).unwrap_err();
+        std::os::unix::fs::symlink(&folder.0, at("link")).unwrap();
+        check(&at("no/such/later"), &at("link/no/such/later")).unwrap_err();
     }
 }

@@ -22,7 +22,7 @@ mod joins;
 mod query;
 mod windows;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ardea_connect::{files, stdout};
@@ -101,7 +101,8 @@ impl QueryRun {
         }
     }
 
-    fn side(&self) -> Result<Vec<(u64, String)>> {
+    /// The table of query 13, and the file that it was read from.
+    fn side(&self) -> Result<(&Path, Vec<(u64, String)>)> {
         let Some(path) = &self.side else {
             return Err(Error::new(
                 ErrorCode::InvalidConfig,
@@ -109,6 +110,6 @@ impl QueryRun {
             )
             .hint("name a CSV file of key,value with --side"));
         };
-        joins::read_side(path)
+        Ok((path, joins::read_side(path)?))
     }
 }

@@ -55,14 +55,13 @@ mod keyed_table;
 mod rolling;
 
 mod backlog;
-mod bad_records;
 mod passing;
+mod record_errors;
 
 #[cfg(test)]
 mod drive;
 
 pub use backlog::{Backlog, Output};
-pub use bad_records::debug_bytes;
 pub use co_fold::{FoldThree, FoldTwo};
 pub use collect_sink::CollectSinkP;
 pub use group::{GroupCombineP, GroupP};
@@ -76,6 +75,7 @@ pub use keyed::{
 };
 pub use keyed_fold::{Feed, FeedVisitor, FoldOne, FoldPartials, KeyedFold, Partial};
 pub use keyed_table::{KeyIndex, KeyTable};
+pub use record_errors::raw_of;
 pub use rolling::RollingP;
 pub use stateless::{
     Either, FilterMapP, FilterP, FlatMapP, InspectP, LimitP, MapP, MapTimedP, MergeP,

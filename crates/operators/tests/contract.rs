@@ -149,7 +149,7 @@ fn a_merge_keeps_the_contract_and_leaks_nothing() {
 #[test]
 fn bad_records_keep_the_contract() {
     let small = |n: &i64| if n % 5 == 0 { Err("too round") } else { Ok(*n) };
-    let map = move |policy| move || TryMapP::new(Arc::new(small), policy, debug_bytes);
+    let map = move |policy| move || TryMapP::new(Arc::new(small), policy, raw_of);
     let good = || timed((0..20).filter(|n| n % 5 != 0));
     ProcessorTest::new(map(OnError::DeadLetter))
         .input(numbers())

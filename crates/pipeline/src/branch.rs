@@ -4,7 +4,7 @@ use std::fmt::{Debug, Display};
 use std::sync::Arc;
 
 use ardea_core::{Boundedness, OnError, Ordinal, ProcessorSupplier, supplier};
-use ardea_operators::{Either, PartitionMapP, SplitP, TeeP, TryMapP, debug_bytes};
+use ardea_operators::{Either, PartitionMapP, SplitP, TeeP, TryMapP, raw_of};
 
 use crate::step::{Lower, Port};
 use crate::stream::Stream;
@@ -95,7 +95,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     {
         let f = Arc::new(f);
         self.follow("try-map", move || {
-            TryMapP::new(Arc::clone(&f), on_error, debug_bytes::<T>)
+            TryMapP::new(Arc::clone(&f), on_error, raw_of::<T>)
         })
     }
 

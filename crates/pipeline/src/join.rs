@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use ardea_core::{
     Boundedness, Edge, Ends, Join, Key, Ordinal, Parallelism, Priority, Processor, Routing,
-    supplier,
+    Timestamp, supplier,
 };
 use ardea_operators::{
-    BroadcastInputP, BroadcastLogic, HashJoinP, IntervalJoinP, JoinInterval, SortP, enrich,
-    inner_hash_join, inner_interval_join, outer_hash_join, outer_interval_join,
+    BroadcastInputP, BroadcastLogic, HashJoinLogic, HashJoinP, IntervalJoinLogic, IntervalJoinP,
+    JoinInterval, Output, SortP, enrich, inner_hash_join, inner_interval_join, outer_hash_join,
+    outer_interval_join,
 };
 
 use crate::keyed::{KeyedStream, meet};
@@ -53,10 +54,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         BK: Fn(&V) -> K + Send + Sync + 'static,
         J: Fn(&T, &V) -> U + Send + Sync + 'static,
     {
-        let logic = Arc::new(inner_hash_join(key, table_key, join));
-        self.beside(name, table, Priority::FIRST, move || {
-            HashJoinP::new(Arc::clone(&logic))
-        })
+        self.against(name, table, inner_hash_join(key, table_key, join))
     }
 
     /// As [`hash_join`](Self::hash_join); a record without a match is joined with `None`.
@@ -80,10 +78,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         BK: Fn(&V) -> K + Send + Sync + 'static,
         J: Fn(&T, Option<&V>) -> U + Send + Sync + 'static,
     {
-        let logic = Arc::new(outer_hash_join(key, table_key, join));
-        self.beside(name, table, Priority::FIRST, move || {
-            HashJoinP::new(Arc::clone(&logic))
-        })
+        self.against(name, table, outer_hash_join(key, table_key, join))
     }
 
     /// One record for each record, made of it and all rows of the table with an equal key.
@@ -107,10 +102,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         BK: Fn(&V) -> K + Send + Sync + 'static,
         J: Fn(T, &[V]) -> U + Send + Sync + 'static,
     {
-        let logic = Arc::new(enrich(key, table_key, join));
-        self.beside(name, table, Priority::FIRST, move || {
-            HashJoinP::new(Arc::clone(&logic))
-        })
+        self.against(name, table, enrich(key, table_key, join))
     }
 
     /// Maps each record together with what a second stream has told so far: rules, rates, thresholds.
@@ -164,6 +156,27 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         };
         self.beside(name, news, priority, move || {
             BroadcastInputP::new(Arc::clone(&logic))
+        })
+    }
+
+    /// A hash join with a table, which is read to its end first.
+    fn against<V, B2, E2, K, PK, BK, U, J>(
+        self,
+        name: impl Into<String>,
+        table: Stream<V, B2, E2>,
+        logic: HashJoinLogic<PK, BK, J>,
+    ) -> Stream<U, B, E>
+    where
+        V: Clone + Send + 'static,
+        K: Key,
+        U: Send + 'static,
+        PK: Fn(&T) -> K + Send + Sync + 'static,
+        BK: Fn(&V) -> K + Send + Sync + 'static,
+        J: Fn(T, Timestamp, &[V], &mut Output<'_, U>) + Send + Sync + 'static,
+    {
+        let logic = Arc::new(logic);
+        self.beside(name, table, Priority::FIRST, move || {
+            HashJoinP::new(Arc::clone(&logic))
         })
     }
 
@@ -251,11 +264,8 @@ where
         U: Send + 'static,
         J: Fn(&T, &T2) -> U + Send + Sync + 'static,
     {
-        self.stream.assert_same_pipeline(&other.stream.pipeline);
-        let logic = Arc::new(inner_interval_join(self.key_of(), other.key_of(), join));
-        let make = supplier(move || IntervalJoinP::new(Arc::clone(&logic), interval));
-        let fed = vec![self.fed(), other.fed()];
-        meet(&self.stream.pipeline, name, fed, make)
+        let logic = inner_interval_join(self.key_of(), other.key_of(), join);
+        self.near(name, &other, interval, logic)
     }
 
     /// As [`interval_join`](Self::interval_join); a record of this stream for which no match can come any more is joined with `None`.
@@ -278,8 +288,30 @@ where
         U: Send + 'static,
         J: Fn(&T, Option<&T2>) -> U + Send + Sync + 'static,
     {
+        let logic = outer_interval_join(self.key_of(), other.key_of(), join);
+        self.near(name, &other, interval, logic)
+    }
+
+    /// A join of records that are near in time.
+    fn near<T2, F2, B2, U, LK, RK, J>(
+        &self,
+        name: impl Into<String>,
+        other: &KeyedStream<T2, K, F2, B2, E>,
+        interval: JoinInterval,
+        logic: IntervalJoinLogic<LK, RK, J>,
+    ) -> Stream<U, <B as Join<B2>>::Out, E>
+    where
+        T2: Send + 'static,
+        F2: Fn(&T2) -> K + Send + Sync + 'static,
+        B: Join<B2>,
+        B2: Boundedness,
+        U: Send + 'static,
+        LK: Fn(&T) -> K + Send + Sync + 'static,
+        RK: Fn(&T2) -> K + Send + Sync + 'static,
+        J: Fn(&T, Option<&T2>) -> Option<U> + Send + Sync + 'static,
+    {
         self.stream.assert_same_pipeline(&other.stream.pipeline);
-        let logic = Arc::new(outer_interval_join(self.key_of(), other.key_of(), join));
+        let logic = Arc::new(logic);
         let make = supplier(move || IntervalJoinP::new(Arc::clone(&logic), interval));
         let fed = vec![self.fed(), other.fed()];
         meet(&self.stream.pipeline, name, fed, make)

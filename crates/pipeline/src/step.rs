@@ -146,19 +146,19 @@ impl Lowering<'_> {
         Port::first_of(vertex, parallelism)
     }
 
-    /// The first of two stages of a step: stays with its input, whatever parallelism the step itself was told.
+    /// The first of two stages of a step: stays with its input, whatever parallelism the step itself was told. Nobody named it.
     pub(crate) fn first_stage(
         &mut self,
         name: &str,
         input: Port,
         supplier: Arc<dyn ProcessorSupplier>,
     ) -> Port {
-        self.fed(
-            format!("{name}: partial"),
-            input.parallelism,
-            [(input, Routing::Forward)],
-            supplier,
-        )
+        let stage = Vertex::new(format!("{name}: partial"), supplier)
+            .generated_name(true)
+            .parallelism(input.parallelism);
+        let vertex = self.dag.vertex(stage);
+        self.connect(input, vertex, Ordinal::FIRST, Routing::Forward);
+        Port::first_of(vertex, input.parallelism)
     }
 
     /// A step without state of its own: one vertex that stays with its input, instance by instance, so that the engine can run

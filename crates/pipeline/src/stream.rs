@@ -272,8 +272,8 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
 
     /// Sets how many instances the step has that this stream comes out of; the steps on single records that follow have as many.
     ///
-    /// Where it has other instances than the step before, records go to whichever has room, and lose their order. A step that
-    /// must have a single instance refuses others when the job is compiled.
+    /// Where it has other instances than the step before, records go to whichever has room, and lose their order. [`sort_by_key`](Self::sort_by_key)
+    /// can have a single instance only, and refuses others when the job is compiled.
     pub fn parallelism(self, parallelism: Parallelism) -> Self {
         self.pipeline
             .edit(self.from.step, |step| step.parallelism = Some(parallelism));

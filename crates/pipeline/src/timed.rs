@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ardea_core::{Boundedness, OnError, Timestamp};
 use ardea_operators::{
-    ArrivalTimeP, EventTime, MapTimedP, NativeTimeP, ReplayP, StampP, WatermarkPolicy, debug_bytes,
+    ArrivalTimeP, EventTime, MapTimedP, NativeTimeP, ReplayP, StampP, WatermarkPolicy, raw_of,
 };
 
 use crate::stream::{HasEventTime, Stream, Timed};
@@ -52,7 +52,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     {
         let time = Arc::new(time);
         self.follow::<T, _>("timestamps", move || {
-            StampP::new(Arc::clone(&time), policy).on_error(on_error, debug_bytes::<T>)
+            StampP::new(Arc::clone(&time), policy).on_error(on_error, raw_of::<T>)
         })
         .retyped()
     }

@@ -159,3 +159,23 @@ fn a_dead_letter_of_a_step_behind_a_file_names_its_line_and_has_the_text_as_it_w
         assert!(origin.contains("from \"rebalance\""), "{origin}");
     }
 }
+
+#[test]
+fn a_report_beside_the_data_can_be_written_again_and_is_no_data_unless_it_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.csv"), "1\n2\n").unwrap();
+    let report = folder.path().join("report.json");
+    let run = |suffix: &str| {
+        let p = Pipeline::new("report");
+        p.read_from(files::lines(folder.path()).suffix(suffix).build())
+            .write_to(files::write_lines(&report).build());
+        p.run()
+    };
+    for _ in 0..2 {
+        run(".csv").unwrap();
+    }
+    let error = run("").unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidJob);
+    assert!(error.to_string().contains("report.json"), "{error}");
+    assert_eq!(std::fs::read_to_string(&report).unwrap(), "1\n2\n");
+}

@@ -124,6 +124,21 @@ fn several_threads_aggregate_in_two_stages() {
 }
 
 #[test]
+fn only_steps_that_somebody_named_have_a_name_of_their_own() {
+    let p = windowed(Window::tumbling(Duration::from_secs(10)));
+    let dag = p.to_dag(threads(3)).unwrap();
+    let named = |name: &str| {
+        let vertex = dag
+            .vertices()
+            .iter()
+            .find(|vertex| &**vertex.name() == name);
+        !vertex.unwrap().has_generated_name()
+    };
+    assert!(named("counts"));
+    assert!(!named("counts: partial") && !named("timestamps"));
+}
+
+#[test]
 fn compiling_twice_gives_the_same_graph() {
     let p = windowed(Window::tumbling(Duration::from_secs(10)));
     assert_eq!(plan(&p, 2), plan(&p, 2));

@@ -1,11 +1,10 @@
 //! One output, one sink: two that wrote to the same file would each replace what the other wrote.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use ardea_core::{Error, ErrorCode, Instance, Result};
+use ardea_core::{Error, ErrorCode, Instance, Result, real_path};
 
 /// The outputs that sinks of this process write to now.
 static CLAIMED: Mutex<BTreeSet<(PathBuf, u32)>> = Mutex::new(BTreeSet::new());
@@ -22,7 +21,7 @@ impl Claim {
     /// # Errors
     /// [`ErrorCode::InvalidJob`] if another sink has it.
     pub(crate) fn take(path: &Path, instance: Instance) -> Result<Self> {
-        let path = real(path);
+        let path = real_path(path);
         let claim = (path.clone(), instance.index);
         if CLAIMED
             .lock()
@@ -37,18 +36,6 @@ impl Claim {
         )
         .hint("give each its own file, or merge their streams before one sink"))
     }
-}
-
-/// The path without links, as far as it exists.
-fn real(path: &Path) -> PathBuf {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
-    fs::canonicalize(path)
-        .or_else(|_| Ok(fs::canonicalize(folder)?.join(path.file_name().unwrap_or_default())))
-        .or_else(|_: std::io::Error| std::path::absolute(path))
-        .unwrap_or_else(|_| path.to_path_buf())
 }
 
 impl Drop for Claim {
@@ -86,5 +73,11 @@ mod tests {
         for other in [link.join("out"), dir.path().join("./out")] {
             assert!(Claim::take(&other, Instance::ONLY).is_err(), "{other:?}");
         }
+        let deep = |folder: &Path| Claim::take(&folder.join("not/yet/there"), Instance::ONLY);
+        let _second = deep(dir.path()).unwrap();
+        assert!(
+            deep(&link).is_err(),
+            "neither where directories will be made"
+        );
     }
 }

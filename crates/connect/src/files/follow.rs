@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
@@ -14,7 +15,6 @@ use ardea_core::{
 use super::list::cannot_read;
 use super::open::open_at_once;
 use super::read::FileSource;
-use super::supply::using;
 use crate::format::Decode;
 use crate::intake::{Intake, READ_SIZE, Reading, Turn};
 use crate::ready::not_now;
@@ -91,7 +91,9 @@ impl<T: Send + 'static, D: Decode<T>> FollowSource<T, D> {
                 &reading,
             )))
         };
-        Source::new(name, using(files, supply)).isolation(Isolation::Thread)
+        Source::new(name, Arc::new(supply))
+            .using_files(move || files.clone())
+            .isolation(Isolation::Thread)
     }
 }
 
@@ -110,40 +112,48 @@ struct Followed {
 }
 
 impl Followed {
-    fn open(path: &Path) -> io::Result<Followed> {
+    /// None if what has the path is no plain file.
+    fn open(path: &Path) -> io::Result<Option<Followed>> {
+        // A pipe is not even opened: its writer would take that for a reader.
+        if !fs::metadata(path)?.is_file() {
+            return Ok(None);
+        }
         let file = open_at_once(path)?;
         let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(io::Error::other(
-                "it is no plain file, which alone can be followed",
-            ));
-        }
-        Ok(Followed {
+        Ok(metadata.is_file().then(|| Followed {
             device: metadata.dev(),
             inode: metadata.ino(),
             file,
             position: 0,
-        })
+        }))
     }
 
-    /// Goes behind the last whole line.
-    fn skip_lines(&mut self) -> io::Result<()> {
-        let mut before = self.file.metadata()?.len();
+    /// Goes behind the last whole line of the file's first `length` bytes.
+    fn skip_lines(&mut self, length: u64) -> io::Result<()> {
+        self.position = match self.end_of_lines(length) {
+            // It was truncated meanwhile: what it has now is new.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => 0,
+            position => position?,
+        };
+        self.file.seek(SeekFrom::Start(self.position))?;
+        Ok(())
+    }
+
+    /// Where the last whole line of the first `length` bytes ends.
+    fn end_of_lines(&self, length: u64) -> io::Result<u64> {
+        let mut before = length;
         let mut block = vec![0; READ_SIZE];
-        self.position = 0;
         while before > 0 {
             let from = before.saturating_sub(READ_SIZE as u64);
             // At most the size of a block.
             let block = &mut block[..(before - from) as usize];
             self.file.read_exact_at(block, from)?;
             if let Some(newline) = memchr::memrchr(b'\n', block) {
-                self.position = from + newline as u64 + 1;
-                break;
+                return Ok(from + newline as u64 + 1);
             }
             before = from;
         }
-        self.file.seek(SeekFrom::Start(self.position))?;
-        Ok(())
+        Ok(0)
     }
 
     fn is(&self, other: &fs::Metadata) -> bool {
@@ -254,12 +264,27 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
         }
     }
 
+    fn refused(&self, why: &str, hint: &str) -> Error {
+        let what = format!("cannot follow {}", self.path.display());
+        Error::new(ErrorCode::InvalidConfig, what)
+            .because(why)
+            .hint(hint)
+    }
+
+    fn not_plain(&self) -> Error {
+        self.refused(
+            "only a single, plain, uncompressed file can be followed",
+            "name such a file, or read it once without `follow`",
+        )
+    }
+
     fn await_file(&mut self) -> Result<Progress> {
         match Followed::open(&self.path) {
-            Ok(followed) => {
+            Ok(Some(followed)) => {
                 self.begin(followed);
                 Ok(Progress::MADE)
             }
+            Ok(None) => Err(self.not_plain()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.stage = Stage::Awaiting;
                 Ok(self.rest())
@@ -275,35 +300,26 @@ impl<T: Send + 'static, D: Decode<T>> Processor for FollowP<T, D> {
         if !self.instance.owns(0) {
             return Ok(());
         }
-        let refused = |why: &str, hint: &str| {
-            let what = format!("cannot follow {}", self.path.display());
-            Err(Error::new(ErrorCode::InvalidConfig, what)
-                .because(why)
-                .hint(hint))
-        };
         let suffix = self.path.extension().unwrap_or_default();
-        let is_special = fs::metadata(&self.path).is_ok_and(|metadata| !metadata.is_file());
-        if is_special || suffix == "gz" || suffix == "zst" {
-            return refused(
-                "only a single, plain, uncompressed file can be followed",
-                "name such a file, or read it once without `follow`",
-            );
+        if suffix == "gz" || suffix == "zst" {
+            return Err(self.not_plain());
         }
         if self.start.from_end && self.intake.needs_beginning() {
-            return refused(
+            return Err(self.refused(
                 "its header stands at the beginning, and `from_end` does not read that",
                 "follow it from its beginning, or say that there is no header",
-            );
+            ));
         }
         let failed = |error| cannot_read(&self.path, error);
         let mut followed = match Followed::open(&self.path) {
             Err(error) if self.start.waits && error.kind() == io::ErrorKind::NotFound => {
                 return Ok(());
             }
-            opened => opened.map_err(failed)?,
+            opened => opened.map_err(failed)?.ok_or_else(|| self.not_plain())?,
         };
         if self.start.from_end {
-            followed.skip_lines().map_err(failed)?;
+            let length = followed.file.metadata().map_err(failed)?.len();
+            followed.skip_lines(length).map_err(failed)?;
         }
         self.begin(followed);
         Ok(())

@@ -26,6 +26,15 @@ impl Listing {
         }
     }
 
+    /// The files that would be read by a job that started now: none of a directory without a fitting one, and the path itself as
+    /// long as nothing is there.
+    pub fn now(&self) -> Vec<PathBuf> {
+        if !self.path.is_dir() {
+            return vec![self.path.clone()];
+        }
+        list(&self.path, self.suffix.as_deref()).unwrap_or_default()
+    }
+
     /// The files that `instance` reads, in order.
     pub fn of(&self, instance: Instance) -> Result<Vec<PathBuf>> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);

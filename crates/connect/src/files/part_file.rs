@@ -2,17 +2,13 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result};
 use flate2::write::GzEncoder;
-use rustix::fs::OFlags;
-use rustix::io::Errno;
 
-use crate::ready::{TURN, not_now, writable};
+use super::special_file::SpecialFile;
 
 /// What the name of an unfinished file ends in.
 pub(super) const PART_SUFFIX: &str = ".part";
@@ -52,8 +48,7 @@ impl Compression {
 /// The bytes' way into the file.
 enum Way {
     Plain(File),
-    /// A device or a pipe, and whether to go on waiting for its reader.
-    Special(File, Box<dyn Fn() -> bool + Send>),
+    Special(SpecialFile),
     Gzip(GzEncoder<File>),
     Zstd(zstd::Encoder<'static, File>),
 }
@@ -137,7 +132,7 @@ impl PartFile {
     /// Begins `path`; directories on the way are made. What an earlier run left unfinished under the name is overwritten.
     ///
     /// A link stays a link. A device or a pipe is written as it is, uncompressed; a pipe is waited for until it has a reader that
-    /// takes what is written, as long as `go_on` says so, which is asked about ten times a second.
+    /// takes what is written, as long as `go_on` says so, which is asked ten to twenty times a second.
     ///
     /// # Errors
     /// [`ErrorCode::WriteFailed`] if it can't be opened or somebody else is writing it, [`ErrorCode::InvalidConfig`] if it is a
@@ -166,11 +161,11 @@ impl PartFile {
         let failed = |error| cannot_write(&path, error);
         if fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file()) {
             // A device or a pipe is not replaced: it has no part that could become it.
-            let file = special(&path, &go_on)?;
+            let file = SpecialFile::open(&path, go_on)?;
             return Ok(PartFile {
                 path,
                 part: None,
-                way: Way::Special(file, Box::new(go_on)),
+                way: Way::Special(file),
                 written: 0,
             });
         }
@@ -205,8 +200,8 @@ impl PartFile {
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         let outcome = match &mut self.way {
             Way::Plain(file) => file.write_all(bytes),
-            Way::Special(file, go_on) => {
-                write_in_turns(&self.path, file, go_on, bytes)?;
+            Way::Special(file) => {
+                file.write(&self.path, bytes)?;
                 Ok(())
             }
             Way::Gzip(encoder) => encoder.write_all(bytes),
@@ -224,7 +219,7 @@ impl PartFile {
     pub fn sync(&mut self) -> Result<()> {
         let outcome = match &mut self.way {
             Way::Plain(file) => file.sync_data(),
-            Way::Special(..) => Ok(()),
+            Way::Special(_) => Ok(()),
             Way::Gzip(encoder) => encoder.flush().and_then(|()| encoder.get_ref().sync_data()),
             Way::Zstd(encoder) => encoder.flush().and_then(|()| encoder.get_ref().sync_data()),
         };
@@ -242,7 +237,8 @@ impl PartFile {
         } = self;
         let failed = |error| cannot_write(&path, error);
         let ended = match way {
-            Way::Plain(file) | Way::Special(file, _) => Ok(file),
+            Way::Special(_) => return Ok(()),
+            Way::Plain(file) => Ok(file),
             Way::Gzip(encoder) => encoder.finish(),
             Way::Zstd(encoder) => encoder.finish(),
         };
@@ -283,68 +279,6 @@ impl std::fmt::Debug for PartFile {
             self.written
         )
     }
-}
-
-/// Opens a device, or a pipe when it has a reader.
-fn special(path: &Path, go_on: &impl Fn() -> bool) -> Result<File> {
-    const PAUSE: Duration = Duration::from_millis(50);
-    let is_pipe = |metadata: fs::Metadata| metadata.file_type().is_fifo();
-    let is_pipe = fs::metadata(path).is_ok_and(is_pipe);
-    let mut options = OpenOptions::new();
-    options.write(true);
-    options.custom_flags(OFlags::NONBLOCK.bits() as i32);
-    loop {
-        match options.open(path) {
-            // What the system says of a pipe without a reader.
-            Err(error) if is_pipe && Errno::from_io_error(&error) == Some(Errno::NXIO) => {
-                if !go_on() {
-                    return Err(given_up(path));
-                }
-                thread::sleep(PAUSE);
-            }
-            opened => return opened.map_err(|error| cannot_write(path, error)),
-        }
-    }
-}
-
-/// Writes to what may keep its writer waiting, and looks between two turns whether to go on.
-fn write_in_turns(
-    path: &Path,
-    file: &mut File,
-    go_on: &dyn Fn() -> bool,
-    bytes: &[u8],
-) -> Result<()> {
-    let failed = |error| cannot_write(path, error);
-    let mut left = bytes;
-    while !left.is_empty() {
-        if !go_on() {
-            return Err(given_up(path));
-        }
-        if !writable(file, TURN).map_err(failed)? {
-            continue;
-        }
-        match file.write(left) {
-            Ok(0) => return Err(failed(io::ErrorKind::WriteZero.into())),
-            Ok(count) => left = &left[count..],
-            Err(error) if not_now(&error) => {}
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                let what = format!("the reader of {} has gone", path.display());
-                return Err(Error::new(ErrorCode::OutputClosed, what));
-            }
-            Err(error) => return Err(failed(error)),
-        }
-    }
-    Ok(())
-}
-
-fn given_up(path: &Path) -> Error {
-    Error::new(
-        ErrorCode::Cancelled,
-        format!(
-            "{} has no reader, and was waited for no longer",
-            path.display()
-        ),
-    )
 }
 
 /// `path` with `suffix` behind its name.
@@ -413,27 +347,5 @@ mod tests {
         part.discard();
         assert_eq!(fs::read(path).unwrap(), b"old");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn a_pipe_is_waited_for_until_it_has_a_reader_or_nobody_wants_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("pipe");
-        crate::testing::named_pipe(&path);
-        let asked = std::sync::atomic::AtomicU32::new(0);
-        let error = PartFile::create(path.clone(), Compression::None, move || {
-            asked.fetch_add(1, std::sync::atomic::Ordering::SeqCst) < 2
-        });
-        assert_eq!(error.unwrap_err().code(), ErrorCode::Cancelled);
-
-        let reader = {
-            let path = path.clone();
-            thread::spawn(move || fs::read(path).unwrap())
-        };
-        let mut file = PartFile::create(path, Compression::None, || true).unwrap();
-        let sent = vec![7; 300_000];
-        file.write(&sent).unwrap();
-        file.finish(true).unwrap();
-        assert_eq!(reader.join().unwrap(), sent);
     }
 }

@@ -14,7 +14,6 @@ use serde::de::DeserializeOwned;
 use super::follow::FollowSource;
 use super::list::{Listing, cannot_read};
 use super::open::{self, Input};
-use super::supply::using;
 use crate::format::{Csv, Decode, JsonLines, Lines};
 use crate::intake::{Intake, READ_SIZE, Reading, reading_options};
 use crate::ready::not_now;
@@ -92,8 +91,9 @@ impl<T: Send + 'static, D: Decode<T>> FileSource<T, D> {
     /// The source, for a pipeline.
     pub fn build(self) -> Source<T, Bounded> {
         let name = format!("read {}", self.path.display());
-        let files = vec![FileUse::Reads(self.path.clone())];
-        let listing = Listing::new(self.path, self.suffix);
+        let listing = Arc::new(Listing::new(self.path, self.suffix));
+        let listed = Arc::clone(&listing);
+        let files = move || listed.now().into_iter().map(FileUse::Reads).collect();
         let reading = self.reading;
         let supply = move |instance: Instance| -> Result<Box<dyn Processor>> {
             Ok(Box::new(ReadP::<T, D>::new(
@@ -101,7 +101,8 @@ impl<T: Send + 'static, D: Decode<T>> FileSource<T, D> {
                 &reading,
             )))
         };
-        Source::new(name, using(files, supply))
+        Source::new(name, Arc::new(supply))
+            .using_files(files)
             .parallelism(self.parallelism)
             .isolation(Isolation::Thread)
     }
@@ -397,6 +398,24 @@ mod tests {
         let mut driven = Driven::start(json_lines::<Flight>(path));
         assert_eq!(driven.run().unwrap().records.len(), 1);
         assert_eq!(driven.letters().len(), 2);
+    }
+
+    #[test]
+    fn it_says_which_files_it_would_read_now() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let used = |source: FileSource<String, Lines>| source.build().into_parts().1.files();
+        let reads = |names: &[&str]| -> Vec<FileUse> {
+            names.iter().map(|name| FileUse::Reads(at(name))).collect()
+        };
+        let all = || lines(dir.path());
+        assert_eq!(used(all().suffix(".csv")), []);
+        for name in ["b.csv", "a.csv", ".c.csv", "d.csv.part", "report.json"] {
+            fs::write(at(name), "").unwrap();
+        }
+        assert_eq!(used(all().suffix(".csv")), reads(&["a.csv", "b.csv"]));
+        assert_eq!(used(all()), reads(&["a.csv", "b.csv", "report.json"]));
+        assert_eq!(used(lines(at("later"))), reads(&["later"]));
     }
 
     #[test]

@@ -15,7 +15,6 @@ use ardea_core::{
 
 use super::claim::Claim;
 use super::part_file::{Compression, PART_SUFFIX, PartFile, cannot_write};
-use super::supply::using;
 use crate::format::{Csv, Encode, JsonLines, Lines};
 use crate::outgo::{Outgo, Writing, writing_options};
 
@@ -81,8 +80,9 @@ struct Plan {
 ///   `out-0-000000.csv` …), counted on from what is there already.
 /// * A path that ends in `.gz` or `.zst` is compressed accordingly. Missing directories are made.
 /// * A link stays a link: what it leads to is written. A device or a named pipe is written as it is; a pipe is waited for
-///   until it has a reader.
-/// * A job whose sink would overwrite a file that its sources read, by whatever name, is refused.
+///   until it has a reader, or until the job is cancelled: one that drains still has what it read to deliver.
+/// * A job whose sink would overwrite a file that its sources read, by whatever name, is refused, as far as the name is known
+///   before the start: not where a rotating sink's files have numbers, nor with [`Parallelism::Auto`].
 #[derive(Debug)]
 pub struct FileSink<T, E> {
     plan: Plan,
@@ -141,7 +141,8 @@ impl<T: Send + 'static, E: Encode<T>> FileSink<T, E> {
             processor.claim = Some(claim);
             Ok(Box::new(processor))
         };
-        Sink::new(name, using(files, supply))
+        Sink::new(name, Arc::new(supply))
+            .using_files(move || files.clone())
             .parallelism(parallelism)
             .isolation(Isolation::Thread)
     }

@@ -49,8 +49,8 @@ const WATERMARK_PERIOD: Duration = Duration::from_millis(10);
 /// * Each batch ends with the watermark of what is still to come: no more than now, no more than the next due time.
 /// * Several instances split the records: each makes every n-th.
 /// * Steps that are given to the generator itself ([`map`](AtRate::map), [`filter`](AtRate::filter),
-///   [`filter_map`](AtRate::filter_map)) are compiled into its loop: what they drop is never stored, nor is a field that
-///   they don't read. The same steps on the stream behind it do the same, at the price of a record written and read again.
+///   [`filter_map`](AtRate::filter_map)) are compiled into its loop: what they drop is never stored, and only what they
+///   return is. The same steps on the stream behind it do the same, at the price of a record written and read again.
 ///
 /// ```
 /// use ardea_connect::generate;

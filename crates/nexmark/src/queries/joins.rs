@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ardea_aggregate::{count, filtering, mapping, pick_any};
 use ardea_connect::collections;
-use ardea_core::{Error, ErrorCode, Result};
+use ardea_core::{Error, ErrorCode, FileUse, Result};
 use ardea_pipeline::{Pipeline, Window};
 use serde::Serialize;
 
@@ -122,12 +122,14 @@ struct WithSide {
 }
 
 pub(super) fn q13(run: &QueryRun, p: &Pipeline) -> Result<()> {
-    let table: Vec<(u64, Arc<str>)> = run
-        .side()?
+    let (path, rows) = run.side()?;
+    let rows = rows
         .into_iter()
-        .map(|(key, value)| (key, Arc::from(value)))
-        .collect();
-    let table = p.read_from(collections::items(table));
+        .map(|(key, value)| (key, Arc::<str>::from(value)));
+    // It has been read already, and must not be overwritten all the same.
+    let files = vec![FileUse::Reads(path.to_path_buf())];
+    let table = collections::items(rows).using_files(move || files.clone());
+    let table = p.read_from(table);
     bids(run, p)
         .hash_join(
             "side",

@@ -8,7 +8,7 @@ use ardea_core::{
     Inbox, InstanceContext, OnError, Ordinal, Outbox, Processor, RecordGuard, Result,
 };
 
-use crate::bad_records::RecordErrors;
+use crate::record_errors::RecordErrors;
 
 /// Emits `f(&record)` where that is `Ok`; a record with an `Err` goes where the policy says.
 ///
@@ -18,14 +18,14 @@ use crate::bad_records::RecordErrors;
 /// ```
 /// use std::sync::Arc;
 /// use ardea_core::{Chunk, Inbox, InstanceContext, OnError, Ordinal, Outbox, Processor, Rows, Timestamp};
-/// use ardea_operators::{TryMapP, debug_bytes};
+/// use ardea_operators::{TryMapP, raw_of};
 ///
 /// let mut inbox = Inbox::default();
 /// inbox.fill(Chunk::new(Rows::from_iter([("7", Timestamp::MIN), ("x", Timestamp::MIN)])));
 /// let mut outbox = Outbox::new(1, 16);
 ///
 /// let context = InstanceContext::detached("parse");
-/// let mut parse = TryMapP::new(Arc::new(|text: &&str| text.parse::<u32>()), OnError::DeadLetter, debug_bytes);
+/// let mut parse = TryMapP::new(Arc::new(|text: &&str| text.parse::<u32>()), OnError::DeadLetter, raw_of);
 /// parse.init(&context)?;
 /// parse.process(Ordinal::FIRST, &mut inbox, &mut outbox)?;
 /// assert_eq!(outbox.lane::<u32>(Ordinal::FIRST)?.rows().values(), [7]);
@@ -47,7 +47,7 @@ where
     F: Fn(&T) -> std::result::Result<U, E>,
 {
     /// By `f`, which all instances share. `raw` makes the bytes that a dead letter keeps of a record;
-    /// [`debug_bytes`](crate::debug_bytes) will do where there are none.
+    /// [`raw_of`](crate::raw_of) will do where there are none.
     pub fn new(f: Arc<F>, policy: OnError, raw: fn(&T) -> Vec<u8>) -> Self {
         TryMapP {
             f,
@@ -92,8 +92,8 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bad_records::debug_bytes;
     use crate::drive::{Drive, Outcome, untimed};
+    use crate::record_errors::raw_of;
     use ardea_core::{DeadLetters, ErrorCode};
 
     fn small(n: &u32) -> std::result::Result<u32, String> {
@@ -111,7 +111,7 @@ mod tests {
         let letters = Arc::new(DeadLetters::default());
         drive.context.dead_letters = Arc::clone(&letters);
         let metrics = Arc::clone(&drive.context.metrics);
-        let mut map = TryMapP::new(Arc::new(small), policy, debug_bytes);
+        let mut map = TryMapP::new(Arc::new(small), policy, raw_of);
         let seen = drive.records(untimed(1..=30u32)).try_run(&mut map);
         (seen, letters, metrics.snapshot().bad)
     }

@@ -9,8 +9,8 @@ use ardea_core::{
     Result, Timestamp, Watermark,
 };
 
-use crate::bad_records::RecordErrors;
 use crate::passing::{pass_front, passable, remove_at};
+use crate::record_errors::RecordErrors;
 use crate::time::emitter::WatermarkEmitter;
 use crate::time::{EventTime, WatermarkPolicy};
 
@@ -67,7 +67,7 @@ where
     }
 
     /// Sets what becomes of a record without a valid time. `raw` makes the bytes that a dead letter keeps of it;
-    /// [`debug_bytes`](crate::debug_bytes) will do where there are none.
+    /// [`raw_of`](crate::raw_of) will do where there are none.
     pub fn on_error(mut self, policy: OnError, raw: fn(&T) -> Vec<u8>) -> Self {
         self.bad = RecordErrors::new(policy, raw);
         self
@@ -160,8 +160,8 @@ impl<T, R, F> fmt::Debug for StampP<T, R, F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bad_records::debug_bytes;
     use crate::drive::{Drive, Seen, at, untimed};
+    use crate::record_errors::raw_of;
     use ardea_core::Marker;
     use std::time::Duration;
 
@@ -195,7 +195,7 @@ mod tests {
             let letters = Arc::clone(&drive.context.dead_letters);
             let time = |n: &i64| if n % 5 == 0 { None } else { Some(at(*n)) };
             let mut stamp =
-                StampP::new(Arc::new(time), in_order()).on_error(OnError::DeadLetter, debug_bytes);
+                StampP::new(Arc::new(time), in_order()).on_error(OnError::DeadLetter, raw_of);
             let seen = drive.records(untimed(0..20i64)).run::<i64>(&mut stamp);
             let expected: Vec<_> = (0..20).filter(|n| n % 5 != 0).map(|n| (n, at(n))).collect();
             assert_eq!(seen.records(), expected);
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn the_end_of_time_is_not_an_event_time() {
         let mut stamp = StampP::new(Arc::new(|time: &Timestamp| *time), in_order())
-            .on_error(OnError::Fail, debug_bytes);
+            .on_error(OnError::Fail, raw_of);
         let drive = Drive::default().records(untimed([at(1), Timestamp::MAX]));
         let error = drive.try_run::<Timestamp>(&mut stamp).unwrap_err();
         assert_eq!(error.record(), Some((0, 1)));

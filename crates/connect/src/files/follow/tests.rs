@@ -193,3 +193,41 @@ fn the_contract_is_kept_in_every_schedule() {
         .drain_after(3)
         .run();
 }
+
+#[test]
+fn a_file_that_is_truncated_while_its_lines_are_skipped_is_read_from_its_beginning() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    append(&path, "new\n");
+    let mut followed = Followed::open(&path).unwrap().unwrap();
+    let length_before = 10 * READ_SIZE as u64;
+    followed.skip_lines(length_before).unwrap();
+    assert_eq!(followed.position, 0);
+    let mut text = String::new();
+    followed.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "new\n");
+}
+
+#[test]
+fn what_is_no_plain_file_is_refused_as_that_also_when_it_comes_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    let refused = |error: Error| {
+        assert_eq!(error.code(), ErrorCode::InvalidConfig);
+        assert!(
+            crate::testing::says(&error, &["cannot follow", "plain"]),
+            "{error}"
+        );
+    };
+    append(&path, "1\n");
+    let mut driven = following(&path);
+    driven.run_until_records(1);
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    refused(driven.run().err().expect("an error"));
+    refused(
+        Driven::<String>::new(lines(&path).follow(), context("s"))
+            .err()
+            .expect("an error"),
+    );
+}

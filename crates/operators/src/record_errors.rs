@@ -8,12 +8,12 @@ use ardea_core::{BadRecords, InstanceContext, OnError, Ordinal, Result};
 /// What a dead letter keeps of a record: text and bytes as they are, any other type as its [`Debug`] text.
 ///
 /// ```
-/// use ardea_operators::debug_bytes;
+/// use ardea_operators::raw_of;
 ///
-/// assert_eq!(debug_bytes(&Some(3)), b"Some(3)");
-/// assert_eq!(debug_bytes(&"a \"b\"".to_string()), b"a \"b\"");
+/// assert_eq!(raw_of(&Some(3)), b"Some(3)");
+/// assert_eq!(raw_of(&"a \"b\"".to_string()), b"a \"b\"");
 /// ```
-pub fn debug_bytes<T: Debug + 'static>(record: &T) -> Vec<u8> {
+pub fn raw_of<T: Debug + 'static>(record: &T) -> Vec<u8> {
     let any: &dyn Any = record;
     if let Some(text) = any.downcast_ref::<String>() {
         text.as_bytes().to_vec()

@@ -1,0 +1,132 @@
+//! When Ctrl-C ends a program that runs jobs of its own: each test looks at a child process, which is this test again.
+#![cfg(not(loom))]
+
+use std::env;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::thread;
+
+use ardea_core::{Dag, Outbox, Processor, Progress, Result, Vertex, supplier};
+use ardea_engine::{JobConfig, JobHandle, Node, NodeConfig};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// In the child: which test it is the child of.
+const CHILD: &str = "CTRL_C_ENDS_CHILD";
+
+/// Has nothing to say. When drained, or closed, it says so, and unless it is mild it goes on for ever.
+struct Silence {
+    is_mild: bool,
+}
+
+impl Processor for Silence {
+    fn complete(&mut self, _: &mut Outbox) -> Result<Progress> {
+        Ok(Progress::NONE)
+    }
+
+    fn on_drain(&mut self, _: &mut Outbox) -> Result<Progress> {
+        eprintln!("draining");
+        Ok(Progress::done_if(self.is_mild))
+    }
+
+    fn close(&mut self) {
+        eprintln!("closing");
+        if !self.is_mild {
+            park_for_ever();
+        }
+    }
+}
+
+fn park_for_ever() -> ! {
+    loop {
+        thread::park();
+    }
+}
+
+fn start(node: &Node, is_mild: bool) -> JobHandle {
+    let mut dag = Dag::new();
+    dag.vertex(Vertex::new(
+        "silence",
+        supplier(move || Silence { is_mild }),
+    ));
+    let job = node.submit(&dag, JobConfig::default()).unwrap();
+    job.drain_on_ctrl_c().unwrap();
+    eprintln!("listening");
+    job
+}
+
+/// Whether this process is the child of the test of this name.
+fn is_child_of(test: &str) -> bool {
+    env::var(CHILD).is_ok_and(|parent| parent == test)
+}
+
+struct Watched {
+    child: Child,
+    said: BufReader<ChildStderr>,
+}
+
+impl Watched {
+    fn of(test: &str) -> Self {
+        let mut child = Command::new(env::current_exe().unwrap())
+            .args([test, "--exact", "--nocapture"])
+            .env(CHILD, test)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said = BufReader::new(child.stderr.take().unwrap());
+        Watched { child, said }
+    }
+
+    fn says(&mut self, what: &str) {
+        let mut line = String::new();
+        while line != format!("{what}\n") {
+            line.clear();
+            let read = self.said.read_line(&mut line).unwrap();
+            assert!(read > 0, "it ended before it said {what:?}");
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    fn ended_by(&mut self) -> Option<i32> {
+        self.child.wait().unwrap().signal()
+    }
+}
+
+#[test]
+fn the_third_ends_a_process_whose_job_does_not_stop() {
+    const NAME: &str = "the_third_ends_a_process_whose_job_does_not_stop";
+    if is_child_of(NAME) {
+        let node = Node::start(NodeConfig::with_threads(1)).unwrap();
+        let _job = start(&node, false);
+        park_for_ever();
+    }
+    let mut program = Watched::of(NAME);
+    program.says("listening");
+    program.signal(Signal::INT);
+    program.says("draining");
+    program.signal(Signal::INT);
+    program.says("closing");
+    program.signal(Signal::INT);
+    assert_eq!(program.ended_by(), Some(Signal::INT.as_raw()));
+}
+
+#[test]
+fn once_the_job_is_over_signals_do_what_they_do_by_default() {
+    const NAME: &str = "once_the_job_is_over_signals_do_what_they_do_by_default";
+    if is_child_of(NAME) {
+        let node = Node::start(NodeConfig::with_threads(1)).unwrap();
+        start(&node, true).join().unwrap();
+        eprintln!("over");
+        park_for_ever();
+    }
+    let mut program = Watched::of(NAME);
+    program.says("listening");
+    program.signal(Signal::INT);
+    program.says("over");
+    program.signal(Signal::TERM);
+    assert_eq!(program.ended_by(), Some(Signal::TERM.as_raw()));
+}
