@@ -18,7 +18,7 @@ test: ## all tests
 	@scripts/setup.sh test
 	@scripts/test.sh
 
-bench: ## `ardea bench nexmark --query q5 --max`, or `ardea bench` with ARGS; one line of JSON
+bench: ## `ardea bench nexmark --query q5 --max`, or `ardea bench` with ARGS; a table, in a pipe one line of JSON
 	@scripts/setup.sh bench
 	cargo run --release --bin ardea -- bench $(or $(ARGS),nexmark --query q5 --max)
 

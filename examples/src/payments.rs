@@ -1,4 +1,6 @@
 //! A pipeline of 150 stages, as payment processors have them, and the latency from its beginning to its end.
+//!
+//! `ardea bench stages` measures the same pipeline, with what it takes to trust the figures.
 
 use std::time::UNIX_EPOCH;
 

@@ -6,9 +6,8 @@
 //! * [`nexmark`]: throughput and latency of NEXMark queries, beside a plain loop that computes the same;
 //! * [`stages`]: latency through a long pipeline at a modest rate;
 //! * [`wakeup`]: what an idle job costs, and how long it takes to wake;
-//! * [`report`]: what a bench returns;
-//! * [`noise`]: what the machine itself does to a thread that only looks at the clock;
-//! * [`usage`]: cpu time and memory of this process.
+//! * [`report`]: what a bench returns: also cpu time and memory of this process, and what the machine itself does to a thread that
+//!   only looks at the clock.
 //!
 //! # Invariants
 //!
@@ -35,12 +34,13 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod bounds;
 mod meter;
 pub mod nexmark;
-pub mod noise;
+mod noise;
 pub mod report;
 pub mod stages;
-pub mod usage;
+mod usage;
 pub mod wakeup;
 
 pub use report::Report;

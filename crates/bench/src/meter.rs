@@ -54,7 +54,7 @@ pub(crate) struct MeterP<T, D> {
     meter: Meter,
     results: u64,
     checksum: u64,
-    latency: Option<Histogram<u64>>,
+    latency: Histogram<u64>,
     last_window: Timestamp,
     clock: Clock,
     records: PhantomData<fn(T)>,
@@ -65,13 +65,14 @@ where
     D: Fn(&T) -> (u64, u64),
 {
     pub(crate) fn new(digest: D, timing: Timing, meter: Meter) -> Self {
+        let latency = Histogram::new_from(&meter.totals().latency);
         MeterP {
             digest,
             timing,
             meter,
             results: 0,
             checksum: 0,
-            latency: nanoseconds().ok(),
+            latency,
             last_window: Timestamp::MIN,
             clock: Clock::system(),
             records: PhantomData,
@@ -79,9 +80,7 @@ where
     }
 
     fn time(&mut self, times: &[Timestamp]) {
-        let Some(latency) = &mut self.latency else {
-            return;
-        };
+        let latency = &mut self.latency;
         let now = self.clock.wall();
         match self.timing {
             Timing::Off => {}
@@ -137,10 +136,9 @@ where
         let mut totals = self.meter.totals();
         totals.results += self.results;
         totals.checksum = totals.checksum.wrapping_add(self.checksum);
-        if let Some(latency) = &self.latency {
-            // Both have the same bounds and precision, so adding can't fail.
-            let _ = totals.latency.add(latency);
-        }
-        self.results = 0;
+        // The instance's own has been made with the bounds and the precision of this one, so adding can't fail.
+        let _ = totals.latency.add(&self.latency);
+        self.latency.reset();
+        (self.results, self.checksum) = (0, 0);
     }
 }

@@ -3,18 +3,19 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ardea_core::{Error, ErrorCode, Result};
 use ardea_engine::{allowed_cores, pin_to};
 use hdrhistogram::Histogram;
 
 use crate::nanoseconds;
 
 /// The pauses that a thread saw which did nothing else.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Noise {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Noise {
     /// The pause that one look in ten thousand exceeds, in milliseconds.
-    pub p9999_ms: f64,
+    pub(crate) p9999_ms: f64,
     /// The longest pause, in milliseconds.
-    pub max_ms: f64,
+    pub(crate) max_ms: f64,
 }
 
 /// How long the machine is listened to before a bench.
@@ -23,39 +24,52 @@ const LISTEN: Duration = Duration::from_secs(2);
 /// Looks at the clock for two seconds, on the cores that the first `threads` threads of a node have.
 ///
 /// A tail latency below this noise can't be seen on this machine, whatever the system under test does.
-pub fn listen(threads: u32) -> Noise {
+///
+/// # Errors
+/// [`ErrorCode::LimitReached`] if the system refuses a thread; [`ErrorCode::Internal`] if one failed: what was not listened to is
+/// not called quiet.
+pub(crate) fn listen(threads: u32) -> Result<Noise> {
     let cores = allowed_cores();
-    let listeners: Vec<_> = cores
+    let listeners = cores
         .into_iter()
         .rev()
         .take(threads as usize)
         .map(|core| {
-            thread::spawn(move || {
-                // Where pinning is forbidden the noise of any core will do.
-                let _ = pin_to(core);
-                gaps(LISTEN)
-            })
+            let mut gaps = nanoseconds()?;
+            thread::Builder::new()
+                .spawn(move || {
+                    // Where pinning is forbidden the noise of any core will do.
+                    let _ = pin_to(core);
+                    listen_for(LISTEN, &mut gaps);
+                    gaps
+                })
+                .map_err(|error| {
+                    Error::new(
+                        ErrorCode::LimitReached,
+                        "cannot listen to the machine's own noise",
+                    )
+                    .because(error)
+                    .hint("raise the limit of threads (ulimit -u)")
+                })
         })
-        .collect();
-    let Ok(mut all) = nanoseconds() else {
-        return Noise::default();
-    };
-    for gaps in listeners
-        .into_iter()
-        .filter_map(|listener| listener.join().ok().flatten())
-    {
+        .collect::<Result<Vec<_>>>()?;
+    let mut all = nanoseconds()?;
+    for listener in listeners {
+        let gaps = listener.join().map_err(|_| {
+            let what = "a thread that listened to the machine's own noise failed";
+            Error::new(ErrorCode::Internal, what)
+        })?;
         // All have the same bounds and precision, so adding can't fail.
         let _ = all.add(gaps);
     }
-    Noise {
+    Ok(Noise {
         p9999_ms: all.value_at_quantile(0.9999) as f64 / 1e6,
         max_ms: all.max() as f64 / 1e6,
-    }
+    })
 }
 
-/// How long each look at the clock came after the one before.
-fn gaps(duration: Duration) -> Option<Histogram<u64>> {
-    let mut gaps = nanoseconds().ok()?;
+/// Records how long each look at the clock came after the one before.
+fn listen_for(duration: Duration, gaps: &mut Histogram<u64>) {
     let start = Instant::now();
     let mut last = start;
     while last - start < duration {
@@ -63,5 +77,4 @@ fn gaps(duration: Duration) -> Option<Histogram<u64>> {
         gaps.saturating_record((now - last).as_nanos() as u64);
         last = now;
     }
-    Some(gaps)
 }

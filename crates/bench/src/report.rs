@@ -56,7 +56,7 @@ fn named<'a>(fields: impl IntoIterator<Item = &'a Field>) -> Map<String, Value> 
         .collect()
 }
 
-/// What a second histogram's worth of delays is told as.
+/// The unit in which delays are told.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Unit {
     Millis,
@@ -101,7 +101,8 @@ pub(crate) fn throughput(events: u64, spent: Spent) -> Vec<Field> {
     ]
 }
 
-/// What was used of the machine, and how noisy it was. Call it before anything else runs: memory is the most until now.
+/// What was used of the machine, and how noisy it was. Memory is the most since the bench began until now, so this is called when
+/// its jobs have ended, and before anything runs that is only to be compared with.
 pub(crate) fn machine(spent: Spent, noise: Noise) -> Vec<Field> {
     vec![
         ("cpu_seconds", json!(seconds(spent.cpu))),

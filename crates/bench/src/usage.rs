@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 
 /// User and system time of this process so far.
-pub fn cpu_time() -> Duration {
+pub(crate) fn cpu_time() -> Duration {
     clock(ClockId::ProcessCPUTime)
 }
 
 /// User and system time of the calling thread so far.
-pub fn thread_cpu_time() -> Duration {
+pub(crate) fn thread_cpu_time() -> Duration {
     clock(ClockId::ThreadCPUTime)
 }
 
@@ -22,7 +22,7 @@ fn clock(id: ClockId) -> Duration {
 
 /// The most memory that this process has had resident since it started, or since a bench last began, in mebibytes; `None` where
 /// the kernel doesn't tell.
-pub fn peak_resident_mb() -> Option<f64> {
+pub(crate) fn peak_resident_mb() -> Option<f64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
     let kilobytes: f64 = line.split_whitespace().nth(1)?.parse().ok()?;

@@ -14,6 +14,7 @@ use ardea_pipeline::Pipeline;
 use hdrhistogram::Histogram;
 use serde_json::json;
 
+use crate::bounds::{check_duration, check_times, refused};
 use crate::report::{Field, Report, Unit, latency, machine, rounded, seconds};
 use crate::usage::{Meanwhile, Spent, forget_peak};
 use crate::{nanoseconds, noise};
@@ -46,14 +47,18 @@ impl Default for WakeupParams {
 
 impl WakeupParams {
     fn check(&self) -> Result<()> {
-        let wrong = |what: &str| Err(Error::new(ErrorCode::InvalidConfig, what));
-        if self.duration.is_zero() {
-            return wrong("a duration of zero measures nothing");
-        }
+        check_duration(self.duration)?;
         if self.gap.is_zero() {
-            return wrong("without a gap between its records a job is never idle");
+            return Err(refused(
+                "without a gap between its records a job is never idle",
+            ));
         }
-        Ok(())
+        check_times(&[
+            ("--gap", self.gap),
+            ("--duration", self.duration),
+            ("--warmup", self.warmup),
+            ("--spin", self.spin),
+        ])
     }
 
     fn fields(&self) -> Vec<Field> {
@@ -78,7 +83,7 @@ pub fn run(params: &WakeupParams, progress: &mut dyn FnMut(&str)) -> Result<Repo
     params.check()?;
     forget_peak();
     progress("listening to the machine's own noise");
-    let noise = noise::listen(1);
+    let noise = noise::listen(1)?;
     let node = Node::start(NodeConfig {
         spin: params.spin,
         ..NodeConfig::with_threads(1)
@@ -218,20 +223,22 @@ mod tests {
     }
 
     #[test]
-    fn parameters_that_measure_nothing_are_refused() {
-        let none = Duration::ZERO;
-        for params in [
-            WakeupParams {
-                gap: none,
-                ..WakeupParams::default()
-            },
-            WakeupParams {
-                duration: none,
-                ..WakeupParams::default()
-            },
-        ] {
-            let error = run(&params, &mut |_| {}).unwrap_err();
-            assert_eq!(error.code(), ErrorCode::InvalidConfig);
+    fn parameters_that_measure_nothing_or_never_end_are_refused() {
+        type Set = fn(&mut WakeupParams);
+        let wrong: [Set; 6] = [
+            |params| params.gap = Duration::ZERO,
+            |params| params.gap = Duration::MAX,
+            |params| params.duration = Duration::ZERO,
+            |params| params.duration = Duration::MAX,
+            |params| params.warmup = Duration::MAX,
+            |params| params.spin = Duration::MAX,
+        ];
+        for set in wrong {
+            let mut params = WakeupParams::default();
+            assert!(params.check().is_ok());
+            set(&mut params);
+            let error = params.check().unwrap_err();
+            assert_eq!(error.code(), ErrorCode::InvalidConfig, "{params:?}");
         }
     }
 }

@@ -72,7 +72,7 @@ pub enum Command {
     /// Show how a job would run, without running it: its graph, and the tasklets that the graph becomes
     #[command(after_help = RUN_HELP)]
     Plan(JobArgs),
-    /// Measure; prints one JSON object a run on standard output
+    /// Measure; prints a table, or in a pipe and with --json one JSON object a run
     #[command(subcommand)]
     Bench(BenchCommand),
     /// The NEXMark auction benchmark: make events, compute queries over them
@@ -159,7 +159,7 @@ pub struct GenerateArgs {
     /// Another seed gives other events
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
-    /// The file to write, `-` for standard output
+    /// The file to write, `-` for standard output; compressed if its name ends in .gz or .zst
     #[arg(long, short, value_name = "FILE")]
     pub output: PathBuf,
     /// Let events come late by up to this much event time, such as 5s
@@ -176,10 +176,10 @@ pub struct QueryArgs {
     /// The query: q0 to q8, or q13
     #[arg(long, value_name = "QUERY")]
     pub query: String,
-    /// The file of events, as `ardea nexmark generate` writes it
+    /// The file of events, as `ardea nexmark generate` writes it; it may be compressed
     #[arg(long, short, value_name = "FILE")]
     pub input: PathBuf,
-    /// The file for the results
+    /// The file for the results, `-` for standard output; compressed if its name ends in .gz or .zst
     #[arg(long, short, value_name = "FILE")]
     pub output: PathBuf,
     /// The length of windows (q5, q7, q8)

@@ -13,11 +13,13 @@ pub const EXIT_CODES: &str = "\
 Exit codes:
   0    done, or the reader of standard output had seen enough
   1    the job failed
-  2    the command line, a setting or the job's description is wrong, or asks for too much; nothing was run
+  2    the command line, a setting or the job's description is wrong, or asks for more than can
+       be had; nearly always found before anything was run
   3    a file, a pipe or the network could not be read or written
-  4    drained: ended early by a first Ctrl-C or SIGTERM, with whole results of what was read until then
-  5    ended, but all records that a source or step had were bad
-  130  stopped at once by a second Ctrl-C (or by the first, where there is nothing to drain)";
+  4    drained: ended early by a first Ctrl-C or SIGTERM, with whole results of what was
+       read until then
+  5    ended, but all records that a source or a step had were bad
+  130  stopped at once by a second Ctrl-C, or by the first where there is nothing to drain";
 
 const FAILED: u8 = 1;
 const USAGE: u8 = 2;

@@ -28,6 +28,7 @@ mod own_options;
 mod progress;
 mod rates;
 mod shape;
+mod status_line;
 mod stdout;
 mod summary;
 mod supervise;

@@ -4,7 +4,7 @@
 //! in a pipe there is none unless asked for, and then a line a second.
 
 use std::io::{self, IsTerminal};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ardea_connect::live_table::Screen;
 use ardea_core::Timestamp;
@@ -15,80 +15,46 @@ use crate::failure::print_error;
 use crate::figures;
 use crate::rates::Rate;
 use crate::shape::{Shape, Totals};
+use crate::status_line::{GAP, Showing, StatusLine};
 
-/// On a terminal: five times a second.
-pub const REDRAW: Duration = Duration::from_millis(200);
-/// In a pipe.
-pub const REPRINT: Duration = Duration::from_secs(1);
 /// An event time further from now than this is not live: how far it is behind would say nothing.
 const LIVE: Duration = Duration::from_secs(86_400);
-
-/// Between the parts of the line.
-const GAP: &str = "  ";
-
-/// Where the line goes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Mode {
-    /// Nowhere, not even below tables.
-    Silent,
-    /// Below tables on a terminal, if there are any.
-    TablesOnly,
-    /// Redrawn in place on standard error.
-    Redrawn,
-    /// A line each time.
-    Printed,
-}
 
 /// Shows how one job is doing.
 pub struct Progress<'a> {
     shape: &'a Shape,
-    mode: Mode,
-    start: Instant,
-    next: Duration,
+    line: StatusLine,
+    /// Not even below tables.
+    is_quiet: bool,
     rate_in: Rate,
     rate_out: Rate,
-    /// Whether a redrawn line stands on the terminal.
-    is_shown: bool,
 }
 
 impl<'a> Progress<'a> {
     /// For a job of this shape that starts now.
     pub fn new(context: &Context, shape: &'a Shape) -> Self {
-        let mode = mode(context, shape);
-        // A short job shows no line on a terminal; in a pipe the first one says that it has started.
-        let next = if mode == Mode::Printed {
-            Duration::ZERO
-        } else {
-            REDRAW
-        };
         Progress {
-            mode,
+            line: StatusLine::new(Showing::of(context, shares_its_terminal(shape))),
+            is_quiet: context.quiet,
             shape,
-            start: Instant::now(),
-            next,
             rate_in: Rate::default(),
             rate_out: Rate::default(),
-            is_shown: false,
         }
     }
 
     /// How long the job has been running.
     pub fn elapsed(&self) -> Duration {
-        self.start.elapsed()
+        self.line.elapsed()
     }
 
     /// Shows the line if it is time to.
     pub fn tick(&mut self, job: &JobHandle, is_draining: bool) {
-        let now = self.elapsed();
-        if self.mode == Mode::Silent || now < self.next {
+        if self.is_quiet {
             return;
         }
-        self.next = now
-            + if self.mode == Mode::Printed {
-                REPRINT
-            } else {
-                REDRAW
-            };
+        let Some(now) = self.line.due() else {
+            return;
+        };
         let totals = self.shape.totals(&job.metrics());
         let parts = Reading {
             name: job.name(),
@@ -101,27 +67,17 @@ impl<'a> Progress<'a> {
             wall: Timestamp::from_micros(jiff::Timestamp::now().as_microsecond()),
         }
         .parts();
-        self.show(&parts);
-    }
-
-    fn show(&mut self, parts: &[String]) {
-        let whole = parts.join(GAP);
-        if self.mode == Mode::Printed {
-            print_error(&format!("{whole}\n"));
-        } else if Screen::of_process().set_status(Some(whole)) {
+        let is_below_tables = || Screen::of_process().set_status(Some(parts.join(GAP)));
+        if self.line.showing() != Showing::Printed && is_below_tables() {
             self.clear();
-        } else if self.mode == Mode::Redrawn {
-            let line = fitting(parts, terminal_columns());
-            print_error(&format!("\r{line}\x1b[K"));
-            self.is_shown = true;
+        } else {
+            self.line.show(&parts);
         }
     }
 
     /// Takes the line away, so that something else can be said.
     pub fn clear(&mut self) {
-        if std::mem::take(&mut self.is_shown) {
-            print_error("\r\x1b[K");
-        }
+        self.line.clear();
     }
 
     /// Says something above the line. Where tables are shown they would be torn apart; there the line itself says it.
@@ -130,61 +86,15 @@ impl<'a> Progress<'a> {
             return;
         }
         // Behind the ^C that the terminal has printed, unless that has just been cleared away with the line.
-        let is_behind = !self.is_shown && io::stderr().is_terminal();
-        self.clear();
+        let is_behind = !self.line.clear() && io::stderr().is_terminal();
         print_error(&format!("{}{text}\n", if is_behind { "\n" } else { "" }));
     }
 }
 
-/// Whether a line on standard error can be redrawn in place.
-pub fn can_redraw() -> bool {
-    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    io::stderr().is_terminal() && !is_dumb
-}
-
-fn mode(context: &Context, shape: &Shape) -> Mode {
-    let is_terminal = can_redraw();
-    // Results that scroll by on the same terminal would tear the line apart.
-    let is_shared = shape
-        .vertices
-        .iter()
-        .any(|v| v.is_sink && v.name.starts_with("stdout"))
-        && io::stdout().is_terminal();
-    match (context.quiet, is_terminal) {
-        (true, _) => Mode::Silent,
-        (false, true) if is_shared => Mode::TablesOnly,
-        (false, true) => Mode::Redrawn,
-        (false, false) if context.progress => Mode::Printed,
-        (false, false) => Mode::TablesOnly,
-    }
-}
-
-fn terminal_columns() -> usize {
-    rustix::termios::tcgetwinsize(io::stderr())
-        .map(|size| usize::from(size.ws_col))
-        .ok()
-        .filter(|&columns| columns > 0)
-        .unwrap_or(80)
-}
-
-/// As many parts as fit, whole; of the first as much as fits. Parts are of narrow characters only, so that a character is a column,
-/// and one column stays free: a full line would wrap.
-fn fitting(parts: &[String], columns: usize) -> String {
-    let free = columns.saturating_sub(1);
-    let mut line: String = parts
-        .iter()
-        .take(1)
-        .flat_map(|part| part.chars())
-        .take(free)
-        .collect();
-    for part in parts.iter().skip(1) {
-        if line.chars().count() + GAP.len() + part.chars().count() > free {
-            break;
-        }
-        line.push_str(GAP);
-        line.push_str(part);
-    }
-    line
+/// Whether results scroll by on the terminal that the line is on.
+fn shares_its_terminal(shape: &Shape) -> bool {
+    let mut sinks = shape.vertices.iter().filter(|vertex| vertex.is_sink);
+    sinks.any(|sink| sink.name.starts_with("stdout")) && io::stdout().is_terminal()
 }
 
 /// All that the line tells.
@@ -304,14 +214,5 @@ mod tests {
             line.ends_with("late 1,234  dead letters 3") && line.contains("  draining ("),
             "{line}"
         );
-    }
-
-    #[test]
-    fn a_narrow_terminal_gets_whole_parts_and_never_a_full_line() {
-        let parts = ["job 1 s", "in 5/s", "late 3"].map(String::from);
-        assert_eq!(fitting(&parts, 24), "job 1 s  in 5/s  late 3");
-        assert_eq!(fitting(&parts, 23), "job 1 s  in 5/s");
-        assert_eq!(fitting(&parts, 5), "job ");
-        assert_eq!(fitting(&parts, 0), "");
     }
 }

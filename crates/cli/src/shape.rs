@@ -77,13 +77,11 @@ impl Shape {
             let vertex = dag.get(id);
             let is_source = dag.inputs(id).is_empty();
             let is_sink = dag.outputs(id).is_empty();
-            // The first stage of a step in two belongs to it.
-            let is_stage = vertex.name().ends_with(": partial");
             VertexShape {
                 name: Arc::clone(vertex.name()),
                 is_source,
                 is_sink,
-                is_main: is_source || is_sink || !vertex.has_generated_name() && !is_stage,
+                is_main: is_source || is_sink || !vertex.has_generated_name(),
             }
         });
         Ok(Shape {

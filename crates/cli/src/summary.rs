@@ -15,7 +15,7 @@ const SAMPLES: usize = 3;
 /// What a job did.
 pub struct Summary {
     job: String,
-    status: &'static str,
+    status: JobStatus,
     took: Duration,
     totals: Totals,
     vertices: Vec<VertexSummary>,
@@ -52,13 +52,7 @@ impl Summary {
         let letters = job.dead_letters();
         Summary {
             job: job.name().to_string(),
-            status: match status {
-                JobStatus::Running => "stopping",
-                JobStatus::Drained => "drained",
-                JobStatus::Completed => "completed",
-                JobStatus::Cancelled => "cancelled",
-                JobStatus::Failed(_) => "failed",
-            },
+            status: status.clone(),
             took,
             totals: shape.totals(&reports),
             vertices: vertices.collect(),
@@ -89,6 +83,9 @@ impl Summary {
                 first.reason
             );
         }
+        if self.dropped > 0 {
+            text += &format!("warning: {}\n", self.drops());
+        }
         text
     }
 
@@ -116,7 +113,26 @@ impl Summary {
     }
 
     fn was_drained(&self) -> bool {
-        self.status == "drained"
+        matches!(self.status, JobStatus::Drained)
+    }
+
+    /// What bad records came to that no dead letter tells of.
+    fn drops(&self) -> String {
+        match self.dropped {
+            1 => "1 bad record was dropped".to_string(),
+            more => format!("{} bad records were dropped", grouped(more)),
+        }
+    }
+
+    /// The job's state in a word. One that still runs when it is told of did not stop when it was told to.
+    fn status(&self) -> &'static str {
+        match self.status {
+            JobStatus::Running => "stopping",
+            JobStatus::Drained => "drained",
+            JobStatus::Completed => "completed",
+            JobStatus::Cancelled => "cancelled",
+            JobStatus::Failed(_) => "failed",
+        }
     }
 
     fn early_end(&self) -> String {
@@ -140,7 +156,7 @@ impl Summary {
         let mut text = format!(
             "{} {} after {}: {} in ({}/s), {} out\n",
             self.job,
-            self.status,
+            self.status(),
             duration(self.took),
             records(self.totals.records_in),
             short(self.records_per_s()),
@@ -177,13 +193,16 @@ impl Summary {
             text += &format!("  it {}\n", self.early_end());
         }
         if self.totals.late > 0 {
-            text += &format!("  {} records came too late\n", grouped(self.totals.late));
+            text += &format!("  {} came too late\n", records(self.totals.late));
         }
         if self.dropped > 0 {
-            text += &format!("  {} bad records were dropped\n", grouped(self.dropped));
+            text += &format!("  {}\n", self.drops());
         }
         if self.dead_letters > 0 {
-            text += &format!("  {} dead letters, such as\n", grouped(self.dead_letters));
+            text += &match self.dead_letters {
+                1 => "  1 dead letter:\n".to_string(),
+                more => format!("  {} dead letters, such as\n", grouped(more)),
+            };
         }
         for letter in &self.samples {
             text += &format!(
@@ -214,7 +233,7 @@ impl Summary {
             .collect();
         json!({
             "job": self.job,
-            "status": self.status,
+            "status": self.status(),
             "duration_s": self.took.as_secs_f64(),
             "records_in": self.totals.records_in,
             "records_out": self.totals.records_out,
@@ -326,7 +345,7 @@ mod tests {
         source.bad = 1;
         Summary {
             job: "wordcount".into(),
-            status: "completed",
+            status: JobStatus::Completed,
             took: Duration::from_secs(2),
             totals: Totals {
                 records_in: 12_345,
@@ -387,11 +406,13 @@ mod tests {
     fn those_who_want_no_summary_are_told_what_went_wrong() {
         let mut summary = summary();
         summary.dead_letters = 1_234;
-        summary.status = "drained";
+        summary.status = JobStatus::Drained;
+        summary.dropped = 2;
         assert_eq!(
             summary.warnings(),
             "warning: wordcount was stopped before its input ended: the results are those of the first 12,345 records\n\
-             warning: 1,234 records could not be dealt with, the first at a.txt:7: not UTF-8\n"
+             warning: 1,234 records could not be dealt with, the first at a.txt:7: not UTF-8\n\
+             warning: 2 bad records were dropped\n"
         );
         assert!(summary.nothing_good().is_none());
         summary.vertices[0].records_out = 0;
@@ -400,6 +421,21 @@ mod tests {
             error.contains("1 record of \"files\"") && error.contains("a.txt:7"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_single_record_is_told_as_one() {
+        let mut summary = summary();
+        summary.totals.late = 1;
+        summary.dropped = 1;
+        let text = summary.to_text(false);
+        for line in [
+            "  1 record came too late\n",
+            "  1 bad record was dropped\n",
+            "  1 dead letter:\n",
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
     }
 
     #[test]

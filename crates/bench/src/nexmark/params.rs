@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use ardea_core::Result;
 use ardea_core::settings::duration::format_duration;
-use ardea_core::{Error, ErrorCode, Result};
 use ardea_engine::NodeConfig;
 use ardea_nexmark::queries::Query;
 use serde_json::{Value, json};
 
+use crate::bounds::{check_duration, check_rate, check_threads, check_times, refused};
 use crate::report::Field;
 
 /// What `ardea bench nexmark` can be asked for; the names are those of its flags.
@@ -66,15 +67,10 @@ impl NexmarkParams {
     /// Checks what can be checked without running.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidConfig`] naming the value at fault.
+    /// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) naming the value at fault.
     pub fn check(&self) -> Result<()> {
-        let wrong = |what: String| Err(Error::new(ErrorCode::InvalidConfig, what));
-        if self.rate == 0 || self.rate > 1_000_000_000 {
-            return wrong(format!(
-                "a rate of {} events a second can't be scheduled (1 to 1,000,000,000)",
-                self.rate
-            ));
-        }
+        let wrong = |what: String| Err(refused(what));
+        check_rate(self.rate, "events")?;
         if self.keys == 0 || self.keys > ardea_nexmark::KEYS_MAX {
             return wrong(format!(
                 "{} keys are not between 1 and {}",
@@ -88,13 +84,15 @@ impl NexmarkParams {
                 self.jobs, self.rate
             ));
         }
-        if self.threads == 0 {
-            return wrong("zero threads run nothing; give at least 1".into());
-        }
-        if self.duration.is_zero() {
-            return wrong("a duration of zero measures nothing".into());
-        }
-        Ok(())
+        check_threads(self.threads)?;
+        check_duration(self.duration)?;
+        check_times(&[
+            ("--duration", self.duration),
+            ("--warmup", self.warmup),
+            ("--window", self.window),
+            ("--slide", self.slide),
+            ("--spin", self.spin),
+        ])
     }
 
     /// Each parameter under its own name; also those of the benchmark contract that have one value in this version.
@@ -123,5 +121,38 @@ impl NexmarkParams {
             ("spin", json!(format_duration(self.spin))),
             ("fuse", json!(self.fuse)),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ardea_core::ErrorCode;
+
+    use super::*;
+
+    #[test]
+    fn parameters_that_measure_nothing_or_never_end_are_refused() {
+        type Set = fn(&mut NexmarkParams);
+        let wrong: [Set; 12] = [
+            |params| params.rate = 0,
+            |params| params.rate = u64::MAX,
+            |params| params.keys = 0,
+            |params| params.jobs = 0,
+            |params| params.jobs = u32::MAX,
+            |params| params.threads = 0,
+            |params| params.duration = Duration::ZERO,
+            |params| params.duration = Duration::MAX,
+            |params| params.warmup = Duration::MAX,
+            |params| params.window = Duration::MAX,
+            |params| params.slide = Duration::MAX,
+            |params| params.spin = Duration::MAX,
+        ];
+        for set in wrong {
+            let mut params = NexmarkParams::default();
+            assert!(params.check().is_ok());
+            set(&mut params);
+            let error = params.check().unwrap_err();
+            assert_eq!(error.code(), ErrorCode::InvalidConfig, "{params:?}");
+        }
     }
 }

@@ -31,7 +31,7 @@ pub fn run(params: &NexmarkParams, progress: &mut dyn FnMut(&str)) -> Result<Rep
     let query = Measured::of(params.query)?;
     forget_peak();
     progress("listening to the machine's own noise");
-    let noise = noise::listen(params.threads);
+    let noise = noise::listen(params.threads)?;
     let node = Node::start(NodeConfig {
         fuse: params.fuse,
         spin: params.spin,

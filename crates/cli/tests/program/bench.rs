@@ -64,3 +64,30 @@ fn a_query_without_a_bench_is_refused_with_those_that_have_one() {
         "{finished:?}"
     );
 }
+
+#[test]
+fn what_no_clock_has_room_for_is_refused_by_the_name_of_its_flag() {
+    let age = "200000000000h";
+    for (bench, flags) in [
+        (
+            "nexmark",
+            &["--duration", "--warmup", "--window", "--slide", "--spin"][..],
+        ),
+        ("stages", &["--duration", "--warmup", "--spin"]),
+        ("wakeup", &["--duration", "--warmup", "--gap", "--spin"]),
+    ] {
+        for flag in flags {
+            let finished = run(&["bench", bench, flag, age]);
+            assert_eq!(finished.code, Some(2), "{bench} {flag}: {finished:?}");
+            assert!(
+                finished.err.contains(&format!("ARD-102: {flag} ")),
+                "{bench} {flag}: {finished:?}"
+            );
+        }
+    }
+    for bench in ["nexmark", "stages"] {
+        let finished = run(&["bench", bench, "--rate", "1_000_000_000_000"]);
+        assert_eq!(finished.code, Some(2), "{finished:?}");
+        assert!(finished.err.contains("--rate "), "{finished:?}");
+    }
+}

@@ -74,11 +74,13 @@ fn more_threads_than_make_sense_are_refused_before_anything_starts() {
         2,
         "threads are too many",
     );
-    fails(
-        &["bench", "nexmark", "--threads", "100000"],
-        2,
-        "threads are too many",
-    );
+    for bench in ["nexmark", "stages"] {
+        fails(
+            &["bench", bench, "--threads", "100000"],
+            2,
+            "threads are too many",
+        );
+    }
 }
 
 #[test]

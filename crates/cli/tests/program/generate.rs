@@ -78,3 +78,37 @@ fn the_result_is_told_as_text_or_as_json() {
     let json: Value = serde_json::from_str(&succeed(&[&args[..], &["--json"]].concat())).unwrap();
     assert_eq!(json["events"], 1_234);
 }
+
+#[test]
+fn a_file_that_is_named_so_is_compressed_and_a_query_reads_it_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let plain = generate(&path("events.jsonl"), &[]);
+    let results = |input: &str| {
+        let input = path(input).display().to_string();
+        succeed(&[
+            "-q",
+            "nexmark",
+            "run",
+            "--query",
+            "q1",
+            "-i",
+            &input,
+            "-o",
+            "-",
+            "--threads",
+            "1",
+        ])
+    };
+    let expected = results("events.jsonl");
+    assert!(expected.lines().count() > 4_000);
+    for (name, magic) in [
+        ("events.jsonl.gz", &[0x1f, 0x8b][..]),
+        ("events.jsonl.zst", &[0x28, 0xb5, 0x2f, 0xfd]),
+    ] {
+        let packed = generate(&path(name), &[]);
+        assert!(packed.starts_with(magic), "{name}");
+        assert!(packed.len() < plain.len() / 2, "{name}");
+        assert!(results(name) == expected, "{name}");
+    }
+}

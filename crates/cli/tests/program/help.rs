@@ -1,5 +1,8 @@
 //! The help of every command, and what is said of the program itself.
 
+use std::fs;
+use std::path::Path;
+
 use crate::ardea::{run, succeed};
 
 const COMMANDS: [&[&str]; 14] = [
@@ -44,6 +47,30 @@ fn the_help_documents_every_exit_code() {
         "  130  ",
     ] {
         assert!(help.contains(line), "{line:?} is not in {help}");
+    }
+}
+
+#[test]
+fn the_readme_and_the_guide_explain_exit_codes_in_the_words_of_the_help() {
+    let help = succeed(&["--help"]);
+    let (_, codes) = help.split_once("Exit codes:").unwrap();
+    let codes: String = codes.split_whitespace().collect::<Vec<_>>().join(" ");
+    for text in ["README.md", "../../docs/command-line.md"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(text);
+        let told = fs::read_to_string(path).unwrap();
+        let (_, table) = told.split_once("| code | meaning |").unwrap();
+        let rows = table.lines().skip(2).take_while(|row| row.starts_with('|'));
+        let mut count = 0;
+        for row in rows {
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            let line = format!("{} {}", cells[1], cells[2]);
+            assert!(
+                codes.contains(&line),
+                "{text} has {line:?}, but the help {codes:?}"
+            );
+            count += 1;
+        }
+        assert_eq!(count, 7, "{text}");
     }
 }
 

@@ -1,8 +1,14 @@
 //! The example jobs through the program: listed, explained, planned.
 
+use std::fs::{self, OpenOptions};
+use std::io::{BufReader, Read, Write};
+use std::sync::mpsc;
+use std::thread;
+
+use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::ardea::{run, succeed};
+use crate::ardea::{ardea, eventually, exit_code, run, signal, succeed};
 
 fn names() -> Vec<String> {
     let list: Value = serde_json::from_str(&succeed(&["--json", "jobs"])).unwrap();
@@ -51,7 +57,7 @@ fn options_of_ardea_may_stand_behind_a_job() {
 fn a_summary_has_the_steps_that_people_know_from_source_to_sink() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("text").display().to_string();
-    std::fs::write(&path, "to be or not to be\n").unwrap();
+    fs::write(&path, "to be or not to be\n").unwrap();
     let steps = |options: &[&str]| -> Vec<String> {
         let finished = run(&[options, &["run", "wordcount", &path]].concat());
         let rows = finished.err.lines().skip(2);
@@ -79,4 +85,38 @@ fn the_demos_plan_shows_graph_and_tasklets() {
     assert_eq!(json["threads"], 2);
     let count = |field: &str| json[field].as_array().unwrap().len();
     assert!(count("vertices") > 3 && count("edges") > 2 && count("tasklets") <= count("vertices"));
+}
+
+#[test]
+fn a_tail_from_the_end_leaves_out_what_was_there_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    fs::write(&log, "ERROR old\n".repeat(1_000)).unwrap();
+    let name = log.display().to_string();
+    let tail = ["-q", "run", "tail", "--from", "end", "--every", "20ms"];
+    let mut child = ardea(&[&tail[..], &[&name]].concat()).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let (results, said) = mpsc::channel();
+    let reader = thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Ok(count @ 1..) = out.read(&mut buffer) {
+            results.send(buffer[..count].to_vec()).unwrap();
+        }
+    });
+    let mut counted = Vec::new();
+    // A line that comes before the job has found the end of the file isn't counted: until one is, there are more.
+    eventually("a new line is counted", || {
+        let mut file = OpenOptions::new().append(true).open(&log).unwrap();
+        file.write_all(b"INFO new\n").unwrap();
+        counted.extend(said.try_iter().flatten());
+        !counted.is_empty()
+    });
+    signal(&child, Signal::INT);
+    assert_eq!(exit_code(&mut child), Some(4));
+    reader.join().unwrap();
+    counted.extend(said.try_iter().flatten());
+    let counted = String::from_utf8(counted).unwrap();
+    for window in counted.lines() {
+        assert!(window.contains("  0 of "), "{counted}");
+    }
 }

@@ -109,7 +109,7 @@ fn over_all(runs: &[Report], choose: impl Fn(&str, &mut [f64]) -> f64) -> Vec<Fi
     chosen
 }
 
-/// Whole numbers stay whole, and others have no more digits than their figures.
+/// Whole numbers are told as such; of others goes what halving a sum leaves far behind the point.
 fn tidy(value: f64) -> Value {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     const STEPS: f64 = 1e6;

@@ -6,7 +6,7 @@ use ardea_bench::stages::{self, StagesParams};
 
 use super::{Repeat, repeat};
 use crate::args::{count, duration};
-use crate::context::Context;
+use crate::context::{Context, check_threads};
 use crate::failure::Failure;
 
 /// The options; the results carry each under its own name.
@@ -39,6 +39,7 @@ pub struct StagesBenchArgs {
 
 /// Measures, as often as asked.
 pub fn run(args: &StagesBenchArgs, context: &Context) -> Result<(), Failure> {
+    check_threads(args.threads)?;
     let params = StagesParams {
         stages: args.stages,
         rate: args.rate,
