@@ -118,6 +118,7 @@ macro_rules! conformance_suite {
             a_node_with_children_is_not_deleted
             a_conditional_delete_needs_the_present_version
             versions_grow_and_never_come_back
+            a_stale_version_never_matches_a_reborn_node
             children_are_direct_and_sorted
             two_roots_side_by_side_do_not_see_each_other
             a_hundred_tasks_count_to_the_right_sum

@@ -246,6 +246,56 @@ pub async fn versions_grow_and_never_come_back(site: &Site) {
     );
 }
 
+pub async fn a_stale_version_never_matches_a_reborn_node(site: &Site) {
+    const LIVES: u64 = 40;
+    let (maker, writer) = (site.open().await, site.open().await);
+    let node = path("/reborn");
+    let touched = node.clone();
+    // Reads a life and writes its mark into it, while another ends that life and begins the next.
+    let toucher = tokio::spawn(async move {
+        let (mut marks, mut misses) = (0, 0);
+        loop {
+            let Some(seen) = writer.get(&touched).await.expect("read") else {
+                continue;
+            };
+            let life = number(&seen.value) / 2;
+            if life >= LIVES {
+                return (marks, misses);
+            }
+            let mark = (life * 2 + 1).to_string();
+            let expected = Expected::Version(seen.version);
+            match writer.set(&touched, mark.as_bytes(), expected).await {
+                Ok(_) => marks += 1,
+                Err(error) => {
+                    assert_eq!(error.code(), ErrorCode::StateConflict, "{error}");
+                    misses += 1;
+                }
+            }
+        }
+    });
+    for life in 0..LIVES {
+        maker
+            .set(&node, (life * 2).to_string().as_bytes(), Expected::Absent)
+            .await
+            .expect("made");
+        for _ in 0..3 {
+            let held = maker.get(&node).await.expect("read").expect("there");
+            assert_eq!(
+                number(&held.value) / 2,
+                life,
+                "it bears the mark of another life"
+            );
+        }
+        maker.delete(&node, None).await.expect("deleted");
+    }
+    maker
+        .set(&node, (LIVES * 2).to_string().as_bytes(), Expected::Absent)
+        .await
+        .expect("made");
+    let (marks, misses) = soon("the last life", toucher).await.expect("no panic");
+    assert!(marks + misses > 0);
+}
+
 pub async fn children_are_direct_and_sorted(site: &Site) {
     let state = site.open().await;
     assert!(

@@ -84,3 +84,52 @@ async fn drained(events: &Receiver) -> bool {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, File};
+
+    /// A bell that is quiet: the looks after its last event are over.
+    async fn quiet(bell: &mut Bell) {
+        while bell.looks < AFTER.len() {
+            bell.ring().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_closed_lock_and_an_ended_session_ring() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (lock, sessions) = (folder.path().join("lock"), folder.path().join("sessions"));
+        File::create(&lock).expect("made");
+        fs::create_dir(&sessions).expect("made");
+        let session = File::create(sessions.join("1")).expect("made");
+        let mut bell = Bell::hang(&lock, &sessions);
+        assert!(bell.events.is_some());
+
+        drop(File::options().write(true).open(&lock).expect("opened"));
+        bell.ring().await;
+        assert_eq!(bell.looks, 0);
+        quiet(&mut bell).await;
+
+        drop(session);
+        bell.ring().await;
+        assert_eq!(bell.looks, 0);
+        quiet(&mut bell).await;
+
+        fs::remove_file(sessions.join("1")).expect("removed");
+        bell.ring().await;
+        assert_eq!(bell.looks, 0);
+    }
+
+    #[tokio::test]
+    async fn without_events_it_rings_by_the_clock() {
+        let nowhere = Path::new("/nowhere/at/all");
+        let mut bell = Bell::hang(nowhere, nowhere);
+        assert!(bell.events.is_none());
+        for _ in 0..3 {
+            bell.ring().await;
+        }
+        assert_eq!(bell.looks, AFTER.len());
+    }
+}

@@ -95,6 +95,17 @@ impl Hub {
         }
     }
 
+    /// Tells all watchers that there will be no more.
+    pub(super) fn end_watchers(&self) {
+        for wish in self.listeners().wishes.drain(..) {
+            let error = self.tree.place().closed();
+            match wish {
+                Wish::Node(_, feed) => feed.end(error),
+                Wish::Children(_, feed) => feed.end(error),
+            }
+        }
+    }
+
     fn grant(&self, wish: &Wish) -> Result<()> {
         match wish {
             Wish::Node(path, feed) => feed.tell(self.tree.get(path)?),
@@ -119,22 +130,6 @@ impl Hub {
         self.listeners
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Hub {
-    fn drop(&mut self) {
-        let listeners = self
-            .listeners
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
-        for wish in &listeners.wishes {
-            let error = self.tree.place().closed();
-            match wish {
-                Wish::Node(_, feed) => feed.end(error),
-                Wish::Children(_, feed) => feed.end(error),
-            }
-        }
     }
 }
 

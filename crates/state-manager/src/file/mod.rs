@@ -68,8 +68,11 @@ impl FileState {
             turn: tokio::sync::Mutex::default(),
             patience: options.patience,
         });
+        let looked = Arc::clone(&tree);
         blocking(&place, move || {
-            std::fs::create_dir_all(&made).map_err(|error| unusable(&made, error))
+            std::fs::create_dir_all(&made)
+                .and_then(|()| looked.check_is_own())
+                .map_err(|error| unusable(&made, error))
         })
         .await?;
         store
@@ -127,6 +130,13 @@ impl Store {
     ) -> Result<T> {
         let tree = Arc::clone(&self.tree);
         blocking(self.tree.place(), move || read(&tree)).await
+    }
+}
+
+impl Drop for FileState {
+    fn drop(&mut self) {
+        // Its sessions live on, its watchers don't.
+        self.hub.end_watchers();
     }
 }
 

@@ -65,6 +65,24 @@ impl Tree {
         &self.lives
     }
 
+    /// Fails if the directory is no root and holds something else.
+    pub(super) fn check_is_own(&self) -> io::Result<()> {
+        if self.root.join("format").exists() {
+            return Ok(());
+        }
+        // What an earlier attempt to make a root left is no stranger's.
+        let own = ["lock", "clock", "sessions", "tree", "scratch", "format.new"];
+        for entry in fs::read_dir(&self.root)? {
+            if !own
+                .iter()
+                .any(|name| entry.as_ref().is_ok_and(|e| e.file_name() == *name))
+            {
+                return Err(foreign("it holds something else"));
+            }
+        }
+        Ok(())
+    }
+
     /// Tries to get the lock; `None` if somebody else has it.
     pub(super) fn try_hold(&self) -> io::Result<Option<Held<'_>>> {
         let lock = File::options()
@@ -201,16 +219,6 @@ impl Held<'_> {
 
     fn found(&self) -> io::Result<()> {
         let root = &self.tree.root;
-        // What an earlier attempt left is no stranger's.
-        let own = ["lock", "clock", "sessions", "tree", "scratch", "format.new"];
-        for entry in fs::read_dir(root)? {
-            if !own
-                .iter()
-                .any(|name| entry.as_ref().is_ok_and(|e| e.file_name() == *name))
-            {
-                return Err(foreign("it holds something else"));
-            }
-        }
         for folder in ["sessions", "tree", "scratch"] {
             fs::create_dir_all(root.join(folder))?;
         }
