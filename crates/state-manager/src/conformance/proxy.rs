@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
@@ -13,6 +14,8 @@ use tokio::sync::watch;
 enum Mode {
     /// It hands on what comes.
     Pass,
+    /// It hands on what comes, so much later.
+    Slow(Duration),
     /// It takes connections, keeps them open, and hands nothing on: a network that swallows packets.
     Stall,
     /// It breaks connections, and new ones as soon as they are made.
@@ -60,6 +63,11 @@ impl Proxy {
         self.mode.send_replace(Mode::Stall);
     }
 
+    /// Hands everything on so much later, in each direction: a server that is far away.
+    pub fn slow(&self, delay: Duration) {
+        self.mode.send_replace(Mode::Slow(delay));
+    }
+
     /// Hands everything on again, what was kept first.
     pub fn heal(&self) {
         self.mode.send_replace(Mode::Pass);
@@ -99,7 +107,7 @@ async fn join(client: TcpStream, server: SocketAddr, mode: watch::Receiver<Mode>
     tokio::select! {
         () = hand_on(from_client, to_server, mode.clone()) => {}
         () = hand_on(from_server, to_client, mode.clone()) => {}
-        () = until(mode, Mode::Cut) => {}
+        _ = until(mode, |mode| mode == Mode::Cut) => {}
     }
 }
 
@@ -110,14 +118,20 @@ async fn hand_on(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mode: watch::R
             Ok(0) | Err(_) => 0,
             Ok(read) => read,
         };
-        until(mode.clone(), Mode::Pass).await;
+        let passing = |mode| matches!(mode, Mode::Pass | Mode::Slow(_));
+        if let Some(Mode::Slow(delay)) = until(mode.clone(), passing).await {
+            tokio::time::sleep(delay).await;
+        }
         if read == 0 || to.write_all(&buffer[..read]).await.is_err() {
             return;
         }
     }
 }
 
-/// Ready when the proxy is in this mode, or gone.
-async fn until(mut mode: watch::Receiver<Mode>, wanted: Mode) {
-    let _ = mode.wait_for(|mode| *mode == wanted).await;
+/// Waits for a mode; `None` if the proxy is gone.
+async fn until(mut mode: watch::Receiver<Mode>, wanted: impl Fn(Mode) -> bool) -> Option<Mode> {
+    mode.wait_for(|mode| wanted(*mode))
+        .await
+        .ok()
+        .map(|mode| *mode)
 }

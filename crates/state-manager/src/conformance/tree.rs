@@ -247,53 +247,52 @@ pub async fn versions_grow_and_never_come_back(site: &Site) {
 }
 
 pub async fn a_stale_version_never_matches_a_reborn_node(site: &Site) {
-    const LIVES: u64 = 40;
-    let (maker, writer) = (site.open().await, site.open().await);
+    const LIVES: u64 = 100;
+    const TOUCHERS: u64 = 6;
+    let maker = site.open().await;
     let node = path("/reborn");
-    let touched = node.clone();
-    // Reads a life and writes its mark into it, while another ends that life and begins the next.
-    let toucher = tokio::spawn(async move {
-        let (mut marks, mut misses) = (0, 0);
-        loop {
-            let Some(seen) = writer.get(&touched).await.expect("read") else {
-                continue;
-            };
-            let life = number(&seen.value) / 2;
-            if life >= LIVES {
-                return (marks, misses);
-            }
-            let mark = (life * 2 + 1).to_string();
-            let expected = Expected::Version(seen.version);
-            match writer.set(&touched, mark.as_bytes(), expected).await {
-                Ok(_) => marks += 1,
-                Err(error) => {
+    // Others read a life and write its mark into it, while this one ends it and begins the next.
+    let mut touchers = tokio::task::JoinSet::new();
+    for _ in 0..TOUCHERS {
+        let (writer, node) = (site.open().await, node.clone());
+        touchers.spawn(async move {
+            loop {
+                let Some(seen) = writer.get(&node).await.expect("read") else {
+                    continue;
+                };
+                let life = number(&seen.value);
+                if life >= LIVES {
+                    return;
+                }
+                let expected = Expected::Version(seen.version);
+                let mark = life.to_string();
+                let touched = writer.set(&node, mark.as_bytes(), expected);
+                if let Err(error) = touched.await {
                     assert_eq!(error.code(), ErrorCode::StateConflict, "{error}");
-                    misses += 1;
                 }
             }
-        }
-    });
+        });
+    }
     for life in 0..LIVES {
-        maker
-            .set(&node, (life * 2).to_string().as_bytes(), Expected::Absent)
-            .await
-            .expect("made");
-        for _ in 0..3 {
+        let value = life.to_string();
+        let made = maker.set(&node, value.as_bytes(), Expected::Absent);
+        made.await.expect("made");
+        for _ in 0..2 {
             let held = maker.get(&node).await.expect("read").expect("there");
             assert_eq!(
-                number(&held.value) / 2,
+                number(&held.value),
                 life,
                 "it bears the mark of another life"
             );
         }
         maker.delete(&node, None).await.expect("deleted");
     }
-    maker
-        .set(&node, (LIVES * 2).to_string().as_bytes(), Expected::Absent)
-        .await
-        .expect("made");
-    let (marks, misses) = soon("the last life", toucher).await.expect("no panic");
-    assert!(marks + misses > 0);
+    let end = LIVES.to_string();
+    let made = maker.set(&node, end.as_bytes(), Expected::Absent);
+    made.await.expect("made");
+    while let Some(ended) = soon("the last life", touchers.join_next()).await {
+        ended.expect("no panic");
+    }
 }
 
 pub async fn children_are_direct_and_sorted(site: &Site) {
