@@ -205,12 +205,16 @@ impl Session for EtcdSession {
 
     fn create<'a>(&'a self, path: &'a StatePath, value: &'a [u8]) -> Pending<'a, Version> {
         Box::pin(async move {
+            let ended = || Err(self.link.place().session_ended("its lease is over"));
             if self.teller.has_told() {
-                return Err(self.link.place().session_ended("its lease is over"));
+                return ended();
             }
-            self.link
-                .set(path, value, Expected::Absent, self.lease)
-                .await
+            let made = self.link.set(path, value, Expected::Absent, self.lease);
+            match made.await {
+                // It was made too late, and goes with the lease.
+                Ok(_) if self.teller.has_told() => ended(),
+                made => made,
+            }
         })
     }
 

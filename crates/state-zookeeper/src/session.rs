@@ -7,8 +7,9 @@ use ardea_state_manager::{
     EndTeller, Expected, Pending, Session, SessionEnd, SessionEnding, SessionId, StatePath,
     Version, session_ending,
 };
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::sync::watch;
 use zookeeper_client::{Client, Error as ZkError, SessionState, StateWatcher};
 
 /// A session of ZooKeeper.
@@ -21,7 +22,36 @@ pub(crate) struct ZooKeeperSession {
 }
 
 /// The session's connection, until it has ended. ZooKeeper ends a session when the last of its clients is dropped.
-type Own = Arc<Mutex<Option<Client>>>;
+#[derive(Clone, Debug)]
+struct Own {
+    client: Arc<Mutex<Option<Client>>>,
+    /// Whether it has ended; stops what is under way.
+    is_over: Arc<watch::Sender<bool>>,
+}
+
+impl Own {
+    fn of(client: Client) -> Self {
+        Own {
+            client: Arc::new(Mutex::new(Some(client))),
+            is_over: Arc::new(watch::Sender::new(false)),
+        }
+    }
+
+    fn client(&self) -> Option<Client> {
+        self.held().clone()
+    }
+
+    /// From here on nothing is made in the session's name.
+    fn end(&self) -> Option<Client> {
+        let client = self.held().take();
+        self.is_over.send_replace(true);
+        client
+    }
+
+    fn held(&self) -> MutexGuard<'_, Option<Client>> {
+        self.client.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// Opens a session.
 pub(crate) async fn open(link: &Arc<Link>) -> Result<(Box<dyn Session>, SessionEnding)> {
@@ -33,10 +63,10 @@ pub(crate) async fn open(link: &Arc<Link>) -> Result<(Box<dyn Session>, SessionE
     let session = ZooKeeperSession {
         id: session_id(client.session_id().0),
         link: Arc::clone(link),
-        own: Arc::new(Mutex::new(Some(client))),
+        own: Own::of(client),
         teller: teller.clone(),
     };
-    let own = Arc::clone(&session.own);
+    let own = session.own.clone();
     tokio::spawn(watch_over(Arc::clone(link), own, teller, watcher, timeout));
     Ok((Box::new(session), ending))
 }
@@ -70,21 +100,10 @@ async fn watch_over(
                 continue;
             }
         };
+        let client = own.end();
         // If the owner has closed it, that was told before.
         teller.tell(SessionEnd::Expired(link.place().session_ended(why)));
-        drop(take(&own));
-        return;
-    }
-}
-
-fn take(own: &Own) -> Option<Client> {
-    own.lock().unwrap_or_else(PoisonError::into_inner).take()
-}
-
-impl ZooKeeperSession {
-    fn client(&self) -> Option<Client> {
-        let own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
-        own.clone()
+        return drop(client);
     }
 }
 
@@ -95,16 +114,21 @@ impl Session for ZooKeeperSession {
 
     fn create<'a>(&'a self, path: &'a StatePath, value: &'a [u8]) -> Pending<'a, Version> {
         Box::pin(async move {
-            let client = self.client().ok_or_else(|| self.link.ended())?;
+            let mut is_over = self.own.is_over.subscribe();
+            let client = self.own.client().ok_or_else(|| self.link.ended())?;
             let by = By::Session(&client);
-            self.link.set(by, path, value, Expected::Absent).await
+            tokio::select! {
+                made = self.link.set(by, path, value, Expected::Absent) => made,
+                // If it is made yet, it goes with the session.
+                _ = is_over.wait_for(|is_over| *is_over) => Err(self.link.ended()),
+            }
         })
     }
 
     fn close(self: Box<Self>) -> Pending<'static, ()> {
         Box::pin(async move {
             self.teller.tell(SessionEnd::Closed);
-            let Some(client) = take(&self.own) else {
+            let Some(client) = self.own.end() else {
                 return Ok(());
             };
             let mut watcher = client.state_watcher();
@@ -126,6 +150,6 @@ impl Session for ZooKeeperSession {
 impl Drop for ZooKeeperSession {
     fn drop(&mut self) {
         self.teller.tell(SessionEnd::Closed);
-        drop(take(&self.own));
+        drop(self.own.end());
     }
 }

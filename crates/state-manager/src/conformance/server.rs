@@ -5,6 +5,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The exit code of a script whose server can't be had on this machine.
@@ -44,21 +45,28 @@ impl Server {
     /// If the server should run here and doesn't.
     pub fn start(script: &str) -> Result<Self, Skipped> {
         let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/services");
-        let (port, peer) = free_ports().expect("free ports on 127.0.0.1");
-        let server = Server {
-            script: scripts.join(script),
-            folder: tempfile::tempdir().expect("a temporary folder"),
-            port,
-            peer,
-            running: Mutex::default(),
-        };
-        match server.run() {
-            Ok(()) => Ok(server),
-            Err(Failed::NotHere(why)) if std::env::var_os(REQUIRED).is_none_or(|v| v != "1") => {
-                Err(Skipped(why))
+        for attempt in 1.. {
+            let (port, peer) = free_ports();
+            let server = Server {
+                script: scripts.join(script),
+                folder: tempfile::tempdir().expect("a temporary folder"),
+                port,
+                peer,
+                running: Mutex::default(),
+            };
+            match server.run() {
+                Ok(()) => return Ok(server),
+                Err(Failed::NotHere(why))
+                    if std::env::var_os(REQUIRED).is_none_or(|v| v != "1") =>
+                {
+                    return Err(Skipped(why));
+                }
+                // Somebody else may have taken the port in the meantime.
+                Err(Failed::Broken(_)) if attempt < 3 => {}
+                Err(error) => panic!("{script}: {error}"),
             }
-            Err(error) => panic!("{script}: {error}"),
         }
+        unreachable!("the third attempt returns or panics")
     }
 
     /// Where it listens.
@@ -157,10 +165,21 @@ impl fmt::Display for Failed {
     }
 }
 
-fn free_ports() -> io::Result<(u16, u16)> {
-    let first = TcpListener::bind("127.0.0.1:0")?;
-    let second = TcpListener::bind("127.0.0.1:0")?;
-    Ok((first.local_addr()?.port(), second.local_addr()?.port()))
+/// Two ports that nobody listens on, below those that the system gives to outgoing connections: a server that is
+/// started again needs its own once more. Processes begin their search in different places.
+fn free_ports() -> (u16, u16) {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let begin = std::process::id().wrapping_mul(97);
+    let mut free = std::iter::repeat_with(|| {
+        let step = NEXT.fetch_add(1, Ordering::Relaxed);
+        10_000 + u16::try_from(begin.wrapping_add(step) % 20_000).unwrap_or(0)
+    })
+    .take(20_000)
+    .filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
+    match (free.next(), free.next()) {
+        (Some(port), Some(peer)) => (port, peer),
+        _ => panic!("there are no free ports on 127.0.0.1"),
+    }
 }
 
 /// Says on the terminal, where it is seen although the test passes, that a test was skipped.
