@@ -137,6 +137,8 @@ async fn a_damaged_file_is_named_and_the_others_are_read() {
         .set(&path("/b"), b"hello", Expected::Any)
         .await
         .expect("set");
+    let mut watcher = state.watch_node(&path("/a")).await.expect("watched");
+    watcher.next().await.expect("told");
     let file = folder.path().join("tree/a/.node");
     let mut bytes = fs::read(&file).expect("read");
     *bytes.last_mut().expect("not empty") ^= 1;
@@ -144,6 +146,10 @@ async fn a_damaged_file_is_named_and_the_others_are_read() {
     let error = state.get(&path("/a")).await.expect_err("damaged");
     assert_eq!(error.code(), ErrorCode::StateCorrupt);
     assert!(error.to_string().contains("tree/a/.node"), "{error}");
+    // Whoever watches it is told, and not left waiting.
+    let told = tokio::time::timeout(Duration::from_secs(30), watcher.next()).await;
+    let error = told.expect("it is told").expect_err("damaged");
+    assert_eq!(error.code(), ErrorCode::StateCorrupt);
     assert!(state.get(&path("/b")).await.expect("read").is_some());
 }
 

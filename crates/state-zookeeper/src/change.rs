@@ -74,11 +74,7 @@ impl Link {
         expected: Expected,
     ) -> Result<Attempt> {
         let znode = self.znode(path);
-        let Ok((births, found)) = Self::look(client, &self.births(), &znode).await else {
-            // Nothing was changed yet.
-            return Ok(Attempt::Again);
-        };
-        let Some(births) = births else {
+        let Some((births, found)) = self.look_first(client, path, &znode).await? else {
             return Ok(Attempt::Again);
         };
         let is_as_expected = match (expected, &found) {
@@ -112,6 +108,20 @@ impl Link {
         }
     }
 
+    /// What there is before a change; `None` to look again, for nothing was changed yet.
+    async fn look_first(
+        &self,
+        client: &Client,
+        path: &StatePath,
+        znode: &str,
+    ) -> Result<Option<(Stat, Option<Stat>)>> {
+        match Self::look(client, &self.births(), znode).await {
+            Ok((births, found)) => Ok(births.map(|births| (births, found))),
+            Err(error) if is_lost(&error) => Ok(None),
+            Err(error) => Err(self.failed(path, error)),
+        }
+    }
+
     /// Makes a node and its missing ancestors, and counts the birth.
     async fn try_create(
         &self,
@@ -134,7 +144,8 @@ impl Link {
                 }
                 Ok(Some(_)) => {}
                 Ok(None) => self.add(path, change.add_create(above, b"", &LASTING))?,
-                Err(_) => return Ok(Attempt::Again),
+                Err(error) if is_lost(&error) => return Ok(Attempt::Again),
+                Err(error) => return Err(self.failed(path, error)),
             }
         }
         let options = match by {
@@ -173,7 +184,7 @@ impl Link {
     ) -> Result<Attempt> {
         let done = Attempt::Done(Version::new(0));
         let znode = self.znode(path);
-        let Ok((Some(births), found)) = Self::look(client, &self.births(), &znode).await else {
+        let Some((births, found)) = self.look_first(client, path, &znode).await? else {
             return Ok(Attempt::Again);
         };
         let mut change = client.new_multi_writer();

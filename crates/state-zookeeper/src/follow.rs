@@ -90,8 +90,9 @@ async fn look_on<T: Seen>(link: &Link, path: &StatePath, feed: &WatchFeed<T>) ->
     let znode = link.znode(path);
     let mut patience = link.patience();
     loop {
-        // Without a connection this waits; what is missed meanwhile is told afterwards.
         let Ok(client) = link.client(&mut link.patience(), "watch a node").await else {
+            // What is missed meanwhile is told afterwards.
+            patience.pause_again().await;
             continue;
         };
         let looked = async {

@@ -4,7 +4,7 @@ use super::bell::Bell;
 use super::lives::Life;
 use super::tree::Tree;
 use crate::{EndTeller, Node, SessionEnd, StatePath, WatchFeed, Watcher, watch};
-use ardea_core::Result;
+use ardea_core::{Error, ErrorCode, Result};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// What somebody wants to know.
@@ -12,6 +12,27 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 enum Wish {
     Node(StatePath, WatchFeed<Option<Node>>),
     Children(StatePath, WatchFeed<Vec<String>>),
+}
+
+impl Wish {
+    fn is_forsaken(&self) -> bool {
+        match self {
+            Wish::Node(_, feed) => feed.is_forsaken(),
+            Wish::Children(_, feed) => feed.is_forsaken(),
+        }
+    }
+
+    fn end(&self, error: Error) {
+        match self {
+            Wish::Node(_, feed) => feed.end(error),
+            Wish::Children(_, feed) => feed.end(error),
+        }
+    }
+}
+
+/// Whether waiting does not mend it.
+fn is_lasting(code: ErrorCode) -> bool {
+    matches!(code, ErrorCode::StateCorrupt | ErrorCode::StateRefused)
 }
 
 /// A session of this process.
@@ -76,15 +97,18 @@ impl Hub {
         let mut listeners = self.listeners();
         listeners.sessions.retain(|own| self.is_well(own));
         listeners.wishes.retain(|wish| {
-            let is_wanted = match wish {
-                Wish::Node(_, feed) => !feed.is_forsaken(),
-                Wish::Children(_, feed) => !feed.is_forsaken(),
-            };
-            // What can't be read now is read at the next look; nothing is told that was not seen.
-            if is_wanted {
-                let _ = self.grant(wish);
+            if wish.is_forsaken() {
+                return false;
             }
-            is_wanted
+            match self.grant(wish) {
+                // No look later on would find anything else.
+                Err(error) if is_lasting(error.code()) => {
+                    wish.end(error);
+                    false
+                }
+                // What can't be read now is read at the next look; nothing is told that was not seen.
+                _ => true,
+            }
         });
         drop(listeners);
         // Nodes of dead sessions are invisible already: this only makes room, and whoever holds the lock does it, too.
@@ -98,11 +122,7 @@ impl Hub {
     /// Tells all watchers that there will be no more.
     pub(super) fn end_watchers(&self) {
         for wish in self.listeners().wishes.drain(..) {
-            let error = self.tree.place().closed();
-            match wish {
-                Wish::Node(_, feed) => feed.end(error),
-                Wish::Children(_, feed) => feed.end(error),
-            }
+            wish.end(self.tree.place().closed());
         }
     }
 
