@@ -43,6 +43,18 @@ pub enum ErrorCode {
     Cancelled,
     /// Whoever read the output has gone: nobody wants the rest.
     OutputClosed,
+    /// A node of the state manager's tree is not as the caller expected: read it again.
+    StateConflict,
+    /// The state manager's tree does not allow this, whoever asks and however often.
+    StateRefused,
+    /// The state manager did not answer in time, and nothing was done.
+    StateUnavailable,
+    /// The state manager's answer was lost: the change was made, or it was not.
+    StateUnknown,
+    /// What the state manager stored is damaged.
+    StateCorrupt,
+    /// The session with the state manager has ended, and its ephemeral nodes with it.
+    SessionEnded,
     /// A broken invariant of the engine itself: please report it.
     Internal,
 }
@@ -76,6 +88,12 @@ impl ErrorCode {
             ErrorCode::LimitReached => "ARD-401",
             ErrorCode::Cancelled => "ARD-402",
             ErrorCode::OutputClosed => "ARD-403",
+            ErrorCode::StateConflict => "ARD-501",
+            ErrorCode::StateRefused => "ARD-502",
+            ErrorCode::StateUnavailable => "ARD-503",
+            ErrorCode::StateUnknown => "ARD-504",
+            ErrorCode::StateCorrupt => "ARD-505",
+            ErrorCode::SessionEnded => "ARD-506",
             ErrorCode::Internal => "ARD-900",
         }
     }
@@ -83,7 +101,13 @@ impl ErrorCode {
     /// Who can mend it.
     pub const fn domain(self) -> Domain {
         match self {
-            ErrorCode::ReadFailed | ErrorCode::WriteFailed | ErrorCode::Network => Domain::External,
+            ErrorCode::ReadFailed
+            | ErrorCode::WriteFailed
+            | ErrorCode::Network
+            | ErrorCode::StateUnavailable
+            | ErrorCode::StateUnknown
+            | ErrorCode::StateCorrupt
+            | ErrorCode::SessionEnded => Domain::External,
             ErrorCode::Internal => Domain::Engine,
             _ => Domain::User,
         }

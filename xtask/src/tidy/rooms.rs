@@ -13,6 +13,11 @@ const FLOORS: &[&[&str]] = &[
     &["ardea-testkit", "ardea-operators", "ardea-engine"],
     &["ardea-connect"],
     &["ardea-pipeline"],
+    &[
+        "ardea-state-manager",
+        "ardea-state-zookeeper",
+        "ardea-state-etcd",
+    ],
     &["ardea", "ardea-nexmark", "ardea-bench"],
     &["ardea-examples", "ardea-cli"],
 ];

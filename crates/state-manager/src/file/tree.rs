@@ -1,0 +1,438 @@
+//! The tree as folders and files: how it is read, and how it is changed in one step.
+//!
+//! ```text
+//! ROOT/format            what this directory is
+//! ROOT/lock              held while the tree is changed
+//! ROOT/clock             the counter of versions
+//! ROOT/sessions/ID       a session: locked by its owner as long as it lives
+//! ROOT/tree/a/.node      the node /a
+//! ROOT/tree/a/b/.node    the node /a/b
+//! ROOT/scratch/          what is being made; whoever opens the root clears away what the dead left
+//! ```
+//!
+//! Whatever a change needs is first made in `scratch` and brought to the disk; then one `rename` makes it visible, in
+//! whole, and the folder is brought to the disk too. Readers need no lock.
+
+use super::clock::Clock;
+use super::entry;
+use super::lives::{Life, Lives};
+use crate::{Expected, Node, Place, SessionId, StatePath, Version};
+use ardea_core::{Error, Result};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// The file of a node in its folder. No name of a node begins with a dot.
+const NODE: &str = ".node";
+
+const FORMAT: &str = "ardea state manager, format 1\n";
+
+/// The tree of one root. Reading needs nothing more; changing needs its lock.
+#[derive(Debug)]
+pub(super) struct Tree {
+    root: PathBuf,
+    lives: Lives,
+    place: Place,
+}
+
+/// The right to change the tree: the only one on this machine.
+#[derive(Debug)]
+pub(super) struct Held<'a> {
+    tree: &'a Tree,
+    // Closing it gives up the lock and wakes the watchers of all processes.
+    _lock: File,
+}
+
+impl Tree {
+    /// The tree below this directory.
+    pub(super) fn new(root: PathBuf, place: Place) -> Self {
+        let lives = Lives::new(root.join("sessions"));
+        Tree { root, lives, place }
+    }
+
+    /// Which tree, for messages.
+    pub(super) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// The file that is locked, and closed after each change.
+    pub(super) fn lock_path(&self) -> PathBuf {
+        self.root.join("lock")
+    }
+
+    /// Which sessions live.
+    pub(super) fn lives(&self) -> &Lives {
+        &self.lives
+    }
+
+    /// Fails if the directory is no root and holds something else.
+    pub(super) fn check_is_own(&self) -> io::Result<()> {
+        if self.root.join("format").exists() {
+            return Ok(());
+        }
+        // What an earlier attempt to make a root left is no stranger's.
+        let own = ["lock", "clock", "sessions", "tree", "scratch", "format.new"];
+        for entry in fs::read_dir(&self.root)? {
+            if !own
+                .iter()
+                .any(|name| entry.as_ref().is_ok_and(|e| e.file_name() == *name))
+            {
+                return Err(foreign("it holds something else"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Tries to get the lock; `None` if somebody else has it.
+    pub(super) fn try_hold(&self) -> io::Result<Option<Held<'_>>> {
+        let lock = File::options()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(self.lock_path())?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Some(Held {
+                tree: self,
+                _lock: lock,
+            })),
+            Err(fs::TryLockError::WouldBlock) => Ok(None),
+            Err(fs::TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    /// The node, unless its session is dead.
+    pub(super) fn get(&self, path: &StatePath) -> Result<Option<Node>> {
+        let file = self.folder(path).join(NODE);
+        let bytes = match fs::read(&file) {
+            Ok(bytes) => bytes,
+            Err(error) if is_absent(&error) => return Ok(None),
+            Err(error) => return Err(self.failed(path, "read", error)),
+        };
+        let node = entry::decode(&bytes).map_err(|why| self.damaged(&file, why))?;
+        if let Some(session) = &node.session
+            && !self.is_alive(path, session)?
+        {
+            return Ok(None);
+        }
+        Ok(Some(node))
+    }
+
+    /// The names of the children, sorted, without those whose sessions are dead.
+    pub(super) fn children(&self, path: &StatePath) -> Result<Vec<String>> {
+        let mut names = self.names_below(path)?;
+        let mut failure = None;
+        names.retain(|name| match self.is_there(path, name) {
+            Ok(is_there) => is_there,
+            Err(error) => {
+                failure.get_or_insert(error);
+                false
+            }
+        });
+        failure.map_or(Ok(names), Err)
+    }
+
+    /// The names of the folders below a node, sorted.
+    fn names_below(&self, path: &StatePath) -> Result<Vec<String>> {
+        let failed = |error| self.failed(path, "list the children of", error);
+        let entries = match fs::read_dir(self.folder(path)) {
+            Ok(entries) => entries,
+            Err(error) if is_absent(&error) => return Ok(Vec::new()),
+            Err(error) => return Err(failed(error)),
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            if let Ok(name) = entry.map_err(failed)?.file_name().into_string()
+                && !name.starts_with('.')
+            {
+                names.push(name);
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn is_there(&self, parent: &StatePath, name: &str) -> Result<bool> {
+        let path = parent.child(name)?;
+        match self.session_of(&path)? {
+            Some(Some(session)) => self.is_alive(&path, &session),
+            Some(None) => Ok(true),
+            None => Ok(false),
+        }
+    }
+
+    /// The session of a node, dead or alive; `None` if there is no node.
+    fn session_of(&self, path: &StatePath) -> Result<Option<Option<SessionId>>> {
+        let file = self.folder(path).join(NODE);
+        let mut head = Vec::new();
+        let read = File::open(&file)
+            .and_then(|open| open.take(entry::HEAD_BYTES as u64).read_to_end(&mut head));
+        match read {
+            Ok(_) => {}
+            Err(error) if is_absent(&error) => return Ok(None),
+            Err(error) => return Err(self.failed(path, "read", error)),
+        }
+        let session = entry::session_of(&head).map_err(|why| self.damaged(&file, why))?;
+        Ok(Some(session))
+    }
+
+    fn is_alive(&self, path: &StatePath, session: &SessionId) -> Result<bool> {
+        self.lives
+            .is_alive(session)
+            .map_err(|error| self.failed(path, "look for the session of", error))
+    }
+
+    fn folder(&self, path: &StatePath) -> PathBuf {
+        let mut folder = self.root.join("tree");
+        folder.extend(path.names());
+        folder
+    }
+
+    /// Nothing was changed.
+    pub(super) fn failed(&self, path: &StatePath, doing: &str, error: io::Error) -> Error {
+        match error.kind() {
+            io::ErrorKind::PermissionDenied => self.place.denied(path, error),
+            io::ErrorKind::InvalidData => self.place.corrupt(self.root.display(), error),
+            _ => self.place.unavailable(format!("{doing} {path}"), error),
+        }
+    }
+
+    fn damaged(&self, file: &Path, why: String) -> Error {
+        self.place.corrupt(file.display(), why)
+    }
+}
+
+impl Held<'_> {
+    /// Makes a root of an empty directory, or checks one, and clears away what the dead left.
+    pub(super) fn prepare(&self) -> io::Result<()> {
+        let root = &self.tree.root;
+        match fs::read_to_string(root.join("format")) {
+            Ok(format) if format == FORMAT => {}
+            Ok(_) => return Err(foreign("it holds another format than this program's")),
+            Err(error) if is_absent(&error) => self.found()?,
+            Err(error) => return Err(error),
+        }
+        for leftover in fs::read_dir(root.join("scratch"))? {
+            remove(&leftover?.path())?;
+        }
+        Ok(())
+    }
+
+    fn found(&self) -> io::Result<()> {
+        let root = &self.tree.root;
+        for folder in ["sessions", "tree", "scratch"] {
+            fs::create_dir_all(root.join(folder))?;
+        }
+        Clock::create(&root.join("clock"))?;
+        write(&root.join("format.new"), FORMAT.as_bytes())?;
+        fs::rename(root.join("format.new"), root.join("format"))?;
+        sync(root)
+    }
+
+    /// Writes a node; of a session, if one is named.
+    pub(super) fn set(
+        &self,
+        path: &StatePath,
+        value: &[u8],
+        expected: Expected,
+        session: Option<&SessionId>,
+    ) -> Result<Version> {
+        let tree = self.tree;
+        let found = tree.get(path)?;
+        let is_as_expected = match expected {
+            Expected::Any => true,
+            Expected::Absent => found.is_none(),
+            Expected::Version(version) => found.as_ref().is_some_and(|n| n.version == version),
+        };
+        if !is_as_expected {
+            return Err(tree.place.conflict(path, expected, found.as_ref()));
+        }
+        let failed = |error| tree.failed(path, "write", error);
+        match found {
+            Some(node) => {
+                let version = self.tick().map_err(failed)?;
+                let file = entry::encode(value, version, node.session.as_ref());
+                let scratch = self.scratch(version);
+                write(&scratch, &file).map_err(failed)?;
+                let folder = tree.folder(path);
+                fs::rename(&scratch, folder.join(NODE)).map_err(failed)?;
+                self.settle(path, &folder)?;
+                Ok(version)
+            }
+            None => self.create(path, value, session),
+        }
+    }
+
+    /// Makes a node, and its missing ancestors, as one folder that is moved into its place.
+    fn create(
+        &self,
+        path: &StatePath,
+        value: &[u8],
+        session: Option<&SessionId>,
+    ) -> Result<Version> {
+        let tree = self.tree;
+        let mut missing = vec![path.clone()];
+        for ancestor in path.ancestors().collect::<Vec<_>>().into_iter().rev() {
+            match tree.get(&ancestor)? {
+                Some(node) if node.session.is_some() => {
+                    return Err(tree.place.below_ephemeral(path));
+                }
+                Some(_) => break,
+                None => missing.push(ancestor),
+            }
+        }
+        let failed = |error| tree.failed(path, "make", error);
+        let top = missing.last().unwrap_or(path);
+        // A node that died with its session may still lie there.
+        self.sweep_away(top)?;
+        let version = self.tick().map_err(failed)?;
+        let scratch = self.scratch(version);
+        let mut folder = scratch.clone();
+        let mut folders = Vec::new();
+        for node in missing.iter().rev() {
+            if node != top {
+                folder.extend(node.name());
+            }
+            fs::create_dir(&folder).map_err(failed)?;
+            let file = match node == path {
+                true => entry::encode(value, version, session),
+                false => entry::encode(b"", version, None),
+            };
+            write(&folder.join(NODE), &file).map_err(failed)?;
+            folders.push(folder.clone());
+        }
+        for folder in folders.iter().rev() {
+            sync(folder).map_err(failed)?;
+        }
+        let target = tree.folder(top);
+        fs::rename(&scratch, &target).map_err(failed)?;
+        self.settle(path, target.parent().unwrap_or(&target))?;
+        Ok(version)
+    }
+
+    /// Removes a node without children.
+    pub(super) fn delete(&self, path: &StatePath, expected: Option<Version>) -> Result<()> {
+        let tree = self.tree;
+        let found = tree.get(path)?;
+        if let Some(version) = expected
+            && found.as_ref().is_none_or(|node| node.version != version)
+        {
+            let expected = Expected::Version(version);
+            return Err(tree.place.conflict(path, expected, found.as_ref()));
+        }
+        if found.is_none() {
+            return Ok(());
+        }
+        if !tree.children(path)?.is_empty() {
+            return Err(tree.place.not_empty(path));
+        }
+        self.take_out(path)
+    }
+
+    /// Begins a session of a new name.
+    pub(super) fn begin_session(&self) -> io::Result<(SessionId, Life)> {
+        let version = self.tick()?;
+        let id = SessionId::new(format!("{}-{}", std::process::id(), version.get()));
+        let life = self.tree.lives.begin(&id, &self.scratch(version))?;
+        Ok((id, life))
+    }
+
+    /// Removes all nodes of one session, alive or dead.
+    pub(super) fn remove_nodes_of(&self, session: &SessionId) -> Result<()> {
+        self.sweep(&StatePath::root(), &|owner| Ok(owner == session))
+    }
+
+    /// Removes the nodes of dead sessions, and then the sessions.
+    pub(super) fn bury_the_dead(&self) -> Result<()> {
+        let root = StatePath::root();
+        let failed = |error| {
+            self.tree
+                .failed(&root, "look for dead sessions below", error)
+        };
+        let dead = self.tree.lives.dead().map_err(failed)?;
+        if dead.is_empty() {
+            return Ok(());
+        }
+        self.sweep(&root, &|owner| Ok(!self.tree.is_alive(&root, owner)?))?;
+        for session in dead {
+            remove(&session).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Removes the nodes below `path` whose sessions are to go. Nodes of sessions have no children.
+    fn sweep(&self, path: &StatePath, goes: &dyn Fn(&SessionId) -> Result<bool>) -> Result<()> {
+        for name in self.tree.names_below(path)? {
+            let child = path.child(&name)?;
+            match self.tree.session_of(&child)? {
+                Some(Some(session)) if goes(&session)? => self.take_out(&child)?,
+                Some(Some(_)) => {}
+                _ => self.sweep(&child, goes)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what lies in the place of a node that is not there.
+    fn sweep_away(&self, path: &StatePath) -> Result<()> {
+        match self.tree.folder(path).exists() {
+            true => self.take_out(path),
+            false => Ok(()),
+        }
+    }
+
+    fn take_out(&self, path: &StatePath) -> Result<()> {
+        let failed = |error| self.tree.failed(path, "delete", error);
+        let folder = self.tree.folder(path);
+        let scratch = self.scratch(self.tick().map_err(failed)?);
+        fs::rename(&folder, &scratch).map_err(failed)?;
+        self.settle(path, folder.parent().unwrap_or(&folder))?;
+        remove(&scratch).map_err(failed)
+    }
+
+    /// The next version.
+    fn tick(&self) -> io::Result<Version> {
+        Clock::open(&self.tree.root.join("clock"))?.next()
+    }
+
+    fn scratch(&self, version: Version) -> PathBuf {
+        self.tree.root.join("scratch").join(version.to_string())
+    }
+
+    /// Brings a change that can be seen already to the disk.
+    fn settle(&self, path: &StatePath, folder: &Path) -> Result<()> {
+        sync(folder).map_err(|error| self.tree.place.unknown(path, error))
+    }
+}
+
+/// There is nothing of this name, or no folder above it.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}
+
+fn foreign(why: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::AlreadyExists, why)
+}
+
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+fn sync(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    let removed = match path.is_dir() {
+        true => fs::remove_dir_all(path),
+        false => fs::remove_file(path),
+    };
+    match removed {
+        Err(error) if !is_absent(&error) => Err(error),
+        _ => Ok(()),
+    }
+}

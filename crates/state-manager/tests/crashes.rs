@@ -1,0 +1,202 @@
+//! Files under what happens to files: processes killed in the middle, damaged and foreign files, a lock that is held.
+
+use ardea_core::ErrorCode;
+use ardea_state_manager::{Expected, FileState, StateManager, StateOptions, StatePath, Version};
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const FOLDER: &str = "ARDEA_CRASHES_FOLDER";
+
+fn path(text: &str) -> StatePath {
+    StatePath::parse(text).expect("a path")
+}
+
+async fn open(folder: &Path) -> FileState {
+    let state = FileState::open(folder, StateOptions::default()).await;
+    state.expect("it opens")
+}
+
+/// A process that writes as fast as it can until it is killed.
+fn writer(folder: &Path) -> Child {
+    Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "written_by_another_process"])
+        .env(FOLDER, folder)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("a process")
+}
+
+/// Not a test: what the test of killed processes starts as those processes.
+#[tokio::test]
+async fn written_by_another_process() {
+    let Some(folder) = std::env::var_os(FOLDER) else {
+        return;
+    };
+    let state = open(Path::new(&folder)).await;
+    let me = std::process::id();
+    let (session, _ending) = state.open_session().await.expect("a session");
+    let mine = path("/sessions").child(&me.to_string()).expect("a path");
+    session.create(&mine, b"").await.expect("made");
+    let deep = path(&format!("/deep/{me}/a/b/c"));
+    // Ended with the test that started it, at the latest.
+    let end = Instant::now() + Duration::from_secs(60);
+    for round in 0u64.. {
+        if Instant::now() > end {
+            return;
+        }
+        let value = format!(
+            "{round} {}",
+            "x".repeat(usize::try_from(round % 5000).unwrap_or(0))
+        );
+        state
+            .set(&path("/shared"), value.as_bytes(), Expected::Any)
+            .await
+            .expect("set");
+        state
+            .set(&deep, value.as_bytes(), Expected::Any)
+            .await
+            .expect("set");
+        for above in ["/a/b/c", "/a/b", "/a", ""] {
+            state
+                .delete(&path(&format!("/deep/{me}{above}")), None)
+                .await
+                .expect("deleted");
+        }
+    }
+}
+
+#[tokio::test]
+async fn processes_killed_while_they_write_leave_a_whole_tree() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = open(folder.path()).await;
+    let mut shared = state.watch_node(&path("/shared")).await.expect("watched");
+    let (mut told, mut newest) = (Version::new(0), Version::new(0));
+    for round in 0..12 {
+        let mut writers = [writer(folder.path()), writer(folder.path())];
+        // Until they are in the midst of it; a little longer in each round.
+        for _ in 0..=round * 3 {
+            loop {
+                let node = tokio::time::timeout(Duration::from_secs(30), shared.next());
+                let node = node.await.expect("they write").expect("told");
+                let Some(node) = node else { continue };
+                assert!(node.version >= told, "{} after {told}", node.version);
+                told = node.version;
+                break;
+            }
+        }
+        for writer in &mut writers {
+            writer.kill().expect("killed");
+            writer.wait().expect("gone");
+        }
+        // Nothing that they held is held any more, and whatever is there is whole.
+        assert!(
+            state
+                .children(&path("/sessions"))
+                .await
+                .expect("read")
+                .is_empty()
+        );
+        for owner in state.children(&path("/deep")).await.expect("read") {
+            let base = path("/deep").child(&owner).expect("a path");
+            for below in ["", "/a", "/a/b", "/a/b/c"] {
+                let node = path(&format!("{base}{below}"));
+                state.get(&node).await.expect("it is whole");
+            }
+        }
+        let version = state
+            .set(&path("/after"), b"", Expected::Any)
+            .await
+            .expect("set");
+        assert!(version > newest.max(told));
+        newest = version;
+    }
+    // What they left in the making goes with the next who opens.
+    open(folder.path()).await;
+    let left = fs::read_dir(folder.path().join("scratch"))
+        .expect("read")
+        .count();
+    assert_eq!(left, 0);
+    let dead = fs::read_dir(folder.path().join("sessions"))
+        .expect("read")
+        .count();
+    assert_eq!(dead, 0);
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_named_and_the_others_are_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = open(folder.path()).await;
+    state
+        .set(&path("/a"), b"hello", Expected::Any)
+        .await
+        .expect("set");
+    state
+        .set(&path("/b"), b"hello", Expected::Any)
+        .await
+        .expect("set");
+    let mut watcher = state.watch_node(&path("/a")).await.expect("watched");
+    watcher.next().await.expect("told");
+    let file = folder.path().join("tree/a/.node");
+    let mut bytes = fs::read(&file).expect("read");
+    *bytes.last_mut().expect("not empty") ^= 1;
+    fs::write(&file, bytes).expect("written");
+    let error = state.get(&path("/a")).await.expect_err("damaged");
+    assert_eq!(error.code(), ErrorCode::StateCorrupt);
+    assert!(error.to_string().contains("tree/a/.node"), "{error}");
+    // Whoever watches it is told, and not left waiting.
+    let told = tokio::time::timeout(Duration::from_secs(30), watcher.next()).await;
+    let error = told.expect("it is told").expect_err("damaged");
+    assert_eq!(error.code(), ErrorCode::StateCorrupt);
+    assert!(state.get(&path("/b")).await.expect("read").is_some());
+}
+
+#[tokio::test]
+async fn a_directory_of_somebody_else_is_left_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("thesis.tex"), "\\documentclass").expect("written");
+    for directory in [
+        folder.path().to_path_buf(),
+        folder.path().join("thesis.tex"),
+    ] {
+        let state = FileState::open(&directory, StateOptions::default()).await;
+        let error = state.expect_err("it is no root");
+        assert_eq!(error.code(), ErrorCode::InvalidConfig, "{error}");
+    }
+    let names = fs::read_dir(folder.path()).expect("read");
+    let names: Vec<_> = names.flatten().map(|entry| entry.file_name()).collect();
+    assert_eq!(names, ["thesis.tex"]);
+}
+
+#[tokio::test]
+async fn a_lock_that_somebody_keeps_is_not_waited_for_forever() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = StateOptions {
+        patience: Duration::from_millis(200),
+        ..StateOptions::default()
+    };
+    let state = FileState::open(folder.path(), options)
+        .await
+        .expect("it opens");
+    state
+        .set(&path("/a"), b"1", Expected::Any)
+        .await
+        .expect("set");
+    let lock = fs::File::open(folder.path().join("lock")).expect("opened");
+    lock.lock().expect("locked");
+    let error = state
+        .set(&path("/a"), b"2", Expected::Any)
+        .await
+        .expect_err("locked out");
+    assert_eq!(error.code(), ErrorCode::StateUnavailable, "{error}");
+    // Readers need no lock.
+    let node = state.get(&path("/a")).await.expect("read").expect("there");
+    assert_eq!(&*node.value, b"1");
+    drop(lock);
+    state
+        .set(&path("/a"), b"2", Expected::Any)
+        .await
+        .expect("set");
+}
