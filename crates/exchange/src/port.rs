@@ -1,0 +1,301 @@
+//! Where a sender or receiver of an edge meets the link that it shares with others.
+//!
+//! The link lives on the thread that polls the network, its ports on the threads of their tasklets; between them are two
+//! wait-free queues. A receiver that is slow has its frames wait behind its queue, up to its window, and nobody else's.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use ardea_core::Waker;
+use ardea_ring::{Capacity, Consumer, Producer, PushError, ring};
+
+use crate::doorbell::{Doorbell, RingAtEnd};
+use crate::frame::{Frame, Parcel, Payload};
+use crate::gone::{PeerGone, Why};
+
+/// How much memory beyond their own the frames of a slow port may hold, in bytes.
+const SPARE_BYTES: usize = 1 << 20;
+
+/// Which end of a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum End {
+    /// That which sends records and is granted windows.
+    Sender,
+    /// That which receives records and grants windows.
+    Receiver,
+}
+
+#[derive(Debug)]
+struct Shared {
+    ending: OnceLock<Ending>,
+    /// Frames wait on the link's side for room in the queue.
+    has_waiting: AtomicBool,
+    /// The port found its queue full, and wants to be woken.
+    is_full: AtomicBool,
+    /// Bytes that have come for the port and that it has not taken.
+    queued_bytes: AtomicUsize,
+    owner: Waker,
+    link: Doorbell,
+    peer: String,
+}
+
+/// Why the peer is gone, and the frames of it that had no room in the queue.
+#[derive(Debug)]
+struct Ending {
+    gone: PeerGone,
+    rest: Mutex<VecDeque<Frame>>,
+}
+
+impl Ending {
+    fn rest(&self) -> MutexGuard<'_, VecDeque<Frame>> {
+        self.rest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The end of a sender or receiver. When it is dropped the link takes what it sent, and forgets it.
+#[derive(Debug)]
+pub struct Port {
+    out: Producer<Parcel>,
+    into: Consumer<Frame>,
+    shared: Arc<Shared>,
+    _farewell: RingAtEnd,
+}
+
+/// The link's end.
+#[derive(Debug)]
+pub(crate) struct PortEnd {
+    out: Consumer<Parcel>,
+    into: Producer<Frame>,
+    shared: Arc<Shared>,
+    waiting: VecDeque<Frame>,
+    memory: Memory,
+    _farewell: WakeAtEnd,
+}
+
+/// What the frames that wait hold, since none was waiting.
+#[derive(Debug, Default)]
+struct Memory {
+    last_block: usize,
+    held: usize,
+    used: usize,
+}
+
+impl Memory {
+    /// Takes account of a payload, and copies it to memory of its own if those that wait hold far more than they are: small frames
+    /// of a slow edge must not keep whole blocks of a busy one.
+    fn admit(&mut self, payload: &mut Payload) {
+        let Some((block, bytes)) = payload.block() else {
+            return;
+        };
+        if block != self.last_block {
+            if self.held + bytes > 4 * self.used + SPARE_BYTES && payload.len() < bytes / 4 {
+                *payload = Payload::copy_of(payload);
+                return;
+            }
+            self.last_block = block;
+            self.held += bytes;
+        }
+        self.used += payload.len();
+    }
+}
+
+/// A port and its other end. `owner` is woken when there is something for the port; `link` when there is something for the link.
+pub(crate) fn port(
+    frames: usize,
+    parcels: usize,
+    peer: String,
+    owner: Waker,
+    link: Doorbell,
+) -> (Port, PortEnd) {
+    let (parcels_in, parcels_out) = ring(Capacity::clamped(parcels));
+    let (frames_in, frames_out) = ring(Capacity::clamped(frames));
+    let shared = Arc::new(Shared {
+        ending: OnceLock::new(),
+        has_waiting: AtomicBool::new(false),
+        is_full: AtomicBool::new(false),
+        queued_bytes: AtomicUsize::new(0),
+        owner,
+        link,
+        peer,
+    });
+    (
+        Port {
+            out: parcels_in,
+            into: frames_out,
+            _farewell: RingAtEnd(shared.link.clone()),
+            shared: Arc::clone(&shared),
+        },
+        PortEnd {
+            out: parcels_out,
+            into: frames_in,
+            _farewell: WakeAtEnd(shared.owner.clone()),
+            shared,
+            waiting: VecDeque::new(),
+            memory: Memory::default(),
+        },
+    )
+}
+
+impl Port {
+    /// Gives a parcel to the link, or gets it back if the link has enough; the owner is woken when there is room.
+    pub(crate) fn send(&mut self, parcel: Parcel) -> Result<(), Parcel> {
+        let refused = match self.out.push(parcel) {
+            Ok(()) => {
+                self.shared.link.ring();
+                return Ok(());
+            }
+            // The link is gone: nobody will miss it, and `gone` says so.
+            Err(PushError::Gone(_)) => return Ok(()),
+            Err(PushError::Full(parcel)) => parcel,
+        };
+        self.shared.is_full.store(true, Ordering::SeqCst);
+        // Pairs with the fence in `PortEnd::wake_sender`: either it sees the flag, or room is seen here.
+        fence(Ordering::SeqCst);
+        match self.out.push(refused) {
+            Ok(()) => {
+                self.shared.link.ring();
+                Ok(())
+            }
+            Err(PushError::Gone(_)) => Ok(()),
+            Err(PushError::Full(parcel)) => Err(parcel),
+        }
+    }
+
+    /// The next frame for this port.
+    pub(crate) fn receive(&mut self) -> Option<Frame> {
+        let Some(frame) = self.into.pop() else {
+            // What is left when the queue has ended lies in the open.
+            let ended = self.into.is_finished();
+            let ending = self.shared.ending.get().filter(|_| ended)?;
+            return ending.rest().pop_front();
+        };
+        self.shared
+            .queued_bytes
+            .fetch_sub(frame.wire_bytes(), Ordering::Relaxed);
+        // Pairs with the fence in `PortEnd::forward`.
+        fence(Ordering::SeqCst);
+        if self.shared.has_waiting.load(Ordering::Relaxed) {
+            self.shared.link.ring();
+        }
+        Some(frame)
+    }
+
+    /// Asks the link to look at the port again: memory that it had in use is wanted.
+    pub(crate) fn wants_room(&self) {
+        self.shared.is_full.store(true, Ordering::SeqCst);
+        self.shared.link.ring();
+    }
+
+    /// Why the peer is gone, once it is and all its frames have been taken.
+    pub fn gone(&mut self) -> Option<&PeerGone> {
+        let ending = self.shared.ending.get()?;
+        let is_over = self.into.is_finished() && ending.rest().is_empty();
+        is_over.then_some(&ending.gone)
+    }
+
+    /// The peer's name, for messages.
+    pub fn peer(&self) -> &str {
+        &self.shared.peer
+    }
+}
+
+impl PortEnd {
+    /// The next parcel that the port wants to send.
+    pub(crate) fn next_parcel(&mut self) -> Option<Parcel> {
+        self.out.pop()
+    }
+
+    /// Whether the port is gone and all that it sent has been taken.
+    pub(crate) fn is_over(&mut self) -> bool {
+        self.out.is_finished()
+    }
+
+    /// Wakes the port's owner if it waits for room; called when there may be some.
+    pub(crate) fn wake_sender(&self) {
+        fence(Ordering::SeqCst);
+        if self.shared.is_full.load(Ordering::Relaxed) {
+            self.shared.is_full.store(false, Ordering::SeqCst);
+            self.shared.owner.wake();
+        }
+    }
+
+    /// Bytes that the port has not taken.
+    pub(crate) fn queued_bytes(&self) -> usize {
+        self.shared.queued_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Hands a frame to the port, behind those that wait. Never refuses: the caller has looked at `queued_bytes`.
+    pub(crate) fn deliver(&mut self, mut frame: Frame) {
+        self.shared
+            .queued_bytes
+            .fetch_add(frame.wire_bytes(), Ordering::Relaxed);
+        if self.waiting.is_empty() {
+            match self.into.push(frame) {
+                Ok(()) => return self.shared.owner.wake(),
+                Err(PushError::Gone(_)) => return,
+                Err(PushError::Full(refused)) => frame = refused,
+            }
+            self.memory = Memory::default();
+        }
+        self.memory.admit(&mut frame.payload);
+        self.waiting.push_back(frame);
+        self.forward();
+    }
+
+    /// Moves frames that wait on to the port's queue; whether there were any to move.
+    pub(crate) fn forward(&mut self) -> bool {
+        if self.waiting.is_empty() {
+            return false;
+        }
+        self.shared.has_waiting.store(true, Ordering::SeqCst);
+        // Pairs with the fence in `Port::receive`: either it sees the flag, or room is seen here.
+        fence(Ordering::SeqCst);
+        let mut moved = false;
+        while let Some(frame) = self.waiting.pop_front() {
+            match self.into.push(frame) {
+                Ok(()) => moved = true,
+                Err(PushError::Gone(_)) => self.waiting.clear(),
+                Err(PushError::Full(frame)) => {
+                    self.waiting.push_front(frame);
+                    break;
+                }
+            }
+        }
+        if self.waiting.is_empty() {
+            self.shared.has_waiting.store(false, Ordering::SeqCst);
+        }
+        if moved {
+            self.shared.owner.wake();
+        }
+        moved
+    }
+
+    /// Tells the port that the peer is gone, behind all the frames that have come.
+    pub(crate) fn end(mut self, gone: &PeerGone) {
+        self.close(gone.clone());
+    }
+
+    fn close(&mut self, gone: PeerGone) {
+        let rest = Mutex::new(std::mem::take(&mut self.waiting));
+        let _ = self.shared.ending.set(Ending { gone, rest });
+    }
+}
+
+impl Drop for PortEnd {
+    fn drop(&mut self) {
+        if self.shared.ending.get().is_none() {
+            self.close(PeerGone::new(self.shared.peer.clone(), Why::Dropped));
+        }
+    }
+}
+
+/// Wakes a port's owner when the link's end is gone: stands behind the queues.
+#[derive(Debug)]
+struct WakeAtEnd(Waker);
+
+impl Drop for WakeAtEnd {
+    fn drop(&mut self) {
+        self.0.wake();
+    }
+}
