@@ -4,6 +4,8 @@
 //! a run of another system. What could not be measured is `null`.
 //!
 //! * [`nexmark`]: throughput and latency of NEXMark queries, beside a plain loop that computes the same;
+//! * [`exchange`]: records from one worker to another;
+//! * [`forward`]: what it costs a worker to pass frames on;
 //! * [`noise`]: what the machine itself does to a thread that only looks at the clock;
 //! * [`usage`]: cpu time and memory of this process.
 //!
@@ -31,8 +33,11 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod exchange;
+pub mod forward;
 pub mod nexmark;
 pub mod noise;
+mod sockets;
 pub mod usage;
 
 use hdrhistogram::Histogram;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::commands::bench::NexmarkBenchArgs;
+use crate::commands::bench::{ExchangeBenchArgs, ForwardBenchArgs, NexmarkBenchArgs};
 use crate::failure::EXIT_CODES;
 
 /// Low-latency stream processing: run jobs, look at them, measure them.
@@ -139,7 +139,11 @@ impl JobArgs {
 #[derive(Subcommand, Debug)]
 pub enum BenchCommand {
     /// Throughput, or latency at a rate, of a NEXMark query, beside a plain loop that computes the same
-    Nexmark(NexmarkBenchArgs),
+    Nexmark(Box<NexmarkBenchArgs>),
+    /// What it costs a worker to pass frames on, undecoded, from TCP to TCP
+    Forward(ForwardBenchArgs),
+    /// Throughput, or latency at a rate, of records from one worker to another over TCP
+    Exchange(ExchangeBenchArgs),
 }
 
 /// `ardea nexmark …`.

@@ -48,7 +48,7 @@ pub struct Framed<S> {
     unsent_bytes: usize,
     /// How many bytes of the front parcel have been written.
     written: usize,
-    /// Whether the last byte read was the last of a frame.
+    /// Bytes that were read, and bytes of the frames given out: equal where a frame ends.
     received: u64,
     whole: u64,
     gone: Option<Why>,

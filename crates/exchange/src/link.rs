@@ -209,6 +209,9 @@ impl Link {
 
     fn work(&mut self, now: Duration) -> Result<bool, PeerGone> {
         let mut made = self.receive(now)?;
+        if let Some(parcel) = self.held.take() {
+            self.held = self.connection.send(parcel).err();
+        }
         if self.peer.is_some() && self.ending.is_none() {
             made |= self.collect();
             self.keep_alive(now);
@@ -315,9 +318,6 @@ impl Link {
     /// Takes parcels of the ports in turn, until the connection has enough.
     fn collect(&mut self) -> bool {
         let mut made = false;
-        if let Some(parcel) = self.held.take() {
-            self.held = self.connection.send(parcel).err();
-        }
         let count = self.ports.len();
         let mut idle = 0;
         while self.held.is_none() && idle < count {

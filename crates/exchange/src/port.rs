@@ -299,3 +299,117 @@ impl Drop for WakeAtEnd {
         self.0.wake();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::BlockPool;
+    use crate::header::{Header, Kind};
+    use crate::ids::StreamId;
+
+    fn ends() -> (Port, PortEnd) {
+        let bell = Doorbell::new(Waker::none());
+        port(4, 2, "worker 2".into(), Waker::none(), bell)
+    }
+
+    fn frame(payload: Payload) -> Frame {
+        Frame {
+            header: Header::new(Kind::Records, StreamId::new(1, 1)),
+            payload,
+        }
+    }
+
+    /// The memory that waiting frames keep from being used again.
+    fn held_bytes(end: &PortEnd) -> usize {
+        let mut blocks: Vec<_> = end
+            .waiting
+            .iter()
+            .filter_map(|it| it.payload.block())
+            .collect();
+        blocks.sort_unstable();
+        blocks.dedup();
+        blocks.iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    #[test]
+    fn small_frames_that_wait_do_not_hold_the_blocks_of_others() {
+        let (mut port, mut end) = ends();
+        let mut pool = BlockPool::new(256 << 10, 4);
+        for _ in 0..1000 {
+            let block = pool.take();
+            end.deliver(frame(Payload::in_block(&block, 0, 500)));
+        }
+        assert!(held_bytes(&end) < 2 << 20, "{}", held_bytes(&end));
+        assert_eq!(
+            end.queued_bytes(),
+            1000 * (500 + crate::header::HEADER_BYTES)
+        );
+        let mut taken = 0;
+        while port.receive().is_some() {
+            taken += 1;
+            end.forward();
+        }
+        assert_eq!((taken, end.queued_bytes()), (1000, 0));
+    }
+
+    #[test]
+    fn frames_that_fill_their_blocks_wait_where_they_are() {
+        let (_port, mut end) = ends();
+        let mut pool = BlockPool::new(256 << 10, 4);
+        for _ in 0..100 {
+            let block = pool.take();
+            for at in 0..6 {
+                end.deliver(frame(Payload::in_block(&block, at * 40_000, 40_000)));
+            }
+        }
+        let in_place = |frame: &&Frame| {
+            frame
+                .payload
+                .block()
+                .is_some_and(|(_, bytes)| bytes > 200_000)
+        };
+        assert_eq!(
+            end.waiting.iter().filter(in_place).count(),
+            end.waiting.len()
+        );
+    }
+
+    #[test]
+    fn what_waited_when_the_peer_went_is_taken_before_its_end() {
+        let (mut port, mut end) = ends();
+        for _ in 0..10 {
+            end.deliver(frame(Payload::EMPTY));
+        }
+        end.end(&PeerGone::new("worker 2", Why::Closed));
+        for _ in 0..10 {
+            assert!(port.gone().is_none());
+            assert!(port.receive().is_some());
+        }
+        assert!(matches!(
+            port.gone().map(|gone| &gone.why),
+            Some(Why::Closed)
+        ));
+    }
+
+    #[test]
+    fn a_refused_parcel_makes_the_link_wake_the_owner_when_there_is_room() {
+        use std::sync::atomic::AtomicU32;
+        let woken = Arc::new(AtomicU32::new(0));
+        let owner = Waker::new({
+            let woken = Arc::clone(&woken);
+            move || {
+                woken.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        let bell = Doorbell::new(Waker::none());
+        let (mut port, mut end) = port(4, 2, "worker 2".into(), owner, bell);
+        let parcel = || Parcel::Bundle(Payload::EMPTY);
+        while port.send(parcel()).is_ok() {}
+        end.wake_sender();
+        assert_eq!(woken.load(Ordering::SeqCst), 1);
+        end.wake_sender();
+        assert_eq!(woken.load(Ordering::SeqCst), 1, "it is woken once");
+        assert!(end.next_parcel().is_some());
+        assert!(port.send(parcel()).is_ok());
+    }
+}
