@@ -181,10 +181,11 @@ impl Port {
         Some(frame)
     }
 
-    /// Asks the link to look at the port again: memory that it had in use is wanted.
+    /// Asks to be woken when the link has let go of memory; the caller then looks once more whether it has meanwhile.
     pub(crate) fn wants_room(&self) {
         self.shared.is_full.store(true, Ordering::SeqCst);
-        self.shared.link.ring();
+        // Pairs with the fence in `PortEnd::wake_sender`: either it sees the flag, or the memory is seen to be free.
+        fence(Ordering::SeqCst);
     }
 
     /// Why the peer is gone, once it is and all its frames have been taken.

@@ -242,11 +242,12 @@ impl EdgeSender {
             return false;
         }
         if self.building.is_none() {
-            self.building = self.pool.take_within();
+            self.building = self.pool.take_within().or_else(|| {
+                self.port.wants_room();
+                self.pool.take_within()
+            });
             if let Some(block) = &mut self.building {
                 Arc::make_mut(block).clear();
-            } else {
-                self.port.wants_room();
             }
         }
         self.building.is_some()

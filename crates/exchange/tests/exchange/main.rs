@@ -5,4 +5,5 @@ mod cuts;
 mod pair;
 mod strangers;
 mod streams;
+mod wakes;
 mod whole;
