@@ -8,6 +8,10 @@
 //! * [`wakeup`]: what an idle job costs, and how long it takes to wake;
 //! * [`report`]: what a bench returns: also cpu time and memory of this process, and what the machine itself does to a thread that
 //!   only looks at the clock.
+//! * [`exchange`]: records from one worker to another;
+//! * [`forward`]: what it costs a worker to pass frames on;
+//! * [`noise`]: what the machine itself does to a thread that only looks at the clock;
+//! * [`usage`]: cpu time and memory of this process.
 //!
 //! # Invariants
 //!
@@ -42,6 +46,12 @@ pub mod report;
 pub mod stages;
 mod usage;
 pub mod wakeup;
+pub mod exchange;
+pub mod forward;
+pub mod nexmark;
+pub mod noise;
+mod sockets;
+pub mod usage;
 
 pub use report::Report;
 

@@ -10,7 +10,12 @@ use super::tree::Tree;
 /// before it on its own floor, so that there is no circle; its tests may use all rooms of its own floor.
 const FLOORS: &[&[&str]] = &[
     &["ardea-ring", "ardea-core", "ardea-aggregate"],
-    &["ardea-testkit", "ardea-operators", "ardea-engine"],
+    &[
+        "ardea-testkit",
+        "ardea-operators",
+        "ardea-engine",
+        "ardea-exchange",
+    ],
     &["ardea-connect"],
     &["ardea-pipeline"],
     &[

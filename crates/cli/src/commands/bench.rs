@@ -1,5 +1,7 @@
 //! `ardea bench`: measures, and tells it as JSON or, on a terminal, as a table.
 
+mod exchange;
+mod forward;
 mod nexmark;
 mod repeat;
 mod stages;

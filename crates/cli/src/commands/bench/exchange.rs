@@ -1,0 +1,60 @@
+//! `ardea bench exchange`: its options.
+
+use std::time::Duration;
+
+use ardea_bench::exchange::{self, ExchangeParams, RecordKind};
+use clap::ValueEnum;
+
+use super::repeat;
+use crate::args::{count, duration};
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// What the records are.
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum Records {
+    /// Five numbers, 40 bytes
+    Rows,
+    /// Words of 3 to 16 letters
+    Words,
+}
+
+/// The options; the results carry each under its own name.
+#[derive(clap::Args, Debug)]
+pub struct ExchangeBenchArgs {
+    /// What the records are
+    #[arg(long, value_name = "KIND", value_enum, default_value_t = Records::Rows)]
+    records: Records,
+    /// Records a second: measures latency
+    #[arg(long, value_name = "N", value_parser = count, default_value = "100000")]
+    rate: u64,
+    /// As fast as possible: measures throughput
+    #[arg(long)]
+    max: bool,
+    /// How long is measured
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10s")]
+    duration: Duration,
+    /// How long runs before that
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "2s")]
+    warmup: Duration,
+    /// Run so many times; a last line has the best and the median of every figure
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: u32,
+}
+
+/// Measures, as often as asked.
+pub fn run(args: &ExchangeBenchArgs, context: &Context) -> Result<(), Failure> {
+    let params = ExchangeParams {
+        records: match args.records {
+            Records::Rows => RecordKind::Rows,
+            Records::Words => RecordKind::Words,
+        },
+        rate: args.rate,
+        max: args.max,
+        duration: args.duration,
+        warmup: args.warmup,
+    };
+    repeat::run(args.repeat, context, |progress| {
+        exchange::run(&params, progress)
+    })
+}

@@ -1,0 +1,148 @@
+//! Passing frames on without looking into them.
+//!
+//! A worker stands between others and the instance processes that it hosts. What is only passed on is never decoded and never
+//! copied: the header is written afresh for where it goes, the payload goes out from where it was read.
+//!
+//! Windows are not the forwarder's: grants pass through it as well, in the other direction, so that a window spans the whole way
+//! and bounds what can wait here. Where a connection has no windows, a full destination has to stop its source: see
+//! [`is_full`](Forwarder::is_full).
+
+use std::collections::{HashMap, VecDeque};
+
+use foldhash::fast::FixedState;
+
+use crate::frame::{Frame, Parcel};
+use crate::gone::PeerGone;
+use crate::header::{Header, Kind};
+use crate::ids::{InstanceNumber, StreamId};
+use crate::transport::Connection;
+
+/// Frames that are alike to a forwarder.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct RouteKey {
+    /// The stream on which they come.
+    pub stream: StreamId,
+    /// The instance that they are for.
+    pub target: InstanceNumber,
+    /// Whether they are grants, which go the other way.
+    pub is_grant: bool,
+}
+
+impl RouteKey {
+    fn of(header: &Header) -> Self {
+        RouteKey {
+            stream: header.stream,
+            target: header.target,
+            is_grant: header.kind == Kind::Grant,
+        }
+    }
+}
+
+/// Where frames go, and what their headers become.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Route {
+    /// Which of the forwarder's destinations.
+    pub destination: usize,
+    /// The stream there.
+    pub stream: StreamId,
+    /// The instance there.
+    pub target: InstanceNumber,
+}
+
+#[derive(Debug, Default)]
+struct Destination {
+    queue: VecDeque<Parcel>,
+    queued_bytes: usize,
+}
+
+/// A table of routes, and what waits for each destination.
+///
+/// ```
+/// use ardea_exchange::{Forwarder, Frame, Header, InstanceNumber, Kind, Route, RouteKey, StreamId};
+///
+/// let mut forwarder = Forwarder::new(1, 1 << 20);
+/// let (stream, target) = (StreamId::new(7, 2), InstanceNumber(5));
+/// forwarder.route(
+///     RouteKey { stream, target, is_grant: false },
+///     Route { destination: 0, stream, target: InstanceNumber(0) },
+/// );
+/// let mut header = Header::new(Kind::Done, stream);
+/// assert!(forwarder.forward(Frame::bare(header)).is_err(), "it is for all, and only 5 is known");
+/// header.target = target;
+/// assert!(forwarder.forward(Frame::bare(header)).is_ok());
+/// ```
+#[derive(Debug)]
+pub struct Forwarder {
+    routes: HashMap<RouteKey, Route, FixedState>,
+    destinations: Vec<Destination>,
+    most_queued_bytes: usize,
+}
+
+impl Forwarder {
+    /// A forwarder to so many destinations, each [full](Self::is_full) when this many bytes wait for it.
+    pub fn new(destinations: usize, most_queued_bytes: usize) -> Self {
+        Forwarder {
+            routes: HashMap::default(),
+            destinations: (0..destinations).map(|_| Destination::default()).collect(),
+            most_queued_bytes,
+        }
+    }
+
+    /// Sends such frames that way from now on.
+    pub fn route(&mut self, key: RouteKey, route: Route) {
+        self.routes.insert(key, route);
+    }
+
+    /// Knows such frames no more.
+    pub fn forget(&mut self, key: &RouteKey) {
+        self.routes.remove(key);
+    }
+
+    /// Puts a frame on its way, or gives it back if there is none for it.
+    ///
+    /// # Errors
+    /// The frame, as it came.
+    pub fn forward(&mut self, mut frame: Frame) -> Result<(), Box<Frame>> {
+        let route = self.routes.get(&RouteKey::of(&frame.header));
+        let Some((route, destination)) =
+            route.and_then(|route| Some((route, self.destinations.get_mut(route.destination)?)))
+        else {
+            return Err(Box::new(frame));
+        };
+        frame.header.stream = route.stream;
+        frame.header.target = route.target;
+        destination.queued_bytes += frame.wire_bytes();
+        destination.queue.push_back(Parcel::Frame(frame));
+        Ok(())
+    }
+
+    /// Gives a destination's connection what it takes, and flushes it. Returns the bytes moved.
+    ///
+    /// # Errors
+    /// The destination is gone.
+    pub fn drain(
+        &mut self,
+        destination: usize,
+        connection: &mut dyn Connection,
+    ) -> Result<usize, PeerGone> {
+        let Some(destination) = self.destinations.get_mut(destination) else {
+            return Ok(0);
+        };
+        while let Some(parcel) = destination.queue.pop_front() {
+            let bytes = parcel.wire_bytes();
+            if let Err(refused) = connection.send(parcel) {
+                destination.queue.push_front(refused);
+                break;
+            }
+            destination.queued_bytes -= bytes;
+        }
+        connection.flush()
+    }
+
+    /// Whether so much waits for a destination that its sources should not be read for now.
+    pub fn is_full(&self, destination: usize) -> bool {
+        self.destinations
+            .get(destination)
+            .is_some_and(|it| it.queued_bytes >= self.most_queued_bytes)
+    }
+}
