@@ -12,7 +12,7 @@ const FLOORS: &[&[&str]] = &[
     &["ardea-ring", "ardea-core", "ardea-aggregate"],
     &["ardea-testkit", "ardea-operators", "ardea-engine"],
     &["ardea-connect"],
-    &["ardea-pipeline"],
+    &["ardea-pipeline", "ardea-topology"],
     &["ardea", "ardea-nexmark", "ardea-bench"],
     &["ardea-examples", "ardea-cli"],
 ];

@@ -64,6 +64,7 @@ mod resolved;
 pub use duration::{DurationError, format_duration, parse_duration};
 pub use environment::CONFIG_VARIABLE;
 pub use file::{CONFIG_FILE, ConfigFile};
+pub use nearest::nearest;
 pub use origin::Origin;
 pub use quantity::{QuantityError, format_bytes, parse_bytes, parse_count};
 pub use report::{Report, ReportedSetting};
