@@ -4,6 +4,7 @@
 //! a run of another system. What could not be measured is `null`.
 //!
 //! * [`nexmark`]: throughput and latency of NEXMark queries, beside a plain loop that computes the same;
+//! * [`wordcount`]: throughput and latency of word count as a topology, with and without acks;
 //! * [`noise`]: what the machine itself does to a thread that only looks at the clock;
 //! * [`usage`]: cpu time and memory of this process.
 //!
@@ -34,6 +35,7 @@
 pub mod nexmark;
 pub mod noise;
 pub mod usage;
+pub mod wordcount;
 
 use hdrhistogram::Histogram;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::commands::bench::NexmarkBenchArgs;
+use crate::commands::bench::{NexmarkBenchArgs, WordcountBenchArgs};
 use crate::failure::EXIT_CODES;
 
 /// Low-latency stream processing: run jobs, look at them, measure them.
@@ -140,6 +140,8 @@ impl JobArgs {
 pub enum BenchCommand {
     /// Throughput, or latency at a rate, of a NEXMark query, beside a plain loop that computes the same
     Nexmark(NexmarkBenchArgs),
+    /// Throughput, or latency at a rate, of word count as a topology, with acks or without, beside a plain loop
+    Wordcount(WordcountBenchArgs),
 }
 
 /// `ardea nexmark …`.

@@ -23,6 +23,7 @@ pub fn run(command: Command, context: &Context) -> Result<(), Failure> {
         Command::Jobs => jobs::run(context),
         Command::Plan(args) => plan::run(&args, context),
         Command::Bench(BenchCommand::Nexmark(args)) => bench::nexmark(&args, context),
+        Command::Bench(BenchCommand::Wordcount(args)) => bench::wordcount(&args, context),
         Command::Nexmark(NexmarkCommand::Generate(args)) => generate::run(&args, context),
         Command::Nexmark(NexmarkCommand::Run(args)) => query::run(args, context),
         Command::Config => config::run(context),

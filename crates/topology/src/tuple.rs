@@ -237,6 +237,23 @@ impl<'a> Tuples<'a> {
         (0..self.len()).map(move |index| tuples.get(index))
     }
 
+    /// The contents of one field of all tuples, by its place: of a text its UTF-8, of bytes themselves, of other values how they are
+    /// encoded behind their tag; empty where there is no such field.
+    #[inline]
+    pub fn payloads(
+        &self,
+        place: usize,
+    ) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone + use<'a> {
+        let batch = self.batch;
+        (0..self.len()).map(move |index| -> &'a [u8] {
+            let mut rest = batch.tuple(index);
+            for _ in 0..place {
+                rest = Field::first(rest).map_or_else(Default::default, |(_, after)| after);
+            }
+            Field::first(rest).map_or_else(Default::default, |(field, _)| field.payload())
+        })
+    }
+
     /// The component that emitted them.
     pub fn component(&self) -> &'a str {
         &self.origin.component

@@ -2,5 +2,7 @@
 
 mod nexmark;
 mod repeat;
+mod wordcount;
 
 pub use nexmark::{NexmarkBenchArgs, run as nexmark};
+pub use wordcount::{WordcountBenchArgs, run as wordcount};

@@ -3,10 +3,7 @@
 /// The candidate nearest to `word`, if one is near enough to be meant: at most a third of its letters wrong.
 ///
 /// A word that was written under a wrong or missing table is compared by its last part, too.
-pub fn nearest<'a>(
-    word: &str,
-    candidates: impl Iterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     candidates
         .map(|candidate| (strangeness(word, candidate), candidate))
         .filter(|(strangeness, candidate)| *strangeness <= tolerance(last_part(candidate)))
