@@ -12,7 +12,7 @@ use ardea_topology::{
 use hdrhistogram::Histogram;
 
 use super::table::WordCounts;
-use super::words::{Random, Words};
+use super::words::{Draws, Words};
 
 /// The least that a spout waits for the next words to be due: each wait costs a wake-up.
 const LEAST_WAIT: Duration = Duration::from_micros(50);
@@ -70,7 +70,7 @@ impl Shared {
 /// Emits random words: as fast as possible, or each when it is due.
 pub(super) struct WordSpout {
     shared: Arc<Shared>,
-    random: Random,
+    draws: Draws,
     clock: Clock,
     instance: Instance,
     emitted: u64,
@@ -80,7 +80,7 @@ impl WordSpout {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         WordSpout {
             shared,
-            random: Random(0),
+            draws: Draws::new(0),
             clock: Clock::system(),
             instance: Instance::ONLY,
             emitted: 0,
@@ -96,10 +96,7 @@ impl WordSpout {
 
     #[inline]
     fn emit(&mut self, out: &mut SpoutCollector<'_>, due: u64) -> Outcome {
-        let word = self
-            .shared
-            .words
-            .get(self.random.below(self.shared.words.len()));
+        let word = self.draws.next(&self.shared.words);
         self.emitted += 1;
         match (self.shared.acks, self.shared.rate) {
             (true, _) => out.emit_tracked(MessageId(due), [word])?,
@@ -123,7 +120,7 @@ impl Spout for WordSpout {
     fn open(&mut self, context: &ComponentContext) -> Outcome {
         self.clock = context.clock().clone();
         self.instance = context.instance();
-        self.random = Random(1000 + u64::from(self.instance.index));
+        self.draws = Draws::new(1000 + u64::from(self.instance.index));
         Ok(())
     }
 

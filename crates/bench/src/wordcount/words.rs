@@ -54,8 +54,64 @@ impl Words {
     /// The word at this place.
     #[inline]
     pub(crate) fn get(&self, index: usize) -> &str {
+        self.at(self.place(index))
+    }
+
+    /// Where the word at `index` begins and ends.
+    #[inline]
+    fn place(&self, index: usize) -> (u32, u32) {
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.text[start as usize..self.ends[index] as usize]
+        (start, self.ends[index])
+    }
+
+    #[inline]
+    fn at(&self, (start, end): (u32, u32)) -> &str {
+        &self.text[start as usize..end as usize]
+    }
+}
+
+/// Random words of a list, drawn many at a time: the list is larger than the nearer caches, and the waits for memory overlap.
+#[derive(Debug)]
+pub(crate) struct Draws {
+    random: Random,
+    places: Vec<(u32, u32)>,
+    /// Where touching leads, so that it is not optimised away.
+    touched: u64,
+}
+
+impl Draws {
+    /// How many are drawn at a time.
+    const BLOCK: usize = 256;
+
+    pub(crate) fn new(seed: u64) -> Self {
+        Draws {
+            random: Random(seed),
+            places: Vec::with_capacity(Self::BLOCK),
+            touched: 0,
+        }
+    }
+
+    /// The next word.
+    #[inline]
+    pub(crate) fn next<'w>(&mut self, words: &'w Words) -> &'w str {
+        match self.places.pop() {
+            Some(place) => words.at(place),
+            None => self.draw(words),
+        }
+    }
+
+    #[inline(never)]
+    fn draw<'w>(&mut self, words: &'w Words) -> &'w str {
+        let random = &mut self.random;
+        let draws = (0..Self::BLOCK).map(|_| words.place(random.below(words.len())));
+        self.places.extend(draws);
+        let text = words.text.as_bytes();
+        let firsts = self
+            .places
+            .iter()
+            .map(|(start, _)| u64::from(text[*start as usize]));
+        self.touched = firsts.fold(self.touched, u64::wrapping_add);
+        self.places.pop().map_or("", |place| words.at(place))
     }
 }
 
