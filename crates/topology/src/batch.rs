@@ -65,6 +65,30 @@ impl TupleBatch {
         self.first
     }
 
+    /// Gives back the memory of the tuples that have been read, once they are the greater part; for a batch that is kept and added to.
+    pub(crate) fn compact(&mut self) {
+        const LEAST: usize = 1024;
+        if self.first < LEAST || self.first * 2 < self.ends.len() {
+            return;
+        }
+        let start = self.ends[self.first - 1];
+        self.bytes.drain(..start as usize);
+        self.ends.drain(..self.first);
+        self.ends.iter_mut().for_each(|end| *end -= start);
+        if let Some(last) = self
+            .first
+            .checked_sub(1)
+            .and_then(|at| self.anchor_ends.get(at))
+        {
+            let start = *last;
+            self.anchors.drain(..start as usize);
+            self.anchor_ends.drain(..self.first);
+            self.anchor_ends.iter_mut().for_each(|end| *end -= start);
+        }
+        self.targets.drain(..self.first.min(self.targets.len()));
+        self.first = 0;
+    }
+
     /// How many bytes the fields of its tuples take.
     pub fn byte_len(&self) -> usize {
         self.bytes.len()
@@ -261,6 +285,23 @@ mod tests {
         let outcome = batch.push(|w| w.str("b"), 2);
         assert_eq!(outcome, Err(Refused::Fields(1)));
         assert_eq!(batch, before);
+    }
+
+    #[test]
+    fn compacting_changes_nothing_but_the_memory() {
+        let words: Vec<String> = (0..3000).map(|n| format!("w{}", n % 7)).collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let mut whole = batch(&words[..60]);
+        (60..3000).for_each(|n| whole.push(|w| w.str(words[n]), 1).unwrap());
+        whole.anchor_ends.resize(3000, whole.anchors.len() as u32);
+        whole.discard_front(2000);
+        let mut compact = whole.clone();
+        compact.compact();
+        assert!(compact.byte_len() < whole.byte_len());
+        let mut copies = [TupleBatch::default(), TupleBatch::default()];
+        copies[0].append_copy(&whole).unwrap();
+        copies[1].append_copy(&compact).unwrap();
+        assert_eq!(copies[0], copies[1]);
     }
 
     #[test]

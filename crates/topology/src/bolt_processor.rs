@@ -84,7 +84,12 @@ impl<B: Bolt> BoltP<B> {
         let Some(Running { context, ledger }) = &mut self.running else {
             return Err(unopened());
         };
-        let outcome = what(&mut self.bolt, &mut Collector::new(ledger, context));
+        let mut out = Collector::new(ledger, context);
+        let outcome = what(&mut self.bolt, &mut out);
+        let failures = out.failures;
+        if failures > 0 {
+            context.metrics.count_bad(failures);
+        }
         ledger.emitter.flush(outbox)?;
         ledger.postman.deliver();
         Ok(outcome)

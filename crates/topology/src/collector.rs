@@ -15,8 +15,24 @@ use crate::tuple::{Tuple, Tuples};
 /// One that is dropped is never acked: its spout's tuple fails when its time is over.
 #[derive(Debug)]
 #[must_use = "a held tuple has to be acked or failed"]
-pub struct Held {
-    anchors: Box<[Anchor]>,
+pub struct Held(Anchors);
+
+/// What a held tuple is tied to; mostly a single tree, which takes no memory of its own.
+#[derive(Debug)]
+enum Anchors {
+    None,
+    One(Anchor),
+    Many(Box<[Anchor]>),
+}
+
+impl Held {
+    fn anchors(&self) -> &[Anchor] {
+        match &self.0 {
+            Anchors::None => &[],
+            Anchors::One(anchor) => std::slice::from_ref(anchor),
+            Anchors::Many(anchors) => anchors,
+        }
+    }
 }
 
 /// What a bolt instance keeps between calls for its collector.
@@ -159,10 +175,11 @@ impl<'a> Collector<'a> {
     pub fn hold(&mut self, tuple: &Tuple<'_>) -> Held {
         self.ledger.excepted.push(tuple.index);
         let salt = tuple.origin.salt;
-        let anchors = tuple.anchors.iter().map(|anchor| anchor.delivered(salt));
-        Held {
-            anchors: anchors.collect(),
-        }
+        Held(match tuple.anchors {
+            [] => Anchors::None,
+            [only] => Anchors::One(only.delivered(salt)),
+            many => Anchors::Many(many.iter().map(|a| a.delivered(salt)).collect()),
+        })
     }
 
     /// Ties what `work` emits to tuples that are held.
@@ -175,7 +192,7 @@ impl<'a> Collector<'a> {
         work: impl FnOnce(&mut Collector<'a>) -> Outcome,
     ) -> Outcome {
         let before = (std::mem::take(&mut self.ledger.current), self.made);
-        let anchors = held.into_iter().flat_map(|held| held.anchors.iter());
+        let anchors = held.into_iter().flat_map(Held::anchors);
         self.ledger.current.extend(anchors);
         // A tree counts once, however many of its tuples are among these.
         self.ledger
@@ -191,17 +208,19 @@ impl<'a> Collector<'a> {
 
     /// Acks a tuple that was held.
     pub fn ack(&mut self, held: Held) {
-        for anchor in &held.anchors {
+        for anchor in held.anchors() {
             self.ledger.postman.update(anchor.root, anchor.id);
         }
     }
 
     /// Fails a tuple that was held.
-    pub fn fail(&mut self, held: Held) {
-        self.failures += 1;
-        for anchor in &held.anchors {
-            self.ledger.postman.fail(anchor.root);
-        }
+    ///
+    /// # Errors
+    /// If the failure fails the whole job.
+    pub fn fail(&mut self, held: Held, failure: &Failure) -> Outcome {
+        self.count_failure(held.anchors(), failure, || {
+            ("a tuple that was held".to_string(), Vec::new())
+        })
     }
 
     /// Fails one tuple of a batch, in [`Bolt::execute_batch`](crate::Bolt::execute_batch); the others go on.
@@ -240,30 +259,40 @@ impl<'a> Collector<'a> {
         Ok(())
     }
 
-    /// Fails a tuple, counts it and keeps it as a sample; or fails the job, if the failure says so.
     #[cold]
     fn lose(&mut self, tuple: &Tuple<'_>, failure: &Failure) -> Outcome {
+        self.count_failure(tuple.anchors, failure, || {
+            let values: Vec<String> = tuple.values().map(|value| value.to_string()).collect();
+            let origin = format!("stream {:?} of {:?}", tuple.stream(), tuple.component());
+            (origin, values.join(", ").into_bytes())
+        })
+    }
+
+    /// Fails a tuple, counts it and keeps it as a sample; or fails the job, if the failure says so.
+    #[cold]
+    fn count_failure(
+        &mut self,
+        anchors: &[Anchor],
+        failure: &Failure,
+        tuple: impl FnOnce() -> (String, Vec<u8>),
+    ) -> Outcome {
         if let Some(error) = failure.fatal() {
             return Err(error.into());
         }
         self.failures += 1;
-        for anchor in tuple.anchors {
+        for anchor in anchors {
             self.ledger.postman.fail(anchor.root);
         }
         let context = self.context;
-        context
-            .dead_letters
-            .handle(OnError::DeadLetter, || DeadLetter {
+        context.dead_letters.handle(OnError::DeadLetter, || {
+            let (origin, raw) = tuple();
+            DeadLetter {
                 vertex: context.vertex.to_string(),
-                origin: format!("stream {:?} of {:?}", tuple.stream(), tuple.component()),
-                raw: tuple
-                    .values()
-                    .map(|v| v.to_string())
-                    .collect::<Vec<_>>()
-                    .join(", ")
-                    .into_bytes(),
+                origin,
+                raw,
                 reason: failure.to_string(),
-            })?;
+            }
+        })?;
         Ok(())
     }
 }

@@ -9,6 +9,7 @@
 //!
 //! * [`TopologyBuilder`] describes a [`Topology`]; [`Outputs`] declares a component's streams;
 //! * [`Spout`] and [`Bolt`] are user code; [`SpoutCollector`] and [`Collector`] take what it emits;
+//! * [`WindowedBolt`] takes many tuples at a time, by [`Window`];
 //! * [`Tuple`] and [`Tuples`] are views of a [`TupleBatch`], in which tuples are encoded once and travel; [`Value`], [`Encode`];
 //! * [`RunningTopology`] activates, deactivates and reports;
 //! * `acker` and `ack_channel`: how a spout learns what became of a tuple.
@@ -98,6 +99,7 @@ mod collector;
 mod context;
 mod failure;
 mod spout;
+mod window;
 
 mod bolt_processor;
 mod emitter;
@@ -128,3 +130,4 @@ pub use spout::{MessageId, Next, Spout, SpoutCollector};
 pub use topology::Topology;
 pub use tuple::{Tuple, Tuples};
 pub use value::{Field, FieldWriter, List, Value};
+pub use window::{Window, WindowTuples, Windowed, WindowedBolt};
