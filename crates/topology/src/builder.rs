@@ -129,6 +129,7 @@ impl TopologyBuilder {
             kind,
             inputs: Vec::new(),
             tick: None,
+            line: None,
         });
         let last = self.components.len() - 1;
         &mut self.components[last]
@@ -243,6 +244,7 @@ impl BoltDeclarer<'_> {
             component,
             stream,
             grouping,
+            line: None,
         });
         self
     }

@@ -69,29 +69,44 @@ fn check_components(name: &str, components: &[Component], config: &TopologyConfi
     }
     let mut names = HashSet::new();
     for component in components {
-        let name = &component.name;
-        if !names.insert(name) {
-            return Err(invalid(format!("two components are named {name:?}"))
-                .hint("give each spout and bolt a name of its own"));
-        }
-        if component.parallelism == 0 {
-            return Err(invalid(format!("{name:?} has a parallelism of zero"))
-                .hint("give it at least one instance"));
-        }
-        if matches!(component.kind, Kind::Bolt(_)) && component.inputs.is_empty() {
-            return Err(
-                invalid(format!("the bolt {name:?} has no input")).hint(format!(
-                    "say what it reads: .shuffle({:?})",
-                    components[0].name
-                )),
-            );
-        }
-        if component.tick.is_some_and(|tick| tick.is_zero()) {
-            return Err(invalid(format!("{name:?} is to tick every zero seconds"))
-                .hint("give it an interval, or none"));
-        }
+        check_component(component, &components[0], names.insert(&component.name))
+            .map_err(|(what, hint)| at_line(component.line, what).hint(hint))?;
     }
     Ok(())
+}
+
+/// What is wrong with a component by itself, and what to do.
+fn check_component(
+    component: &Component,
+    first: &Component,
+    is_new: bool,
+) -> Result<(), (String, String)> {
+    let name = &component.name;
+    let fault = |what: String, hint: &str| Err((what, hint.to_string()));
+    if !is_new {
+        let what = format!("two components are named {name:?}");
+        return fault(what, "give each spout and bolt a name of its own");
+    }
+    if component.parallelism == 0 {
+        let what = format!("{name:?} has a parallelism of zero");
+        return fault(what, "give it at least one instance");
+    }
+    if matches!(component.kind, Kind::Bolt(_)) && component.inputs.is_empty() {
+        let hint = format!("say what it reads: .shuffle({:?})", first.name);
+        return fault(format!("the bolt {name:?} has no input"), &hint);
+    }
+    if component.tick.is_some_and(|tick| tick.is_zero()) {
+        let what = format!("{name:?} is to tick every zero seconds");
+        return fault(what, "give it an interval, or none");
+    }
+    Ok(())
+}
+
+fn at_line(line: Option<u64>, what: String) -> Error {
+    match line {
+        Some(line) => invalid(format!("line {line}: {what}")),
+        None => invalid(what),
+    }
 }
 
 fn check_streams(component: &Component, outputs: &Outputs) -> Result<()> {
@@ -121,9 +136,14 @@ fn check_streams(component: &Component, outputs: &Outputs) -> Result<()> {
 
 /// The edge, as messages name it.
 fn edge(to: &Component, input: &Subscription) -> String {
+    let line = input.line.map(|line| format!(" (line {line})"));
     format!(
-        "{:?} (stream {:?}) → {:?}, {:?}",
-        input.component, input.stream, to.name, input.grouping
+        "{:?} (stream {:?}) → {:?}, {:?}{}",
+        input.component,
+        input.stream,
+        to.name,
+        input.grouping,
+        line.unwrap_or_default()
     )
 }
 

@@ -19,6 +19,8 @@ pub(crate) struct Component {
     pub(crate) kind: Kind,
     pub(crate) inputs: Vec<Subscription>,
     pub(crate) tick: Option<Duration>,
+    /// Where it stands in the file that describes it, if one does.
+    pub(crate) line: Option<u64>,
 }
 
 /// That a bolt reads a stream.
@@ -27,6 +29,8 @@ pub(crate) struct Subscription {
     pub(crate) component: Arc<str>,
     pub(crate) stream: Arc<str>,
     pub(crate) grouping: Grouping,
+    /// Where it stands in the file that describes it, if one does.
+    pub(crate) line: Option<u64>,
 }
 
 /// What a component is, and what makes its instances.

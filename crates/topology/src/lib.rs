@@ -11,6 +11,7 @@
 //! * [`Spout`] and [`Bolt`] are user code; [`SpoutCollector`] and [`Collector`] take what it emits;
 //! * [`WindowedBolt`] takes many tuples at a time, by [`Window`];
 //! * [`Tuple`] and [`Tuples`] are views of a [`TupleBatch`], in which tuples are encoded once and travel; [`Value`], [`Encode`];
+//! * [`Registry`] has components under names, from which a YAML file wires a topology;
 //! * [`RunningTopology`] activates, deactivates and reports;
 //! * `acker` and `ack_channel`: how a spout learns what became of a tuple.
 //!
@@ -94,6 +95,9 @@ mod outputs;
 mod running;
 mod topology;
 
+mod registry;
+mod yaml;
+
 mod bolt;
 mod collector;
 mod context;
@@ -125,6 +129,7 @@ pub use context::ComponentContext;
 pub use encode::{Encode, Items, Values};
 pub use failure::{Failure, Outcome};
 pub use outputs::{DEFAULT_STREAM, Outputs};
+pub use registry::{Registry, Settings};
 pub use running::{CompleteLatency, RunningTopology, SpoutReport};
 pub use spout::{MessageId, Next, Spout, SpoutCollector};
 pub use topology::Topology;
