@@ -191,7 +191,7 @@ fn each_subscriber_of_a_stream_gets_all_of_it_and_streams_are_apart() {
         .global(("sort", "odd"));
     run(&builder.build().unwrap());
     let sum = |arrivals: &Arrivals| arrivals.lock().unwrap().iter().map(|(_, n)| n).sum::<u64>();
-    let (evens, odds) = ((0..NUMBERS).step_by(2).sum(), (1..NUMBERS).step_by(2).sum());
+    let (evens, odds): (u64, u64) = ((0..NUMBERS).step_by(2).sum(), (1..NUMBERS).step_by(2).sum());
     assert_eq!(sum(&even), evens);
     assert_eq!(sum(&odd), odds);
     assert_eq!(sum(&all), evens + odds);

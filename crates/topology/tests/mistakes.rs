@@ -100,14 +100,18 @@ fn names_numbers_and_fields_that_make_no_sense_are_refused() {
         twice.contains("two components are named \"same\""),
         "{twice}"
     );
-    let zero = build(&|builder| drop(builder.spout("none", 0, spout)));
+    let zero = build(&|builder| {
+        builder.spout("none", 0, spout);
+    });
     assert!(
         zero.contains("\"none\" has a parallelism of zero"),
         "{zero}"
     );
     let empty = build(&|_| {});
     assert!(empty.contains("has no spout"), "{empty}");
-    let crowd = build(&|builder| drop(builder.spout("many", 70_000, spout)));
+    let crowd = build(&|builder| {
+        builder.spout("many", 70_000, spout);
+    });
     assert!(crowd.contains("at most 65536"), "{crowd}");
     for (outputs, told) in [
         (
