@@ -60,7 +60,7 @@ pub trait Bolt: Send {
     }
 
     /// All spouts have said that they are done. Emits what is left, and acks what is held: the spouts wait for it. If tuples come again
-    /// after a failure, it is called once more after them. A failure fails the job.
+    /// after a failure, it is called again after them. A failure fails the job.
     fn finish(&mut self, out: &mut Collector<'_>) -> Outcome {
         let _ = out;
         Ok(())

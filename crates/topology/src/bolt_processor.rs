@@ -51,6 +51,7 @@ where
             tick_due: None,
             running: None,
             has_unfinished: true,
+            has_seen_end: false,
         }))
     }
 }
@@ -66,6 +67,8 @@ pub(crate) struct BoltP<B> {
     running: Option<Running>,
     /// Whether `finish` has not been called since the latest tuple.
     has_unfinished: bool,
+    /// Whether all spouts have said that they are done: what comes now is what had failed.
+    has_seen_end: bool,
 }
 
 /// What there is from `init` on.
@@ -238,12 +241,19 @@ impl<B: Bolt> Processor for BoltP<B> {
         batch.discard_front(dealt_with);
         ledger.emitter.flush(outbox)?;
         ledger.postman.deliver();
+        if self.has_seen_end {
+            // Nobody will say again that this is all: it has to be let go of once these tuples have been sent on.
+            context.waker.wake();
+        }
         Ok(())
     }
 
     fn on_watermark(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
-        if watermark == Watermark::END && !self.finish(outbox)? {
-            return Ok(Progress::NONE);
+        if watermark == Watermark::END {
+            self.has_seen_end = true;
+            if !self.finish(outbox)? {
+                return Ok(Progress::NONE);
+            }
         }
         outbox.watermark(watermark);
         Ok(Progress::DONE)
@@ -259,6 +269,9 @@ impl<B: Bolt> Processor for BoltP<B> {
 
     fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
         self.flush(outbox)?;
+        if self.has_seen_end {
+            self.finish(outbox)?;
+        }
         self.tick_if_due(outbox)
     }
 

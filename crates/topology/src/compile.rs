@@ -132,7 +132,8 @@ impl Compiler<'_> {
             let supplier: Arc<dyn ProcessorSupplier> = match &component.kind {
                 Kind::Spout(make) => {
                     let wiring = Arc::new(self.spout(component, streams, first_task));
-                    first_task += component.parallelism as u16;
+                    // Wraps only behind the last of as many as there may be.
+                    first_task = u16::wrapping_add(first_task, component.parallelism as u16);
                     self.counters
                         .push((Arc::clone(&component.name), wiring.counters.clone()));
                     let make = Arc::clone(make);

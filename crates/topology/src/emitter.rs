@@ -258,3 +258,46 @@ fn not_written(component: &str, plan: &StreamPlan, refused: Refused) -> Error {
         .hint("emit less in one call"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_that_some_subscriber_has_no_room_for_is_sent_once_to_each_all_the_same() {
+        let plan = StreamPlan {
+            name: crate::DEFAULT_STREAM.into(),
+            fields: Arc::from([Arc::from("number")]),
+            is_direct: false,
+            outputs: vec![Ordinal(0), Ordinal(1)],
+            salts: Arc::from([Salt::of(0, None), Salt::of(1, None)]),
+            targets: 1,
+        };
+        let mut emitter = Emitter::new("test".into(), &[plan], true, 4);
+        let mut outbox = Outbox::new(2, 4);
+        for number in 0..3 {
+            emitter.emit(To::Default, None, [number], []).unwrap();
+        }
+        // The second lane holds what someone else wrote.
+        outbox
+            .lane::<u8>(Ordinal(1))
+            .unwrap()
+            .push(1, ardea_core::Timestamp::MIN);
+        assert!(!emitter.has_room(&outbox));
+        assert!(!emitter.flush(&mut outbox).unwrap());
+        let mut first = outbox.take_chunk(0, Chunk::default).unwrap();
+        outbox.take_chunk(1, Chunk::default);
+        assert!(emitter.flush(&mut outbox).unwrap());
+        assert!(!outbox.has_records(0), "the first had got it");
+        let mut second = outbox.take_chunk(1, Chunk::default).unwrap();
+        let (first, second) = (
+            batch_of(&mut first).unwrap(),
+            batch_of(&mut second).unwrap(),
+        );
+        assert_eq!(first.len(), 3);
+        assert_eq!(first, second);
+        emitter.emit(To::Default, None, [9], []).unwrap();
+        assert!(emitter.flush(&mut outbox).unwrap());
+        assert_eq!(outbox.chunk_mut(0).len(), 1);
+    }
+}

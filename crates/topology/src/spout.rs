@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use ardea_core::Result;
+use ardea_core::{Error, ErrorCode, Result};
 
 use crate::acker::{AckActions, Acker};
-use crate::anchor::Anchor;
+use crate::anchor::{Anchor, Root};
 use crate::context::ComponentContext;
 use crate::emitter::{Emitter, To};
 use crate::encode::Values;
@@ -84,6 +84,14 @@ pub trait Spout: Send {
 
     /// Called once after all others, also after a failure. Must not panic.
     fn close(&mut self) {}
+}
+
+#[cold]
+fn too_many() -> Error {
+    let most = Root::MOST_SLOTS;
+    let what = format!("a spout instance has {most} messages pending, and can have no more");
+    Error::new(ErrorCode::LimitReached, what)
+        .hint("return from next_batch when the collector is full")
 }
 
 /// Takes what a spout emits.
@@ -187,6 +195,9 @@ impl SpoutCollector<'_> {
             self.actions.acked.push(message);
             return Ok(());
         };
+        if acker.room() == 0 {
+            return Err(too_many());
+        }
         let now = self.pace.started();
         let root = acker.open(now, message);
         match self

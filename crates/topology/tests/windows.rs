@@ -125,6 +125,18 @@ fn a_window_that_fails_fails_all_its_tuples_and_they_come_again() {
 }
 
 #[test]
+fn what_comes_again_after_the_end_is_let_go_of_although_its_window_is_not_full() {
+    let (windows, seen) = windows(Window::tumbling_count(10), 95, Some(93));
+    let mut all: Vec<i64> = windows
+        .into_iter()
+        .flat_map(|(numbers, _)| numbers)
+        .collect();
+    all.sort_unstable();
+    assert_eq!(all, (0..95).collect::<Vec<_>>());
+    assert_eq!((seen.failed.len(), seen.acked.len()), (5, 95));
+}
+
+#[test]
 fn a_window_that_can_not_be_kept_fails_the_job() {
     let mut builder = TopologyBuilder::new("windows");
     builder.spout("numbers", 1, || Numbers::untracked(10));
