@@ -268,6 +268,44 @@ fn a_tuple_made_from_several_that_were_held_belongs_to_the_trees_of_all() {
     assert_eq!(sum.load(Ordering::SeqCst), (0..END).sum::<u64>());
 }
 
+/// Passes tuples on at once, and acks each when the next one comes.
+#[derive(Default)]
+struct Late(Option<Held>);
+
+impl Bolt for Late {
+    fn outputs(&self) -> Outputs {
+        Outputs::fields(["number"])
+    }
+
+    fn execute(&mut self, tuple: &Tuple<'_>, out: &mut Collector<'_>) -> Outcome {
+        out.emit([tuple.field_at(0)?])?;
+        let before = self.0.replace(out.hold(tuple));
+        before.into_iter().for_each(|held| out.ack(held));
+        Ok(())
+    }
+
+    fn finish(&mut self, out: &mut Collector<'_>) -> Outcome {
+        self.0.take().into_iter().for_each(|held| out.ack(held));
+        Ok(())
+    }
+}
+
+#[test]
+fn what_is_emitted_for_a_tuple_that_is_held_belongs_to_its_tree() {
+    const END: u64 = 3000;
+    let (mut builder, seen) = tracked(END, 1);
+    let arrivals = Arrivals::default();
+    let noted = Arc::clone(&arrivals);
+    builder.bolt("late", 2, Late::default).shuffle("numbers");
+    builder
+        .bolt("notes", 2, move || notes(&noted))
+        .shuffle("late");
+    run(&builder.build().unwrap());
+    assert_all_acked(&seen, END);
+    assert!(seen.lock().unwrap().failed.is_empty());
+    assert_eq!(arrivals.lock().unwrap().len() as u64, END);
+}
+
 #[test]
 fn a_panic_fails_the_job_and_names_the_tuple() {
     let mut builder = TopologyBuilder::new("panic");
