@@ -384,7 +384,7 @@ fn a_deactivated_topology_emits_nothing_until_it_is_activated_again() {
         seen.lock().unwrap().deactivations == 1 && running.spouts()[0].pending == 0
     });
     let before = running.spouts()[0].emitted;
-    for _ in 0..10_000 {
+    for _ in 0..200 {
         assert_eq!(running.spouts()[0].emitted, before);
         std::thread::yield_now();
     }

@@ -2,7 +2,7 @@
 
 use crate::ardea::{run, succeed};
 
-const COMMANDS: [&[&str]; 12] = [
+const COMMANDS: [&[&str]; 13] = [
     &[],
     &["demo"],
     &["run"],
@@ -10,6 +10,7 @@ const COMMANDS: [&[&str]; 12] = [
     &["plan"],
     &["bench"],
     &["bench", "nexmark"],
+    &["bench", "wordcount"],
     &["nexmark"],
     &["nexmark", "generate"],
     &["nexmark", "run"],
