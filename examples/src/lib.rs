@@ -10,6 +10,7 @@
 //! * [`sensors`]: 70 channels of a drill, summed up every second, with early results;
 //! * [`sessions`]: the visits in a web server's log;
 //! * [`payments`]: a pipeline of 150 stages, and what it costs in latency;
+//! * [`topology`]: the words of a file once more, counted by spouts and bolts;
 //! * [`tail`]: errors in a log that is still being written.
 //!
 //! # Invariants
@@ -32,6 +33,7 @@ pub mod rules;
 pub mod sensors;
 pub mod sessions;
 pub mod tail;
+pub mod topology;
 pub mod wordcount;
 
 mod arguments;

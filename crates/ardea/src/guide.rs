@@ -30,6 +30,10 @@ struct Connectors;
 #[doc = include_str!("../../../docs/custom.md")]
 struct StepsOfYourOwn;
 
+/// `docs/topologies.md`
+#[doc = include_str!("../../../docs/topologies.md")]
+struct Topologies;
+
 /// `docs/tuning.md`
 #[doc = include_str!("../../../docs/tuning.md")]
 struct Tuning;

@@ -4,6 +4,7 @@
 //! percentile. This crate is what a job depends on; it gathers the rooms of the house under one name.
 //!
 //! * [`pipeline`]: describe a job, step by step;
+//! * [`topology`]: or as spouts and bolts, with acknowledgements;
 //! * [`aggregate`]: what to compute over windows and groups;
 //! * [`connect`]: where records come from and go to;
 //! * [`engine`]: run jobs on the threads of this process;
@@ -34,6 +35,7 @@ pub use ardea_operators as operators;
 pub use ardea_pipeline as pipeline;
 #[cfg(feature = "testkit")]
 pub use ardea_testkit as testkit;
+pub use ardea_topology as topology;
 
 pub use ardea_core::{Error, Result};
 pub use ardea_engine::{JobConfig, JobHandle, JobStatus, Node, NodeConfig};

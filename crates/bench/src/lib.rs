@@ -10,6 +10,7 @@
 //!   only looks at the clock.
 //! * [`exchange`]: records from one worker to another;
 //! * [`forward`]: what it costs a worker to pass frames on;
+//! * [`wordcount`]: throughput and latency of word count as a topology, with and without acks;
 //! * [`noise`]: what the machine itself does to a thread that only looks at the clock;
 //! * [`usage`]: cpu time and memory of this process.
 //!
@@ -52,6 +53,7 @@ pub mod nexmark;
 pub mod noise;
 mod sockets;
 pub mod usage;
+pub mod wordcount;
 
 pub use report::Report;
 

@@ -1,5 +1,7 @@
 //! Key ranges: the unit in which state is owned, saved and moved.
 
+use xxhash_rust::xxh3::xxh3_64;
+
 use crate::Key;
 
 /// The number of partitions of every job, and so the greatest useful parallelism of a keyed step.
@@ -16,6 +18,13 @@ impl PartitionId {
     #[inline]
     pub fn of<K: Key>(key: &K) -> Self {
         PartitionId((key.key_hash() % PARTITION_COUNT as u64) as u16)
+    }
+
+    /// The partition of a key that is there as its canonical bytes only (see [`Key`]), such as a field of an encoded record: the
+    /// same as that of the key itself.
+    #[inline]
+    pub fn of_canonical(bytes: &[u8]) -> Self {
+        PartitionId((xxh3_64(bytes) % PARTITION_COUNT as u64) as u16)
     }
 
     /// From zero to [`PARTITION_COUNT`] - 1.
@@ -35,6 +44,14 @@ impl PartitionId {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn canonical_bytes_have_the_partition_of_their_key() {
+        let number = (-5i64).to_le_bytes();
+        assert_eq!(PartitionId::of_canonical(&number), PartitionId::of(&-5i64));
+        let word = "ardea".to_string();
+        assert_eq!(PartitionId::of_canonical(b"ardea"), PartitionId::of(&word));
+    }
 
     #[test]
     fn every_instance_owns_its_fair_share() {

@@ -17,7 +17,7 @@ const FLOORS: &[&[&str]] = &[
         "ardea-exchange",
     ],
     &["ardea-connect"],
-    &["ardea-pipeline"],
+    &["ardea-pipeline", "ardea-topology"],
     &[
         "ardea-state-manager",
         "ardea-state-zookeeper",

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::ardea::{run, succeed};
 
-const COMMANDS: [&[&str]; 14] = [
+const COMMANDS: [&[&str]; 17] = [
     &[],
     &["demo"],
     &["run"],
@@ -13,8 +13,11 @@ const COMMANDS: [&[&str]; 14] = [
     &["plan"],
     &["bench"],
     &["bench", "nexmark"],
+    &["bench", "exchange"],
+    &["bench", "forward"],
     &["bench", "stages"],
     &["bench", "wakeup"],
+    &["bench", "wordcount"],
     &["nexmark"],
     &["nexmark", "generate"],
     &["nexmark", "run"],

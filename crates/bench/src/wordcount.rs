@@ -1,0 +1,10 @@
+//! Word count: random words, counted by a bolt, as a topology.
+
+mod components;
+mod params;
+mod run;
+mod table;
+mod words;
+
+pub use params::WordcountParams;
+pub use run::run;

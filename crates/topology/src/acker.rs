@@ -1,0 +1,374 @@
+//! Whether all that was made from a spout's tuple has been dealt with: a pure state machine, one a spout instance.
+//!
+//! A tree's account is the exclusive-or of the random ids of its tuples. An id is put in when its tuple is emitted and again when it is
+//! acked, in whatever order the news arrives; the account is zero when every id is in it twice, and by chance with a probability of
+//! 2⁻⁶⁴ ("Twitter Heron", section IV-C; it is the method of Storm). So a tree of any size takes one place of 32 bytes.
+//!
+//! Accounts lie in a table that the [`Root`] points into: no hashing. Each is stamped with the turn in which it was opened; a turn lasts a
+//! third of the message timeout, and what is older than three turns has failed: the buckets rotate, and nothing is moved. A tree so
+//! fails between one and one and a third of its timeout after it was opened.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::MessageId;
+use crate::anchor::Root;
+
+/// How many turns a message timeout has.
+const TURNS: u32 = 3;
+
+/// How many accounts are looked at in one go for being too old.
+const SWEEP: usize = 4096;
+
+/// That the ids of some tuples of a tree came or went: their exclusive-or.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Update {
+    pub(crate) root: Root,
+    pub(crate) ids: u64,
+}
+
+/// What an acker is told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum AckEvent<'a> {
+    /// Tuples were emitted or acked.
+    Updates(&'a [Update]),
+    /// These trees have failed somewhere.
+    Failed(&'a [Root]),
+    /// Time has passed.
+    Time,
+}
+
+/// Why a tuple failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FailReason {
+    /// A bolt failed it, or something made from it.
+    Bolt,
+    /// It was not acked within the message timeout.
+    Timeout,
+}
+
+/// What follows for the spout.
+#[derive(Debug, Default)]
+pub(crate) struct AckActions {
+    /// These messages are complete.
+    pub(crate) acked: Vec<MessageId>,
+    /// How long each of them took.
+    pub(crate) latencies: Vec<Duration>,
+    /// These have failed.
+    pub(crate) failed: Vec<(MessageId, FailReason)>,
+}
+
+impl AckActions {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.acked.is_empty() && self.failed.is_empty()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.acked.clear();
+        self.latencies.clear();
+        self.failed.clear();
+    }
+}
+
+/// One tree's account.
+#[derive(Clone, Copy, Debug)]
+struct Account {
+    ids: u64,
+    message: MessageId,
+    opened_nanos: u64,
+    generation: u32,
+    /// The turn in which it was opened; zero if it is free.
+    turn: u32,
+}
+
+/// Follows the trees of one spout instance.
+#[derive(Debug)]
+pub(crate) struct Acker {
+    task: u16,
+    accounts: Vec<Account>,
+    /// Free places, the longest unused first: what is late for one has the most time to come.
+    free: VecDeque<u32>,
+    open: usize,
+    turn: u32,
+    turn_length: Duration,
+    turn_ends: Duration,
+    /// Where the search for old accounts goes on, if one is going on.
+    sweep: Option<usize>,
+}
+
+impl Acker {
+    /// For the spout instance `task` of the topology.
+    pub(crate) fn new(task: u16, message_timeout: Duration, now: Duration) -> Self {
+        let turn_length = (message_timeout / TURNS).max(Duration::from_nanos(1));
+        Acker {
+            task,
+            accounts: Vec::new(),
+            free: VecDeque::new(),
+            open: 0,
+            turn: 1,
+            turn_length,
+            turn_ends: now.saturating_add(turn_length),
+            sweep: None,
+        }
+    }
+
+    /// How many trees are open.
+    #[inline]
+    pub(crate) fn pending(&self) -> usize {
+        self.open
+    }
+
+    /// How many more can be opened.
+    pub(crate) fn room(&self) -> usize {
+        Root::MOST_SLOTS - self.open
+    }
+
+    /// Opens a tree for `message`; the caller has asked for [`room`](Acker::room). It must be [sealed](Acker::seal).
+    #[inline]
+    pub(crate) fn open(&mut self, now: Duration, message: MessageId) -> Root {
+        let opened_nanos = now.as_nanos() as u64;
+        self.open += 1;
+        match self.free.pop_front() {
+            Some(slot) => {
+                let account = &mut self.accounts[slot as usize];
+                *account = Account {
+                    ids: 0,
+                    message,
+                    opened_nanos,
+                    generation: account.generation.wrapping_add(1),
+                    turn: self.turn,
+                };
+                Root::new(self.task, slot, account.generation)
+            }
+            None => {
+                let slot = self.accounts.len() as u32;
+                self.accounts.push(Account {
+                    ids: 0,
+                    message,
+                    opened_nanos,
+                    generation: 0,
+                    turn: self.turn,
+                });
+                Root::new(self.task, slot, 0)
+            }
+        }
+    }
+
+    /// Puts in the ids of the tree's first tuples. Without any the tree is complete at once.
+    #[inline]
+    pub(crate) fn seal(&mut self, now: Duration, root: Root, ids: u64, actions: &mut AckActions) {
+        self.update(now, Update { root, ids }, actions);
+    }
+
+    /// Closes a tree that was opened for a tuple that then could not be emitted.
+    pub(crate) fn forget(&mut self, root: Root) {
+        let _ = self.close(root);
+    }
+
+    /// Takes an event in; what follows from it is added to `actions`.
+    pub(crate) fn on(&mut self, now: Duration, event: AckEvent<'_>, actions: &mut AckActions) {
+        match event {
+            AckEvent::Updates(updates) => {
+                for update in updates {
+                    self.update(now, *update, actions);
+                }
+            }
+            AckEvent::Failed(roots) => {
+                for root in roots {
+                    if let Some(message) = self.close(*root) {
+                        actions.failed.push((message, FailReason::Bolt));
+                    }
+                }
+            }
+            AckEvent::Time => self.look_for_old(now, actions),
+        }
+    }
+
+    /// When [`AckEvent::Time`] is due next, if any tree is open.
+    pub(crate) fn deadline(&self) -> Option<Duration> {
+        (self.open > 0).then_some(match self.sweep {
+            Some(_) => Duration::ZERO,
+            None => self.turn_ends,
+        })
+    }
+
+    #[inline]
+    fn update(&mut self, now: Duration, update: Update, actions: &mut AckActions) {
+        let Some(account) = self.account(update.root) else {
+            return;
+        };
+        account.ids ^= update.ids;
+        if account.ids == 0 {
+            let took = (now.as_nanos() as u64).saturating_sub(account.opened_nanos);
+            let message = account.message;
+            account.turn = 0;
+            self.free.push_back(update.root.slot() as u32);
+            self.open -= 1;
+            actions.acked.push(message);
+            actions.latencies.push(Duration::from_nanos(took));
+        }
+    }
+
+    /// The account of an open tree; none for what is over.
+    #[inline]
+    fn account(&mut self, root: Root) -> Option<&mut Account> {
+        let account = self.accounts.get_mut(root.slot())?;
+        let current = Root::new(self.task, root.slot() as u32, account.generation);
+        (account.turn != 0 && current == root).then_some(account)
+    }
+
+    fn close(&mut self, root: Root) -> Option<MessageId> {
+        let account = self.account(root)?;
+        let message = account.message;
+        account.turn = 0;
+        self.free.push_back(root.slot() as u32);
+        self.open -= 1;
+        Some(message)
+    }
+
+    /// Turns when it is time to, and looks through some of the accounts for those that are too old.
+    fn look_for_old(&mut self, now: Duration, actions: &mut AckActions) {
+        if self.sweep.is_none() && now >= self.turn_ends {
+            // Turns that nobody was there for count as well.
+            let late = (now - self.turn_ends).as_nanos() / self.turn_length.as_nanos();
+            self.turn += 1 + u32::try_from(late).unwrap_or(TURNS).min(TURNS);
+            self.turn_ends = now.saturating_add(self.turn_length);
+            self.sweep = Some(0);
+        }
+        let Some(start) = self.sweep else { return };
+        let end = (start + SWEEP).min(self.accounts.len());
+        for slot in start..end {
+            let account = self.accounts[slot];
+            if account.turn != 0 && self.turn - account.turn > TURNS {
+                let root = Root::new(self.task, slot as u32, account.generation);
+                if let Some(message) = self.close(root) {
+                    actions.failed.push((message, FailReason::Timeout));
+                }
+            }
+        }
+        self.sweep = (end < self.accounts.len()).then_some(end);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::anchor::Ids;
+
+    const TIMEOUT: Duration = Duration::from_secs(30);
+
+    fn acker() -> Acker {
+        Acker::new(3, TIMEOUT, Duration::ZERO)
+    }
+
+    fn message(number: u64) -> MessageId {
+        MessageId(number)
+    }
+
+    #[test]
+    fn a_tuple_that_goes_nowhere_is_complete_at_once() {
+        let (mut acker, mut actions) = (acker(), AckActions::default());
+        let root = acker.open(Duration::ZERO, message(7));
+        acker.seal(Duration::from_millis(2), root, 0, &mut actions);
+        assert_eq!(actions.acked, [message(7)]);
+        assert_eq!(actions.latencies, [Duration::from_millis(2)]);
+        assert_eq!(acker.pending(), 0);
+    }
+
+    #[test]
+    fn news_of_a_tree_that_is_over_is_not_taken_for_its_successor() {
+        let (mut acker, mut actions) = (acker(), AckActions::default());
+        let old = acker.open(Duration::ZERO, message(1));
+        acker.seal(Duration::ZERO, old, 5, &mut actions);
+        acker.on(Duration::ZERO, AckEvent::Failed(&[old]), &mut actions);
+        let new = acker.open(Duration::ZERO, message(2));
+        acker.seal(Duration::ZERO, new, 9, &mut actions);
+        assert_eq!(old.slot(), new.slot());
+        let late = [Update { root: old, ids: 9 }];
+        acker.on(Duration::ZERO, AckEvent::Updates(&late), &mut actions);
+        acker.on(Duration::ZERO, AckEvent::Failed(&[old]), &mut actions);
+        assert_eq!(actions.acked, []);
+        assert_eq!(actions.failed, [(message(1), FailReason::Bolt)]);
+        assert_eq!(acker.pending(), 1);
+    }
+
+    #[test]
+    fn roots_that_nobody_gave_out_change_nothing() {
+        let (mut acker, mut actions) = (acker(), AckActions::default());
+        for root in [Root::new(3, 0, 0), Root::new(9, 1, 1), Root::from_bits(!0)] {
+            let update = [Update { root, ids: 1 }];
+            acker.on(Duration::ZERO, AckEvent::Updates(&update), &mut actions);
+            acker.on(Duration::ZERO, AckEvent::Failed(&[root]), &mut actions);
+        }
+        assert!(actions.is_empty());
+    }
+
+    #[test]
+    fn what_is_not_acked_fails_within_its_timeout_and_a_third() {
+        let (mut acker, mut actions) = (acker(), AckActions::default());
+        let opened = Duration::from_secs(5);
+        let root = acker.open(opened, message(1));
+        acker.seal(opened, root, 1, &mut actions);
+        let mut now = opened;
+        while actions.failed.is_empty() && now < TIMEOUT * 2 {
+            now += Duration::from_millis(100);
+            acker.on(now, AckEvent::Time, &mut actions);
+        }
+        assert_eq!(actions.failed, [(message(1), FailReason::Timeout)]);
+        assert!(
+            now - opened >= TIMEOUT && now - opened <= TIMEOUT * 4 / 3 + Duration::from_millis(200)
+        );
+        assert_eq!(acker.deadline(), None);
+    }
+
+    #[test]
+    fn a_long_pause_fails_what_was_open_all_the_while() {
+        let (mut acker, mut actions) = (acker(), AckActions::default());
+        for number in 0..10_000 {
+            let root = acker.open(Duration::ZERO, message(number));
+            acker.seal(Duration::ZERO, root, 1, &mut actions);
+        }
+        let now = TIMEOUT * 100;
+        while acker.deadline().is_some_and(|deadline| deadline <= now) {
+            acker.on(now, AckEvent::Time, &mut actions);
+        }
+        assert_eq!(actions.failed.len(), 10_000);
+    }
+
+    proptest! {
+        /// Each tree's tuples are emitted and acked in any order, mixed with those of other trees.
+        #[test]
+        fn a_tree_is_complete_exactly_when_all_its_tuples_are_acked(
+            fans in prop::collection::vec(0usize..6, 1..20),
+            order in prop::collection::vec(any::<prop::sample::Index>(), 200),
+        ) {
+            let (mut acker, mut actions, mut ids) = (acker(), AckActions::default(), Ids::random());
+            let mut news: Vec<Update> = Vec::new();
+            for (number, fan) in fans.iter().enumerate() {
+                let root = acker.open(Duration::ZERO, message(number as u64));
+                let first = ids.draw();
+                acker.seal(Duration::ZERO, root, first, &mut actions);
+                let mut made = 0;
+                for _ in 0..*fan {
+                    let id = ids.draw();
+                    made ^= id;
+                    news.push(Update { root, ids: id });
+                }
+                news.push(Update { root, ids: first ^ made });
+            }
+            let mut order = order.into_iter().cycle();
+            while !news.is_empty() {
+                let at = order.next().unwrap().index(news.len());
+                let update = news.swap_remove(at);
+                let open = news.iter().any(|other| other.root == update.root);
+                let before = actions.acked.len();
+                acker.on(Duration::ZERO, AckEvent::Updates(&[update]), &mut actions);
+                prop_assert_eq!(actions.acked.len() - before, usize::from(!open));
+            }
+            prop_assert_eq!(acker.pending(), 0);
+            prop_assert_eq!(actions.acked.len(), fans.len());
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! Runs a bolt's instance: gives it tuples and turns, and sends on what came of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_core::{
+    DeadLetter, Error, ErrorCode, Inbox, Instance, InstanceContext, OnError, Ordinal, Outbox,
+    Processor, Progress, Result, Watermark,
+};
+
+use crate::ack_channel::Postman;
+use crate::batch::TupleBatch;
+use crate::bolt::Bolt;
+use crate::collector::{Collector, Ledger};
+use crate::compile::BoltWiring;
+use crate::component::Make;
+use crate::context::ComponentContext;
+use crate::emitter::Emitter;
+use crate::failure::Outcome;
+use crate::outputs::Outputs;
+use crate::tuple::{Origin, Tuples};
+
+/// Makes the instances of a bolt.
+pub(crate) struct BoltMaker<F>(pub(crate) F);
+
+impl<B, F> Make<BoltWiring> for BoltMaker<F>
+where
+    B: Bolt + 'static,
+    F: Fn() -> Result<B> + Send + Sync,
+{
+    fn outputs(&self) -> Result<Outputs> {
+        Ok((self.0)()?.outputs())
+    }
+
+    fn processor(
+        &self,
+        wiring: &Arc<BoltWiring>,
+        instance: Instance,
+    ) -> Result<Box<dyn Processor>> {
+        let bolt = (self.0)()?;
+        let tick = wiring.tick.or_else(|| bolt.tick_interval());
+        let inputs = wiring
+            .inputs
+            .iter()
+            .map(|input| input.for_instance(instance));
+        Ok(Box::new(BoltP {
+            bolt,
+            origins: inputs.collect(),
+            wiring: Arc::clone(wiring),
+            tick: tick.filter(|tick| !tick.is_zero()),
+            tick_due: None,
+            running: None,
+            has_unfinished: true,
+            has_seen_end: false,
+        }))
+    }
+}
+
+/// One instance of a bolt, in the graph.
+pub(crate) struct BoltP<B> {
+    bolt: B,
+    wiring: Arc<BoltWiring>,
+    /// Of each input.
+    origins: Vec<Origin>,
+    tick: Option<Duration>,
+    tick_due: Option<Duration>,
+    running: Option<Running>,
+    /// Whether `finish` has not been called since the latest tuple.
+    has_unfinished: bool,
+    /// Whether all spouts have said that they are done: what comes now is what had failed.
+    has_seen_end: bool,
+}
+
+/// What there is from `init` on.
+struct Running {
+    context: InstanceContext,
+    ledger: Ledger,
+}
+
+impl<B: Bolt> BoltP<B> {
+    /// Lets the bolt do something between tuples, and sends on what came of it.
+    fn aside(
+        &mut self,
+        outbox: &mut Outbox,
+        what: impl FnOnce(&mut B, &mut Collector<'_>) -> Outcome,
+    ) -> Result<Outcome> {
+        let Some(Running { context, ledger }) = &mut self.running else {
+            return Err(unopened());
+        };
+        let mut out = Collector::new(ledger, context);
+        let outcome = what(&mut self.bolt, &mut out);
+        let failures = out.failures;
+        if failures > 0 {
+            context.metrics.count_bad(failures);
+        }
+        ledger.emitter.flush(outbox)?;
+        ledger.postman.deliver();
+        Ok(outcome)
+    }
+
+    fn has_room(&self, outbox: &Outbox) -> bool {
+        let running = self.running.as_ref();
+        running.is_some_and(|running| running.ledger.emitter.has_room(outbox))
+    }
+
+    fn flush(&mut self, outbox: &mut Outbox) -> Result<bool> {
+        match &mut self.running {
+            Some(running) => running.ledger.emitter.flush(outbox),
+            None => Ok(true),
+        }
+    }
+
+    /// Calls `finish` unless it has been called since the latest tuple; says whether all that it emitted has gone.
+    fn finish(&mut self, outbox: &mut Outbox) -> Result<bool> {
+        if self.has_unfinished {
+            if !self.has_room(outbox) {
+                return Ok(false);
+            }
+            self.has_unfinished = false;
+            self.aside(outbox, |bolt, out| bolt.finish(out))?
+                .map_err(|failure| failure.into_error("the bolt could not finish"))?;
+        }
+        self.flush(outbox)
+    }
+
+    /// Calls `tick` if it is due, and asks to be called for the next.
+    fn tick_if_due(&mut self, outbox: &mut Outbox) -> Result<()> {
+        let (Some(interval), Some(due)) = (self.tick, self.tick_due) else {
+            return Ok(());
+        };
+        let Some(running) = &self.running else {
+            return Ok(());
+        };
+        let now = running.context.clock.now();
+        if now < due || !self.has_room(outbox) {
+            outbox.wake_at(due.max(now));
+            return Ok(());
+        }
+        // Ticks that there was no time for are left out, not made up for.
+        let next = if due + interval > now {
+            due + interval
+        } else {
+            now + interval
+        };
+        self.tick_due = Some(next);
+        outbox.wake_at(next);
+        if let Err(failure) = self.aside(outbox, |bolt, out| bolt.tick(out))? {
+            if let Some(error) = failure.fatal() {
+                return Err(error);
+            }
+            self.set_aside_tick(&failure.to_string())?;
+        }
+        Ok(())
+    }
+
+    fn set_aside_tick(&self, reason: &str) -> Result<()> {
+        let Some(Running { context, .. }) = &self.running else {
+            return Ok(());
+        };
+        context.metrics.count_bad(1);
+        context
+            .dead_letters
+            .handle(OnError::DeadLetter, || DeadLetter {
+                vertex: context.vertex.to_string(),
+                origin: "a tick".to_string(),
+                raw: Vec::new(),
+                reason: reason.to_string(),
+            })
+    }
+}
+
+#[cold]
+fn unopened() -> Error {
+    Error::new(
+        ErrorCode::Internal,
+        "a bolt was called before it was opened",
+    )
+}
+
+impl<B: Bolt> Processor for BoltP<B> {
+    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+        let wiring = &self.wiring;
+        let emitter = Emitter::new(
+            Arc::clone(&context.vertex),
+            &wiring.streams,
+            !wiring.mailboxes.is_empty(),
+            context.chunk_records,
+        );
+        let postman = Postman::new(Arc::clone(&wiring.mailboxes));
+        self.running = Some(Running {
+            context: context.clone(),
+            ledger: Ledger::new(emitter, postman),
+        });
+        let component = ComponentContext {
+            instance: context.clone(),
+            roster: Arc::clone(&wiring.roster),
+        };
+        self.tick_due = self.tick.map(|interval| context.clock.now() + interval);
+        if self.tick_due.is_some() {
+            // The first call sets the timer.
+            context.waker.wake();
+        }
+        self.bolt
+            .prepare(&component)
+            .map_err(|failure| failure.into_error("the bolt could not be prepared"))
+    }
+
+    fn process(&mut self, input: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+        if !self.flush(outbox)? || !self.has_room(outbox) {
+            return Ok(());
+        }
+        let (Some(Running { context, ledger }), Some(origin)) =
+            (&mut self.running, self.origins.get(input.index()))
+        else {
+            return Err(unopened());
+        };
+        self.has_unfinished = true;
+        let batch = inbox.batch::<TupleBatch>()?;
+        let tuples = Tuples { batch, origin };
+        let mut out = Collector::new(ledger, context);
+        let dealt_with = match self.bolt.execute_batch(&tuples, &mut out) {
+            Ok(dealt_with) => {
+                let dealt_with = dealt_with.min(tuples.len());
+                out.ack_rest(&tuples, dealt_with);
+                dealt_with
+            }
+            Err(failure) => {
+                if let Some(error) = failure.fatal() {
+                    return Err(error);
+                }
+                if let Err(failure) = out.lose_rest(&tuples, &failure) {
+                    return Err(failure.into_error("a failed tuple could not be set aside"));
+                }
+                tuples.len()
+            }
+        };
+        let failures = out.failures;
+        if failures > 0 {
+            context.metrics.count_bad(failures);
+        }
+        batch.discard_front(dealt_with);
+        ledger.emitter.flush(outbox)?;
+        ledger.postman.deliver();
+        if self.has_seen_end {
+            // Nobody will say again that this is all: it has to be let go of once these tuples have been sent on.
+            context.waker.wake();
+        }
+        Ok(())
+    }
+
+    fn on_watermark(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
+        if watermark == Watermark::END {
+            self.has_seen_end = true;
+            if !self.finish(outbox)? {
+                return Ok(Progress::NONE);
+            }
+        }
+        outbox.watermark(watermark);
+        Ok(Progress::DONE)
+    }
+
+    fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        Ok(if self.finish(outbox)? {
+            Progress::DONE
+        } else {
+            Progress::NONE
+        })
+    }
+
+    fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
+        self.flush(outbox)?;
+        if self.has_seen_end {
+            self.finish(outbox)?;
+        }
+        self.tick_if_due(outbox)
+    }
+
+    fn close(&mut self) {
+        self.bolt.close();
+    }
+}

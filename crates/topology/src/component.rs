@@ -1,0 +1,69 @@
+//! What is known of a spout or bolt before it runs.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_core::{Instance, Isolation, Processor, Result};
+
+use crate::compile::{BoltWiring, SpoutWiring};
+use crate::grouping::Grouping;
+use crate::outputs::Outputs;
+
+/// A spout or bolt as it was described.
+#[derive(Clone, Debug)]
+pub(crate) struct Component {
+    pub(crate) name: Arc<str>,
+    pub(crate) parallelism: u32,
+    pub(crate) isolation: Isolation,
+    pub(crate) kind: Kind,
+    pub(crate) inputs: Vec<Subscription>,
+    pub(crate) tick: Option<Duration>,
+    /// Where it stands in the file that describes it, if one does.
+    pub(crate) line: Option<u64>,
+}
+
+/// That a bolt reads a stream.
+#[derive(Clone, Debug)]
+pub(crate) struct Subscription {
+    pub(crate) component: Arc<str>,
+    pub(crate) stream: Arc<str>,
+    pub(crate) grouping: Grouping,
+    /// Where it stands in the file that describes it, if one does.
+    pub(crate) line: Option<u64>,
+}
+
+/// What a component is, and what makes its instances.
+#[derive(Clone)]
+pub(crate) enum Kind {
+    Spout(Arc<dyn Make<SpoutWiring>>),
+    Bolt(Arc<dyn Make<BoltWiring>>),
+}
+
+impl Kind {
+    /// The streams that an instance says it emits.
+    pub(crate) fn outputs(&self) -> Result<Outputs> {
+        match self {
+            Kind::Spout(make) => make.outputs(),
+            Kind::Bolt(make) => make.outputs(),
+        }
+    }
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Spout(_) => "spout",
+            Kind::Bolt(_) => "bolt",
+        })
+    }
+}
+
+/// Makes the instances of a component; erases what type they are.
+pub(crate) trait Make<W>: Send + Sync {
+    /// The streams that an instance says it emits.
+    fn outputs(&self) -> Result<Outputs>;
+
+    /// The processor around a new instance.
+    fn processor(&self, wiring: &Arc<W>, instance: Instance) -> Result<Box<dyn Processor>>;
+}

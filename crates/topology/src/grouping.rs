@@ -1,0 +1,175 @@
+//! Which instance of a bolt a tuple goes to.
+
+use std::fmt;
+use std::sync::Arc;
+
+use ardea_core::{Chunk, PartitionId, Replicate, Result, Routing, Scatter};
+
+use crate::batch::{TupleBatch, batch_of};
+use crate::tuple::{Origin, Tuple, Tuples};
+use crate::value::Field;
+
+/// Chooses among so many instances.
+pub(crate) type Choose = dyn Fn(&Tuple<'_>, u32) -> u32 + Send + Sync;
+
+/// Which instance of a bolt a tuple goes to.
+#[derive(Clone)]
+pub(crate) enum Grouping {
+    /// Batches in turn, to whichever instance has room.
+    Shuffle,
+    /// To the instance on the same thread where both have as many; else shuffled.
+    LocalOrShuffle,
+    /// To the owner of these fields.
+    Fields(Vec<Arc<str>>),
+    /// To every instance.
+    All,
+    /// To the first instance.
+    Global,
+    /// No matter where to; shuffled.
+    None,
+    /// To the instance that the sender names.
+    Direct,
+    /// To the instance that a function chooses.
+    Custom(Arc<Choose>),
+}
+
+impl Grouping {
+    /// A word for messages.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Grouping::Shuffle => "shuffle",
+            Grouping::LocalOrShuffle => "local-or-shuffle",
+            Grouping::Fields(_) => "fields",
+            Grouping::All => "all",
+            Grouping::Global => "global",
+            Grouping::None => "none",
+            Grouping::Direct => "direct",
+            Grouping::Custom(_) => "custom",
+        }
+    }
+
+    /// As an edge of the graph, between components of these parallelisms. The fields are known to exist.
+    pub(crate) fn routing(&self, origin: &Origin, from: u32, to: u32) -> Routing {
+        match self {
+            Grouping::LocalOrShuffle if from == to => Routing::Forward,
+            Grouping::Shuffle | Grouping::LocalOrShuffle | Grouping::None => Routing::RoundRobin,
+            Grouping::Global => Routing::AllToOne,
+            Grouping::All => Routing::Broadcast(Arc::new(Copies)),
+            Grouping::Direct => Routing::Custom(Arc::new(ByTarget)),
+            Grouping::Fields(fields) => Routing::Keyed(Arc::new(ByFields {
+                places: fields
+                    .iter()
+                    .filter_map(|field| origin.fields.iter().position(|name| name == field))
+                    .collect(),
+            })),
+            Grouping::Custom(choose) => Routing::Custom(Arc::new(ByChoice {
+                choose: Arc::clone(choose),
+                origin: origin.clone(),
+            })),
+        }
+    }
+}
+
+impl fmt::Debug for Grouping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Grouping::Fields(fields) => write!(f, "fields({})", fields.join(", ")),
+            other => f.write_str(other.name()),
+        }
+    }
+}
+
+/// Moves each tuple to the batch of its consumer.
+fn scatter(
+    from: &mut Chunk,
+    to: &mut [Chunk],
+    mut owner: impl FnMut(&TupleBatch, usize, u32) -> u32,
+) -> Result<()> {
+    let from = batch_of(from)?;
+    let consumers = to.len() as u32;
+    let mut targets = to.iter_mut().map(batch_of).collect::<Result<Vec<_>>>()?;
+    let mut guard = ardea_core::RecordGuard::new();
+    for index in 0..from.len() {
+        let target = owner(from, index, consumers) as usize;
+        targets[target].push_copy(from, index)?;
+        guard.advance();
+    }
+    from.clear();
+    Ok(())
+}
+
+/// To the owner of some fields, found as for the keys of a pipeline: one field is the key itself, several are the parts of one.
+struct ByFields {
+    places: Vec<usize>,
+}
+
+impl Scatter for ByFields {
+    fn scatter(&self, from: &mut Chunk, to: &mut [Chunk], _: usize) -> Result<()> {
+        let mut key = Vec::new();
+        scatter(from, to, |batch, index, consumers| {
+            let fields = self
+                .places
+                .iter()
+                .map(|place| field(batch.tuple(index), *place));
+            let partition = match &self.places[..] {
+                [place] => match field(batch.tuple(index), *place) {
+                    Some(field) => field.with_canonical(PartitionId::of_canonical),
+                    None => PartitionId::of_canonical(&[]),
+                },
+                _ => {
+                    key.clear();
+                    fields
+                        .flatten()
+                        .for_each(|field| field.write_part(&mut key));
+                    PartitionId::of_canonical(&key)
+                }
+            };
+            partition.owner(consumers)
+        })
+    }
+}
+
+fn field(mut tuple: &[u8], place: usize) -> Option<Field<'_>> {
+    for _ in 0..place {
+        tuple = Field::first(tuple)?.1;
+    }
+    Field::first(tuple).map(|(field, _)| field)
+}
+
+/// To the instance that the sender named; it has seen that there is one.
+struct ByTarget;
+
+impl Scatter for ByTarget {
+    fn scatter(&self, from: &mut Chunk, to: &mut [Chunk], _: usize) -> Result<()> {
+        scatter(from, to, |batch, index, consumers| {
+            batch.target_of(index).unwrap_or(0) % consumers
+        })
+    }
+}
+
+/// To the instance that a user's function chooses.
+struct ByChoice {
+    choose: Arc<Choose>,
+    origin: Origin,
+}
+
+impl Scatter for ByChoice {
+    fn scatter(&self, from: &mut Chunk, to: &mut [Chunk], _: usize) -> Result<()> {
+        scatter(from, to, |batch, index, consumers| {
+            let tuples = Tuples {
+                batch,
+                origin: &self.origin,
+            };
+            (self.choose)(&tuples.get(index), consumers) % consumers
+        })
+    }
+}
+
+/// To every instance.
+struct Copies;
+
+impl Replicate for Copies {
+    fn replicate(&self, from: &mut Chunk, to: &mut Chunk) -> Result<()> {
+        batch_of(to)?.append_copy(batch_of(from)?)
+    }
+}

@@ -1,0 +1,301 @@
+//! Runs a spout's instance: emits, listens to what became of its messages, and keeps account of them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use ardea_core::{Instance, InstanceContext, Outbox, Processor, Progress, Result, Watermark};
+
+use crate::ack_channel::{Mail, Mailbox};
+use crate::acker::{AckActions, AckEvent, Acker, FailReason};
+use crate::compile::SpoutWiring;
+use crate::component::Make;
+use crate::context::ComponentContext;
+use crate::emitter::Emitter;
+use crate::outputs::Outputs;
+use crate::pace::Pace;
+use crate::running::SpoutCounters;
+use crate::spout::{Next, Spout, SpoutCollector};
+
+/// Makes the instances of a spout.
+pub(crate) struct SpoutMaker<F>(pub(crate) F);
+
+impl<S, F> Make<SpoutWiring> for SpoutMaker<F>
+where
+    S: Spout + 'static,
+    F: Fn() -> Result<S> + Send + Sync,
+{
+    fn outputs(&self) -> Result<Outputs> {
+        Ok((self.0)()?.outputs())
+    }
+
+    fn processor(
+        &self,
+        wiring: &Arc<SpoutWiring>,
+        instance: Instance,
+    ) -> Result<Box<dyn Processor>> {
+        Ok(Box::new(SpoutP {
+            spout: (self.0)()?,
+            wiring: Arc::clone(wiring),
+            counters: Arc::clone(&wiring.counters[instance.index as usize]),
+            running: None,
+        }))
+    }
+}
+
+/// One instance of a spout, in the graph.
+pub(crate) struct SpoutP<S> {
+    spout: S,
+    wiring: Arc<SpoutWiring>,
+    counters: Arc<SpoutCounters>,
+    running: Option<Running>,
+}
+
+/// What there is from `init` on.
+struct Running {
+    context: InstanceContext,
+    emitter: Emitter,
+    follower: Option<Follower>,
+    actions: AckActions,
+    is_active: bool,
+    /// It has said that it has emitted all there is, and nothing has failed since.
+    is_exhausted: bool,
+    has_told_end: bool,
+}
+
+/// What follows the messages, with acks on.
+struct Follower {
+    acker: Acker,
+    mailbox: Arc<Mailbox>,
+    mail: Mail,
+}
+
+impl<S: Spout> SpoutP<S> {
+    /// Takes in what became of messages, and tells the spout; says whether there was anything.
+    fn listen(&mut self) -> bool {
+        let Some(running) = &mut self.running else {
+            return false;
+        };
+        let actions = &mut running.actions;
+        if let Some(Follower {
+            acker,
+            mailbox,
+            mail,
+        }) = &mut running.follower
+        {
+            let now = running.context.clock.now();
+            if mailbox.take(mail) {
+                acker.on(now, AckEvent::Updates(&mail.updates), actions);
+                acker.on(now, AckEvent::Failed(&mail.failed), actions);
+                mail.clear();
+            }
+            if acker.deadline().is_some_and(|deadline| deadline <= now) {
+                acker.on(now, AckEvent::Time, actions);
+            }
+        }
+        if actions.is_empty() {
+            return false;
+        }
+        tell(&mut self.spout, actions, &self.counters);
+        running.is_exhausted &= actions.failed.is_empty();
+        actions.clear();
+        true
+    }
+
+    /// Emits as much as there is room for; says what the spout wants next.
+    fn emit(&mut self) -> Result<Option<Next>> {
+        let Some(running) = &mut self.running else {
+            return Ok(None);
+        };
+        let active = self.wiring.controls.is_active();
+        if active != running.is_active {
+            running.is_active = active;
+            if active {
+                self.spout.activate();
+            } else {
+                self.spout.deactivate();
+            }
+        }
+        let acker = running
+            .follower
+            .as_mut()
+            .map(|follower| &mut follower.acker);
+        let room = acker.as_ref().map_or(usize::MAX, |acker| {
+            let most = self.wiring.max_pending.saturating_sub(acker.pending());
+            most.min(acker.room())
+        });
+        if !active || running.is_exhausted || room == 0 {
+            return Ok(None);
+        }
+        let mut out = SpoutCollector {
+            emitter: &mut running.emitter,
+            acker,
+            actions: &mut running.actions,
+            room,
+            pace: Pace::start(&running.context.clock),
+        };
+        let next = self.spout.next_batch(&mut out);
+        let next = next.map_err(|failure| failure.into_error("the spout failed"))?;
+        running.is_exhausted = next == Next::Done;
+        self.counters
+            .emitted
+            .store(running.emitter.emitted(), Ordering::Relaxed);
+        Ok(Some(next))
+    }
+
+    /// Rests until something happens; the time is when the spout wants to be called, if it named one.
+    fn rest(&mut self, wait: Option<Duration>, outbox: &mut Outbox) -> Progress {
+        let Some(running) = &mut self.running else {
+            return Progress::NONE;
+        };
+        // Without a deadline the engine would ask again after its idle poll; waking is what this relies on.
+        let now = running.context.clock.now();
+        let mut wake_at = now.saturating_add(wait.unwrap_or(LONGEST_REST));
+        if let Some(follower) = &running.follower {
+            if !follower.mailbox.rest() {
+                return Progress::MADE;
+            }
+            wake_at = wake_at.min(follower.acker.deadline().unwrap_or(wake_at));
+        }
+        outbox.wake_at(wake_at);
+        Progress::NONE
+    }
+
+    fn pending(&self) -> usize {
+        let follower = self.running.as_ref().and_then(|r| r.follower.as_ref());
+        follower.map_or(0, |follower| follower.acker.pending())
+    }
+
+    fn flush(&mut self, outbox: &mut Outbox) -> Result<bool> {
+        match &mut self.running {
+            Some(running) => running.emitter.flush(outbox),
+            None => Ok(true),
+        }
+    }
+
+    fn step(&mut self, outbox: &mut Outbox, may_emit: bool) -> Result<Progress> {
+        let mut made = self.listen();
+        if !self.flush(outbox)? {
+            return Ok(Progress { made, done: false });
+        }
+        let next = if may_emit { self.emit()? } else { None };
+        // What nobody follows, and what goes nowhere, is acked here.
+        made |= self.listen();
+        let sent = outbox.is_empty();
+        let flushed = self.flush(outbox)?;
+        made |= sent != outbox.is_empty();
+        let pending = self.pending();
+        self.counters
+            .pending
+            .store(pending as u64, Ordering::Relaxed);
+        if !flushed {
+            return Ok(Progress { made, done: false });
+        }
+        let exhausted = self
+            .running
+            .as_ref()
+            .is_none_or(|running| running.is_exhausted);
+        if pending == 0 && (exhausted || !may_emit) {
+            return Ok(Progress::DONE);
+        }
+        if exhausted || !may_emit {
+            self.tell_end(outbox);
+        }
+        if made || next == Some(Next::More) {
+            return Ok(Progress::MADE);
+        }
+        let wait = match next {
+            Some(Next::Wait(time)) => Some(time),
+            _ => None,
+        };
+        Ok(self.rest(wait, outbox))
+    }
+
+    /// Tells all bolts, once, that nothing more will come unless something fails: those that hold tuples let go of them.
+    fn tell_end(&mut self, outbox: &mut Outbox) {
+        if let Some(running) = &mut self.running
+            && !running.has_told_end
+        {
+            running.has_told_end = true;
+            outbox.watermark(Watermark::END);
+        }
+    }
+}
+
+/// How long an instance rests that nobody wakes.
+const LONGEST_REST: Duration = Duration::from_secs(1);
+
+fn tell(spout: &mut impl Spout, actions: &AckActions, counters: &SpoutCounters) {
+    let add = |counter: &std::sync::atomic::AtomicU64, count: usize| {
+        counter.store(
+            counter.load(Ordering::Relaxed) + count as u64,
+            Ordering::Relaxed,
+        );
+    };
+    if !actions.acked.is_empty() {
+        spout.ack_batch(&actions.acked);
+        add(&counters.acked, actions.acked.len());
+        if !actions.latencies.is_empty() {
+            counters.count_latencies(&actions.latencies);
+        }
+    }
+    for (message, reason) in &actions.failed {
+        spout.fail(*message);
+        match reason {
+            FailReason::Bolt => add(&counters.failed, 1),
+            FailReason::Timeout => add(&counters.timed_out, 1),
+        }
+    }
+}
+
+impl<S: Spout> Processor for SpoutP<S> {
+    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+        let wiring = &self.wiring;
+        let task = wiring.first_task + context.instance.index as u16;
+        let mailbox = wiring.mailboxes.get(usize::from(task));
+        let follower = mailbox.map(|mailbox| {
+            mailbox.belongs_to(context.waker.clone());
+            Follower {
+                acker: Acker::new(task, wiring.message_timeout, context.clock.now()),
+                mailbox: Arc::clone(mailbox),
+                mail: Mail::default(),
+            }
+        });
+        wiring.controls.register(context.waker.clone());
+        self.running = Some(Running {
+            context: context.clone(),
+            emitter: Emitter::new(
+                Arc::clone(&context.vertex),
+                &wiring.streams,
+                follower.is_some(),
+                context.chunk_records,
+            ),
+            follower,
+            actions: AckActions::default(),
+            is_active: true,
+            is_exhausted: false,
+            has_told_end: false,
+        });
+        let context = ComponentContext {
+            instance: context.clone(),
+            roster: Arc::clone(&wiring.roster),
+        };
+        self.spout
+            .open(&context)
+            .map_err(|failure| failure.into_error("the spout could not be opened"))?;
+        self.spout.activate();
+        Ok(())
+    }
+
+    fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        self.step(outbox, true)
+    }
+
+    fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        self.step(outbox, false)
+    }
+
+    fn close(&mut self) {
+        self.spout.close();
+    }
+}

@@ -1,0 +1,261 @@
+//! Topologies from YAML: what may stand in such a file, and how it becomes a topology.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_core::settings::{nearest, parse_duration};
+use ardea_core::{Error, ErrorCode, Isolation, Result};
+use serde::Deserialize;
+use serde_saphyr::Spanned;
+
+use crate::builder::{Reliability, TopologyBuilder};
+use crate::component::Subscription;
+use crate::grouping::Grouping;
+use crate::outputs::DEFAULT_STREAM;
+use crate::registry::{Registry, Settings};
+use crate::topology::Topology;
+
+/// A whole file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Description {
+    name: String,
+    #[serde(default)]
+    config: Config,
+    spouts: Vec<Spout>,
+    #[serde(default)]
+    bolts: Vec<Bolt>,
+}
+
+/// Settings of the whole topology.
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct Config {
+    reliability: Option<Spanned<String>>,
+    max_spout_pending: Option<NonZeroUsize>,
+    message_timeout: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Spout {
+    name: Spanned<String>,
+    component: Spanned<String>,
+    #[serde(default = "one")]
+    parallelism: u32,
+    isolation: Option<Spanned<String>>,
+    #[serde(default)]
+    settings: serde_json::Map<String, serde_json::Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Bolt {
+    name: Spanned<String>,
+    component: Spanned<String>,
+    #[serde(default = "one")]
+    parallelism: u32,
+    isolation: Option<Spanned<String>>,
+    tick_every: Option<Spanned<String>>,
+    #[serde(default)]
+    settings: serde_json::Map<String, serde_json::Value>,
+    inputs: Vec<Input>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    from: Spanned<String>,
+    stream: Option<String>,
+    grouping: Spanned<String>,
+    fields: Option<Vec<String>>,
+    function: Option<Spanned<String>>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// The topology that `text` describes, of the components of `registry`.
+pub(crate) fn read(registry: &Registry, text: &str) -> Result<Topology> {
+    let description: Description = serde_saphyr::from_str(text).map_err(|error| {
+        let line = error.location().map_or(0, |location| location.line());
+        let plain = error.without_snippet().to_string();
+        // The message says the place as well, in its own words.
+        let said = plain.split(" at line ").next().unwrap_or(&plain);
+        let said = said
+            .split("line ")
+            .find(|part| part.contains(char::is_alphabetic));
+        wrong(line, said.unwrap_or("it can't be read").trim())
+    })?;
+    let mut builder = TopologyBuilder::new(description.name);
+    configure(&mut builder, &description.config)?;
+    for spout in description.spouts {
+        let make = find(&registry.spouts, &spout.component, "spout")?;
+        let kind = make(settings(&spout.name, spout.settings));
+        let component = builder.add(&spout.name.value, spout.parallelism, kind);
+        component.line = Some(line(&spout.name));
+        component.isolation = isolation(spout.isolation.as_ref())?;
+    }
+    for bolt in description.bolts {
+        let make = find(&registry.bolts, &bolt.component, "bolt")?;
+        let kind = make(settings(&bolt.name, bolt.settings));
+        let inputs = bolt
+            .inputs
+            .iter()
+            .map(|input| subscription(registry, input));
+        let inputs = inputs.collect::<Result<Vec<_>>>()?;
+        let tick = bolt.tick_every.as_ref().map(duration).transpose()?;
+        let component = builder.add(&bolt.name.value, bolt.parallelism, kind);
+        component.line = Some(line(&bolt.name));
+        component.isolation = isolation(bolt.isolation.as_ref())?;
+        component.inputs = inputs;
+        component.tick = tick;
+    }
+    builder.build()
+}
+
+fn line<T>(at: &Spanned<T>) -> u64 {
+    at.referenced.line()
+}
+
+fn wrong(line: u64, what: &str) -> Error {
+    Error::new(ErrorCode::InvalidConfig, format!("line {line}: {what}"))
+}
+
+/// What `word` means among `known`; else an error that lists them.
+fn choose<'a, T>(
+    word: &Spanned<String>,
+    what: &str,
+    known: impl IntoIterator<Item = (&'a str, T)>,
+) -> Result<T> {
+    let mut names = Vec::new();
+    for (name, value) in known {
+        if name == word.value {
+            return Ok(value);
+        }
+        names.push(name);
+    }
+    let error = wrong(line(word), &format!("there is no {what} {:?}", word.value));
+    let list = match &names[..] {
+        [] => format!("no {what} is registered"),
+        names => format!("there are {}", names.join(", ")),
+    };
+    Err(match nearest(&word.value, names.iter().copied()) {
+        Some(meant) => error.hint(format!("did you mean {meant:?}? {list}")),
+        None => error.hint(list),
+    })
+}
+
+fn find<'r, T>(
+    known: &'r std::collections::BTreeMap<String, T>,
+    name: &Spanned<String>,
+    what: &str,
+) -> Result<&'r T> {
+    let known = known.iter().map(|(name, value)| (name.as_str(), value));
+    choose(name, what, known)
+}
+
+fn duration(text: &Spanned<String>) -> Result<Duration> {
+    parse_duration(&text.value).map_err(|error| {
+        wrong(line(text), &format!("{:?} is no duration", text.value))
+            .because(error)
+            .hint("write it like 500ms, 30s or 5m")
+    })
+}
+
+fn isolation(word: Option<&Spanned<String>>) -> Result<Isolation> {
+    let known = [
+        ("tasklet", Isolation::Tasklet),
+        ("thread", Isolation::Thread),
+    ];
+    word.map_or(Ok(Isolation::Tasklet), |word| {
+        choose(word, "isolation", known)
+    })
+}
+
+fn configure(builder: &mut TopologyBuilder, config: &Config) -> Result<()> {
+    if let Some(word) = &config.reliability {
+        let known = [
+            ("at-most-once", Reliability::AtMostOnce),
+            ("at-least-once", Reliability::AtLeastOnce),
+        ];
+        builder.reliability(choose(word, "reliability", known)?);
+    }
+    if let Some(most) = config.max_spout_pending {
+        builder.max_spout_pending(most);
+    }
+    if let Some(timeout) = &config.message_timeout {
+        builder.message_timeout(duration(timeout)?);
+    }
+    Ok(())
+}
+
+fn settings(
+    component: &Spanned<String>,
+    values: serde_json::Map<String, serde_json::Value>,
+) -> Arc<Settings> {
+    Arc::new(Settings {
+        component: component.value.clone(),
+        line: line(component),
+        values: serde_json::Value::Object(values),
+    })
+}
+
+fn subscription(registry: &Registry, input: &Input) -> Result<Subscription> {
+    let at = line(&input.grouping);
+    const GROUPINGS: [&str; 8] = [
+        "shuffle",
+        "local-or-shuffle",
+        "fields",
+        "all",
+        "global",
+        "none",
+        "direct",
+        "custom",
+    ];
+    let known = GROUPINGS.map(|name| (name, name));
+    let grouping = match choose(&input.grouping, "grouping", known)? {
+        "local-or-shuffle" => Grouping::LocalOrShuffle,
+        "all" => Grouping::All,
+        "global" => Grouping::Global,
+        "none" => Grouping::None,
+        "direct" => Grouping::Direct,
+        "fields" => {
+            let fields = input.fields.as_ref().ok_or_else(|| {
+                wrong(at, "a grouping by fields names none")
+                    .hint("add the fields, such as fields: [word]")
+            })?;
+            Grouping::Fields(fields.iter().map(|field| field.as_str().into()).collect())
+        }
+        "custom" => {
+            let function = input.function.as_ref().ok_or_else(|| {
+                wrong(at, "a custom grouping names no function")
+                    .hint("add the name of a registered one, such as function: by-length")
+            })?;
+            Grouping::Custom(Arc::clone(find(
+                &registry.groupings,
+                function,
+                "grouping function",
+            )?))
+        }
+        _ => Grouping::Shuffle,
+    };
+    let unused = match &grouping {
+        Grouping::Fields(_) => input.function.is_some().then_some("function"),
+        Grouping::Custom(_) => input.fields.is_some().then_some("fields"),
+        _ if input.fields.is_some() => Some("fields"),
+        _ => input.function.is_some().then_some("function"),
+    };
+    if let Some(unused) = unused {
+        let what = format!("a grouping {:?} has no {unused}", input.grouping.value);
+        return Err(wrong(at, &what).hint(format!("remove {unused}, or choose another grouping")));
+    }
+    Ok(Subscription {
+        component: input.from.value.as_str().into(),
+        stream: input.stream.as_deref().unwrap_or(DEFAULT_STREAM).into(),
+        grouping,
+        line: Some(line(&input.from)),
+    })
+}
