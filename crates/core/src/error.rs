@@ -39,6 +39,22 @@ pub enum ErrorCode {
     Cancelled,
     /// Whoever read the output has gone: nobody wants the rest.
     OutputClosed,
+    /// What a job asks for doesn't fit into the containers that it may have.
+    ResourcesImpossible,
+    /// A packing plan that doesn't hold each instance once and within the limits.
+    BrokenPlan,
+    /// Another job of the cluster has this name.
+    NameTaken,
+    /// The cluster has no such job.
+    NoSuchJob,
+    /// Two processes of one job are of versions that don't understand each other.
+    VersionMismatch,
+    /// A process of another cluster, or of another job.
+    WrongCluster,
+    /// Somebody newer has taken over: a master or a worker that was given up.
+    Superseded,
+    /// The job is in a state in which this can't be done.
+    WrongState,
     /// A broken invariant of the engine itself: please report it.
     Internal,
 }
@@ -72,6 +88,14 @@ impl ErrorCode {
             ErrorCode::LimitReached => "ARD-401",
             ErrorCode::Cancelled => "ARD-402",
             ErrorCode::OutputClosed => "ARD-403",
+            ErrorCode::ResourcesImpossible => "ARD-501",
+            ErrorCode::BrokenPlan => "ARD-502",
+            ErrorCode::NameTaken => "ARD-503",
+            ErrorCode::NoSuchJob => "ARD-504",
+            ErrorCode::VersionMismatch => "ARD-505",
+            ErrorCode::WrongCluster => "ARD-506",
+            ErrorCode::Superseded => "ARD-507",
+            ErrorCode::WrongState => "ARD-508",
             ErrorCode::Internal => "ARD-900",
         }
     }

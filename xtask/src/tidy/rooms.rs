@@ -13,6 +13,7 @@ const FLOORS: &[&[&str]] = &[
     &["ardea-testkit", "ardea-operators", "ardea-engine"],
     &["ardea-connect"],
     &["ardea-pipeline"],
+    &["ardea-packing", "ardea-control", "ardea-sim"],
     &["ardea", "ardea-nexmark", "ardea-bench"],
     &["ardea-examples", "ardea-cli"],
 ];
