@@ -1,5 +1,6 @@
 //! How a job comes to be: by one write, so that there is a whole job or none, whenever the submitter dies.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::Result;
@@ -16,14 +17,14 @@ pub enum SubmissionEvent {
     /// Time has passed.
     Tick,
     /// The state manager's answer.
-    Reply(RequestId, StoreReply<JobRecord>),
+    Reply(RequestId, StoreReply<Arc<JobRecord>>),
 }
 
 /// What a submission wants done.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SubmissionAction {
     /// Ask the state manager about the job's record.
-    Store(RequestId, StoreRequest<JobRecord>),
+    Store(RequestId, StoreRequest<Arc<JobRecord>>),
     /// The job is there.
     Accepted,
     /// It is not; another job has its name.
@@ -36,7 +37,7 @@ pub enum SubmissionAction {
 /// [`JobRef::submission`](crate::JobRef) tells the own job from another of that name.
 #[derive(Debug)]
 pub struct Submission {
-    record: JobRecord,
+    record: Arc<JobRecord>,
     asked: Option<(RequestId, Duration)>,
     must_read: bool,
     requests: u64,
@@ -52,7 +53,7 @@ impl Submission {
     pub fn new(record: JobRecord, manager: &dyn ResourceManager) -> Result<Self> {
         manager.pack(&record.demand, &record.packing)?;
         Ok(Submission {
-            record,
+            record: Arc::new(record),
             asked: None,
             must_read: false,
             requests: 0,
@@ -83,14 +84,14 @@ impl Submission {
         let request = match self.must_read {
             true => StoreRequest::Read,
             false => StoreRequest::Write {
-                value: self.record.clone(),
+                value: Arc::clone(&self.record),
                 expected: None,
             },
         };
         vec![SubmissionAction::Store(id, request)]
     }
 
-    fn answered(&mut self, reply: StoreReply<JobRecord>) -> Option<SubmissionAction> {
+    fn answered(&mut self, reply: StoreReply<Arc<JobRecord>>) -> Option<SubmissionAction> {
         match reply {
             StoreReply::Written(_) => Some(SubmissionAction::Accepted),
             StoreReply::Found(Some((found, _))) if found.job == self.record.job => {
@@ -136,7 +137,7 @@ mod tests {
     /// Submits, with a state manager that has `there` and does not tell of the first write.
     fn submit(there: Option<JobRecord>, silent: bool) -> SubmissionAction {
         let mut submission = Submission::new(record(1), &RoundRobin).unwrap();
-        let mut stored = there.map(|record| (record, StoreVersion(1)));
+        let mut stored = there.map(|record| (Arc::new(record), StoreVersion(1)));
         let mut event = SubmissionEvent::Tick;
         let mut silent = silent;
         for second in 0..10 {

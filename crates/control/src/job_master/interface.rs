@@ -1,6 +1,7 @@
 //! What happens to a job master, and what it wants done.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_packing::{ContainerId, InstanceId, Resources, VertexName};
@@ -74,7 +75,7 @@ pub enum MasterEvent {
     /// A worker's process has ended, says the scheduler.
     Exited(WorkerId),
     /// The state manager's answer.
-    Record(RequestId, StoreReply<JobRecord>),
+    Record(RequestId, StoreReply<Arc<JobRecord>>),
     /// The scheduler's answer to the call of that order.
     Scheduler(Order, SchedulerAnswer),
     /// A user wants something.
@@ -87,7 +88,7 @@ pub enum MasterAction {
     /// Send this to the worker, over the connection on which it spoke last; it may be lost.
     To(WorkerId, ToWorker),
     /// Ask the state manager about the job's record.
-    Record(RequestId, StoreRequest<JobRecord>),
+    Record(RequestId, StoreRequest<Arc<JobRecord>>),
     /// Call the scheduler.
     Scheduler(Order, SchedulerCall),
     /// Answer a command.

@@ -1,5 +1,6 @@
 //! Keeps the stored record: reads it when a master begins, and writes each decision before anybody acts on it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{JobRecord, JobRef, MasterEpoch, RequestId, StoreReply, StoreRequest, StoreVersion};
@@ -32,7 +33,7 @@ pub(super) enum Kept {
 pub(super) struct RecordKeeper {
     job: JobRef,
     epoch: MasterEpoch,
-    known: Option<(JobRecord, StoreVersion)>,
+    known: Option<(Arc<JobRecord>, StoreVersion)>,
     wanted: Option<Wanted>,
     asked: Option<(RequestId, Duration)>,
     /// Whether the record has to be read before anything is written.
@@ -43,7 +44,7 @@ pub(super) struct RecordKeeper {
 
 #[derive(Debug)]
 enum Wanted {
-    Write(Box<JobRecord>),
+    Write(Arc<JobRecord>),
     Delete,
 }
 
@@ -64,7 +65,7 @@ impl RecordKeeper {
 
     /// The record as it is stored.
     pub(super) fn record(&self) -> Option<&JobRecord> {
-        self.known.as_ref().map(|(record, _)| record)
+        self.known.as_ref().map(|(record, _)| &**record)
     }
 
     /// Whether something is being written, or nothing has been read yet.
@@ -75,7 +76,7 @@ impl RecordKeeper {
     /// Has it written; [`Kept::Stored`] says when it is. Only when not busy.
     pub(super) fn propose(&mut self, mut record: JobRecord) {
         record.epoch = self.epoch;
-        self.wanted = Some(Wanted::Write(Box::new(record)));
+        self.wanted = Some(Wanted::Write(Arc::new(record)));
     }
 
     /// Has it deleted; [`Kept::Gone`] says when it is.
@@ -84,7 +85,10 @@ impl RecordKeeper {
     }
 
     /// The request that is due now.
-    pub(super) fn ask(&mut self, now: Duration) -> Option<(RequestId, StoreRequest<JobRecord>)> {
+    pub(super) fn ask(
+        &mut self,
+        now: Duration,
+    ) -> Option<(RequestId, StoreRequest<Arc<JobRecord>>)> {
         if self
             .asked
             .take_if(|(_, sent)| now >= *sent + PATIENCE)
@@ -99,7 +103,7 @@ impl RecordKeeper {
         let request = match (&self.wanted, version) {
             _ if self.must_read => StoreRequest::Read,
             (Some(Wanted::Write(record)), expected) => StoreRequest::Write {
-                value: (**record).clone(),
+                value: Arc::clone(record),
                 expected,
             },
             (Some(Wanted::Delete), Some(expected)) => StoreRequest::Delete { expected },
@@ -115,14 +119,14 @@ impl RecordKeeper {
         &mut self,
         now: Duration,
         id: RequestId,
-        reply: StoreReply<JobRecord>,
+        reply: StoreReply<Arc<JobRecord>>,
     ) -> Option<Kept> {
         self.asked.take_if(|(asked, _)| *asked == id)?;
         match reply {
             StoreReply::Found(found) => self.found(found),
             StoreReply::Written(version) => match self.wanted.take() {
                 Some(Wanted::Write(record)) => {
-                    self.known = Some((*record, version));
+                    self.known = Some((record, version));
                     Some(Kept::Stored)
                 }
                 other => {
@@ -143,7 +147,7 @@ impl RecordKeeper {
         }
     }
 
-    fn found(&mut self, found: Option<(JobRecord, StoreVersion)>) -> Option<Kept> {
+    fn found(&mut self, found: Option<(Arc<JobRecord>, StoreVersion)>) -> Option<Kept> {
         // A record of another submission: this one has been deleted, and its name is used again.
         let Some((record, version)) = found.filter(|(record, _)| record.job == self.job) else {
             return Some(Kept::Gone);
@@ -153,7 +157,7 @@ impl RecordKeeper {
         }
         self.must_read = false;
         let first = self.known.is_none();
-        let done = matches!(&self.wanted, Some(Wanted::Write(wanted)) if **wanted == record);
+        let done = matches!(&self.wanted, Some(Wanted::Write(wanted)) if *wanted == record);
         self.known = Some((record, version));
         if done {
             self.wanted = None;
