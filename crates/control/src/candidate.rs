@@ -7,7 +7,7 @@ use ardea_packing::ResourceManager;
 
 use crate::{
     JobMaster, JobRef, Lease, LeaseAction, LeaseConfig, LeaseEvent, LeaseRecord, MasterAction,
-    MasterConfig, MasterEvent, RequestId, StoreRequest,
+    MasterConfig, MasterEpoch, MasterEvent, RequestId, StoreRequest,
 };
 
 /// What happens to a candidate.
@@ -32,6 +32,8 @@ pub enum CandidateAction {
     Gained,
     /// This is not the master any more.
     Lost,
+    /// The job is gone: remove what is left of it, its lease among that whoever holds it, unless it has a record again; and end.
+    JobGone,
 }
 
 /// A process that may be a job's master. Of several, one is; the others stand by.
@@ -69,6 +71,11 @@ impl Candidate {
         self.master.as_ref()
     }
 
+    /// The number of the mastership, while it lasts.
+    pub fn mastership(&self, now: Duration) -> Option<MasterEpoch> {
+        self.lease.mastership(now)
+    }
+
     /// Deals with an event.
     pub fn on(&mut self, now: Duration, event: CandidateEvent) -> Vec<CandidateAction> {
         let (lease, master) = match event {
@@ -88,6 +95,7 @@ impl Candidate {
                     self.master = Some(JobMaster::new(job, epoch, manager, self.config));
                     actions.push(CandidateAction::Gained);
                 }
+                LeaseAction::JobGone => actions.push(CandidateAction::JobGone),
                 LeaseAction::Lost(_) => {
                     self.master = None;
                     actions.push(CandidateAction::Lost);

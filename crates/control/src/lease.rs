@@ -71,6 +71,8 @@ pub enum LeaseAction {
     Store(RequestId, StoreRequest<LeaseRecord>),
     /// From now on this is the master, until [`LeaseAction::Lost`].
     Gained(MasterEpoch),
+    /// The job is gone: there is nothing to be master of, and nothing more is asked.
+    JobGone,
     /// From now on this is not the master; whatever it has not sent yet must not be sent.
     Lost(MasterEpoch),
 }
@@ -102,6 +104,7 @@ pub struct Lease {
     requests: u64,
     next_at: Duration,
     resigning: bool,
+    over: bool,
 }
 
 /// What was read or written last, and since when it has been so.
@@ -147,6 +150,7 @@ impl Lease {
             requests: 0,
             next_at: Duration::ZERO,
             resigning: false,
+            over: false,
         }
     }
 
@@ -203,6 +207,12 @@ impl Lease {
             (StoreReply::Found(found), _) => self.look(now, found, actions),
             (StoreReply::Written(version), purpose) => {
                 self.wrote(now, asked.sent, purpose, version, actions);
+            }
+            (StoreReply::JobGone, _) => {
+                let held = self.held.take();
+                actions.extend(held.map(|held| LeaseAction::Lost(held.epoch)));
+                actions.push(LeaseAction::JobGone);
+                self.over = true;
             }
             (StoreReply::Conflict | StoreReply::Deleted, _) => {
                 // Somebody has written since, perhaps this one itself, by a write that it had given up.
@@ -304,7 +314,7 @@ impl Lease {
     }
 
     fn ask(&mut self, now: Duration, actions: &mut Vec<LeaseAction>) {
-        let done = self.resigning && self.held.is_none();
+        let done = self.over || (self.resigning && self.held.is_none());
         if self.asked.is_some() || now < self.next_at || done {
             return;
         }

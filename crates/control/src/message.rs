@@ -77,6 +77,26 @@ pub enum ToWorker {
     Unknown(MasterEpoch),
     /// The answer to a status.
     Heard(MasterEpoch),
+    /// A plan that an assignment will speak of. The same for all workers: it has to be encoded once only.
+    Plan {
+        /// Which master says it.
+        epoch: MasterEpoch,
+        /// The plan's number.
+        version: PlanVersion,
+        /// The plan.
+        plan: Arc<PackingPlan>,
+    },
+    /// Where other workers are. The same for many workers: it has to be encoded once only.
+    Peers {
+        /// Which master says it.
+        epoch: MasterEpoch,
+        /// Who has the table in this state, or a later one, ...
+        from: Order,
+        /// ... has it in this one,
+        to: Order,
+        /// with these changes.
+        changed: Arc<[Peer]>,
+    },
     /// What it has to run.
     Assign(Arc<Assignment>),
     /// The job is over: end.
@@ -91,6 +111,8 @@ impl ToWorker {
             | ToWorker::Refused(epoch, _)
             | ToWorker::Unknown(epoch)
             | ToWorker::Heard(epoch)
+            | ToWorker::Plan { epoch, .. }
+            | ToWorker::Peers { epoch, .. }
             | ToWorker::Leave(epoch) => *epoch,
             ToWorker::Assign(assignment) => assignment.order.epoch,
         }
@@ -108,12 +130,10 @@ pub struct Assignment {
     pub run: Run,
     /// The plan by which records are routed.
     pub routes: PlanVersion,
-    /// The plans that this worker doesn't know for sure: that of the routes, and the next one, if there is one.
-    pub plans: Vec<(PlanVersion, Arc<PackingPlan>)>,
-    /// The state of the table of peers after this.
+    /// The newest plan, which records will be routed by next; the same one, unless plans are being changed.
+    pub next: PlanVersion,
+    /// The state that the table of peers has to have; without it, and both plans, the assignment can't be carried out.
     pub peers: Order,
-    /// The peers that have changed since the state of the table that this worker has for sure.
-    pub changed_peers: Arc<[Peer]>,
 }
 
 /// Where a container's worker is.

@@ -41,6 +41,9 @@ pub enum StoreReply<T> {
     Deleted,
     /// The version is another one; nothing was changed.
     Conflict,
+    /// The job that the value belongs to is not there any more; nothing was changed. A lease is written in one transaction
+    /// with a look at the job's record, so that a late write leaves no lease behind that belongs to no job.
+    JobGone,
     /// The state manager didn't answer: a write may have been done or not, or may still be.
     Unavailable,
 }

@@ -108,7 +108,10 @@ impl Submission {
                 self.must_read = false;
                 None
             }
-            StoreReply::Conflict | StoreReply::Unavailable | StoreReply::Deleted => {
+            StoreReply::Conflict
+            | StoreReply::Unavailable
+            | StoreReply::Deleted
+            | StoreReply::JobGone => {
                 self.must_read = true;
                 None
             }

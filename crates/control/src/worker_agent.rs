@@ -72,6 +72,8 @@ pub enum AgentAction {
     LookUp,
     /// Send this to the process at that address; it may be lost.
     Send(String, ToMaster),
+    /// These workers are new, or have moved: connect to them.
+    Peers(Arc<[Peer]>),
     /// Change what runs, after all changes before this one; then say [`AgentEvent::Applied`].
     Apply(Change),
     /// Stop everything and end the process.
@@ -91,8 +93,6 @@ pub struct Change {
     pub run: Run,
     /// The plan by which records are routed from now on.
     pub routes: Arc<PackingPlan>,
-    /// Peers that are new or have moved.
-    pub peers: Arc<[Peer]>,
 }
 
 /// Why a worker ends.
@@ -120,6 +120,11 @@ pub struct WorkerAgent {
     target: Option<Target>,
     applied: Option<Order>,
     plans: BTreeMap<PlanVersion, Arc<PackingPlan>>,
+    peers: BTreeMap<ContainerId, Peer>,
+    /// The state of the table of peers.
+    peers_state: Order,
+    /// An assignment that has come before what it speaks of.
+    early: Option<Arc<Assignment>>,
     over: bool,
 }
 
@@ -130,7 +135,6 @@ struct Target {
     instances: Arc<[InstanceId]>,
     /// What was to be stopped by changes that may not have been carried out.
     stopping: BTreeSet<InstanceId>,
-    peers: BTreeMap<ContainerId, Peer>,
     run: Run,
     routes: PlanVersion,
 }
@@ -168,6 +172,9 @@ impl WorkerAgent {
             target: None,
             applied: None,
             plans: BTreeMap::new(),
+            peers: BTreeMap::new(),
+            peers_state: Order::default(),
+            early: None,
             over: false,
         }
     }
@@ -196,7 +203,7 @@ impl WorkerAgent {
 
     /// Where a container's worker is, as far as this one knows.
     pub fn peer(&self, container: ContainerId) -> Option<&Peer> {
-        self.target.as_ref()?.peers.get(&container)
+        self.peers.get(&container)
     }
 
     /// The newest assignment that is carried out.
@@ -278,7 +285,22 @@ impl WorkerAgent {
                 }
             }
             ToWorker::Heard(_) => {}
-            ToWorker::Assign(assignment) => self.assigned(&assignment, actions),
+            ToWorker::Plan { version, plan, .. } => {
+                self.plans.insert(version, plan);
+                self.try_early(actions);
+            }
+            ToWorker::Peers {
+                from, to, changed, ..
+            } => {
+                if from <= self.peers_state && self.peers_state < to {
+                    let changes = changed.iter().map(|peer| (peer.container(), peer.clone()));
+                    self.peers.extend(changes);
+                    self.peers_state = to;
+                    actions.push(AgentAction::Peers(changed));
+                }
+                self.try_early(actions);
+            }
+            ToWorker::Assign(assignment) => self.assigned(assignment, actions),
             ToWorker::Leave(_) => self.leave(Departure::JobOver, actions),
         }
     }
@@ -293,7 +315,13 @@ impl WorkerAgent {
         }
     }
 
-    fn assigned(&mut self, assignment: &Assignment, actions: &mut Vec<AgentAction>) {
+    fn try_early(&mut self, actions: &mut Vec<AgentAction>) {
+        if let Some(assignment) = self.early.take() {
+            self.assigned(assignment, actions);
+        }
+    }
+
+    fn assigned(&mut self, assignment: Arc<Assignment>, actions: &mut Vec<AgentAction>) {
         let last = self.target.as_ref().map(|target| target.order);
         if last >= Some(assignment.order) {
             // Heard before: if it has been carried out, the master has missed that.
@@ -302,32 +330,33 @@ impl WorkerAgent {
             }
             return;
         }
-        self.plans.extend(assignment.plans.iter().cloned());
-        let Some(routes) = self.plans.get(&assignment.routes).map(Arc::clone) else {
-            // Not for this life of the worker: the master sends what is missing with its next try.
+        let routes = self.plans.get(&assignment.routes).map(Arc::clone);
+        let complete =
+            self.plans.contains_key(&assignment.next) && self.peers_state >= assignment.peers;
+        let Some(routes) = routes.filter(|_| complete) else {
+            // What it speaks of has been overtaken or lost; in the latter case the master sends all of it again.
+            if self
+                .early
+                .as_ref()
+                .is_none_or(|early| early.order < assignment.order)
+            {
+                self.early = Some(assignment);
+            }
             return;
         };
-        let newest = assignment.plans.iter().map(|(version, _)| *version).max();
-        let newest = newest.max(self.plans.keys().next_back().copied());
         self.plans
-            .retain(|version, _| *version == assignment.routes || Some(*version) == newest);
+            .retain(|version, _| *version == assignment.routes || *version >= assignment.next);
         let before: BTreeSet<&InstanceId> = self.instances().iter().collect();
         let after: BTreeSet<&InstanceId> = assignment.instances.iter().collect();
         let start = after.difference(&before).map(|id| (*id).clone()).collect();
         let stop: Vec<_> = before.difference(&after).map(|id| (*id).clone()).collect();
         let previous = self.target.take();
-        let (mut stopping, mut peers) = previous
-            .map(|target| (target.stopping, target.peers))
-            .unwrap_or_default();
+        let mut stopping = previous.map(|target| target.stopping).unwrap_or_default();
         stopping.extend(stop.iter().cloned());
-        for peer in assignment.changed_peers.iter() {
-            peers.insert(peer.container(), peer.clone());
-        }
         self.target = Some(Target {
             order: assignment.order,
             instances: Arc::clone(&assignment.instances),
             stopping,
-            peers,
             run: assignment.run,
             routes: assignment.routes,
         });
@@ -337,7 +366,6 @@ impl WorkerAgent {
             stop,
             run: assignment.run,
             routes,
-            peers: Arc::clone(&assignment.changed_peers),
         }));
     }
 

@@ -99,7 +99,7 @@ pub enum MasterAction {
     Note(Note),
     /// Another master has taken over: give up the lease and drop this one.
     StepDown(MasterEpoch),
-    /// The job is gone: remove what else is stored of it, the lease last, and drop this one.
+    /// The job's record is deleted: remove what else is stored of it, the lease last, and end.
     Finished,
 }
 

@@ -134,7 +134,7 @@ impl RecordKeeper {
                     None
                 }
             },
-            StoreReply::Deleted => Some(Kept::Gone),
+            StoreReply::Deleted | StoreReply::JobGone => Some(Kept::Gone),
             StoreReply::Conflict => {
                 self.must_read = true;
                 None

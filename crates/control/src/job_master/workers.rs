@@ -260,21 +260,37 @@ impl JobMaster {
             return;
         };
         worker.sent_at = now;
+        let (epoch, id) = (self.epoch, worker.id);
         let wanted = [content.routes, content.next];
-        let plans = known_plans
-            .into_iter()
-            .filter(|(version, _)| wanted.contains(version) && !worker.plans.contains(version));
+        for (version, plan) in known_plans {
+            if wanted.contains(&version) && !worker.plans.contains(&version) {
+                let message = ToWorker::Plan {
+                    epoch,
+                    version,
+                    plan,
+                };
+                actions.push(MasterAction::To(id, message));
+            }
+        }
+        if worker.peers < content.peers {
+            let message = ToWorker::Peers {
+                epoch,
+                from: worker.peers,
+                to: content.peers,
+                changed: self.peers.changed(worker.peers),
+            };
+            actions.push(MasterAction::To(id, message));
+        }
         let assignment = Assignment {
             order: *order,
             instances: Arc::clone(&content.instances),
             run: content.run,
             routes: content.routes,
-            plans: plans.collect(),
+            next: content.next,
             peers: content.peers,
-            changed_peers: self.peers.changed(worker.peers),
         };
         let message = ToWorker::Assign(Arc::new(assignment));
-        actions.push(MasterAction::To(worker.id, message));
+        actions.push(MasterAction::To(id, message));
     }
 
     /// What a container's worker should run and know; nothing as long as there is no plan.
