@@ -265,7 +265,11 @@ impl WorkerAgent {
             self.send(not_master, actions);
             return;
         }
-        self.epoch = message.epoch();
+        if message.epoch() > self.epoch {
+            self.epoch = message.epoch();
+            // What an earlier master wanted must not be done any more, even if it can be now.
+            self.early = None;
+        }
         match &mut self.link {
             Link::Joined { heard, .. } => *heard = now,
             Link::Asking { since, .. } => *since = now,

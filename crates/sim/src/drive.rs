@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use ardea_control::{
     AgentAction, AgentConfig, AgentEvent, CandidateAction, CandidateEvent, Change, Credentials,
-    LeaseEvent, MasterAction, MasterEvent, Order, StoreReply, ToWorker, WorkerAgent, WorkerId,
+    LeaseEvent, MasterAction, MasterEpoch, MasterEvent, Order, StoreReply, ToWorker, WorkerAgent,
+    WorkerId,
 };
 
 use crate::network::{Host, Node};
@@ -23,6 +24,7 @@ impl World {
             }
             (Node::Master(id), message) => self.at_master(id, message),
             (Node::Worker(id), Message::ToWorker(message)) => {
+                self.check_message(id, &message);
                 self.worker_event(id, AgentEvent::From(message));
             }
             (Node::Worker(id), Message::LookedUp(found)) => {
@@ -132,6 +134,7 @@ impl World {
                 CandidateAction::Gained | CandidateAction::Lost => {
                     if let Some(master) = self.masters.get_mut(&id) {
                         master.told.clear();
+                        master.given_up.clear();
                     }
                 }
             }
@@ -158,7 +161,10 @@ impl World {
                 self.send(from, Node::User, Message::CommandReply(command, reply));
             }
             MasterAction::Phase(phase) => self.watch.phase(self.now, id, phase),
-            MasterAction::Note(note) => self.watch.note(self.now, id, note),
+            MasterAction::Note(note) => {
+                self.check_note(id, &note);
+                self.watch.note(self.now, id, note);
+            }
             MasterAction::StepDown(_) => {}
             MasterAction::Finished => {
                 if let Some(master) = self.masters.get_mut(&id) {
@@ -188,11 +194,13 @@ impl World {
         let endpoint = format!("{}:{id}", host.0);
         let process = WorkerProcess {
             agent: WorkerAgent::new(id, who, endpoint, AgentConfig::default()),
-            clock: SkewedClock::new(self.now, &mut self.random),
+            clock: SkewedClock::new(self.now, &mut self.random, 10),
             host,
             changes: Vec::new(),
             running: BTreeSet::new(),
             busy_until: self.now,
+            heard_of: MasterEpoch::default(),
+            routes: None,
         };
         self.workers.insert(id, process);
         self.timeline.plan(self.now, Event::TickWorker(id));
@@ -225,6 +233,7 @@ impl World {
                 AgentAction::Peers(_) => {}
                 AgentAction::Apply(change) => self.apply(id, change),
                 AgentAction::Exit(why) => {
+                    self.check_departure(id, &why);
                     self.watch.departure(self.now, id, &why);
                     self.end_worker(id);
                 }

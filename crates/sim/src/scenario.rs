@@ -146,6 +146,7 @@ fn small_world(random: &mut Random) -> WorldConfig {
         hosts: 1 + random.below(6) as u32,
         stateful: random.per_mille(600),
         stops_leftovers: random.per_mille(500),
+        wild_clocks: random.per_mille(200),
         encodes: false,
     }
 }
@@ -222,6 +223,7 @@ fn large_world(containers: u32, instances: u32, encodes: bool) -> WorldConfig {
         hosts: containers.div_ceil(20).max(1),
         stateful: true,
         stops_leftovers: true,
+        wild_clocks: false,
         encodes,
     }
 }

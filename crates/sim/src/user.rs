@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ardea_control::{Command, CommandId, Intent, Refused};
 
+use crate::faults::Fault;
 use crate::network::Node;
 use crate::random::Random;
 use crate::world::{Event, Message, TICK, World};
@@ -68,7 +69,15 @@ pub(crate) fn plan(world: &mut World, count: u64, until: Duration, kills: bool) 
                 Command::Update([(vertex.name, parallelism)].into())
             }
         };
-        plans.push((random.time(Duration::ZERO, until), command));
+        let at = random.time(Duration::ZERO, until);
+        if random.per_mille(400) {
+            // The moments in which a master that dies leaves things half done.
+            let after = random.time(Duration::ZERO, Duration::from_millis(300));
+            world
+                .timeline
+                .plan((at + after).min(until), Event::Fault(Fault::KillMaster));
+        }
+        plans.push((at, command));
     }
     if kills {
         plans.push((random.time(Duration::ZERO, until), Command::Kill));

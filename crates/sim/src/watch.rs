@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use ardea_control::{Assignment, Change, Departure, Intent, JobPhase, Note, Run, WorkerId};
+use ardea_control::{
+    Assignment, Change, Departure, Intent, JobPhase, Note, Run, ToWorker, WorkerId,
+};
 use ardea_packing::InstanceId;
 
 use crate::faults::Fault;
@@ -75,7 +77,7 @@ impl Watch {
 impl World {
     /// What has to hold at any time: nothing that was found broken, and one master at most.
     pub(crate) fn check_step(&mut self) -> Result<(), String> {
-        if self.acting_masters().nth(1).is_some() {
+        if !self.config.wild_clocks && self.acting_masters().nth(1).is_some() {
             let acting: Vec<_> = self.acting_masters().collect();
             self.watch
                 .broken(format!("processes {acting:?} all are master"));
@@ -98,13 +100,21 @@ impl World {
             .filter(|instance| told.insert((*instance).clone()))
             .cloned()
             .collect();
-        let Some(master) = process.candidate.master() else {
-            return;
-        };
-        for instance in fresh {
+        let given_up = &process.given_up;
+        // What runs already is not started.
+        let runs = self
+            .workers
+            .get(&to)
+            .map_or(&[][..], |worker| worker.agent.instances());
+        for instance in fresh
+            .into_iter()
+            .filter(|instance| !runs.contains(instance))
+        {
             let holders = self.watch.holders.get(&instance).into_iter().flatten();
             let mut others = holders.filter(|holder| holder.container != to.container);
-            let counted_on = |holder: &&WorkerId| master.workers().any(|worker| worker == **holder);
+            let counted_on = |holder: &&WorkerId| {
+                self.cluster.is_current(**holder) && !given_up.contains(&holder.container)
+            };
             if let Some(other) = others.find(counted_on) {
                 let broken = format!("worker {to} is told to start {instance}, which {other} runs");
                 return self.watch.broken(broken);
@@ -112,8 +122,60 @@ impl World {
         }
     }
 
-    /// An instance that stays in its container is never stopped.
+    /// Remembers whom a master has given up.
+    pub(crate) fn check_note(&mut self, id: u32, note: &Note) {
+        let Some(process) = self.masters.get_mut(&id) else {
+            return;
+        };
+        match note {
+            Note::Died(worker, _) => {
+                process.given_up.insert(worker.container);
+            }
+            Note::Missing(container) => {
+                process.given_up.insert(*container);
+            }
+            Note::Joined(worker) => {
+                process.given_up.remove(&worker.container);
+            }
+            _ => {}
+        }
+    }
+
+    /// Remembers which masters a worker has heard of.
+    pub(crate) fn check_message(&mut self, id: WorkerId, message: &ToWorker) {
+        if let Some(worker) = self.workers.get_mut(&id) {
+            worker.heard_of = worker.heard_of.max(message.epoch());
+        }
+    }
+
+    /// Nobody ends without need: because the job is over, or another process has its place.
+    pub(crate) fn check_departure(&mut self, id: WorkerId, why: &Departure) {
+        let record = self.shelf.record.value.as_ref().map(|(record, _)| record);
+        let over = record.is_none_or(|record| record.intent == Intent::Kill);
+        let plan = record.and_then(|record| record.plan.as_ref());
+        let planned = plan.is_some_and(|plan| plan.container(id.container).is_some());
+        let replaced = !planned || !self.cluster.is_current(id);
+        if !over && (*why == Departure::JobOver || !replaced) {
+            let broken = format!("worker {id} ends without need: {why:?}");
+            self.watch.broken(broken);
+        }
+    }
+
+    /// An instance that stays in its container is never stopped, routes don't go back, and what an earlier master says is not done.
     pub(crate) fn check_change(&mut self, id: WorkerId, change: &Change) {
+        if let Some(worker) = self.workers.get_mut(&id) {
+            if change.order.epoch < worker.heard_of {
+                let (epoch, newest) = (change.order.epoch, worker.heard_of);
+                let broken = format!("worker {id} obeys {epoch:?} and has heard of {newest:?}");
+                self.watch.broken(broken);
+            }
+            let routes = worker.agent.routes();
+            if worker.routes > routes {
+                let broken = format!("worker {id} routes by {routes:?} after {:?}", worker.routes);
+                self.watch.broken(broken);
+            }
+            worker.routes = routes;
+        }
         let record = self.shelf.record.value.as_ref().map(|(record, _)| record);
         let plan = record.and_then(|record| record.plan.as_ref());
         let stays = plan.and_then(|plan| plan.container(id.container));

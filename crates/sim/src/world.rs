@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use ardea_control::{
     Candidate, Command, CommandId, JobRecord, JobRef, LeaseConfig, LeaseRecord, Lookup,
-    MasterConfig, Order, Refused, RequestId, SchedulerAnswer, SchedulerCall, SchedulerTraits,
-    StoreReply, StoreRequest, ToMaster, ToWorker, WorkerAgent, WorkerId,
+    MasterConfig, MasterEpoch, Order, PlanVersion, Refused, RequestId, SchedulerAnswer,
+    SchedulerCall, SchedulerTraits, StoreReply, StoreRequest, ToMaster, ToWorker, WorkerAgent,
+    WorkerId,
 };
-use ardea_packing::{InstanceId, JobDemand, PackingConfig, ResourceManager};
+use ardea_packing::{ContainerId, InstanceId, JobDemand, PackingConfig, ResourceManager};
 
 use crate::cluster::{Cluster, Deed};
 use crate::faults::Fault;
@@ -41,6 +42,9 @@ pub struct WorldConfig {
     pub stateful: bool,
     /// Whether the scheduler stops, when their host comes back, processes that it could not reach.
     pub stops_leftovers: bool,
+    /// Whether clocks of masters run at speeds that leases don't allow for: then there may be two masters, and fencing has to
+    /// keep the earlier one from doing harm.
+    pub wild_clocks: bool,
     /// Whether messages to workers are encoded, to see what that takes.
     pub encodes: bool,
 }
@@ -96,10 +100,10 @@ pub(crate) struct SkewedClock {
 }
 
 impl SkewedClock {
-    pub(crate) fn new(now: Duration, random: &mut Random) -> Self {
+    pub(crate) fn new(now: Duration, random: &mut Random, most: u64) -> Self {
         SkewedClock {
             started: now,
-            fast: random.below(21) as i64 - 10,
+            fast: random.below(2 * most + 1) as i64 - most as i64,
         }
     }
 
@@ -118,6 +122,8 @@ pub(crate) struct MasterProcess {
     pub(crate) leaving: bool,
     /// What this mastership has told each worker to run.
     pub(crate) told: BTreeMap<WorkerId, BTreeSet<InstanceId>>,
+    /// The containers whose workers it has given up.
+    pub(crate) given_up: BTreeSet<ContainerId>,
 }
 
 /// A worker's process.
@@ -131,6 +137,10 @@ pub(crate) struct WorkerProcess {
     /// What runs in earnest.
     pub(crate) running: BTreeSet<InstanceId>,
     pub(crate) busy_until: Duration,
+    /// The newest master that it has heard of.
+    pub(crate) heard_of: MasterEpoch,
+    /// The newest plan that it has routed by.
+    pub(crate) routes: Option<PlanVersion>,
 }
 
 /// The simulated world.
@@ -302,13 +312,15 @@ impl World {
             },
             ..MasterConfig::default()
         };
+        let most = if self.config.wild_clocks { 600 } else { 10 };
         let manager = Arc::clone(&self.config.manager);
         let (job, lease) = (self.job.clone(), LeaseConfig::default());
         let process = MasterProcess {
             candidate: Candidate::new(&name, &id.to_string(), job, manager, lease, config),
-            clock: SkewedClock::new(self.now, &mut self.random),
+            clock: SkewedClock::new(self.now, &mut self.random, most),
             leaving: false,
             told: BTreeMap::new(),
+            given_up: BTreeSet::new(),
         };
         self.masters.insert(id, process);
         self.timeline.plan(self.now, Event::TickMaster(id));

@@ -242,6 +242,7 @@ impl JobMaster {
             }
         }
         for id in &late {
+            actions.push(MasterAction::Note(Note::Missing(*id)));
             self.expect_again(now, *id, actions);
         }
         if !late.is_empty() {

@@ -195,6 +195,8 @@ pub enum Note {
     Suspected(WorkerId),
     /// A worker was given up.
     Died(WorkerId, Cause),
+    /// No worker of the container has come in time.
+    Missing(ContainerId),
     /// A container will be started again, so long after the master began.
     RestartAt(ContainerId, Duration),
     /// The scheduler could not do something.

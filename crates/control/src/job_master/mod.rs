@@ -34,7 +34,7 @@ pub use interface::{
 
 use crate::{
     Intent, JobRecord, JobRef, MasterEpoch, MemberAction, MemberEvent, Membership, Order, Refused,
-    Scaling, ToMaster, ToWorker, WorkerId,
+    Registration, Scaling, Status, ToMaster, ToWorker, WorkerId,
 };
 use containers::Container;
 use peers::Peers;
@@ -181,7 +181,16 @@ impl JobMaster {
     }
 
     fn hear(&mut self, now: Duration, message: ToMaster, actions: &mut Vec<MasterAction>) {
-        if self.plan().is_none() {
+        if self.killing() {
+            if let ToMaster::Register(Registration { worker, .. })
+            | ToMaster::Status(Status { worker, .. }) = message
+            {
+                let leave = ToWorker::Leave(self.epoch);
+                actions.push(MasterAction::To(worker, leave));
+            }
+            return;
+        }
+        if self.containers.is_empty() {
             return; // it is too early to say anything; they ask again
         }
         match message {

@@ -136,9 +136,6 @@ impl JobMaster {
     ) {
         let Status { worker, applied } = status;
         self.member_event(now, MemberEvent::Heard(worker), actions);
-        if self.killing() {
-            return self.settle(now, worker.container, actions);
-        }
         let Some(known) = self.workers.get_mut(&worker.container) else {
             return;
         };
