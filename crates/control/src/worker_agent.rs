@@ -453,3 +453,6 @@ impl WorkerAgent {
         actions.push(AgentAction::Exit(why));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,6 +21,9 @@ mod record_keeper;
 mod scheduler_desk;
 mod workers;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;

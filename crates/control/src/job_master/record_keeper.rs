@@ -166,3 +166,88 @@ impl RecordKeeper {
         first.then_some(Kept::Read)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Intent;
+    use ardea_packing::{JobDemand, PackingConfig};
+
+    const NOW: Duration = Duration::ZERO;
+
+    fn job(submission: u64) -> JobRef {
+        JobRef {
+            cluster: "prod".into(),
+            name: "word-count".into(),
+            submission,
+        }
+    }
+
+    fn record(submission: u64, epoch: u64, intent: Intent) -> Arc<JobRecord> {
+        let demand = JobDemand::new("word-count");
+        let record = JobRecord::submitted(job(submission), demand, PackingConfig::default());
+        Arc::new(JobRecord {
+            epoch: MasterEpoch(epoch),
+            intent,
+            ..record
+        })
+    }
+
+    fn found(record: Arc<JobRecord>, version: u64) -> StoreReply<Arc<JobRecord>> {
+        StoreReply::Found(Some((record, StoreVersion(version))))
+    }
+
+    /// A keeper of master 2 that has read what the submitter wrote, and has asked for another intent to be written.
+    fn writing() -> (RecordKeeper, RequestId) {
+        let mut keeper = RecordKeeper::new(job(1), MasterEpoch(2));
+        let (id, _) = keeper.ask(NOW).unwrap();
+        let read = keeper.answered(NOW, id, found(record(1, 0, Intent::Run), 1));
+        assert_eq!(read, Some(Kept::Read));
+        keeper.propose((*record(1, 0, Intent::Pause)).clone());
+        let (id, _) = keeper.ask(NOW).unwrap();
+        (keeper, id)
+    }
+
+    #[test]
+    fn a_write_whose_answer_is_lost_is_looked_for_before_it_is_repeated() {
+        let (mut keeper, lost) = writing();
+        let later = NOW + PATIENCE;
+        let (id, request) = keeper.ask(later).unwrap();
+        assert_eq!(request, StoreRequest::Read);
+        let reply = found(record(1, 2, Intent::Pause), 2);
+        assert_eq!(keeper.answered(later, id, reply), Some(Kept::Stored));
+        let late = StoreReply::Written(StoreVersion(2));
+        assert_eq!(keeper.answered(later, lost, late), None);
+        assert!(!keeper.is_busy());
+    }
+
+    #[test]
+    fn a_write_that_was_not_done_is_repeated_against_what_is_there() {
+        let (mut keeper, id) = writing();
+        assert_eq!(keeper.answered(NOW, id, StoreReply::Conflict), None);
+        let (id, _) = keeper.ask(NOW).unwrap();
+        assert_eq!(
+            keeper.answered(NOW, id, found(record(1, 1, Intent::Run), 7)),
+            None
+        );
+        let (_, request) = keeper.ask(NOW).unwrap();
+        let write = StoreRequest::Write {
+            value: record(1, 2, Intent::Pause),
+            expected: Some(StoreVersion(7)),
+        };
+        assert_eq!(request, write);
+    }
+
+    #[test]
+    fn a_later_master_and_another_job_of_the_name_end_it() {
+        for (there, end) in [
+            (record(1, 3, Intent::Run), Kept::Superseded(MasterEpoch(3))),
+            (record(9, 0, Intent::Run), Kept::Gone),
+        ] {
+            let (mut keeper, id) = writing();
+            keeper.answered(NOW, id, StoreReply::Conflict);
+            let (id, _) = keeper.ask(NOW).unwrap();
+            assert_eq!(keeper.answered(NOW, id, found(there, 7)), Some(end));
+        }
+    }
+}
