@@ -54,6 +54,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod by_vertex;
 mod demand;
 mod identity;
 mod limits;

@@ -32,6 +32,7 @@ pub struct ContainerPlan {
     /// What it needs, padding included.
     pub required: Resources,
     /// What it runs, sorted.
+    #[serde(with = "crate::by_vertex")]
     pub instances: Vec<InstanceId>,
     /// Anything else that a policy of one's own wants the scheduler to know of this container.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

@@ -391,9 +391,13 @@ fn a_stored_plan_that_was_tampered_with_is_refused() {
     let plan = pack("round-robin", &demand, &PackingConfig::default());
     let json = serde_json::to_string(&plan).unwrap();
     for (from, to, refusal) in [
-        ("v#1", "v#0", Refusal::PlacedTwice("v#0".parse().unwrap())),
-        ("v#1", "v#7", Refusal::Unknown("v#7".parse().unwrap())),
-        (",\"v#1\"", "", Refusal::Missing("v#1".parse().unwrap())),
+        (
+            "[0,1]",
+            "[0,0]",
+            Refusal::PlacedTwice("v#0".parse().unwrap()),
+        ),
+        ("[0,1]", "[0,7]", Refusal::Unknown("v#7".parse().unwrap())),
+        ("[0,1]", "[0]", Refusal::Missing("v#1".parse().unwrap())),
     ] {
         let error = serde_json::from_str::<PackingPlan>(&json.replace(from, to)).unwrap_err();
         assert_eq!(error.to_string(), refusal.to_string());
