@@ -198,8 +198,8 @@ impl JobMaster {
         // It has ended before it could register, unless it is one that is known to have been replaced.
         if worker.incarnation >= container.newest_start {
             container.newest_start = worker.incarnation + 1;
-            container.unheard = false;
-            if matches!(container.state, State::Expected(_)) {
+            // A new master doesn't know whether a later one has been started since, which lives and has not come yet.
+            if !container.unheard && matches!(container.state, State::Expected(_)) {
                 self.expect_again(now, worker.container, actions);
             }
         }

@@ -259,6 +259,24 @@ fn a_worker_whose_process_ends_is_started_again_after_a_wait() {
 }
 
 #[test]
+fn a_new_master_does_not_take_the_end_of_an_earlier_process_for_that_of_the_container() {
+    let mut desk = Desk::running();
+    let manager = Arc::new(RoundRobin);
+    desk.master = JobMaster::new(job(), MasterEpoch(2), manager, MasterConfig::default());
+    desk.happens(MasterEvent::Tick);
+    desk.happens(MasterEvent::Exited(worker(1)));
+    desk.now += Duration::from_secs(1);
+    desk.happens(MasterEvent::Tick);
+    assert!(!desk.calls.contains(&SchedulerCall::Restart(ContainerId(1))));
+    let later = WorkerId {
+        incarnation: 2,
+        ..worker(1)
+    };
+    desk.register(later, Credentials::of(&job()));
+    assert_eq!(desk.master.workers().collect::<Vec<_>>(), [later]);
+}
+
+#[test]
 fn messages_read_back_as_they_are_written() {
     let desk = Desk::running();
     assert!(desk.told.len() > 5);
