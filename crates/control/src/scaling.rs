@@ -108,16 +108,18 @@ impl Scaling {
         self.next.container(container).is_some()
     }
 
-    /// What this container has to run in this stage. `holds` says whether the worker of a container may be running an instance.
+    /// What this container has to run in this stage. `may_run` says whether any process of a container may be running an instance,
+    /// `holds` whether its worker does, or has been told to.
     pub fn instances(
         &self,
         container: ContainerId,
+        may_run: impl Fn(ContainerId, &InstanceId) -> bool,
         holds: impl Fn(ContainerId, &InstanceId) -> bool,
     ) -> Vec<InstanceId> {
         let next = self.next.container(container);
         let arriving = |id: &InstanceId| match self.change.moved.get(id) {
             // Not before it has stopped where it was; once it runs here it stays, whoever comes back.
-            Some(step) => !holds(step.from, id) || holds(step.to, id),
+            Some(step) => !may_run(step.from, id) || holds(step.to, id),
             None => true,
         };
         let next = next.map_or(&[][..], |plan| &plan.instances);
@@ -143,9 +145,13 @@ impl Scaling {
     }
 
     /// Whether an instance waits until it has stopped where it was.
-    pub fn is_waiting(&self, holds: impl Fn(ContainerId, &InstanceId) -> bool) -> bool {
+    pub fn is_waiting(
+        &self,
+        may_run: impl Fn(ContainerId, &InstanceId) -> bool,
+        holds: impl Fn(ContainerId, &InstanceId) -> bool,
+    ) -> bool {
         let mut moved = self.change.moved.iter();
-        moved.any(|(id, step)| holds(step.from, id) && !holds(step.to, id))
+        moved.any(|(id, step)| may_run(step.from, id) && !holds(step.to, id))
     }
 
     /// Deals with an event.
@@ -199,7 +205,7 @@ mod tests {
         let last = plan(4, &[(1, &[0, 2]), (2, &[1, 3])]);
         let mut scaling = scaling(last, plan(2, &[(1, &[0]), (2, &[1])]));
         let all = |_, _: &_| true;
-        assert_eq!(indices(scaling.instances(ONE, all)), [0, 2]);
+        assert_eq!(indices(scaling.instances(ONE, all, all)), [0, 2]);
         assert_eq!(scaling.routes().0, PlanVersion(1));
         assert_eq!(
             scaling.on(ScalingEvent::Settled),
@@ -207,10 +213,13 @@ mod tests {
         );
         scaling.on(ScalingEvent::SwitchWritten);
         assert_eq!(scaling.routes().0, PlanVersion(2));
-        assert_eq!(indices(scaling.instances(ONE, all)), [0, 2]);
-        assert_eq!(indices(scaling.instances(ONE, |_, _| false)), [0]);
+        assert_eq!(indices(scaling.instances(ONE, all, all)), [0, 2]);
+        assert_eq!(
+            indices(scaling.instances(ONE, |_, _| false, |_, _| false)),
+            [0]
+        );
         scaling.on(ScalingEvent::Settled);
-        assert_eq!(indices(scaling.instances(ONE, all)), [0]);
+        assert_eq!(indices(scaling.instances(ONE, all, all)), [0]);
         assert_eq!(scaling.on(ScalingEvent::Settled), ScalingAction::WriteDone);
     }
 
@@ -219,13 +228,26 @@ mod tests {
         let last = plan(2, &[(1, &[0, 1])]);
         let scaling = scaling(last, plan(2, &[(1, &[0]), (2, &[1])]));
         let held_at = |holder| move |at, _: &InstanceId| at == holder;
-        assert_eq!(indices(scaling.instances(ONE, held_at(ONE))), [0]);
-        assert!(scaling.instances(TWO, held_at(ONE)).is_empty());
-        assert!(scaling.is_waiting(held_at(ONE)));
-        assert_eq!(indices(scaling.instances(TWO, |_, _| false)), [1]);
+        assert_eq!(
+            indices(scaling.instances(ONE, held_at(ONE), held_at(ONE))),
+            [0]
+        );
+        assert!(
+            scaling
+                .instances(TWO, held_at(ONE), held_at(ONE))
+                .is_empty()
+        );
+        assert!(scaling.is_waiting(held_at(ONE), held_at(ONE)));
+        assert_eq!(
+            indices(scaling.instances(TWO, |_, _| false, |_, _| false)),
+            [1]
+        );
         // The old worker comes back from a long silence: the new one keeps it.
-        assert_eq!(indices(scaling.instances(TWO, |_, _| true)), [1]);
-        assert!(!scaling.is_waiting(|_, _| true));
+        assert_eq!(
+            indices(scaling.instances(TWO, |_, _| true, |_, _| true)),
+            [1]
+        );
+        assert!(!scaling.is_waiting(|_, _| true, |_, _| true));
     }
 
     #[test]

@@ -28,6 +28,15 @@ fn after_faults_and_commands_every_job_is_as_its_user_wants() {
 }
 
 #[test]
+fn seeds_that_have_found_faults_stay_well() {
+    for seed in [3, 11, 160, 1_014, 100_291, 211_175] {
+        if let Err(failure) = run_faults(seed) {
+            panic!("seed {seed}: {}", failure.what);
+        }
+    }
+}
+
+#[test]
 fn a_job_of_a_hundred_containers_comes_through_faults() {
     for seed in seeds(200).take(2) {
         if let Err(failure) = run_large(seed, 100, 1_000, 20) {

@@ -20,8 +20,9 @@ pub(super) struct Container {
     backoff: Backoff,
     /// Ends of processes that were started before this one are no news.
     newest_start: u64,
-    /// For a master that has taken over: what a worker may be running that has not come yet.
-    unheard: bool,
+    /// For a master that has taken over: until when a worker may come that it doesn't know of, and that is running. Even if one
+    /// has come: it may be one that was replaced before.
+    unheard_until: Option<Duration>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,9 +38,9 @@ enum State {
 }
 
 impl Container {
-    /// Whether a worker that has not registered with this master may be running the instance.
+    /// Whether a process that this master doesn't know of may be running the instance.
     pub(super) fn may_be_running(&self, instance: &InstanceId) -> bool {
-        self.unheard && self.instances.binary_search(instance).is_ok()
+        self.unheard_until.is_some() && self.instances.binary_search(instance).is_ok()
     }
 }
 
@@ -65,7 +66,7 @@ impl JobMaster {
                 state: State::Expected(now + patience),
                 backoff: Backoff::new(backoff),
                 newest_start: 0,
-                unheard: taken_over,
+                unheard_until: taken_over.then_some(now + patience),
             });
             container.instances = instances;
         }
@@ -156,7 +157,6 @@ impl JobMaster {
     pub(super) fn joined(&mut self, worker: WorkerId, actions: &mut Vec<MasterAction>) {
         actions.push(MasterAction::Note(Note::Joined(worker)));
         if let Some(container) = self.containers.get_mut(&worker.container) {
-            container.unheard = false;
             container.newest_start = container.newest_start.max(worker.incarnation);
             // A restart that was asked for by a person goes on even if the old worker comes once more.
             if !self.restarting.contains_key(&worker.container) {
@@ -199,7 +199,7 @@ impl JobMaster {
         if worker.incarnation >= container.newest_start {
             container.newest_start = worker.incarnation + 1;
             // A new master doesn't know whether a later one has been started since, which lives and has not come yet.
-            if !container.unheard && matches!(container.state, State::Expected(_)) {
+            if container.unheard_until.is_none() && matches!(container.state, State::Expected(_)) {
                 self.expect_again(now, worker.container, actions);
             }
         }
@@ -227,13 +227,12 @@ impl JobMaster {
     pub(super) fn mend_containers(&mut self, now: Duration, actions: &mut Vec<MasterAction>) {
         let mut late = Vec::new();
         let mut due = Vec::new();
+        let mut heard_of_all = false;
         for (id, container) in &mut self.containers {
+            let over = container.unheard_until.take_if(|until| now >= *until);
+            heard_of_all |= over.is_some();
             match container.state {
-                State::Expected(until) if now >= until => {
-                    // Whoever was unheard of until now is not coming.
-                    container.unheard = false;
-                    late.push(*id);
-                }
+                State::Expected(until) if now >= until => late.push(*id),
                 State::RestartAt(at) if now >= at => {
                     container.state = State::Restarting(None);
                     due.push(*id);
@@ -245,7 +244,7 @@ impl JobMaster {
             actions.push(MasterAction::Note(Note::Missing(*id)));
             self.expect_again(now, *id, actions);
         }
-        if !late.is_empty() {
+        if heard_of_all {
             self.settle_waiting(now, actions);
         }
         for id in due {

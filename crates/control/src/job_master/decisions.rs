@@ -150,7 +150,7 @@ impl JobMaster {
     /// Everybody does what the stage asks of them: goes on to the next. Whether something else may be due now.
     fn advance_scaling(&mut self, now: Duration, actions: &mut Vec<MasterAction>) -> bool {
         let waiting = match &self.scaling {
-            Some(scaling) => scaling.is_waiting(self.holding()),
+            Some(scaling) => scaling.is_waiting(self.may_run(), self.holding()),
             None => true,
         };
         // Containers that are given back have to be given back before the job is said to be updated.

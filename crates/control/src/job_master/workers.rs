@@ -295,7 +295,10 @@ impl JobMaster {
         let record = self.keeper.record()?;
         let plan = record.plan.as_ref()?;
         let instances = match &self.scaling {
-            Some(scaling) => scaling.instances(container, self.holding()).into(),
+            Some(scaling) => {
+                let instances = scaling.instances(container, self.may_run(), self.holding());
+                instances.into()
+            }
             None => {
                 let known = self.containers.get(&container)?;
                 Arc::clone(&known.instances)
@@ -319,15 +322,21 @@ impl JobMaster {
         })
     }
 
-    /// Whether the worker of a container may be running an instance.
+    /// Whether any process of a container may be running an instance.
+    pub(super) fn may_run(&self) -> impl Fn(ContainerId, &InstanceId) -> bool + '_ {
+        |container, instance| {
+            // A new master doesn't know yet who else may come: the worker itself, or a later one than has come so far.
+            let known = self.containers.get(&container);
+            known.is_some_and(|known| known.may_be_running(instance))
+                || self.holding()(container, instance)
+        }
+    }
+
+    /// Whether the worker of a container runs an instance, or has been told to.
     pub(super) fn holding(&self) -> impl Fn(ContainerId, &InstanceId) -> bool + '_ {
-        |container, instance| match self.workers.get(&container) {
-            Some(worker) => worker.holds(instance),
-            // A new master doesn't know yet: its worker may only not have come so far.
-            None => self
-                .containers
-                .get(&container)
-                .is_some_and(|known| known.may_be_running(instance)),
+        |container, instance| {
+            let worker = self.workers.get(&container);
+            worker.is_some_and(|worker| worker.holds(instance))
         }
     }
 
