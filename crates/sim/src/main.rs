@@ -9,11 +9,19 @@
 
 #![forbid(unsafe_code)]
 
+use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use ardea_sim::{Failure, Success, run_faults, run_large, run_start};
 use clap::Parser;
+
+/// Prints a line; whoever has stopped reading doesn't want it.
+macro_rules! say {
+    ($($text:tt)*) => {
+        let _ = writeln!(std::io::stdout(), $($text)*);
+    };
+}
 
 /// Simulates clusters with faults, from a seed, with the control plane's own state machines.
 #[derive(Parser)]
@@ -74,7 +82,7 @@ fn main() -> ExitCode {
             Err(failure) => return tell(&failure, arguments.log),
         }
     }
-    println!(
+    say!(
         "{count} seeds from {first}: all well, {} steps; mended after {:.1} s on average, {:.1} s at most",
         total.steps,
         total.mended.as_secs_f64() / count.max(1) as f64,
@@ -121,7 +129,7 @@ fn start(arguments: &Arguments) -> ExitCode {
             Err(failure) => return tell(&failure, arguments.log),
             Ok(report) => {
                 let watch = report.stopwatch;
-                println!(
+                say!(
                     "{containers} containers, {instances} instances: running after {:.2} s simulated; master: {:.1} ms cpu in \
                      {} events, {:.2} ms the longest; {} messages to workers",
                     report.running_after.as_secs_f64(),
@@ -131,7 +139,7 @@ fn start(arguments: &Arguments) -> ExitCode {
                     watch.messages,
                 );
                 if encodes {
-                    println!(
+                    say!(
                         "messages encoded as JSON, shared ones once: {:.1} ms cpu, {} bytes",
                         millis(watch.encoding),
                         watch.bytes
