@@ -55,6 +55,22 @@ pub enum ErrorCode {
     StateCorrupt,
     /// The session with the state manager has ended, and its ephemeral nodes with it.
     SessionEnded,
+    /// What a job asks for doesn't fit into the containers that it may have.
+    ResourcesImpossible,
+    /// A packing plan that doesn't hold each instance once and within the limits.
+    BrokenPlan,
+    /// Another job of the cluster has this name.
+    NameTaken,
+    /// The cluster has no such job.
+    NoSuchJob,
+    /// Two processes of one job are of versions that don't understand each other.
+    VersionMismatch,
+    /// A process of another cluster, or of another job.
+    WrongCluster,
+    /// Somebody newer has taken over: a master or a worker that was given up.
+    Superseded,
+    /// The job is in a state in which this can't be done.
+    WrongState,
     /// A broken invariant of the engine itself: please report it.
     Internal,
 }
@@ -94,6 +110,14 @@ impl ErrorCode {
             ErrorCode::StateUnknown => "ARD-504",
             ErrorCode::StateCorrupt => "ARD-505",
             ErrorCode::SessionEnded => "ARD-506",
+            ErrorCode::ResourcesImpossible => "ARD-601",
+            ErrorCode::BrokenPlan => "ARD-602",
+            ErrorCode::NameTaken => "ARD-603",
+            ErrorCode::NoSuchJob => "ARD-604",
+            ErrorCode::VersionMismatch => "ARD-605",
+            ErrorCode::WrongCluster => "ARD-606",
+            ErrorCode::Superseded => "ARD-607",
+            ErrorCode::WrongState => "ARD-608",
             ErrorCode::Internal => "ARD-900",
         }
     }

@@ -19,6 +19,9 @@ const FLOORS: &[&[&str]] = &[
     &["ardea-connect"],
     &["ardea-pipeline", "ardea-topology"],
     &[
+        "ardea-packing",
+        "ardea-control",
+        "ardea-sim",
         "ardea-state-manager",
         "ardea-state-zookeeper",
         "ardea-state-etcd",

@@ -1,0 +1,82 @@
+//! How long to wait before the next try.
+
+use std::time::Duration;
+
+/// Waits that double from try to try, and begin anew after something has gone well for a while.
+#[derive(Clone, Debug)]
+pub struct Backoff {
+    config: BackoffConfig,
+    next: Duration,
+    last: Option<Duration>,
+}
+
+/// The bounds of the waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BackoffConfig {
+    /// The first wait.
+    pub first: Duration,
+    /// The longest wait.
+    pub most: Duration,
+    /// After so long without a failure the next wait is the first again.
+    pub forgets_after: Duration,
+}
+
+impl Default for BackoffConfig {
+    fn default() -> Self {
+        BackoffConfig {
+            first: Duration::from_millis(100),
+            most: Duration::from_secs(30),
+            forgets_after: Duration::from_secs(120),
+        }
+    }
+}
+
+impl Backoff {
+    /// Nothing has failed yet.
+    pub fn new(config: BackoffConfig) -> Self {
+        Backoff {
+            config,
+            next: config.first,
+            last: None,
+        }
+    }
+
+    /// A failure now: when to try again.
+    pub fn failed(&mut self, now: Duration) -> Duration {
+        let quiet = self
+            .last
+            .is_some_and(|last| now >= last + self.config.forgets_after);
+        if quiet {
+            self.next = self.config.first;
+        }
+        let at = now + self.next;
+        self.last = Some(at);
+        self.next = (self.next * 2).min(self.config.most);
+        at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_the_longest_and_begin_anew_after_quiet() {
+        let config = BackoffConfig {
+            first: Duration::from_secs(1),
+            most: Duration::from_secs(5),
+            forgets_after: Duration::from_secs(100),
+        };
+        let mut backoff = Backoff::new(config);
+        let mut now = Duration::ZERO;
+        let mut waits = Vec::new();
+        for _ in 0..5 {
+            let at = backoff.failed(now);
+            waits.push((at - now).as_secs());
+            now = at;
+        }
+        assert_eq!(waits, [1, 2, 4, 5, 5]);
+        now += config.forgets_after;
+        assert_eq!(backoff.failed(now) - now, config.first);
+    }
+}

@@ -1,0 +1,118 @@
+//! A process that may be a job's master: its lease, and the master while it holds that.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_packing::ResourceManager;
+
+use crate::{
+    JobMaster, JobRef, Lease, LeaseAction, LeaseConfig, LeaseEvent, LeaseRecord, MasterAction,
+    MasterConfig, MasterEpoch, MasterEvent, RequestId, StoreRequest,
+};
+
+/// What happens to a candidate.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum CandidateEvent {
+    /// To its lease.
+    Lease(LeaseEvent),
+    /// To the master; dropped while this is none.
+    Master(MasterEvent),
+    /// Time has passed; comes at least every 50 ms.
+    Tick,
+}
+
+/// What a candidate wants done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum CandidateAction {
+    /// Ask the state manager about the lease.
+    Lease(RequestId, StoreRequest<LeaseRecord>),
+    /// What the master wants done.
+    Master(MasterAction),
+    /// This is the master now.
+    Gained,
+    /// This is not the master any more.
+    Lost,
+    /// The job is gone: remove what is left of it, its lease among that whoever holds it, unless it has a record again; and end.
+    JobGone,
+}
+
+/// A process that may be a job's master. Of several, one is; the others stand by.
+///
+/// It adds one rule to [`Lease`] and [`JobMaster`]: when the term is over, nothing that the master wants done is done any more.
+pub struct Candidate {
+    job: JobRef,
+    config: MasterConfig,
+    manager: Arc<dyn ResourceManager>,
+    lease: Lease,
+    master: Option<JobMaster>,
+}
+
+impl Candidate {
+    /// A process of that name, which no other has or had, reached at `address`.
+    pub fn new(
+        name: &str,
+        address: &str,
+        job: JobRef,
+        manager: Arc<dyn ResourceManager>,
+        lease: LeaseConfig,
+        config: MasterConfig,
+    ) -> Self {
+        Candidate {
+            job,
+            config,
+            manager,
+            lease: Lease::new(name, address, lease),
+            master: None,
+        }
+    }
+
+    /// The master, while this is it.
+    pub fn master(&self) -> Option<&JobMaster> {
+        self.master.as_ref()
+    }
+
+    /// The number of the mastership, while it lasts.
+    pub fn mastership(&self, now: Duration) -> Option<MasterEpoch> {
+        self.lease.mastership(now)
+    }
+
+    /// Deals with an event.
+    pub fn on(&mut self, now: Duration, event: CandidateEvent) -> Vec<CandidateAction> {
+        let (lease, master) = match event {
+            CandidateEvent::Tick => (LeaseEvent::Tick, Some(MasterEvent::Tick)),
+            CandidateEvent::Lease(event) => (event, None),
+            CandidateEvent::Master(event) => (LeaseEvent::Tick, Some(event)),
+        };
+        let mut actions = Vec::new();
+        // The lease first: it may be over.
+        for action in self.lease.on(now, lease) {
+            match action {
+                LeaseAction::Store(id, request) => {
+                    actions.push(CandidateAction::Lease(id, request));
+                }
+                LeaseAction::Gained(epoch) => {
+                    let (job, manager) = (self.job.clone(), Arc::clone(&self.manager));
+                    self.master = Some(JobMaster::new(job, epoch, manager, self.config));
+                    actions.push(CandidateAction::Gained);
+                }
+                LeaseAction::JobGone => actions.push(CandidateAction::JobGone),
+                LeaseAction::Lost(_) => {
+                    self.master = None;
+                    actions.push(CandidateAction::Lost);
+                }
+            }
+        }
+        if let (Some(event), Some(master)) = (master, &mut self.master) {
+            let wanted = master.on(now, event);
+            actions.extend(wanted.into_iter().map(CandidateAction::Master));
+        }
+        actions
+    }
+}
+
+impl std::fmt::Debug for Candidate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Candidate { lease, master, .. } = self;
+        write!(f, "Candidate({lease:?}, {master:?})")
+    }
+}

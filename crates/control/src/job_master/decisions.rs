@@ -1,0 +1,298 @@
+//! Decisions: what is written down before it is done, and the commands of users.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_packing::{PackingPlan, VertexName};
+
+use super::record_keeper::Kept;
+use super::scheduler_desk::Subject;
+use super::{Command, CommandId, Ending, JobMaster, JobPhase, MasterAction, Note, SchedulerCall};
+use crate::{
+    Intent, JobRecord, PlanVersion, Previous, Refused, Scaling, ScalingAction, ScalingEvent,
+};
+
+/// The most commands that wait for their turn.
+const MOST_COMMANDS: usize = 64;
+
+impl JobMaster {
+    pub(super) fn killing(&self) -> bool {
+        self.ending != Ending::No
+    }
+
+    /// Something has come of the stored record.
+    pub(super) fn kept(&mut self, now: Duration, kept: Kept, actions: &mut Vec<MasterAction>) {
+        match kept {
+            Kept::Read => self.take_over(actions),
+            Kept::Stored => {
+                if let Some(command) = self.deciding.take() {
+                    actions.push(MasterAction::Reply(command, Ok(())));
+                }
+                self.act_on_record(now, actions);
+            }
+            Kept::Gone => {
+                self.ending = Ending::Over;
+                for command in self.open_commands() {
+                    let refused = Refused::NoSuchJob(self.job.to_string());
+                    actions.push(MasterAction::Reply(command, Err(refused)));
+                }
+                actions.push(MasterAction::Finished);
+            }
+            Kept::Superseded(newest) => self.step_down(newest, actions),
+        }
+    }
+
+    /// The first thing a master does is to write the record, with a plan if there is none: from then on no earlier master can.
+    fn take_over(&mut self, actions: &mut Vec<MasterAction>) {
+        let Some(mut record) = self.keeper.record().cloned() else {
+            return;
+        };
+        if record.plan.is_none() && record.intent != Intent::Kill {
+            match self.manager.pack(&record.demand, &record.packing) {
+                Ok(plan) => {
+                    record.plan = Some(Arc::new(self.sized(plan)));
+                    record.plan_version = PlanVersion(1);
+                    actions.push(MasterAction::Note(Note::Packed(record.plan_version)));
+                }
+                Err(error) => self.impossible = Some(error.to_string()),
+            }
+        }
+        self.keeper.propose(record);
+    }
+
+    /// One size of containers, if the scheduler knows no other.
+    fn sized(&self, plan: PackingPlan) -> PackingPlan {
+        match self.config.scheduler.homogeneous {
+            true => plan.homogeneous(),
+            false => plan,
+        }
+    }
+
+    /// The stored record is another one: does what follows from it.
+    fn act_on_record(&mut self, now: Duration, actions: &mut Vec<MasterAction>) {
+        let Some(record) = self.keeper.record().cloned() else {
+            return;
+        };
+        if record.intent == Intent::Kill {
+            if self.ending == Ending::No {
+                self.begin_to_kill(now, actions);
+            }
+            return;
+        }
+        let Some(plan) = &record.plan else {
+            return;
+        };
+        let first = self.containers.is_empty();
+        match (&record.previous, &mut self.scaling) {
+            (Some(previous), None) => {
+                let last = (previous.version, Arc::clone(&previous.plan));
+                let next = (record.plan_version, Arc::clone(plan));
+                self.scaling = Some(Scaling::new(last, next, previous.switched));
+                self.have_containers(now, first);
+            }
+            (Some(previous), Some(scaling)) if previous.switched => {
+                scaling.on(ScalingEvent::SwitchWritten);
+            }
+            (None, Some(_)) => {
+                self.scaling = None;
+                self.have_containers(now, false);
+            }
+            // A record that was started by another master: its workers are there, and will come.
+            (None, None) if first => self.have_containers(now, record.started),
+            _ => {}
+        }
+        self.settle_all(now, actions);
+    }
+
+    fn begin_to_kill(&mut self, now: Duration, actions: &mut Vec<MasterAction>) {
+        self.ending = Ending::Stopping;
+        self.scaling = None;
+        for command in std::mem::take(&mut self.restarting).into_values() {
+            let refused = self.busy("being killed");
+            actions.push(MasterAction::Reply(command, Err(refused)));
+        }
+        let containers: Vec<_> = self.containers.keys().copied().collect();
+        for id in &containers {
+            self.desk.forget(Subject::Container(*id));
+            self.settle(now, *id, actions);
+        }
+        let order = self.next_order();
+        self.desk.ask(Subject::Job, order, SchedulerCall::Kill);
+    }
+
+    /// Decides what is due to be decided, if nothing is being written.
+    pub(super) fn decide(&mut self, now: Duration, actions: &mut Vec<MasterAction>) {
+        while !self.keeper.is_busy() && self.ending == Ending::No {
+            if let Some((id, command)) = self.commands.pop_front() {
+                if let Some(reply) = self.command(id, command) {
+                    actions.push(MasterAction::Reply(id, reply));
+                }
+                continue;
+            }
+            if !self.unsettled.is_empty() || self.plan().is_none() {
+                return;
+            }
+            let Some(mut record) = self.keeper.record().cloned() else {
+                return;
+            };
+            if !record.started {
+                record.started = true;
+                self.keeper.propose(record);
+                return;
+            }
+            if !self.advance_scaling(now, actions) {
+                return;
+            }
+        }
+    }
+
+    /// Everybody does what the stage asks of them: goes on to the next. Whether something else may be due now.
+    fn advance_scaling(&mut self, now: Duration, actions: &mut Vec<MasterAction>) -> bool {
+        let waiting = match &self.scaling {
+            Some(scaling) => scaling.is_waiting(self.may_run(), self.holding()),
+            None => true,
+        };
+        // Containers that are given back have to be given back before the job is said to be updated.
+        if waiting || self.desk.is_waiting(Subject::Job) {
+            return false;
+        }
+        let (Some(scaling), Some(mut record)) = (&mut self.scaling, self.keeper.record().cloned())
+        else {
+            return false;
+        };
+        match scaling.on(ScalingEvent::Settled) {
+            ScalingAction::WriteSwitch => {
+                if let Some(previous) = &mut record.previous {
+                    previous.switched = true;
+                }
+                self.keeper.propose(record);
+            }
+            ScalingAction::Enter(_) => {
+                self.have_containers(now, false);
+                self.settle_all(now, actions);
+            }
+            ScalingAction::WriteDone => {
+                record.previous = None;
+                self.keeper.propose(record);
+            }
+        }
+        true
+    }
+
+    /// A command has come: it waits for its turn.
+    pub(super) fn take_command(
+        &mut self,
+        id: CommandId,
+        command: Command,
+        actions: &mut Vec<MasterAction>,
+    ) {
+        let refused = match (&command, self.killing()) {
+            // It is being done already.
+            (Command::Kill, true) => return actions.push(MasterAction::Reply(id, Ok(()))),
+            (_, true) => self.busy("being killed"),
+            _ if self.commands.len() >= MOST_COMMANDS => self.busy("dealing with other commands"),
+            _ => return self.commands.push_back((id, command)),
+        };
+        actions.push(MasterAction::Reply(id, Err(refused)));
+    }
+
+    /// Does what the command wants, or begins to: an answer, or none before it is stored or done.
+    fn command(&mut self, id: CommandId, command: Command) -> Option<Result<(), Refused>> {
+        let mut record = self.keeper.record()?.clone();
+        let intent = match command {
+            Command::Activate => Intent::Run,
+            Command::Deactivate => Intent::Pause,
+            Command::Kill => Intent::Kill,
+            Command::Restart(container) => {
+                return match self.restart(container) {
+                    Ok(()) => {
+                        self.restarting.insert(container, id);
+                        None
+                    }
+                    Err(refused) => Some(Err(refused)),
+                };
+            }
+            Command::Update(parallelism) => {
+                return match self.update(&mut record, &parallelism) {
+                    Ok(true) => {
+                        self.deciding = Some(id);
+                        self.keeper.propose(record);
+                        None
+                    }
+                    Ok(false) => Some(Ok(())),
+                    Err(refused) => Some(Err(refused)),
+                };
+            }
+        };
+        if record.intent == intent {
+            return Some(Ok(()));
+        }
+        record.intent = intent;
+        self.deciding = Some(id);
+        self.keeper.propose(record);
+        None
+    }
+
+    /// Puts the next plan into the record; whether it is another one.
+    fn update(
+        &self,
+        record: &mut JobRecord,
+        parallelism: &BTreeMap<VertexName, u32>,
+    ) -> Result<bool, Refused> {
+        if self.scaling.is_some() {
+            return Err(self.busy("being updated"));
+        }
+        let Some(plan) = record.plan.as_ref().filter(|_| record.started) else {
+            return Err(self.busy("being started"));
+        };
+        let mut demand = record.demand.clone();
+        for (vertex, count) in parallelism {
+            demand = demand
+                .with_parallelism(vertex.as_str(), *count)
+                .map_err(|error| Refused::impossible(&error))?;
+        }
+        if demand == record.demand {
+            return Ok(false);
+        }
+        let next = self
+            .manager
+            .repack(plan, &demand, &record.packing)
+            .map_err(|error| Refused::impossible(&error))?;
+        record.previous = Some(Previous {
+            plan: Arc::clone(plan),
+            version: record.plan_version,
+            switched: false,
+        });
+        record.plan_version.0 += 1;
+        record.plan = Some(Arc::new(self.sized(next)));
+        record.demand = demand;
+        Ok(true)
+    }
+
+    fn busy(&self, doing: &str) -> Refused {
+        Refused::Busy {
+            job: self.job.to_string(),
+            doing: doing.to_string(),
+        }
+    }
+
+    /// The commands that have not been answered; none of them will be done by this master for sure.
+    pub(super) fn open_commands(&mut self) -> Vec<CommandId> {
+        let waiting = std::mem::take(&mut self.commands).into_iter();
+        let restarting = std::mem::take(&mut self.restarting).into_values();
+        let deciding = self.deciding.take().into_iter();
+        waiting
+            .map(|(id, _)| id)
+            .chain(restarting)
+            .chain(deciding)
+            .collect()
+    }
+}
+
+impl JobPhase {
+    /// Whether the job does what its user wants: it runs, or is paused, with all of its workers.
+    pub fn is_steady(&self) -> bool {
+        matches!(self, JobPhase::Running | JobPhase::Paused)
+    }
+}

@@ -1,0 +1,206 @@
+//! What happens to a job master, and what it wants done.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_packing::{ContainerId, InstanceId, Resources, VertexName};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    BackoffConfig, Cause, JobRecord, MasterEpoch, MembershipConfig, Order, PlanVersion, Refused,
+    RequestId, StoreReply, StoreRequest, ToMaster, ToWorker, WorkerId,
+};
+
+/// Times and traits of a job's master.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MasterConfig {
+    /// When workers are given up.
+    pub membership: MembershipConfig,
+    /// What the scheduler is like.
+    pub scheduler: SchedulerTraits,
+    /// How long a new master waits for the workers to come before it has the missing ones started again.
+    pub recovery_grace: Duration,
+    /// How long a container that was started may take to register before it is started again.
+    pub register_within: Duration,
+    /// How long to wait before a container is started again.
+    pub restart: BackoffConfig,
+    /// After how long an assignment that was not carried out is sent again.
+    pub repeat_after: Duration,
+    /// How long changes of workers' places are gathered before all others are told.
+    pub gather_peers: Duration,
+}
+
+impl Default for MasterConfig {
+    fn default() -> Self {
+        MasterConfig {
+            membership: MembershipConfig::default(),
+            scheduler: SchedulerTraits::default(),
+            recovery_grace: Duration::from_secs(5),
+            register_within: Duration::from_secs(30),
+            restart: BackoffConfig::default(),
+            repeat_after: Duration::from_secs(1),
+            gather_peers: Duration::from_millis(50),
+        }
+    }
+}
+
+/// What a scheduler says of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SchedulerTraits {
+    /// Whether failed containers are started again by it, when the master says so; otherwise its framework does that by itself.
+    pub stateful: bool,
+    /// Whether all containers have to be of one size.
+    pub homogeneous: bool,
+}
+
+impl Default for SchedulerTraits {
+    fn default() -> Self {
+        SchedulerTraits {
+            stateful: true,
+            homogeneous: false,
+        }
+    }
+}
+
+/// What happens to a job's master.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum MasterEvent {
+    /// Time has passed; comes at least every 50 ms.
+    Tick,
+    /// A word from a worker.
+    From(ToMaster),
+    /// A worker's connection was closed.
+    Closed(WorkerId),
+    /// A worker's process has ended, says the scheduler.
+    Exited(WorkerId),
+    /// The state manager's answer.
+    Record(RequestId, StoreReply<Arc<JobRecord>>),
+    /// The scheduler's answer to the call of that order.
+    Scheduler(Order, SchedulerAnswer),
+    /// A user wants something.
+    Command(CommandId, Command),
+}
+
+/// What a master wants done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum MasterAction {
+    /// Send this to the worker, over the connection on which it spoke last; it may be lost.
+    To(WorkerId, ToWorker),
+    /// Ask the state manager about the job's record.
+    Record(RequestId, StoreRequest<Arc<JobRecord>>),
+    /// Call the scheduler.
+    Scheduler(Order, SchedulerCall),
+    /// Answer a command.
+    Reply(CommandId, Result<(), Refused>),
+    /// The job is in another phase.
+    Phase(JobPhase),
+    /// Something that a person may want to read later.
+    Note(Note),
+    /// Another master has taken over: give up the lease and drop this one.
+    StepDown(MasterEpoch),
+    /// The job's record is deleted: remove what else is stored of it, the lease last, and end.
+    Finished,
+}
+
+/// What a scheduler is asked for; by level, so that a call may be repeated.
+///
+/// Each call comes with an [`Order`]. A scheduler remembers the newest that it has carried out for the job, and for each container,
+/// and does not carry out an older one, nor one twice.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum SchedulerCall {
+    /// Have exactly these containers: start those that are missing, stop others, leave those that run.
+    Have(Vec<ContainerRequest>),
+    /// Stop what runs in this container, and start it again.
+    Restart(ContainerId),
+    /// Stop all containers. Done when none is left that can be reached.
+    Kill,
+}
+
+/// A container that a scheduler is asked for.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ContainerRequest {
+    /// The container.
+    pub id: ContainerId,
+    /// What it needs.
+    pub required: Resources,
+    /// What the packing policy wants the scheduler to know.
+    pub attributes: BTreeMap<String, String>,
+}
+
+/// What came of a call to the scheduler.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SchedulerAnswer {
+    /// Carried out.
+    Done,
+    /// The container has been started again; this is the incarnation of the worker that was started.
+    Restarted(u64),
+    /// Not possible at the moment, for this reason; it is tried again.
+    Failed(String),
+}
+
+/// A command's number, chosen by whoever sends it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CommandId(pub u64);
+
+/// What a user may want of a job.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Command {
+    /// Sources read.
+    Activate,
+    /// Sources stop reading; everything else stays.
+    Deactivate,
+    /// The job ends and leaves nothing behind.
+    Kill,
+    /// The container is stopped and started again.
+    Restart(ContainerId),
+    /// These vertices get so many instances, while the job runs.
+    Update(BTreeMap<VertexName, u32>),
+}
+
+/// What a job is doing.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum JobPhase {
+    /// Its master reads what is stored of it.
+    Reading,
+    /// It can't be packed, for this reason; it waits to be killed.
+    Impossible(String),
+    /// Its containers are started and prepared.
+    Starting,
+    /// It runs.
+    Running,
+    /// It is there, and its sources don't read.
+    Paused,
+    /// Workers are missing; the others go on.
+    Recovering,
+    /// It comes from one plan to the next.
+    Updating,
+    /// It ends.
+    Killing,
+    /// It is gone.
+    Gone,
+}
+
+/// Something that a person may want to read later.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Note {
+    /// A plan was made.
+    Packed(PlanVersion),
+    /// A worker has joined.
+    Joined(WorkerId),
+    /// A worker was refused.
+    Turned(WorkerId, Refused),
+    /// A worker has not been heard of for a while.
+    Suspected(WorkerId),
+    /// A worker was given up.
+    Died(WorkerId, Cause),
+    /// No worker of the container has come in time.
+    Missing(ContainerId),
+    /// A container will be started again, so long after the master began.
+    RestartAt(ContainerId, Duration),
+    /// The scheduler could not do something.
+    SchedulerFailed(String),
+    /// An instance failed, and was started again by its worker.
+    Problem(InstanceId, String),
+}

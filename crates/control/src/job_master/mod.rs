@@ -1,0 +1,301 @@
+//! The job master: plans, has containers started, tells workers what to run, and mends what breaks.
+//!
+//! A master works by levels. From what is stored ([`JobRecord`]), what its workers have said and the stage of a change of plans follows
+//! what each worker should run; whoever is not known to run exactly that is told so, again and again. There are no steps that
+//! have to happen in a certain order for anything to be repaired, and so a new master, who knows nothing but the record and
+//! what workers say when they register, does the same as an old one.
+//!
+//! Decisions are stored before they are acted on: the plan, the user's intent, that the job has started, and that routes switch.
+//! Everything said carries the master's epoch; what an earlier master says after that is obeyed by nobody.
+//!
+//! * `interface`: events, actions, calls, commands;
+//! * `record_keeper`: the stored record; `scheduler_desk`: calls under way;
+//! * `workers`: who runs what, and telling them; `peers`: who is where;
+//! * `containers`: starting and restarting; `decisions`: what is written down, and commands.
+
+mod containers;
+mod decisions;
+mod interface;
+mod peers;
+mod record_keeper;
+mod scheduler_desk;
+mod workers;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_packing::{ContainerId, PackingPlan, ResourceManager};
+
+pub use interface::{
+    Command, CommandId, ContainerRequest, JobPhase, MasterAction, MasterConfig, MasterEvent, Note,
+    SchedulerAnswer, SchedulerCall, SchedulerTraits,
+};
+
+use crate::{
+    Intent, JobRecord, JobRef, MasterEpoch, MemberAction, MemberEvent, Membership, Order, Refused,
+    Registration, Scaling, Status, ToMaster, ToWorker, WorkerId,
+};
+use containers::Container;
+use peers::Peers;
+use record_keeper::RecordKeeper;
+use scheduler_desk::SchedulerDesk;
+use workers::Worker;
+
+/// The master of one job, for one mastership: made when the lease is gained, dropped when it is lost.
+///
+/// Cost: a heartbeat is `O(log workers)`, a tick `O(workers)`, a change of plans `O(instances)`.
+pub struct JobMaster {
+    job: JobRef,
+    config: MasterConfig,
+    epoch: MasterEpoch,
+    manager: Arc<dyn ResourceManager>,
+    orders: u64,
+    keeper: RecordKeeper,
+    desk: SchedulerDesk,
+    members: Membership,
+    workers: BTreeMap<ContainerId, Worker>,
+    containers: BTreeMap<ContainerId, Container>,
+    peers: Peers,
+    scaling: Option<Scaling>,
+    /// Containers that don't run yet what they should, or have no worker and need one.
+    unsettled: BTreeSet<ContainerId>,
+    commands: VecDeque<(CommandId, Command)>,
+    /// The command that what is being written was decided for.
+    deciding: Option<CommandId>,
+    /// The containers that a command had started again, and who is told when that is done.
+    restarting: BTreeMap<ContainerId, CommandId>,
+    ending: Ending,
+    impossible: Option<String>,
+    phase: JobPhase,
+}
+
+/// How far the end of the job, or of this mastership, has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Ending {
+    /// It isn't.
+    No,
+    /// Containers are being stopped.
+    Stopping,
+    /// The record is being deleted.
+    Deleting,
+    /// The job is gone, or another master has taken over: nothing is done any more.
+    Over,
+}
+
+impl JobMaster {
+    /// The master of that job, for the mastership of that epoch; `manager` is the packing policy that the job has chosen.
+    pub fn new(
+        job: JobRef,
+        epoch: MasterEpoch,
+        manager: Arc<dyn ResourceManager>,
+        config: MasterConfig,
+    ) -> Self {
+        JobMaster {
+            members: Membership::new(job.clone(), config.membership),
+            keeper: RecordKeeper::new(job.clone(), epoch),
+            job,
+            config,
+            epoch,
+            manager,
+            orders: 0,
+            desk: SchedulerDesk::new(),
+            workers: BTreeMap::new(),
+            containers: BTreeMap::new(),
+            peers: Peers::new(),
+            scaling: None,
+            unsettled: BTreeSet::new(),
+            commands: VecDeque::new(),
+            deciding: None,
+            restarting: BTreeMap::new(),
+            ending: Ending::No,
+            impossible: None,
+            phase: JobPhase::Reading,
+        }
+    }
+
+    /// What the job is doing.
+    pub fn phase(&self) -> &JobPhase {
+        &self.phase
+    }
+
+    /// The number of this mastership.
+    pub fn epoch(&self) -> MasterEpoch {
+        self.epoch
+    }
+
+    /// What is stored of the job, as soon as it has been read.
+    pub fn record(&self) -> Option<&JobRecord> {
+        self.keeper.record()
+    }
+
+    /// The workers that the master counts on.
+    pub fn workers(&self) -> impl Iterator<Item = WorkerId> + '_ {
+        self.members.workers()
+    }
+
+    /// Whether every worker runs exactly what it should, and none is missing.
+    pub fn is_settled(&self) -> bool {
+        self.plan().is_some() && self.unsettled.is_empty() && self.scaling.is_none()
+    }
+
+    /// Deals with an event.
+    pub fn on(&mut self, now: Duration, event: MasterEvent) -> Vec<MasterAction> {
+        let mut actions = Vec::new();
+        if self.ending == Ending::Over {
+            return actions;
+        }
+        match event {
+            MasterEvent::Tick => self.tick(now, &mut actions),
+            MasterEvent::From(message) => self.hear(now, message, &mut actions),
+            MasterEvent::Closed(worker) => {
+                self.member_event(now, MemberEvent::Closed(worker), &mut actions);
+            }
+            MasterEvent::Exited(worker) => self.exited(now, worker, &mut actions),
+            MasterEvent::Record(id, reply) => {
+                if let Some(kept) = self.keeper.answered(now, id, reply) {
+                    self.kept(now, kept, &mut actions);
+                }
+            }
+            MasterEvent::Scheduler(order, answer) => {
+                self.scheduler_answered(now, order, answer, &mut actions);
+            }
+            MasterEvent::Command(id, command) => self.take_command(id, command, &mut actions),
+        }
+        if self.ending != Ending::Over {
+            self.decide(now, &mut actions);
+            let request = self.keeper.ask(now);
+            actions.extend(request.map(|(id, request)| MasterAction::Record(id, request)));
+            let calls = self.desk.due(now).into_iter();
+            actions.extend(calls.map(|(order, call)| MasterAction::Scheduler(order, call)));
+        }
+        self.announce(&mut actions);
+        actions
+    }
+
+    fn tick(&mut self, now: Duration, actions: &mut Vec<MasterAction>) {
+        self.member_event(now, MemberEvent::Tick, actions);
+        self.mend_containers(now, actions);
+        self.publish_peers(now, actions);
+        self.repeat_assignments(now, actions);
+    }
+
+    fn hear(&mut self, now: Duration, message: ToMaster, actions: &mut Vec<MasterAction>) {
+        if self.killing() {
+            if let ToMaster::Register(Registration { worker, .. })
+            | ToMaster::Status(Status { worker, .. }) = message
+            {
+                let leave = ToWorker::Leave(self.epoch);
+                actions.push(MasterAction::To(worker, leave));
+            }
+            return;
+        }
+        if self.containers.is_empty() {
+            return; // it is too early to say anything; they ask again
+        }
+        match message {
+            ToMaster::Register(registration) => self.registered(now, registration, actions),
+            ToMaster::Status(status) => self.status(now, status, actions),
+            ToMaster::NotMaster { newest, .. } => {
+                if newest > self.epoch {
+                    self.step_down(newest, actions);
+                }
+            }
+            ToMaster::Problem {
+                worker,
+                instance,
+                message,
+            } => {
+                if self.members.worker(worker.container) == Some(worker) {
+                    actions.push(MasterAction::Note(Note::Problem(instance, message)));
+                }
+            }
+        }
+    }
+
+    /// Passes an event to the membership and does what follows.
+    fn member_event(&mut self, now: Duration, event: MemberEvent, actions: &mut Vec<MasterAction>) {
+        for action in self.members.on(now, event) {
+            match action {
+                MemberAction::Accepted(worker) => {
+                    actions.push(MasterAction::To(worker, ToWorker::Welcome(self.epoch)));
+                }
+                MemberAction::Refused(worker, refused) => {
+                    self.turn_away(worker, refused, actions);
+                }
+                MemberAction::Unknown(worker) => {
+                    actions.push(MasterAction::To(worker, ToWorker::Unknown(self.epoch)));
+                }
+                MemberAction::Suspected(worker) => {
+                    actions.push(MasterAction::Note(Note::Suspected(worker)));
+                }
+                MemberAction::Trusted(_) => {}
+                MemberAction::Died(worker, cause) => {
+                    actions.push(MasterAction::Note(Note::Died(worker, cause)));
+                    self.lost(now, worker, cause, actions);
+                }
+            }
+        }
+    }
+
+    fn turn_away(&self, worker: WorkerId, refused: Refused, actions: &mut Vec<MasterAction>) {
+        actions.push(MasterAction::Note(Note::Turned(worker, refused.clone())));
+        let message = ToWorker::Refused(self.epoch, refused);
+        actions.push(MasterAction::To(worker, message));
+    }
+
+    fn step_down(&mut self, newest: MasterEpoch, actions: &mut Vec<MasterAction>) {
+        self.ending = Ending::Over;
+        for command in self.open_commands() {
+            let refused = Refused::NotMaster { newest };
+            actions.push(MasterAction::Reply(command, Err(refused)));
+        }
+        actions.push(MasterAction::StepDown(newest));
+    }
+
+    fn plan(&self) -> Option<&Arc<PackingPlan>> {
+        self.keeper.record()?.plan.as_ref()
+    }
+
+    fn next_order(&mut self) -> Order {
+        self.orders += 1;
+        Order {
+            epoch: self.epoch,
+            number: self.orders,
+        }
+    }
+
+    fn announce(&mut self, actions: &mut Vec<MasterAction>) {
+        let phase = self.current_phase();
+        if phase != self.phase {
+            self.phase = phase.clone();
+            actions.push(MasterAction::Phase(phase));
+        }
+    }
+
+    fn current_phase(&self) -> JobPhase {
+        match (self.ending, &self.impossible, self.keeper.record()) {
+            (Ending::Over, ..) => JobPhase::Gone,
+            (Ending::Stopping | Ending::Deleting, ..) => JobPhase::Killing,
+            (_, Some(why), _) => JobPhase::Impossible(why.clone()),
+            (_, _, None) => JobPhase::Reading,
+            (_, _, Some(record)) if record.plan.is_none() || !record.started => JobPhase::Starting,
+            (_, _, Some(_)) if self.is_worker_missing() => JobPhase::Recovering,
+            (_, _, Some(_)) if self.scaling.is_some() => JobPhase::Updating,
+            (_, _, Some(record)) if record.intent == Intent::Pause => JobPhase::Paused,
+            (_, _, Some(_)) => JobPhase::Running,
+        }
+    }
+}
+
+impl std::fmt::Debug for JobMaster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let JobMaster {
+            job, epoch, phase, ..
+        } = self;
+        write!(f, "JobMaster({job}, {epoch:?}, {phase:?})")
+    }
+}

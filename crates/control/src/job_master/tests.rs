@@ -1,0 +1,290 @@
+//! A master by hand: the state manager and the scheduler answer at once, workers are played by the test.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_core::ErrorCode;
+use ardea_packing::{
+    ContainerId, ContainerLimits, InstanceId, JobDemand, MilliCores, PackingConfig, Resources,
+    RoundRobin, VertexDemand,
+};
+
+use super::*;
+use crate::{Assignment, Credentials, JobRecord, Run, StoreReply, StoreRequest, StoreVersion};
+
+struct Desk {
+    master: JobMaster,
+    now: Duration,
+    stored: Option<(Arc<JobRecord>, StoreVersion)>,
+    told: Vec<(WorkerId, ToWorker)>,
+    replies: Vec<(CommandId, Result<(), Refused>)>,
+    calls: Vec<SchedulerCall>,
+    finished: bool,
+}
+
+fn job() -> JobRef {
+    JobRef {
+        cluster: "prod".into(),
+        name: "word-count".into(),
+        submission: 7,
+    }
+}
+
+fn worker(container: u32) -> WorkerId {
+    WorkerId {
+        container: ContainerId(container),
+        incarnation: 1,
+    }
+}
+
+impl Desk {
+    /// A job of four instances in two containers, which can hold three each.
+    fn new() -> Self {
+        let each = Resources {
+            cpu: MilliCores(1_000),
+            ..Resources::ZERO
+        };
+        let limit = Resources {
+            cpu: MilliCores(3_000),
+            ..Resources::UNLIMITED
+        };
+        let demand = JobDemand::new("word-count").vertex(VertexDemand::new("v", 4, each));
+        let packing = PackingConfig {
+            limits: ContainerLimits::of(limit),
+            ..PackingConfig::default()
+        };
+        let record = JobRecord::submitted(job(), demand, packing);
+        let manager = Arc::new(RoundRobin);
+        let mut desk = Desk {
+            master: JobMaster::new(job(), MasterEpoch(1), manager, MasterConfig::default()),
+            now: Duration::ZERO,
+            stored: Some((Arc::new(record), StoreVersion(1))),
+            told: Vec::new(),
+            replies: Vec::new(),
+            calls: Vec::new(),
+            finished: false,
+        };
+        desk.happens(MasterEvent::Tick);
+        desk
+    }
+
+    /// The same job, running.
+    fn running() -> Self {
+        let mut desk = Desk::new();
+        for container in [1, 2] {
+            desk.register(worker(container), Credentials::of(&job()));
+        }
+        for container in [1, 2, 1, 2] {
+            desk.carry_out(worker(container));
+        }
+        assert_eq!(desk.master.phase(), &JobPhase::Running);
+        desk
+    }
+
+    fn happens(&mut self, event: MasterEvent) {
+        let mut events = vec![event];
+        while let Some(event) = events.pop() {
+            for action in self.master.on(self.now, event) {
+                match action {
+                    MasterAction::To(worker, message) => self.told.push((worker, message)),
+                    MasterAction::Record(id, request) => {
+                        events.push(MasterEvent::Record(id, self.store(request)));
+                    }
+                    MasterAction::Scheduler(order, call) => {
+                        self.calls.push(call);
+                        events.push(MasterEvent::Scheduler(order, SchedulerAnswer::Done));
+                    }
+                    MasterAction::Reply(id, reply) => self.replies.push((id, reply)),
+                    MasterAction::Finished => self.finished = true,
+                    MasterAction::Phase(_) | MasterAction::Note(_) => {}
+                    MasterAction::StepDown(epoch) => panic!("{epoch:?}"),
+                }
+            }
+        }
+    }
+
+    fn store(&mut self, request: StoreRequest<Arc<JobRecord>>) -> StoreReply<Arc<JobRecord>> {
+        match request {
+            StoreRequest::Read => StoreReply::Found(self.stored.clone()),
+            StoreRequest::Write { value, expected } => {
+                let version = self.stored.as_ref().map(|(_, version)| *version);
+                assert_eq!(expected, version);
+                let version = StoreVersion(version.map_or(1, |version| version.0 + 1));
+                self.stored = Some((value, version));
+                StoreReply::Written(version)
+            }
+            StoreRequest::Delete { .. } => {
+                self.stored = None;
+                StoreReply::Deleted
+            }
+        }
+    }
+
+    fn register(&mut self, worker: WorkerId, who: Credentials) {
+        let registration = Registration {
+            worker,
+            who,
+            endpoint: "there".into(),
+            held: None,
+        };
+        self.happens(MasterEvent::From(ToMaster::Register(registration)));
+    }
+
+    fn newest(&self, worker: WorkerId) -> Option<&Assignment> {
+        let mut told = self.told.iter().rev();
+        told.find_map(|(to, message)| match message {
+            ToWorker::Assign(assignment) if *to == worker => Some(&**assignment),
+            _ => None,
+        })
+    }
+
+    /// The worker says that it runs what it was told last.
+    fn carry_out(&mut self, worker: WorkerId) {
+        let applied = self.newest(worker).map(|assignment| assignment.order);
+        let status = Status { worker, applied };
+        self.happens(MasterEvent::From(ToMaster::Status(status)));
+    }
+
+    fn command(&mut self, command: Command) -> Option<Result<(), Refused>> {
+        let id = CommandId(self.replies.len() as u64);
+        self.happens(MasterEvent::Command(id, command));
+        let mut replies = self.replies.iter();
+        replies
+            .find(|(of, _)| *of == id)
+            .map(|(_, reply)| reply.clone())
+    }
+
+    fn indices(&self, container: u32) -> Vec<u32> {
+        let assignment = self.newest(worker(container)).unwrap();
+        assignment
+            .instances
+            .iter()
+            .map(|id: &InstanceId| id.index)
+            .collect()
+    }
+}
+
+#[test]
+fn sources_read_when_all_workers_are_prepared_and_not_before() {
+    let mut desk = Desk::new();
+    assert!(matches!(&desk.calls[..], [SchedulerCall::Have(containers)] if containers.len() == 2));
+    desk.register(worker(1), Credentials::of(&job()));
+    desk.carry_out(worker(1));
+    assert_eq!(desk.newest(worker(1)).unwrap().run, Run::Prepared);
+    desk.register(worker(2), Credentials::of(&job()));
+    desk.carry_out(worker(1));
+    assert_eq!(desk.master.phase(), &JobPhase::Starting);
+    desk.carry_out(worker(2));
+    for container in [1, 2] {
+        assert_eq!(desk.newest(worker(container)).unwrap().run, Run::Running);
+    }
+}
+
+#[test]
+fn a_worker_of_another_version_is_refused_and_the_job_goes_on() {
+    let mut desk = Desk::running();
+    let mut who = Credentials::of(&job());
+    who.protocol += 1;
+    let stranger = WorkerId {
+        incarnation: 2,
+        ..worker(1)
+    };
+    desk.register(stranger, who);
+    let Some((to, ToWorker::Refused(_, refused))) = desk.told.last() else {
+        panic!("{:?}", desk.told.last());
+    };
+    assert_eq!(
+        (*to, refused.code()),
+        (stranger, ErrorCode::VersionMismatch)
+    );
+    assert_eq!(desk.master.phase(), &JobPhase::Running);
+}
+
+#[test]
+fn an_update_starts_what_is_new_and_leaves_the_rest_alone() {
+    let mut desk = Desk::running();
+    let update = |count| Command::Update([("v".into(), count)].into());
+    assert_eq!(desk.command(update(6)), Some(Ok(())));
+    assert_eq!(desk.master.phase(), &JobPhase::Updating);
+    let busy = desk.command(update(5)).unwrap().unwrap_err();
+    assert_eq!(busy.code(), ErrorCode::WrongState);
+    for _ in 0..3 {
+        desk.carry_out(worker(1));
+        desk.carry_out(worker(2));
+    }
+    assert_eq!(desk.master.phase(), &JobPhase::Running);
+    assert_eq!(
+        (desk.indices(1), desk.indices(2)),
+        (vec![0, 2, 4], vec![1, 3, 5])
+    );
+}
+
+#[test]
+fn an_update_that_makes_no_sense_is_refused_and_the_job_goes_on() {
+    let mut desk = Desk::running();
+    for (vertex, count) in [("w", 1), ("v", 0), ("v", u32::MAX)] {
+        let update = Command::Update([(vertex.into(), count)].into());
+        let refused = desk.command(update).unwrap().unwrap_err();
+        assert_eq!(refused.code(), ErrorCode::InvalidJob, "{refused}");
+        assert_eq!(desk.master.phase(), &JobPhase::Running);
+    }
+}
+
+#[test]
+fn a_killed_job_leaves_no_record_and_tells_its_workers_to_end() {
+    let mut desk = Desk::running();
+    assert_eq!(desk.command(Command::Kill), Some(Ok(())));
+    assert!(desk.finished && desk.stored.is_none());
+    assert_eq!(desk.calls.last(), Some(&SchedulerCall::Kill));
+    for container in [1, 2] {
+        let leave = (worker(container), ToWorker::Leave(MasterEpoch(1)));
+        assert!(desk.told.contains(&leave));
+    }
+}
+
+#[test]
+fn a_worker_whose_process_ends_is_started_again_after_a_wait() {
+    let mut desk = Desk::running();
+    desk.happens(MasterEvent::Exited(worker(1)));
+    assert_eq!(desk.master.phase(), &JobPhase::Recovering);
+    desk.now += Duration::from_millis(50);
+    desk.happens(MasterEvent::Tick);
+    assert!(!desk.calls.contains(&SchedulerCall::Restart(ContainerId(1))));
+    desk.now += Duration::from_millis(50);
+    desk.happens(MasterEvent::Tick);
+    assert_eq!(
+        desk.calls.last(),
+        Some(&SchedulerCall::Restart(ContainerId(1)))
+    );
+}
+
+#[test]
+fn a_new_master_does_not_take_the_end_of_an_earlier_process_for_that_of_the_container() {
+    let mut desk = Desk::running();
+    let manager = Arc::new(RoundRobin);
+    desk.master = JobMaster::new(job(), MasterEpoch(2), manager, MasterConfig::default());
+    desk.happens(MasterEvent::Tick);
+    desk.happens(MasterEvent::Exited(worker(1)));
+    desk.now += Duration::from_secs(1);
+    desk.happens(MasterEvent::Tick);
+    assert!(!desk.calls.contains(&SchedulerCall::Restart(ContainerId(1))));
+    let later = WorkerId {
+        incarnation: 2,
+        ..worker(1)
+    };
+    desk.register(later, Credentials::of(&job()));
+    assert_eq!(desk.master.workers().collect::<Vec<_>>(), [later]);
+}
+
+#[test]
+fn messages_read_back_as_they_are_written() {
+    let desk = Desk::running();
+    assert!(desk.told.len() > 5);
+    for (_, message) in &desk.told {
+        let json = serde_json::to_string(message).unwrap();
+        assert_eq!(&serde_json::from_str::<ToWorker>(&json).unwrap(), message);
+    }
+    let (record, _) = desk.stored.unwrap();
+    let json = serde_json::to_string(&record).unwrap();
+    assert_eq!(serde_json::from_str::<JobRecord>(&json).unwrap(), *record);
+}

@@ -1,0 +1,86 @@
+//! The control plane as state machines: `on(now, event)` gives the actions, and nothing else happens.
+//!
+//! No sockets, threads, clocks or randomness are in here. A driver passes in what has happened and the time since its own start, and
+//! does what comes out: sends messages, asks the state manager, calls the scheduler. The same machines run on a laptop, in a
+//! cluster, and under simulated faults (`ardea-sim`).
+//!
+//! In reading order:
+//!
+//! * [`JobRef`], [`WorkerId`], [`MasterEpoch`], [`Order`]: who speaks, and what counts;
+//! * [`Lease`]: which process is a job's master; [`StoreRequest`]: what machines ask of a state manager;
+//! * [`Membership`]: which workers there are; [`Refused`]: why one is not taken; [`Backoff`]: when to try again;
+//! * [`ToMaster`], [`ToWorker`], [`Assignment`]: the messages, all of them serialisable;
+//! * [`WorkerAgent`]: a worker's side of it;
+//! * [`JobMaster`]: plans, starts, mends; [`JobRecord`]: what is stored of a job; [`Scaling`]: from one plan to the next;
+//! * [`Candidate`]: a master with its lease; [`Submission`]: how a job comes to be;
+//! * [`Acker`]: at-least-once; [`ReceiveWindow`], [`SendWindow`]: flow control between workers.
+//!
+//! # Invariants
+//!
+//! * A machine is a function of its configuration and the events so far, with their times.
+//! * Messages may be lost, doubled, delayed and reordered; the state manager may not answer. What is not known to have
+//!   happened is asked for again.
+//! * At most one process acts as a job's master: terms of leases don't overlap, and what a master of an earlier epoch says is obeyed by nobody.
+//! * What is decided is stored before it is done.
+//! * A job's data does not wait for its master: workers go on with what they were told last.
+//!
+//! # Example: flow control
+//!
+//! See [`ReceiveWindow`]; the acker's is at [`Acker`], a lease's at [`Lease`]. A worker that looks for its master:
+//!
+//! ```
+//! use std::time::Duration;
+//! use ardea_control::{AgentAction, AgentConfig, AgentEvent, Credentials, JobRef, WorkerAgent, WorkerId};
+//! use ardea_packing::ContainerId;
+//!
+//! let job = JobRef { cluster: "prod".into(), name: "word-count".into(), submission: 1 };
+//! let worker = WorkerId { container: ContainerId(1), incarnation: 1 };
+//! let mut agent = WorkerAgent::new(worker, Credentials::of(&job), "10.0.0.7:7001", AgentConfig::default());
+//! let actions = agent.on(Duration::ZERO, AgentEvent::Tick);
+//! assert_eq!(actions, [AgentAction::LookUp]);
+//! ```
+#![forbid(unsafe_code)]
+
+mod identity;
+mod store;
+
+mod lease;
+
+mod backoff;
+mod membership;
+mod refused;
+
+mod message;
+mod worker_agent;
+
+mod candidate;
+mod job_master;
+mod job_record;
+mod scaling;
+mod submission;
+
+mod acker;
+mod flow_control;
+
+pub use acker::{
+    Acked, Acker, AckerEvent, Completion, Emitted, Outcome, RootId, SpoutId, TupleIds,
+};
+pub use backoff::{Backoff, BackoffConfig};
+pub use candidate::{Candidate, CandidateAction, CandidateEvent};
+pub use flow_control::{Grant, Overrun, ReceiveWindow, SendWindow, WindowConfig, WindowEvent};
+pub use identity::{JobRef, MasterEpoch, Order, PROTOCOL, PlanVersion, WorkerId};
+pub use job_master::{
+    Command, CommandId, ContainerRequest, JobMaster, JobPhase, MasterAction, MasterConfig,
+    MasterEvent, Note, SchedulerAnswer, SchedulerCall, SchedulerTraits,
+};
+pub use job_record::{Intent, JobRecord, Previous};
+pub use lease::{Lease, LeaseAction, LeaseConfig, LeaseEvent, LeaseRecord};
+pub use membership::{Cause, Credentials, MemberAction, MemberEvent, Membership, MembershipConfig};
+pub use message::{Assignment, Held, Peer, Registration, Run, Status, ToMaster, ToWorker};
+pub use refused::Refused;
+pub use scaling::{Scaling, ScalingAction, ScalingEvent, Stage};
+pub use store::{RequestId, StoreReply, StoreRequest, StoreVersion};
+pub use submission::{Submission, SubmissionAction, SubmissionEvent};
+pub use worker_agent::{
+    AgentAction, AgentConfig, AgentEvent, Change, Departure, Lookup, WorkerAgent,
+};

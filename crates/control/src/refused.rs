@@ -1,0 +1,138 @@
+//! Refusals that travel: what is wrong, with both sides' values.
+
+use ardea_core::{Error, ErrorCode};
+use ardea_packing::ContainerId;
+use serde::{Deserialize, Serialize};
+
+use crate::MasterEpoch;
+
+/// Why a process of the cluster, or a command, was refused.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// The versions of the messages differ.
+    #[error("this process speaks version {theirs} of the protocol, its master version {ours}")]
+    VersionMismatch {
+        /// The master's.
+        ours: u32,
+        /// The process's.
+        theirs: u32,
+    },
+    /// The process belongs to another cluster.
+    #[error("this process belongs to cluster {theirs:?}, the master to {ours:?}")]
+    WrongCluster {
+        /// The master's.
+        ours: String,
+        /// The process's.
+        theirs: String,
+    },
+    /// The process belongs to another job, or to an earlier one of this name.
+    #[error("this process belongs to job {theirs}, the master to {ours}")]
+    WrongJob {
+        /// The master's.
+        ours: String,
+        /// The process's.
+        theirs: String,
+    },
+    /// The plan has no such container.
+    #[error("the plan has no container {0}")]
+    UnknownContainer(ContainerId),
+    /// The container has a newer worker.
+    #[error(
+        "container {container} has been started again since (start {newest}, this is {theirs})"
+    )]
+    Replaced {
+        /// The container.
+        container: ContainerId,
+        /// The newest start.
+        newest: u64,
+        /// The refused one's.
+        theirs: u64,
+    },
+    /// Another master has taken over.
+    #[error("master {newest:?} has taken over")]
+    NotMaster {
+        /// The newest mastership.
+        newest: MasterEpoch,
+    },
+    /// Another job of the cluster has the name.
+    #[error("cluster {cluster:?} has a job {name:?} already")]
+    NameTaken {
+        /// The cluster.
+        cluster: String,
+        /// The job's name.
+        name: String,
+    },
+    /// The cluster has no such job, or no longer.
+    #[error("there is no job {0}")]
+    NoSuchJob(String),
+    /// The job is doing something that this can't be done beside.
+    #[error("job {job} is {doing}")]
+    Busy {
+        /// The job.
+        job: String,
+        /// What it is doing: "being updated", "being killed".
+        doing: String,
+    },
+    /// The job can't be packed, or the change makes no sense; code and text are those of the error.
+    #[error("{message}")]
+    Impossible {
+        /// Whether the resources don't suffice, or the job has no such vertex.
+        resources: bool,
+        /// What is wrong.
+        message: String,
+    },
+}
+
+impl Refused {
+    /// The stable code.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Refused::VersionMismatch { .. } => ErrorCode::VersionMismatch,
+            Refused::WrongCluster { .. } | Refused::WrongJob { .. } => ErrorCode::WrongCluster,
+            Refused::UnknownContainer(_) | Refused::Replaced { .. } | Refused::NotMaster { .. } => {
+                ErrorCode::Superseded
+            }
+            Refused::NameTaken { .. } => ErrorCode::NameTaken,
+            Refused::NoSuchJob(_) => ErrorCode::NoSuchJob,
+            Refused::Busy { .. } => ErrorCode::WrongState,
+            Refused::Impossible {
+                resources: true, ..
+            } => ErrorCode::ResourcesImpossible,
+            Refused::Impossible {
+                resources: false, ..
+            } => ErrorCode::InvalidJob,
+        }
+    }
+
+    /// What to do next.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Refused::VersionMismatch { .. } => "start both from the same version of the program",
+            Refused::WrongCluster { .. } | Refused::WrongJob { .. } => {
+                "check the name of the cluster and the job that the process was started with"
+            }
+            Refused::UnknownContainer(_) | Refused::Replaced { .. } | Refused::NotMaster { .. } => {
+                "nothing: this process ends, the job goes on"
+            }
+            Refused::NameTaken { .. } => "choose another name, or kill that job",
+            Refused::NoSuchJob(_) => "look at the list of the cluster's jobs",
+            Refused::Busy { .. } => "try again when that has ended",
+            Refused::Impossible { .. } => "the job goes on as before; ask for something else",
+        }
+    }
+
+    pub(crate) fn impossible(error: &Error) -> Self {
+        Refused::Impossible {
+            resources: error.code() == ErrorCode::ResourcesImpossible,
+            message: error.to_string(),
+        }
+    }
+}
+
+impl From<Refused> for Error {
+    fn from(refused: Refused) -> Error {
+        let (code, hint) = (refused.code(), refused.hint());
+        Error::new(code, "refused").because(refused).hint(hint)
+    }
+}

@@ -1,0 +1,264 @@
+//! From one packing plan to the next while the job runs: in which order instances start, routes switch and instances stop.
+//!
+//! ```text
+//! grow    what the next plan has, and the last had not, is started; what moves is stopped first where it was
+//!   │     until every instance of the next plan runs
+//! switch  records are routed by the next plan
+//!   │     until every worker does so
+//! shrink  what the next plan has no longer is stopped, and containers without instances are given back
+//! ```
+//!
+//! So a record is never routed to an instance that has not been started, and an instance is stopped only when nobody routes to
+//! it any more. An instance that moves is missing for as long as it takes to start it: senders hold what is for it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ardea_packing::{ContainerId, InstanceId, PackingPlan, PlanChange};
+
+use crate::PlanVersion;
+
+/// The stages of a change of plans, in order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Stage {
+    /// Starting what is new, until all of the next plan runs.
+    Grow,
+    /// Routing by the next plan, until everybody does.
+    Switch,
+    /// Stopping what is no longer wanted, until it has stopped.
+    Shrink,
+}
+
+/// What happens to a change of plans.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ScalingEvent {
+    /// Every worker does all that this stage asks of it.
+    Settled,
+    /// It is written down that the routes switch.
+    SwitchWritten,
+}
+
+/// What a change of plans wants done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ScalingAction {
+    /// Write down that the routes switch: a master that takes over must not switch them back.
+    WriteSwitch,
+    /// Tell everybody what the new stage asks of them.
+    Enter(Stage),
+    /// It is done: write down that there is one plan again.
+    WriteDone,
+}
+
+/// A change of plans.
+#[derive(Debug)]
+pub struct Scaling {
+    last: Arc<PackingPlan>,
+    next: Arc<PackingPlan>,
+    last_version: PlanVersion,
+    next_version: PlanVersion,
+    change: PlanChange,
+    stage: Stage,
+}
+
+impl Scaling {
+    /// From one plan to the next; `switched` if a master before this one has written that the routes switch.
+    pub fn new(
+        (last_version, last): (PlanVersion, Arc<PackingPlan>),
+        (next_version, next): (PlanVersion, Arc<PackingPlan>),
+        switched: bool,
+    ) -> Self {
+        let change = last.change_to(&next);
+        Scaling {
+            last,
+            next,
+            last_version,
+            next_version,
+            change,
+            stage: if switched { Stage::Switch } else { Stage::Grow },
+        }
+    }
+
+    /// The stage.
+    pub fn stage(&self) -> Stage {
+        self.stage
+    }
+
+    /// The plan by which records are routed in this stage.
+    pub fn routes(&self) -> (PlanVersion, &Arc<PackingPlan>) {
+        match self.stage {
+            Stage::Grow => (self.last_version, &self.last),
+            Stage::Switch | Stage::Shrink => (self.next_version, &self.next),
+        }
+    }
+
+    /// The containers that are there in this stage.
+    pub fn containers(&self) -> BTreeSet<ContainerId> {
+        let next = self.next.containers().iter().map(|container| container.id);
+        match self.stage {
+            Stage::Grow | Stage::Switch => {
+                let gone = self.change.containers_removed.iter().copied();
+                next.chain(gone).collect()
+            }
+            Stage::Shrink => next.collect(),
+        }
+    }
+
+    /// Whether this container has to have a worker for the change to go on.
+    pub fn needs(&self, container: ContainerId) -> bool {
+        self.next.container(container).is_some()
+    }
+
+    /// What this container has to run in this stage. `may_run` says whether any process of a container may be running an instance,
+    /// `holds` whether its worker does, or has been told to.
+    pub fn instances(
+        &self,
+        container: ContainerId,
+        may_run: impl Fn(ContainerId, &InstanceId) -> bool,
+        holds: impl Fn(ContainerId, &InstanceId) -> bool,
+    ) -> Vec<InstanceId> {
+        let next = self.next.container(container);
+        let arriving = |id: &InstanceId| match self.change.moved.get(id) {
+            // Not before it has stopped where it was; once it runs here it stays, whoever comes back.
+            Some(step) => !may_run(step.from, id) || holds(step.to, id),
+            None => true,
+        };
+        let next = next.map_or(&[][..], |plan| &plan.instances);
+        let mut instances: Vec<_> = next.iter().filter(|id| arriving(id)).cloned().collect();
+        let last = self.last.container(container);
+        let leaving = last.map_or(&[][..], |plan| &plan.instances).iter();
+        let leaving = leaving.filter(|id| self.change.stopped.contains_key(id));
+        match self.stage {
+            Stage::Grow => instances.extend(leaving.cloned()),
+            // One that has died by now is not started again.
+            Stage::Switch => {
+                instances.extend(leaving.filter(|id| holds(container, id)).cloned());
+            }
+            Stage::Shrink => {}
+        }
+        instances.sort_unstable();
+        instances
+    }
+
+    /// The containers that instances move to.
+    pub fn destinations(&self) -> BTreeSet<ContainerId> {
+        self.change.moved.values().map(|step| step.to).collect()
+    }
+
+    /// Whether an instance waits until it has stopped where it was.
+    pub fn is_waiting(
+        &self,
+        may_run: impl Fn(ContainerId, &InstanceId) -> bool,
+        holds: impl Fn(ContainerId, &InstanceId) -> bool,
+    ) -> bool {
+        let mut moved = self.change.moved.iter();
+        moved.any(|(id, step)| may_run(step.from, id) && !holds(step.to, id))
+    }
+
+    /// Deals with an event.
+    pub fn on(&mut self, event: ScalingEvent) -> ScalingAction {
+        match (self.stage, event) {
+            (Stage::Grow, ScalingEvent::Settled) => ScalingAction::WriteSwitch,
+            (Stage::Switch, ScalingEvent::Settled) => {
+                self.stage = Stage::Shrink;
+                ScalingAction::Enter(Stage::Shrink)
+            }
+            (Stage::Shrink, ScalingEvent::Settled) => ScalingAction::WriteDone,
+            (_, ScalingEvent::SwitchWritten) => {
+                self.stage = self.stage.max(Stage::Switch);
+                ScalingAction::Enter(self.stage)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ardea_packing::{JobDemand, PackingConfig, Placement, Resources, VertexDemand};
+
+    fn plan(parallelism: u32, placement: &[(u32, &[u32])]) -> Arc<PackingPlan> {
+        let demand =
+            JobDemand::new("job").vertex(VertexDemand::new("v", parallelism, Resources::ZERO));
+        let placement: Placement = placement
+            .iter()
+            .map(|(container, indices)| {
+                let instances = indices.iter().map(|index| InstanceId::new("v", *index));
+                (ContainerId(*container), instances.collect())
+            })
+            .collect();
+        Arc::new(PackingPlan::of(&demand, &PackingConfig::default(), placement).unwrap())
+    }
+
+    fn indices(instances: Vec<InstanceId>) -> Vec<u32> {
+        instances.into_iter().map(|id| id.index).collect()
+    }
+
+    const ONE: ContainerId = ContainerId(1);
+    const TWO: ContainerId = ContainerId(2);
+
+    fn scaling(last: Arc<PackingPlan>, next: Arc<PackingPlan>) -> Scaling {
+        Scaling::new((PlanVersion(1), last), (PlanVersion(2), next), false)
+    }
+
+    #[test]
+    fn routes_switch_when_all_runs_and_what_goes_is_stopped_after_that() {
+        let last = plan(4, &[(1, &[0, 2]), (2, &[1, 3])]);
+        let mut scaling = scaling(last, plan(2, &[(1, &[0]), (2, &[1])]));
+        let all = |_, _: &_| true;
+        assert_eq!(indices(scaling.instances(ONE, all, all)), [0, 2]);
+        assert_eq!(scaling.routes().0, PlanVersion(1));
+        assert_eq!(
+            scaling.on(ScalingEvent::Settled),
+            ScalingAction::WriteSwitch
+        );
+        scaling.on(ScalingEvent::SwitchWritten);
+        assert_eq!(scaling.routes().0, PlanVersion(2));
+        assert_eq!(indices(scaling.instances(ONE, all, all)), [0, 2]);
+        assert_eq!(
+            indices(scaling.instances(ONE, |_, _| false, |_, _| false)),
+            [0]
+        );
+        scaling.on(ScalingEvent::Settled);
+        assert_eq!(indices(scaling.instances(ONE, all, all)), [0]);
+        assert_eq!(scaling.on(ScalingEvent::Settled), ScalingAction::WriteDone);
+    }
+
+    #[test]
+    fn what_moves_is_started_when_it_has_stopped_where_it_was() {
+        let last = plan(2, &[(1, &[0, 1])]);
+        let scaling = scaling(last, plan(2, &[(1, &[0]), (2, &[1])]));
+        let held_at = |holder| move |at, _: &InstanceId| at == holder;
+        assert_eq!(
+            indices(scaling.instances(ONE, held_at(ONE), held_at(ONE))),
+            [0]
+        );
+        assert!(
+            scaling
+                .instances(TWO, held_at(ONE), held_at(ONE))
+                .is_empty()
+        );
+        assert!(scaling.is_waiting(held_at(ONE), held_at(ONE)));
+        assert_eq!(
+            indices(scaling.instances(TWO, |_, _| false, |_, _| false)),
+            [1]
+        );
+        // The old worker comes back from a long silence: the new one keeps it.
+        assert_eq!(
+            indices(scaling.instances(TWO, |_, _| true, |_, _| true)),
+            [1]
+        );
+        assert!(!scaling.is_waiting(|_, _| true, |_, _| true));
+    }
+
+    #[test]
+    fn a_container_that_is_given_back_stays_until_nobody_routes_to_it() {
+        let last = plan(2, &[(1, &[0]), (2, &[1])]);
+        let mut scaling = scaling(last, plan(1, &[(1, &[0])]));
+        assert_eq!(scaling.containers(), BTreeSet::from([ONE, TWO]));
+        assert!(scaling.needs(ONE) && !scaling.needs(TWO));
+        scaling.on(ScalingEvent::SwitchWritten);
+        assert_eq!(scaling.containers(), BTreeSet::from([ONE, TWO]));
+        scaling.on(ScalingEvent::Settled);
+        assert_eq!(scaling.containers(), BTreeSet::from([ONE]));
+    }
+}

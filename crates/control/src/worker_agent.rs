@@ -1,0 +1,458 @@
+//! The worker's side: finds the master, joins it, does what the newest order says, and goes on when there is no master.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_packing::{ContainerId, InstanceId, PackingPlan};
+
+use crate::{
+    Assignment, Credentials, Held, MasterEpoch, Order, Peer, PlanVersion, Refused, Registration,
+    Run, Status, ToMaster, ToWorker, WorkerId,
+};
+
+/// Times of a worker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AgentConfig {
+    /// How often it says that it is still here.
+    pub heartbeat_every: Duration,
+    /// After so long without a word from the master it looks for another.
+    pub silent_after: Duration,
+    /// How often it looks for a master, and asks to be taken.
+    pub ask_every: Duration,
+}
+
+impl Default for AgentConfig {
+    fn default() -> Self {
+        AgentConfig {
+            heartbeat_every: Duration::from_millis(500),
+            silent_after: Duration::from_secs(3),
+            ask_every: Duration::from_millis(250),
+        }
+    }
+}
+
+/// What happens to a worker.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum AgentEvent {
+    /// Time has passed; comes at least every 50 ms.
+    Tick,
+    /// What the state manager says of the job's master.
+    Lookup(Lookup),
+    /// A word from a master.
+    From(ToWorker),
+    /// The connection to the master was closed.
+    Closed,
+    /// The change of this order has been carried out: exactly its instances run.
+    Applied(Order),
+    /// An instance has failed, and is being restarted.
+    Failed(InstanceId, String),
+}
+
+/// What the state manager says of the job's master.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Lookup {
+    /// It is there.
+    Master {
+        /// Where.
+        address: String,
+        /// Which one it is.
+        epoch: MasterEpoch,
+    },
+    /// There is none at the moment.
+    Nobody,
+    /// There is no such job any more.
+    JobGone,
+}
+
+/// What a worker wants done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum AgentAction {
+    /// Ask the state manager where the job's master is.
+    LookUp,
+    /// Send this to the process at that address; it may be lost.
+    Send(String, ToMaster),
+    /// These workers are new, or have moved: connect to them.
+    Peers(Arc<[Peer]>),
+    /// Change what runs, after all changes before this one; then say [`AgentEvent::Applied`].
+    Apply(Change),
+    /// Stop everything and end the process.
+    Exit(Departure),
+}
+
+/// A change of what a worker runs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Change {
+    /// The order that asks for it.
+    pub order: Order,
+    /// To start.
+    pub start: Vec<InstanceId>,
+    /// To stop.
+    pub stop: Vec<InstanceId>,
+    /// Whether sources read.
+    pub run: Run,
+    /// The plan by which records are routed from now on.
+    pub routes: Arc<PackingPlan>,
+}
+
+/// Why a worker ends.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Departure {
+    /// The job is over.
+    JobOver,
+    /// The master has refused it.
+    Refused(Refused),
+}
+
+/// The control side of a worker.
+///
+/// It obeys the newest master that it has heard of and tells others that they are none. Without a master it goes on with what it
+/// runs, and looks for one.
+#[derive(Debug)]
+pub struct WorkerAgent {
+    worker: WorkerId,
+    who: Credentials,
+    endpoint: Arc<str>,
+    config: AgentConfig,
+    epoch: MasterEpoch,
+    link: Link,
+    ask_at: Duration,
+    target: Option<Target>,
+    applied: Option<Order>,
+    plans: BTreeMap<PlanVersion, Arc<PackingPlan>>,
+    peers: BTreeMap<ContainerId, Peer>,
+    /// The state of the table of peers.
+    peers_state: Order,
+    /// An assignment that has come before what it speaks of.
+    early: Option<Arc<Assignment>>,
+    over: bool,
+}
+
+/// What this worker has been told to run.
+#[derive(Debug)]
+struct Target {
+    order: Order,
+    instances: Arc<[InstanceId]>,
+    /// What was to be stopped by changes that may not have been carried out.
+    stopping: BTreeSet<InstanceId>,
+    run: Run,
+    routes: PlanVersion,
+}
+
+#[derive(Debug)]
+enum Link {
+    /// Looking for a master.
+    Seeking,
+    /// Knows where one should be, and asks to be taken.
+    Asking { address: String, since: Duration },
+    /// A member.
+    Joined {
+        address: String,
+        heard: Duration,
+        heartbeat_at: Duration,
+    },
+}
+
+impl WorkerAgent {
+    /// A worker that was just started.
+    pub fn new(
+        worker: WorkerId,
+        who: Credentials,
+        endpoint: impl Into<Arc<str>>,
+        config: AgentConfig,
+    ) -> Self {
+        WorkerAgent {
+            worker,
+            who,
+            endpoint: endpoint.into(),
+            config,
+            epoch: MasterEpoch::default(),
+            link: Link::Seeking,
+            ask_at: Duration::ZERO,
+            target: None,
+            applied: None,
+            plans: BTreeMap::new(),
+            peers: BTreeMap::new(),
+            peers_state: Order::default(),
+            early: None,
+            over: false,
+        }
+    }
+
+    /// Who it is.
+    pub fn id(&self) -> WorkerId {
+        self.worker
+    }
+
+    /// What it has been told to run; nothing before the first assignment.
+    pub fn instances(&self) -> &[InstanceId] {
+        self.target.as_ref().map_or(&[], |target| &target.instances)
+    }
+
+    /// Whether sources read.
+    pub fn run(&self) -> Run {
+        self.target
+            .as_ref()
+            .map_or(Run::Prepared, |target| target.run)
+    }
+
+    /// The plan by which records are routed, if there has been an assignment.
+    pub fn routes(&self) -> Option<PlanVersion> {
+        self.target.as_ref().map(|target| target.routes)
+    }
+
+    /// Where a container's worker is, as far as this one knows.
+    pub fn peer(&self, container: ContainerId) -> Option<&Peer> {
+        self.peers.get(&container)
+    }
+
+    /// The newest assignment that is carried out.
+    pub fn applied(&self) -> Option<Order> {
+        self.applied
+    }
+
+    /// Deals with an event. After [`AgentAction::Exit`] nothing happens any more.
+    pub fn on(&mut self, now: Duration, event: AgentEvent) -> Vec<AgentAction> {
+        let mut actions = Vec::new();
+        if self.over {
+            return actions;
+        }
+        match event {
+            AgentEvent::Tick => {}
+            AgentEvent::Lookup(found) => self.looked_up(now, found, &mut actions),
+            AgentEvent::From(message) => self.told(now, message, &mut actions),
+            AgentEvent::Closed => self.link = Link::Seeking,
+            AgentEvent::Applied(order) => self.carried_out(now, order),
+            AgentEvent::Failed(instance, message) => {
+                let worker = self.worker;
+                let problem = ToMaster::Problem {
+                    worker,
+                    instance,
+                    message,
+                };
+                self.send(problem, &mut actions);
+            }
+        }
+        if !self.over {
+            self.keep_in_touch(now, &mut actions);
+        }
+        actions
+    }
+
+    fn looked_up(&mut self, now: Duration, found: Lookup, actions: &mut Vec<AgentAction>) {
+        match found {
+            Lookup::Master { address, epoch } => {
+                // The record of a master that has been taken over may still be there.
+                if epoch >= self.epoch && matches!(self.link, Link::Seeking) {
+                    self.link = Link::Asking {
+                        address,
+                        since: now,
+                    };
+                    self.ask_at = now;
+                }
+            }
+            Lookup::Nobody => {}
+            Lookup::JobGone => self.leave(Departure::JobOver, actions),
+        }
+    }
+
+    fn told(&mut self, now: Duration, message: ToWorker, actions: &mut Vec<AgentAction>) {
+        if message.epoch() < self.epoch {
+            let not_master = ToMaster::NotMaster {
+                worker: self.worker,
+                newest: self.epoch,
+            };
+            self.send(not_master, actions);
+            return;
+        }
+        if message.epoch() > self.epoch {
+            self.epoch = message.epoch();
+            // What an earlier master wanted must not be done any more, even if it can be now.
+            self.early = None;
+        }
+        match &mut self.link {
+            Link::Joined { heard, .. } => *heard = now,
+            Link::Asking { since, .. } => *since = now,
+            Link::Seeking => {}
+        }
+        match message {
+            ToWorker::Welcome(_) => self.welcomed(now),
+            ToWorker::Refused(_, refused) => self.leave(Departure::Refused(refused), actions),
+            ToWorker::Unknown(_) => {
+                if let Link::Joined { address, .. } = &self.link {
+                    let address = address.clone();
+                    self.link = Link::Asking {
+                        address,
+                        since: now,
+                    };
+                    self.ask_at = now;
+                }
+            }
+            ToWorker::Heard(_) => {}
+            ToWorker::Plan { version, plan, .. } => {
+                self.plans.insert(version, plan);
+                self.try_early(actions);
+            }
+            ToWorker::Peers {
+                from, to, changed, ..
+            } => {
+                if from <= self.peers_state && self.peers_state < to {
+                    let changes = changed.iter().map(|peer| (peer.container(), peer.clone()));
+                    self.peers.extend(changes);
+                    self.peers_state = to;
+                    actions.push(AgentAction::Peers(changed));
+                }
+                self.try_early(actions);
+            }
+            ToWorker::Assign(assignment) => self.assigned(assignment, actions),
+            ToWorker::Leave(_) => self.leave(Departure::JobOver, actions),
+        }
+    }
+
+    fn welcomed(&mut self, now: Duration) {
+        if let Link::Asking { address, .. } = &self.link {
+            self.link = Link::Joined {
+                address: address.clone(),
+                heard: now,
+                heartbeat_at: now,
+            };
+        }
+    }
+
+    fn try_early(&mut self, actions: &mut Vec<AgentAction>) {
+        if let Some(assignment) = self.early.take() {
+            self.assigned(assignment, actions);
+        }
+    }
+
+    fn assigned(&mut self, assignment: Arc<Assignment>, actions: &mut Vec<AgentAction>) {
+        let last = self.target.as_ref().map(|target| target.order);
+        if last >= Some(assignment.order) {
+            // Heard before: if it has been carried out, the master has missed that.
+            if last == Some(assignment.order) {
+                self.report_now();
+            }
+            return;
+        }
+        let routes = self.plans.get(&assignment.routes).map(Arc::clone);
+        let complete =
+            self.plans.contains_key(&assignment.next) && self.peers_state >= assignment.peers;
+        let Some(routes) = routes.filter(|_| complete) else {
+            // What it speaks of has been overtaken or lost; in the latter case the master sends all of it again.
+            if self
+                .early
+                .as_ref()
+                .is_none_or(|early| early.order < assignment.order)
+            {
+                self.early = Some(assignment);
+            }
+            return;
+        };
+        self.plans
+            .retain(|version, _| *version == assignment.routes || *version >= assignment.next);
+        let before: BTreeSet<&InstanceId> = self.instances().iter().collect();
+        let after: BTreeSet<&InstanceId> = assignment.instances.iter().collect();
+        let start = after.difference(&before).map(|id| (*id).clone()).collect();
+        let stop: Vec<_> = before.difference(&after).map(|id| (*id).clone()).collect();
+        let previous = self.target.take();
+        let mut stopping = previous.map(|target| target.stopping).unwrap_or_default();
+        stopping.extend(stop.iter().cloned());
+        self.target = Some(Target {
+            order: assignment.order,
+            instances: Arc::clone(&assignment.instances),
+            stopping,
+            run: assignment.run,
+            routes: assignment.routes,
+        });
+        actions.push(AgentAction::Apply(Change {
+            order: assignment.order,
+            start,
+            stop,
+            run: assignment.run,
+            routes,
+        }));
+    }
+
+    fn carried_out(&mut self, now: Duration, order: Order) {
+        let Some(target) = self.target.as_mut().filter(|target| target.order == order) else {
+            return; // a later change is on its way
+        };
+        target.stopping.clear();
+        self.applied = Some(order);
+        if let Link::Joined { heartbeat_at, .. } = &mut self.link {
+            *heartbeat_at = now;
+        }
+    }
+
+    fn report_now(&mut self) {
+        if let Link::Joined { heartbeat_at, .. } = &mut self.link {
+            *heartbeat_at = Duration::ZERO;
+        }
+    }
+
+    /// Looks for a master, asks it, or tells it that this worker is still here, whichever is due.
+    fn keep_in_touch(&mut self, now: Duration, actions: &mut Vec<AgentAction>) {
+        let silent = |since: Duration| now >= since + self.config.silent_after;
+        match &self.link {
+            Link::Joined { heard, .. } if silent(*heard) => self.link = Link::Seeking,
+            Link::Asking { since, .. } if silent(*since) => self.link = Link::Seeking,
+            _ => {}
+        }
+        match &mut self.link {
+            Link::Seeking if now >= self.ask_at => {
+                self.ask_at = now + self.config.ask_every;
+                actions.push(AgentAction::LookUp);
+            }
+            Link::Asking { .. } if now >= self.ask_at => {
+                self.ask_at = now + self.config.ask_every;
+                let registration = self.registration();
+                self.send(ToMaster::Register(registration), actions);
+            }
+            Link::Joined { heartbeat_at, .. } if now >= *heartbeat_at => {
+                *heartbeat_at = now + self.config.heartbeat_every;
+                let status = Status {
+                    worker: self.worker,
+                    applied: self.applied,
+                };
+                self.send(ToMaster::Status(status), actions);
+            }
+            _ => {}
+        }
+    }
+
+    fn registration(&self) -> Registration {
+        let held = self.target.as_ref().map(|target| Held {
+            instances: match target.stopping.is_empty() {
+                true => Arc::clone(&target.instances),
+                false => {
+                    let instances = target.instances.iter().chain(&target.stopping);
+                    instances.cloned().collect()
+                }
+            },
+            plans: self.plans.keys().copied().collect(),
+        });
+        Registration {
+            worker: self.worker,
+            who: self.who.clone(),
+            endpoint: Arc::clone(&self.endpoint),
+            held,
+        }
+    }
+
+    fn send(&self, message: ToMaster, actions: &mut Vec<AgentAction>) {
+        match &self.link {
+            Link::Seeking => {}
+            Link::Asking { address, .. } | Link::Joined { address, .. } => {
+                actions.push(AgentAction::Send(address.clone(), message));
+            }
+        }
+    }
+
+    fn leave(&mut self, why: Departure, actions: &mut Vec<AgentAction>) {
+        self.over = true;
+        actions.push(AgentAction::Exit(why));
+    }
+}
+
+#[cfg(test)]
+mod tests;

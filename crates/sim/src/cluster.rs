@@ -1,0 +1,143 @@
+//! The simulated scheduler: starts, restarts and stops the processes of containers on hosts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ardea_control::{Order, SchedulerAnswer, SchedulerCall, WorkerId};
+use ardea_packing::ContainerId;
+
+/// What the scheduler does to processes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Deed {
+    /// Starts one.
+    Start(WorkerId),
+    /// Stops one, as soon as its host can be reached.
+    Stop(WorkerId),
+}
+
+/// The simulated scheduler.
+#[derive(Debug)]
+pub struct Cluster {
+    /// Whether it starts containers again only when the master says so.
+    pub stateful: bool,
+    /// Whether its calls fail.
+    pub down: bool,
+    containers: BTreeMap<ContainerId, Container>,
+    wanted: BTreeSet<ContainerId>,
+    last: Order,
+}
+
+#[derive(Debug, Default)]
+struct Container {
+    starts: u64,
+    running: bool,
+    last: Order,
+}
+
+impl Cluster {
+    /// A scheduler without containers.
+    pub fn new(stateful: bool) -> Self {
+        Cluster {
+            stateful,
+            down: false,
+            containers: BTreeMap::new(),
+            wanted: BTreeSet::new(),
+            last: Order::default(),
+        }
+    }
+
+    /// Whether this process is one that the scheduler has started and not stopped since.
+    pub fn is_current(&self, worker: WorkerId) -> bool {
+        let container = self.containers.get(&worker.container);
+        container.is_some_and(|c| c.running && c.starts == worker.incarnation)
+    }
+
+    /// The processes that should be there.
+    pub fn current(&self) -> impl Iterator<Item = WorkerId> + '_ {
+        let running = self.containers.iter().filter(|(_, c)| c.running);
+        running.map(|(id, container)| WorkerId {
+            container: *id,
+            incarnation: container.starts,
+        })
+    }
+
+    /// Carries out a call: the answer, and what is done.
+    pub fn call(&mut self, order: Order, call: SchedulerCall) -> (SchedulerAnswer, Vec<Deed>) {
+        if self.down {
+            let failed = SchedulerAnswer::Failed("the scheduler is not available".to_string());
+            return (failed, Vec::new());
+        }
+        let mut deeds = Vec::new();
+        match call {
+            SchedulerCall::Have(requests) if order > self.last => {
+                self.last = order;
+                self.wanted = requests.into_iter().map(|request| request.id).collect();
+                for id in self.wanted.clone() {
+                    if !self.containers.get(&id).is_some_and(|c| c.running) {
+                        deeds.push(self.start(id));
+                    }
+                }
+                let unwanted: Vec<_> = self
+                    .current()
+                    .filter(|w| !self.wanted.contains(&w.container))
+                    .collect();
+                deeds.extend(unwanted.into_iter().map(|worker| self.stop(worker)));
+            }
+            SchedulerCall::Kill if order > self.last => {
+                self.last = order;
+                self.wanted.clear();
+                let all: Vec<_> = self.current().collect();
+                deeds.extend(all.into_iter().map(|worker| self.stop(worker)));
+            }
+            SchedulerCall::Restart(id) if self.wanted.contains(&id) => {
+                let container = self.containers.entry(id).or_default();
+                let fresh = order > container.last;
+                if fresh {
+                    container.last = order;
+                    let incarnation = container.starts;
+                    if container.running {
+                        deeds.push(self.stop(WorkerId {
+                            container: id,
+                            incarnation,
+                        }));
+                    }
+                    deeds.push(self.start(id));
+                }
+                let starts = self.containers.get(&id).map_or(0, |c| c.starts);
+                return (SchedulerAnswer::Restarted(starts), deeds);
+            }
+            SchedulerCall::Have(_) | SchedulerCall::Kill | SchedulerCall::Restart(_) => {}
+        }
+        (SchedulerAnswer::Done, deeds)
+    }
+
+    /// A process has ended, or its host can't be reached any more: what a framework does that starts containers again by itself.
+    pub fn ended(&mut self, worker: WorkerId) -> Vec<Deed> {
+        if !self.is_current(worker) {
+            return Vec::new();
+        }
+        if let Some(container) = self.containers.get_mut(&worker.container) {
+            container.running = false;
+        }
+        match self.stateful || !self.wanted.contains(&worker.container) {
+            true => Vec::new(),
+            false => vec![self.start(worker.container)],
+        }
+    }
+
+    fn start(&mut self, id: ContainerId) -> Deed {
+        let container = self.containers.entry(id).or_default();
+        container.starts += 1;
+        container.running = true;
+        Deed::Start(WorkerId {
+            container: id,
+            incarnation: container.starts,
+        })
+    }
+
+    fn stop(&mut self, worker: WorkerId) -> Deed {
+        if let Some(container) = self.containers.get_mut(&worker.container) {
+            container.running = false;
+        }
+        Deed::Stop(worker)
+    }
+}

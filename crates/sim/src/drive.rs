@@ -1,0 +1,338 @@
+//! The drivers: pass events to the state machines and do what they want, as the real ones do over sockets.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use ardea_control::{
+    AgentAction, AgentConfig, AgentEvent, CandidateAction, CandidateEvent, Change, Credentials,
+    LeaseEvent, MasterAction, MasterEpoch, MasterEvent, Order, StoreReply, ToWorker, WorkerAgent,
+    WorkerId,
+};
+
+use crate::network::{Host, Node};
+use crate::world::{Event, Message, SkewedClock, TICK, WorkerProcess, World};
+
+impl World {
+    pub(crate) fn deliver(&mut self, to: Node, message: Message) {
+        match (to, message) {
+            (Node::Store, message) => self.at_store(message),
+            (Node::Scheduler, Message::Call(master, order, call)) => {
+                let (answer, deeds) = self.cluster.call(order, call);
+                self.do_deeds(deeds);
+                let answer = Message::Answer(order, answer);
+                self.send(Node::Scheduler, Node::Master(master), answer);
+            }
+            (Node::Master(id), message) => self.at_master(id, message),
+            (Node::Worker(id), Message::ToWorker(message)) => {
+                self.check_message(id, &message);
+                self.worker_event(id, AgentEvent::From(message));
+            }
+            (Node::Worker(id), Message::LookedUp(found)) => {
+                self.worker_event(id, AgentEvent::Lookup(found));
+            }
+            (Node::Worker(id), Message::MasterClosed) => self.worker_event(id, AgentEvent::Closed),
+            (Node::User, Message::CommandReply(id, reply)) => self.user.answered(id, &reply),
+            (_, message) => self.watch.broken(format!("{message:?} went astray")),
+        }
+    }
+
+    fn at_store(&mut self, message: Message) {
+        let down = self.shelf.down;
+        let (to, reply) = match message {
+            Message::Lease(master, id, request) => {
+                let reply = match down {
+                    true => StoreReply::Unavailable,
+                    false => self.shelf.lease(request),
+                };
+                (Node::Master(master), Message::LeaseReply(id, reply))
+            }
+            Message::Record(master, id, request) => {
+                let reply = match down {
+                    true => StoreReply::Unavailable,
+                    false => match self.shelf.record(request) {
+                        Ok(reply) => reply,
+                        Err(broken) => return self.watch.broken(broken),
+                    },
+                };
+                (Node::Master(master), Message::RecordReply(id, reply))
+            }
+            Message::LookUp(worker) if !down => {
+                let found = self.shelf.look_up();
+                (Node::Worker(worker), Message::LookedUp(found))
+            }
+            Message::DropLease(master) if !down => {
+                self.shelf.drop_lease();
+                (Node::Master(master), Message::LeaseDropped)
+            }
+            _ => return,
+        };
+        self.send(Node::Store, to, reply);
+    }
+
+    fn at_master(&mut self, id: u32, message: Message) {
+        let event = match message {
+            Message::LeaseReply(request, reply) => {
+                CandidateEvent::Lease(LeaseEvent::Reply(request, reply))
+            }
+            Message::RecordReply(request, reply) => {
+                CandidateEvent::Master(MasterEvent::Record(request, reply))
+            }
+            Message::ToMaster(message) => CandidateEvent::Master(MasterEvent::From(message)),
+            Message::WorkerClosed(worker) => CandidateEvent::Master(MasterEvent::Closed(worker)),
+            Message::Exited(worker) => CandidateEvent::Master(MasterEvent::Exited(worker)),
+            Message::Answer(order, answer) => {
+                CandidateEvent::Master(MasterEvent::Scheduler(order, answer))
+            }
+            Message::Command(command, what) => {
+                CandidateEvent::Master(MasterEvent::Command(command, what))
+            }
+            Message::LeaseDropped => {
+                self.masters.remove(&id);
+                return;
+            }
+            other => return self.watch.broken(format!("{other:?} went astray")),
+        };
+        self.master_event(id, event);
+    }
+
+    pub(crate) fn tick_master(&mut self, id: u32) {
+        let Some(master) = self.masters.get(&id) else {
+            return;
+        };
+        self.timeline.plan(self.now + TICK, Event::TickMaster(id));
+        match master.leaving {
+            true => self.send(Node::Master(id), Node::Store, Message::DropLease(id)),
+            false => self.master_event(id, CandidateEvent::Tick),
+        }
+    }
+
+    fn master_event(&mut self, id: u32, event: CandidateEvent) {
+        let Some(master) = self.masters.get_mut(&id) else {
+            return;
+        };
+        if master.leaving {
+            return;
+        }
+        let now = master.clock.read(self.now);
+        let candidate = &mut master.candidate;
+        let actions = self.stopwatch.master(|| candidate.on(now, event));
+        for action in actions {
+            match action {
+                CandidateAction::Lease(request, what) => {
+                    self.send(
+                        Node::Master(id),
+                        Node::Store,
+                        Message::Lease(id, request, what),
+                    );
+                }
+                CandidateAction::Master(action) => self.master_action(id, action),
+                CandidateAction::JobGone => {
+                    if let Some(master) = self.masters.get_mut(&id) {
+                        master.leaving = true;
+                    }
+                }
+                CandidateAction::Gained | CandidateAction::Lost => {
+                    if let Some(master) = self.masters.get_mut(&id) {
+                        master.told.clear();
+                        master.given_up.clear();
+                    }
+                }
+            }
+        }
+    }
+
+    fn master_action(&mut self, id: u32, action: MasterAction) {
+        let from = Node::Master(id);
+        match action {
+            MasterAction::To(worker, message) => {
+                self.stopwatch.encode(&message);
+                if let ToWorker::Assign(assignment) = &message {
+                    self.check_assignment(id, worker, assignment);
+                }
+                self.send(from, Node::Worker(worker), Message::ToWorker(message));
+            }
+            MasterAction::Record(request, what) => {
+                self.send(from, Node::Store, Message::Record(id, request, what));
+            }
+            MasterAction::Scheduler(order, call) => {
+                self.send(from, Node::Scheduler, Message::Call(id, order, call));
+            }
+            MasterAction::Reply(command, reply) => {
+                self.send(from, Node::User, Message::CommandReply(command, reply));
+            }
+            MasterAction::Phase(phase) => self.watch.phase(self.now, id, phase),
+            MasterAction::Note(note) => {
+                self.check_note(id, &note);
+                self.watch.note(self.now, id, note);
+            }
+            MasterAction::StepDown(_) => {}
+            MasterAction::Finished => {
+                if let Some(master) = self.masters.get_mut(&id) {
+                    master.leaving = true;
+                }
+            }
+        }
+    }
+
+    pub(crate) fn start_worker(&mut self, id: WorkerId) {
+        if !self.cluster.is_current(id) {
+            return;
+        }
+        // On the host that is its turn, unless the scheduler can't reach that.
+        let hosts: Vec<Host> = self.worker_hosts().collect();
+        let turn = (u64::from(id.container.0) + id.incarnation - 1) as usize;
+        let scheduler = Host(1);
+        let reachable = (0..hosts.len())
+            .map(|step| hosts[(turn + step) % hosts.len()])
+            .find(|host| self.network.connects(scheduler, *host));
+        let Some(host) = reachable else {
+            self.timeline
+                .plan(self.now + Duration::from_secs(1), Event::Start(id));
+            return;
+        };
+        let who = Credentials::of(&self.job);
+        let endpoint = format!("{}:{id}", host.0);
+        let process = WorkerProcess {
+            agent: WorkerAgent::new(id, who, endpoint, AgentConfig::default()),
+            clock: SkewedClock::new(self.now, &mut self.random, 10),
+            host,
+            changes: Vec::new(),
+            running: BTreeSet::new(),
+            busy_until: self.now,
+            heard_of: MasterEpoch::default(),
+            routes: None,
+        };
+        self.workers.insert(id, process);
+        self.timeline.plan(self.now, Event::TickWorker(id));
+    }
+
+    pub(crate) fn tick_worker(&mut self, id: WorkerId) {
+        if self.workers.contains_key(&id) {
+            self.timeline.plan(self.now + TICK, Event::TickWorker(id));
+            self.worker_event(id, AgentEvent::Tick);
+        }
+    }
+
+    fn worker_event(&mut self, id: WorkerId, event: AgentEvent) {
+        let Some(worker) = self.workers.get_mut(&id) else {
+            return;
+        };
+        let now = worker.clock.read(self.now);
+        for action in worker.agent.on(now, event) {
+            match action {
+                AgentAction::LookUp => {
+                    self.send(Node::Worker(id), Node::Store, Message::LookUp(id));
+                }
+                AgentAction::Send(address, message) => match address.parse() {
+                    Ok(master) => {
+                        let message = Message::ToMaster(message);
+                        self.send(Node::Worker(id), Node::Master(master), message);
+                    }
+                    Err(_) => self.watch.broken(format!("{address:?} is no address")),
+                },
+                AgentAction::Peers(_) => {}
+                AgentAction::Apply(change) => self.apply(id, change),
+                AgentAction::Exit(why) => {
+                    self.check_departure(id, &why);
+                    self.watch.departure(self.now, id, &why);
+                    self.end_worker(id);
+                }
+            }
+        }
+    }
+
+    /// Begins to carry out a change, after those before it.
+    fn apply(&mut self, id: WorkerId, change: Change) {
+        self.check_change(id, &change);
+        let takes = Duration::from_millis(1)..Duration::from_millis(30);
+        let takes = self.random.time(takes.start, takes.end);
+        if let Some(worker) = self.workers.get_mut(&id) {
+            worker.busy_until = worker.busy_until.max(self.now) + takes;
+            let at = worker.busy_until;
+            // What is to stop is stopped before anything starts, and both at once as far as anybody sees.
+            worker
+                .changes
+                .push((change.order, change.stop, change.start));
+            self.timeline.plan(at, Event::Applied(id, change.order));
+        }
+    }
+
+    pub(crate) fn applied(&mut self, id: WorkerId, order: Order) {
+        let Some(worker) = self.workers.get_mut(&id) else {
+            return;
+        };
+        while worker
+            .changes
+            .first()
+            .is_some_and(|(first, ..)| *first <= order)
+        {
+            let (_, stop, start) = worker.changes.remove(0);
+            for instance in stop {
+                worker.running.remove(&instance);
+                self.watch.lets_go(id, &instance);
+            }
+            for instance in start {
+                self.watch.holds(id, &instance);
+                worker.running.insert(instance);
+            }
+        }
+        self.worker_event(id, AgentEvent::Applied(order));
+    }
+
+    /// Stops a process, now or as soon as its host can be reached.
+    pub(crate) fn stop_worker(&mut self, id: WorkerId) {
+        let Some(host) = self.host(Node::Worker(id)) else {
+            return;
+        };
+        match self.network.connects(Host(1), host) {
+            true => self.end_worker(id),
+            false => {
+                self.leftovers.insert(id);
+            }
+        }
+    }
+
+    /// A process ends: the scheduler hears of it, and whoever had a connection to it.
+    pub(crate) fn end_worker(&mut self, id: WorkerId) {
+        let Some(worker) = self.workers.remove(&id) else {
+            return;
+        };
+        self.leftovers.remove(&id);
+        for instance in &worker.running {
+            self.watch.lets_go(id, instance);
+        }
+        let deeds = self.cluster.ended(id);
+        self.do_deeds(deeds);
+        let masters: Vec<_> = self.acting_masters().collect();
+        for master in masters {
+            let to = Node::Master(master);
+            if self.network.connects(Host(1), worker.host) {
+                self.send_from(Host(1), to, Message::Exited(id));
+            }
+            if self.random.per_mille(800) {
+                self.send_from(worker.host, to, Message::WorkerClosed(id));
+            }
+        }
+    }
+
+    /// The framework of a stateless scheduler has not reached the process's host for a long time.
+    pub(crate) fn give_up(&mut self, id: WorkerId) {
+        let unreachable = self
+            .host(Node::Worker(id))
+            .is_some_and(|host| !self.network.connects(Host(1), host));
+        if unreachable && !self.cluster.stateful {
+            self.leftovers.insert(id);
+            let deeds = self.cluster.ended(id);
+            self.do_deeds(deeds);
+        }
+    }
+
+    /// The processes that take themselves for the master.
+    pub(crate) fn acting_masters(&self) -> impl Iterator<Item = u32> + '_ {
+        self.masters.iter().filter_map(|(id, master)| {
+            let now = master.clock.read(self.now);
+            let acts = !master.leaving && master.candidate.mastership(now).is_some();
+            acts.then_some(*id)
+        })
+    }
+}

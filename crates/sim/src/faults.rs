@@ -1,0 +1,176 @@
+//! What befalls the world, and how it is mended.
+
+use std::time::Duration;
+
+use crate::network::{Host, Node, Weather};
+use crate::random::Random;
+use crate::world::{Event, Message, World};
+
+/// Something that befalls the world.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// A worker's process dies.
+    KillWorker,
+    /// The master's process dies; another is started later.
+    KillMaster,
+    /// A host reaches nobody, for so long.
+    CutHost(Duration),
+    /// The hosts fall into two groups that don't reach each other, for so long.
+    Split(Duration),
+    /// The state manager doesn't answer, for so long.
+    StoreDown(Duration),
+    /// The scheduler carries out no calls, for so long.
+    SchedulerDown(Duration),
+    /// Messages are lost, doubled and late, for so long.
+    Storm(Duration),
+    /// All of that ends.
+    Mend,
+    /// The network can be relied on again.
+    Calm,
+    /// A host is back.
+    HostBack(Host),
+    /// The groups reach each other again.
+    Joined,
+    /// The state manager is back.
+    StoreBack,
+    /// The scheduler is back.
+    SchedulerBack,
+}
+
+/// So many faults, spread over that time; at its end all is mended.
+pub(crate) fn plan(world: &mut World, count: u64, until: Duration) {
+    let mut random = Random::new(world.random.any());
+    for _ in 0..count {
+        let long = random.time(Duration::from_millis(100), Duration::from_secs(15));
+        let fault = match random.below(16) {
+            0..=3 => Fault::KillWorker,
+            4..=6 => Fault::KillMaster,
+            7..=8 => Fault::CutHost(long),
+            9 => Fault::Split(long),
+            10..=11 => Fault::StoreDown(long),
+            12 => Fault::SchedulerDown(long),
+            _ => Fault::Storm(long),
+        };
+        let at = random.time(Duration::ZERO, until);
+        world.timeline.plan(at, Event::Fault(fault));
+    }
+    world.timeline.plan(until, Event::Fault(Fault::Mend));
+}
+
+impl World {
+    pub(crate) fn befall(&mut self, fault: Fault) {
+        self.watch.fault(self.now, fault);
+        match fault {
+            Fault::KillWorker => {
+                let workers: Vec<_> = self.workers.keys().copied().collect();
+                if let Some(worker) = self.random.pick(&workers) {
+                    self.end_worker(worker);
+                }
+            }
+            Fault::KillMaster => self.kill_master(),
+            Fault::CutHost(long) => {
+                let hosts: Vec<Host> = (0..self.host_count()).map(Host).collect();
+                if let Some(host) = self.random.pick(&hosts) {
+                    self.network.cut.insert(host);
+                    self.plan_after(long, Fault::HostBack(host));
+                }
+                self.plan_giving_up();
+            }
+            Fault::Split(long) => {
+                let hosts = (0..self.host_count()).map(Host);
+                self.network.island = hosts.filter(|_| self.random.per_mille(500)).collect();
+                self.plan_after(long, Fault::Joined);
+                self.plan_giving_up();
+            }
+            Fault::StoreDown(long) => {
+                self.shelf.down = true;
+                self.plan_after(long, Fault::StoreBack);
+            }
+            Fault::SchedulerDown(long) => {
+                self.cluster.down = true;
+                self.plan_after(long, Fault::SchedulerBack);
+            }
+            Fault::Storm(long) => {
+                self.network.weather = Weather {
+                    delay: self
+                        .random
+                        .time(Duration::from_millis(1), Duration::from_millis(50)),
+                    lost: self.random.below(400),
+                    doubled: self.random.below(300),
+                    late: self.random.below(100),
+                };
+                self.plan_after(long, Fault::Calm);
+            }
+            Fault::Calm => self.network.weather = Weather::FAIR,
+            Fault::HostBack(host) => {
+                self.network.cut.remove(&host);
+            }
+            Fault::Joined => self.network.island.clear(),
+            Fault::StoreBack => self.shelf.down = false,
+            Fault::SchedulerBack => self.cluster.down = false,
+            Fault::Mend => {
+                self.network.weather = Weather::FAIR;
+                self.network.cut.clear();
+                self.network.island.clear();
+                self.shelf.down = false;
+                self.cluster.down = false;
+            }
+        }
+        self.stop_leftovers();
+    }
+
+    /// The end of the fault; nothing befalls the world after it has been mended.
+    fn plan_after(&mut self, long: Duration, end: Fault) {
+        self.timeline.plan(self.now + long, Event::Fault(end));
+    }
+
+    fn host_count(&self) -> u32 {
+        2 + self.config.masters + self.config.hosts
+    }
+
+    fn kill_master(&mut self) {
+        let acting: Vec<_> = self.acting_masters().collect();
+        let all: Vec<_> = self.masters.keys().copied().collect();
+        let Some(id) = self.random.pick(&acting).or_else(|| self.random.pick(&all)) else {
+            return;
+        };
+        let host = self.master_host(id);
+        self.masters.remove(&id);
+        let workers: Vec<_> = self.workers.keys().copied().collect();
+        for worker in workers {
+            if self.random.per_mille(500) {
+                self.send_from(host, Node::Worker(worker), Message::MasterClosed);
+            }
+        }
+        let after = self
+            .random
+            .time(Duration::from_millis(500), Duration::from_secs(10));
+        self.timeline.plan(self.now + after, Event::StartMaster);
+    }
+
+    /// A framework that starts containers again by itself gives hosts up after a while.
+    fn plan_giving_up(&mut self) {
+        let at = self.now + Duration::from_secs(8);
+        for worker in self.workers.keys() {
+            self.timeline.plan(at, Event::GiveUp(*worker));
+        }
+    }
+
+    /// A thorough scheduler stops what it could not reach before.
+    fn stop_leftovers(&mut self) {
+        if self.config.stops_leftovers {
+            let reachable: Vec<_> = self
+                .leftovers
+                .iter()
+                .copied()
+                .filter(|worker| {
+                    let host = self.host(Node::Worker(*worker));
+                    host.is_some_and(|host| self.network.connects(Host(1), host))
+                })
+                .collect();
+            for worker in reachable {
+                self.end_worker(worker);
+            }
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Simulates clusters with faults, from a seed, with the control plane's own state machines.
+//!
+//! Nothing of the control plane is modelled: leases, masters, workers' agents and packing are those of `ardea-control` and
+//! `ardea-packing`. What is simulated is what they stand on: hosts, a network that delays, loses, doubles and separates, a state manager, a
+//! scheduler, clocks that run at different speeds, and a person who sends commands.
+//!
+//! * [`run_faults`]: a small cluster through faults; [`run_large`]: a large one;
+//! * [`run_start`]: what it takes to plan and start a large job;
+//! * [`run_acks`], [`run_flow`]: the acker and flow control over a bad network;
+//! * [`World`]: what happens; the program `ardea-sim` runs many seeds.
+//!
+//! # Invariants, checked after every step
+//!
+//! * At most one process acts as master, and no master writes after a later one has.
+//! * A master never has an instance started while another worker that it counts on runs it.
+//! * An instance that stays in its container is never stopped.
+//!
+//! And within two minutes after the last fault: the job runs as its user wants, each instance in exactly one worker, the one of its container,
+//! every worker routes by the newest plan and knows where all others are, and no other process is left; or the job
+//! was killed, and nothing is left at all.
+//!
+//! # Example
+//!
+//! ```
+//! let success = ardea_sim::run_faults(42).expect("all is well");
+//! assert!(success.steps > 0);
+//! ```
+#![forbid(unsafe_code)]
+
+mod random;
+mod timeline;
+
+mod cluster;
+mod network;
+mod shelf;
+
+mod drive;
+mod faults;
+mod stopwatch;
+mod user;
+mod watch;
+mod world;
+
+mod acks;
+mod flow;
+mod scenario;
+
+pub use acks::{AckReport, run_acks};
+pub use flow::{FlowReport, run_flow};
+pub use scenario::{Failure, StartReport, Success, run_faults, run_large, run_start};
+pub use stopwatch::Stopwatch;
+pub use world::{World, WorldConfig};

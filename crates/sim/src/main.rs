@@ -1,0 +1,156 @@
+//! Runs the simulation over many seeds, or one again, or measures what a large job takes to start.
+//!
+//! ```text
+//! ardea-sim                        # seeds 0 to 999
+//! ardea-sim --seed 4711 --log      # one seed, and what happened
+//! ardea-sim --large 3              # 1,000 containers through faults, seeds 0 to 2
+//! ardea-sim --start                # what the master takes to plan and start 1,000 containers
+//! ```
+
+#![forbid(unsafe_code)]
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use ardea_sim::{Failure, Success, run_faults, run_large, run_start};
+use clap::Parser;
+
+/// Prints a line; whoever has stopped reading doesn't want it.
+macro_rules! say {
+    ($($text:tt)*) => {
+        let _ = writeln!(std::io::stdout(), $($text)*);
+    };
+}
+
+/// Simulates clusters with faults, from a seed, with the control plane's own state machines.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    /// Runs this seed only.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// The first seed.
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+    /// How many seeds are run.
+    #[arg(long, default_value_t = 1000)]
+    seeds: u64,
+    /// Prints what happened last before a failure.
+    #[arg(long)]
+    log: bool,
+    /// Runs a large job through faults, with so many seeds.
+    #[arg(long, value_name = "SEEDS")]
+    large: Option<u64>,
+    /// Measures what the master takes to plan and start a large job.
+    #[arg(long)]
+    start: bool,
+    /// Containers of a large job.
+    #[arg(long, default_value_t = 1000)]
+    containers: u32,
+    /// Instances of a large job.
+    #[arg(long, default_value_t = 20_000)]
+    instances: u32,
+    /// Faults that befall a large job.
+    #[arg(long, default_value_t = 20)]
+    faults: u64,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    if arguments.start {
+        return start(&arguments);
+    }
+    let large = arguments.large;
+    let (first, count) = match arguments.seed {
+        Some(seed) => (seed, 1),
+        None => (arguments.from, large.unwrap_or(arguments.seeds)),
+    };
+    let mut total = Total::default();
+    for seed in first..first.saturating_add(count) {
+        let outcome = match large {
+            Some(_) => run_large(
+                seed,
+                arguments.containers,
+                arguments.instances,
+                arguments.faults,
+            ),
+            None => run_faults(seed),
+        };
+        match outcome {
+            Ok(success) => total.add(success),
+            Err(failure) => return tell(&failure, arguments.log),
+        }
+    }
+    say!(
+        "{count} seeds from {first}: all well, {} steps; mended after {:.1} s on average, {:.1} s at most",
+        total.steps,
+        total.mended.as_secs_f64() / count.max(1) as f64,
+        total.longest.as_secs_f64(),
+    );
+    ExitCode::SUCCESS
+}
+
+#[derive(Default)]
+struct Total {
+    steps: u64,
+    mended: Duration,
+    longest: Duration,
+}
+
+impl Total {
+    fn add(&mut self, success: Success) {
+        self.steps += success.steps;
+        self.mended += success.mended_after;
+        self.longest = self.longest.max(success.mended_after);
+    }
+}
+
+fn tell(failure: &Failure, log: bool) -> ExitCode {
+    if log {
+        failure.log.iter().for_each(|line| eprintln!("{line}"));
+    }
+    let Failure { seed, at, what, .. } = failure;
+    let at = at.as_secs_f64();
+    eprintln!("seed {seed}, after {at:.3} s: {what}");
+    eprintln!("again, with what happened: ardea-sim --seed {seed} --log");
+    ExitCode::FAILURE
+}
+
+fn start(arguments: &Arguments) -> ExitCode {
+    let Arguments {
+        containers,
+        instances,
+        ..
+    } = *arguments;
+    for encodes in [false, true] {
+        let seed = arguments.seed.unwrap_or(0);
+        match run_start(seed, containers, instances, encodes) {
+            Err(failure) => return tell(&failure, arguments.log),
+            Ok(report) => {
+                let watch = report.stopwatch;
+                say!(
+                    "{containers} containers, {instances} instances: running after {:.2} s simulated; master: {:.1} ms cpu in \
+                     {} events, {:.2} ms the longest; {} messages to workers",
+                    report.running_after.as_secs_f64(),
+                    millis(watch.in_masters),
+                    watch.events,
+                    millis(watch.longest),
+                    watch.messages,
+                );
+                if encodes {
+                    say!(
+                        "messages encoded as JSON, shared ones once: {:.1} ms cpu, {} bytes",
+                        millis(watch.encoding),
+                        watch.bytes
+                    );
+                }
+            }
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}

@@ -1,0 +1,229 @@
+//! Whole runs: a job, faults and commands from a seed, and whether all is well in the end.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_core::Result;
+use ardea_packing::{
+    BinPacking, CompliantRoundRobin, ContainerLimits, JobDemand, MilliCores, PackingConfig,
+    PackingPlan, ResourceManager, Resources, RoundRobin, VertexDemand,
+};
+
+use crate::random::Random;
+use crate::stopwatch::Stopwatch;
+use crate::world::{World, WorldConfig};
+use crate::{faults, user};
+
+/// How long after the last fault everything has to be well.
+const MENDED_WITHIN: Duration = Duration::from_secs(120);
+
+/// How often it is looked whether it is.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// A run that went wrong.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The seed: running it again goes wrong in the same way.
+    pub seed: u64,
+    /// When, in simulated time.
+    pub at: Duration,
+    /// What is broken, or still missing.
+    pub what: String,
+    /// What happened last, a line each.
+    pub log: Vec<String>,
+}
+
+/// A run that went well.
+#[derive(Clone, Copy, Debug)]
+pub struct Success {
+    /// How long after the last fault everything was well.
+    pub mended_after: Duration,
+    /// How many things happened.
+    pub steps: u64,
+}
+
+/// Runs a small cluster of the seed's choice through faults of its choice: some workers, hosts, masters and commands, and in one of
+/// four the end of the job.
+///
+/// # Errors
+///
+/// When something doesn't hold that always has to, or isn't well two minutes after the last fault.
+pub fn run_faults(seed: u64) -> Result<Success, Box<Failure>> {
+    let mut random = Random::new(seed);
+    let config = small_world(&mut random);
+    let mut world = World::new(config, random.any());
+    let until = random.time(Duration::from_secs(5), Duration::from_secs(60));
+    let faults = random.below(25);
+    faults::plan(&mut world, faults, until);
+    let commands = random.below(8);
+    let kills = random.per_mille(250);
+    user::plan(&mut world, commands, until, kills);
+    finish(&mut world, seed, until)
+}
+
+/// Lets the world go on until nothing is missing after that time.
+fn finish(world: &mut World, seed: u64, until: Duration) -> Result<Success, Box<Failure>> {
+    let mut steps = 0;
+    let mut look_at = until;
+    let fail = |world: &World, what| {
+        Box::new(Failure {
+            seed,
+            at: world.now(),
+            what,
+            log: world.log().map(str::to_string).collect(),
+        })
+    };
+    loop {
+        world.step().map_err(|what| fail(world, what))?;
+        steps += 1;
+        if world.now() < look_at {
+            continue;
+        }
+        look_at = world.now() + LOOK_EVERY;
+        match world.missing() {
+            None => {
+                let mended_after = world.now() - until;
+                return Ok(Success {
+                    mended_after,
+                    steps,
+                });
+            }
+            Some(what) if world.now() > until + MENDED_WITHIN => return Err(fail(world, what)),
+            Some(_) => {}
+        }
+    }
+}
+
+/// A policy that packs anew each time: many instances move, which the policies of `ardea-packing` avoid.
+struct Reshuffle;
+
+impl ResourceManager for Reshuffle {
+    fn pack(&self, demand: &JobDemand, config: &PackingConfig) -> Result<PackingPlan> {
+        RoundRobin.pack(demand, config)
+    }
+
+    fn repack(
+        &self,
+        _: &PackingPlan,
+        demand: &JobDemand,
+        config: &PackingConfig,
+    ) -> Result<PackingPlan> {
+        RoundRobin.pack(demand, config)
+    }
+}
+
+fn small_world(random: &mut Random) -> WorldConfig {
+    let vertices = 1 + random.below(4);
+    let mut demand = JobDemand::new("simulated");
+    for vertex in 0..vertices {
+        let each = Resources {
+            cpu: MilliCores(100 * (1 + random.below(10))),
+            ..Resources::ZERO
+        };
+        let name = format!("v{vertex}");
+        let parallelism = 1 + random.below(8) as u32;
+        demand = demand.vertex(VertexDemand::new(name.as_str(), parallelism, each));
+    }
+    let manager: Arc<dyn ResourceManager> = match random.below(4) {
+        0 => Arc::new(RoundRobin),
+        1 => Arc::new(BinPacking),
+        2 => Arc::new(Reshuffle),
+        _ => Arc::new(CompliantRoundRobin),
+    };
+    let limit = Resources {
+        cpu: MilliCores(1_000 + 500 * random.below(6)),
+        ..Resources::UNLIMITED
+    };
+    WorldConfig {
+        demand,
+        packing: PackingConfig {
+            limits: ContainerLimits::of(limit),
+            ..PackingConfig::default()
+        },
+        manager,
+        masters: 1 + random.below(3) as u32,
+        hosts: 1 + random.below(6) as u32,
+        stateful: random.per_mille(600),
+        stops_leftovers: random.per_mille(500),
+        wild_clocks: random.per_mille(200),
+        encodes: false,
+    }
+}
+
+/// What a large job takes to be planned and started.
+#[derive(Debug)]
+pub struct StartReport {
+    /// How long it took until the job ran, in simulated time.
+    pub running_after: Duration,
+    /// What the master took.
+    pub stopwatch: Stopwatch,
+    /// How many things happened.
+    pub steps: u64,
+}
+
+/// Plans and starts a job of so many containers and instances, without faults.
+///
+/// # Errors
+///
+/// As [`run_faults`].
+pub fn run_start(
+    seed: u64,
+    containers: u32,
+    instances: u32,
+    encodes: bool,
+) -> Result<StartReport, Box<Failure>> {
+    let mut world = World::new(large_world(containers, instances, encodes), seed);
+    let success = finish(&mut world, seed, Duration::ZERO)?;
+    Ok(StartReport {
+        running_after: world.first_running().unwrap_or(success.mended_after),
+        steps: success.steps,
+        stopwatch: world.stopwatch,
+    })
+}
+
+/// Runs a job of so many containers and instances through faults.
+///
+/// # Errors
+///
+/// As [`run_faults`].
+pub fn run_large(
+    seed: u64,
+    containers: u32,
+    instances: u32,
+    faults: u64,
+) -> Result<Success, Box<Failure>> {
+    let mut world = World::new(large_world(containers, instances, false), seed);
+    let until = Duration::from_secs(60);
+    faults::plan(&mut world, faults, until);
+    user::plan(&mut world, 3, until, false);
+    finish(&mut world, seed, until)
+}
+
+fn large_world(containers: u32, instances: u32, encodes: bool) -> WorldConfig {
+    let vertices = 10;
+    let demand = (0..vertices).fold(JobDemand::new("large"), |demand, vertex| {
+        let each = Resources {
+            cpu: MilliCores(100),
+            memory_bytes: 64 << 20,
+            disk_bytes: 0,
+        };
+        let parallelism = (instances / vertices + u32::from(vertex < instances % vertices)).max(1);
+        let name = format!("vertex-{vertex}");
+        demand.vertex(VertexDemand::new(name.as_str(), parallelism, each))
+    });
+    WorldConfig {
+        demand,
+        packing: PackingConfig {
+            containers: NonZeroU32::new(containers),
+            ..PackingConfig::default()
+        },
+        manager: Arc::new(RoundRobin),
+        masters: 3,
+        hosts: containers.div_ceil(20).max(1),
+        stateful: true,
+        stops_leftovers: true,
+        wild_clocks: false,
+        encodes,
+    }
+}

@@ -1,0 +1,84 @@
+//! What the masters take of the processor, and what they say in bytes.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use ardea_control::ToWorker;
+use rustix::time::{ClockId, clock_gettime};
+
+/// Measures without changing what happens.
+#[derive(Debug)]
+pub struct Stopwatch {
+    encodes: bool,
+    shared: HashMap<String, u64>,
+    /// Spent in the masters' state machines.
+    pub in_masters: Duration,
+    /// The longest time that one event took.
+    pub longest: Duration,
+    /// The number of events.
+    pub events: u64,
+    /// Spent on encoding messages to workers, if that is measured.
+    pub encoding: Duration,
+    /// Their length.
+    pub bytes: u64,
+    /// Their number.
+    pub messages: u64,
+}
+
+impl Stopwatch {
+    pub(crate) fn new(encodes: bool) -> Self {
+        Stopwatch {
+            encodes,
+            shared: HashMap::new(),
+            in_masters: Duration::ZERO,
+            longest: Duration::ZERO,
+            events: 0,
+            encoding: Duration::ZERO,
+            bytes: 0,
+            messages: 0,
+        }
+    }
+
+    pub(crate) fn master<T>(&mut self, run: impl FnOnce() -> T) -> T {
+        let begin = thread_time();
+        let result = run();
+        let took = thread_time().saturating_sub(begin);
+        self.in_masters += took;
+        self.longest = self.longest.max(took);
+        self.events += 1;
+        result
+    }
+
+    /// Encodes a message as a driver would: what is the same for many workers once.
+    pub(crate) fn encode(&mut self, message: &ToWorker) {
+        self.messages += 1;
+        if !self.encodes {
+            return;
+        }
+        let shared = match message {
+            ToWorker::Plan { epoch, version, .. } => Some(format!("{epoch:?} {version:?}")),
+            ToWorker::Peers { from, to, .. } => Some(format!("{from:?} {to:?}")),
+            _ => None,
+        };
+        let known = shared
+            .as_ref()
+            .and_then(|key| self.shared.get(key).copied());
+        let length = known.unwrap_or_else(|| {
+            let begin = thread_time();
+            let length = serde_json::to_vec(message).map_or(0, |bytes| bytes.len() as u64);
+            self.encoding += thread_time().saturating_sub(begin);
+            length
+        });
+        if let Some(key) = shared {
+            self.shared.insert(key, length);
+        }
+        self.bytes += length;
+    }
+}
+
+/// The processor time of this thread.
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
+}

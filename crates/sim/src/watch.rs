@@ -1,0 +1,262 @@
+//! What always has to hold, and what has to hold in the end.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use ardea_control::{
+    Assignment, Change, Departure, Intent, JobPhase, Note, Run, ToWorker, WorkerId,
+};
+use ardea_packing::InstanceId;
+
+use crate::faults::Fault;
+use crate::world::World;
+
+/// How much of what happened is remembered, to be told when something is broken.
+const REMEMBERED: usize = 400;
+
+/// Looks on.
+#[derive(Debug, Default)]
+pub struct Watch {
+    broken: Option<String>,
+    log: VecDeque<String>,
+    /// When the job was running with all of its workers for the first time.
+    pub first_running: Option<Duration>,
+    /// Who runs an instance in earnest.
+    holders: BTreeMap<InstanceId, BTreeSet<WorkerId>>,
+}
+
+impl Watch {
+    pub(crate) fn broken(&mut self, what: String) {
+        self.broken.get_or_insert(what);
+    }
+
+    /// What happened last, a line each.
+    pub fn log(&self) -> impl Iterator<Item = &str> {
+        self.log.iter().map(String::as_str)
+    }
+
+    fn remember(&mut self, now: Duration, what: String) {
+        if self.log.len() == REMEMBERED {
+            self.log.pop_front();
+        }
+        self.log
+            .push_back(format!("{:9.3} {what}", now.as_secs_f64()));
+    }
+
+    pub(crate) fn phase(&mut self, now: Duration, master: u32, phase: JobPhase) {
+        if phase == JobPhase::Running {
+            self.first_running.get_or_insert(now);
+        }
+        self.remember(now, format!("master {master}: {phase:?}"));
+    }
+
+    pub(crate) fn note(&mut self, now: Duration, master: u32, note: Note) {
+        self.remember(now, format!("master {master}: {note:?}"));
+    }
+
+    pub(crate) fn departure(&mut self, now: Duration, worker: WorkerId, why: &Departure) {
+        self.remember(now, format!("worker {worker} ends: {why:?}"));
+    }
+
+    pub(crate) fn fault(&mut self, now: Duration, fault: Fault) {
+        self.remember(now, format!("fault: {fault:?}"));
+    }
+
+    pub(crate) fn holds(&mut self, worker: WorkerId, instance: &InstanceId) {
+        let holders = self.holders.entry(instance.clone()).or_default();
+        holders.insert(worker);
+    }
+
+    pub(crate) fn lets_go(&mut self, worker: WorkerId, instance: &InstanceId) {
+        if let Some(holders) = self.holders.get_mut(instance) {
+            holders.remove(&worker);
+        }
+    }
+}
+
+impl World {
+    /// What has to hold at any time: nothing that was found broken, and one master at most.
+    pub(crate) fn check_step(&mut self) -> Result<(), String> {
+        if !self.config.wild_clocks && self.acting_masters().nth(1).is_some() {
+            let acting: Vec<_> = self.acting_masters().collect();
+            self.watch
+                .broken(format!("processes {acting:?} all are master"));
+        }
+        match self.watch.broken.take() {
+            Some(broken) => Err(broken),
+            None => Ok(()),
+        }
+    }
+
+    /// A master never has an instance started while another worker that it counts on runs it.
+    pub(crate) fn check_assignment(&mut self, id: u32, to: WorkerId, assignment: &Assignment) {
+        let Some(process) = self.masters.get_mut(&id) else {
+            return;
+        };
+        let told = process.told.entry(to).or_default();
+        let fresh: Vec<_> = assignment
+            .instances
+            .iter()
+            .filter(|instance| told.insert((*instance).clone()))
+            .cloned()
+            .collect();
+        let given_up = &process.given_up;
+        // What runs already is not started.
+        let runs = self
+            .workers
+            .get(&to)
+            .map_or(&[][..], |worker| worker.agent.instances());
+        for instance in fresh
+            .into_iter()
+            .filter(|instance| !runs.contains(instance))
+        {
+            let holders = self.watch.holders.get(&instance).into_iter().flatten();
+            let mut others = holders.filter(|holder| holder.container != to.container);
+            let counted_on = |holder: &&WorkerId| {
+                self.cluster.is_current(**holder) && !given_up.contains(&holder.container)
+            };
+            if let Some(other) = others.find(counted_on) {
+                let broken = format!("worker {to} is told to start {instance}, which {other} runs");
+                return self.watch.broken(broken);
+            }
+        }
+    }
+
+    /// Remembers whom a master has given up.
+    pub(crate) fn check_note(&mut self, id: u32, note: &Note) {
+        let Some(process) = self.masters.get_mut(&id) else {
+            return;
+        };
+        match note {
+            Note::Died(worker, _) => {
+                process.given_up.insert(worker.container);
+            }
+            Note::Missing(container) => {
+                process.given_up.insert(*container);
+            }
+            Note::Joined(worker) => {
+                process.given_up.remove(&worker.container);
+            }
+            _ => {}
+        }
+    }
+
+    /// Remembers which masters a worker has heard of.
+    pub(crate) fn check_message(&mut self, id: WorkerId, message: &ToWorker) {
+        if let Some(worker) = self.workers.get_mut(&id) {
+            worker.heard_of = worker.heard_of.max(message.epoch());
+        }
+    }
+
+    /// Nobody ends without need: because the job is over, or another process has its place.
+    pub(crate) fn check_departure(&mut self, id: WorkerId, why: &Departure) {
+        let record = self.shelf.record.value.as_ref().map(|(record, _)| record);
+        let over = record.is_none_or(|record| record.intent == Intent::Kill);
+        let plan = record.and_then(|record| record.plan.as_ref());
+        let planned = plan.is_some_and(|plan| plan.container(id.container).is_some());
+        let replaced = !planned || !self.cluster.is_current(id);
+        if !over && (*why == Departure::JobOver || !replaced) {
+            let broken = format!("worker {id} ends without need: {why:?}");
+            self.watch.broken(broken);
+        }
+    }
+
+    /// An instance that stays in its container is never stopped, routes don't go back, and what an earlier master says is not done.
+    pub(crate) fn check_change(&mut self, id: WorkerId, change: &Change) {
+        if let Some(worker) = self.workers.get_mut(&id) {
+            if change.order.epoch < worker.heard_of {
+                let (epoch, newest) = (change.order.epoch, worker.heard_of);
+                let broken = format!("worker {id} obeys {epoch:?} and has heard of {newest:?}");
+                self.watch.broken(broken);
+            }
+            let routes = worker.agent.routes();
+            if worker.routes > routes {
+                let broken = format!("worker {id} routes by {routes:?} after {:?}", worker.routes);
+                self.watch.broken(broken);
+            }
+            worker.routes = routes;
+        }
+        let record = self.shelf.record.value.as_ref().map(|(record, _)| record);
+        let plan = record.and_then(|record| record.plan.as_ref());
+        let stays = plan.and_then(|plan| plan.container(id.container));
+        for instance in &change.stop {
+            if stays.is_some_and(|container| container.instances.contains(instance)) {
+                let broken = format!("worker {id} stops {instance}, which belongs there");
+                self.watch.broken(broken);
+            }
+        }
+    }
+
+    /// What is still missing until the job is as it should be; nothing when it is.
+    pub fn missing(&self) -> Option<String> {
+        if !self.user.is_done() {
+            return Some("commands are under way".to_string());
+        }
+        match &self.shelf.record.value {
+            None => self.missing_until_gone(),
+            Some((record, _)) if record.intent == Intent::Kill => {
+                Some("the job is being killed".to_string())
+            }
+            Some(_) => self.missing_until_steady(),
+        }
+    }
+
+    fn missing_until_gone(&self) -> Option<String> {
+        if let Some(worker) = self.workers.keys().next() {
+            return Some(format!("worker {worker} of a killed job is there"));
+        }
+        if let Some(worker) = self.cluster.current().next() {
+            return Some(format!(
+                "the scheduler has container {worker} of a killed job"
+            ));
+        }
+        if !self.masters.is_empty() {
+            return Some("masters of a killed job are there".to_string());
+        }
+        let lease = self.shelf.lease.value.as_ref();
+        lease.map(|(lease, _)| format!("a killed job has {lease:?}"))
+    }
+
+    fn missing_until_steady(&self) -> Option<String> {
+        let Some(id) = self.acting_masters().next() else {
+            return Some("there is no master".to_string());
+        };
+        let master = self.masters.get(&id)?.candidate.master();
+        let steady = master.is_some_and(|master| master.phase().is_steady() && master.is_settled());
+        if !steady {
+            return Some(format!("the master is not settled: {master:?}"));
+        }
+        let (record, _) = self.shelf.record.value.as_ref()?;
+        let plan = record.plan.as_ref()?;
+        if self.workers.len() != plan.containers().len() {
+            let (there, wanted) = (self.workers.len(), plan.containers().len());
+            return Some(format!("{there} workers run, {wanted} are wanted"));
+        }
+        let run = match record.intent {
+            Intent::Pause => Run::Paused,
+            Intent::Run | Intent::Kill => Run::Running,
+        };
+        for (worker, container) in self.workers.values().zip(plan.containers()) {
+            let id = worker.agent.id();
+            if id.container != container.id || !self.cluster.is_current(id) {
+                return Some(format!(
+                    "worker {id} is not the one of container {}",
+                    container.id
+                ));
+            }
+            if !worker.running.iter().eq(&container.instances) {
+                return Some(format!("worker {id} runs {:?}", worker.running));
+            }
+            if worker.agent.run() != run || worker.agent.routes() != Some(record.plan_version) {
+                return Some(format!("worker {id} has not heard the newest"));
+            }
+            for peer in self.workers.keys() {
+                let known = worker.agent.peer(peer.container).map(|known| known.worker);
+                if known != Some(*peer) {
+                    return Some(format!("worker {id} takes {known:?} for {peer}"));
+                }
+            }
+        }
+        None
+    }
+}

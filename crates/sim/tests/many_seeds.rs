@@ -1,0 +1,76 @@
+//! Some hundred seeds of each simulation; `ARDEA_SIM_SEEDS` and `ARDEA_SIM_FROM` ask for others. A failure names its seed and how
+//! to run it again.
+
+use ardea_sim::{run_acks, run_faults, run_flow, run_large, run_start};
+
+fn seeds(usual: u64) -> std::ops::Range<u64> {
+    let number = |name, usual| match std::env::var(name) {
+        Ok(text) => text
+            .parse()
+            .unwrap_or_else(|_| panic!("{name}={text} is no number")),
+        Err(_) => usual,
+    };
+    let from: u64 = number("ARDEA_SIM_FROM", 0);
+    from..from + number("ARDEA_SIM_SEEDS", usual)
+}
+
+#[test]
+fn after_faults_and_commands_every_job_is_as_its_user_wants() {
+    for seed in seeds(200) {
+        if let Err(failure) = run_faults(seed) {
+            let log = failure.log.join("\n");
+            panic!(
+                "{log}\nseed {seed}: {}; again: ardea-sim --seed {seed} --log",
+                failure.what
+            );
+        }
+    }
+}
+
+#[test]
+fn seeds_that_have_found_faults_stay_well() {
+    for seed in [3, 11, 160, 1_014, 100_291, 211_175] {
+        if let Err(failure) = run_faults(seed) {
+            panic!("seed {seed}: {}", failure.what);
+        }
+    }
+}
+
+#[test]
+fn a_job_of_a_hundred_containers_comes_through_faults() {
+    for seed in seeds(200).take(2) {
+        if let Err(failure) = run_large(seed, 100, 1_000, 20) {
+            panic!("{}\nseed {seed}: {}", failure.log.join("\n"), failure.what);
+        }
+    }
+}
+
+#[test]
+fn a_job_of_a_thousand_containers_starts() {
+    let report =
+        run_start(0, 1_000, 20_000, false).unwrap_or_else(|failure| panic!("{}", failure.what));
+    assert!(report.stopwatch.messages >= 3_000);
+}
+
+#[test]
+fn the_acker_tells_of_each_record_once_and_only_the_truth() {
+    for seed in seeds(200) {
+        let report = run_acks(seed, 300).unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
+        assert_eq!(report.complete + report.failed + report.timed_out, 300);
+    }
+}
+
+#[test]
+fn flow_control_bounds_what_is_kept_and_never_stops_for_good() {
+    for seed in seeds(200) {
+        run_flow(seed, 20_000).unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
+    }
+}
+
+#[test]
+fn a_seed_says_everything() {
+    for seed in seeds(200).take(5) {
+        let (once, again) = (run_faults(seed).unwrap(), run_faults(seed).unwrap());
+        assert_eq!(once.steps, again.steps);
+    }
+}
