@@ -329,7 +329,7 @@ fn a_job_that_can_not_fit_is_refused_with_the_numbers() {
         assert_eq!(error.code(), ErrorCode::ResourcesImpossible);
         assert_eq!(
             error.to_string(),
-            "ARD-501: job \"big\" can't be packed: model#0 wants 8GiB memory, and a container offers 3GiB \
+            "ARD-601: job \"big\" can't be packed: model#0 wants 8GiB memory, and a container offers 3GiB \
              (of 4GiB, the rest is padding); ask for less per instance, or allow larger containers"
         );
     }

@@ -14,6 +14,9 @@ const WRITTEN_NAMES: &[&str] = &["Makefile", ".ci/run"];
 /// Hidden folders that belong to the project; all others (version control, editors, virtual environments) do not.
 const HIDDEN_FOLDERS: &[&str] = &[".ci", ".cargo", ".github"];
 
+/// The repository itself: a folder in a clone, a file in a worktree.
+const REPOSITORY: &str = ".git";
+
 /// Folders that tools fill.
 const FILLED_FOLDERS: &[&str] = &["target", "__pycache__", "node_modules", "venv"];
 
@@ -73,6 +76,9 @@ impl Tree {
             let Ok(name) = entry.file_name().into_string() else {
                 continue;
             };
+            if name == REPOSITORY {
+                continue;
+            }
             let path = if folder.is_empty() {
                 name.clone()
             } else {
