@@ -1,18 +1,16 @@
 //! What becomes of tuples: acks, failures, timeouts, and how much is under way.
 
-mod parts;
-
 use std::collections::HashSet;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use crate::parts::{Arrivals, Numbers, Seen, each, emitting, node, notes, run, until};
 use ardea_core::ErrorCode;
 use ardea_topology::{
     Bolt, Collector, Failure, Held, Outcome, Outputs, Reliability, TopologyBuilder, Tuple,
 };
-use parts::{Arrivals, Numbers, Seen, each, emitting, node, notes, run, until};
 
 /// At least once, with one tracked spout of so many instances that emits the numbers below `end`.
 fn tracked(end: u64, parallelism: u32) -> (TopologyBuilder, Arc<Mutex<Seen>>) {

@@ -1,13 +1,11 @@
 //! Which instance each grouping sends a tuple to.
 
-mod parts;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::parts::{Arrivals, Numbers, each, emitting, notes, run, word_of};
 use ardea_core::PartitionId;
 use ardea_topology::{BoltDeclarer, Outputs, Spout, TopologyBuilder};
-use parts::{Arrivals, Numbers, each, emitting, notes, run, word_of};
 
 const NUMBERS: u64 = 20_000;
 

@@ -1,5 +1,4 @@
 //! Spouts and bolts for tests.
-#![allow(dead_code)]
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

@@ -1,12 +1,10 @@
 //! What a topology that can't run is told.
 
-mod parts;
-
 use std::time::Duration;
 
+use crate::parts::{Numbers, each, emitting};
 use ardea_core::ErrorCode;
 use ardea_topology::{BoltDeclarer, Outputs, TopologyBuilder};
-use parts::{Numbers, each, emitting};
 
 /// The error of a topology with a spout "numbers" (number, word), a bolt "split" (word; "late": word; direct "aimed": word), and a bolt
 /// "count" that reads what `declare` says.

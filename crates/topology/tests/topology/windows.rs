@@ -1,15 +1,13 @@
 //! Windows by count and by time.
 
-mod parts;
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::parts::{Numbers, Seen, run};
 use ardea_topology::{
     Collector, Failure, Outcome, Reliability, TopologyBuilder, Window, WindowTuples, Windowed,
     WindowedBolt,
 };
-use parts::{Numbers, Seen, run};
 
 /// Of each window all its numbers and how many were fresh.
 type Noted = Arc<Mutex<Vec<(Vec<i64>, usize)>>>;

@@ -1,12 +1,10 @@
 //! Topologies that a file describes.
 
-mod parts;
-
 use std::sync::Arc;
 
+use crate::parts::{Arrivals, Numbers, emitting, notes, run};
 use ardea_core::ErrorCode;
 use ardea_topology::{Outputs, Registry};
-use parts::{Arrivals, Numbers, emitting, notes, run};
 
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
