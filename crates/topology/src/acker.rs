@@ -127,6 +127,10 @@ impl Acker {
     #[inline]
     pub(crate) fn open(&mut self, now: Duration, message: MessageId) -> Root {
         let opened_nanos = now.as_nanos() as u64;
+        if self.open == 0 && now >= self.turn_ends {
+            // Nobody asked for turns while nothing was open: that time counts for no tree.
+            self.turn_ends = now.saturating_add(self.turn_length);
+        }
         self.open += 1;
         match self.free.pop_front() {
             Some(slot) => {
@@ -251,6 +255,9 @@ impl Acker {
 }
 
 #[cfg(test)]
+mod simulation;
+
+#[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
@@ -307,20 +314,44 @@ mod tests {
 
     #[test]
     fn what_is_not_acked_fails_within_its_timeout_and_a_third() {
-        let (mut acker, mut actions) = (acker(), AckActions::default());
-        let opened = Duration::from_secs(5);
-        let root = acker.open(opened, message(1));
-        acker.seal(opened, root, 1, &mut actions);
-        let mut now = opened;
-        while actions.failed.is_empty() && now < TIMEOUT * 2 {
-            now += Duration::from_millis(100);
-            acker.on(now, AckEvent::Time, &mut actions);
+        for seconds in 0..=25 {
+            let (mut acker, mut actions) = (acker(), AckActions::default());
+            // Something is open all the while, so that turns go on before the tree is opened as well.
+            let other = acker.open(Duration::ZERO, message(0));
+            acker.seal(Duration::ZERO, other, 1, &mut actions);
+            let opened = Duration::from_secs(seconds);
+            let mut root = None;
+            let mut now = Duration::ZERO;
+            while !actions.failed.contains(&(message(1), FailReason::Timeout)) {
+                assert!(now < TIMEOUT * 3);
+                now += Duration::from_millis(100);
+                acker.on(now, AckEvent::Time, &mut actions);
+                if now >= opened && root.is_none() {
+                    let opened = acker.open(opened, message(1));
+                    acker.seal(now, opened, 1, &mut actions);
+                    root = Some(opened);
+                }
+            }
+            let (least, most) = (TIMEOUT, TIMEOUT * 4 / 3 + Duration::from_millis(200));
+            assert!((least..=most).contains(&(now - opened)), "{opened:?}");
+            assert_eq!(acker.deadline(), None);
         }
-        assert_eq!(actions.failed, [(message(1), FailReason::Timeout)]);
-        assert!(
-            now - opened >= TIMEOUT && now - opened <= TIMEOUT * 4 / 3 + Duration::from_millis(200)
-        );
-        assert_eq!(acker.deadline(), None);
+    }
+
+    #[test]
+    fn a_rest_without_open_trees_counts_for_none_that_are_opened_after_it() {
+        for rested in [15, 25, 40, 3_000].map(Duration::from_secs) {
+            let (mut acker, mut actions) = (acker(), AckActions::default());
+            let root = acker.open(rested, message(1));
+            acker.seal(rested, root, 1, &mut actions);
+            let mut now = rested;
+            while actions.is_empty() {
+                acker.on(now, AckEvent::Time, &mut actions);
+                now += Duration::from_millis(100);
+            }
+            let age = now - rested;
+            assert!(age >= TIMEOUT && age <= TIMEOUT * 4 / 3 + Duration::from_millis(200));
+        }
     }
 
     #[test]

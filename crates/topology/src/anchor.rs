@@ -111,6 +111,12 @@ impl Ids {
         Ids(RandomState::new().hash_one("tuple ids"))
     }
 
+    /// The same ids each time, for a test that can be run again.
+    #[cfg(test)]
+    pub(crate) fn of_seed(seed: u64) -> Ids {
+        Ids(seed)
+    }
+
     #[inline]
     pub(crate) fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(STEP);
