@@ -12,8 +12,7 @@
 //! * [`ToMaster`], [`ToWorker`], [`Assignment`]: the messages, all of them serialisable;
 //! * [`WorkerAgent`]: a worker's side of it;
 //! * [`JobMaster`]: plans, starts, mends; [`JobRecord`]: what is stored of a job; [`Scaling`]: from one plan to the next;
-//! * [`Candidate`]: a master with its lease; [`Submission`]: how a job comes to be;
-//! * [`Acker`]: at-least-once; [`ReceiveWindow`], [`SendWindow`]: flow control between workers.
+//! * [`Candidate`]: a master with its lease; [`Submission`]: how a job comes to be.
 //!
 //! # Invariants
 //!
@@ -24,9 +23,9 @@
 //! * What is decided is stored before it is done.
 //! * A job's data does not wait for its master: workers go on with what they were told last.
 //!
-//! # Example: flow control
+//! # Example: a worker that looks for its master
 //!
-//! See [`ReceiveWindow`]; the acker's is at [`Acker`], a lease's at [`Lease`]. A worker that looks for its master:
+//! A lease's example is at [`Lease`].
 //!
 //! ```
 //! use std::time::Duration;
@@ -59,15 +58,8 @@ mod job_record;
 mod scaling;
 mod submission;
 
-mod acker;
-mod flow_control;
-
-pub use acker::{
-    Acked, Acker, AckerEvent, Completion, Emitted, Outcome, RootId, SpoutId, TupleIds,
-};
 pub use backoff::{Backoff, BackoffConfig};
 pub use candidate::{Candidate, CandidateAction, CandidateEvent};
-pub use flow_control::{Grant, Overrun, ReceiveWindow, SendWindow, WindowConfig, WindowEvent};
 pub use identity::{JobRef, MasterEpoch, Order, PROTOCOL, PlanVersion, WorkerId};
 pub use job_master::{
     Command, CommandId, ContainerRequest, JobMaster, JobPhase, MasterAction, MasterConfig,

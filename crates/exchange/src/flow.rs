@@ -99,7 +99,16 @@ pub struct ReceiveWindow {
 
 impl ReceiveWindow {
     /// A new stream, and what its sender is to be told at once.
+    ///
+    /// A window is never smaller than a byte, or the stream would stop for good; where the bounds contradict each other, the least
+    /// window holds.
     pub fn open(now: Duration, config: WindowConfig) -> (Self, Grant) {
+        let least = config.least.max(1);
+        let config = WindowConfig {
+            least,
+            most: config.most.max(least),
+            ..config
+        };
         let window = config.first.clamp(config.least, config.most);
         let told = Grant {
             consumed: 0,

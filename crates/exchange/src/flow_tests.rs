@@ -195,6 +195,17 @@ fn grants_are_rare() {
 }
 
 #[test]
+fn a_grant_that_comes_late_takes_nothing_back() {
+    let grant = |consumed, allowed| Grant { consumed, allowed };
+    let mut sender = SendWindow::default();
+    sender.granted(grant(0, 100)).unwrap();
+    sender.sent(60);
+    sender.granted(grant(50, 150)).unwrap();
+    assert_eq!(sender.granted(grant(20, 120)), Ok(false));
+    assert_eq!((sender.available(), sender.in_flight()), (90, 10));
+}
+
+#[test]
 fn an_acknowledgement_of_what_was_never_sent_is_refused() {
     let mut sender = SendWindow::default();
     let lie = Grant {
@@ -224,5 +235,36 @@ proptest! {
         simulation.run(3_000, 0, PLENTY);
         prop_assert_eq!(simulation.consumed, simulation.sender.position());
         prop_assert!(!simulation.sender.is_shut());
+    }
+
+    #[test]
+    fn whatever_the_config_no_window_is_exceeded_or_closes_for_good(
+        steps in prop::collection::vec((0u64..50, 0u64..200, 0u64..200), 1..300),
+        first in 0u64..1_000,
+        least in 0u64..50,
+        most in 0u64..500,
+    ) {
+        let config = WindowConfig { first, least, most, ..WindowConfig::default() };
+        let (mut receiver, grant) = ReceiveWindow::open(Duration::ZERO, config);
+        let mut sender = SendWindow::default();
+        sender.granted(grant).unwrap();
+        let mut now = Duration::ZERO;
+        for (wait, send, consume) in steps {
+            now += Duration::from_millis(wait);
+            let bytes = send.min(sender.available());
+            let waited = sender.sent(bytes);
+            if send > bytes {
+                sender.wait();
+            }
+            let arrived = receiver.on(now, ReceiveEvent::Arrived { bytes, waited });
+            prop_assert!(receiver.backlog() <= most.max(least).max(1));
+            let bytes = consume.min(receiver.backlog());
+            let consumed = receiver.on(now, ReceiveEvent::Consumed { bytes });
+            let tick = receiver.on(now, ReceiveEvent::Tick);
+            for grant in [arrived, consumed, tick].into_iter().flatten() {
+                sender.granted(grant).unwrap();
+            }
+            prop_assert!(receiver.backlog() > 0 || !sender.is_shut());
+        }
     }
 }

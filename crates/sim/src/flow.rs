@@ -1,19 +1,26 @@
 //! Flow control over a connection that breaks: a sender, a receiver whose speed changes, and grants that are late.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use ardea_control::{Grant, ReceiveWindow, SendWindow, WindowConfig, WindowEvent};
+use ardea_exchange::{Grant, ReceiveEvent, ReceiveWindow, SendWindow, WindowConfig};
 
 use crate::random::Random;
 use crate::timeline::Timeline;
 
-const TICK: Duration = Duration::from_millis(10);
+const STEP: Duration = Duration::from_millis(10);
+/// The largest frame. The last one before a window shuts may exceed it.
+const MOST_FRAME: u64 = 50;
 
 #[derive(Clone, Copy)]
 enum Event {
-    Tick,
-    /// Items arrive over the connection of that number.
-    Items(u64, u64),
+    Step,
+    /// A frame arrives over the connection of that number.
+    Frame {
+        connection: u64,
+        bytes: u64,
+        waited: bool,
+    },
     /// A grant arrives over the connection of that number.
     Granted(u64, Grant),
     Cut,
@@ -25,155 +32,219 @@ enum Event {
 pub struct FlowReport {
     /// How long it took, in simulated time.
     pub took: Duration,
-    /// The most items that lay at the receiver.
+    /// The most bytes that lay at the receiver.
     pub most_kept: u64,
     /// How often the connection broke.
     pub cuts: u64,
 }
 
-struct Edge {
+struct Stream {
     random: Random,
     timeline: Timeline<Event>,
     now: Duration,
+    config: WindowConfig,
     sender: SendWindow,
     receiver: ReceiveWindow,
     /// Counts connections; what is under way on an earlier one is lost.
     connection: u64,
     connected: bool,
+    /// What had been received when the present connection was made: its windows count from there.
+    base: u64,
+    /// How far the receiver has let the sender go, over the present connection.
+    allowed: u64,
     /// A connection delivers in order: nothing arrives before this.
     in_order: [Duration; 2],
+    inbox: VecDeque<u64>,
     received: u64,
     consumed: u64,
-    rate: u64,
-    items: u64,
+    /// Bytes that the receiver deals with in a step, and those that it may deal with now.
+    pace: u64,
+    allowance: u64,
+    bytes: u64,
 }
 
-/// Sends so many items over an edge between two workers, whose connection breaks now and then.
+/// Sends so many bytes over a stream between two workers, whose connection breaks now and then.
 ///
 /// # Errors
 ///
 /// When the sender goes further than it was allowed to, the receiver has to keep more than the largest window, or nothing moves
 /// any more.
-pub fn run_flow(seed: u64, items: u64) -> Result<FlowReport, String> {
-    let mut random = Random::new(seed);
-    let config = WindowConfig {
-        min: 1 + random.below(100),
-        max: 100 + random.below(10_000),
-        ..WindowConfig::default()
-    };
-    let mut edge = Edge {
-        random,
-        timeline: Timeline::new(),
-        now: Duration::ZERO,
-        sender: SendWindow::new(),
-        receiver: ReceiveWindow::new(config),
-        connection: 0,
-        connected: false,
-        in_order: [Duration::ZERO; 2],
-        received: 0,
-        consumed: 0,
-        rate: 1,
-        items,
-    };
-    edge.timeline.plan(Duration::ZERO, Event::Connect);
-    edge.timeline.plan(Duration::ZERO, Event::Tick);
+pub fn run_flow(seed: u64, bytes: u64) -> Result<FlowReport, String> {
+    let mut stream = Stream::new(Random::new(seed), bytes);
     let mut report = FlowReport {
         took: Duration::ZERO,
         most_kept: 0,
         cuts: 0,
     };
     let mut moved_at = Duration::ZERO;
-    while let Some((now, event)) = edge.timeline.take() {
-        edge.now = now;
-        let before = edge.consumed;
-        edge.happens(event)?;
+    while let Some((now, event)) = stream.timeline.take() {
+        stream.now = now;
+        let before = stream.consumed;
+        stream.happens(event)?;
         report.cuts += u64::from(matches!(event, Event::Cut));
-        let kept = edge.received - edge.consumed;
+        let kept = stream.received - stream.consumed;
         report.most_kept = report.most_kept.max(kept);
-        if kept > config.max.max(config.min).max(2) {
-            return Err(format!("{kept} items are kept, with {config:?}"));
+        if kept > stream.config.most + MOST_FRAME {
+            return Err(format!("{kept} bytes are kept, with {:?}", stream.config));
         }
-        if edge.consumed > before {
+        if stream.consumed > before {
             moved_at = now;
         }
-        if edge.consumed == items {
+        if stream.consumed == bytes {
             report.took = now;
             return Ok(report);
         }
         if now > moved_at + Duration::from_secs(30) {
-            return Err(format!(
-                "nothing moves: {:?}, {:?}",
-                edge.sender, edge.receiver
-            ));
+            let Stream {
+                sender, receiver, ..
+            } = &stream;
+            return Err(format!("nothing moves: {sender:?}, {receiver:?}"));
         }
     }
     Err("nothing happens any more".to_string())
 }
 
-impl Edge {
+impl Stream {
+    fn new(mut random: Random, bytes: u64) -> Self {
+        let config = WindowConfig {
+            first: random.below(1_000),
+            least: 1 + random.below(100),
+            most: 100 + random.below(10_000),
+            ..WindowConfig::default()
+        };
+        let mut timeline = Timeline::new();
+        timeline.plan(Duration::ZERO, Event::Connect);
+        timeline.plan(Duration::ZERO, Event::Step);
+        Stream {
+            random,
+            timeline,
+            now: Duration::ZERO,
+            config,
+            sender: SendWindow::default(),
+            receiver: ReceiveWindow::open(Duration::ZERO, config).0,
+            connection: 0,
+            connected: false,
+            base: 0,
+            allowed: 0,
+            in_order: [Duration::ZERO; 2],
+            inbox: VecDeque::new(),
+            received: 0,
+            consumed: 0,
+            pace: 1,
+            allowance: 0,
+            bytes,
+        }
+    }
+
     fn happens(&mut self, event: Event) -> Result<(), String> {
         match event {
-            Event::Tick => self.tick(),
-            Event::Items(connection, count) if connection == self.connection => {
-                self.receiver
-                    .received(count)
-                    .map_err(|over| over.to_string())?;
-                self.received += count;
+            Event::Step => self.step(),
+            Event::Frame {
+                connection,
+                bytes,
+                waited,
+            } if connection == self.connection => {
+                let position = self.received - self.base;
+                if position >= self.allowed {
+                    let allowed = self.allowed;
+                    return Err(format!("sent at {position}, {allowed} were allowed"));
+                }
+                self.received += bytes;
+                self.inbox.push_back(bytes);
+                self.at_receiver(ReceiveEvent::Arrived { bytes, waited });
             }
             Event::Granted(connection, grant) if connection == self.connection => {
-                self.sender.granted(grant);
+                let granted = self.sender.granted(grant);
+                granted.map_err(|bad| format!("{grant:?}: {bad}"))?;
             }
             // Of a connection that is no more.
-            Event::Items(..) | Event::Granted(..) => {}
+            Event::Frame { .. } | Event::Granted(..) => {}
             Event::Cut => {
                 self.connected = false;
                 self.connection += 1;
-                let after = self.random.time(TICK, Duration::from_secs(2));
+                let after = self.random.time(STEP, Duration::from_secs(2));
                 self.timeline.plan(self.now + after, Event::Connect);
             }
-            Event::Connect => {
-                self.connected = true;
-                // The first thing that a receiver says: how far it has come, and how far the sender may go.
-                self.sender.resume(self.receiver.received_so_far());
-                let grant = self.receiver.on(self.now, WindowEvent::Connected);
-                self.tell(grant);
-                let after = self.random.time(TICK, Duration::from_secs(20));
-                self.timeline.plan(self.now + after, Event::Cut);
-            }
+            Event::Connect => self.connect(),
         }
         Ok(())
     }
 
-    fn tick(&mut self) {
-        self.timeline.plan(self.now + TICK, Event::Tick);
+    /// A new connection has new windows. They begin when the receiver has dealt with all that came over the last one, as it only
+    /// then knows where the stream goes on.
+    fn connect(&mut self) {
+        if self.consumed < self.received {
+            self.timeline.plan(self.now + STEP, Event::Connect);
+            return;
+        }
+        self.connected = true;
+        self.base = self.received;
+        self.sender = SendWindow::default();
+        let (receiver, first) = ReceiveWindow::open(self.now, self.config);
+        self.receiver = receiver;
+        self.allowed = 0;
+        self.tell(first);
+        let after = self.random.time(STEP, Duration::from_secs(20));
+        self.timeline.plan(self.now + after, Event::Cut);
+    }
+
+    fn step(&mut self) {
+        self.timeline.plan(self.now + STEP, Event::Step);
         if self.random.per_mille(20) {
-            self.rate = match self.random.below(5) {
+            self.pace = match self.random.below(5) {
                 0 => 0,
                 _ => 1 + self.random.below(200),
             };
         }
         if self.connected {
-            let room = self
-                .sender
-                .room()
-                .min(self.items - self.sender.sent_so_far());
-            let count = self.random.below(room + 1);
-            if count > 0 {
-                self.sender.sent(count);
-                let at = self.arrival(0);
-                self.timeline.plan(at, Event::Items(self.connection, count));
-            }
+            self.send();
         }
-        let count = self.rate.min(self.received - self.consumed);
-        self.consumed += count;
-        for event in [WindowEvent::Consumed(count), WindowEvent::Tick] {
-            let grant = self.receiver.on(self.now, event);
+        self.allowance = (self.allowance + self.pace).min(self.pace.max(MOST_FRAME));
+        while let Some(bytes) = self.inbox.pop_front_if(|bytes| *bytes <= self.allowance) {
+            self.allowance -= bytes;
+            self.consumed += bytes;
+            self.at_receiver(ReceiveEvent::Consumed { bytes });
+        }
+        if self.receiver.next_tick().is_some_and(|due| due <= self.now) {
+            self.at_receiver(ReceiveEvent::Tick);
+        }
+    }
+
+    /// The sender sends some frames, as far as its window allows.
+    fn send(&mut self) {
+        for _ in 0..self.random.below(20) {
+            let left = self.bytes - self.base - self.sender.position();
+            if left == 0 {
+                return;
+            }
+            if self.sender.is_shut() {
+                self.sender.wait();
+                return;
+            }
+            let bytes = (1 + self.random.below(MOST_FRAME)).min(left);
+            let waited = self.sender.sent(bytes);
+            let connection = self.connection;
+            let at = self.arrival(0);
+            self.timeline.plan(
+                at,
+                Event::Frame {
+                    connection,
+                    bytes,
+                    waited,
+                },
+            );
+        }
+    }
+
+    fn at_receiver(&mut self, event: ReceiveEvent) {
+        if let Some(grant) = self.receiver.on(self.now, event) {
             self.tell(grant);
         }
     }
 
-    fn tell(&mut self, grant: Option<Grant>) {
-        if let Some(grant) = grant.filter(|_| self.connected) {
+    fn tell(&mut self, grant: Grant) {
+        if self.connected {
+            self.allowed = self.allowed.max(grant.allowed);
             let at = self.arrival(1);
             self.timeline
                 .plan(at, Event::Granted(self.connection, grant));

@@ -6,7 +6,7 @@
 //!
 //! * [`run_faults`]: a small cluster through faults; [`run_large`]: a large one;
 //! * [`run_start`]: what it takes to plan and start a large job;
-//! * [`run_acks`], [`run_flow`]: the acker and flow control over a bad network;
+//! * [`run_flow`]: the flow control of `ardea-exchange` over a connection that breaks;
 //! * [`World`]: what happens; the program `ardea-sim` runs many seeds.
 //!
 //! # Invariants, checked after every step
@@ -41,11 +41,9 @@ mod user;
 mod watch;
 mod world;
 
-mod acks;
 mod flow;
 mod scenario;
 
-pub use acks::{AckReport, run_acks};
 pub use flow::{FlowReport, run_flow};
 pub use scenario::{Failure, StartReport, Success, run_faults, run_large, run_start};
 pub use stopwatch::Stopwatch;

@@ -2,21 +2,23 @@
 
 use std::time::Duration;
 
-use ardea_control::TupleIds;
-
-/// A stream of random numbers.
+/// A stream of random numbers (SplitMix64: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
 #[derive(Clone, Debug)]
-pub struct Random(TupleIds);
+pub struct Random(u64);
 
 impl Random {
     /// The stream of a seed.
     pub fn new(seed: u64) -> Self {
-        Random(TupleIds::new(seed))
+        Random(seed)
     }
 
     /// Any number.
     pub fn any(&mut self) -> u64 {
-        self.0.next_id()
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
     }
 
     /// A number from zero to below `end`; zero if that is zero.
