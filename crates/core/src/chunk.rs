@@ -7,10 +7,17 @@ use std::fmt;
 use crate::error::{Error, ErrorCode};
 use crate::{Result, Rows};
 
-/// [`Rows<T>`] of a type that only their producer and their consumer know.
-trait Records: Any + Send {
+/// A batch of records of a type that only its producer and its consumer know.
+///
+/// Implemented by [`Rows<T>`]; a batch of another layout, such as the encoded tuples of a topology, implements it as well.
+pub trait Records: Any + Send {
     /// The number of records.
     fn len(&self) -> usize;
+
+    /// Whether there is no record.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 
     /// Drops all records and keeps the memory for the next ones.
     fn clear(&mut self);
@@ -58,7 +65,7 @@ pub struct Chunk {
 
 impl Chunk {
     /// A chunk that holds `records`.
-    pub fn new<T: Send + 'static>(records: Rows<T>) -> Self {
+    pub fn new(records: impl Records) -> Self {
         Chunk {
             records: Some(Box::new(records)),
         }
@@ -109,16 +116,29 @@ impl Chunk {
     /// # Errors
     /// [`ErrorCode::TypeMismatch`] if the chunk holds records of another type.
     pub fn rows<T: Send + 'static>(&mut self) -> Result<&mut Rows<T>> {
+        self.batch_of::<Rows<T>>(type_name::<T>())
+    }
+
+    /// The batch as the concrete `R`, for batches that aren't rows.
+    ///
+    /// # Errors
+    /// [`ErrorCode::TypeMismatch`] if the chunk holds a batch of another type.
+    pub fn batch<R: Records>(&mut self) -> Result<&mut R> {
+        self.batch_of::<R>(type_name::<R>())
+    }
+
+    /// The batch as `R`; `reads` is what the consumer calls its records.
+    fn batch_of<R: Records>(&mut self, reads: &'static str) -> Result<&mut R> {
         if !self
             .records
             .as_ref()
-            .is_some_and(|records| records.as_any().is::<Rows<T>>())
+            .is_some_and(|records| records.as_any().is::<R>())
         {
-            return Err(self.mismatch(type_name::<T>()));
+            return Err(self.mismatch(reads));
         }
         self.records
             .as_mut()
-            .and_then(|records| records.as_any_mut().downcast_mut::<Rows<T>>())
+            .and_then(|records| records.as_any_mut().downcast_mut::<R>())
             .ok_or_else(|| Error::new(ErrorCode::TypeMismatch, "a chunk lost its batch"))
     }
 

@@ -1,5 +1,6 @@
 //! What a processor reads from.
 
+use crate::chunk::Records;
 use crate::{Chunk, Result, Rows};
 
 /// The records that wait for a processor on one input: at most one chunk at a time.
@@ -35,6 +36,14 @@ impl Inbox {
     /// [`ErrorCode::TypeMismatch`](crate::ErrorCode::TypeMismatch) if the edge carries another type.
     pub fn rows<T: Send + 'static>(&mut self) -> Result<&mut Rows<T>> {
         self.chunk.rows::<T>()
+    }
+
+    /// The waiting batch as the concrete `R`, for batches that aren't rows.
+    ///
+    /// # Errors
+    /// [`ErrorCode::TypeMismatch`](crate::ErrorCode::TypeMismatch) if the edge carries another type.
+    pub fn batch<R: Records>(&mut self) -> Result<&mut R> {
+        self.chunk.batch::<R>()
     }
 
     /// Exchanges the waiting chunk, as it is, for `other`; for processors that pass chunks on unread.

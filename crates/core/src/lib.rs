@@ -80,7 +80,7 @@ mod waker;
 
 pub use bad_records::BadRecords;
 pub use boundedness::{Bounded, Boundedness, Ends, Join, Unbounded};
-pub use chunk::Chunk;
+pub use chunk::{Chunk, Records};
 pub use clock::{Clock, ManualClock};
 pub use connector::{Sink, Source};
 pub use context::{DEFAULT_CHUNK_RECORDS, Instance, InstanceContext, JobSignals};
