@@ -3,152 +3,41 @@
 //! Two threads, each a worker with its transport, its link and one end of an edge. The cpu time that making the records takes is
 //! measured apart. In a paced run the sending thread looks at the clock all the time, so that its cpu time says nothing.
 
+mod ends;
+mod params;
+
+pub use params::{ExchangeParams, RecordKind};
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use ardea_core::{Chunk, Clock, Error, ErrorCode, Marker, Result, Rows, Timestamp, Waker};
-use ardea_engine::allowed_cores;
-use ardea_exchange::{
-    Connection, EdgeReceiver, EdgeSender, End, Identity, InstanceNumber, Link, LinkConfig,
-    ReceiverConfig, RowsCodec, SenderConfig, Side, StreamId, TcpConfig, TcpTransport, Transport,
-    Wire, WorkerId,
-};
+use ardea_core::{Clock, Error, ErrorCode, Result};
+use ardea_exchange::{Side, TcpConfig, TcpTransport};
 use hdrhistogram::Histogram;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
-use crate::nanoseconds;
-use crate::noise::{self, Noise};
+use crate::noise;
+use crate::report::{Report, Unit, latency, machine, seconds, throughput};
 use crate::sockets::connect;
-use crate::usage::{cpu_time, peak_resident_mb, thread_cpu_time};
+use crate::usage::{Meanwhile, Spent, forget_peak};
 
-/// How long the noise of the machine is listened to.
-const LISTEN: Duration = Duration::from_secs(2);
+use ends::{BenchRecord, Shared, Worker, receive, send};
 
-/// How long a thread with nothing to do waits before it looks whether the time is over.
-const LOOK: Duration = Duration::from_millis(20);
-
-/// Records of a chunk.
-const CHUNK: u64 = 1_000;
-
-const STREAM: StreamId = StreamId::new(1, 1);
-
-/// What the records are.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RecordKind {
-    /// Five numbers, 40 bytes.
-    Rows,
-    /// Words of 3 to 16 letters, each a string of its own.
-    Words,
-}
-
-/// What `ardea bench exchange` can be asked for; the names are those of its flags.
-#[derive(Clone, Copy, Debug)]
-pub struct ExchangeParams {
-    /// What the records are.
-    pub records: RecordKind,
-    /// Records a second.
-    pub rate: u64,
-    /// As fast as possible instead of at `rate`.
-    pub max: bool,
-    /// How long is measured.
-    pub duration: Duration,
-    /// How long runs before that.
-    pub warmup: Duration,
-}
-
-impl Default for ExchangeParams {
-    fn default() -> Self {
-        ExchangeParams {
-            records: RecordKind::Rows,
-            rate: 100_000,
-            max: false,
-            duration: Duration::from_secs(10),
-            warmup: Duration::from_secs(2),
-        }
-    }
-}
-
-/// A kind of records for the benchmark.
-trait BenchRecord: Wire {
-    fn make(number: u64) -> Self;
-}
-
-impl BenchRecord for (u64, u64, u64, u64, u64) {
-    #[inline]
-    fn make(number: u64) -> Self {
-        (number, number ^ 0x5555, number * 3, number >> 3, 7)
-    }
-}
-
-impl BenchRecord for String {
-    #[inline]
-    fn make(number: u64) -> Self {
-        let number = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        "overcommunicatio"[..3 + (number >> 60) as usize % 14].to_string()
-    }
-}
-
-/// What the threads tell each other.
-#[derive(Debug, Default)]
-struct Shared {
-    received: AtomicU64,
-    making_nanos: AtomicU64,
-    over: AtomicBool,
-}
-
-/// A worker of the benchmark.
-struct Worker {
-    transport: TcpTransport,
-    link: Link,
-    clock: Clock,
-}
-
-impl Worker {
-    fn new(
-        transport: TcpTransport,
-        connection: Box<dyn Connection>,
-        side: Side,
-        number: u64,
-        clock: &Clock,
-    ) -> Self {
-        let identity = Identity {
-            cluster: "bench".into(),
-            worker: WorkerId(number),
-            incarnation: 1,
-            token: None,
-        };
-        let (bell, config) = (transport.doorbell(), LinkConfig::default());
-        Worker {
-            link: Link::new(connection, side, identity, bell, config, clock.now()),
-            transport,
-            clock: clock.clone(),
-        }
-    }
-
-    /// Lets the link do what there is to do; whether there was something.
-    fn step(&mut self, wait: Duration) -> Result<bool> {
-        self.transport.wait(wait)?;
-        Ok(self.link.poll(self.clock.now())?.made)
-    }
-}
+/// How many threads are at work: the sender, and the receiver.
+const THREADS: u32 = 2;
+/// Time for both workers to be up before the first record is due.
+const LEAD: Duration = Duration::from_millis(100);
 
 /// Runs the benchmark; `progress` is told what is going on.
 ///
+/// Latency is from the moment at which a record was due until the receiving worker has it decoded.
+///
 /// # Errors
 /// [`ErrorCode::InvalidConfig`] if the parameters make no sense; [`ErrorCode::Network`] if there is no loopback to measure on.
-pub fn run(params: &ExchangeParams, progress: &mut dyn FnMut(&str)) -> Result<Map<String, Value>> {
-    if params.rate == 0 || params.rate > 1_000_000_000 || params.duration.is_zero() {
-        return Err(Error::new(
-            ErrorCode::InvalidConfig,
-            format!(
-                "{} records a second for {:?} can't be measured",
-                params.rate, params.duration
-            ),
-        )
-        .hint("give a rate of 1 to 1,000,000,000 and a duration above zero"));
-    }
+pub fn run(params: &ExchangeParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
+    params.check()?;
     match params.records {
         RecordKind::Rows => run_with::<(u64, u64, u64, u64, u64)>(params, progress),
         RecordKind::Words => run_with::<String>(params, progress),
@@ -158,9 +47,10 @@ pub fn run(params: &ExchangeParams, progress: &mut dyn FnMut(&str)) -> Result<Ma
 fn run_with<T: BenchRecord>(
     params: &ExchangeParams,
     progress: &mut dyn FnMut(&str),
-) -> Result<Map<String, Value>> {
+) -> Result<Report> {
+    forget_peak();
     progress("listening to the machine's own noise");
-    let noise = noise::listen(allowed_cores().last().copied(), LISTEN);
+    let noise = noise::listen(THREADS)?;
     let clock = Clock::system();
     let mut first = TcpTransport::new(TcpConfig::default())?;
     let mut second = TcpTransport::new(TcpConfig::default())?;
@@ -168,47 +58,24 @@ fn run_with<T: BenchRecord>(
     let sending = Worker::new(first, a, Side::Connected(None), 1, &clock);
     let receiving = Worker::new(second, b, Side::Accepted, 2, &clock);
     let shared = Arc::new(Shared::default());
-    let start = clock.wall() + Duration::from_millis(100);
-    let threads = (
-        spawn("sender", {
-            let (shared, params) = (Arc::clone(&shared), *params);
-            move || send::<T>(sending, &params, start, &shared)
-        })?,
-        spawn("receiver", {
-            let (shared, from) = (Arc::clone(&shared), start + params.warmup);
-            move || receive::<T>(receiving, from, &shared)
-        })?,
-    );
-    let look = || {
-        (
-            Instant::now(),
-            shared.received.load(Ordering::Relaxed),
-            cpu_time(),
-            shared.making_nanos.load(Ordering::Relaxed),
-        )
-    };
-    progress("warming up");
-    thread::sleep(params.warmup + Duration::from_millis(100));
-    progress("measuring");
-    let before = look();
-    thread::sleep(params.duration);
-    let after = look();
+    let start = clock.wall() + LEAD;
+    let from = start + params.warmup;
+    let measured = (!params.max).then(|| from..from + params.duration);
+    let sender = spawn("sender", {
+        let (shared, params) = (Arc::clone(&shared), *params);
+        move || send::<T>(sending, &params, start, &shared)
+    })?;
+    let receiver = spawn("receiver", {
+        let shared = Arc::clone(&shared);
+        move || receive::<T>(receiving, &measured, &shared)
+    })?;
+    let seen = measure(params, &shared, progress);
     shared.over.store(true, Ordering::SeqCst);
     let panicked = |_| Error::new(ErrorCode::Internal, "a thread of the benchmark panicked");
-    threads.0.join().map_err(panicked)??;
-    let latency = threads.1.join().map_err(panicked)??;
-    let making = Duration::from_nanos(after.3 - before.3);
-    Ok(report(
-        params,
-        noise,
-        &Measured {
-            records: after.1 - before.1,
-            seconds: (after.0 - before.0).as_secs_f64(),
-            cpu_seconds: (after.2 - before.2).saturating_sub(making).as_secs_f64(),
-            making_seconds: making.as_secs_f64(),
-        },
-        latency.as_ref(),
-    ))
+    let (sent, received) = (sender.join(), receiver.join());
+    sent.map_err(panicked)??;
+    let late = received.map_err(panicked)??;
+    Ok(report(params, &seen, &late, noise))
 }
 
 fn spawn<R: Send + 'static>(
@@ -219,161 +86,68 @@ fn spawn<R: Send + 'static>(
         .name(name.to_string())
         .spawn(body)
         .map_err(|error| {
-            Error::new(ErrorCode::LimitReached, format!("cannot start the {name}")).because(error)
+            Error::new(ErrorCode::LimitReached, format!("cannot start the {name}"))
+                .because(error)
+                .hint("raise the limit of threads (ulimit -u)")
         })
-}
-
-fn send<T: BenchRecord>(
-    mut worker: Worker,
-    params: &ExchangeParams,
-    start: Timestamp,
-    shared: &Shared,
-) -> Result<()> {
-    let port = worker.link.open(End::Sender, STREAM, Waker::none())?;
-    let codec = Arc::new(RowsCodec::<T>::wire());
-    let (all, config) = (InstanceNumber::ALL, SenderConfig::default());
-    let mut sender = EdgeSender::new(STREAM, all, port, codec, config);
-    let (mut chunk, mut next, mut making, mut is_done) =
-        (Chunk::default(), 0, Duration::ZERO, false);
-    while !is_done {
-        let is_over = shared.over.load(Ordering::Relaxed);
-        if chunk.is_empty() && !is_over {
-            let before = thread_cpu_time();
-            next = make::<T>(&mut chunk, next, params, start, worker.clock.wall())?;
-            making += thread_cpu_time() - before;
-            shared
-                .making_nanos
-                .store(making.as_nanos() as u64, Ordering::Relaxed);
-        }
-        let all_sent = sender.send(InstanceNumber(0), &mut chunk)?;
-        if all_sent && is_over {
-            is_done = sender.mark(Marker::Done)?;
-        }
-        sender.flush()?;
-        let made = worker.step(Duration::ZERO)?;
-        if !all_sent && !made {
-            worker.step(LOOK)?;
-        }
-    }
-    // Until the other side has had all of it, and closes.
-    while !sender.flush()? || worker.link.peer().is_some() {
-        match worker.step(LOOK) {
-            Ok(_) => {}
-            Err(_) => break,
-        }
-    }
-    Ok(())
-}
-
-/// Puts the records that are due into the chunk, up to a chunk's worth; the number of the next record.
-fn make<T: BenchRecord>(
-    chunk: &mut Chunk,
-    next: u64,
-    params: &ExchangeParams,
-    start: Timestamp,
-    now: Timestamp,
-) -> Result<u64> {
-    let rows: &mut Rows<T> = chunk.rows_or_new(CHUNK as usize)?;
-    let due = if params.max {
-        next + CHUNK
-    } else {
-        (u128::from(params.rate) * now.since(start).as_micros() / 1_000_000) as u64
-    };
-    let end = due.clamp(next, next + CHUNK);
-    rows.extend_columns(|values, times| {
-        values.extend((next..end).map(T::make));
-        times.extend((next..end).map(|number| {
-            let micros = u128::from(number) * 1_000_000 / u128::from(params.rate);
-            start + Duration::from_micros(micros as u64)
-        }));
-    });
-    Ok(end)
-}
-
-fn receive<T: BenchRecord>(
-    mut worker: Worker,
-    from: Timestamp,
-    shared: &Shared,
-) -> Result<Option<Histogram<u64>>> {
-    let port = worker.link.open(End::Receiver, STREAM, Waker::none())?;
-    let codec = Arc::new(RowsCodec::<T>::wire());
-    let config = ReceiverConfig::default();
-    let mut receiver = EdgeReceiver::new(STREAM, port, codec, config, worker.clock.now());
-    let mut latency = nanoseconds();
-    let (mut chunk, mut received) = (Chunk::default(), 0);
-    while !receiver.is_done() {
-        let mut made = false;
-        while receiver.receive(worker.clock.now(), &mut chunk)?.is_some() {
-            made = true;
-            if chunk.is_empty() {
-                continue;
-            }
-            let rows = chunk.rows::<T>()?;
-            received += rows.len() as u64;
-            if let Some(latency) = &mut latency {
-                let now = worker.clock.wall();
-                for &time in rows.times().iter().filter(|&&time| time >= from) {
-                    latency.saturating_record(now.since(time).as_nanos() as u64);
-                }
-            }
-            chunk.clear();
-        }
-        shared.received.store(received, Ordering::Relaxed);
-        made |= worker.step(Duration::ZERO)?;
-        if !made {
-            worker.step(LOOK)?;
-        }
-    }
-    Ok(latency)
 }
 
 /// What was seen between the warm-up and the end.
 #[derive(Debug)]
-struct Measured {
+struct Seen {
     records: u64,
-    seconds: f64,
-    cpu_seconds: f64,
-    making_seconds: f64,
+    /// Without what making the records took.
+    spent: Spent,
+    making: Duration,
+}
+
+fn measure(params: &ExchangeParams, shared: &Shared, progress: &mut dyn FnMut(&str)) -> Seen {
+    let look = || {
+        (
+            shared.received.load(Ordering::Relaxed),
+            shared.making_nanos.load(Ordering::Relaxed),
+        )
+    };
+    progress("warming up");
+    thread::sleep(LEAD + params.warmup);
+    progress("measuring");
+    let (meanwhile, before) = (Meanwhile::begin(), look());
+    thread::sleep(params.duration);
+    let (spent, after) = (meanwhile.spent(), look());
+    let making = Duration::from_nanos(after.1 - before.1);
+    Seen {
+        records: after.0 - before.0,
+        spent: Spent {
+            cpu: spent.cpu.saturating_sub(making),
+            ..spent
+        },
+        making,
+    }
 }
 
 fn report(
     params: &ExchangeParams,
-    noise: Noise,
-    measured: &Measured,
-    latency: Option<&Histogram<u64>>,
-) -> Map<String, Value> {
-    let rounded = |value: f64| (value * 1e4).round() / 1e4;
-    let latency = latency.filter(|latency| !params.max && !latency.is_empty());
-    let quantile = |q: f64| latency.map(|it| rounded(it.value_at_quantile(q) as f64 / 1e6));
-    let per_cpu = (params.max && measured.cpu_seconds > 0.0)
-        .then(|| (measured.records as f64 / measured.cpu_seconds).round());
-    let fields = json!({
-        "system": "ardea",
-        "version": env!("CARGO_PKG_VERSION"),
-        "bench": "exchange",
-        "transport": "tcp",
-        "records": match params.records { RecordKind::Rows => "rows", RecordKind::Words => "words" },
-        "rate": if params.max { Value::Null } else { json!(params.rate) },
-        "max": params.max,
-        "duration_s": rounded(measured.seconds),
-        "events": measured.records,
-        "achieved_rate": (measured.records as f64 / measured.seconds).round(),
-        "events_per_cpu_s": per_cpu,
-        "p50_ms": quantile(0.5),
-        "p90_ms": quantile(0.9),
-        "p99_ms": quantile(0.99),
-        "p999_ms": quantile(0.999),
-        "p9999_ms": quantile(0.9999),
-        "max_ms": latency.map(|it| rounded(it.max() as f64 / 1e6)),
-        "cpu_seconds": rounded(measured.cpu_seconds),
-        "generator_cpu_seconds": rounded(measured.making_seconds),
-        "rss_mb": peak_resident_mb().map(rounded),
-        "noise_p9999_ms": rounded(noise.p9999_ms),
-        "noise_max_ms": rounded(noise.max_ms),
-    });
-    match fields {
-        Value::Object(fields) => fields,
-        _ => Map::new(),
+    seen: &Seen,
+    late: &Histogram<u64>,
+    noise: noise::Noise,
+) -> Report {
+    // A sender that looks at the clock all the time uses a whole core, whatever a record costs.
+    let told = if params.max {
+        seen.spent
+    } else {
+        Spent {
+            cpu: Duration::ZERO,
+            ..seen.spent
+        }
+    };
+    let mut figures = throughput(seen.records, told);
+    figures.extend(latency(late, Unit::Millis));
+    figures.push(("generator_cpu_seconds", json!(seconds(seen.making))));
+    figures.extend(machine(seen.spent, noise));
+    Report {
+        bench: "exchange",
+        parameters: params.fields(),
+        figures,
     }
 }
 
@@ -392,11 +166,12 @@ mod tests {
                 warmup: Duration::from_millis(50),
             };
             let report = run(&params, &mut |_| {}).unwrap();
-            assert!(
-                report["events"].as_u64().is_some_and(|events| events > 0),
-                "{report:?}"
-            );
-            assert_eq!(report["p50_ms"].is_number(), !max);
+            assert!(report.figure("events").as_u64() > Some(0), "{report:?}");
+            assert_eq!(report.figure("p50_ms").is_number(), !max);
+            assert_eq!(report.figure("events_per_cpu_s").is_number(), max);
+            // Of a paced run, each that was due in the measured time.
+            let latencies = if max { 0 } else { 3_000 };
+            assert_eq!(report.figure("latencies"), &json!(latencies));
         }
     }
 }

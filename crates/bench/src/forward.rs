@@ -3,55 +3,29 @@
 //! Three threads: a load generator, the forwarder, a sink. The forwarder's cpu time is measured apart; its kernel part includes, as
 //! always on loopback, what delivering to the sink's socket costs.
 
+mod params;
+
+pub use params::ForwardParams;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_engine::allowed_cores;
 use ardea_exchange::{
     Connection, Forwarder, Frame, Header, InstanceNumber, Kind, MOST_PAYLOAD_BYTES, Parcel,
     Payload, Route, RouteKey, StreamId, TcpConfig, TcpTransport, Transport,
 };
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use crate::noise::{self, Noise};
+use crate::report::{Report, machine, seconds};
 use crate::sockets::connect;
-use crate::usage::{cpu_time, peak_resident_mb, thread_cpu_time};
+use crate::usage::{Meanwhile, Spent, forget_peak, thread_cpu_time};
 
-/// How long the noise of the machine is listened to.
-const LISTEN: Duration = Duration::from_secs(2);
-
-/// What `ardea bench forward` can be asked for; the names are those of its flags.
-#[derive(Clone, Copy, Debug)]
-pub struct ForwardParams {
-    /// Bytes of each payload.
-    pub bytes: usize,
-    /// How long is measured.
-    pub duration: Duration,
-    /// How long runs before that.
-    pub warmup: Duration,
-    /// Whether payloads stay where they are; off to measure what that gains.
-    pub in_place: bool,
-    /// Whether memory is used again; off to measure what that gains.
-    pub pools: bool,
-    /// Whether each record of the payload is left alone; off to measure what that gains.
-    pub lazy: bool,
-}
-
-impl Default for ForwardParams {
-    fn default() -> Self {
-        ForwardParams {
-            bytes: 16_384,
-            duration: Duration::from_secs(10),
-            warmup: Duration::from_secs(2),
-            in_place: true,
-            pools: true,
-            lazy: true,
-        }
-    }
-}
+/// How many threads are at work: the generator, the forwarder, and the sink.
+const THREADS: u32 = 3;
 
 /// What the forwarder has done, for the thread that measures.
 #[derive(Debug, Default)]
@@ -70,19 +44,11 @@ const BEHIND: InstanceNumber = InstanceNumber(0);
 ///
 /// # Errors
 /// [`ErrorCode::InvalidConfig`] if the parameters make no sense; [`ErrorCode::Network`] if there is no loopback to measure on.
-pub fn run(params: &ForwardParams, progress: &mut dyn FnMut(&str)) -> Result<Map<String, Value>> {
-    if params.bytes > MOST_PAYLOAD_BYTES || params.duration.is_zero() {
-        return Err(Error::new(
-            ErrorCode::InvalidConfig,
-            format!(
-                "{} bytes for {:?} can't be measured",
-                params.bytes, params.duration
-            ),
-        )
-        .hint("give a frame of at most 256 MB and a duration above zero"));
-    }
+pub fn run(params: &ForwardParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
+    params.check()?;
+    forget_peak();
     progress("listening to the machine's own noise");
-    let noise = noise::listen(allowed_cores().last().copied(), LISTEN);
+    let noise = noise::listen(THREADS)?;
     let mut generator = TcpTransport::new(tcp(params))?;
     let mut forwarder = TcpTransport::new(tcp(params))?;
     let mut sink = TcpTransport::new(tcp(params))?;
@@ -100,14 +66,14 @@ pub fn run(params: &ForwardParams, progress: &mut dyn FnMut(&str)) -> Result<Map
         })?,
         spawn("sink", &done, move |done| drain(sink, into, done))?,
     ];
-    let measured = measure(params, &done, progress);
+    let seen = measure(params, &done, progress);
     done.over.store(true, Ordering::SeqCst);
     for thread in threads {
         thread
             .join()
             .map_err(|_| Error::new(ErrorCode::Internal, "a thread of the benchmark panicked"))??;
     }
-    Ok(report(params, noise, &measured))
+    Ok(report(params, &seen, noise))
 }
 
 fn tcp(params: &ForwardParams) -> TcpConfig {
@@ -133,7 +99,9 @@ fn spawn(
             if was_over { Ok(()) } else { outcome }
         })
         .map_err(|error| {
-            Error::new(ErrorCode::LimitReached, format!("cannot start the {name}")).because(error)
+            Error::new(ErrorCode::LimitReached, format!("cannot start the {name}"))
+                .because(error)
+                .hint("raise the limit of threads (ulimit -u)")
         })
 }
 
@@ -261,68 +229,55 @@ fn handle(frame: &mut Frame, params: &ForwardParams) {
 
 /// What was seen between the warm-up and the end.
 #[derive(Debug)]
-struct Measured {
+struct Seen {
     frames: u64,
     bytes: u64,
-    seconds: f64,
-    cpu_seconds: f64,
-    all_cpu_seconds: f64,
+    /// The time that passed, and what the forwarder alone worked in it.
+    spent: Spent,
+    /// What the generator and the sink worked.
+    others: Duration,
 }
 
-fn measure(params: &ForwardParams, done: &Done, progress: &mut dyn FnMut(&str)) -> Measured {
+fn measure(params: &ForwardParams, done: &Done, progress: &mut dyn FnMut(&str)) -> Seen {
     let look = || {
         (
-            Instant::now(),
             done.frames.load(Ordering::Relaxed),
             done.bytes.load(Ordering::Relaxed),
             done.cpu_nanos.load(Ordering::Relaxed),
-            cpu_time(),
         )
     };
     progress("warming up");
     thread::sleep(params.warmup);
     progress("measuring");
-    let before = look();
+    let (meanwhile, before) = (Meanwhile::begin(), look());
     thread::sleep(params.duration);
-    let after = look();
-    Measured {
-        seconds: (after.0 - before.0).as_secs_f64(),
-        frames: after.1 - before.1,
-        bytes: after.2 - before.2,
-        cpu_seconds: (after.3 - before.3) as f64 / 1e9,
-        all_cpu_seconds: (after.4 - before.4).as_secs_f64(),
+    let (all, after) = (meanwhile.spent(), look());
+    let cpu = Duration::from_nanos(after.2 - before.2);
+    Seen {
+        frames: after.0 - before.0,
+        bytes: after.1 - before.1,
+        spent: Spent { cpu, ..all },
+        others: all.cpu.saturating_sub(cpu),
     }
 }
 
-fn report(params: &ForwardParams, noise: Noise, measured: &Measured) -> Map<String, Value> {
-    let per_cpu = |amount: u64| {
-        (measured.cpu_seconds > 0.0).then(|| (amount as f64 / measured.cpu_seconds).round())
-    };
-    let rounded = |value: f64| (value * 1e4).round() / 1e4;
-    let fields = json!({
-        "system": "ardea",
-        "version": env!("CARGO_PKG_VERSION"),
-        "bench": "forward",
-        "transport": "tcp",
-        "bytes": params.bytes,
-        "in_place": params.in_place,
-        "pools": params.pools,
-        "lazy": params.lazy,
-        "duration_s": rounded(measured.seconds),
-        "frames": measured.frames,
-        "frames_per_s": (measured.frames as f64 / measured.seconds).round(),
-        "bytes_per_s": (measured.bytes as f64 / measured.seconds).round(),
-        "frames_per_cpu_s": per_cpu(measured.frames),
-        "bytes_per_cpu_s": per_cpu(measured.bytes),
-        "cpu_seconds": rounded(measured.cpu_seconds),
-        "generator_cpu_seconds": rounded(measured.all_cpu_seconds - measured.cpu_seconds),
-        "rss_mb": peak_resident_mb().map(rounded),
-        "noise_p9999_ms": rounded(noise.p9999_ms),
-        "noise_max_ms": rounded(noise.max_ms),
-    });
-    match fields {
-        Value::Object(fields) => fields,
-        _ => Map::new(),
+fn report(params: &ForwardParams, seen: &Seen, noise: Noise) -> Report {
+    let per_second = |amount: u64| (amount as f64 / seen.spent.wall.as_secs_f64()).round();
+    let per_cpu = |amount: u64| seen.spent.per_cpu_second(amount).map(f64::round);
+    let mut figures = vec![
+        ("duration_s", json!(seconds(seen.spent.wall))),
+        ("frames", json!(seen.frames)),
+        ("frames_per_s", json!(per_second(seen.frames))),
+        ("bytes_per_s", json!(per_second(seen.bytes))),
+        ("frames_per_cpu_s", json!(per_cpu(seen.frames))),
+        ("bytes_per_cpu_s", json!(per_cpu(seen.bytes))),
+        ("generator_cpu_seconds", json!(seconds(seen.others))),
+    ];
+    figures.extend(machine(seen.spent, noise));
+    Report {
+        bench: "forward",
+        parameters: params.fields(),
+        figures,
     }
 }
 
@@ -342,10 +297,7 @@ mod tests {
                 lazy: off != 3,
             };
             let report = run(&params, &mut |_| {}).unwrap();
-            assert!(
-                report["frames"].as_u64().is_some_and(|frames| frames > 0),
-                "{report:?}"
-            );
+            assert!(report.figure("frames").as_u64() > Some(0), "{report:?}");
         }
     }
 }

@@ -4,15 +4,13 @@
 //! run of another system. What could not be measured is `null`.
 //!
 //! * [`nexmark`]: throughput and latency of NEXMark queries, beside a plain loop that computes the same;
+//! * [`wordcount`]: throughput and latency of word count as a topology, with and without acks;
 //! * [`stages`]: latency through a long pipeline at a modest rate;
 //! * [`wakeup`]: what an idle job costs, and how long it takes to wake;
-//! * [`report`]: what a bench returns: also cpu time and memory of this process, and what the machine itself does to a thread that
-//!   only looks at the clock.
 //! * [`exchange`]: records from one worker to another;
 //! * [`forward`]: what it costs a worker to pass frames on;
-//! * [`wordcount`]: throughput and latency of word count as a topology, with and without acks;
-//! * [`noise`]: what the machine itself does to a thread that only looks at the clock;
-//! * [`usage`]: cpu time and memory of this process.
+//! * [`report`]: what a bench returns: also cpu time and memory of this process, and what the machine itself does to a thread that
+//!   only looks at the clock.
 //!
 //! # Invariants
 //!
@@ -40,26 +38,27 @@
 #![forbid(unsafe_code)]
 
 mod bounds;
+pub mod exchange;
+pub mod forward;
 mod meter;
 pub mod nexmark;
 mod noise;
 pub mod report;
+mod sockets;
 pub mod stages;
 mod usage;
 pub mod wakeup;
-pub mod exchange;
-pub mod forward;
-pub mod nexmark;
-pub mod noise;
-mod sockets;
-pub mod usage;
 pub mod wordcount;
 
 pub use report::Report;
 
+use std::time::Duration;
+
 use ardea_core::{Error, ErrorCode, Result};
 use hdrhistogram::Histogram;
 
+/// How long what is late may take, after the measured time, for what was due within it.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest delay that is told apart from longer ones.
 const LONGEST_NANOS: u64 = 120_000_000_000;
 

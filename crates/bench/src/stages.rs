@@ -17,6 +17,7 @@ use ardea_engine::{JobConfig, JobHandle, Node, NodeConfig};
 use ardea_pipeline::Pipeline;
 use serde_json::json;
 
+use crate::PATIENCE;
 use crate::meter::{Meter, MeterP, Timing};
 use crate::noise;
 use crate::report::{Report, Unit, latency, machine, throughput};
@@ -26,8 +27,6 @@ use payments::{Payment, pass_stages};
 
 /// The name of the source's vertex.
 const SOURCE: &str = "payments";
-/// How long a job that is late may take, after the measured time, for what was due within it.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs the benchmark; `progress` is told what is going on.
 ///

@@ -13,6 +13,7 @@ use hdrhistogram::Histogram;
 
 use super::table::WordCounts;
 use super::words::{Draws, Words};
+use crate::PATIENCE;
 
 /// The least that a spout waits for the next words to be due: each wait costs a wake-up.
 const LEAST_WAIT: Duration = Duration::from_micros(50);
@@ -21,7 +22,7 @@ const LEAST_WAIT: Duration = Duration::from_micros(50);
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) words: Words,
-    /// Tuples a second of each spout; as fast as possible without.
+    /// Tuples a second over all spouts, which take turns; as fast as possible without.
     pub(super) rate: Option<u64>,
     pub(super) acks: bool,
     /// When the first tuple is due, and from when to when latencies count, on the node's clock.
@@ -87,11 +88,22 @@ impl WordSpout {
         }
     }
 
-    /// When the tuple of this number is due, in nanoseconds.
+    /// When the next tuple is due, in nanoseconds.
     #[inline]
-    fn due(&self, number: u64, rate: u64) -> u64 {
-        let after = u128::from(number) * 1_000_000_000 / u128::from(rate);
+    fn due(&self, rate: u64) -> u64 {
+        let turn = u128::from(self.emitted) * u128::from(self.instance.parallelism);
+        let number = turn + u128::from(self.instance.index);
+        let after = number * 1_000_000_000 / u128::from(rate);
         self.shared.start.as_nanos() as u64 + after as u64
+    }
+
+    /// Whether all has been emitted that was due in the measured time, or that takes too long.
+    fn is_done(&self, now: u64) -> bool {
+        let until = self.shared.until;
+        let owes = |rate| self.due(rate) < until.as_nanos() as u64;
+        let may_go_on = now < (until + PATIENCE).as_nanos() as u64;
+        self.shared.is_over.load(Ordering::Relaxed)
+            && !(may_go_on && self.shared.rate.is_some_and(owes))
     }
 
     #[inline]
@@ -131,15 +143,12 @@ impl Spout for WordSpout {
     }
 
     fn next_batch(&mut self, out: &mut SpoutCollector<'_>) -> Outcome<Next> {
-        if self.shared.is_over.load(Ordering::Relaxed) {
+        let now = self.clock.now().as_nanos() as u64;
+        if self.is_done(now) {
             return Ok(Next::Done);
         }
-        let now = self.clock.now().as_nanos() as u64;
         loop {
-            let due = self
-                .shared
-                .rate
-                .map_or(now, |rate| self.due(self.emitted, rate));
+            let due = self.shared.rate.map_or(now, |rate| self.due(rate));
             if due > now {
                 return Ok(Next::Wait(Duration::from_nanos(due - now).max(LEAST_WAIT)));
             }

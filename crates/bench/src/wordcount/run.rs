@@ -5,23 +5,20 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use ardea_core::settings::duration::format_duration;
-use ardea_core::{Error, ErrorCode, Result};
-use ardea_engine::{Node, NodeConfig, allowed_cores};
+use ardea_core::Result;
+use ardea_engine::{Node, NodeConfig};
 use ardea_topology::{Reliability, Topology, TopologyBuilder};
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use super::components::{CountBolt, Shared, WordSpout};
 use super::params::WordcountParams;
 use super::table::WordCounts;
 use super::words::{Random, Words};
-use crate::noise::{self, Noise};
-use crate::usage::{cpu_time, peak_resident_mb, thread_cpu_time};
-
-/// How long the noise of the machine is listened to.
-const LISTEN: Duration = Duration::from_secs(2);
+use crate::report::{Field, Report, Unit, latency, machine, rounded, seconds};
+use crate::usage::{Meanwhile, Spent, forget_peak, thread_cpu_time};
+use crate::{nanoseconds, noise};
 
 /// Time for the topology to be up before the first tuple is due.
 const LEAD: Duration = Duration::from_millis(100);
@@ -29,75 +26,105 @@ const LEAD: Duration = Duration::from_millis(100);
 /// How many words the plain loops count.
 const PLAIN_WORDS: usize = 20_000_000;
 
-/// What was seen between the warm-up and the end.
-struct Measured {
-    tuples: u64,
-    seconds: f64,
-    cpu_seconds: f64,
-    failed: u64,
-}
-
 /// Runs the benchmark; `progress` is told what is going on.
 ///
+/// With acks latency is from the moment at which a tuple was due until its spout knows that it has been counted, without until it
+/// has been counted. Tuples that a topology which can't keep up has not emitted ten seconds after the measured time have none.
+///
 /// # Errors
-/// [`ErrorCode::InvalidConfig`] if the parameters make no sense; what reading the words returns; the topology's own failure.
-pub fn run(params: &WordcountParams, progress: &mut dyn FnMut(&str)) -> Result<Map<String, Value>> {
+/// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if the parameters make no sense; what reading the words
+/// returns; the topology's own failure.
+pub fn run(params: &WordcountParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     params.check()?;
+    forget_peak();
     let words = match &params.words_file {
         Some(path) => Words::from_file(path)?,
         None => Words::generated(params.words),
     };
     progress("listening to the machine's own noise");
-    let noise = noise::listen(allowed_cores().last().copied(), LISTEN);
+    let noise = noise::listen(params.threads)?;
     let node = Node::start(NodeConfig {
         spin: params.spin,
         ..NodeConfig::with_threads(params.threads)
     })?;
     let shared = Arc::new(shared(params, words, node.clock().now() + LEAD)?);
     let running = topology(params, &shared)?.submit(&node)?;
+    let done = || shared.done.iter().map(|counter| counter.get()).sum::<u64>();
     progress("warming up");
     thread::sleep(LEAD + params.warmup);
-    let done = || shared.done.iter().map(|counter| counter.get()).sum::<u64>();
-    let (from, before, cpu_before) = (Instant::now(), done(), cpu_time());
     progress("measuring");
+    let (meanwhile, before) = (Meanwhile::begin(), done());
     thread::sleep(params.duration);
-    let measured = Measured {
-        tuples: done() - before,
-        seconds: from.elapsed().as_secs_f64(),
-        cpu_seconds: (cpu_time() - cpu_before).as_secs_f64(),
-        failed: 0,
-    };
+    let (spent, tuples) = (meanwhile.spent(), done() - before);
     shared.is_over.store(true, Ordering::Relaxed);
     running.join()?;
     let spouts = running.spouts();
-    let measured = Measured {
-        failed: spouts
-            .iter()
-            .map(|spout| spout.failed + spout.timed_out)
-            .sum(),
-        ..measured
-    };
     let emitted: u64 = spouts.iter().map(|spout| spout.emitted).sum();
+    let failed = spouts.iter().map(|spout| spout.failed + spout.timed_out);
+    let mut figures = counted(tuples, spent);
+    figures.extend(latencies(&shared));
+    figures.extend([
+        ("failed", json!(failed.sum::<u64>())),
+        ("distinct", json!(shared.distinct.load(Ordering::Relaxed))),
+        (
+            "lost",
+            json!(emitted.abs_diff(shared.counted.load(Ordering::Relaxed))),
+        ),
+    ]);
     drop(node);
-    let rss_mb = peak_resident_mb();
+    figures.extend(machine(spent, noise));
     let plain = params.baseline.then(|| {
         progress("running the plain loops over the same words");
         (plain_loop(&shared.words), batched_loop(&shared.words))
     });
-    Ok(report(
-        params, noise, &measured, &shared, emitted, rss_mb, plain,
-    ))
+    figures.extend(comparison(spent.per_cpu_second(tuples), plain));
+    Ok(Report {
+        bench: "wordcount",
+        parameters: params.fields(shared.words.len()),
+        figures,
+    })
+}
+
+/// What the tuples that were dealt with cost.
+fn counted(tuples: u64, spent: Spent) -> Vec<Field> {
+    let per_second = tuples as f64 / spent.wall.as_secs_f64();
+    let per_cpu = spent.per_cpu_second(tuples);
+    vec![
+        ("duration_s", json!(seconds(spent.wall))),
+        ("tuples", json!(tuples)),
+        ("tuples_per_s", json!(per_second.round())),
+        ("tuples_per_cpu_s", json!(per_cpu.map(f64::round))),
+    ]
+}
+
+fn latencies(shared: &Shared) -> Vec<Field> {
+    let nanos = shared.latencies.lock();
+    latency(&nanos.unwrap_or_else(PoisonError::into_inner), Unit::Millis)
+}
+
+/// The speed of the plain loops, and how the topology's compares with that of the first.
+fn comparison(per_cpu: Option<f64>, plain: Option<(f64, f64)>) -> Vec<Field> {
+    let one_by_one = plain.map(|(one_by_one, _)| one_by_one);
+    let batched = plain.map(|(_, batched)| batched);
+    let ratio = per_cpu.zip(one_by_one).map(|(ours, plain)| ours / plain);
+    vec![
+        (
+            "baseline_events_per_cpu_s",
+            json!(one_by_one.map(f64::round)),
+        ),
+        ("baseline_batched_per_cpu_s", json!(batched.map(f64::round))),
+        (
+            "baseline_ratio",
+            json!(ratio.map(|ratio| rounded(ratio, 1e3))),
+        ),
+    ]
 }
 
 fn shared(params: &WordcountParams, words: Words, start: Duration) -> Result<Shared> {
-    let histogram = crate::nanoseconds()
-        .ok_or_else(|| Error::new(ErrorCode::Internal, "no histogram could be made"))?;
     let from = start + params.warmup;
     Ok(Shared {
         words,
-        rate: params
-            .rate
-            .map(|rate| (rate / u64::from(params.parallelism)).max(1)),
+        rate: params.rate,
         acks: params.acks,
         start,
         from,
@@ -108,7 +135,7 @@ fn shared(params: &WordcountParams, words: Words, start: Duration) -> Result<Sha
             .collect(),
         counted: AtomicU64::new(0),
         distinct: AtomicU64::new(0),
-        latencies: Mutex::new(histogram),
+        latencies: Mutex::new(nanoseconds()?),
     })
 }
 
@@ -164,75 +191,11 @@ fn batched_loop(words: &Words) -> f64 {
     (PLAIN_WORDS / BATCH * BATCH) as f64 / (thread_cpu_time() - before).as_secs_f64()
 }
 
-fn report(
-    params: &WordcountParams,
-    noise: Noise,
-    measured: &Measured,
-    shared: &Shared,
-    emitted: u64,
-    rss_mb: Option<f64>,
-    plain: Option<(f64, f64)>,
-) -> Map<String, Value> {
-    let latencies = shared
-        .latencies
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
-    let quantile = |q: f64| {
-        (!latencies.is_empty()).then(|| rounded(latencies.value_at_quantile(q) as f64 / 1e6, 1e4))
-    };
-    let per_cpu =
-        (measured.cpu_seconds > 0.0).then(|| measured.tuples as f64 / measured.cpu_seconds);
-    let counted = shared.counted.load(Ordering::Relaxed);
-    let fields = json!({
-        "system": "ardea",
-        "version": env!("CARGO_PKG_VERSION"),
-        "bench": "wordcount",
-        "words": shared.words.len(),
-        "words_file": params.words_file.as_ref().map(|path| path.display().to_string()),
-        "parallelism": params.parallelism,
-        "containers": 1,
-        "threads": params.threads,
-        "acks": params.acks,
-        "rate": params.rate,
-        "max": params.rate.is_none(),
-        "max_pending": params.max_pending,
-        "spin": format_duration(params.spin),
-        "warmup": format_duration(params.warmup),
-        "duration_s": rounded(measured.seconds, 1e3),
-        "tuples": measured.tuples,
-        "tuples_per_s": (measured.tuples as f64 / measured.seconds).round(),
-        "tuples_per_cpu_s": per_cpu.map(f64::round),
-        "p50_ms": quantile(0.5),
-        "p99_ms": quantile(0.99),
-        "p999_ms": quantile(0.999),
-        "max_ms": quantile(1.0),
-        "latencies": latencies.len(),
-        "failed": measured.failed,
-        "distinct": shared.distinct.load(Ordering::Relaxed),
-        "lost": emitted.abs_diff(counted),
-        "cpu_seconds": rounded(measured.cpu_seconds, 1e3),
-        "rss_mb": rss_mb.map(|mb| rounded(mb, 10.0)),
-        "noise_p9999_ms": rounded(noise.p9999_ms, 1e4),
-        "noise_max_ms": rounded(noise.max_ms, 1e4),
-        "baseline_events_per_cpu_s": plain.map(|(plain, _)| plain.round()),
-        "baseline_batched_per_cpu_s": plain.map(|(_, batched)| batched.round()),
-        "baseline_ratio": plain.zip(per_cpu).map(|((plain, _), ours)| rounded(ours / plain, 1e3)),
-    });
-    match fields {
-        Value::Object(fields) => fields,
-        _ => Map::new(),
-    }
-}
-
-fn rounded(value: f64, steps: f64) -> f64 {
-    (value * steps).round() / steps
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn quick(acks: bool, rate: Option<u64>) -> Map<String, Value> {
+    fn quick(acks: bool, rate: Option<u64>) -> Report {
         let params = WordcountParams {
             words: 1000,
             parallelism: 2,
@@ -251,10 +214,15 @@ mod tests {
         for acks in [false, true] {
             for rate in [None, Some(10_000)] {
                 let report = quick(acks, rate);
-                assert_eq!(report["lost"], 0, "{report:?}");
-                assert_eq!(report["failed"], 0);
-                assert_eq!(report["p99_ms"].is_number(), acks || rate.is_some());
-                assert!(report["tuples"].as_u64() > Some(0));
+                assert_eq!(report.figure("lost"), &json!(0), "{report:?}");
+                assert_eq!(report.figure("failed"), &json!(0));
+                let is_timed = acks || rate.is_some();
+                assert_eq!(report.figure("p99_ms").is_number(), is_timed);
+                assert!(report.figure("tuples").as_u64() > Some(0));
+                if rate.is_some() {
+                    // Each that was due in the measured time, whichever spout emitted it.
+                    assert_eq!(report.figure("latencies"), &json!(1_000));
+                }
             }
         }
     }

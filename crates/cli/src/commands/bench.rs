@@ -7,6 +7,7 @@ mod repeat;
 mod stages;
 mod table;
 mod wakeup;
+mod wordcount;
 
 use clap::Subcommand;
 
@@ -18,10 +19,16 @@ use crate::failure::Failure;
 pub enum BenchCommand {
     /// Throughput, or latency at a rate, of a NEXMark query, beside a plain loop that computes the same
     Nexmark(nexmark::NexmarkBenchArgs),
+    /// Throughput, or latency at a rate, of word count as a topology, with or without acks
+    Wordcount(wordcount::WordcountBenchArgs),
     /// Latency from end to end of a pipeline of many stages
     Stages(stages::StagesBenchArgs),
     /// What an idle job costs, and how long it takes to wake
     Wakeup(wakeup::WakeupBenchArgs),
+    /// Throughput, or latency at a rate, of records from one worker to another over TCP
+    Exchange(exchange::ExchangeBenchArgs),
+    /// What it costs a worker to pass frames on that are not for it
+    Forward(forward::ForwardBenchArgs),
 }
 
 /// What every bench can be told.
@@ -36,7 +43,10 @@ struct Repeat {
 pub fn run(command: &BenchCommand, context: &Context) -> Result<(), Failure> {
     match command {
         BenchCommand::Nexmark(args) => nexmark::run(args, context),
+        BenchCommand::Wordcount(args) => wordcount::run(args, context),
         BenchCommand::Stages(args) => stages::run(args, context),
         BenchCommand::Wakeup(args) => wakeup::run(args, context),
+        BenchCommand::Exchange(args) => exchange::run(args, context),
+        BenchCommand::Forward(args) => forward::run(args, context),
     }
 }

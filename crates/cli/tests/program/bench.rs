@@ -8,9 +8,11 @@ use crate::ardea::{run, succeed};
 fn a_bench_in_a_pipe_prints_one_object_on_one_line() {
     let nexmark = ["nexmark", "--query", "q2", "--rate", "1000"];
     let stages = ["stages", "--stages", "40", "--threads", "2"];
-    for bench in [&nexmark[..], &stages, &["wakeup"]] {
+    let wordcount = ["wordcount", "--words", "1000", "--rate", "1000", "--acks"];
+    let plain: [&[&str]; 3] = [&["wakeup"], &["exchange"], &["forward", "--bytes", "1000"]];
+    for bench in [&nexmark[..], &stages, &wordcount].iter().chain(&plain) {
         let short = ["--duration", "50ms", "--warmup", "1ms", "--quiet"];
-        let out = succeed(&[&["bench"], bench, &short].concat());
+        let out = succeed(&[&["bench"], *bench, &short].concat());
         assert_eq!(out.lines().count(), 1, "{out}");
         let fields: Value = serde_json::from_str(&out).unwrap();
         assert_eq!(fields["bench"], bench[0]);
@@ -75,9 +77,13 @@ fn what_no_clock_has_room_for_is_refused_by_the_name_of_its_flag() {
         ),
         ("stages", &["--duration", "--warmup", "--spin"]),
         ("wakeup", &["--duration", "--warmup", "--gap", "--spin"]),
+        ("wordcount --max", &["--duration", "--warmup", "--spin"]),
+        ("exchange", &["--duration", "--warmup"]),
+        ("forward", &["--duration", "--warmup"]),
     ] {
         for flag in flags {
-            let finished = run(&["bench", bench, flag, age]);
+            let words: Vec<&str> = bench.split(' ').collect();
+            let finished = run(&[&["bench"], &words[..], &[*flag, age]].concat());
             assert_eq!(finished.code, Some(2), "{bench} {flag}: {finished:?}");
             assert!(
                 finished.err.contains(&format!("ARD-102: {flag} ")),
@@ -85,7 +91,7 @@ fn what_no_clock_has_room_for_is_refused_by_the_name_of_its_flag() {
             );
         }
     }
-    for bench in ["nexmark", "stages"] {
+    for bench in ["nexmark", "wordcount", "stages", "exchange"] {
         let finished = run(&["bench", bench, "--rate", "1_000_000_000_000"]);
         assert_eq!(finished.code, Some(2), "{finished:?}");
         assert!(finished.err.contains("--rate "), "{finished:?}");

@@ -74,9 +74,9 @@ fn more_threads_than_make_sense_are_refused_before_anything_starts() {
         2,
         "threads are too many",
     );
-    for bench in ["nexmark", "stages"] {
+    for bench in [&["nexmark"][..], &["stages"], &["wordcount", "--max"]] {
         fails(
-            &["bench", bench, "--threads", "100000"],
+            &[&["bench"], bench, &["--threads", "100000"]].concat(),
             2,
             "threads are too many",
         );

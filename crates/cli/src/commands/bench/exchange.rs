@@ -5,7 +5,7 @@ use std::time::Duration;
 use ardea_bench::exchange::{self, ExchangeParams, RecordKind};
 use clap::ValueEnum;
 
-use super::repeat;
+use super::{Repeat, repeat};
 use crate::args::{count, duration};
 use crate::context::Context;
 use crate::failure::Failure;
@@ -37,9 +37,8 @@ pub struct ExchangeBenchArgs {
     /// How long runs before that
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "2s")]
     warmup: Duration,
-    /// Run so many times; a last line has the best and the median of every figure
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    repeat: u32,
+    #[command(flatten)]
+    repeat: Repeat,
 }
 
 /// Measures, as often as asked.
@@ -54,7 +53,7 @@ pub fn run(args: &ExchangeBenchArgs, context: &Context) -> Result<(), Failure> {
         duration: args.duration,
         warmup: args.warmup,
     };
-    repeat::run(args.repeat, context, |progress| {
+    repeat::run(args.repeat.repeat, context, |progress| {
         exchange::run(&params, progress)
     })
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ardea_bench::forward::{self, ForwardParams};
 
-use super::repeat;
+use super::{Repeat, repeat};
 use crate::args::{count, duration};
 use crate::context::Context;
 use crate::failure::Failure;
@@ -30,9 +30,8 @@ pub struct ForwardBenchArgs {
     /// Decode and encode each payload, to see what leaving it alone gains
     #[arg(long)]
     no_lazy: bool,
-    /// Run so many times; a last line has the best and the median of every figure
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    repeat: u32,
+    #[command(flatten)]
+    repeat: Repeat,
 }
 
 /// Measures, as often as asked.
@@ -45,7 +44,7 @@ pub fn run(args: &ForwardBenchArgs, context: &Context) -> Result<(), Failure> {
         pools: !args.no_pools,
         lazy: !args.no_lazy,
     };
-    repeat::run(args.repeat, context, |progress| {
+    repeat::run(args.repeat.repeat, context, |progress| {
         forward::run(&params, progress)
     })
 }

@@ -133,8 +133,10 @@ fn best(name: &str, values: &mut [f64]) -> f64 {
 
 /// Whether more of the figure of this name is better. Times, memory and cpu, which are most figures, are better low.
 fn is_gain(name: &str) -> bool {
-    const GAINS: [&str; 5] = [
+    const GAINS: [&str; 7] = [
         "events",
+        "tuples",
+        "frames",
         "results",
         "latencies",
         "achieved_rate",
@@ -215,6 +217,8 @@ mod tests {
             "tuples_per_s",
             "bytes_per_s",
             "events",
+            "tuples",
+            "frames",
         ] {
             assert!(is_gain(gain), "{gain}");
         }
@@ -222,6 +226,7 @@ mod tests {
             "p9999_ms",
             "rss_mb",
             "cpu_seconds",
+            "generator_cpu_seconds",
             "cpu_us_per_event",
             "idle_cpu_percent",
             "ms_per_iteration_p50",

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use ardea_bench::wordcount::{self, WordcountParams};
 
-use super::repeat;
+use super::{Repeat, repeat};
 use crate::args::{count, duration};
-use crate::context::Context;
+use crate::context::{Context, check_threads};
 use crate::failure::Failure;
 
 /// The options; the results carry each under its own name.
@@ -42,7 +42,7 @@ pub struct WordcountBenchArgs {
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "3s")]
     warmup: Duration,
     /// Cooperative threads
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     threads: u32,
     /// How long an idle thread looks for work before it sleeps: more is steadier, and burns up to a whole core
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10us")]
@@ -50,13 +50,13 @@ pub struct WordcountBenchArgs {
     /// Don't run the plain loops to compare with
     #[arg(long)]
     no_baseline: bool,
-    /// Run so many times; a last line has the best and the median of every figure
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    repeat: u32,
+    #[command(flatten)]
+    repeat: Repeat,
 }
 
 /// Measures, as often as asked.
 pub fn run(args: &WordcountBenchArgs, context: &Context) -> Result<(), Failure> {
+    check_threads(args.threads)?;
     let params = WordcountParams {
         words: usize::try_from(args.words).unwrap_or(usize::MAX),
         words_file: args.words_file.clone(),
@@ -70,7 +70,7 @@ pub fn run(args: &WordcountBenchArgs, context: &Context) -> Result<(), Failure> 
         spin: args.spin,
         baseline: !args.no_baseline,
     };
-    repeat::run(args.repeat, context, |progress| {
+    repeat::run(args.repeat.repeat, context, |progress| {
         wordcount::run(&params, progress)
     })
 }
