@@ -195,6 +195,22 @@ fn grants_are_rare() {
 }
 
 #[test]
+fn a_window_that_is_configured_to_nothing_is_one_byte_and_never_shuts_for_good() {
+    for least in [0, 7] {
+        let config = WindowConfig {
+            first: 0,
+            least,
+            most: 0,
+            ..WindowConfig::default()
+        };
+        let mut simulation = Simulation::new(config, Duration::ZERO);
+        simulation.run(2_000, FRAME, PLENTY);
+        assert_eq!(simulation.receiver.window(), least.max(1));
+        assert!(simulation.consumed >= 1_000 * FRAME, "{least}");
+    }
+}
+
+#[test]
 fn a_grant_that_comes_late_takes_nothing_back() {
     let grant = |consumed, allowed| Grant { consumed, allowed };
     let mut sender = SendWindow::default();

@@ -121,6 +121,9 @@ impl Simulation {
         if self.acker.pending() > 0 || self.acker.deadline().is_some() {
             return Err(format!("{} trees are left open", self.acker.pending()));
         }
+        if self.acker.free.len() != self.acker.accounts.len() {
+            return Err("a place for an account was lost, or given back twice".to_string());
+        }
         match self.truth.iter().position(|truth| truth.told.is_none()) {
             Some(message) => Err(format!("what became of message {message} is never told")),
             None => Ok(()),
