@@ -97,3 +97,12 @@ fn what_no_clock_has_room_for_is_refused_by_the_name_of_its_flag() {
         assert!(finished.err.contains("--rate "), "{finished:?}");
     }
 }
+
+#[test]
+fn word_count_asks_for_a_rate_or_for_all_that_goes() {
+    let finished = run(&["bench", "wordcount"]);
+    assert_eq!(finished.code, Some(2), "{finished:?}");
+    assert!(finished.err.contains("--rate <N>|--max"), "{finished:?}");
+    let both = run(&["bench", "wordcount", "--rate", "5", "--max"]);
+    assert_eq!(both.code, Some(2), "{both:?}");
+}

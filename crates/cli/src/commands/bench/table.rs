@@ -129,9 +129,20 @@ fn shown(value: &Value) -> String {
             Some(float) if float.fract() == 0.0 && (0.0..1e15).contains(&float) => {
                 grouped(float as u64)
             }
-            _ => number.to_string(),
+            _ => with_grouped_whole(number.to_string()),
         },
         other => other.to_string(),
+    }
+}
+
+/// A number with a fraction, such as the median of two whole ones, its part before the point grouped.
+fn with_grouped_whole(text: String) -> String {
+    match text.split_once('.') {
+        Some((whole, fraction)) => match whole.parse() {
+            Ok(whole) => format!("{}.{fraction}", grouped(whole)),
+            Err(_) => text,
+        },
+        None => text,
     }
 }
 
@@ -214,6 +225,13 @@ ardea {version} bench nexmark
             of(&report(), &[(String::new(), report().figures)]),
             expected
         );
+    }
+
+    #[test]
+    fn a_fraction_behind_a_large_number_leaves_it_readable() {
+        assert_eq!(shown(&json!(1_146_350_812.5)), "1,146,350,812.5");
+        assert_eq!(shown(&json!(0.0931)), "0.0931");
+        assert_eq!(shown(&json!(-1_000.5)), "-1000.5");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ardea_bench::wordcount::{self, WordcountParams};
+use clap::ArgGroup;
 
 use super::{Repeat, repeat};
 use crate::args::{count, duration};
@@ -13,6 +14,7 @@ use crate::failure::Failure;
 
 /// The options; the results carry each under its own name.
 #[derive(clap::Args, Debug)]
+#[command(group(ArgGroup::new("pace").required(true).args(["rate", "max"])))]
 pub struct WordcountBenchArgs {
     /// How many distinct words are generated
     #[arg(long, value_name = "N", value_parser = count, default_value = "450000")]
@@ -27,7 +29,7 @@ pub struct WordcountBenchArgs {
     #[arg(long)]
     acks: bool,
     /// Tuples a second, over all spouts: measures latency
-    #[arg(long, value_name = "N", value_parser = count, required_unless_present = "max", conflicts_with = "max")]
+    #[arg(long, value_name = "N", value_parser = count)]
     rate: Option<u64>,
     /// As fast as possible: measures throughput
     #[arg(long)]
