@@ -56,7 +56,6 @@ impl<T: Clone + Send + Sync + 'static> Processor for ItemsP<T> {
     }
 
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        // A collection drains by being read out: it is here already.
         if self.signals.is_cancelled() {
             return Ok(Progress::DONE);
         }
@@ -71,6 +70,10 @@ impl<T: Clone + Send + Sync + 'static> Processor for ItemsP<T> {
             .extend(rest.iter().step_by(self.step).take(room).cloned());
         self.next += (lane.rows().len() - before) * self.step;
         Ok(Progress::done_if(self.next >= self.items.len()))
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.next >= self.items.len()
     }
 }
 

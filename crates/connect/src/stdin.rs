@@ -123,6 +123,8 @@ impl Read for Stdin {
 struct StreamP<T, D, R> {
     reader: Option<InTurns<R>>,
     ending: bool,
+    /// Whether the end of the input was read.
+    is_at_end: bool,
     name: &'static str,
     intake: Intake<T, D>,
     signals: Arc<JobSignals>,
@@ -135,6 +137,7 @@ impl<T: Send + 'static, D: Decode<T>, R: Read + AsFd + Send> StreamP<T, D, R> {
         StreamP {
             reader: Some(InTurns(reader)),
             ending: false,
+            is_at_end: false,
             name,
             intake,
             signals: Arc::default(),
@@ -146,6 +149,7 @@ impl<T: Send + 'static, D: Decode<T>, R: Read + AsFd + Send> StreamP<T, D, R> {
         StreamP {
             reader: None,
             ending: true,
+            is_at_end: true,
             name: "",
             intake: Intake::new(reading, 1),
             signals: Arc::default(),
@@ -190,6 +194,7 @@ impl<T: Send + 'static, D: Decode<T>, R: Read + AsFd + Send> Processor for Strea
             Ok(0) => {
                 self.intake.end();
                 self.ending = true;
+                self.is_at_end = true;
                 Ok(Progress::MADE)
             }
             Ok(_) => Ok(Progress::MADE),
@@ -201,6 +206,10 @@ impl<T: Send + 'static, D: Decode<T>, R: Read + AsFd + Send> Processor for Strea
                     .hint("check what it was redirected from"))
             }
         }
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.is_at_end
     }
 
     fn close(&mut self) {

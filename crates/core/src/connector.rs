@@ -61,10 +61,10 @@ macro_rules! described {
             }
 
             /// Says which files its processors will read or write, so that a job that would overwrite what it reads is refused.
-            /// Asked when a job starts; see [`ProcessorSupplier::files`].
+            /// Asked when a job starts, with the number of instances; see [`ProcessorSupplier::files`].
             pub fn using_files(
                 mut self,
-                files: impl Fn() -> Vec<FileUse> + Send + Sync + 'static,
+                files: impl Fn(u32) -> Vec<FileUse> + Send + Sync + 'static,
             ) -> Self {
                 let supplier = self.supplier;
                 self.supplier = Arc::new(UsingFiles { supplier, files });

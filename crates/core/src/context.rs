@@ -31,12 +31,32 @@ impl Instance {
     }
 }
 
-/// What the whole job is being asked to do, read by every instance.
+/// What the job is being asked to do, as an instance sees it.
+///
+/// A source learns of draining by [`on_drain`](crate::Processor::on_drain) and by nothing else: whatever it does in `complete`, it
+/// does not know of it yet. Were it to look by itself, it could stop in a call that the runtime takes for the end of its input.
 #[derive(Debug, Default)]
 pub struct JobSignals {
+    asked: Arc<Asked>,
+    sight: Sight,
+}
+
+/// What all instances of a job are asked.
+#[derive(Debug, Default)]
+struct Asked {
     state: AtomicU8,
-    epochs_asked: AtomicU64,
+    epochs: AtomicU64,
     was_drained: AtomicBool,
+}
+
+/// From when on draining is seen.
+#[derive(Debug, Default)]
+enum Sight {
+    /// At once.
+    #[default]
+    AtOnce,
+    /// Once the runtime has told it.
+    OnceTold(AtomicBool),
 }
 
 const RUNNING: u8 = 0;
@@ -44,46 +64,74 @@ const DRAINING: u8 = 1;
 const CANCELLED: u8 = 2;
 
 impl JobSignals {
+    /// For the runtime: the same job's signals as a source sees them, which does not see that it drains until it is
+    /// [told](Self::tell_draining).
+    pub fn for_source(&self) -> JobSignals {
+        JobSignals {
+            asked: Arc::clone(&self.asked),
+            sight: Sight::OnceTold(AtomicBool::new(false)),
+        }
+    }
+
+    /// For the runtime: lets a source see it if the job drains; says whether it does.
+    pub fn tell_draining(&self) -> bool {
+        let drains = self.asked.state.load(Ordering::Acquire) >= DRAINING;
+        if let Sight::OnceTold(told) = &self.sight
+            && drains
+        {
+            told.store(true, Ordering::Release);
+        }
+        drains
+    }
+
     /// Asks the sources to end as if their input had ended: results in flight come out.
     pub fn drain(&self) {
-        let _ = self
-            .state
-            .compare_exchange(RUNNING, DRAINING, Ordering::AcqRel, Ordering::Acquire);
+        let _ = self.asked.state.compare_exchange(
+            RUNNING,
+            DRAINING,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
     }
 
     /// Asks everything to stop at once.
     pub fn cancel(&self) {
-        self.state.store(CANCELLED, Ordering::Release);
+        self.asked.state.store(CANCELLED, Ordering::Release);
     }
 
-    /// Whether sources are to end.
+    /// Whether sources are to end. For a source itself false until [`on_drain`](crate::Processor::on_drain) is called, or the job
+    /// is cancelled.
     pub fn is_draining(&self) -> bool {
-        self.state.load(Ordering::Acquire) >= DRAINING
+        match (self.asked.state.load(Ordering::Acquire), &self.sight) {
+            (RUNNING, _) => false,
+            (DRAINING, Sight::OnceTold(told)) => told.load(Ordering::Acquire),
+            _ => true,
+        }
     }
 
     /// Whether everything is to stop.
     pub fn is_cancelled(&self) -> bool {
-        self.state.load(Ordering::Acquire) == CANCELLED
+        self.asked.state.load(Ordering::Acquire) == CANCELLED
     }
 
-    /// For the runtime: a source has ended because it was asked to, and not because its input had.
+    /// For the runtime: a source has ended because it was asked to, and before its input had.
     pub fn note_drained(&self) {
-        self.was_drained.store(true, Ordering::Release);
+        self.asked.was_drained.store(true, Ordering::Release);
     }
 
-    /// Whether a source has ended because it was asked to.
+    /// Whether a source has ended because it was asked to, and before its input had.
     pub fn was_drained(&self) -> bool {
-        self.was_drained.load(Ordering::Acquire)
+        self.asked.was_drained.load(Ordering::Acquire)
     }
 
     /// Asks the sources to end the current epoch; returns how many ends have been asked for by now.
     pub fn ask_epoch_end(&self) -> u64 {
-        self.epochs_asked.fetch_add(1, Ordering::AcqRel) + 1
+        self.asked.epochs.fetch_add(1, Ordering::AcqRel) + 1
     }
 
     /// How many epoch ends have been asked for.
     pub fn epochs_asked(&self) -> u64 {
-        self.epochs_asked.load(Ordering::Acquire)
+        self.asked.epochs.load(Ordering::Acquire)
     }
 }
 
@@ -100,7 +148,7 @@ pub struct InstanceContext {
     pub inputs: Arc<[Arc<str>]>,
     /// The time, or a test's idea of it.
     pub clock: Clock,
-    /// What the job is asked to do; blocking processors look at it at least once a second.
+    /// What the job is asked to do; code that takes longer than a call should, looks now and then whether it is cancelled.
     pub signals: Arc<JobSignals>,
     /// Wakes this instance from another thread.
     pub waker: Waker,
@@ -130,5 +178,24 @@ impl InstanceContext {
             origins: Arc::default(),
             chunk_records: DEFAULT_CHUNK_RECORDS,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_sees_that_its_job_drains_when_it_is_told_and_not_before() {
+        let job = JobSignals::default();
+        let (told, untold) = (job.for_source(), job.for_source());
+        assert!(!told.tell_draining() && !told.is_draining());
+        job.drain();
+        assert!(job.is_draining());
+        assert!(!told.is_draining());
+        assert!(told.tell_draining() && told.is_draining());
+        assert!(!untold.is_draining());
+        job.cancel();
+        assert!(untold.is_draining() && untold.is_cancelled());
     }
 }

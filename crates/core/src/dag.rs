@@ -171,6 +171,30 @@ impl Dag {
         .hint("read the source twice, once for each input"))
     }
 
+    /// The vertices that lead, directly or through others, to an urgent input: one that is read to its end before others of its
+    /// vertex. Their records have to be all there, or what is made of those others is wrong.
+    ///
+    /// What is told beside such a stream, over a [timeless](Edge::timeless) edge that is not urgent itself, may have no end: it
+    /// does not count.
+    pub fn feeding_urgent_inputs(&self) -> BTreeSet<VertexId> {
+        let mut next: Vec<VertexId> = self
+            .waiting_pairs()
+            .map(|(urgent, _)| urgent.from.0)
+            .collect();
+        let mut found = BTreeSet::new();
+        while let Some(vertex) = next.pop() {
+            if found.insert(vertex) {
+                let before = self.edges.iter().filter(|edge| edge.to.0 == vertex);
+                next.extend(
+                    before
+                        .filter(|edge| !edge.is_timeless)
+                        .map(|edge| edge.from.0),
+                );
+            }
+        }
+        found
+    }
+
     /// The pairs of inputs of one vertex of which the second is not read before the first has ended.
     fn waiting_pairs(&self) -> impl Iterator<Item = (&Edge, &Edge)> {
         self.edges.iter().flat_map(|urgent| {
@@ -381,6 +405,28 @@ mod tests {
         dag.edge(Edge::between(stream, joined));
         dag.edge(urgent(enriched, joined));
         dag.validate().unwrap();
+    }
+
+    #[test]
+    fn all_that_leads_to_an_urgent_input_is_found_but_not_the_news_beside_it() {
+        let mut dag = Dag::new();
+        let [stream, table, small, news] =
+            ["stream", "table", "small", "news"].map(|name| dag.vertex(vertex(name)));
+        let [told, enriched, joined] =
+            ["told", "enriched", "joined"].map(|name| dag.vertex(vertex(name)));
+        let second = |from, to| Edge::from_ordinals((from, Ordinal(0)), (to, Ordinal(1)));
+        dag.edge(Edge::between(table, told));
+        dag.edge(second(news, told).timeless());
+        dag.edge(Edge::between(told, enriched));
+        let urgent = |from, to| second(from, to).timeless().priority(crate::Priority::FIRST);
+        dag.edge(urgent(small, enriched));
+        dag.edge(Edge::between(stream, joined));
+        dag.edge(urgent(enriched, joined));
+        dag.validate().unwrap();
+        assert_eq!(
+            dag.feeding_urgent_inputs(),
+            BTreeSet::from([table, small, told, enriched])
+        );
     }
 
     #[test]

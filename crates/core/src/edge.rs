@@ -16,6 +16,9 @@ impl EdgeId {
 }
 
 /// In which order a vertex reads its inputs: lower numbers are read to their end before higher ones start.
+///
+/// Draining does not cut an urgent input short, as what is made of the others would be wrong: the sources that lead to it go on to
+/// their end. So they must have one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Priority(pub i16);
 

@@ -17,8 +17,8 @@ pub enum FileUse {
 
 /// The one name of a file that may have several: absolute, without `.`, `..` and links, as far as the way to it exists.
 ///
-/// What of the way isn't there yet is taken as it is written. So a file keeps its name when it and its directories are made.
-/// Costs a few system calls for each part of the path.
+/// What of the way isn't there yet is taken as it is written. So a file keeps its name when it and its directories are made, also
+/// behind a link that leads to nothing yet. Costs a few system calls for each part of the path.
 ///
 /// ```
 /// use ardea_core::real_path;
@@ -27,7 +27,19 @@ pub enum FileUse {
 /// assert!(real_path("file".as_ref()).is_absolute());
 /// ```
 pub fn real_path(path: &Path) -> PathBuf {
-    let mut real = env::current_dir().unwrap_or_default();
+    let mut links_left = MOST_LINKS;
+    follow(
+        env::current_dir().unwrap_or_default(),
+        path,
+        &mut links_left,
+    )
+}
+
+/// How many links that lead to nothing are followed, as many as the system follows links.
+const MOST_LINKS: u32 = 40;
+
+/// The real path of `path`, which is relative to `real`.
+fn follow(mut real: PathBuf, path: &Path, links_left: &mut u32) -> PathBuf {
     for part in path.components() {
         match part {
             Component::ParentDir => {
@@ -36,7 +48,16 @@ pub fn real_path(path: &Path) -> PathBuf {
             Component::CurDir => {}
             Component::RootDir | Component::Prefix(_) | Component::Normal(_) => {
                 let next = real.join(part);
-                real = fs::canonicalize(&next).unwrap_or(next);
+                real = match fs::canonicalize(&next) {
+                    Ok(next) => next,
+                    Err(_) => match fs::read_link(&next) {
+                        Ok(target) if *links_left > 0 => {
+                            *links_left -= 1;
+                            follow(real, &target, links_left)
+                        }
+                        _ => next,
+                    },
+                };
             }
         }
     }
@@ -51,15 +72,15 @@ pub(crate) struct UsingFiles<F> {
 
 impl<F> ProcessorSupplier for UsingFiles<F>
 where
-    F: Fn() -> Vec<FileUse> + Send + Sync,
+    F: Fn(u32) -> Vec<FileUse> + Send + Sync,
 {
     fn supply(&self, instance: Instance) -> Result<Box<dyn Processor>> {
         self.supplier.supply(instance)
     }
 
-    fn files(&self) -> Vec<FileUse> {
-        let mut files = self.supplier.files();
-        files.extend((self.files)());
+    fn files(&self, parallelism: u32) -> Vec<FileUse> {
+        let mut files = self.supplier.files(parallelism);
+        files.extend((self.files)(parallelism));
         files
     }
 }
@@ -90,6 +111,24 @@ mod tests {
             fs::create_dir_all(at("real/a/b")).unwrap();
             fs::write(at("real/a/b/c"), "").unwrap();
         }
+    }
+
+    #[test]
+    fn a_link_that_leads_to_nothing_yet_has_the_name_of_what_it_will_lead_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let expected = fs::canonicalize(folder.path()).unwrap().join("later/file");
+        symlink(at("later"), at("folder")).unwrap();
+        symlink("folder/file", at("link")).unwrap();
+        symlink("link", at("again")).unwrap();
+        for name in ["later/file", "folder/file", "link", "again"] {
+            assert_eq!(real_path(&at(name)), expected, "{name}");
+        }
+        symlink("round", at("round")).unwrap();
+        assert!(
+            real_path(&at("round")).ends_with("round"),
+            "it comes to an end"
+        );
     }
 
     #[test]

@@ -76,11 +76,22 @@ pub trait Processor: Send {
 
     /// The job is to end as if its input had ended: a source emits what it has read already, and nothing more.
     ///
-    /// Called instead of [`complete`](Self::complete) until it returns done. The default ends at once, which is right for a source
-    /// that holds nothing it has taken from elsewhere.
+    /// Called instead of [`complete`](Self::complete) until it returns done, and only for sources. It is the only way by which a
+    /// source learns of draining: [`is_draining`](crate::JobSignals::is_draining) is false in every call of `complete`, so that one
+    /// which returns done there has come to its end. A source that leads into an urgent input (see [`Priority`](crate::Priority))
+    /// is not asked: it goes on to its end. The default ends at once, which is right for a source that holds nothing it has
+    /// taken from elsewhere.
     fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         let _ = outbox;
         Ok(Progress::DONE)
+    }
+
+    /// Of a source whose [`on_drain`](Self::on_drain) has returned done: whether it had come to the end of its input all the same, so
+    /// that nothing was left out. A job none of whose sources left anything out has completed, drained or not.
+    ///
+    /// The default says no, which is right for a source that can't know.
+    fn is_at_end(&self) -> bool {
+        false
     }
 
     /// The deadline asked for by [`Outbox::wake_at`] has come while records are still expected. For processing-time
@@ -103,9 +114,10 @@ pub trait ProcessorSupplier: Send + Sync {
     /// Whatever keeps it from being made; the job then does not start.
     fn supply(&self, instance: Instance) -> Result<Box<dyn Processor>>;
 
-    /// The files that the processors will read or write, as far as that is known: a job that would overwrite what it reads is
-    /// refused. None by default.
-    fn files(&self) -> Vec<FileUse> {
+    /// The files that the processors of `parallelism` instances will read or write, as far as that is known: a job that would
+    /// overwrite what it reads is refused. None by default.
+    fn files(&self, parallelism: u32) -> Vec<FileUse> {
+        let _ = parallelism;
         Vec::new()
     }
 }

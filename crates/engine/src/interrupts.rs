@@ -5,6 +5,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use ardea_core::{Error, ErrorCode, Result};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -32,11 +33,16 @@ enum Asked {
     ToStop,
 }
 
+/// Signals that come within this time of one are one with it. `timeout` sends each twice, to its child and to the child's group, and
+/// so may a service manager; nobody presses Ctrl-C twice so quickly.
+const ONE_INTERRUPT: Duration = Duration::from_millis(100);
+
 /// Calls `handle` with every SIGINT (Ctrl-C) and SIGTERM from now on, for as long as the process lives; they no longer end it.
 ///
 /// For a program that does more at a signal than [`JobHandle::drain_on_ctrl_c`] does, and then instead of that. `handle` runs on a
 /// thread of its own, not within the raw signal handler, so it may do what any code may; signals that come while it is busy are
-/// passed on behind it, several of one kind perhaps as one.
+/// passed on behind it, several of one kind perhaps as one. Those that come within 100 ms of one are one with it, and not passed on:
+/// `timeout` and others send each twice.
 ///
 /// ```no_run
 /// use std::sync::atomic::{AtomicU32, Ordering};
@@ -55,7 +61,11 @@ pub fn on_interrupt(handle: impl FnMut(i32) + Send + 'static) -> Result<()> {
         .and_then(|mut signals| {
             thread::Builder::new()
                 .name("ardea-signals".into())
-                .spawn(move || signals.forever().for_each(handle))
+                .spawn(move || {
+                    let mut bursts = Bursts::default();
+                    let counts = |_: &i32| bursts.begins_another(Instant::now());
+                    signals.forever().filter(counts).for_each(handle)
+                })
         })
         .map(|_| ())
         .map_err(|error| {
@@ -65,9 +75,29 @@ pub fn on_interrupt(handle: impl FnMut(i32) + Send + 'static) -> Result<()> {
         })
 }
 
+/// Tells signals from their echoes.
+#[derive(Default)]
+struct Bursts {
+    /// When the latest one that counted came.
+    began: Option<Instant>,
+}
+
+impl Bursts {
+    /// Whether a signal that came `now` counts.
+    fn begins_another(&mut self, now: Instant) -> bool {
+        let is_echo = self
+            .began
+            .is_some_and(|began| now.saturating_duration_since(began) < ONE_INTERRUPT);
+        if !is_echo {
+            self.began = Some(now);
+        }
+        !is_echo
+    }
+}
+
 impl JobHandle {
     /// From now on Ctrl-C (SIGINT) or SIGTERM [drains](Self::drain) the job, a second one [cancels](Self::cancel) it, and a third
-    /// ends the process. Once the job is over they do again what they do by default.
+    /// ends the process. Once the job is over they do again what they do by default. Signals within 100 ms of each other count as one.
     ///
     /// Several jobs may ask for it, and each gets every signal. Costs a thread that sleeps. For a program that handles signals
     /// otherwise: don't call this, but `drain` from an ordinary thread of yours.
@@ -133,5 +163,19 @@ fn interrupt(signal: i32) {
     if is_unheard {
         // Only fails for signals that don't exist.
         let _ = emulate_default_handler(signal);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_soon_after_a_signal_is_one_with_it_and_its_echoes_start_no_other() {
+        let (mut bursts, start) = (Bursts::default(), Instant::now());
+        let counts: Vec<u64> = (0..250)
+            .filter(|millis| bursts.begins_another(start + Duration::from_millis(*millis)))
+            .collect();
+        assert_eq!(counts, [0, 100, 200]);
     }
 }

@@ -280,7 +280,10 @@ impl JobHandle {
     }
 
     /// Asks the sources to end as if their input had: results in flight come out, then the job is over. Its status is then
-    /// [`Drained`](JobStatus::Drained), unless all sources had ended by themselves before they were asked.
+    /// [`Drained`](JobStatus::Drained), unless all sources had come to their end before they were asked.
+    ///
+    /// Sources that lead into an input which others wait for (see [`Priority`](ardea_core::Priority): the table of a hash join) go on
+    /// to their end, which the job waits for.
     pub fn drain(&self) {
         self.shared.drain();
     }

@@ -1,6 +1,6 @@
 //! Making a job's tasklets after its plan, and handing them to their threads.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ use crate::job::{Counted, JobShared};
 use crate::output::{OutputEdge, Route};
 use crate::panics::{message, quietly};
 use crate::queue::{QueueReceiver, QueueSender, queue};
-use crate::stage::Stage;
+use crate::stage::{AtDrain, Stage};
 use crate::tasklet::Tasklet;
 use crate::worker::TaskletWaker;
 
@@ -70,10 +70,11 @@ impl Launch<'_> {
         let (mut senders, mut receivers) = self.queues();
         let mut placed = Vec::new();
         let mut metrics = Vec::new();
+        let to_their_end = self.dag.feeding_urgent_inputs();
         for (planned, places) in self.plan.tasklets.iter().zip(&self.places.0) {
             for instance in 0..planned.parallelism {
                 let place = &places[instance as usize];
-                let stages = self.stages(planned, instance, place, &mut metrics)?;
+                let stages = self.stages(planned, instance, place, &to_their_end, &mut metrics)?;
                 let inputs = self.inputs(planned.vertices[0], instance, &mut receivers);
                 let last = planned.vertices[planned.vertices.len() - 1];
                 let outputs = self.outputs(last, instance, &mut senders);
@@ -177,6 +178,7 @@ impl Launch<'_> {
         planned: &PlannedTasklet,
         instance: u32,
         place: &TaskletWaker,
+        to_their_end: &BTreeSet<VertexId>,
         metrics: &mut Vec<Counted>,
     ) -> Result<Vec<Stage>> {
         let mut stages = Vec::new();
@@ -193,13 +195,23 @@ impl Launch<'_> {
                 index: instance,
                 parallelism: planned.parallelism,
             };
+            let (inputs, outputs) = (self.dag.inputs(id).len(), self.dag.outputs(id).len());
+            let is_source = inputs == 0;
+            let at_drain = match is_source && !to_their_end.contains(&id) {
+                true => AtDrain::Stops,
+                false => AtDrain::GoesOn,
+            };
             let context = InstanceContext {
                 job: Arc::clone(&self.job.name),
                 vertex: Arc::clone(vertex.name()),
                 instance: which,
                 inputs: self.producers(id),
                 clock: self.clock.clone(),
-                signals: Arc::clone(&self.job.signals),
+                signals: if is_source {
+                    Arc::new(self.job.signals.for_source())
+                } else {
+                    Arc::clone(&self.job.signals)
+                },
                 waker: waker(place.clone(), Arc::clone(&woken)),
                 metrics: counters,
                 dead_letters: Arc::clone(&self.job.dead_letters),
@@ -208,8 +220,9 @@ impl Launch<'_> {
             };
             let processor =
                 supply(vertex, which).map_err(|e| e.in_vertex(vertex.name(), instance))?;
-            let (inputs, outputs) = (self.dag.inputs(id).len(), self.dag.outputs(id).len());
-            stages.push(Stage::new(processor, context, inputs, outputs, woken));
+            stages.push(Stage::new(
+                processor, context, inputs, outputs, at_drain, woken,
+            ));
         }
         Ok(stages)
     }

@@ -94,7 +94,7 @@ impl Node {
     /// threads or tasklets. Nothing of the job runs then.
     pub fn submit(&self, dag: &Dag, config: JobConfig) -> Result<JobHandle> {
         let plan = ExecutionPlan::of(dag, self.config.threads, self.config.fuse)?;
-        refuse_overwriting(dag)?;
+        refuse_overwriting(dag, self.config.threads)?;
         let job = JobShared::new(&config.name, config.dead_letters);
         let mut places = Places::default();
         let dedicated = self.reserve(&plan, &mut places)?;

@@ -1,10 +1,12 @@
 //! Refuses jobs that would overwrite what they read, before anything has been written.
 //!
 //! A sink gives its file the final name when it is whole, which would take the place of the input: fine for a job that had read
-//! all of it, and fatal for one that runs again. Nobody means that.
+//! all of it, and fatal for one that runs again. What it calls the file until then takes the place of an input of that name at once.
+//! Nobody means that.
 
 use std::collections::HashMap;
 use std::fs;
+use std::num::NonZeroU32;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -19,16 +21,16 @@ enum Identity {
 
 /// Refuses a graph in which one vertex writes to a file that one reads, also under another name: a link, or `./`.
 ///
-/// As far as the vertices know before they start: not the numbered files of a sink that rotates, nor those of one whose number of
-/// instances depends on the node. Devices and pipes are no such files.
+/// As far as the vertices know before they start, on a node of so many cooperative threads. Devices and pipes are no such files.
 ///
 /// # Errors
 /// [`ErrorCode::InvalidJob`], naming both.
-pub(crate) fn refuse_overwriting(dag: &Dag) -> Result<()> {
+pub(crate) fn refuse_overwriting(dag: &Dag, threads: NonZeroU32) -> Result<()> {
     let mut read = HashMap::new();
     let mut written = Vec::new();
     for vertex in dag.vertices() {
-        for file_use in vertex.supplier().files() {
+        let parallelism = vertex.wanted_parallelism().resolve(threads);
+        for file_use in vertex.supplier().files(parallelism) {
             match file_use {
                 FileUse::Reads(path) => {
                     if let Some(identity) = identity(&path) {
@@ -69,10 +71,13 @@ fn identity(path: &Path) -> Option<Identity> {
 mod tests {
     use std::sync::Arc;
 
-    use ardea_core::{Instance, Processor, ProcessorSupplier, Vertex};
+    use ardea_core::{Instance, Parallelism, Processor, ProcessorSupplier, Vertex};
 
     use super::*;
 
+    const THREADS: NonZeroU32 = NonZeroU32::new(3).unwrap();
+
+    /// Uses a file; one that is written stands in a folder, named by the number of instances, if there are several.
     struct Uses(FileUse);
 
     impl ProcessorSupplier for Uses {
@@ -80,20 +85,29 @@ mod tests {
             Err(Error::new(ErrorCode::Internal, "only described"))
         }
 
-        fn files(&self) -> Vec<FileUse> {
-            vec![self.0.clone()]
+        fn files(&self, parallelism: u32) -> Vec<FileUse> {
+            vec![match &self.0 {
+                FileUse::Writes(path) if parallelism > 1 => {
+                    FileUse::Writes(path.join(parallelism.to_string()))
+                }
+                file_use => file_use.clone(),
+            }]
         }
     }
 
     fn check(input: &Path, output: &Path) -> Result<()> {
+        check_with(input, output, Parallelism::ONE)
+    }
+
+    fn check_with(input: &Path, output: &Path, parallelism: Parallelism) -> Result<()> {
         let mut dag = Dag::new();
         for (name, file_use) in [
             ("sink", FileUse::Writes(output.to_path_buf())),
             ("source", FileUse::Reads(input.to_path_buf())),
         ] {
-            dag.vertex(Vertex::new(name, Arc::new(Uses(file_use))));
+            dag.vertex(Vertex::new(name, Arc::new(Uses(file_use))).parallelism(parallelism));
         }
-        refuse_overwriting(&dag)
+        refuse_overwriting(&dag, THREADS)
     }
 
     /// A folder of this test's own, gone with it.
@@ -134,5 +148,15 @@ mod tests {
         check(&at("later"), &at("./later")).unwrap_err();
         std::os::unix::fs::symlink(&folder.0, at("link")).unwrap();
         check(&at("no/such/later"), &at("link/no/such/later")).unwrap_err();
+        std::os::unix::fs::symlink(at("later"), at("dangling")).unwrap();
+        check(&at("later"), &at("dangling")).unwrap_err();
+    }
+
+    #[test]
+    fn as_many_files_are_looked_at_as_the_node_has_instances_for() {
+        let folder = Path::new("/no/such/folder");
+        let check = |input: &str| check_with(&folder.join(input), folder, Parallelism::Auto);
+        check("3").unwrap_err();
+        check("2").unwrap();
     }
 }

@@ -13,6 +13,15 @@ use ardea_core::{
 use crate::input::{Event, InputSet};
 use crate::panics::quietly;
 
+/// What comes of a request to drain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AtDrain {
+    /// A source stops.
+    Stops,
+    /// It goes on until its input ends: a step, or a source that leads into an urgent input.
+    GoesOn,
+}
+
 /// What a stage is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
@@ -54,6 +63,7 @@ pub(crate) struct Stage {
     /// The latest watermark that the processor has been told.
     watermark: Watermark,
     is_source: bool,
+    at_drain: AtDrain,
     epochs_ended: u64,
     wake_at: Option<Duration>,
     /// A deadline came while `on_wake` could not be called.
@@ -68,6 +78,7 @@ impl Stage {
         context: InstanceContext,
         inputs: usize,
         outputs: usize,
+        at_drain: AtDrain,
         woken: Arc<AtomicBool>,
     ) -> Self {
         Stage {
@@ -79,6 +90,7 @@ impl Stage {
                 Phase::Reading
             },
             is_source: inputs == 0,
+            at_drain,
             at: None,
             batch: (0, 0),
             watermark: Watermark::NONE,
@@ -341,7 +353,8 @@ impl Stage {
             self.phase = Phase::Epoch(Epoch(self.epochs_ended));
             return self.end_epoch(Epoch(self.epochs_ended));
         }
-        let drained = self.is_source && self.context.signals.is_draining();
+        // Asked once a call: what the processor sees is what is done here.
+        let drained = self.at_drain == AtDrain::Stops && self.context.signals.tell_draining();
         let progress = if drained {
             self.processor.on_drain(&mut self.outbox)?
         } else {
@@ -352,7 +365,7 @@ impl Stage {
             return Ok(false);
         }
         if progress.done {
-            if drained {
+            if drained && !self.processor.is_at_end() {
                 self.context.signals.note_drained();
             }
             self.phase = Phase::Done;

@@ -6,10 +6,14 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use ardea_core::{Dag, Outbox, Processor, Progress, Result, Vertex, supplier};
 use ardea_engine::{JobConfig, JobHandle, Node, NodeConfig};
 use rustix::process::{Pid, Signal, kill_process};
+
+/// Signals that come sooner after one are one with it.
+const APART: Duration = Duration::from_millis(200);
 
 /// In the child: which test it is the child of.
 const CHILD: &str = "CTRL_C_ENDS_CHILD";
@@ -63,6 +67,7 @@ fn is_child_of(test: &str) -> bool {
 struct Watched {
     child: Child,
     said: BufReader<ChildStderr>,
+    signalled: Option<Instant>,
 }
 
 impl Watched {
@@ -75,7 +80,11 @@ impl Watched {
             .spawn()
             .unwrap();
         let said = BufReader::new(child.stderr.take().unwrap());
-        Watched { child, said }
+        Watched {
+            child,
+            said,
+            signalled: None,
+        }
     }
 
     fn says(&mut self, what: &str) {
@@ -87,7 +96,14 @@ impl Watched {
         }
     }
 
-    fn signal(&self, signal: Signal) {
+    /// Sends a signal, when the one before is long enough ago.
+    fn signal(&mut self, signal: Signal) {
+        while let Some(last) = self.signalled
+            && last.elapsed() < APART
+        {
+            thread::park_timeout(APART - last.elapsed().min(APART));
+        }
+        self.signalled = Some(Instant::now());
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 

@@ -172,7 +172,7 @@ where
         self.keyed_step(name, move || DistinctP::new(Arc::clone(&key)))
     }
 
-    /// The records of a key that come more than `span` of event time after the last that passed; keys are forgotten after that time.
+    /// The records of a key that come at least `span` of event time after the last that passed; keys are forgotten after that time.
     pub fn distinct_within(self, name: impl Into<String>, span: Duration) -> Stream<T, B, E> {
         let key = Arc::new(self.key_of());
         self.keyed_step(name, move || DistinctP::new(Arc::clone(&key)).within(span))

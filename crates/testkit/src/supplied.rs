@@ -59,6 +59,10 @@ impl Processor for SuppliedP {
         self.inner()?.on_drain(outbox)
     }
 
+    fn is_at_end(&self) -> bool {
+        self.0.as_ref().is_ok_and(|processor| processor.is_at_end())
+    }
+
     fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
         self.inner()?.on_wake(outbox)
     }

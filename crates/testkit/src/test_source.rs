@@ -187,9 +187,6 @@ impl<T: Clone + Send + Sync + 'static> Processor for TestSourceP<T> {
     }
 
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        if self.context.signals.is_draining() {
-            return Ok(Progress::DONE);
-        }
         let items = Arc::clone(&self.items);
         let start = self.next;
         while let Some(item) = items.get(self.next) {
@@ -208,6 +205,11 @@ impl<T: Clone + Send + Sync + 'static> Processor for TestSourceP<T> {
             made: self.next > start,
             done: self.ends,
         })
+    }
+
+    fn is_at_end(&self) -> bool {
+        let next = self.items.get(self.next);
+        next.map_or(self.ends, |item| matches!(item, TestItem::End))
     }
 }
 
@@ -280,5 +282,20 @@ mod tests {
     fn an_endless_source_ends_when_it_is_drained() {
         let source = TestSource::new([TestItem::Record(1, AT)]);
         test(&source).drain_after(1).output::<u32>([1]).run();
+    }
+
+    #[test]
+    fn it_has_come_to_its_end_when_no_item_is_left_that_it_would_play() {
+        let is_at_end = |items: Vec<TestItem<u32>>| {
+            let source = TestSource::new(items);
+            [
+                source.bounded().into_parts().1,
+                source.unbounded().into_parts().1,
+            ]
+            .map(|supplier| supplier.supply(Instance::ONLY).unwrap().is_at_end())
+        };
+        assert_eq!(is_at_end(vec![]), [true, false]);
+        assert_eq!(is_at_end(vec![TestItem::End]), [true, true]);
+        assert_eq!(is_at_end(vec![TestItem::Idle]), [false, false]);
     }
 }

@@ -2,66 +2,83 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ardea_core::{Error, ErrorCode, Instance, Result, real_path};
+use ardea_core::{Error, ErrorCode, Result, real_path};
 
-/// The outputs that sinks of this process write to now.
-static CLAIMED: Mutex<BTreeSet<(PathBuf, u32)>> = Mutex::new(BTreeSet::new());
+/// The names that sinks of this process write to now.
+static CLAIMED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// The right to write to an output, until it is dropped.
+/// The right to write to all names of an output, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Claim(PathBuf, u32);
+pub(crate) struct Claim(Vec<PathBuf>);
 
 impl Claim {
-    /// Claims the output of one instance of a sink.
+    /// Claims the names of the output of one instance of a sink: of a file its own and that of its part.
     ///
     /// Made while a job is put together, so that a second sink is refused before either has written.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidJob`] if another sink has it.
-    pub(crate) fn take(path: &Path, instance: Instance) -> Result<Self> {
-        let path = real_path(path);
-        let claim = (path.clone(), instance.index);
-        if CLAIMED
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(claim)
-        {
-            return Ok(Claim(path, instance.index));
+    /// [`ErrorCode::InvalidJob`] if another sink has one of them.
+    pub(crate) fn take(names: &[PathBuf]) -> Result<Self> {
+        let names: Vec<_> = names.iter().map(|name| real_path(name)).collect();
+        let mut claimed = claimed();
+        if let Some(name) = names.iter().find(|name| claimed.contains(*name)) {
+            return Err(taken(name));
         }
-        Err(Error::new(
-            ErrorCode::InvalidJob,
-            format!("two sinks write to {}", path.display()),
-        )
-        .hint("give each its own file, or merge their streams before one sink"))
+        claimed.extend(names.iter().cloned());
+        Ok(Claim(names))
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        let claim = (std::mem::take(&mut self.0), self.1);
-        CLAIMED
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&claim);
+        let mut claimed = claimed();
+        for name in &self.0 {
+            claimed.remove(name);
+        }
     }
+}
+
+fn claimed() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+    CLAIMED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn taken(name: &Path) -> Error {
+    Error::new(
+        ErrorCode::InvalidJob,
+        format!("two sinks write to {}", name.display()),
+    )
+    .hint(
+        "give each its own file, which is called `….part` until it is whole, or merge their streams before one sink",
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn claim(path: &Path) -> Result<Claim> {
+        Claim::take(&[path.to_path_buf()])
+    }
+
     #[test]
     fn an_output_has_one_sink_at_a_time() {
         let path = Path::new("claimed-by-a-test");
-        let first = Claim::take(path, Instance::ONLY).unwrap();
-        assert_eq!(
-            Claim::take(path, Instance::ONLY).unwrap_err().code(),
-            ErrorCode::InvalidJob
-        );
+        let first = claim(path).unwrap();
+        assert_eq!(claim(path).unwrap_err().code(), ErrorCode::InvalidJob);
         drop(first);
-        assert!(Claim::take(path, Instance::ONLY).is_ok());
+        assert!(claim(path).is_ok());
+    }
+
+    #[test]
+    fn a_refused_claim_leaves_nothing_claimed() {
+        let names = ["refused-1", "refused-2"].map(PathBuf::from);
+        let first = claim(&names[1]).unwrap();
+        assert!(Claim::take(&names).is_err());
+        assert!(claim(&names[0]).is_ok());
+        drop(first);
+        assert!(Claim::take(&names).is_ok());
     }
 
     #[test]
@@ -69,11 +86,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (path, link) = (dir.path().join("out"), dir.path().join("link"));
         std::os::unix::fs::symlink(dir.path(), &link).unwrap();
-        let _first = Claim::take(&path, Instance::ONLY).unwrap();
+        let _first = claim(&path).unwrap();
         for other in [link.join("out"), dir.path().join("./out")] {
-            assert!(Claim::take(&other, Instance::ONLY).is_err(), "{other:?}");
+            assert!(claim(&other).is_err(), "{other:?}");
         }
-        let deep = |folder: &Path| Claim::take(&folder.join("not/yet/there"), Instance::ONLY);
+        let deep = |folder: &Path| claim(&folder.join("not/yet/there"));
         let _second = deep(dir.path()).unwrap();
         assert!(
             deep(&link).is_err(),

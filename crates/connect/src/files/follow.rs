@@ -92,7 +92,7 @@ impl<T: Send + 'static, D: Decode<T>> FollowSource<T, D> {
             )))
         };
         Source::new(name, Arc::new(supply))
-            .using_files(move || files.clone())
+            .using_files(move |_| files.clone())
             .isolation(Isolation::Thread)
     }
 }
@@ -167,6 +167,14 @@ impl Read for Followed {
         self.position += read as u64;
         Ok(read)
     }
+}
+
+/// Whether no file has the path: nothing does, or what should be a folder on the way is none now.
+fn is_missing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
 }
 
 /// What the reader is doing.
@@ -251,7 +259,7 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
                     self.stage = Stage::Finishing(file);
                     Ok(Progress::MADE)
                 }
-                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(error)),
+                Err(error) if !is_missing(&error) => Err(failed(error)),
                 Ok(_) | Err(_) => {
                     self.stage = Stage::Growing(file);
                     Ok(self.rest())
@@ -285,7 +293,7 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
                 Ok(Progress::MADE)
             }
             Ok(None) => Err(self.not_plain()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(error) if is_missing(&error) => {
                 self.stage = Stage::Awaiting;
                 Ok(self.rest())
             }
@@ -312,9 +320,7 @@ impl<T: Send + 'static, D: Decode<T>> Processor for FollowP<T, D> {
         }
         let failed = |error| cannot_read(&self.path, error);
         let mut followed = match Followed::open(&self.path) {
-            Err(error) if self.start.waits && error.kind() == io::ErrorKind::NotFound => {
-                return Ok(());
-            }
+            Err(error) if self.start.waits && is_missing(&error) => return Ok(()),
             opened => opened.map_err(failed)?.ok_or_else(|| self.not_plain())?,
         };
         if self.start.from_end {

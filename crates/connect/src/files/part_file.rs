@@ -2,13 +2,15 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use ardea_core::{Error, ErrorCode, Result};
+use ardea_core::{Error, ErrorCode, Result, real_path};
 use flate2::write::GzEncoder;
+use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
+use rustix::io::Errno;
 
-use super::special_file::SpecialFile;
+use super::special_file::{Awaited, SpecialFile};
 
 /// What the name of an unfinished file ends in.
 pub(super) const PART_SUFFIX: &str = ".part";
@@ -62,7 +64,7 @@ enum Way {
 ///
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("numbers.txt");
-/// let mut file = PartFile::create(path.clone(), Compression::None, || true)?;
+/// let mut file = PartFile::create(path.clone(), Compression::None, |_| true)?;
 /// file.write(b"1\n2\n")?;
 /// assert!(!path.exists(), "not before it is whole");
 /// file.finish(true)?;
@@ -93,38 +95,78 @@ pub(super) fn cannot_write(path: &Path, error: io::Error) -> Error {
     .hint(hint)
 }
 
+/// Where what is written to a path goes.
+#[derive(Debug)]
+pub(super) enum Place {
+    /// To a file of that name, by way of a part beside it. A link to it stays a link, also one that leads to nothing yet.
+    File { path: PathBuf, part: PathBuf },
+    /// To a device or a pipe, which is not replaced: it has no part that could become it.
+    Special,
+}
+
+impl Place {
+    pub fn of(path: &Path) -> io::Result<Place> {
+        let path = match fs::metadata(path) {
+            Ok(metadata) if !metadata.is_file() => return Ok(Place::Special),
+            Ok(_) => fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf()),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Err(_) if path.is_symlink() => real_path(path),
+            Err(_) => path.to_path_buf(),
+        };
+        let part = with_suffix(&path, PART_SUFFIX);
+        Ok(Place::File { path, part })
+    }
+}
+
+/// How an unfinished file is opened: as a plain file, or not at all.
+fn part_options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    options.write(true).custom_flags(flags.bits() as i32);
+    options
+}
+
+/// Whether `name` is a name of `file`.
+fn is_named(file: &File, name: &Path) -> io::Result<bool> {
+    let ours = file.metadata()?;
+    let named = fs::symlink_metadata(name);
+    Ok(named.is_ok_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino())))
+}
+
 /// Opens an unfinished file and locks it; `between` is what others may do meanwhile.
 fn locked(part: &Path, mut between: impl FnMut()) -> Result<File> {
     let failed = |error| cannot_write(part, error);
     loop {
         // Not truncated before the lock is held: another writer may be at it.
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(part)
-            .map_err(failed)?;
+        let mut options = part_options();
+        let file = options.create(true).truncate(false).open(part);
+        let file = file.map_err(failed)?;
         between();
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::Error(error)) => return Err(failed(error)),
-            Err(TryLockError::WouldBlock) => {
-                let what = format!(
-                    "{} is being written by another job or instance",
-                    part.display()
-                );
-                return Err(
-                    Error::new(ErrorCode::WriteFailed, what).hint("give each job its own path")
-                );
-            }
+            Err(TryLockError::WouldBlock) => return Err(in_use(part)),
         }
         // Its writer may have finished between the opening and the locking: then this is a whole file under its final name.
-        let ours = file.metadata().map_err(failed)?;
-        if fs::metadata(part)
-            .is_ok_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino()))
-        {
+        if is_named(&file, part).map_err(failed)? {
             return Ok(file);
         }
+    }
+}
+
+fn in_use(part: &Path) -> Error {
+    let what = format!(
+        "{} is being written by another job or instance",
+        part.display()
+    );
+    Error::new(ErrorCode::WriteFailed, what).hint("give each job its own path")
+}
+
+/// Makes the directories on the way to a file.
+fn make_way(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => fs::create_dir_all(parent),
+        _ => Ok(()),
     }
 }
 
@@ -140,15 +182,10 @@ impl PartFile {
     pub fn create(
         path: PathBuf,
         compression: Compression,
-        go_on: impl Fn() -> bool + Send + 'static,
+        go_on: impl Fn(Awaited) -> bool + Send + 'static,
     ) -> Result<PartFile> {
         let failed = |error| cannot_write(&path, error);
-        if let Some(directory) = path
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty())
-        {
-            fs::create_dir_all(directory).map_err(failed)?;
-        }
+        make_way(&path).map_err(failed)?;
         if path.is_dir() {
             return Err(Error::new(
                 ErrorCode::InvalidConfig,
@@ -156,27 +193,57 @@ impl PartFile {
             )
             .hint("name a file in it, such as `records.jsonl`"));
         }
-        // A link stays a link: what it leads to is written.
-        let path = fs::canonicalize(&path).unwrap_or(path);
+        match Place::of(&path).map_err(failed)? {
+            Place::Special => {
+                let file = SpecialFile::open(&path, go_on)?;
+                Ok(PartFile {
+                    path,
+                    part: None,
+                    way: Way::Special(file),
+                    written: 0,
+                })
+            }
+            Place::File { path, part } => {
+                make_way(&path).map_err(failed)?;
+                let file = locked(&part, || ())?;
+                file.set_len(0).map_err(failed)?;
+                PartFile::begun(path, part, file, compression)
+            }
+        }
+    }
+
+    /// Begins `path`, as [`create`](Self::create) does, if nothing has that name or the name of its part; else none.
+    pub(super) fn create_new(path: PathBuf, compression: Compression) -> Result<Option<PartFile>> {
         let failed = |error| cannot_write(&path, error);
-        if fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file()) {
-            // A device or a pipe is not replaced: it has no part that could become it.
-            let file = SpecialFile::open(&path, go_on)?;
-            return Ok(PartFile {
-                path,
-                part: None,
-                way: Way::Special(file),
-                written: 0,
-            });
+        make_way(&path).map_err(failed)?;
+        if fs::symlink_metadata(&path).is_ok() {
+            return Ok(None);
         }
         let part = with_suffix(&path, PART_SUFFIX);
-        let file = locked(&part, || ())?;
-        file.set_len(0).map_err(failed)?;
+        let file = match part_options().create_new(true).open(&part) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
+            file => file.map_err(failed)?,
+        };
+        match file.try_lock() {
+            Ok(()) => PartFile::begun(path, part, file, compression).map(Some),
+            Err(TryLockError::Error(error)) => Err(failed(error)),
+            // Somebody has taken it for what an earlier run left.
+            Err(TryLockError::WouldBlock) => Ok(None),
+        }
+    }
+
+    fn begun(
+        path: PathBuf,
+        part: PathBuf,
+        file: File,
+        compression: Compression,
+    ) -> Result<PartFile> {
         let way = match compression {
             Compression::None => Way::Plain(file),
             Compression::Gzip => Way::Gzip(GzEncoder::new(file, flate2::Compression::default())),
             Compression::Zstd => Way::Zstd(
-                zstd::Encoder::new(file, zstd::DEFAULT_COMPRESSION_LEVEL).map_err(failed)?,
+                zstd::Encoder::new(file, zstd::DEFAULT_COMPRESSION_LEVEL)
+                    .map_err(|error| cannot_write(&path, error))?,
             ),
         };
         Ok(PartFile {
@@ -195,8 +262,8 @@ impl PartFile {
     /// Writes all of it.
     ///
     /// # Errors
-    /// [`ErrorCode::WriteFailed`]; of a pipe, [`ErrorCode::OutputClosed`] if its reader has gone, [`ErrorCode::Cancelled`] if it did
-    /// not read and was not to be waited for.
+    /// [`ErrorCode::WriteFailed`], also if the reader of a pipe has gone, or [`ErrorCode::OutputClosed`] if that is standard output
+    /// by another name; [`ErrorCode::Cancelled`] if it did not read and was not to be waited for.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         let outcome = match &mut self.way {
             Way::Plain(file) => file.write_all(bytes),
@@ -232,30 +299,100 @@ impl PartFile {
     /// # Errors
     /// [`ErrorCode::WriteFailed`].
     pub fn finish(self, sync: bool) -> Result<()> {
+        let Some(whole) = self.end(sync)? else {
+            return Ok(());
+        };
+        fs::rename(&whole.part, &whole.path).map_err(|error| cannot_write(&whole.path, error))?;
+        whole.named(sync)
+    }
+
+    /// Ends the file as [`finish`](Self::finish) does, but replaces none: if something has its name by now it gets `another`.
+    pub(super) fn finish_free(
+        self,
+        sync: bool,
+        mut another: impl FnMut() -> Result<PathBuf>,
+    ) -> Result<()> {
+        let Some(mut whole) = self.end(sync)? else {
+            return Ok(());
+        };
+        while !rename_to_free(&whole.part, &whole.path)
+            .map_err(|error| cannot_write(&whole.path, error))?
+        {
+            whole.path = another()?;
+        }
+        whole.named(sync)
+    }
+
+    /// Ends the content; a device or a pipe has no more to be done to it.
+    fn end(self, sync: bool) -> Result<Option<Whole>> {
         let PartFile {
             path, part, way, ..
         } = self;
         let failed = |error| cannot_write(&path, error);
         let ended = match way {
-            Way::Special(_) => return Ok(()),
+            Way::Special(_) => return Ok(None),
             Way::Plain(file) => Ok(file),
             Way::Gzip(encoder) => encoder.finish(),
             Way::Zstd(encoder) => encoder.finish(),
         };
         let file = ended.map_err(failed)?;
-        let Some(part) = part else { return Ok(()) };
+        let Some(part) = part else { return Ok(None) };
         if sync {
             file.sync_all().map_err(failed)?;
         }
-        fs::rename(&part, &path).map_err(failed)?;
+        if !is_named(&file, &part).map_err(failed)? {
+            let what = format!(
+                "{} was replaced or removed while it was written",
+                part.display()
+            );
+            return Err(Error::new(ErrorCode::WriteFailed, what).hint("give each job its own path"));
+        }
+        Ok(Some(Whole { path, part, file }))
+    }
+}
+
+/// A part that has all its content.
+struct Whole {
+    path: PathBuf,
+    part: PathBuf,
+    /// Locked, so that nobody takes it for what an earlier run left.
+    file: File,
+}
+
+impl Whole {
+    /// It has its name.
+    fn named(self, sync: bool) -> Result<()> {
         if sync {
-            let directory = path
+            let directory = self
+                .path
                 .parent()
                 .filter(|parent| !parent.as_os_str().is_empty());
-            let directory = File::open(directory.unwrap_or(Path::new("."))).map_err(failed)?;
-            directory.sync_all().map_err(failed)?;
+            File::open(directory.unwrap_or(Path::new(".")))
+                .and_then(|directory| directory.sync_all())
+                .map_err(|error| cannot_write(&self.path, error))?;
         }
+        drop(self.file);
         Ok(())
+    }
+}
+
+/// Gives the file `from` the name `to`, unless something has that: then false.
+fn rename_to_free(from: &Path, to: &Path) -> io::Result<bool> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Ok(()) => Ok(true),
+        Err(Errno::EXIST) => Ok(false),
+        // The file system has no such call.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => link_to_free(from, to),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// As [`rename_to_free`], by two steps.
+fn link_to_free(from: &Path, to: &Path) -> io::Result<bool> {
+    match fs::hard_link(from, to) {
+        Ok(()) => fs::remove_file(from).map(|()| true),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -296,10 +433,10 @@ mod tests {
     fn two_writers_of_one_file_are_kept_apart() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("deep/er/out");
-        let mut first = PartFile::create(path.clone(), Compression::None, || true).unwrap();
+        let mut first = PartFile::create(path.clone(), Compression::None, |_| true).unwrap();
         first.write(b"mine").unwrap();
         let error =
-            PartFile::create(path.clone(), Compression::None, || true).expect_err("an error");
+            PartFile::create(path.clone(), Compression::None, |_| true).expect_err("an error");
         assert!(error.to_string().contains("another job"), "{error}");
         first.finish(true).unwrap();
         assert_eq!(fs::read(path).unwrap(), b"mine");
@@ -309,11 +446,11 @@ mod tests {
     fn what_an_earlier_run_left_is_overwritten() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("out");
-        let mut part = PartFile::create(path.clone(), Compression::None, || true).unwrap();
+        let mut part = PartFile::create(path.clone(), Compression::None, |_| true).unwrap();
         part.write(b"a long beginning").unwrap();
         drop(part);
         assert!(!path.exists());
-        let mut part = PartFile::create(path.clone(), Compression::None, || true).unwrap();
+        let mut part = PartFile::create(path.clone(), Compression::None, |_| true).unwrap();
         part.write(b"new").unwrap();
         part.finish(false).unwrap();
         assert_eq!(fs::read(path).unwrap(), b"new");
@@ -323,7 +460,7 @@ mod tests {
     fn a_part_that_became_whole_between_opening_and_locking_is_not_taken_for_a_part() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("out");
-        let mut first = PartFile::create(path.clone(), Compression::None, || true).unwrap();
+        let mut first = PartFile::create(path.clone(), Compression::None, |_| true).unwrap();
         first.write(b"whole").unwrap();
         let part = first.part.clone().unwrap();
         let mut first = Some(first);
@@ -338,11 +475,66 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_is_taken_is_left_alone_both_ways() {
+        for rename in [rename_to_free, link_to_free] {
+            let dir = tempfile::tempdir().unwrap();
+            let at = |name: &str| dir.path().join(name);
+            fs::write(at("mine"), "mine").unwrap();
+            fs::write(at("taken"), "theirs").unwrap();
+            std::os::unix::fs::symlink("nothing", at("link")).unwrap();
+            for name in ["taken", "link"] {
+                assert!(!rename(&at("mine"), &at(name)).unwrap());
+            }
+            assert!(rename(&at("mine"), &at("free")).unwrap());
+            assert_eq!(fs::read(at("taken")).unwrap(), b"theirs");
+            assert_eq!(fs::read(at("free")).unwrap(), b"mine");
+            assert!(!at("mine").exists() && !at("nothing").exists());
+        }
+    }
+
+    #[test]
+    fn a_part_that_was_replaced_does_not_become_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out");
+        let mut part = PartFile::create(path.clone(), Compression::None, |_| true).unwrap();
+        part.write(b"mine").unwrap();
+        fs::write(dir.path().join("theirs"), "theirs").unwrap();
+        fs::rename(dir.path().join("theirs"), dir.path().join("out.part")).unwrap();
+        let error = part.finish(false).expect_err("an error");
+        assert!(error.to_string().contains("was replaced"), "{error}");
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_part_that_is_a_link_or_a_pipe_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::write(at("other"), "other").unwrap();
+        std::os::unix::fs::symlink(at("other"), at("a.part")).unwrap();
+        crate::testing::named_pipe(&at("b.part"));
+        for name in ["a", "b"] {
+            let error = PartFile::create(at(name), Compression::None, |_| true);
+            assert_eq!(error.expect_err(name).code(), ErrorCode::WriteFailed);
+        }
+        assert_eq!(fs::read(at("other")).unwrap(), b"other");
+    }
+
+    #[test]
+    fn a_link_in_a_circle_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("round");
+        std::os::unix::fs::symlink("round", &path).unwrap();
+        let error = PartFile::create(path.clone(), Compression::None, |_| true);
+        assert_eq!(error.unwrap_err().code(), ErrorCode::WriteFailed);
+        assert!(path.is_symlink());
+    }
+
+    #[test]
     fn a_discarded_file_leaves_what_was_there() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("out");
         fs::write(&path, "old").unwrap();
-        let mut part = PartFile::create(path.clone(), Compression::None, || true).unwrap();
+        let mut part = PartFile::create(path.clone(), Compression::None, |_| true).unwrap();
         part.write(b"new").unwrap();
         part.discard();
         assert_eq!(fs::read(path).unwrap(), b"old");

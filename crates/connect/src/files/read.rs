@@ -58,7 +58,8 @@ where
 /// * Gzip and zstd are undone; if the compressed data is cut off or damaged, all whole lines before that are
 ///   delivered, the damage is dealt with as [`on_error`](Self::on_error) says, and the next file follows.
 /// * A named pipe is waited for until it has a writer, and read until the last writer has closed it.
-/// * A job that drains stops reading in the middle of the file.
+/// * A job that drains stops reading in the middle of the file. Of a pipe, half a line is then a record too, since what was read
+///   of it can't be put back.
 #[derive(Debug)]
 pub struct FileSource<T, D> {
     pub(super) path: PathBuf,
@@ -93,7 +94,7 @@ impl<T: Send + 'static, D: Decode<T>> FileSource<T, D> {
         let name = format!("read {}", self.path.display());
         let listing = Arc::new(Listing::new(self.path, self.suffix));
         let listed = Arc::clone(&listing);
-        let files = move || listed.now().into_iter().map(FileUse::Reads).collect();
+        let files = move |_: u32| listed.now().into_iter().map(FileUse::Reads).collect();
         let reading = self.reading;
         let supply = move |instance: Instance| -> Result<Box<dyn Processor>> {
             Ok(Box::new(ReadP::<T, D>::new(
@@ -134,6 +135,8 @@ struct ReadP<T, D> {
     files: VecDeque<PathBuf>,
     intake: Intake<T, D>,
     stage: Stage,
+    /// Whether draining has ended a file of which there may have been more.
+    is_stopped: bool,
     signals: Arc<JobSignals>,
 }
 
@@ -143,6 +146,7 @@ impl<T: Send + 'static, D: Decode<T>> ReadP<T, D> {
             files: files.into(),
             intake: Intake::new(reading, READ_SIZE),
             stage: Stage::Between,
+            is_stopped: false,
             signals: Arc::default(),
         }
     }
@@ -187,7 +191,12 @@ impl<T: Send + 'static, D: Decode<T>> Processor for ReadP<T, D> {
             }
             let delivered = lane.room() < before;
             match &mut self.stage {
-                _ if draining => return Ok(Progress::DONE),
+                Stage::Reading(_, input) if draining && input.may_wait => {
+                    // As if it had ended: half a line can't be put back.
+                    self.is_stopped = true;
+                    self.intake.end();
+                    self.stage = Stage::Ending;
+                }
                 Stage::Reading(_, input) if input.may_wait && delivered => {
                     return Ok(Progress::MADE);
                 }
@@ -195,6 +204,11 @@ impl<T: Send + 'static, D: Decode<T>> Processor for ReadP<T, D> {
                     Ok(0) => {
                         self.intake.end();
                         self.stage = Stage::Ending;
+                    }
+                    // That was to see whether there is more. There is, and it stays in the file.
+                    Ok(_) | Err(_) if draining => {
+                        self.is_stopped = true;
+                        return Ok(Progress::DONE);
                     }
                     Ok(_) => {}
                     Err(error) if not_now(&error) => return Ok(Progress::NONE),
@@ -210,13 +224,17 @@ impl<T: Send + 'static, D: Decode<T>> Processor for ReadP<T, D> {
                     self.stage = Stage::Between;
                 }
                 Stage::Between => {
-                    if !self.begin_next()? {
+                    if draining || !self.begin_next()? {
                         return Ok(Progress::DONE);
                     }
                 }
             }
         }
         Ok(Progress::MADE)
+    }
+
+    fn is_at_end(&self) -> bool {
+        matches!(self.stage, Stage::Between) && self.files.is_empty() && !self.is_stopped
     }
 
     fn close(&mut self) {
@@ -404,7 +422,7 @@ mod tests {
     fn it_says_which_files_it_would_read_now() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
-        let used = |source: FileSource<String, Lines>| source.build().into_parts().1.files();
+        let used = |source: FileSource<String, Lines>| source.build().into_parts().1.files(1);
         let reads = |names: &[&str]| -> Vec<FileUse> {
             names.iter().map(|name| FileUse::Reads(at(name))).collect()
         };
@@ -438,6 +456,26 @@ mod tests {
     }
 
     #[test]
+    fn drained_behind_its_last_byte_it_has_come_to_its_end_and_before_it_not() {
+        for (count, is_all) in [(2, true), (200_000, false)] {
+            let (_dir, path) = file("in", numbers(count).trim_end());
+            let mut reader = ReadP::new(vec![path], &Reading::new(Lines));
+            let context = context("s");
+            reader.init(&context).unwrap();
+            let mut outbox = Outbox::new(1, count + 1);
+            outbox.set_budget(1);
+            // It has read the first 256 KiB, and delivered a line of them.
+            assert!(!reader.complete(&mut outbox).unwrap().done);
+            outbox.set_budget(count + 1);
+            context.signals.drain();
+            while !reader.on_drain(&mut outbox).unwrap().done {}
+            assert_eq!(reader.is_at_end(), is_all);
+            let mut lane = outbox.lane::<String>(Ordinal::FIRST).unwrap();
+            assert_eq!(lane.rows().len() == count, is_all);
+        }
+    }
+
+    #[test]
     fn a_pipe_hands_on_what_it_has_and_waits_for_more() {
         let (reader, mut writer) = std::io::pipe().unwrap();
         let path = format!("/dev/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&reader));
@@ -447,6 +485,19 @@ mod tests {
         drop(writer);
         drop(reader);
         assert_eq!(driven.run().unwrap().values(), ["a", "b"]);
+    }
+
+    #[test]
+    fn draining_delivers_half_a_line_that_was_read_from_a_pipe() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pipe");
+        crate::testing::named_pipe(&path);
+        let mut driven = Driven::start(lines(&path));
+        let mut writer = fs::OpenOptions::new().write(true).open(&path).unwrap();
+        writer.write_all(b"a\nhalf").unwrap();
+        driven.run_until_records(1);
+        signals(&driven.context).drain();
+        assert_eq!(driven.run().unwrap().values(), ["a", "half"]);
     }
 
     #[test]

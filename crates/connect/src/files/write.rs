@@ -1,20 +1,19 @@
 //! Writes files.
 
-use std::ffi::OsStr;
-use std::fs;
-use std::io;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Clock, Epoch, FileUse, Inbox, Instance, InstanceContext, Isolation, JobSignals, Ordinal,
-    Outbox, Parallelism, Processor, Progress, RecordGuard, Result, Sink,
+    Clock, Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext, Isolation, JobSignals,
+    Ordinal, Outbox, Parallelism, Processor, Progress, RecordGuard, Result, Sink,
 };
 
 use super::claim::Claim;
-use super::part_file::{Compression, PART_SUFFIX, PartFile, cannot_write};
+use super::part_file::{Compression, PartFile, cannot_write};
+use super::plan::Plan;
+use super::special_file::Awaited;
 use crate::format::{Csv, Encode, JsonLines, Lines};
 use crate::outgo::{Outgo, Writing, writing_options};
 
@@ -61,28 +60,20 @@ pub fn write<T: Send + 'static, E: Encode<T>>(
     }
 }
 
-/// Where and how files are written.
-#[derive(Clone, Debug)]
-struct Plan {
-    path: PathBuf,
-    compression: Compression,
-    rotate_bytes: Option<u64>,
-    rotate_after: Option<Duration>,
-    sync: bool,
-}
-
 /// A sink that writes files.
 ///
 /// * A file is named `….part` until it is whole, and only then gets its name, in place of any older one. A job that
 ///   fails or is cancelled leaves its unfinished `.part` behind.
 /// * One instance without rotation writes exactly the path given, and does so even if there are no records. Several
 ///   instances write `out-0.csv`, `out-1.csv` …; with rotation the files are `out-000000.csv`, `out-000001.csv` … (or
-///   `out-0-000000.csv` …), counted on from what is there already.
+///   `out-0-000000.csv` …), counted on from what is there already: they replace none, also if several processes write files of
+///   the same name.
 /// * A path that ends in `.gz` or `.zst` is compressed accordingly. Missing directories are made.
 /// * A link stays a link: what it leads to is written. A device or a named pipe is written as it is; a pipe is waited for
-///   until it has a reader, or until the job is cancelled: one that drains still has what it read to deliver.
-/// * A job whose sink would overwrite a file that its sources read, by whatever name, is refused, as far as the name is known
-///   before the start: not where a rotating sink's files have numbers, nor with [`Parallelism::Auto`].
+///   until it has a reader. A job that drains or is cancelled meanwhile fails, since there is nobody to deliver to. If the reader
+///   goes away before all is written, the job fails.
+/// * A job whose sink would overwrite a file that its sources read, by whatever name, is refused; so is one whose unfinished
+///   `.part` would.
 #[derive(Debug)]
 pub struct FileSink<T, E> {
     plan: Plan,
@@ -134,15 +125,15 @@ impl<T: Send + 'static, E: Encode<T>> FileSink<T, E> {
             ..
         } = self;
         let name = format!("write {}", plan.path.display());
-        let files = plan.known_files(parallelism);
+        let files = plan.clone();
         let supply = move |instance: Instance| -> Result<Box<dyn Processor>> {
-            let claim = Claim::take(&plan.path, instance)?;
+            let claim = Claim::take(&plan.names(instance))?;
             let mut processor = WriteFilesP::<T, E>::new(plan.clone(), instance, &writing);
             processor.claim = Some(claim);
             Ok(Box::new(processor))
         };
         Sink::new(name, Arc::new(supply))
-            .using_files(move || files.clone())
+            .using_files(move |instances| files.replaced(instances))
             .parallelism(parallelism)
             .isolation(Isolation::Thread)
     }
@@ -151,93 +142,6 @@ impl<T: Send + 'static, E: Encode<T>> FileSink<T, E> {
 impl<T: Send + 'static, E: Encode<T>> From<FileSink<T, E>> for Sink<T> {
     fn from(sink: FileSink<T, E>) -> Self {
         sink.build()
-    }
-}
-
-impl Plan {
-    fn rotates(&self) -> bool {
-        self.rotate_bytes.is_some() || self.rotate_after.is_some()
-    }
-
-    /// The parts of a file's name around its numbers.
-    fn name_parts(&self, instance: Instance) -> (String, String) {
-        let name = self
-            .path
-            .file_name()
-            .unwrap_or(OsStr::new("out"))
-            .to_string_lossy();
-        let dot = name
-            .char_indices()
-            .skip(1)
-            .find(|(_, letter)| *letter == '.');
-        let (stem, extension) = name.split_at(dot.map_or(name.len(), |(at, _)| at));
-        let instance = match instance.parallelism {
-            1 => String::new(),
-            _ => format!("-{}", instance.index),
-        };
-        let suffix = self.compression.suffix();
-        let suffix = if extension.ends_with(suffix) {
-            ""
-        } else {
-            suffix
-        };
-        (format!("{stem}{instance}"), format!("{extension}{suffix}"))
-    }
-
-    fn file(&self, instance: Instance, number: u64) -> PathBuf {
-        let (before, after) = self.name_parts(instance);
-        let number = if self.rotates() {
-            format!("-{number:06}")
-        } else {
-            String::new()
-        };
-        self.path.with_file_name(format!("{before}{number}{after}"))
-    }
-
-    /// The files that will be written in place of older ones, if it is known how many instances there are. Numbered ones go on
-    /// from what is there, and replace none.
-    fn known_files(&self, parallelism: Parallelism) -> Vec<FileUse> {
-        let Parallelism::Exactly(count) = parallelism else {
-            return Vec::new();
-        };
-        if self.rotates() {
-            return Vec::new();
-        }
-        let file = |index| {
-            let instance = Instance {
-                index,
-                parallelism: count.get(),
-            };
-            FileUse::Writes(self.file(instance, 0))
-        };
-        (0..count.get()).map(file).collect()
-    }
-
-    /// The number behind the highest that a file has already.
-    fn first_free_number(&self, instance: Instance) -> io::Result<u64> {
-        let (before, after) = self.name_parts(instance);
-        let directory = self
-            .path
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty());
-        let entries = match fs::read_dir(directory.unwrap_or(Path::new("."))) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
-            entries => entries?,
-        };
-        let mut free = 0;
-        for entry in entries {
-            let name = entry?.file_name();
-            let name = name.to_string_lossy();
-            let whole = name.strip_suffix(PART_SUFFIX).unwrap_or(&name);
-            let digits = whole
-                .strip_prefix(&before)
-                .and_then(|rest| rest.strip_prefix('-'))
-                .and_then(|rest| rest.strip_suffix(&after));
-            if let Some(number) = digits.and_then(|digits| digits.parse::<u64>().ok()) {
-                free = free.max(number + 1);
-            }
-        }
-        Ok(free)
     }
 }
 
@@ -273,15 +177,59 @@ impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
         }
     }
 
-    fn begin_file(&mut self) -> Result<&mut PartFile> {
-        let path = self.plan.file(self.instance, self.number);
-        self.number += 1;
+    fn begin_file(&mut self) -> Result<()> {
         let now = self.clock.now();
         self.ends_at = self.plan.rotate_after.map(|age| now.saturating_add(age));
+        self.file = Some(if self.plan.rotates() {
+            self.begin_numbered()?
+        } else {
+            self.begin_only()?
+        });
+        Ok(())
+    }
+
+    /// The file with the next number that nobody has, in this process or another.
+    fn begin_numbered(&mut self) -> Result<PartFile> {
+        loop {
+            let path = self.next_path()?;
+            if let Some(file) = PartFile::create_new(path, self.plan.compression)? {
+                return Ok(file);
+            }
+        }
+    }
+
+    fn next_path(&mut self) -> Result<PathBuf> {
+        let path = self.plan.file(self.instance, self.number);
+        let Some(next) = self.number.checked_add(1) else {
+            let what = format!("no number is left for another {}", self.plan.path.display());
+            return Err(Error::new(ErrorCode::WriteFailed, what)
+                .hint("rename the file with the highest number, or write under another name"));
+        };
+        self.number = next;
+        Ok(path)
+    }
+
+    /// The one file of an instance that does not rotate.
+    fn begin_only(&mut self) -> Result<PartFile> {
+        let path = self.plan.file(self.instance, 0);
         let signals = Arc::clone(&self.signals);
-        let go_on = move || !signals.is_cancelled();
-        let file = PartFile::create(path, self.plan.compression, go_on)?;
-        Ok(self.file.insert(file))
+        let go_on = move |awaited| match awaited {
+            // Who has no reader yet can't deliver what the job has read; a slow one is given all of it.
+            Awaited::Reader => !signals.is_draining(),
+            Awaited::Room => !signals.is_cancelled(),
+        };
+        let created = PartFile::create(path, self.plan.compression, go_on);
+        created.map_err(|error| match error.code() {
+            ErrorCode::Cancelled if !self.signals.is_cancelled() => {
+                let path = self.plan.path.display();
+                let what = format!(
+                    "the job was to end, and nothing can be delivered: {path} has no reader"
+                );
+                Error::new(ErrorCode::WriteFailed, what)
+                    .hint("have a program read it while the job runs, or write to a plain file")
+            }
+            _ => error,
+        })
     }
 
     /// Hands the buffer to the file at hand, begun now if there is none.
@@ -302,9 +250,14 @@ impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
     fn finish_file(&mut self) -> Result<()> {
         self.ends_at = None;
         self.outgo.begin();
-        self.file
-            .take()
-            .map_or(Ok(()), |file| file.finish(self.plan.sync))
+        match self.file.take() {
+            None => Ok(()),
+            Some(file) if self.plan.rotates() => {
+                let sync = self.plan.sync;
+                file.finish_free(sync, || self.next_path())
+            }
+            Some(file) => file.finish(self.plan.sync),
+        }
     }
 
     fn finish_if_old(&mut self) -> Result<()> {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Bounded, Boundedness, Clock, Error, ErrorCode, Instance, InstanceContext, JobSignals, Lane,
-    Ordinal, Outbox, Parallelism, Processor, Progress, RecordGuard, Result, Source, Timestamp,
-    Unbounded, Watermark,
+    Bounded, Boundedness, Clock, Error, ErrorCode, Instance, InstanceContext, Lane, Ordinal,
+    Outbox, Parallelism, Processor, Progress, RecordGuard, Result, Source, Timestamp, Unbounded,
+    Watermark,
 };
 
 /// The record `make(i)` for each i = 0, 1, 2 …, due i / `rate` seconds after the start.
@@ -251,7 +251,6 @@ struct AtRateP<T, F> {
     make: Arc<F>,
     due: Due,
     clock: Clock,
-    signals: Arc<JobSignals>,
     /// The start, on the instance's clock and as the time of day; known from the first call on.
     start: Option<(Duration, Timestamp)>,
     watermark: Timestamp,
@@ -269,7 +268,6 @@ where
             plan,
             make,
             clock: Clock::system(),
-            signals: Arc::default(),
             start: None,
             watermark: Timestamp::MIN,
             record: PhantomData,
@@ -329,12 +327,11 @@ where
 {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.clock = context.clock.clone();
-        self.signals = Arc::clone(&context.signals);
         Ok(())
     }
 
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        if self.signals.is_draining() || self.due.index >= self.plan.limit {
+        if self.is_at_end() {
             return Ok(Progress::DONE);
         }
         let now = self.clock.now();
@@ -346,7 +343,7 @@ where
             return Ok(Progress::NONE);
         }
         let made = self.emit(&mut lane, elapsed, wall);
-        if self.due.index >= self.plan.limit {
+        if self.is_at_end() {
             return Ok(Progress::DONE);
         }
         let settled = wall + Duration::from_nanos(elapsed.min(self.due.nanos));
@@ -365,6 +362,10 @@ where
             Progress::NONE
         })
     }
+
+    fn is_at_end(&self) -> bool {
+        self.due.index >= self.plan.limit
+    }
 }
 
 #[cfg(test)]
@@ -374,7 +375,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::testing::{Driven, context, signals};
+    use crate::testing::{Driven, context};
 
     /// A generator and the hand of its clock.
     fn driven<F, B>(source: AtRate<u64, F, B>, instance: Instance) -> (Driven<u64>, ManualClock)
@@ -460,10 +461,14 @@ mod tests {
             .map(|_| hand.advance(Duration::from_secs(1)))
             .unwrap();
         assert_eq!(limited.run().unwrap().records.len(), 10);
-        let (mut endless, _hand) = driven(identity(1000), Instance::ONLY);
-        endless.run_until_records(1);
-        signals(&endless.context).drain();
-        endless.run().unwrap();
+        let (_, endless, ..) = identity(1000).build().into_parts();
+        assert!(!endless.supply(Instance::ONLY).unwrap().is_at_end());
+        let emitted = SourceTest::supplied(endless)
+            .drain_after(5)
+            .emitted::<u64>();
+        assert!(emitted.len() >= 5);
+        let (_, none, ..) = identity(1000).limit(0).build().into_parts();
+        assert!(none.supply(Instance::ONLY).unwrap().is_at_end());
     }
 
     #[test]

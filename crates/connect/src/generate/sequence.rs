@@ -5,8 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ardea_core::{
-    Bounded, Instance, InstanceContext, JobSignals, Ordinal, Outbox, Processor, Progress,
-    RecordGuard, Result, Source, Timestamp,
+    Bounded, Instance, Ordinal, Outbox, Processor, Progress, RecordGuard, Result, Source, Timestamp,
 };
 
 /// The records `make(i)` for each `i` of `range`, without event times, as fast as they are taken.
@@ -24,7 +23,6 @@ where
             end: range.end,
             step: instance.parallelism.into(),
             make: Arc::clone(&make),
-            signals: Arc::default(),
             record: PhantomData,
         }))
     };
@@ -36,7 +34,6 @@ struct SequenceP<T, F> {
     end: u64,
     step: u64,
     make: Arc<F>,
-    signals: Arc<JobSignals>,
     record: PhantomData<fn() -> T>,
 }
 
@@ -45,15 +42,7 @@ where
     T: Send + 'static,
     F: Fn(u64) -> T + Send + Sync,
 {
-    fn init(&mut self, context: &InstanceContext) -> Result<()> {
-        self.signals = Arc::clone(&context.signals);
-        Ok(())
-    }
-
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        if self.signals.is_draining() {
-            return Ok(Progress::DONE);
-        }
         let mut lane = outbox.lane::<T>(Ordinal::FIRST)?;
         let room = lane.room();
         if room == 0 {
@@ -75,12 +64,16 @@ where
         self.next = first.saturating_add(count.saturating_mul(step));
         Ok(Progress::done_if(self.next >= self.end))
     }
+
+    fn is_at_end(&self) -> bool {
+        self.next >= self.end
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Driven, context, signals};
+    use crate::testing::{Driven, context};
     use ardea_testkit::{Expected, SourceTest};
 
     #[test]
@@ -109,10 +102,23 @@ mod tests {
 
     #[test]
     fn draining_stops_it() {
-        let mut driven = Driven::start(sequence(0..u64::MAX, |i| i));
-        driven.run_until_records(100);
-        signals(&driven.context).drain();
-        driven.run().unwrap();
+        let (_, supplier, ..) = sequence(0..u64::MAX, |i| i).into_parts();
+        let emitted = SourceTest::supplied(supplier)
+            .drain_after(100)
+            .emitted::<u64>();
+        assert!(emitted.len() >= 100);
+    }
+
+    #[test]
+    fn it_knows_when_nothing_is_left() {
+        let made = |range| {
+            let (_, supplier, ..) = sequence(range, |i| i).into_parts();
+            supplier.supply(Instance::ONLY).unwrap()
+        };
+        assert!(made(7..7).is_at_end() && !made(7..8).is_at_end());
+        let mut one = made(7..8);
+        assert!(one.complete(&mut Outbox::new(1, 8)).unwrap().done);
+        assert!(one.is_at_end());
     }
 
     #[test]

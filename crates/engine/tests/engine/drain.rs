@@ -1,12 +1,17 @@
 //! Draining ends the sources and lets everything that they have said come out.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ardea_core::{Dag, Edge, InstanceContext, Isolation, Outbox, Progress, Routing, Timestamp};
+use ardea_core::{
+    Dag, Edge, InstanceContext, Isolation, Ordinal, Outbox, Priority, Processor, Progress, Result,
+    Routing, Timestamp,
+};
 use ardea_engine::{JobConfig, JobStatus, Node, NodeConfig};
 
 use crate::processors::{
-    Journal, Saw, config, emit, node, over, relay, room, silence, source, until,
+    Journal, Saw, config, emit, endless, node, over, relay, room, silence, source, until, vertex,
 };
 
 #[test]
@@ -81,4 +86,97 @@ fn a_drained_job_can_still_be_cancelled() {
     job.drain();
     job.cancel();
     assert!(matches!(over(&job), JobStatus::Cancelled));
+}
+
+#[test]
+fn what_leads_to_an_urgent_input_goes_on_to_its_end() {
+    const LAST: u64 = 1_000_000;
+    let journal = Journal::default();
+    let enough = Arc::new(AtomicBool::new(false));
+    let stop = Arc::clone(&enough);
+    let mut dag = Dag::new();
+    let table = dag.vertex(source("table", 1, move |_| {
+        let stop = Arc::clone(&stop);
+        move |outbox: &mut Outbox, context: &InstanceContext| {
+            assert!(!context.signals.is_draining());
+            let is_last = stop.load(Ordering::SeqCst);
+            emit(outbox, if is_last { LAST } else { 1 }, Timestamp::MIN)?;
+            Ok(Progress::done_if(is_last))
+        }
+    }));
+    let middle = dag.vertex(relay("middle", 1));
+    let probe = dag.vertex(endless("probe", 2));
+    let join = dag.vertex(journal.vertex("join", 2));
+    dag.edge(Edge::between(table, middle));
+    dag.edge(
+        Edge::between(middle, join)
+            .routing(Routing::broadcast::<u64>())
+            .priority(Priority::FIRST),
+    );
+    dag.edge(Edge::from_ordinals((probe, Ordinal(0)), (join, Ordinal(1))));
+    let node = node(2);
+    let job = node.submit(&dag, JobConfig::default()).unwrap();
+    until("the table is being built", || journal.len() > 100);
+    job.drain();
+    let before = journal.len();
+    until("it goes on", || {
+        journal.len() > before + 1_000 || job.status().is_over()
+    });
+    enough.store(true, Ordering::SeqCst);
+    let status = over(&job);
+    assert!(matches!(status, JobStatus::Drained), "{status}");
+    for instance in 0..2 {
+        let saw = journal.of(instance);
+        let at = |what: &dyn Fn(&Saw) -> bool| saw.iter().position(what);
+        let last = at(&|saw| matches!(saw, Saw::Record { value: LAST, .. })).unwrap();
+        let probed = at(&|saw| matches!(saw, Saw::Record { input: 1, .. })).unwrap();
+        assert!(last < probed, "the table is whole before it is asked");
+    }
+}
+
+#[test]
+fn a_source_that_looks_at_the_signals_in_the_middle_of_a_call_does_not_pass_for_ended() {
+    let (is_reading, is_draining) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+    let (reading, drained) = (Arc::clone(&is_reading), Arc::clone(&is_draining));
+    let mut dag = Dag::new();
+    let looking = source("source", 1, move |_| {
+        let (reading, drained) = (Arc::clone(&reading), Arc::clone(&drained));
+        move |_: &mut Outbox, context: &InstanceContext| {
+            reading.store(true, Ordering::SeqCst);
+            until("the job drains", || drained.load(Ordering::SeqCst));
+            Ok(Progress::done_if(context.signals.is_draining()))
+        }
+    });
+    dag.vertex(looking.isolation(Isolation::Thread));
+    let node = node(1);
+    let job = node.submit(&dag, JobConfig::default()).unwrap();
+    until("it reads", || is_reading.load(Ordering::SeqCst));
+    job.drain();
+    is_draining.store(true, Ordering::SeqCst);
+    let status = over(&job);
+    assert!(matches!(status, JobStatus::Drained), "{status}");
+}
+
+#[test]
+fn a_job_whose_sources_left_nothing_out_has_completed_though_it_was_drained() {
+    struct AtEnd(bool);
+    impl Processor for AtEnd {
+        fn complete(&mut self, _: &mut Outbox) -> Result<Progress> {
+            Ok(Progress::NONE)
+        }
+        fn is_at_end(&self) -> bool {
+            self.0
+        }
+    }
+    for all in [true, false] {
+        let node = node(1);
+        let mut dag = Dag::new();
+        dag.vertex(vertex("one", 1, |_| AtEnd(true)));
+        dag.vertex(vertex("other", 1, move |_| AtEnd(all)));
+        let job = node.submit(&dag, JobConfig::default()).unwrap();
+        job.drain();
+        let status = over(&job);
+        assert_eq!(matches!(status, JobStatus::Completed), all, "{status}");
+        assert_eq!(matches!(status, JobStatus::Drained), !all, "{status}");
+    }
 }

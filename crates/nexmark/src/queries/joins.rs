@@ -128,7 +128,7 @@ pub(super) fn q13(run: &QueryRun, p: &Pipeline) -> Result<()> {
         .map(|(key, value)| (key, Arc::<str>::from(value)));
     // It has been read already, and must not be overwritten all the same.
     let files = vec![FileUse::Reads(path.to_path_buf())];
-    let table = collections::items(rows).using_files(move || files.clone());
+    let table = collections::items(rows).using_files(move |_| files.clone());
     let table = p.read_from(table);
     bids(run, p)
         .hash_join(

@@ -17,9 +17,9 @@ const FORGOTTEN_PER_CALL: usize = 4096;
 
 /// Passes on the first record of each key and swallows the others.
 ///
-/// All keys are remembered, unless [`within`](DistinctP::within) sets a span of event time: then a record passes if its key
-/// has not passed in the span before it, and a key is forgotten when the watermark leaves its span behind. On an endless
-/// stream with ever new keys only that bounds the memory.
+/// All keys are remembered, unless [`within`](DistinctP::within) sets a span of event time: then a record passes if it is at least
+/// that much later than the last of its key that passed, and a key is forgotten when the watermark has come that far. On an
+/// endless stream with ever new keys only that bounds the memory.
 ///
 /// Records must come by [`Keyed`](ardea_core::Routing::Keyed) routing on the same key. For whole records let the key
 /// function clone the record.
@@ -68,7 +68,7 @@ where
         }
     }
 
-    /// Lets a key pass again when `span` of event time has gone by since it passed.
+    /// Lets a key pass again when at least `span` of event time has gone by since it passed.
     pub fn within(mut self, span: Duration) -> Self {
         self.span = Some(span);
         self
@@ -166,6 +166,20 @@ mod tests {
                 (0..7).map(|n| (n, at(n))).collect::<Vec<_>>()
             );
         });
+    }
+
+    #[test]
+    fn a_record_exactly_a_span_after_the_last_that_passed_passes() {
+        for mark in [0, 9, 10] {
+            let key = Arc::new(|_: &i64| 0);
+            let mut distinct = DistinctP::new(key).within(Duration::from_secs(10));
+            let drive = Drive::default()
+                .records([(0i64, at(0)), (9, at(9))])
+                .watermark(at(mark))
+                .records([(10i64, at(10)), (19, at(19)), (20, at(20))]);
+            let seen = drive.run::<i64>(&mut distinct);
+            assert_eq!(seen.values(), [0, 10, 20]);
+        }
     }
 
     #[test]

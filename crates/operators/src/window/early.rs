@@ -9,7 +9,6 @@ use ardea_core::{Clock, Inbox, Key, Ordinal, Outbox, Result};
 use super::Decision;
 use super::intake::Intake;
 use super::slider::{OpenOf, ResultOf, Slider};
-use crate::time::require_times;
 use crate::{Feed, FeedVisitor, KeyTable, KeyedFold};
 
 /// How many keys a call asks for early results before it lets others have their turn.
@@ -67,7 +66,7 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeEarly<'_, F> {
         } = self;
         let position = inbox.position();
         let rows = inbox.rows::<I::Record>()?;
-        require_times(rows.times(), input, position)?;
+        intake.open.require(rows.times(), input, position)?;
         let Intake { open, late } = intake;
         late.sort_out(rows, input, outbox, |record, time, is_late| {
             if is_late {

@@ -8,7 +8,6 @@ use ardea_core::{
 
 use super::open_slices::OpenSlices;
 use super::spec::WindowSpec;
-use crate::time::require_times;
 use crate::{Feed, FeedVisitor, KeyedFold};
 
 /// The open slices with what decides which records get into them.
@@ -87,7 +86,7 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeChunk<'_, F> {
             rows.clear();
             return Ok(());
         }
-        require_times(rows.times(), self.input, position)?;
+        open.require(rows.times(), self.input, position)?;
         if self.intake.late.has_any(rows.times()) {
             return take_with_late(feed, self.fold, self.intake, rows, self.input, self.outbox);
         }

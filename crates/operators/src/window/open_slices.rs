@@ -5,10 +5,11 @@
 
 use std::collections::VecDeque;
 
-use ardea_core::{Key, Timestamp};
+use ardea_core::{Error, ErrorCode, Key, Ordinal, Result, Timestamp};
 
 use super::spec::{Slice, WindowSpec};
 use crate::KeyTable;
+use crate::time::require_times;
 
 /// Emptied tables kept for slices to come.
 const SPARE_TABLES: usize = 4;
@@ -46,6 +47,21 @@ impl<K: Key, A> OpenSlices<K, A> {
             last: Timestamp::MIN,
             spare: Vec::new(),
         }
+    }
+
+    /// Refuses records whose time is in no slice, or in one that has not all its windows.
+    pub(crate) fn require(&self, times: &[Timestamp], input: Ordinal, position: u64) -> Result<()> {
+        require_times(times, input, position)?;
+        let latest = self.spec.latest();
+        let Some(index) = times.iter().position(|time| *time > latest) else {
+            return Ok(());
+        };
+        let time = times[index];
+        let what =
+            format!("a record at {time} came to windows that would end after the end of time");
+        Err(Error::new(ErrorCode::InvalidJob, what)
+            .at_record(input.index(), position + index as u64)
+            .hint("give it an earlier time, or the windows a slide of two microseconds or more"))
     }
 
     /// Whether all of `times` are in the slice at hand. One vectorised pass.

@@ -109,7 +109,11 @@ impl<F: KeyedFold> SlidingWindowP<F> {
         }
         if frontier.saturating_sub(self.told) >= WINDOWS_PER_CALL {
             self.told = frontier;
-            outbox.watermark(Watermark(self.spec.end_of(frontier - 1)));
+            let end = Watermark(self.spec.end_of(frontier - 1));
+            // Several windows may end at the end of time, and that has come when all of them have.
+            if end < Watermark::END {
+                outbox.watermark(end);
+            }
         }
     }
 

@@ -301,7 +301,7 @@ fn centuries_without_records_cost_nothing() {
 fn windows_at_the_ends_of_time_do_not_overflow() {
     for (length, slide) in [
         (4, 2),
-        (3, 1),
+        (1, 1),
         (i64::MAX as u64, i64::MAX as u64),
         (1 << 40, 1 << 38),
     ] {
@@ -332,6 +332,37 @@ fn windows_at_the_ends_of_time_do_not_overflow() {
             }
         }
     }
+}
+
+#[test]
+fn every_window_of_the_last_record_of_all_comes_before_the_end_of_time() {
+    for slide in [2, 3] {
+        // More windows than are told of at once.
+        let spec = WindowSpec::sliding(us(200 * slide), us(slide)).unwrap();
+        let steps = [Step::rows(&[(1u64, i64::MAX - 1)]), Step::End];
+        let mut out = drive(SlidingWindowP::new(spec, sums()), &steps, 9);
+        let results = untimed(out.take_timed::<WindowResult<u64, i128>>(0));
+        let starts: BTreeSet<Timestamp> = results.iter().map(|r| r.start).collect();
+        assert_eq!(starts.len(), 200);
+        let end = results.iter().filter(|r| r.end == Timestamp::MAX);
+        assert!(end.count() > 150);
+        let ends = out.watermarks().into_iter().filter(|at| *at == i64::MAX);
+        assert_eq!(ends.count(), 1);
+    }
+}
+
+#[test]
+fn a_record_whose_windows_have_no_number_is_refused_and_the_one_before_it_has_them_all() {
+    let spec = WindowSpec::sliding(us(4), us(1)).unwrap();
+    let last = i64::MAX - 4;
+    let steps = [Step::rows(&[(1u64, last)]), Step::End];
+    let out = drive(SlidingWindowP::new(spec, sums()), &steps, 9);
+    assert_eq!(out.timed::<WindowResult<u64, i128>>(0).len(), 4);
+    let steps = [Step::rows(&[(1u64, last), (2, last + 1)])];
+    let mut window = SlidingWindowP::new(spec, sums());
+    let error = try_run(&mut window, &steps, 9).err().unwrap();
+    assert_eq!(error.record(), Some((0, 1)));
+    assert!(error.to_string().contains("the end of time"), "{error}");
 }
 
 #[test]

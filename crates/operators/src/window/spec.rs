@@ -24,6 +24,9 @@ pub(crate) const ALL_SLICES: Slice = Slice::MAX;
 /// allowed lateness is over: when the end of the last of them plus the allowed lateness is at most the watermark. A
 /// record that is too late only for some of its windows counts for the others.
 ///
+/// At the end of time: a window that would end after it ends there. With windows that overlap and a slide of a single microsecond there
+/// are more of them than numbers, so a record for which one would end after it is an error, as one at the end of all time is.
+///
 /// ```
 /// use std::time::Duration;
 /// use ardea_operators::WindowSpec;
@@ -105,6 +108,15 @@ impl WindowSpec {
     /// Whether closed windows may still be corrected.
     pub(crate) const fn allows_lateness(&self) -> bool {
         !self.lateness.is_zero()
+    }
+
+    /// The latest time that all windows can be had for: those of later ones would have no number.
+    pub(crate) fn latest(&self) -> Timestamp {
+        match self.slide {
+            1 => Timestamp::from_micros(Timestamp::MAX.as_micros() - self.slices),
+            // There are half as many slices as numbers, and the windows of the last are no more than those.
+            _ => Timestamp::LAST_EVENT,
+        }
     }
 
     /// The slice that `time` falls into. The last slice but one takes what is beyond it too, so that there is a slice after
@@ -248,6 +260,24 @@ mod tests {
         let moved = spec.offset(micros(23));
         assert_eq!(moved.start_of(0), Timestamp::from_micros(3));
         assert_eq!(moved.slice_of(Timestamp::from_micros(2)), -1);
+    }
+
+    #[test]
+    fn every_window_of_every_time_that_is_taken_has_a_number() {
+        let most = i64::MAX as u64;
+        for (length, slide) in [
+            (4, 1),
+            (1, 1),
+            (most, 1),
+            (8, 2),
+            (most - 1, 2),
+            (most, most),
+        ] {
+            let spec = WindowSpec::sliding(micros(length), micros(slide)).unwrap();
+            let slice = spec.slice_of(spec.latest());
+            let windows = spec.last_window_of(slice) - slice + 1;
+            assert_eq!(windows, spec.slices_per_window(), "{length}/{slide}");
+        }
     }
 
     #[test]

@@ -231,3 +231,25 @@ fn what_is_no_plain_file_is_refused_as_that_also_when_it_comes_later() {
             .expect("an error"),
     );
 }
+
+#[test]
+fn a_folder_that_is_replaced_for_a_while_is_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let (folder, aside) = (dir.path().join("logs"), dir.path().join("aside"));
+    fs::create_dir(&folder).unwrap();
+    let path = folder.join("log");
+    append(&path, "1\n");
+    let mut driven = following(&path);
+    driven.run_until_records(1);
+    fs::rename(&folder, &aside).unwrap();
+    fs::write(&folder, "no folder").unwrap();
+    until_quiet(&mut driven);
+    let mut early: Driven<String> = Driven::start(lines(&path).follow().wait_for_file());
+    until_quiet(&mut early);
+    fs::remove_file(&folder).unwrap();
+    fs::rename(&aside, &folder).unwrap();
+    append(&path, "2\n");
+    driven.run_until_records(2);
+    assert_eq!(driven.values(), ["1", "2"]);
+    early.run_until_records(2);
+}

@@ -1,6 +1,8 @@
 //! The file sink against real directories.
 
-use ardea_core::{ErrorCode, ManualClock};
+use std::fs;
+
+use ardea_core::{ErrorCode, FileUse, ManualClock};
 use ardea_testkit::ProcessorTest;
 use serde::Serialize;
 
@@ -123,14 +125,6 @@ fn instances_write_side_by_side_and_compressed_files_read_back() {
 }
 
 #[test]
-fn asking_for_compression_adds_the_suffix_once() {
-    let sink = write_lines::<u8>("x/out.txt").compression(Compression::Gzip);
-    assert_eq!(sink.plan.file(Instance::ONLY, 0), Path::new("x/out.txt.gz"));
-    let sink = write_lines::<u8>("x/.out.gz");
-    assert_eq!(sink.plan.file(Instance::ONLY, 0), Path::new("x/.out.gz"));
-}
-
-#[test]
 fn a_path_that_cannot_be_written_fails_the_start() {
     let dir = tempfile::tempdir().unwrap();
     let error = Fed::<u8>::new(write_lines(dir.path()), context("s"))
@@ -196,4 +190,159 @@ fn a_device_is_written_and_not_replaced() {
     fed.feed([1, 2]).unwrap().finish().unwrap();
     assert!(!fs::metadata("/dev/null").unwrap().is_file());
     assert_eq!(names(dir.path()), ["null"]);
+}
+
+#[test]
+fn a_link_that_leads_to_nothing_yet_stays_a_link() {
+    let dir = tempfile::tempdir().unwrap();
+    let (target, link) = (
+        dir.path().join("new/target.txt"),
+        dir.path().join("link.txt"),
+    );
+    std::os::unix::fs::symlink("new/target.txt", &link).unwrap();
+    let mut fed = Fed::start(write_lines(&link));
+    fed.feed([1, 2]).unwrap().finish().unwrap();
+    assert!(link.is_symlink());
+    assert_eq!(fs::read_to_string(&target).unwrap(), "1\n2\n");
+    assert_eq!(names(dir.path()), ["link.txt", "new"]);
+}
+
+/// A rotating sink of another process, in which nothing claimed by this one is claimed.
+fn of_another_process(path: &Path) -> Fed<String> {
+    let plan = write_lines::<String>(path).rotate_bytes(8).plan;
+    let supply = move |instance: Instance| -> Result<Box<dyn Processor>> {
+        let processor = WriteFilesP::<String, _>::new(plan.clone(), instance, &Writing::new(Lines));
+        Ok(Box::new(processor))
+    };
+    Fed::start(Sink::new("write", Arc::new(supply)))
+}
+
+#[test]
+fn rotating_sinks_of_several_processes_share_the_numbers_and_replace_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("out.txt");
+    let mut sinks = [of_another_process(&path), of_another_process(&path)];
+    let mut expected = Vec::new();
+    for round in 0..20 {
+        for (who, sink) in ["a", "b"].iter().zip(&mut sinks) {
+            let record = format!("{who} {round}");
+            sink.feed([record.clone()]).unwrap();
+            expected.push(record);
+        }
+    }
+    // What comes while a file is written takes its name away from it.
+    let taken = names(dir.path());
+    let part = taken.iter().find(|name| name.ends_with(".part"));
+    let taken = part.map(|part| part.trim_end_matches(".part").to_string());
+    if let Some(taken) = taken {
+        fs::write(dir.path().join(taken), "z\n").unwrap();
+        expected.push("z".to_string());
+    }
+    sinks.iter_mut().for_each(|sink| sink.finish().unwrap());
+    let mut found: Vec<String> = Vec::new();
+    for name in names(dir.path()) {
+        assert!(!name.ends_with(".part"), "{name}");
+        let text = fs::read_to_string(dir.path().join(name)).unwrap();
+        found.extend(text.lines().map(String::from));
+    }
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_numbered_file_whose_name_is_taken_meanwhile_gets_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut fed = Fed::start(write_lines(dir.path().join("out")).rotate_bytes(100));
+    fed.feed([1]).unwrap();
+    fs::write(dir.path().join("out-000000"), "theirs").unwrap();
+    fs::write(dir.path().join("out-000001"), "theirs").unwrap();
+    fed.finish().unwrap();
+    let read = |name| fs::read_to_string(dir.path().join(name)).unwrap();
+    assert_eq!(
+        names(dir.path()),
+        ["out-000000", "out-000001", "out-000002"]
+    );
+    assert_eq!(
+        ["out-000000", "out-000001", "out-000002"].map(read),
+        ["theirs", "theirs", "1\n"]
+    );
+}
+
+#[test]
+fn the_highest_numbers_do_no_harm() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |number: u64| dir.path().join(format!("out-{number}.txt"));
+    let sink = || write_lines(dir.path().join("out.txt")).rotate_bytes(1);
+    fs::write(file(u64::MAX), "").unwrap();
+    Fed::start(sink()).feed([1]).unwrap().finish().unwrap();
+    assert!(dir.path().join("out-000000.txt").exists());
+    fs::write(file(u64::MAX - 1), "").unwrap();
+    let error = Fed::start(sink()).feed([1]).err().expect("an error");
+    assert_eq!(error.code(), ErrorCode::WriteFailed);
+    assert!(error.to_string().contains("no number is left"), "{error}");
+}
+
+#[test]
+fn one_sinks_part_is_not_another_sinks_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("q");
+    let _first = Fed::<u8>::start(write_lines(&path));
+    for name in ["q.part", "q"] {
+        let second = write_lines(dir.path().join(name));
+        let error = Fed::<u8>::new(second, context("s")).err().expect(name);
+        assert_eq!(error.code(), ErrorCode::InvalidJob, "{name}");
+    }
+}
+
+#[test]
+fn it_says_which_files_it_would_replace_also_if_it_has_as_many_instances_as_the_node_likes() {
+    let dir = tempfile::tempdir().unwrap();
+    let sink = write_lines::<u8>(dir.path().join("out.txt")).parallelism(Parallelism::Auto);
+    let files = sink.build().into_parts().1.files(2);
+    for name in ["out-0.txt", "out-1.txt", "out-0.txt.part"] {
+        assert!(files.contains(&FileUse::Writes(dir.path().join(name))));
+    }
+}
+
+#[test]
+fn draining_gives_up_a_pipe_without_a_reader_and_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pipe");
+    crate::testing::named_pipe(&path);
+    for (drain, code) in [
+        (true, ErrorCode::WriteFailed),
+        (false, ErrorCode::Cancelled),
+    ] {
+        let context = context("s");
+        if drain {
+            context.signals.drain();
+        } else {
+            context.signals.cancel();
+        }
+        let error = Fed::<u8>::new(write_lines(&path), context).err().unwrap();
+        assert_eq!(error.code(), code);
+        assert!(error.to_string().contains("has no reader"), "{error}");
+    }
+}
+
+#[test]
+fn a_slow_reader_of_a_pipe_gets_all_of_a_job_that_drains() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pipe");
+    crate::testing::named_pipe(&path);
+    let opening = {
+        let path = path.clone();
+        std::thread::spawn(move || fs::File::open(path).unwrap())
+    };
+    let mut fed = Fed::start(write_lines(&path));
+    let mut reader = opening.join().unwrap();
+    crate::testing::signals(&fed.context).drain();
+    let read = std::thread::spawn(move || {
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut reader, &mut text).map(|_| text)
+    });
+    fed.feed(0..50_000).unwrap().finish().unwrap();
+    drop(fed);
+    assert_eq!(read.join().unwrap().unwrap().lines().count(), 50_000);
 }
