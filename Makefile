@@ -28,7 +28,7 @@ lint: ## format, clippy, docs, dependencies, house rules
 
 docs: ## the API's documentation, in target/doc
 	@scripts/setup.sh docs
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --lib
+	@bash -c '. scripts/workspace.sh && RUSTDOCFLAGS="-D warnings" cargo doc "$${workspace[@]}" --no-deps --lib'
 	@echo "open target/doc/ardea/index.html"
 
 loom: ## the ring and the engine's wake-ups in every interleaving of threads

@@ -4,6 +4,7 @@
 #   make lint
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/workspace.sh
 
 failed=()
 
@@ -35,8 +36,8 @@ advisories() {
 }
 
 step format cargo fmt --all --check
-step clippy cargo clippy --workspace --all-targets --quiet -- -D warnings
-step docs env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --lib --quiet
+step clippy cargo clippy "${workspace[@]}" --all-targets --quiet -- -D warnings
+step docs env RUSTDOCFLAGS="-D warnings" cargo doc "${workspace[@]}" --no-deps --lib --quiet
 step "licences, bans, sources" cargo deny check licenses bans sources
 step advisories advisories
 step tidy cargo xtask tidy

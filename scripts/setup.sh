@@ -52,8 +52,7 @@ need_command() {
     command -v "$1" >/dev/null || install "$3" "$2" || die "cannot go on without $1"
 }
 
-# A Rust that is new enough, a C compiler for the two dependencies that are written in C (zstd, mimalloc), and what the
-# etcd client's build asks for.
+# A Rust that is new enough, and a C compiler for the two dependencies that are written in C (zstd, mimalloc).
 need_rust() {
     local wanted have
     command -v cargo >/dev/null || die "there is no cargo; install rustup first, see https://rustup.rs"
@@ -69,19 +68,18 @@ need_rust() {
         die "Rust $have is too old, $wanted is needed; run: rustup update stable"
     fi
     need_command cc gcc "a C compiler, for zstd and mimalloc"
-    need_protoc
     # A compiler without the C library's headers compiles nothing.
     [ -e /usr/include/stdlib.h ] || ! command -v apt-get >/dev/null ||
         install "headers of the C library" libc6-dev || die "cannot go on without them"
 }
 
 # The client of etcd is generated from its interface description when it is built, with protoc and the descriptions
-# that protobuf brings along.
+# that protobuf brings along. What is built goes on without it, and says so (scripts/workspace.sh).
 need_protoc() {
     local standard
     standard=$(dirname "$(command -v "${PROTOC:-protoc}" || echo none)")/../include/google/protobuf/descriptor.proto
     [ -e "$standard" ] || install "for the client of etcd" protobuf-compiler libprotobuf-dev ||
-        die "cannot go on without protoc and google/protobuf/descriptor.proto"
+        say "without protoc the client of etcd will be skipped"
 }
 
 need_component() {
@@ -120,15 +118,21 @@ need_miri() {
 }
 
 case ${1:-} in
-build | bench | docs | loom)
+build | bench | loom)
     need_rust
+    ;;
+docs)
+    need_rust
+    need_protoc
     ;;
 test)
     need_rust
+    need_protoc
     need_python
     ;;
 lint)
     need_rust
+    need_protoc
     need_component rustfmt cargo-fmt
     need_component clippy cargo-clippy
     need_cargo_deny

@@ -6,14 +6,15 @@
 # The oracle's tests (files tests/oracle*.rs) may be marked #[ignore]; here they run, wherever there is a python3.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/workspace.sh
 
-cargo test --workspace
+cargo test "${workspace[@]}"
 
 if ! compgen -G 'crates/*/tests/oracle*.rs' >/dev/null; then
     exit 0
 fi
 if command -v python3 >/dev/null; then
-    cargo test --workspace --test 'oracle*' -- --ignored
+    cargo test "${workspace[@]}" --test 'oracle*' -- --ignored
 else
     echo "test: SKIPPED the NEXMark oracle: there is no python3 (Debian: apt-get install python3 python3-venv)" >&2
 fi
