@@ -22,7 +22,7 @@ advisories() {
     local log
     log=$(mktemp)
     if cargo deny fetch db 2>"$log"; then
-        cargo deny check --disable-fetch advisories
+        cargo deny --offline check advisories
     elif grep -qiE 'could not resolve|unable to (connect|access)|timed out|unreachable|refused' "$log"; then
         echo "lint: SKIPPED advisories: the advisory database cannot be fetched from here (no network?)" >&2
     else
