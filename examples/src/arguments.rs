@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::path::Path;
 use std::time::Duration;
 
-use ardea::core::settings::{parse_count, parse_duration};
+use ardea::core::settings::{nearest, parse_count, parse_duration};
 use ardea::core::{Bounded, ErrorCode, Source};
 use ardea::prelude::{files, stdin};
 use ardea::{Error, Result};
@@ -17,33 +17,60 @@ use serde::de::DeserializeOwned;
 pub(crate) struct Arguments {
     job: &'static str,
     rest: Vec<String>,
+    /// The options that the job has asked for, and so has.
+    asked: Vec<String>,
 }
 
 impl Arguments {
-    /// The arguments of the job of this name.
+    /// The arguments of the job of this name. A `--` among them has said that what follows is the job's, and has done its work.
     pub(crate) fn new(job: &'static str, args: &[String]) -> Self {
+        let mut rest = args.to_vec();
+        if let Some(place) = rest.iter().position(|arg| arg == "--") {
+            rest.remove(place);
+        }
         Arguments {
             job,
-            rest: args.to_vec(),
+            rest,
+            asked: Vec::new(),
         }
     }
 
     /// The value of an option as text, if it is there.
     pub(crate) fn text(&mut self, option: &str) -> Result<Option<String>> {
+        self.asked.push(option.to_string());
         let with_value = format!("{option}=");
-        let found = self
-            .rest
-            .iter()
-            .position(|arg| arg == option || arg.starts_with(with_value.as_str()));
+        let found = self.position(option);
         let Some(place) = found else { return Ok(None) };
         let arg = self.rest.remove(place);
-        if let Some(value) = arg.strip_prefix(with_value.as_str()) {
-            return Ok(Some(value.to_string()));
+        let value = match arg.strip_prefix(with_value.as_str()) {
+            Some(value) => value.to_string(),
+            None if place == self.rest.len() => {
+                return Err(self.wrong(format!("{option} has no value")));
+            }
+            None => self.rest.remove(place),
+        };
+        match self.position(option) {
+            Some(_) => Err(self.wrong(format!("{option} is given more than once"))),
+            None => Ok(Some(value)),
         }
-        if place == self.rest.len() {
-            return Err(self.wrong(format!("{option} has no value")));
+    }
+
+    /// Where an option stands.
+    fn position(&self, option: &str) -> Option<usize> {
+        self.rest
+            .iter()
+            .position(|arg| arg.split('=').next() == Some(option))
+    }
+
+    /// Refuses options that mean nothing here, and says why.
+    pub(crate) fn refuse(&mut self, options: &[&str], why: &str) -> Result<()> {
+        match options
+            .iter()
+            .find(|option| self.position(option).is_some())
+        {
+            Some(option) => Err(self.wrong(format!("{option} means nothing here: {why}"))),
+            None => Ok(()),
         }
-        Ok(Some(self.rest.remove(place)))
     }
 
     /// The value of an option, read by `parse`.
@@ -95,16 +122,30 @@ impl Arguments {
 
     /// Complains about what nobody took.
     pub(crate) fn finish(self) -> Result<()> {
-        match self.rest.first() {
-            None => Ok(()),
-            Some(arg) => Err(self.wrong(format!("unexpected argument {arg:?}"))),
-        }
+        let Some(arg) = self.rest.first() else {
+            return Ok(());
+        };
+        let option = arg.split('=').next().unwrap_or_default();
+        let known = self.asked.iter().map(String::as_str);
+        Err(
+            match nearest(option, known).filter(|_| arg.starts_with('-')) {
+                Some(meant) => self.wrong_with(
+                    format!("{} has no option {option}", self.job),
+                    &format!("did you mean {meant}? "),
+                ),
+                None => self.wrong(format!("unexpected argument {arg:?}")),
+            },
+        )
     }
 
     /// A mistake on the command line.
     pub(crate) fn wrong(&self, what: String) -> Error {
+        self.wrong_with(what, "")
+    }
+
+    fn wrong_with(&self, what: String, tip: &str) -> Error {
         Error::new(ErrorCode::InvalidConfig, what).hint(format!(
-            "`ardea run {} --help` lists its arguments",
+            "{tip}`ardea run {} --help` lists its arguments",
             self.job
         ))
     }
@@ -174,6 +215,16 @@ mod tests {
     }
 
     #[test]
+    fn what_says_that_the_rest_is_the_jobs_is_no_argument_itself() {
+        for line in ["-- in.txt", "in.txt -- --top 5", "in.txt --top 5 --"] {
+            let mut args = arguments(line);
+            args.count("--top", 9).unwrap();
+            assert_eq!(args.file().unwrap(), "in.txt", "{line}");
+            args.finish().unwrap();
+        }
+    }
+
+    #[test]
     fn what_is_not_there_has_its_default() {
         let mut args = arguments("-");
         assert_eq!(args.parsed("--speed", speed).unwrap(), None);
@@ -206,9 +257,17 @@ mod tests {
             "5 has no unit",
         );
         says(
-            arguments("--tip 5").finish().unwrap_err(),
-            "unexpected argument \"--tip\"",
+            arguments("--other 5").finish().unwrap_err(),
+            "unexpected argument \"--other\"",
         );
+        says(
+            arguments("--top 5 --top=6").count("--top", 1).unwrap_err(),
+            "--top is given more than once",
+        );
+        let mut args = arguments("in --tpo=5");
+        args.count("--top", 1).unwrap();
+        args.file().unwrap();
+        says(args.finish().unwrap_err(), "did you mean --top?");
         says(arguments("--top=3").file().unwrap_err(), "no FILE given");
     }
 }

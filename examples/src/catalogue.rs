@@ -45,7 +45,8 @@ ardea run sensors --listen PORT [--window T] [--early T]
 
   --rate N        generated readings a second, over all channels (7000)
   --seconds N     end after so many seconds; without it, at Ctrl-C
-  --listen PORT   take lines of \"CHANNEL VALUE\" from TCP clients instead, timed when they arrive
+  --listen PORT   take lines of \"CHANNEL VALUE\", channels 0 to 69, from TCP clients instead, timed
+                  when they arrive
   --window T      the length of a window (5s)
   --early T       how often an open window shows what it has (500ms)",
     build: sensors::build,

@@ -5,6 +5,7 @@
 
 mod analyses;
 mod data;
+mod recorded;
 mod records;
 mod tables;
 
@@ -28,9 +29,7 @@ pub(crate) fn build(args: &[String]) -> Result<Pipeline> {
     let out_of_order = args.duration("--out-of-order", 16 * HOUR)?;
     let directory = args.text("--data")?;
     args.finish()?;
-    let data = directory.map_or_else(Data::embedded, |directory| {
-        Ok(Data::in_directory(directory))
-    })?;
+    let data = directory.map_or_else(Data::embedded, Data::in_directory);
     let p = Pipeline::new("flights");
     tables::show(analyse(&p, &data, speed, out_of_order));
     Ok(p)

@@ -15,8 +15,7 @@
 //!
 //! # Invariants
 //!
-//! * Building a job reads and writes nothing but the demo's own temporary directory; what can't be opened fails when the job
-//!   starts.
+//! * Building a job reads and writes nothing; what can't be opened fails when the job starts.
 //! * Wrong arguments are [`ErrorCode::InvalidConfig`](ardea::core::ErrorCode::InvalidConfig), with a hint what to write.
 //!
 //! ```
@@ -38,6 +37,7 @@ pub mod wordcount;
 
 mod arguments;
 mod catalogue;
+mod ending;
 
 use ardea::{Pipeline, Result};
 

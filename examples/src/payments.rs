@@ -8,6 +8,7 @@ use ardea::core::Boundedness;
 use ardea::prelude::*;
 
 use crate::arguments::Arguments;
+use crate::ending::ended_after;
 
 /// How many stages a payment passes.
 pub const STAGES: u64 = 150;
@@ -78,7 +79,8 @@ pub(crate) fn build(args: &[String]) -> Result<Pipeline> {
     let percentiles = quantiles_relative(|ms: &f64| *ms, [0.5, 0.99, 1.0], 0.01)?;
     let p = Pipeline::new("payments");
     let source = generate::at_rate(rate, Payment::new).limit(rate.saturating_mul(seconds));
-    stages(p.read_from(source.build()).with_source_time())
+    let source = ended_after(source.build(), Duration::from_secs(seconds));
+    stages(p.read_from(source).with_source_time())
         // A payment's event time is when it was due: what it waited before its first stage counts.
         .map_timed(|_, due| ms_since(due))
         .window_all(Window::tumbling(Duration::from_secs(1)))

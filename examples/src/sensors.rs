@@ -1,12 +1,13 @@
 //! Seventy channels of a drill: each summed up window by window, with a first look before a window is over.
 
-use ardea::connect::format::Csv;
+use ardea::connect::format::{Csv, Decode};
 use ardea::connect::live_table::{Row, Table};
 use ardea::core::Boundedness;
 use ardea::prelude::*;
 use serde::Deserialize;
 
 use crate::arguments::Arguments;
+use crate::ending::ended_after;
 
 const CHANNELS: u64 = 70;
 
@@ -57,6 +58,35 @@ fn show<B: Boundedness>(summaries: Summaries<B>) {
     }));
 }
 
+/// Lines of "CHANNEL VALUE", of channels that the drill has and values that something can have.
+#[derive(Clone)]
+struct Words(Csv);
+
+impl Words {
+    fn new() -> Self {
+        Words(Csv::new().delimiter(b' ').without_header())
+    }
+}
+
+impl Decode<Reading> for Words {
+    fn begin(&mut self) {
+        Decode::<Reading>::begin(&mut self.0);
+    }
+
+    fn decode(&mut self, frame: &[u8]) -> std::result::Result<Option<Reading>, String> {
+        match self.0.decode(frame)? {
+            Some(Reading { channel, .. }) if u64::from(channel) >= CHANNELS => Err(format!(
+                "there is no channel {channel}: they go from 0 to {}",
+                CHANNELS - 1
+            )),
+            Some(Reading { value, .. }) if !value.is_finite() => {
+                Err(format!("{value} is no value that can be summed up"))
+            }
+            reading => Ok(reading),
+        }
+    }
+}
+
 /// The reading number `i` of a drill that turns: each channel swings at its own pace, some more than others.
 fn reading(i: u64) -> Reading {
     let channel = (i % CHANNELS) as u32;
@@ -70,20 +100,22 @@ pub(crate) fn build(args: &[String]) -> Result<Pipeline> {
     let mut args = Arguments::new("sensors", args);
     let length = args.duration("--window", Duration::from_secs(5))?;
     let early = EarlyFiring::every(args.duration("--early", Duration::from_millis(500))?)?;
-    let rate = args.count("--rate", 7_000)?;
-    let seconds = args.count("--seconds", u64::MAX)?;
     let listen = args.text("--listen")?;
-    args.finish()?;
     let p = Pipeline::new("sensors");
     if let Some(port) = listen {
-        let words = Csv::new().delimiter(b' ').without_header();
+        args.refuse(&["--rate", "--seconds"], "readings come from --listen")?;
+        args.finish()?;
         let readings = p
-            .read_from(tcp::listen(port).decode::<Reading, _>(words).build())
+            .read_from(tcp::listen(port).decode::<Reading, _>(Words::new()).build())
             .with_arrival_timestamps(Duration::from_millis(100));
         show(summaries(readings, length, early));
     } else {
+        let rate = args.count("--rate", 7_000)?;
+        let seconds = args.count("--seconds", u64::MAX)?;
+        args.finish()?;
         let source = generate::at_rate(rate, reading).limit(rate.saturating_mul(seconds));
-        let readings = p.read_from(source.build()).with_source_time();
+        let source = ended_after(source.build(), Duration::from_secs(seconds));
+        let readings = p.read_from(source).with_source_time();
         show(summaries(readings, length, early));
     }
     Ok(p)
@@ -132,5 +164,15 @@ mod tests {
         let channels: std::collections::BTreeSet<u32> =
             (0..1_000).map(|i| reading(i).channel).collect();
         assert_eq!(channels.len() as u64, CHANNELS);
+    }
+
+    #[test]
+    fn a_channel_that_there_is_not_and_a_value_that_is_none_are_bad_records() {
+        let mut words = Words::new();
+        let last = words.decode(b"69 -1.5").unwrap().unwrap();
+        assert_eq!((last.channel, last.value), (69, -1.5));
+        for line in ["70 1", "7 NaN", "7 inf", "7 -inf", "7", "seven 1"] {
+            assert!(words.decode(line.as_bytes()).is_err(), "{line}");
+        }
     }
 }

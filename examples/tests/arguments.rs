@@ -72,6 +72,9 @@ fn values_that_make_no_sense_are_refused() {
         ("wordcount", "in.txt --top 0"),
         ("sessions", "in.txt --gap 0s"),
         ("sensors", "--rate -1"),
+        ("sensors", "--listen 9000 --rate 5"),
+        ("sensors", "--seconds=5 --listen 9000"),
+        ("wordcount", "in.txt --top 5 --top 6"),
         ("tail", "in.txt --from middle"),
         ("payments", "--seconds"),
     ];

@@ -176,7 +176,7 @@ fn circumstances(departures: &[Departure]) -> BTreeMap<String, (i128, i128)> {
 #[test]
 fn a_year_of_flights_gives_what_plain_loops_give() {
     let p = Pipeline::new("flights");
-    let data = Data::embedded().unwrap();
+    let data = Data::embedded();
     // No flight is a day late, so that with this lag none is too late for its windows.
     let found = analyse(&p, &data, f64::INFINITY, Duration::from_secs(24 * 3600));
     let carriers = found.carriers.collect();

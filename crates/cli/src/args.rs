@@ -49,7 +49,7 @@ pub struct Global {
     #[arg(long, global = true, conflicts_with = "quiet")]
     pub progress: bool,
     /// Change a setting; `ardea config` lists them
-    #[arg(long = "set", global = true, value_name = "KEY=VALUE")]
+    #[arg(long = "set", global = true, value_name = "KEY=VALUE", value_parser = key_value)]
     pub set: Vec<String>,
     /// Read settings from this TOML file, and not from ./ardea.toml
     #[arg(long, global = true, value_name = "FILE", env = "ARDEA_CONFIG")]
@@ -166,7 +166,7 @@ pub struct GenerateArgs {
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "0s")]
     pub out_of_order: Duration,
     /// Events in a second of event time
-    #[arg(long, value_name = "N", value_parser = count, default_value = "10000")]
+    #[arg(long, value_name = "N", value_parser = at_least_one, default_value = "10000")]
     pub rate: u64,
 }
 
@@ -176,16 +176,16 @@ pub struct QueryArgs {
     /// The query: q0 to q8, or q13
     #[arg(long, value_name = "QUERY")]
     pub query: String,
-    /// The file of events, as `ardea nexmark generate` writes it; it may be compressed
+    /// The file of events, as `ardea nexmark generate` writes it, `-` for standard input; it may be compressed
     #[arg(long, short, value_name = "FILE")]
     pub input: PathBuf,
     /// The file for the results, `-` for standard output; compressed if its name ends in .gz or .zst
     #[arg(long, short, value_name = "FILE")]
     pub output: PathBuf,
-    /// The length of windows (q5, q7, q8)
+    /// The length of windows (q5, q7, q8); 10s unless told
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub window: Option<Duration>,
-    /// How far windows slide (q5)
+    /// How far windows slide (q5); 2s unless told
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub slide: Option<Duration>,
     /// Cooperative threads; all cores unless told
@@ -202,6 +202,22 @@ pub struct QueryArgs {
 /// A duration such as `500ms`, `10s` or `1m30s`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     ardea_core::settings::parse_duration(text).map_err(|error| error.to_string())
+}
+
+/// As [`count`], and not none.
+fn at_least_one(text: &str) -> Result<u64, String> {
+    match count(text)? {
+        0 => Err("must be at least 1".into()),
+        number => Ok(number),
+    }
+}
+
+/// A change of a setting; what its key and value may be is known to the settings.
+fn key_value(text: &str) -> Result<String, String> {
+    match text.split_once('=') {
+        Some(_) => Ok(text.to_string()),
+        None => Err("write KEY=VALUE, such as slice=50us; `ardea config` lists the keys".into()),
+    }
 }
 
 /// A number of things, which people may write with underscores: `1_000_000`.
@@ -245,5 +261,6 @@ mod tests {
     fn counts_may_have_underscores() {
         assert_eq!(count("1_000_000"), Ok(1_000_000));
         assert!(count("many").is_err());
+        assert!(at_least_one("0").is_err());
     }
 }

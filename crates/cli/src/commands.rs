@@ -12,6 +12,7 @@ mod run;
 mod version;
 
 pub use demo::JOB as DEMO_JOB;
+pub use jobs::usage;
 
 use crate::args::{Command, NexmarkCommand};
 use crate::context::Context;

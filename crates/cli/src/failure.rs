@@ -18,7 +18,7 @@ Exit codes:
   3    a file, a pipe or the network could not be read or written
   4    drained: ended early by a first Ctrl-C or SIGTERM, with whole results of what was
        read until then
-  5    ended, but all records that a source or a step had were bad
+  5    came to its end, but all records that a source or a step had were bad (a drained job: 4)
   130  stopped at once by a second Ctrl-C, or by the first where there is nothing to drain";
 
 const FAILED: u8 = 1;
@@ -33,7 +33,7 @@ const INTERRUPTED: u8 = 130;
 pub enum Failure {
     /// Something went wrong, and a person has to know what.
     Error(Error),
-    /// The job came to its end, but no record was good.
+    /// The job came to its own end, but no record was good.
     NothingGood(Error),
     /// The person asked for it, and the job has come to an orderly end.
     Drained,
@@ -202,6 +202,29 @@ fn usage_parts(error: &clap::Error) -> (String, String) {
     )
 }
 
+/// Tells standard error something that is no error: a line for people, an object for programs.
+pub fn print_notice(kind: Notice, text: &str, is_json: bool) {
+    print_error(&notice(kind, text, is_json));
+}
+
+/// What is told beside results and errors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Notice {
+    /// Something about the results that has to be known.
+    Warning,
+    /// What is going on.
+    Progress,
+}
+
+fn notice(kind: Notice, text: &str, is_json: bool) -> String {
+    match (kind, is_json) {
+        (Notice::Warning, true) => format!("{}\n", json!({ "warning": text })),
+        (Notice::Progress, true) => format!("{}\n", json!({ "notice": text })),
+        (Notice::Warning, false) => format!("warning: {text}\n"),
+        (Notice::Progress, false) => format!("{text}\n"),
+    }
+}
+
 /// Writes to standard error; if that is closed there is nobody left to tell.
 pub fn print_error(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
@@ -235,6 +258,19 @@ mod tests {
         assert_eq!(value["error"]["vertex"], "files");
         assert_eq!(value["error"]["record"], 7);
         assert_eq!(value["error"]["exit_code"], 3);
+    }
+
+    #[test]
+    fn a_notice_is_a_line_for_people_and_an_object_for_programs() {
+        assert_eq!(
+            notice(Notice::Warning, "a \"b\"", false),
+            "warning: a \"b\"\n"
+        );
+        assert_eq!(
+            notice(Notice::Warning, "a \"b\"", true),
+            "{\"warning\":\"a \\\"b\\\"\"}\n"
+        );
+        assert_eq!(notice(Notice::Progress, "a", true), "{\"notice\":\"a\"}\n");
     }
 
     #[test]

@@ -50,7 +50,14 @@ fn main() -> ExitCode {
     });
     let args = match args {
         Ok(args) => args,
-        Err(error) => return failure::report_usage(&error),
+        Err(error) => {
+            if let Some(job) = own_options::help_of_a_job(&given, &error) {
+                // A reader that has gone wants no help.
+                let _ = stdout::print(&commands::usage(job));
+                return ExitCode::SUCCESS;
+            }
+            return failure::report_usage(&own_options::with_tip(error));
+        }
     };
     let is_json = args.global.json;
     let outcome =

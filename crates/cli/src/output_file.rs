@@ -1,7 +1,8 @@
-//! A file that appears when it is complete, or not at all.
+//! A file that appears when it is complete, or not at all; and one that is given back what it was.
 
-use std::io::{self, Write};
-use std::path::Path;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
 
 use ardea_connect::files::{Compression, PartFile};
 use ardea_core::Error;
@@ -23,7 +24,7 @@ pub fn write_whole<T>(
     }
     let _watching = interrupts.watch();
     let listener = interrupts.clone();
-    let created = PartFile::create(path.to_path_buf(), Compression::of_name(path), move || {
+    let created = PartFile::create(path.to_path_buf(), Compression::of_name(path), move |_| {
         listener.count() == 0
     });
     let mut stoppable = Stoppable {
@@ -46,6 +47,43 @@ pub fn write_whole<T>(
         Err(failure) => {
             file.discard();
             Err(failure)
+        }
+    }
+}
+
+/// What was in a file before a job wrote it.
+pub struct Earlier {
+    path: PathBuf,
+    file: File,
+}
+
+impl Earlier {
+    /// Of the file at `path`; none if there is no file whose content could be kept, as with devices, pipes and standard output.
+    pub fn at(path: &Path) -> Option<Self> {
+        let is_file = path != Path::new("-") && fs::metadata(path).ok()?.is_file();
+        // What had the name stays readable when something else has been given it.
+        let file = is_file.then(|| File::open(path))?.ok()?;
+        Some(Earlier {
+            path: path.to_path_buf(),
+            file,
+        })
+    }
+
+    /// Gives the file its earlier content again.
+    pub fn put_back(mut self) -> Result<(), Failure> {
+        let mut restored = PartFile::create(self.path.clone(), Compression::None, |_| true)?;
+        let mut piece = vec![0; 1 << 20];
+        loop {
+            match self.file.read(&mut piece) {
+                Ok(0) => return Ok(restored.finish(false)?),
+                Ok(length) => restored.write(&piece[..length])?,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    restored.discard();
+                    let what = format!("what {} was before", self.path.display());
+                    return Err(Failure::write(what, error));
+                }
+            }
         }
     }
 }

@@ -1,11 +1,12 @@
-//! Options of ardea that were written behind a job's name.
+//! What was written elsewhere than where ardea looks for it, above all options of ardea behind a job's name.
 //!
 //! What follows a job's name is the job's own, but people write `ardea run wordcount book.txt --threads 2` all the same. An option
 //! that the job doesn't have and ardea does is moved to where ardea reads it.
 
 use std::ffi::OsString;
 
-use ardea_examples::jobs;
+use ardea_examples::{ExampleJob, jobs};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, CommandFactory};
 
 use crate::args::{Args, Command, THREADS};
@@ -23,7 +24,11 @@ pub fn moved_in_front(given: &[OsString], args: &Args) -> Option<Vec<OsString>> 
     };
     let known = jobs().iter().find(|known| known.name == job);
     let usage = known.map_or("", |job| job.usage);
-    let (moved, left) = part(own, usage);
+    let Parted {
+        moved,
+        left,
+        lacks_value,
+    } = part(own, usage);
     let start = given.len().checked_sub(own.len())?;
     if moved.is_empty()
         || given[start..]
@@ -39,14 +44,58 @@ pub fn moved_in_front(given: &[OsString], args: &Args) -> Option<Vec<OsString>> 
     }
     let mut line = given[..place].to_vec();
     line.extend(moved.into_iter().map(OsString::from));
+    if lacks_value {
+        // What would follow must not be taken for the value; that there is none is then said.
+        return Some(line);
+    }
     line.extend_from_slice(&given[place..start]);
     line.extend(left.into_iter().map(OsString::from));
     Some(line)
 }
 
+/// The job whose help is meant by `ardea run --help JOB`, which clap takes for the help of `run`.
+pub fn help_of_a_job(given: &[OsString], error: &clap::Error) -> Option<&'static ExampleJob> {
+    if error.kind() != ErrorKind::DisplayHelp {
+        return None;
+    }
+    let command = given
+        .iter()
+        .position(|word| word == "run" || word == "plan")?;
+    let asked = given
+        .iter()
+        .position(|word| word == "--help" || word == "-h")?;
+    let name = given.get(asked + 1).filter(|_| asked == command + 1)?;
+    jobs().iter().find(|job| name == job.name)
+}
+
+/// The error, with what was probably meant if the command is the name of a job.
+pub fn with_tip(mut error: clap::Error) -> clap::Error {
+    if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand)
+        && jobs().iter().any(|job| job.name == word)
+    {
+        let tip = format!("to run the job: ardea run {word}");
+        error.insert(
+            ContextKind::Suggested,
+            ContextValue::StyledStrs(vec![tip.into()]),
+        );
+    }
+    error
+}
+
+/// What stands behind a job's name.
+struct Parted {
+    /// What is ardea's.
+    moved: Vec<String>,
+    /// What is the job's.
+    left: Vec<String>,
+    /// Whether the last one that is ardea's should have a value and has none.
+    lacks_value: bool,
+}
+
 /// What of a job's arguments is ardea's, and what is the job's.
-fn part(arguments: &[String], usage: &str) -> (Vec<String>, Vec<String>) {
+fn part(arguments: &[String], usage: &str) -> Parted {
     let (mut ours, mut left) = (Vec::new(), Vec::new());
+    let mut lacks_value = false;
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
         if argument == "--" {
@@ -68,10 +117,16 @@ fn part(arguments: &[String], usage: &str) -> (Vec<String>, Vec<String>) {
         // The value of an option goes with it; all options that a job has have one.
         let value_follows = known.unwrap_or_else(|| name.starts_with("--"));
         if value_follows && !has_value {
-            target.extend(arguments.next().cloned());
+            let value = arguments.next();
+            lacks_value = value.is_none() && known.is_some();
+            target.extend(value.cloned());
         }
     }
-    (ours, left)
+    Parted {
+        moved: ours,
+        left,
+        lacks_value,
+    }
 }
 
 /// Whether the option of ardea with this name has a value; none if there is no such option.
@@ -161,6 +216,19 @@ mod tests {
         ] {
             assert_eq!(moved(given), expected);
         }
+    }
+
+    #[test]
+    fn an_option_that_lacks_its_value_does_not_get_the_jobs_name_for_it() {
+        let given: Vec<OsString> = ["ardea", "run", "wordcount", "in", "--set"]
+            .map(OsString::from)
+            .to_vec();
+        let args = Args::try_parse_from(&given).unwrap();
+        let error = Args::try_parse_from(moved_in_front(&given, &args).unwrap()).unwrap_err();
+        assert!(
+            error.to_string().contains("a value is required for '--set"),
+            "{error}"
+        );
     }
 
     #[test]

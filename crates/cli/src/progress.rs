@@ -11,7 +11,7 @@ use ardea_core::Timestamp;
 use ardea_engine::JobHandle;
 
 use crate::context::Context;
-use crate::failure::print_error;
+use crate::failure::{Notice, print_error, print_notice};
 use crate::figures;
 use crate::rates::Rate;
 use crate::shape::{Shape, Totals};
@@ -26,6 +26,9 @@ pub struct Progress<'a> {
     line: StatusLine,
     /// Not even below tables.
     is_quiet: bool,
+    is_json: bool,
+    /// Whether there are tables on a terminal, now or a moment ago.
+    has_tables: bool,
     rate_in: Rate,
     rate_out: Rate,
 }
@@ -36,6 +39,8 @@ impl<'a> Progress<'a> {
         Progress {
             line: StatusLine::new(Showing::of(context, shares_its_terminal(shape))),
             is_quiet: context.quiet,
+            is_json: context.json,
+            has_tables: false,
             shape,
             rate_in: Rate::default(),
             rate_out: Rate::default(),
@@ -68,7 +73,8 @@ impl<'a> Progress<'a> {
         }
         .parts();
         let is_below_tables = || Screen::of_process().set_status(Some(parts.join(GAP)));
-        if self.line.showing() != Showing::Printed && is_below_tables() {
+        if !self.line.showing().is_printed() && is_below_tables() {
+            self.has_tables = true;
             self.clear();
         } else {
             self.line.show(&parts);
@@ -82,12 +88,14 @@ impl<'a> Progress<'a> {
 
     /// Says something above the line. Where tables are shown they would be torn apart; there the line itself says it.
     pub fn say(&mut self, text: &str) {
-        if Screen::of_process().has_tables() {
+        if Screen::of_process().has_tables() || self.has_tables {
             return;
         }
         // Behind the ^C that the terminal has printed, unless that has just been cleared away with the line.
-        let is_behind = !self.line.clear() && io::stderr().is_terminal();
-        print_error(&format!("{}{text}\n", if is_behind { "\n" } else { "" }));
+        if !self.line.clear() && io::stderr().is_terminal() {
+            print_error("\n");
+        }
+        print_notice(Notice::Progress, text, self.is_json);
     }
 }
 

@@ -89,6 +89,12 @@ impl Shape {
         })
     }
 
+    /// Whether results are shown in live tables.
+    pub fn has_tables(&self) -> bool {
+        let mut sinks = self.vertices.iter().filter(|vertex| vertex.is_sink);
+        sinks.any(|sink| sink.name.starts_with("table "))
+    }
+
     /// Sums the counters of all instances.
     pub fn totals(&self, reports: &[InstanceReport]) -> Totals {
         let mut totals = Totals {

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use crate::context::Context;
-use crate::failure::print_error;
+use crate::failure::{Notice, print_error, print_notice};
 
 /// On a terminal: five times a second.
 const REDRAW: Duration = Duration::from_millis(200);
@@ -23,6 +23,8 @@ pub enum Showing {
     Redrawn,
     /// A line each time.
     Printed,
+    /// A line each time that is a JSON object.
+    PrintedAsJson,
 }
 
 impl Showing {
@@ -33,15 +35,21 @@ impl Showing {
             (true, _) => Showing::Hidden,
             (false, true) if is_shared => Showing::Hidden,
             (false, true) => Showing::Redrawn,
+            (false, false) if context.progress && context.json => Showing::PrintedAsJson,
             (false, false) if context.progress => Showing::Printed,
             (false, false) => Showing::Hidden,
         }
     }
 
+    /// Whether it is a new line each time.
+    pub fn is_printed(self) -> bool {
+        matches!(self, Showing::Printed | Showing::PrintedAsJson)
+    }
+
     fn period(self) -> Duration {
-        match self {
-            Showing::Printed => REPRINT,
-            Showing::Hidden | Showing::Redrawn => REDRAW,
+        match self.is_printed() {
+            true => REPRINT,
+            false => REDRAW,
         }
     }
 }
@@ -59,9 +67,9 @@ impl StatusLine {
     /// Of something that starts now.
     pub fn new(showing: Showing) -> Self {
         // What is soon over shows no line on a terminal; in a pipe the first one says that it has started.
-        let next = match showing {
-            Showing::Printed => Duration::ZERO,
-            Showing::Hidden | Showing::Redrawn => REDRAW,
+        let next = match showing.is_printed() {
+            true => Duration::ZERO,
+            false => REDRAW,
         };
         StatusLine {
             showing,
@@ -100,7 +108,8 @@ impl StatusLine {
                 print_error(&format!("\r{line}\x1b[K"));
                 self.is_shown = true;
             }
-            Showing::Printed => print_error(&format!("{}\n", parts.join(GAP))),
+            Showing::Printed => print_notice(Notice::Progress, &parts.join(GAP), false),
+            Showing::PrintedAsJson => print_notice(Notice::Progress, &parts.join(GAP), true),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ardea_core::{DeadLetter, DeadLetters, Error, ErrorCode};
+use ardea_core::{DeadLetter, DeadLetters, Error, ErrorCode, Timestamp};
 use ardea_engine::{JobHandle, JobStatus};
 use serde_json::{Value, json};
 
@@ -18,6 +18,8 @@ pub struct Summary {
     status: JobStatus,
     took: Duration,
     totals: Totals,
+    /// Whether it shows live tables.
+    has_tables: bool,
     vertices: Vec<VertexSummary>,
     dead_letters: u64,
     dropped: u64,
@@ -37,6 +39,8 @@ struct VertexSummary {
     busy: Duration,
     longest_slice: Duration,
     blocked: u64,
+    /// That of the instance which is furthest behind.
+    watermark: Timestamp,
 }
 
 impl Summary {
@@ -55,6 +59,7 @@ impl Summary {
             status: status.clone(),
             took,
             totals: shape.totals(&reports),
+            has_tables: shape.has_tables(),
             vertices: vertices.collect(),
             dead_letters: letters.count(),
             dropped: letters.dropped(),
@@ -69,24 +74,24 @@ impl Summary {
             .all(|vertex| vertex.records_in + vertex.records_out + vertex.bad == 0)
     }
 
-    /// What has to be known also by those who want no summary.
-    pub fn warnings(&self) -> String {
-        let mut text = String::new();
+    /// What has to be known also by those who want no summary, a sentence each.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
         if self.was_drained() {
-            text += &format!("warning: {} {}\n", self.job, self.early_end());
+            warnings.push(format!("{} {}", self.job, self.early_end()));
         }
         if let Some(first) = self.samples.first() {
-            text += &format!(
-                "warning: {} could not be dealt with, the first at {}: {}\n",
+            warnings.push(format!(
+                "{} could not be dealt with, the first at {}: {}",
                 records(self.dead_letters),
                 first.origin,
                 first.reason
-            );
+            ));
         }
         if self.dropped > 0 {
-            text += &format!("warning: {}\n", self.drops());
+            warnings.push(self.drops());
         }
-        text
+        warnings
     }
 
     /// The error of a job that ended well, but in which all records that a source or a step had were bad.
@@ -146,22 +151,39 @@ impl Summary {
         self.totals.records_in as f64 / self.took.as_secs_f64().max(1e-9)
     }
 
-    /// For people: all steps if `verbose`, else those that they know.
+    /// For people: all steps if `verbose`, else those that they know. Of a job with live tables, which ought to stay on the screen,
+    /// a line unless `verbose`, and what went wrong.
     pub fn to_text(&self, verbose: bool) -> String {
-        let shown: Vec<&VertexSummary> = self
-            .vertices
-            .iter()
-            .filter(|vertex| verbose || vertex.is_main || vertex.late + vertex.bad > 0)
-            .collect();
+        let is_short = self.has_tables && !verbose;
         let mut text = format!(
-            "{} {} after {}: {} in ({}/s), {} out\n",
+            "{} {} after {}: {} in ({}/s), {} out{}\n",
             self.job,
             self.status(),
             duration(self.took),
             records(self.totals.records_in),
             short(self.records_per_s()),
             grouped(self.totals.records_out),
+            match (is_short, self.totals.late) {
+                (false, _) => String::new(),
+                (true, 0) => " (-v shows the steps)".to_string(),
+                (true, late) => format!(", {} late (-v shows the steps)", grouped(late)),
+            }
         );
+        if is_short {
+            return text + &self.bad_records();
+        }
+        text += &self.steps(verbose);
+        text += &self.gaps();
+        text + &self.bad_records()
+    }
+
+    /// The steps in columns.
+    fn steps(&self, verbose: bool) -> String {
+        let shown: Vec<&VertexSummary> = self
+            .vertices
+            .iter()
+            .filter(|vertex| verbose || vertex.is_main || vertex.late + vertex.bad > 0)
+            .collect();
         let widest = |cell: &dyn Fn(&VertexSummary) -> String, heading: &str| {
             let cells = shown.iter().map(|vertex| cell(vertex).chars().count());
             cells.max().unwrap_or(0).max(heading.len())
@@ -170,7 +192,7 @@ impl Summary {
         let count = widest(&|vertex| vertex.instances.to_string(), "n");
         let read = widest(&|vertex| grouped(vertex.records_in), "in");
         let written = widest(&|vertex| grouped(vertex.records_out), "out");
-        text += &format!(
+        let mut text = format!(
             "  {:name$}  {:>count$}  {:>read$}  {:>written$}\n",
             "vertex", "n", "in", "out"
         );
@@ -189,12 +211,24 @@ impl Summary {
             1 => text += "  and a step without a name (-v shows it)\n",
             more => text += &format!("  and {more} steps without a name (-v shows them)\n"),
         }
+        text
+    }
+
+    /// What of the input is not in the results, though nothing was wrong with it.
+    fn gaps(&self) -> String {
+        let mut text = String::new();
         if self.was_drained() {
             text += &format!("  it {}\n", self.early_end());
         }
         if self.totals.late > 0 {
             text += &format!("  {} came too late\n", records(self.totals.late));
         }
+        text
+    }
+
+    /// What was wrong with the input.
+    fn bad_records(&self) -> String {
+        let mut text = String::new();
         if self.dropped > 0 {
             text += &format!("  {}\n", self.drops());
         }
@@ -276,6 +310,7 @@ impl VertexSummary {
             busy: Duration::ZERO,
             longest_slice: Duration::ZERO,
             blocked: 0,
+            watermark: Timestamp::MAX,
         }
     }
 
@@ -288,6 +323,7 @@ impl VertexSummary {
         self.busy += metrics.busy;
         self.longest_slice = self.longest_slice.max(metrics.longest_slice);
         self.blocked += metrics.blocked;
+        self.watermark = self.watermark.min(metrics.watermark);
     }
 
     /// Whether it had records and could deal with none.
@@ -321,6 +357,11 @@ impl VertexSummary {
             "busy_s": self.busy.as_secs_f64(),
             "longest_slice_ms": self.longest_slice.as_secs_f64() * 1e3,
             "blocked": self.blocked,
+            "watermark": match self.watermark {
+                Timestamp::MIN => Value::Null,
+                Timestamp::MAX => json!("end"),
+                time => json!(time.to_string()),
+            },
         })
     }
 }
@@ -328,7 +369,6 @@ impl VertexSummary {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ardea_core::Timestamp;
 
     fn summary() -> Summary {
         let vertex = |name: &str, is_source, is_sink| {
@@ -353,6 +393,7 @@ mod tests {
                 late: 3,
                 watermark: Timestamp::MAX,
             },
+            has_tables: false,
             vertices: vec![
                 source,
                 vertex("map-2", false, false),
@@ -410,9 +451,11 @@ mod tests {
         summary.dropped = 2;
         assert_eq!(
             summary.warnings(),
-            "warning: wordcount was stopped before its input ended: the results are those of the first 12,345 records\n\
-             warning: 1,234 records could not be dealt with, the first at a.txt:7: not UTF-8\n\
-             warning: 2 bad records were dropped\n"
+            [
+                "wordcount was stopped before its input ended: the results are those of the first 12,345 records",
+                "1,234 records could not be dealt with, the first at a.txt:7: not UTF-8",
+                "2 bad records were dropped",
+            ]
         );
         assert!(summary.nothing_good().is_none());
         summary.vertices[0].records_out = 0;
@@ -421,6 +464,24 @@ mod tests {
             error.contains("1 record of \"files\"") && error.contains("a.txt:7"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_job_with_tables_gets_a_line_that_does_not_scroll_them_away_and_what_went_wrong() {
+        let mut summary = summary();
+        summary.has_tables = true;
+        let text = summary.to_text(false);
+        assert!(
+            text.lines()
+                .next()
+                .unwrap()
+                .ends_with("10 out, 3 late (-v shows the steps)")
+        );
+        assert!(!text.contains("  files   2") && text.contains("  1 dead letter:\n"));
+        assert!(summary.to_text(true).contains("  files   2"));
+        summary.totals.late = 0;
+        (summary.dead_letters, summary.samples) = (0, Vec::new());
+        assert_eq!(summary.to_text(false).lines().count(), 1);
     }
 
     #[test]
@@ -443,6 +504,7 @@ mod tests {
         let value = summary().to_json();
         assert_eq!(value["records_in"], 12_345);
         assert_eq!(value["vertices"][0]["instances"], 2);
+        assert_eq!(value["vertices"][0]["watermark"], "end");
         assert_eq!(value["dead_letters"]["samples"][0]["origin"], "a.txt:7");
     }
 }

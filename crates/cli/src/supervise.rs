@@ -6,7 +6,7 @@ use ardea_engine::{JobConfig, JobHandle, JobStatus, Node, NodeConfig};
 use ardea_pipeline::Pipeline;
 
 use crate::context::Context;
-use crate::failure::{Failure, print_error};
+use crate::failure::{Failure, Notice, print_error, print_notice};
 use crate::progress::Progress;
 use crate::shape::Shape;
 use crate::stdout;
@@ -20,8 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Runs a job until it ends, one way or the other.
 ///
 /// # Errors
-/// The job's own failure, [`Failure::NothingGood`] if all records were bad, [`Failure::Drained`] after a first Ctrl-C that came
-/// before the end, [`Failure::Interrupted`] after a second, [`Failure::ReaderGone`] if nobody reads the results.
+/// The job's own failure, [`Failure::Drained`] after a first Ctrl-C that came before the end, [`Failure::NothingGood`] if all records
+/// of a job that came to its own end were bad, [`Failure::Interrupted`] after a second, [`Failure::ReaderGone`] if nobody reads the results.
 pub fn run(pipeline: &Pipeline, config: NodeConfig, context: &Context) -> Result<(), Failure> {
     let dag = pipeline.to_dag(config.threads)?;
     let shape = Shape::of(&dag)?;
@@ -44,20 +44,25 @@ pub fn run(pipeline: &Pipeline, config: NodeConfig, context: &Context) -> Result
             let failure = Failure::from(error);
             // Of a job that came to nothing there is nothing to tell but why.
             let is_told = context.json || !summary.is_blank();
-            if is_told && !matches!(failure, Failure::ReaderGone) {
+            if matches!(failure, Failure::ReaderGone) {
+                // Who has seen enough results has not seen what is missing among them.
+                warn(&summary, context);
+            } else if is_told {
                 tell(&summary, context)?;
             }
             Err(failure)
         }
-        JobStatus::Completed | JobStatus::Drained => {
+        JobStatus::Completed => {
             tell(&summary, context)?;
-            if let Some(error) = summary.nothing_good() {
-                return Err(Failure::NothingGood(error));
+            match summary.nothing_good() {
+                Some(error) => Err(Failure::NothingGood(error)),
+                None => Ok(()),
             }
-            match status {
-                JobStatus::Drained => Err(Failure::Drained),
-                _ => Ok(()),
-            }
+        }
+        JobStatus::Drained => {
+            tell(&summary, context)?;
+            // That the records so far were bad says nothing of the rest.
+            Err(Failure::Drained)
         }
         JobStatus::Cancelled | JobStatus::Running => {
             tell(&summary, context)?;
@@ -101,10 +106,16 @@ fn tell(summary: &Summary, context: &Context) -> Result<(), Failure> {
     if context.json {
         return stdout::print_json(&summary.to_json());
     }
-    print_error(&if context.quiet {
-        summary.warnings()
+    if context.quiet {
+        warn(summary, context);
     } else {
-        summary.to_text(context.verbose)
-    });
+        print_error(&summary.to_text(context.verbose));
+    }
     Ok(())
+}
+
+fn warn(summary: &Summary, context: &Context) {
+    for warning in summary.warnings() {
+        print_notice(Notice::Warning, &warning, context.json);
+    }
 }

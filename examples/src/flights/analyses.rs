@@ -12,9 +12,7 @@ use super::{Airline, Data, Departure, Flight, HOUR, Plane, Weather};
 pub fn analyse(p: &Pipeline, data: &Data, speed: f64, lag: Duration) -> Analyses {
     let day = Window::tumbling(24 * HOUR).offset(5 * HOUR);
     let (departures, cancelled) = p
-        .read_from(data.csv::<Flight>("flights.csv.zst"))
-        .sort_by_key("schedule", Flight::scheduled)
-        .replay(Flight::scheduled, speed)
+        .read_from(data.replayed("flights.csv.zst", Flight::scheduled, speed))
         .with_timestamps(Flight::happened, WatermarkPolicy::out_of_order(lag))
         .partition_map(Flight::departed_or_cancelled);
     let (for_carriers, departures) = departures.tee();

@@ -1,15 +1,16 @@
 //! Where the demo's data comes from: the program itself, or a directory.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use ardea::connect::format::{Csv, Decode, Framing};
-use ardea::core::{Bounded, ErrorCode, Source};
-use ardea::prelude::files;
+use ardea::core::{Bounded, ErrorCode, Instance, Isolation, Processor, ProcessorSupplier, Source};
+use ardea::prelude::{Timestamp, files};
 use ardea::{Error, Result};
 use serde::de::DeserializeOwned;
-use tempfile::TempDir;
+
+use super::recorded::RecordedP;
 
 /// The files that the program carries.
 const EMBEDDED: [(&str, &[u8]); 4] = [
@@ -28,109 +29,100 @@ const EMBEDDED: [(&str, &[u8]); 4] = [
     ),
 ];
 
-/// The files of the flight data.
+/// The files of the flight data. The program's own are read from its memory: nothing is put on a disk.
 #[derive(Clone, Debug)]
 pub struct Data {
-    directory: PathBuf,
-    /// The directory is removed when the last of those who read it is gone.
-    own: Option<Arc<TempDir>>,
+    /// None for the program itself.
+    directory: Option<PathBuf>,
 }
 
 impl Data {
     /// The data in a directory, under the names that it has in `examples/data`.
     pub fn in_directory(directory: impl Into<PathBuf>) -> Self {
         Data {
-            directory: directory.into(),
-            own: None,
+            directory: Some(directory.into()),
         }
     }
 
-    /// The data in the program, 5.3 MB, put into a temporary directory that goes when the jobs that read it are gone.
-    ///
-    /// # Errors
-    /// [`ErrorCode::WriteFailed`] if there is no room for it.
-    pub fn embedded() -> Result<Self> {
-        let cannot_write = |path: &Path, error: std::io::Error| {
-            Error::new(
-                ErrorCode::WriteFailed,
-                format!("cannot put the demo's data into {}", path.display()),
-            )
-            .because(error)
-            .hint("free some space, or set TMPDIR to a directory with room for 6 MB")
-        };
-        let own = tempfile::Builder::new()
-            .prefix("ardea-flights-")
-            .tempdir()
-            .map_err(|error| cannot_write(&std::env::temp_dir(), error))?;
-        for (name, bytes) in EMBEDDED {
-            let path = own.path().join(name);
-            fs::write(&path, bytes).map_err(|error| cannot_write(&path, error))?;
+    /// The data in the program, 5.3 MB.
+    pub fn embedded() -> Self {
+        Data { directory: None }
+    }
+
+    /// The records of one of the files, as fast as the job takes them.
+    pub fn csv<T: DeserializeOwned + Send + 'static>(
+        &self,
+        name: &'static str,
+    ) -> Source<T, Bounded> {
+        if let Some(directory) = &self.directory {
+            return files::csv(directory.join(name)).build();
         }
-        Ok(Data {
-            directory: own.path().to_path_buf(),
-            own: Some(Arc::new(own)),
+        let data = self.clone();
+        self.source(name, move || RecordedP::new(data.clone(), name))
+    }
+
+    /// The records of one of the files in the order of `time`, each when its turn comes: `speed` seconds of recorded time pass in one.
+    ///
+    /// A job that drains gets no more of them, and so ends where the replay is.
+    pub fn replayed<T: DeserializeOwned + Send + 'static>(
+        &self,
+        name: &'static str,
+        time: fn(&T) -> Timestamp,
+        speed: f64,
+    ) -> Source<T, Bounded> {
+        let data = self.clone();
+        self.source(name, move || {
+            RecordedP::replayed(data.clone(), name, time, speed)
         })
     }
 
-    /// The directory.
-    pub fn directory(&self) -> &Path {
-        &self.directory
+    fn source<T: DeserializeOwned + Send + 'static>(
+        &self,
+        name: &str,
+        make: impl Fn() -> RecordedP<T> + Send + Sync + 'static,
+    ) -> Source<T, Bounded> {
+        let supply = move |_: Instance| -> Result<Box<dyn Processor>> { Ok(Box::new(make())) };
+        let supplier: Arc<dyn ProcessorSupplier> = Arc::new(supply);
+        Source::new(format!("read {}", self.origin(name)), supplier).isolation(Isolation::Thread)
     }
 
-    /// The records of one of the files.
-    pub fn csv<T: DeserializeOwned + Send + 'static>(&self, name: &str) -> Source<T, Bounded> {
-        let decoder = CsvOfData {
-            csv: Csv::new(),
-            _own: self.own.clone(),
+    /// What a file is called in messages.
+    pub(super) fn origin(&self, name: &str) -> String {
+        match &self.directory {
+            Some(directory) => directory.join(name).display().to_string(),
+            None => name.to_string(),
+        }
+    }
+
+    /// Opens one of the files, to be read uncompressed.
+    pub(super) fn open(&self, name: &str) -> Result<Box<dyn BufRead + Send>> {
+        let bytes: Box<dyn Read + Send> = match &self.directory {
+            Some(directory) => {
+                let file = File::open(directory.join(name));
+                Box::new(file.map_err(|error| self.cannot_read(name, error))?)
+            }
+            None => {
+                let own = EMBEDDED.iter().find(|(known, _)| *known == name);
+                Box::new(own.map_or(&[][..], |(_, bytes)| bytes))
+            }
         };
-        files::read(self.directory.join(name), decoder).build()
-    }
-}
-
-/// CSV whose source keeps the directory that it is read from.
-#[derive(Clone, Debug)]
-struct CsvOfData {
-    csv: Csv,
-    _own: Option<Arc<TempDir>>,
-}
-
-impl<T: DeserializeOwned> Decode<T> for CsvOfData {
-    fn framing(&self) -> Framing {
-        Decode::<T>::framing(&self.csv)
+        Ok(if name.ends_with(".zst") {
+            let plain = zstd::Decoder::new(bytes);
+            Box::new(BufReader::new(
+                plain.map_err(|error| self.cannot_read(name, error))?,
+            ))
+        } else {
+            Box::new(BufReader::new(flate2::read::MultiGzDecoder::new(bytes)))
+        })
     }
 
-    fn begin(&mut self) {
-        Decode::<T>::begin(&mut self.csv);
-    }
-
-    fn decode(&mut self, frame: &[u8]) -> std::result::Result<Option<T>, String> {
-        self.csv.decode(frame)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use ardea::Pipeline;
-
-    use super::*;
-    use crate::flights::Airline;
-
-    #[test]
-    fn the_temporary_directory_lives_as_long_as_a_job_that_reads_it() {
-        let data = Data::embedded().unwrap();
-        let directory = data.directory().to_path_buf();
-        let other = Data::embedded().unwrap();
-        assert_ne!(directory, other.directory(), "two at once are apart");
-
-        let p = Pipeline::new("airlines");
-        let airlines = p
-            .read_from(data.csv::<Airline>("airlines.csv.gz"))
-            .collect();
-        drop(data);
-        assert!(directory.exists());
-        p.run().unwrap();
-        assert_eq!(airlines.len(), 16);
-        drop((p, airlines));
-        assert!(!directory.exists());
+    /// The error of a file that can't be read.
+    pub(super) fn cannot_read(&self, name: &str, error: std::io::Error) -> Error {
+        Error::new(
+            ErrorCode::ReadFailed,
+            format!("cannot read {}", self.origin(name)),
+        )
+        .because(error)
+        .hint("check that it exists and may be read; without --data the program reads its own")
     }
 }

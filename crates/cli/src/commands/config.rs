@@ -10,6 +10,8 @@ use crate::stdout;
 
 /// Prints all settings: a table with what each trades, or a list of objects.
 pub fn run(context: &Context) -> Result<(), Failure> {
+    // What no job could be run with is refused here as well.
+    context.node_config(None)?;
     let report = context.settings()?.report();
     if context.json {
         return stdout::print_json(&json!(report));

@@ -1,23 +1,40 @@
 //! `ardea nexmark run`: computes a query over a file of events.
 
+use std::path::{Path, PathBuf};
+
 use ardea_nexmark::queries::{self, QueryRun};
 
 use crate::args::QueryArgs;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::output_file::Earlier;
 use crate::supervise;
 
-/// Runs the query as a job.
+/// What standard input is called where a file is named.
+const STANDARD_INPUT: &str = "/dev/stdin";
+
+/// Runs the query as a job. An output that was there before stays as it was if no record of the input was good.
 pub fn run(args: QueryArgs, context: &Context) -> Result<(), Failure> {
     let config = context.node_config(args.threads)?;
+    let earlier = Earlier::at(&args.output);
     let pipeline = queries::build(&QueryRun {
         query: args.query.parse()?,
-        input: args.input,
+        input: match args.input == Path::new("-") {
+            true => PathBuf::from(STANDARD_INPUT),
+            false => args.input,
+        },
         output: args.output,
         window: args.window,
         slide: args.slide,
         side: args.side,
         out_of_order: args.out_of_order,
     })?;
-    supervise::run(&pipeline, config, context)
+    let outcome = supervise::run(&pipeline, config, context);
+    match (&outcome, earlier) {
+        (Err(Failure::NothingGood(_)), Some(earlier)) => {
+            earlier.put_back()?;
+            outcome
+        }
+        _ => outcome,
+    }
 }

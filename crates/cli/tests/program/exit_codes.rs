@@ -31,7 +31,7 @@ fn a_wrong_command_line_is_2() {
             "nexmark", "generate", "--events", "1", "--rate", "0", "-o", "-",
         ],
         2,
-        "events_per_second cannot be 0",
+        "'0' for '--rate <N>': must be at least 1",
     );
     fails(
         &["nexmark", "run", "--query", "q99", "-i", "a", "-o", "b"],
@@ -114,6 +114,11 @@ fn a_job_that_would_overwrite_its_input_is_refused_and_the_input_is_left_alone()
         "nexmark", "run", "--query", "q13", "-i", &input, "--side", &side, "-o", &side,
     ];
     fails(&query, 2, "would overwrite");
+    // What the sink calls its file until it is whole.
+    fs::rename(at("hard"), at("out.part")).unwrap();
+    let (part, out) = (at("out.part"), at("out"));
+    let query = ["nexmark", "run", "--query", "q0", "-i", &part, "-o", &out];
+    fails(&query, 2, "would overwrite");
     assert_eq!(fs::read(&input).unwrap(), before);
     assert_eq!(fs::read_to_string(&side).unwrap(), "1,one\n");
     assert_eq!(
@@ -162,6 +167,42 @@ fn an_input_without_a_good_record_is_5() {
         Some(0),
         "nothing is not bad"
     );
+}
+
+#[test]
+fn an_output_that_was_there_stays_if_no_record_of_the_input_was_good() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, keep) = (folder.path().join("access.log"), folder.path().join("keep"));
+    fs::write(&log, "127.0.0.1 - -\n").unwrap();
+    let run_to = |output: &std::path::Path| {
+        let (log, output) = (log.display().to_string(), output.display().to_string());
+        let query = ["nexmark", "run", "--query", "q2", "-i", &log, "-o", &output];
+        fails(&[&["-q"], &query[..]].concat(), 5, "no record was good");
+    };
+    fs::write(&keep, "a good result\n").unwrap();
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&keep, &link).unwrap();
+    for output in [&keep, &link] {
+        run_to(output);
+        assert_eq!(fs::read_to_string(&keep).unwrap(), "a good result\n");
+    }
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
+}
+
+#[test]
+fn a_setting_that_no_job_could_run_with_is_refused_where_settings_are_listed() {
+    fails(
+        &["--set", "threads=1024", "config"],
+        2,
+        "threads are too many",
+    );
+    fails(&["config", "--set", "threads"], 2, "write KEY=VALUE");
+}
+
+#[test]
+fn a_job_that_is_taken_for_a_command_is_told_how_to_run() {
+    fails(&["wordcount", "book.txt"], 2, "ardea run wordcount");
 }
 
 #[test]

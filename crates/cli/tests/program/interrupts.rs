@@ -5,6 +5,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout};
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -12,6 +13,14 @@ use serde_json::Value;
 use crate::ardea::{ardea, events, eventually, exit_code, finish, signal};
 
 const EVENTS: u64 = 200_000;
+
+/// Signals that come within 100 ms of one are one with it.
+fn let_the_next_count() {
+    let sent = Instant::now();
+    eventually("the next signal counts", || {
+        sent.elapsed() > Duration::from_millis(200)
+    });
+}
 
 struct Stuck {
     child: Child,
@@ -95,9 +104,30 @@ fn the_second_interrupt_stops_at_once() {
     let mut job = stuck_job();
     signal(&job.child, Signal::INT);
     eventually("it drains", || job.said().contains("draining: "));
+    let_the_next_count();
     signal(&job.child, Signal::INT);
     assert_eq!(exit_code(&mut job.child), Some(130), "{}", job.said());
     assert!(job.said().contains("q0 cancelled after"), "{}", job.said());
+}
+
+#[test]
+fn a_termination_sent_twice_at_once_as_timeout_does_is_one() {
+    let job = stuck_job();
+    signal(&job.child, Signal::INT);
+    job.drains_after(Signal::TERM);
+}
+
+#[test]
+fn with_json_what_is_said_of_an_interrupt_is_an_object() {
+    let mut job = stuck_job_with(&["--json"]);
+    signal(&job.child, Signal::INT);
+    eventually("it drains", || job.said().contains("draining: "));
+    let mut rest = String::new();
+    job.out.read_to_string(&mut rest).unwrap();
+    assert_eq!(exit_code(&mut job.child), Some(4));
+    for line in job.said().lines() {
+        assert!(serde_json::from_str::<Value>(line).is_ok(), "{line}");
+    }
 }
 
 #[test]
@@ -142,6 +172,7 @@ fn an_interrupt_after_the_end_changes_nothing() {
     });
     for _ in 0..2 {
         signal(&child, Signal::INT);
+        let_the_next_count();
     }
     let mut reader = BufReader::new(reader);
     let mut told = String::new();

@@ -54,6 +54,59 @@ fn options_of_ardea_may_stand_behind_a_job() {
 }
 
 #[test]
+fn what_stands_behind_two_dashes_is_the_jobs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("text").display().to_string();
+    fs::write(&path, "to be or not to be to\n").unwrap();
+    for arguments in [
+        &["--", "--top", "1", &path][..],
+        &["--", &path, "--top=1"],
+        &[&path, "--", "--top", "1"],
+        &["--top", "1", "--", &path],
+    ] {
+        let out = succeed(&[&["-q", "run", "wordcount"], arguments].concat());
+        assert_eq!(out, "        3  to\n", "{arguments:?}");
+    }
+}
+
+#[test]
+fn the_help_of_a_job_may_be_asked_for_before_its_name() {
+    let help = succeed(&["run", "wordcount", "--help"]);
+    assert_eq!(succeed(&["run", "--help", "wordcount"]), help);
+    assert_ne!(succeed(&["run", "--help"]), help);
+}
+
+#[test]
+fn a_job_with_a_length_ends_then_whether_or_not_it_keeps_up() {
+    // In ten seconds, were all of them made, these would be far more than any machine can make in the time that a test waits.
+    let rate = "1_000_000_000";
+    let sensors = ["--json", "run", "sensors", "--seconds", "1", "--rate", rate];
+    let summary = run(&sensors);
+    assert_eq!(summary.code, Some(0), "{summary:?}");
+    assert!(summary.out.contains("\"status\":\"completed\""));
+}
+
+#[test]
+fn a_replay_ends_where_it_is_when_it_is_interrupted() {
+    let said = tempfile::NamedTempFile::new().unwrap();
+    let mut child = ardea(&["run", "flights", "--speed", "3600", "--progress"])
+        .stderr(said.reopen().unwrap())
+        .spawn()
+        .unwrap();
+    let said = || fs::read_to_string(said.path()).unwrap();
+    eventually("flights have begun to leave", || said().contains("  at 20"));
+    signal(&child, Signal::INT);
+    assert_eq!(exit_code(&mut child), Some(4), "{}", said());
+    let said = said();
+    let summary: Vec<&str> = said
+        .lines()
+        .skip_while(|line| !line.starts_with("flights drained after"))
+        .collect();
+    assert!(summary[0].ends_with("(-v shows the steps)"), "{said}");
+    assert_eq!(summary.len(), 1, "{said}");
+}
+
+#[test]
 fn a_summary_has_the_steps_that_people_know_from_source_to_sink() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("text").display().to_string();

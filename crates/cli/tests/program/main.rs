@@ -9,4 +9,5 @@ mod generate;
 mod help;
 mod interrupts;
 mod jobs;
+mod named_pipes;
 mod pipes;
