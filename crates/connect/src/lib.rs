@@ -7,7 +7,7 @@
 //! | system | source | sink |
 //! |---|---|---|
 //! | [`files`] | lines, CSV, JSON lines; a directory; gzip, zstd; follow | the same; rotation, compression |
-//! | [`stdin`], [`stdout`] | lines, CSV, JSON lines | lines, JSON lines |
+//! | [`stdin`], [`stdout`] | lines, CSV, JSON lines; gzip, zstd | lines, JSON lines |
 //! | [`tcp`] | client with reconnecting, server for many clients | client with reconnecting |
 //! | [`generate`] | at a rate, or a sequence | |
 //! | [`collections`] | items in memory | |
@@ -56,6 +56,7 @@ pub mod preview;
 pub mod dead_letters;
 pub mod format;
 
+mod decompressed;
 mod framer;
 mod intake;
 mod outgo;

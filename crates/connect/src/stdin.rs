@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A process has one standard input, so one source may read it at a time; a second one fails its job at the start.
-//! A CSV record may span several lines, as in files.
+//! A CSV record may span several lines, as in files, and gzip and zstd are known by their first bytes.
 
 use std::io::{self, Read};
 use std::marker::PhantomData;
@@ -22,6 +22,7 @@ use ardea_core::{
 };
 use serde::de::DeserializeOwned;
 
+use crate::decompressed::{Decompressed, damage, is_damage};
 use crate::format::{Csv, Decode, JsonLines, Lines};
 use crate::intake::{Intake, READ_SIZE, Reading, reading_options};
 use crate::ready::{InTurns, not_now};
@@ -49,8 +50,12 @@ pub fn read<T: Send + 'static, D: Decode<T>>(decoder: D) -> StdinSource<T, D> {
     }
 }
 
-/// A source that reads standard input until it ends. A last line without newline counts; a job that drains reads no
-/// further, and delivers what it has read.
+/// A source that reads standard input until it ends.
+///
+/// * A last line without newline counts.
+/// * Gzip and zstd are undone; if the compressed data is cut off or damaged, all whole lines before that are delivered, and the
+///   damage is dealt with as [`on_error`](Self::on_error) says.
+/// * A job that drains reads no further, and delivers what it has read.
 #[derive(Debug)]
 pub struct StdinSource<T, D> {
     reading: Reading<D>,
@@ -119,11 +124,21 @@ impl Read for Stdin {
     }
 }
 
+/// What the reader is doing.
+enum Stage {
+    /// Reading until the end.
+    Reading,
+    /// Delivering the last whole lines of an input that can't be decompressed any further.
+    Broken(String),
+    /// Delivering the last records.
+    Ending,
+}
+
 /// Reads one stream that may keep it waiting, until it ends.
-struct StreamP<T, D, R> {
-    reader: Option<InTurns<R>>,
-    ending: bool,
-    /// Whether the end of the input was read.
+struct StreamP<T, D, R: Read + AsFd> {
+    reader: Option<Decompressed<InTurns<R>>>,
+    stage: Stage,
+    /// Whether the end of the input was read, and not only that of what was there when the job drained.
     is_at_end: bool,
     name: &'static str,
     intake: Intake<T, D>,
@@ -135,8 +150,8 @@ impl<T: Send + 'static, D: Decode<T>, R: Read + AsFd + Send> StreamP<T, D, R> {
         let mut intake = Intake::new(reading, READ_SIZE);
         intake.begin(name);
         StreamP {
-            reader: Some(InTurns(reader)),
-            ending: false,
+            reader: Some(Decompressed::new(InTurns(reader))),
+            stage: Stage::Reading,
             is_at_end: false,
             name,
             intake,
@@ -148,7 +163,7 @@ impl<T: Send + 'static, D: Decode<T>, R: Read + AsFd + Send> StreamP<T, D, R> {
     fn idle(reading: &Reading<D>) -> Self {
         StreamP {
             reader: None,
-            ending: true,
+            stage: Stage::Ending,
             is_at_end: true,
             name: "",
             intake: Intake::new(reading, 1),
@@ -173,39 +188,47 @@ impl<T: Send + 'static, D: Decode<T>, R: Read + AsFd + Send> Processor for Strea
         if self.signals.is_cancelled() {
             return Ok(Progress::DONE);
         }
-        if self.signals.is_draining() {
-            // As if the input had ended: what was read comes out, half a line too, since it can't be put back.
-            self.intake.end();
-            self.ending = true;
-        }
+        let draining = self.signals.is_draining();
         let mut lane = outbox.lane::<T>(Ordinal::FIRST)?;
         if lane.is_full() {
             return Ok(Progress::NONE);
         }
         let before = lane.room();
-        let emptied = self.intake.deliver(&mut lane)?;
-        let Some(reader) = self.reader.as_mut().filter(|_| !self.ending) else {
-            return Ok(Progress::done_if(emptied));
-        };
-        if !emptied || lane.room() < before {
+        if !self.intake.deliver(&mut lane)? || lane.room() < before {
             return Ok(Progress::MADE);
+        }
+        let reader = match (&mut self.stage, &mut self.reader) {
+            (Stage::Reading, Some(reader)) => reader,
+            (Stage::Broken(reason), _) => {
+                self.intake.break_off(reason, true)?;
+                return Ok(Progress::DONE);
+            }
+            (Stage::Ending, _) | (_, None) => return Ok(Progress::DONE),
+        };
+        if draining {
+            // As if the input ended here: what was read comes out, half a line too, since it can't be put back.
+            reader.halt();
         }
         match self.intake.fill(reader) {
             Ok(0) => {
                 self.intake.end();
-                self.ending = true;
-                self.is_at_end = true;
-                Ok(Progress::MADE)
+                self.stage = Stage::Ending;
+                self.is_at_end = !draining;
             }
-            Ok(_) => Ok(Progress::MADE),
-            Err(error) if not_now(&error) => Ok(Progress::NONE),
+            Ok(_) => {}
+            Err(error) if not_now(&error) => return Ok(Progress::NONE),
+            Err(error) if is_damage(&error) => {
+                self.stage = Stage::Broken(damage(&error));
+                self.is_at_end = !draining;
+            }
             Err(error) => {
                 let what = format!("cannot read {}", self.name);
-                Err(Error::new(ErrorCode::ReadFailed, what)
+                return Err(Error::new(ErrorCode::ReadFailed, what)
                     .because(error)
-                    .hint("check what it was redirected from"))
+                    .hint("check what it was redirected from"));
             }
         }
+        Ok(Progress::MADE)
     }
 
     fn is_at_end(&self) -> bool {
@@ -224,7 +247,7 @@ mod tests {
     use ardea_testkit::SourceTest;
 
     use super::*;
-    use crate::testing::{Driven, signals};
+    use crate::testing::{Driven, gzip, signals, zstd};
 
     fn piped(reader: PipeReader) -> Driven<String> {
         let reader = std::sync::Mutex::new(Some(reader));
@@ -265,6 +288,85 @@ mod tests {
             }
             driven.run().unwrap();
             assert_eq!(driven.records.len(), if drain { 2 } else { 1 });
+        }
+    }
+
+    fn piped_bytes(bytes: Vec<u8>) -> Driven<String> {
+        let (reader, mut writer) = io::pipe().unwrap();
+        let driven = piped(reader);
+        // More than a pipe holds is to be written while it is read.
+        std::thread::spawn(move || writer.write_all(&bytes));
+        driven
+    }
+
+    fn numbers() -> Vec<String> {
+        let number = |n: u64| format!("line {n} {}", n * 7919 % 104_729);
+        (0..50_000).map(number).collect()
+    }
+
+    #[test]
+    fn what_comes_compressed_is_known_by_its_first_bytes_and_unpacked() {
+        let lines = numbers();
+        let text = lines.join("\n").into_bytes();
+        for bytes in [gzip(&text), zstd(&text), text] {
+            let mut driven = piped_bytes(bytes);
+            assert!(driven.run().unwrap().values().into_iter().eq(&lines));
+            assert!(driven.letters().is_empty());
+        }
+    }
+
+    #[test]
+    fn an_input_of_hardly_a_byte_is_plain_unless_it_is_a_whole_magic() {
+        let cases: [(&[u8], &[&str], usize); 7] = [
+            (b"", &[], 0),
+            (b"a", &["a"], 0),
+            (b"\n", &[""], 0),
+            (b"ab", &["ab"], 0),
+            (&[0x1f], &["\u{1f}"], 0),
+            (&[0x1f, 0x8b], &[], 1),
+            (&[0x28, 0xb5], &[], 1),
+        ];
+        for (bytes, expected, letters) in cases {
+            let mut driven = piped_bytes(bytes.to_vec());
+            assert_eq!(driven.run().unwrap().values(), expected, "{bytes:?}");
+            assert_eq!(driven.letters().len(), letters, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn compressed_input_that_is_cut_short_yields_its_whole_lines_and_one_letter() {
+        let lines = numbers();
+        let text = lines.join("\n").into_bytes();
+        for packed in [gzip(&text), zstd(&text)] {
+            let mut driven = piped_bytes(packed[..packed.len() / 2].to_vec());
+            driven.run().unwrap();
+            let got = driven.values();
+            assert!(got.len() > 1000, "{} lines", got.len());
+            assert!(got.iter().copied().eq(&lines[..got.len()]));
+            let letters = driven.letters();
+            assert_eq!(letters.len(), 1, "{letters:?}");
+            assert_eq!(letters[0].0, format!("stdin:{}", got.len() + 1));
+            assert!(letters[0].1.contains("cut off"), "{letters:?}");
+        }
+    }
+
+    #[test]
+    fn draining_ends_compressed_input_in_good_order_with_what_was_read_of_it() {
+        let lines = numbers();
+        let text = lines.join("\n").into_bytes();
+        for packed in [gzip(&text), zstd(&text)] {
+            let (reader, mut writer) = io::pipe().unwrap();
+            let mut driven = piped(reader);
+            // It stays open: this is no end.
+            writer.write_all(&packed[..60_000]).unwrap();
+            driven.run_until_records(1);
+            signals(&driven.context).drain();
+            driven.run().unwrap();
+            let got = driven.values();
+            let whole = &got[..got.len() - 1];
+            assert!(whole.iter().copied().eq(&lines[..whole.len()]));
+            assert!(lines[whole.len()].starts_with(got[whole.len()].as_str()));
+            assert!(driven.letters().is_empty(), "{:?}", driven.letters());
         }
     }
 

@@ -29,6 +29,17 @@ pub(crate) fn named_pipe(path: &std::path::Path) {
     mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
 }
 
+pub(crate) fn gzip(content: &[u8]) -> Vec<u8> {
+    use std::io::Write;
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(content).unwrap();
+    encoder.finish().unwrap()
+}
+
+pub(crate) fn zstd(content: &[u8]) -> Vec<u8> {
+    zstd::encode_all(content, 1).unwrap()
+}
+
 /// A source being driven: every third call finds the outbox full, the others have room for one, then for many.
 pub(crate) struct Driven<T> {
     processor: Box<dyn Processor>,

@@ -25,14 +25,14 @@ const FIRST_PAUSE: Duration = Duration::from_millis(1);
 
 /// A source that reads a file from its beginning and then goes on as it grows, like `tail -F`.
 ///
-/// * A last line without newline is kept until its newline comes.
+/// * A last line without newline is kept until its newline comes, or the job drains.
 /// * When another file has taken the path (rotation), the old one is read to its end first, then the new one from
 ///   its beginning. While no file has the path, the source waits for one.
 /// * When the file has become shorter than what was read (truncation), it is read from its beginning. A file that
 ///   is truncated and grows past that point between two looks (50 ms) is not noticed.
 /// * One plain file at a time: a directory, or a compressed file, fails the job at its start, and so does a file that isn't there,
 ///   unless it is to be [waited for](Self::wait_for_file).
-/// * A job that drains reads no further; an unfinished line stays where it is, in the file.
+/// * A job that drains reads no further, and delivers what it has read, an unfinished last line too.
 ///
 /// ```
 /// use ardea_connect::files;
@@ -197,6 +197,8 @@ struct FollowP<T, D> {
     intake: Intake<T, D>,
     stage: Stage,
     pause: Duration,
+    /// Whether draining has made what was read last the end of the stream.
+    is_ended: bool,
 }
 
 impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
@@ -208,6 +210,7 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
             intake: Intake::new(reading, READ_SIZE),
             stage: Stage::Awaiting,
             pause: FIRST_PAUSE,
+            is_ended: false,
         }
     }
 
@@ -341,7 +344,13 @@ impl<T: Send + 'static, D: Decode<T>> Processor for FollowP<T, D> {
         }
         match self.intake.turn(outbox)? {
             Turn::Return(progress) => Ok(progress),
-            Turn::End => Ok(Progress::DONE),
+            Turn::End if self.is_ended => Ok(Progress::DONE),
+            Turn::End => {
+                // Half a line comes out as well: nobody reads this file on from here.
+                self.is_ended = true;
+                self.intake.end();
+                Ok(Progress::MADE)
+            }
             Turn::Read => self.advance(),
         }
     }

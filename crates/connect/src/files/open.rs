@@ -1,60 +1,38 @@
 //! Opens a file for reading, and undoes its compression.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufReader, Cursor, Read};
+use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use ardea_core::Result;
-use flate2::bufread::MultiGzDecoder;
 use rustix::fs::OFlags;
 
 use super::list::cannot_read;
+use super::part_file::Compression;
+use crate::decompressed::Decompressed;
 use crate::ready::InTurns;
-
-const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
-const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// An open file, and whether reading it may have to wait.
 pub(super) struct Input {
-    pub reader: Box<dyn Read + Send>,
+    pub reader: Decompressed<Box<dyn Read + Send>>,
     /// A pipe or a device: what has been read is to be handed on before the next read.
     pub may_wait: bool,
 }
 
 /// Opens `path`. Gzip and zstd are known by their first bytes, and a file that is named `.gz` or `.zst` must have them.
-///
-/// Pipes and devices are read as they are.
 pub(super) fn open(path: &Path) -> Result<Input> {
     let failed = |error| cannot_read(path, error);
-    let mut file = open_at_once(path).map_err(failed)?;
-    if !file.metadata().map_err(failed)?.is_file() {
-        return Ok(Input {
-            reader: Box::new(InTurns(file)),
-            may_wait: true,
-        });
-    }
-    let mut magic = Vec::with_capacity(ZSTD_MAGIC.len());
-    file.by_ref()
-        .take(ZSTD_MAGIC.len() as u64)
-        .read_to_end(&mut magic)
-        .map_err(failed)?;
-    let suffix = path.extension().unwrap_or_default();
-    let (gzip, zstd) = (magic.starts_with(&GZIP_MAGIC), magic == ZSTD_MAGIC);
-    let whole = Cursor::new(magic).chain(file);
-    let reader: Box<dyn Read + Send> = if gzip || (suffix == "gz" && !zstd) {
-        Box::new(MultiGzDecoder::new(BufReader::with_capacity(
-            64 << 10,
-            whole,
-        )))
-    } else if zstd || suffix == "zst" {
-        Box::new(zstd::Decoder::new(whole).map_err(failed)?)
+    let file = open_at_once(path).map_err(failed)?;
+    let may_wait = !file.metadata().map_err(failed)?.is_file();
+    let reader: Box<dyn Read + Send> = if may_wait {
+        Box::new(InTurns(file))
     } else {
-        Box::new(whole)
+        Box::new(file)
     };
     Ok(Input {
-        reader,
-        may_wait: false,
+        reader: Decompressed::new(reader).promised(Compression::of_name(path)),
+        may_wait,
     })
 }
 
@@ -66,10 +44,4 @@ pub(super) fn open_at_once(path: &Path) -> io::Result<File> {
         options.custom_flags(OFlags::NONBLOCK.bits() as i32);
     }
     options.open(path)
-}
-
-/// Whether a failed read is the fault of the file's content (compressed data that is cut off or damaged) rather than of
-/// the system.
-pub(super) fn is_damage(error: &io::Error) -> bool {
-    error.raw_os_error().is_none()
 }

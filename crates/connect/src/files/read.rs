@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use super::follow::FollowSource;
 use super::list::{Listing, cannot_read};
 use super::open::{self, Input};
+use crate::decompressed::{damage, is_damage};
 use crate::format::{Csv, Decode, JsonLines, Lines};
 use crate::intake::{Intake, READ_SIZE, Reading, reading_options};
 use crate::ready::not_now;
@@ -55,7 +56,7 @@ where
 ///
 /// * Each file is read by one instance, from its beginning to its end; several instances share the files of a directory.
 /// * A file or directory that isn't there, or a directory without a fitting file, fails the job at its start.
-/// * Gzip and zstd are undone; if the compressed data is cut off or damaged, all whole lines before that are
+/// * Gzip and zstd are undone, of pipes as well; if the compressed data is cut off or damaged, all whole lines before that are
 ///   delivered, the damage is dealt with as [`on_error`](Self::on_error) says, and the next file follows.
 /// * A named pipe is waited for until it has a writer, and read until the last writer has closed it.
 /// * A job that drains stops reading in the middle of the file. Of a pipe, half a line is then a record too, since what was read
@@ -191,14 +192,13 @@ impl<T: Send + 'static, D: Decode<T>> Processor for ReadP<T, D> {
             }
             let delivered = lane.room() < before;
             match &mut self.stage {
-                Stage::Reading(_, input) if draining && input.may_wait => {
-                    // As if it had ended: half a line can't be put back.
-                    self.is_stopped = true;
-                    self.intake.end();
-                    self.stage = Stage::Ending;
-                }
                 Stage::Reading(_, input) if input.may_wait && delivered => {
                     return Ok(Progress::MADE);
+                }
+                Stage::Reading(_, input) if draining && input.may_wait && !self.is_stopped => {
+                    // As if it ended here: half a line can't be put back, nor what is still compressed.
+                    self.is_stopped = true;
+                    input.reader.halt();
                 }
                 Stage::Reading(path, input) => match self.intake.fill(&mut input.reader) {
                     Ok(0) => {
@@ -206,15 +206,14 @@ impl<T: Send + 'static, D: Decode<T>> Processor for ReadP<T, D> {
                         self.stage = Stage::Ending;
                     }
                     // That was to see whether there is more. There is, and it stays in the file.
-                    Ok(_) | Err(_) if draining => {
+                    Ok(_) | Err(_) if draining && !input.may_wait => {
                         self.is_stopped = true;
                         return Ok(Progress::DONE);
                     }
                     Ok(_) => {}
                     Err(error) if not_now(&error) => return Ok(Progress::NONE),
-                    Err(error) if open::is_damage(&error) => {
-                        let reason = format!("the compressed data is cut off or damaged: {error}");
-                        self.stage = Stage::Broken(reason);
+                    Err(error) if is_damage(&error) => {
+                        self.stage = Stage::Broken(damage(&error));
                     }
                     Err(error) => return Err(cannot_read(path, error)),
                 },
@@ -252,7 +251,7 @@ mod tests {
     use serde::Deserialize;
 
     use super::*;
-    use crate::testing::{Driven, context, says, signals};
+    use crate::testing::{Driven, context, gzip, says, signals};
 
     #[derive(Deserialize, Debug, PartialEq)]
     struct Flight {
@@ -265,12 +264,6 @@ mod tests {
         let path = dir.path().join(name);
         fs::write(&path, content).unwrap();
         (dir, path)
-    }
-
-    fn gzip(content: &[u8]) -> Vec<u8> {
-        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        encoder.write_all(content).unwrap();
-        encoder.finish().unwrap()
     }
 
     fn numbers(count: usize) -> String {
@@ -498,6 +491,20 @@ mod tests {
         driven.run_until_records(1);
         signals(&driven.context).drain();
         assert_eq!(driven.run().unwrap().values(), ["a", "half"]);
+    }
+
+    #[test]
+    fn what_comes_compressed_through_a_named_pipe_is_unpacked() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pipe");
+        crate::testing::named_pipe(&path);
+        for packed in [gzip(b"a\nb"), crate::testing::zstd(b"a\nb")] {
+            let mut driven = Driven::start(lines(&path));
+            let mut writer = fs::OpenOptions::new().write(true).open(&path).unwrap();
+            writer.write_all(&packed).unwrap();
+            drop(writer);
+            assert_eq!(driven.run().unwrap().values(), ["a", "b"]);
+        }
     }
 
     #[test]

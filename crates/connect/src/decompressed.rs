@@ -1,0 +1,287 @@
+//! A stream with its compression undone: of a file, a pipe or standard input.
+
+use std::io::{self, BufReader, Cursor, ErrorKind, Read};
+
+use flate2::bufread::MultiGzDecoder;
+
+use crate::files::Compression;
+
+const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
+const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+
+/// How much compressed data is read at a time.
+const COMPRESSED_READ_SIZE: usize = 64 << 10;
+
+/// Reads a stream, and undoes gzip and zstd, which it knows by their first bytes.
+///
+/// The stream below may say [`ErrorKind::WouldBlock`]; so does this reader then, and goes on where it was with the next read.
+pub(crate) struct Decompressed<R: Read> {
+    way: Way<R>,
+    /// What the stream is taken for if its first bytes don't tell.
+    otherwise: Compression,
+}
+
+enum Way<R: Read> {
+    /// Too few bytes are there to tell.
+    Unknown(Halting<R>),
+    Plain(Halting<R>),
+    Gzip(Box<MultiGzDecoder<BufReader<Halting<R>>>>),
+    Zstd(zstd::Decoder<'static, BufReader<Halting<R>>>),
+    /// Setting up the decoder has failed.
+    Failed,
+}
+
+impl<R: Read> Way<R> {
+    fn of(stream: Halting<R>, compression: Compression) -> io::Result<Self> {
+        let buffered = |stream| BufReader::with_capacity(COMPRESSED_READ_SIZE, stream);
+        Ok(match compression {
+            Compression::None => Way::Plain(stream),
+            Compression::Gzip => Way::Gzip(Box::new(MultiGzDecoder::new(buffered(stream)))),
+            Compression::Zstd => Way::Zstd(zstd::Decoder::with_buffer(buffered(stream))?),
+        })
+    }
+}
+
+impl<R: Read> Decompressed<R> {
+    pub fn new(reader: R) -> Self {
+        Decompressed {
+            way: Way::Unknown(Halting {
+                head: Cursor::default(),
+                reader,
+                is_halted: false,
+            }),
+            otherwise: Compression::None,
+        }
+    }
+
+    /// Takes a stream that begins like neither for one that is compressed so, as its name promises: then it is damaged.
+    pub fn promised(mut self, compression: Compression) -> Self {
+        self.otherwise = compression;
+        self
+    }
+
+    /// Reads no further from the stream. What was read of it still comes out, as far as it can be unpacked; then comes the end,
+    /// and that the rest of the compressed data is missing is no error.
+    pub fn halt(&mut self) {
+        if let Some(stream) = self.stream() {
+            stream.is_halted = true;
+        }
+    }
+
+    fn stream(&mut self) -> Option<&mut Halting<R>> {
+        match &mut self.way {
+            Way::Unknown(stream) | Way::Plain(stream) => Some(stream),
+            Way::Gzip(decoder) => Some(decoder.get_mut().get_mut()),
+            Way::Zstd(decoder) => Some(decoder.get_mut().get_mut()),
+            Way::Failed => None,
+        }
+    }
+
+    /// Reads the beginning of the stream, and decides what it is once the bytes tell.
+    fn recognise(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let Way::Unknown(stream) = &mut self.way else {
+                return self.read_on(buffer);
+            };
+            // The head is kept aside, not read again.
+            let read = stream.read_below(buffer)?;
+            let is_all = read == 0;
+            let head = stream.head.get_mut();
+            head.extend_from_slice(&buffer[..read]);
+            let may_become =
+                |magic: &[u8]| head.len() < magic.len() && magic.starts_with(head.as_slice());
+            if !is_all && (may_become(GZIP_MAGIC) || may_become(ZSTD_MAGIC)) {
+                continue;
+            }
+            let compression = if head.starts_with(GZIP_MAGIC) {
+                Compression::Gzip
+            } else if head.starts_with(ZSTD_MAGIC) {
+                Compression::Zstd
+            } else {
+                self.otherwise
+            };
+            if let Way::Unknown(stream) = std::mem::replace(&mut self.way, Way::Failed) {
+                self.way = Way::of(stream, compression)?;
+            }
+        }
+    }
+
+    fn read_on(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = match &mut self.way {
+            Way::Plain(stream) => return stream.read(buffer),
+            Way::Gzip(decoder) => decoder.read(buffer),
+            Way::Zstd(decoder) => decoder.read(buffer),
+            Way::Unknown(_) | Way::Failed => Ok(0),
+        };
+        match read {
+            Err(error)
+                if error.kind() == ErrorKind::UnexpectedEof
+                    && self.stream().is_some_and(|stream| stream.is_halted) =>
+            {
+                Ok(0)
+            }
+            read => read,
+        }
+    }
+}
+
+impl<R: Read> Read for Decompressed<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.way {
+            Way::Unknown(_) if !buffer.is_empty() => self.recognise(buffer),
+            _ => self.read_on(buffer),
+        }
+    }
+}
+
+/// A stream whose first bytes were looked at, and that can be made to end.
+struct Halting<R> {
+    /// The bytes looked at; they come first.
+    head: Cursor<Vec<u8>>,
+    reader: R,
+    is_halted: bool,
+}
+
+impl<R: Read> Halting<R> {
+    fn read_below(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.is_halted {
+            return Ok(0);
+        }
+        self.reader.read(buffer)
+    }
+}
+
+impl<R: Read> Read for Halting<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if !self.head.get_ref().is_empty() {
+            let read = self.head.read(buffer)?;
+            if read > 0 || buffer.is_empty() {
+                return Ok(read);
+            }
+            self.head = Cursor::default();
+        }
+        self.read_below(buffer)
+    }
+}
+
+/// Whether a failed read is the fault of the content (compressed data that is cut off or damaged) rather than of the system.
+pub(crate) fn is_damage(error: &io::Error) -> bool {
+    error.raw_os_error().is_none()
+}
+
+/// What is said of a stream whose content is at [fault](is_damage).
+pub(crate) fn damage(error: &io::Error) -> String {
+    format!("the compressed data is cut off or damaged: {error}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{gzip, zstd};
+    use proptest::prelude::*;
+
+    /// Gives a few bytes at a time, and says "not now" between any two reads.
+    struct Hesitating<'a> {
+        bytes: &'a [u8],
+        piece: usize,
+        is_ready: bool,
+    }
+
+    impl Read for Hesitating<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            self.is_ready = !self.is_ready;
+            if !self.is_ready {
+                return Err(ErrorKind::WouldBlock.into());
+            }
+            let count = self.piece.min(buffer.len());
+            self.bytes.read(&mut buffer[..count])
+        }
+    }
+
+    /// What comes out, and how it ended.
+    fn drain(reader: &mut impl Read, size: usize) -> (Vec<u8>, io::Result<()>) {
+        let (mut all, mut buffer) = (Vec::new(), vec![0; size]);
+        loop {
+            match reader.read(&mut buffer) {
+                Ok(0) => return (all, Ok(())),
+                Ok(read) => all.extend_from_slice(&buffer[..read]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return (all, Err(error)),
+            }
+        }
+    }
+
+    fn text() -> Vec<u8> {
+        let lines = (0..30_000u64).map(|n| format!("line {n} {}\n", n * n % 7919));
+        lines.collect::<String>().into_bytes()
+    }
+
+    proptest! {
+        #[test]
+        fn any_pieces_of_a_stream_that_hesitates_give_the_same_bytes(
+            content in prop::collection::vec(any::<u8>(), 0..600),
+            piece in 1usize..40,
+            size in 1usize..40,
+        ) {
+            let twice = [gzip(&content), gzip(&content)].concat();
+            let zstds = [zstd(&content), zstd(&content)].concat();
+            for packed in [twice, zstds] {
+                let below = Hesitating { bytes: &packed, piece, is_ready: false };
+                let (all, end) = drain(&mut Decompressed::new(below), size);
+                prop_assert!(end.is_ok(), "{end:?}");
+                prop_assert_eq!(all, content.repeat(2));
+            }
+        }
+    }
+
+    #[test]
+    fn the_beginning_of_a_magic_is_plain_and_a_whole_one_without_more_is_damage() {
+        let whole = [GZIP_MAGIC, ZSTD_MAGIC];
+        for plain in [
+            b"".as_slice(),
+            b"a",
+            b"ab",
+            &[0x1f],
+            &ZSTD_MAGIC[..3],
+            b"\x1f\n",
+        ] {
+            let (all, end) = drain(&mut Decompressed::new(plain), 2);
+            assert!(end.is_ok() && all == plain, "{plain:?}");
+        }
+        for magic in whole {
+            let (all, end) = drain(&mut Decompressed::new(magic), 2);
+            assert!(all.is_empty() && is_damage(&end.unwrap_err()));
+        }
+        for compression in [Compression::Gzip, Compression::Zstd] {
+            let mut promised = Decompressed::new(&b"text"[..]).promised(compression);
+            assert!(is_damage(&drain(&mut promised, 9).1.unwrap_err()));
+        }
+    }
+
+    #[test]
+    fn halted_it_gives_what_was_read_and_ends_in_good_order() {
+        let text = text();
+        for packed in [gzip(&text), zstd(&text), text.clone()] {
+            let mut whole = Decompressed::new(&packed[..]);
+            let mut first = [0; 10];
+            let read = whole.read(&mut first).unwrap();
+            whole.halt();
+            let (rest, end) = drain(&mut whole, 100);
+            assert!(end.is_ok(), "{end:?}");
+            let got = [&first[..read], &rest].concat();
+            assert_eq!(got, text[..got.len()]);
+            assert!(got.len() < text.len());
+        }
+    }
+
+    #[test]
+    fn what_is_broken_and_not_only_missing_is_damage_also_when_halted() {
+        let mut packed = gzip(b"some text");
+        let checksum = packed.len() - 8;
+        packed[checksum] ^= 1;
+        let mut broken = Decompressed::new(&packed[..]);
+        assert!(broken.read(&mut [0; 1]).is_ok());
+        broken.halt();
+        assert!(is_damage(&drain(&mut broken, 100).1.unwrap_err()));
+    }
+}
