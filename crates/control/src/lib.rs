@@ -12,6 +12,7 @@
 //! * [`ToMaster`], [`ToWorker`], [`Assignment`]: the messages, all of them serialisable;
 //! * [`WorkerAgent`]: a worker's side of it;
 //! * [`JobMaster`]: plans, starts, mends; [`JobRecord`]: what is stored of a job; [`Scaling`]: from one plan to the next;
+//! * [`JobDefinition`], [`WorkerStart`]: what was submitted, and what a worker is started with;
 //! * [`Candidate`]: a master with its lease; [`Submission`]: how a job comes to be.
 //!
 //! # Invariants
@@ -52,6 +53,8 @@ mod refused;
 mod message;
 mod worker_agent;
 
+mod definition;
+
 mod candidate;
 mod job_master;
 mod job_record;
@@ -60,6 +63,7 @@ mod submission;
 
 pub use backoff::{Backoff, BackoffConfig};
 pub use candidate::{Candidate, CandidateAction, CandidateEvent};
+pub use definition::{JobDefinition, ProgramRef, WORKER_START_VARIABLE, WorkerStart};
 pub use identity::{JobRef, MasterEpoch, Order, PROTOCOL, PlanVersion, WorkerId};
 pub use job_master::{
     Command, CommandId, ContainerRequest, JobMaster, JobPhase, MasterAction, MasterConfig,

@@ -47,6 +47,7 @@ struct Asked {
     state: AtomicU8,
     epochs: AtomicU64,
     was_drained: AtomicBool,
+    is_paused: AtomicBool,
 }
 
 /// From when on draining is seen.
@@ -122,6 +123,22 @@ impl JobSignals {
     /// Whether a source has ended because it was asked to, and before its input had.
     pub fn was_drained(&self) -> bool {
         self.asked.was_drained.load(Ordering::Acquire)
+    }
+
+    /// Asks the sources to read nothing until they are [resumed](Self::resume); what was read flows on.
+    pub fn pause(&self) {
+        self.asked.is_paused.store(true, Ordering::Release);
+    }
+
+    /// Lets the sources read again.
+    pub fn resume(&self) {
+        self.asked.is_paused.store(false, Ordering::Release);
+    }
+
+    /// Whether sources are to read nothing at the moment. The runtime does not call those that leave it to the runtime; see
+    /// [`Processor::pauses_itself`](crate::Processor::pauses_itself).
+    pub fn is_paused(&self) -> bool {
+        self.asked.is_paused.load(Ordering::Acquire)
     }
 
     /// Asks the sources to end the current epoch; returns how many ends have been asked for by now.

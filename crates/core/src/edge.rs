@@ -1,8 +1,10 @@
 //! An arrow of the graph.
 
+use std::fmt;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 
-use crate::{Ordinal, Routing, VertexId};
+use crate::{ChunkCodec, Ordinal, Routing, VertexId};
 
 /// Which edge of its graph.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -29,25 +31,15 @@ impl Priority {
     pub const FIRST: Priority = Priority(-1);
 }
 
-/// How far an edge's records may travel.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Reach {
-    /// Between instances of one worker.
-    #[default]
-    Local,
-    /// Between instances of all workers.
-    Distributed,
-}
-
 /// An arrow from an output of one vertex to an input of another.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Edge {
     pub(crate) from: (VertexId, Ordinal),
     pub(crate) to: (VertexId, Ordinal),
     pub(crate) routing: Routing,
     pub(crate) priority: Priority,
     pub(crate) capacity_chunks: Option<NonZeroUsize>,
-    pub(crate) reach: Reach,
+    pub(crate) codec: Option<Arc<dyn ChunkCodec>>,
     pub(crate) is_timeless: bool,
 }
 
@@ -65,7 +57,7 @@ impl Edge {
             routing: Routing::RoundRobin,
             priority: Priority::NORMAL,
             capacity_chunks: None,
-            reach: Reach::Local,
+            codec: None,
             is_timeless: false,
         }
     }
@@ -89,9 +81,10 @@ impl Edge {
         self
     }
 
-    /// Sets how far records may travel.
-    pub fn reach(mut self, reach: Reach) -> Self {
-        self.reach = reach;
+    /// Says how its records become bytes, so that it may join instances of different processes. Without a codec both ends of it have
+    /// to be in one.
+    pub fn codec(mut self, codec: Arc<dyn ChunkCodec>) -> Self {
+        self.codec = Some(codec);
         self
     }
 
@@ -132,8 +125,17 @@ impl Edge {
         self.is_timeless
     }
 
-    /// How far records may travel.
-    pub fn wanted_reach(&self) -> Reach {
-        self.reach
+    /// How its records become bytes, if they may leave the process.
+    pub fn wanted_codec(&self) -> Option<&Arc<dyn ChunkCodec>> {
+        self.codec.as_ref()
+    }
+}
+
+impl fmt::Debug for Edge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Edge {
+            from, to, routing, ..
+        } = self;
+        write!(f, "Edge({from:?} to {to:?}, {routing:?})")
     }
 }

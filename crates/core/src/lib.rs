@@ -65,6 +65,9 @@ mod edge;
 mod routing;
 mod vertex;
 
+mod codec;
+mod side_channel;
+
 mod boundedness;
 mod connector;
 
@@ -82,11 +85,12 @@ pub use bad_records::BadRecords;
 pub use boundedness::{Bounded, Boundedness, Ends, Join, Unbounded};
 pub use chunk::{Chunk, Records};
 pub use clock::{Clock, ManualClock};
+pub use codec::ChunkCodec;
 pub use connector::{Sink, Source};
 pub use context::{DEFAULT_CHUNK_RECORDS, Instance, InstanceContext, JobSignals};
 pub use dag::Dag;
 pub use dead_letter::{DeadLetter, DeadLetters, OnError};
-pub use edge::{Edge, EdgeId, Priority, Reach};
+pub use edge::{Edge, EdgeId, Priority};
 pub use error::{Domain, Error, ErrorCode, Result};
 pub use file_use::{FileUse, real_path};
 pub use inbox::Inbox;
@@ -100,7 +104,8 @@ pub use processor::{Processor, ProcessorSupplier, supplier};
 pub use progress::Progress;
 pub use routing::{Broadcast, Custom, Keyed, Replicate, Routing, Scatter};
 pub use rows::Rows;
+pub use side_channel::SideChannel;
 pub use time::{Epoch, Timestamp};
-pub use vertex::{Isolation, Ordinal, Parallelism, Vertex, VertexId};
+pub use vertex::{Demand, Isolation, Ordinal, Parallelism, Vertex, VertexId};
 pub use waker::Waker;
 pub use watermark::{Watermark, WatermarkMerge};

@@ -74,6 +74,13 @@ pub trait Processor: Send {
         Ok(Progress::DONE)
     }
 
+    /// Of a source: whether it is called while the job is paused, and itself reads nothing then, as
+    /// [`is_paused`](crate::JobSignals::is_paused) says. The default says no: then the runtime does not call
+    /// [`complete`](Self::complete) meanwhile.
+    fn pauses_itself(&self) -> bool {
+        false
+    }
+
     /// The job is to end as if its input had ended: a source emits what it has read already, and nothing more.
     ///
     /// Called instead of [`complete`](Self::complete) until it returns done, and only for sources. It is the only way by which a

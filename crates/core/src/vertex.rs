@@ -64,6 +64,19 @@ pub enum Isolation {
     Tasklet,
     /// On a thread of its own; may block.
     Thread,
+    /// In a process of its own, where the job runs on a cluster; embedded, on a thread of its own.
+    Process,
+}
+
+/// What one instance of a vertex needs of the machine that it runs on, as far as somebody has said so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Demand {
+    /// Thousandths of a core.
+    pub cpu_millicores: Option<u64>,
+    /// Memory.
+    pub memory_bytes: Option<u64>,
+    /// Disk.
+    pub disk_bytes: Option<u64>,
 }
 
 /// A node of the graph: a name, and the code of its instances.
@@ -73,6 +86,7 @@ pub struct Vertex {
     pub(crate) supplier: Arc<dyn ProcessorSupplier>,
     pub(crate) parallelism: Parallelism,
     pub(crate) isolation: Isolation,
+    demand: Demand,
     has_generated_name: bool,
 }
 
@@ -84,6 +98,7 @@ impl Vertex {
             supplier,
             parallelism: Parallelism::Auto,
             isolation: Isolation::Tasklet,
+            demand: Demand::default(),
             has_generated_name: false,
         }
     }
@@ -107,6 +122,12 @@ impl Vertex {
         self
     }
 
+    /// Sets what each instance needs of its machine.
+    pub fn demand(mut self, demand: Demand) -> Self {
+        self.demand = demand;
+        self
+    }
+
     /// Whether nobody chose its name: it was made from the kind of step, as in `map-2`, or from the step's name for the first of
     /// its two stages, as in `counts: partial`. Says nothing of sources and sinks, which bring a name along that somebody may have
     /// chosen.
@@ -127,6 +148,11 @@ impl Vertex {
     /// How many instances run, as asked for.
     pub fn wanted_parallelism(&self) -> Parallelism {
         self.parallelism
+    }
+
+    /// What each instance needs of its machine.
+    pub fn wanted_demand(&self) -> Demand {
+        self.demand
     }
 
     /// Where the instances run.

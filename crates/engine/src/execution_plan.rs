@@ -29,7 +29,7 @@ pub struct ExecutionPlan {
 impl PlannedTasklet {
     /// Whether each of them needs a thread of its own.
     pub(crate) fn is_dedicated(&self) -> bool {
-        self.isolation == Isolation::Thread
+        self.isolation != Isolation::Tasklet
     }
 }
 
@@ -109,6 +109,7 @@ impl fmt::Display for ExecutionPlan {
             let place = match tasklet.isolation {
                 Isolation::Tasklet => "tasklet",
                 Isolation::Thread => "thread",
+                Isolation::Process => "process",
             };
             writeln!(
                 f,

@@ -51,6 +51,10 @@ mod node;
 mod own_input;
 mod settings;
 
+mod crossing;
+mod placement;
+mod program;
+
 mod panics;
 mod stage;
 mod tasklet;
@@ -72,9 +76,12 @@ mod model;
 
 pub use config::{JobConfig, NodeConfig};
 pub use cores::{allowed_cores, pin_to};
+pub use crossing::Crossings;
 pub use execution_plan::{ExecutionPlan, PlannedTasklet};
 #[cfg(not(loom))]
 pub use interrupts::on_interrupt;
 pub use job::{InstanceReport, JobHandle, JobStatus};
 pub use node::Node;
+pub use placement::{Placement, Site};
+pub use program::{Job, Parallelisms, Program};
 pub use settings::NODE_SETTINGS;

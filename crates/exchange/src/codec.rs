@@ -14,7 +14,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use ardea_core::{Chunk, Error, ErrorCode, Result, Timestamp};
+use ardea_core::{Chunk, ChunkCodec, Error, ErrorCode, Result, Timestamp};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -22,22 +22,6 @@ use crate::wire::{Wire, WireError};
 
 /// The most records in a frame.
 pub const MOST_FRAME_RECORDS: usize = u16::MAX as usize;
-
-/// The codec of an edge, erased: what senders and receivers call, once a chunk.
-pub trait ChunkCodec: Send + Sync {
-    /// Moves records from the front of `chunk` to the end of `out`, as many as take about `limit` bytes; how many, at least one if
-    /// there is one.
-    ///
-    /// # Errors
-    /// If the chunk holds records of another type, or one that can't be encoded.
-    fn encode(&self, chunk: &mut Chunk, limit: usize, out: &mut Vec<u8>) -> Result<usize>;
-
-    /// Appends the `records` records of a payload to `chunk`.
-    ///
-    /// # Errors
-    /// [`ErrorCode::BadRecord`] if the payload holds none such, or not as many.
-    fn decode(&self, records: usize, payload: &[u8], chunk: &mut Chunk) -> Result<()>;
-}
 
 /// How values of a type are written into a payload.
 pub trait ValueCodec<T>: Send + Sync {

@@ -109,8 +109,9 @@ mod forwarder;
 mod receiver;
 mod sender;
 
+pub use ardea_core::ChunkCodec;
 pub use assembler::{Assembler, AssemblerConfig};
-pub use codec::{ChunkCodec, MOST_FRAME_RECORDS, RowsCodec, SerdeValues, ValueCodec, WireValues};
+pub use codec::{MOST_FRAME_RECORDS, RowsCodec, SerdeValues, ValueCodec, WireValues};
 pub use doorbell::Doorbell;
 pub use flow::{BadGrant, Grant, ReceiveEvent, ReceiveWindow, SendWindow, WindowConfig};
 pub use forwarder::{Forwarder, Route, RouteKey};

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use ardea_core::{Chunk, Epoch, Error, ErrorCode, Marker, Result, Watermark};
 
-use crate::codec::ChunkCodec;
 use crate::flow::{Grant, ReceiveEvent, ReceiveWindow, WindowConfig};
 use crate::frame::{Frame, Parcel, Payload};
 use crate::header::{Header, Kind};
@@ -13,6 +12,7 @@ use crate::ids::{InstanceNumber, StreamId};
 use crate::port::Port;
 use crate::sender::CodecRef;
 use crate::wire::Wire;
+use ardea_core::ChunkCodec;
 
 /// How a receiver takes what comes.
 #[derive(Clone, Copy, Debug)]

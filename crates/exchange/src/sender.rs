@@ -6,13 +6,13 @@ use std::sync::Arc;
 use ardea_core::{Chunk, Epoch, Error, ErrorCode, Marker, Result};
 
 use crate::block::{Block, BlockPool};
-use crate::codec::ChunkCodec;
 use crate::flow::{Grant, SendWindow};
 use crate::frame::{Parcel, Payload};
 use crate::header::{HEADER_BYTES, Header, Kind};
 use crate::ids::{InstanceNumber, StreamId};
 use crate::port::Port;
 use crate::wire::Wire;
+use ardea_core::ChunkCodec;
 
 /// How a sender fills its frames.
 #[derive(Clone, Copy, Debug)]

@@ -49,6 +49,7 @@ fn graph_text(dag: &Dag) -> Result<String, Failure> {
             match vertex.wanted_isolation() {
                 Isolation::Tasklet => "",
                 Isolation::Thread => ", own thread",
+                Isolation::Process => ", own process",
             }
         );
         for edge in dag.outputs(id) {
@@ -90,6 +91,7 @@ fn graph_json(dag: &Dag, plan: &ExecutionPlan) -> Result<Value, Failure> {
     let isolation = |isolation: Isolation| match isolation {
         Isolation::Tasklet => "tasklet",
         Isolation::Thread => "thread",
+        Isolation::Process => "process",
     };
     let mut vertices = Vec::new();
     for id in dag.topological_order()? {

@@ -1,0 +1,30 @@
+//! What a program hands to whoever runs its job.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ardea_core::{Dag, Result, SideChannel};
+
+/// How many instances vertices have, by name, where that is not what the program itself says.
+pub type Parallelisms = BTreeMap<String, u32>;
+
+/// A job's graph, and what its instances tell each other beside it.
+#[derive(Clone)]
+pub struct Program {
+    /// The graph.
+    pub dag: Dag,
+    /// Beside it.
+    pub side_channels: Vec<Arc<dyn SideChannel>>,
+}
+
+/// A job, whichever way it was described. Every process that runs a part of it makes the same graph from it.
+pub trait Job: Send + Sync {
+    /// Its name.
+    fn name(&self) -> &str;
+
+    /// The graph, with so many instances of the vertices named; deterministic, so that all processes number vertices and edges alike.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob) if the graph can't run, or a name is none of its vertices'.
+    fn program(&self, parallelism: &Parallelisms) -> Result<Program>;
+}
