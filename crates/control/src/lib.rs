@@ -9,7 +9,7 @@
 //! * [`JobRef`], [`WorkerId`], [`MasterEpoch`], [`Order`]: who speaks, and what counts;
 //! * [`Lease`]: which process is a job's master; [`StoreRequest`]: what machines ask of a state manager;
 //! * [`Membership`]: which workers there are; [`Refused`]: why one is not taken; [`Backoff`]: when to try again;
-//! * [`ToMaster`], [`ToWorker`], [`Assignment`]: the messages, all of them serialisable;
+//! * [`ToMaster`], [`ToWorker`], [`FromWorker`], [`Assignment`]: the messages, all of them serialisable;
 //! * [`WorkerAgent`]: a worker's side of it;
 //! * [`JobMaster`]: plans, starts, mends; [`JobRecord`]: what is stored of a job; [`Scaling`]: from one plan to the next;
 //! * [`JobDefinition`], [`WorkerStart`]: what was submitted, and what a worker is started with;

@@ -45,7 +45,7 @@ pub enum AgentEvent {
     Closed,
     /// The change of this order has been carried out: exactly its instances run.
     Applied(Order),
-    /// All instances of the change of this order, which has been carried out, have come to their end by themselves, and well.
+    /// All instances of this order, which has been carried out, have come to their end, and ended well.
     Ended(Order),
     /// An instance has failed, and is being restarted.
     Failed(InstanceId, String),
@@ -121,7 +121,7 @@ pub struct WorkerAgent {
     ask_at: Duration,
     target: Option<Target>,
     applied: Option<Order>,
-    /// The last change of which all instances have ended.
+    /// The newest order whose instances have all ended.
     ended: Option<Order>,
     plans: BTreeMap<PlanVersion, Arc<PackingPlan>>,
     peers: BTreeMap<ContainerId, Peer>,
@@ -229,7 +229,7 @@ impl WorkerAgent {
             AgentEvent::Closed => self.link = Link::Seeking,
             AgentEvent::Applied(order) => self.carried_out(now, order),
             AgentEvent::Ended(order) => {
-                self.ended = Some(order);
+                self.ended = self.ended.max(Some(order));
                 self.report_now();
             }
             AgentEvent::Failed(instance, message) => {
