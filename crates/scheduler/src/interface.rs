@@ -71,7 +71,7 @@ pub trait Scheduler: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     ///
-    /// [`InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if there is no such container or file,
+    /// [`NoSuchContainer`](ardea_core::ErrorCode::NoSuchContainer) if there is none, or no such file,
     /// [`ReadFailed`](ardea_core::ErrorCode::ReadFailed) if it can't be read.
     fn logs(&self, container: ContainerId, request: LogRequest) -> Pending<'_, LogPiece>;
 

@@ -25,6 +25,7 @@ const FLOORS: &[&[&str]] = &[
         "ardea-state-manager",
         "ardea-state-zookeeper",
         "ardea-state-etcd",
+        "ardea-courier",
         "ardea-scheduler",
     ],
     &["ardea", "ardea-nexmark", "ardea-bench"],
