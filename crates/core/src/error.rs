@@ -77,6 +77,14 @@ pub enum ErrorCode {
     BadMessage,
     /// Another process of the job is gone, with what was under way there.
     PeerLost,
+    /// A container's process could not be started.
+    StartFailed,
+    /// No host has room for a container.
+    NoRoom,
+    /// What a scheduler gets its containers from can't be reached, or does not do what it is asked for.
+    SchedulerUnavailable,
+    /// The job has no such container, or the container no such output.
+    NoSuchContainer,
     /// A broken invariant of the engine itself: please report it.
     Internal,
 }
@@ -127,6 +135,10 @@ impl ErrorCode {
             ErrorCode::Refused => "ARD-610",
             ErrorCode::BadMessage => "ARD-611",
             ErrorCode::PeerLost => "ARD-612",
+            ErrorCode::StartFailed => "ARD-621",
+            ErrorCode::NoRoom => "ARD-622",
+            ErrorCode::SchedulerUnavailable => "ARD-623",
+            ErrorCode::NoSuchContainer => "ARD-624",
             ErrorCode::Internal => "ARD-900",
         }
     }
@@ -142,7 +154,9 @@ impl ErrorCode {
             | ErrorCode::StateCorrupt
             | ErrorCode::SessionEnded
             | ErrorCode::BadMessage
-            | ErrorCode::PeerLost => Domain::External,
+            | ErrorCode::PeerLost
+            | ErrorCode::NoRoom
+            | ErrorCode::SchedulerUnavailable => Domain::External,
             ErrorCode::Internal => Domain::Engine,
             _ => Domain::User,
         }
