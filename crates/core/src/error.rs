@@ -71,6 +71,18 @@ pub enum ErrorCode {
     Superseded,
     /// The job is in a state in which this can't be done.
     WrongState,
+    /// The package store has no such package.
+    PackageMissing,
+    /// What came is not what was asked for: its digest or its content is wrong.
+    PackageCorrupt,
+    /// The package store can't be reached, or broke off.
+    PackageStoreAway,
+    /// The package store, or whoever unpacks, does not accept this package: too large, unsafe, or not allowed.
+    PackageRefused,
+    /// There is no space left on the device.
+    DiskFull,
+    /// A batch of metrics that can't be read.
+    BrokenBatch,
     /// A broken invariant of the engine itself: please report it.
     Internal,
 }
@@ -118,6 +130,12 @@ impl ErrorCode {
             ErrorCode::WrongCluster => "ARD-606",
             ErrorCode::Superseded => "ARD-607",
             ErrorCode::WrongState => "ARD-608",
+            ErrorCode::PackageMissing => "ARD-631",
+            ErrorCode::PackageCorrupt => "ARD-632",
+            ErrorCode::PackageStoreAway => "ARD-633",
+            ErrorCode::PackageRefused => "ARD-634",
+            ErrorCode::DiskFull => "ARD-635",
+            ErrorCode::BrokenBatch => "ARD-641",
             ErrorCode::Internal => "ARD-900",
         }
     }
@@ -131,7 +149,11 @@ impl ErrorCode {
             | ErrorCode::StateUnavailable
             | ErrorCode::StateUnknown
             | ErrorCode::StateCorrupt
-            | ErrorCode::SessionEnded => Domain::External,
+            | ErrorCode::SessionEnded
+            | ErrorCode::PackageCorrupt
+            | ErrorCode::PackageStoreAway
+            | ErrorCode::DiskFull
+            | ErrorCode::BrokenBatch => Domain::External,
             ErrorCode::Internal => Domain::Engine,
             _ => Domain::User,
         }
