@@ -71,6 +71,12 @@ pub enum ErrorCode {
     Superseded,
     /// The job is in a state in which this can't be done.
     WrongState,
+    /// A process refused the connection of another, and said why.
+    Refused,
+    /// What another process sent can't be read.
+    BadMessage,
+    /// Another process of the job is gone, with what was under way there.
+    PeerLost,
     /// The package store has no such package.
     PackageMissing,
     /// What came is not what was asked for: its digest or its content is wrong.
@@ -130,6 +136,9 @@ impl ErrorCode {
             ErrorCode::WrongCluster => "ARD-606",
             ErrorCode::Superseded => "ARD-607",
             ErrorCode::WrongState => "ARD-608",
+            ErrorCode::Refused => "ARD-610",
+            ErrorCode::BadMessage => "ARD-611",
+            ErrorCode::PeerLost => "ARD-612",
             ErrorCode::PackageMissing => "ARD-631",
             ErrorCode::PackageCorrupt => "ARD-632",
             ErrorCode::PackageStoreAway => "ARD-633",
@@ -150,6 +159,8 @@ impl ErrorCode {
             | ErrorCode::StateUnknown
             | ErrorCode::StateCorrupt
             | ErrorCode::SessionEnded
+            | ErrorCode::BadMessage
+            | ErrorCode::PeerLost => Domain::External,
             | ErrorCode::PackageCorrupt
             | ErrorCode::PackageStoreAway
             | ErrorCode::DiskFull
