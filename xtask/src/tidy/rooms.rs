@@ -29,6 +29,7 @@ const FLOORS: &[&[&str]] = &[
         "ardea-state-etcd",
         "ardea-courier",
         "ardea-scheduler",
+        "ardea-master",
     ],
     &["ardea", "ardea-nexmark", "ardea-bench"],
     &["ardea-examples", "ardea-cli"],
