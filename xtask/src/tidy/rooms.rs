@@ -21,6 +21,7 @@ const FLOORS: &[&[&str]] = &[
     &[
         "ardea-packing",
         "ardea-control",
+        "ardea-api",
         "ardea-sim",
         "ardea-state-manager",
         "ardea-state-zookeeper",

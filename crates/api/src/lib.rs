@@ -1,0 +1,59 @@
+//! The REST interface of a cluster: what can be asked and commanded, over HTTP and JSON.
+//!
+//! In reading order:
+//!
+//! * [`Cluster`]: all that can be asked and commanded; a host implements it, the server calls it; [`Answer`], [`Unanswered`];
+//! * [`JobSummary`], [`JobDescription`], [`Plans`], [`TopView`], [`SubmitRequest`] and the like: the types, which are JSON on the wire.
+//!
+//! # Invariants
+//!
+//! * What is read of a client is bounded, checked, and never makes the server panic.
+//! * Times are milliseconds since 1970, sizes bytes, and say so in their names.
+//!
+//! # Example
+//!
+//! ```
+//! use ardea_api::{JobSummary, Phase};
+//!
+//! let json = r#"{
+//!     "name": "word-count", "submission": "2a", "phase": "running", "reason": null, "since_ms": 0,
+//!     "container_count": 2, "worker_count": 2, "instance_count": 4, "version": "0.1.0"
+//! }"#;
+//! let job: JobSummary = serde_json::from_str(json).unwrap();
+//! assert_eq!(job.phase, Phase::Running);
+//! ```
+#![forbid(unsafe_code)]
+
+mod answer;
+mod cluster;
+
+mod foreign;
+mod host;
+mod job;
+mod logs;
+mod metrics;
+mod plans;
+mod submit;
+mod top;
+
+#[cfg(test)]
+mod examples;
+
+pub use answer::{Answer, Pending, Unanswered};
+pub use cluster::Cluster;
+pub use host::{ClusterInfo, HostView, HostedContainer};
+pub use job::{
+    ContainerState, ContainerView, JobDescription, JobSummary, MasterView, NoteView,
+    ParallelismUpdate, Phase, ProblemView, ProgramView, VertexView,
+};
+pub use logs::{
+    DEFAULT_TAIL_LINES, LogLine, LogQuery, LogSource, LogStream, MOST_LINE_BYTES, MOST_TAIL_LINES,
+};
+pub use metrics::{
+    MetricsQuery, MetricsRange, PointView, RangeQuery, SampleKind, SampleView, SeriesView,
+};
+pub use plans::{
+    LogicalEdge, LogicalPlan, LogicalVertex, PhysicalContainer, PhysicalPlan, PlacedChain, Plans,
+};
+pub use submit::SubmitRequest;
+pub use top::{ContainerTop, TopView, VertexTop};
