@@ -64,6 +64,17 @@ pub struct Status {
     pub worker: WorkerId,
     /// The newest assignment that is carried out: exactly its instances run.
     pub applied: Option<Order>,
+    /// Whether all of its instances have come to their end, and ended well; never before it is carried out.
+    pub ended: bool,
+}
+
+/// All that a worker sends over its connection to the master.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum FromWorker {
+    /// A word to the master.
+    Control(ToMaster),
+    /// What its instances have counted lately: a batch of samples, as whoever keeps them encodes it. May be lost.
+    Metrics(Vec<u8>),
 }
 
 /// What a master says.

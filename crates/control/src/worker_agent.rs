@@ -45,6 +45,8 @@ pub enum AgentEvent {
     Closed,
     /// The change of this order has been carried out: exactly its instances run.
     Applied(Order),
+    /// All instances of this order, which has been carried out, have come to their end, and ended well.
+    Ended(Order),
     /// An instance has failed, and is being restarted.
     Failed(InstanceId, String),
 }
@@ -119,6 +121,8 @@ pub struct WorkerAgent {
     ask_at: Duration,
     target: Option<Target>,
     applied: Option<Order>,
+    /// The newest order whose instances have all ended.
+    ended: Option<Order>,
     plans: BTreeMap<PlanVersion, Arc<PackingPlan>>,
     peers: BTreeMap<ContainerId, Peer>,
     /// The state of the table of peers.
@@ -171,6 +175,7 @@ impl WorkerAgent {
             ask_at: Duration::ZERO,
             target: None,
             applied: None,
+            ended: None,
             plans: BTreeMap::new(),
             peers: BTreeMap::new(),
             peers_state: Order::default(),
@@ -223,6 +228,10 @@ impl WorkerAgent {
             AgentEvent::From(message) => self.told(now, message, &mut actions),
             AgentEvent::Closed => self.link = Link::Seeking,
             AgentEvent::Applied(order) => self.carried_out(now, order),
+            AgentEvent::Ended(order) => {
+                self.ended = self.ended.max(Some(order));
+                self.report_now();
+            }
             AgentEvent::Failed(instance, message) => {
                 let worker = self.worker;
                 let problem = ToMaster::Problem {
@@ -413,6 +422,7 @@ impl WorkerAgent {
                 let status = Status {
                     worker: self.worker,
                     applied: self.applied,
+                    ended: self.applied.is_some() && self.ended == self.applied,
                 };
                 self.send(ToMaster::Status(status), actions);
             }

@@ -71,6 +71,12 @@ pub enum ErrorCode {
     Superseded,
     /// The job is in a state in which this can't be done.
     WrongState,
+    /// A process refused the connection of another, and said why.
+    Refused,
+    /// What another process sent can't be read.
+    BadMessage,
+    /// Another process of the job is gone, with what was under way there.
+    PeerLost,
     /// A broken invariant of the engine itself: please report it.
     Internal,
 }
@@ -118,6 +124,9 @@ impl ErrorCode {
             ErrorCode::WrongCluster => "ARD-606",
             ErrorCode::Superseded => "ARD-607",
             ErrorCode::WrongState => "ARD-608",
+            ErrorCode::Refused => "ARD-610",
+            ErrorCode::BadMessage => "ARD-611",
+            ErrorCode::PeerLost => "ARD-612",
             ErrorCode::Internal => "ARD-900",
         }
     }
@@ -131,7 +140,9 @@ impl ErrorCode {
             | ErrorCode::StateUnavailable
             | ErrorCode::StateUnknown
             | ErrorCode::StateCorrupt
-            | ErrorCode::SessionEnded => Domain::External,
+            | ErrorCode::SessionEnded
+            | ErrorCode::BadMessage
+            | ErrorCode::PeerLost => Domain::External,
             ErrorCode::Internal => Domain::Engine,
             _ => Domain::User,
         }

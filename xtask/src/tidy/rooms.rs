@@ -26,6 +26,7 @@ const FLOORS: &[&[&str]] = &[
         "ardea-state-manager",
         "ardea-state-zookeeper",
         "ardea-state-etcd",
+        "ardea-courier",
     ],
     &["ardea", "ardea-nexmark", "ardea-bench"],
     &["ardea-examples", "ardea-cli"],

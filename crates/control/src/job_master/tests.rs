@@ -141,7 +141,11 @@ impl Desk {
     /// The worker says that it runs what it was told last.
     fn carry_out(&mut self, worker: WorkerId) {
         let applied = self.newest(worker).map(|assignment| assignment.order);
-        let status = Status { worker, applied };
+        let status = Status {
+            worker,
+            applied,
+            ended: false,
+        };
         self.happens(MasterEvent::From(ToMaster::Status(status)));
     }
 

@@ -134,7 +134,9 @@ impl JobMaster {
         status: Status,
         actions: &mut Vec<MasterAction>,
     ) {
-        let Status { worker, applied } = status;
+        let Status {
+            worker, applied, ..
+        } = status;
         self.member_event(now, MemberEvent::Heard(worker), actions);
         let Some(known) = self.workers.get_mut(&worker.container) else {
             return;
