@@ -202,6 +202,6 @@ mod tests {
         stands_for::<PackingConfig>(&config);
         stands_for::<PackingConfig>(&ardea_packing::PackingConfig::default());
         stands_for::<PackingPlan>(&plan);
-        stands_for::<JobDefinition>(&crate::examples::definition());
+        stands_for::<JobDefinition>(&crate::testing::word_count("c", "j", 7).definition);
     }
 }

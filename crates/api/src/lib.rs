@@ -3,7 +3,11 @@
 //! In reading order:
 //!
 //! * [`Cluster`]: all that can be asked and commanded; a host implements it, the server calls it; [`Answer`], [`Unanswered`];
-//! * [`JobSummary`], [`JobDescription`], [`Plans`], [`TopView`], [`SubmitRequest`] and the like: the types, which are JSON on the wire.
+//! * [`JobSummary`], [`JobDescription`], [`Plans`], [`TopView`], [`SubmitRequest`] and the like: the types, which are JSON on the wire;
+//! * [`Fault`]: errors on the wire, and [`status_of`];
+//! * [`Server`], [`ServerConfig`]: listens, and asks a `Cluster`; [`openapi_document`] describes what it answers. Both are made of one
+//!   table, `routes`;
+//! * [`Client`]: asks a server.
 //!
 //! # Invariants
 //!
@@ -25,7 +29,13 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod client;
 mod cluster;
+
+mod fault;
+mod openapi;
+mod routes;
+mod server;
 
 mod foreign;
 mod host;
@@ -36,24 +46,29 @@ mod plans;
 mod submit;
 mod top;
 
-#[cfg(test)]
-mod examples;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
 pub use answer::{Answer, Pending, Unanswered};
+pub use client::{Client, LogLines};
 pub use cluster::Cluster;
+pub use fault::{Fault, no_such_job, status_of};
 pub use host::{ClusterInfo, HostView, HostedContainer};
 pub use job::{
     ContainerState, ContainerView, JobDescription, JobSummary, MasterView, NoteView,
     ParallelismUpdate, Phase, ProblemView, ProgramView, VertexView,
 };
 pub use logs::{
-    DEFAULT_TAIL_LINES, LogLine, LogQuery, LogSource, LogStream, MOST_LINE_BYTES, MOST_TAIL_LINES,
+    DEFAULT_TAIL_LINES, LogEvent, LogLine, LogQuery, LogSource, LogStream, MOST_LINE_BYTES,
+    MOST_TAIL_LINES,
 };
 pub use metrics::{
     MetricsQuery, MetricsRange, PointView, RangeQuery, SampleKind, SampleView, SeriesView,
 };
+pub use openapi::openapi_document;
 pub use plans::{
     LogicalEdge, LogicalPlan, LogicalVertex, PhysicalContainer, PhysicalPlan, PlacedChain, Plans,
 };
+pub use server::{Server, ServerConfig};
 pub use submit::SubmitRequest;
 pub use top::{ContainerTop, TopView, VertexTop};

@@ -6,6 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
+use crate::Fault;
+
 /// How many lines are told when nobody says how many.
 pub const DEFAULT_TAIL_LINES: u32 = 100;
 /// The most lines that can be asked for.
@@ -72,6 +74,16 @@ pub struct LogLine {
     pub source: LogSource,
     /// The line, without its end; what is no UTF-8 is replaced.
     pub text: String,
+}
+
+/// What a line of the answer to a request for logs is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LogEvent {
+    /// A line that was written.
+    Line(LogLine),
+    /// There are no more, for this reason; the last one.
+    Fault(Fault),
 }
 
 /// Lines as they come. Whoever sends them stops when nobody receives any more; an error is the last that is sent.

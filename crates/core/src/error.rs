@@ -77,6 +77,12 @@ pub enum ErrorCode {
     BadMessage,
     /// Another process of the job is gone, with what was under way there.
     PeerLost,
+    /// Whoever asks has no token, or a wrong one.
+    Unauthorized,
+    /// A request that the cluster's interface does not understand.
+    BadRequest,
+    /// What answered is no cluster's interface, or one of another version.
+    BadAnswer,
     /// A broken invariant of the engine itself: please report it.
     Internal,
 }
@@ -92,7 +98,58 @@ pub enum Domain {
     Engine,
 }
 
+/// All codes.
+const ALL: &[ErrorCode] = &[
+    ErrorCode::InvalidJob,
+    ErrorCode::InvalidConfig,
+    ErrorCode::TypeMismatch,
+    ErrorCode::NoSuchOutput,
+    ErrorCode::UnexpectedInput,
+    ErrorCode::UserPanic,
+    ErrorCode::UserError,
+    ErrorCode::BadRecord,
+    ErrorCode::ReadFailed,
+    ErrorCode::WriteFailed,
+    ErrorCode::Network,
+    ErrorCode::LimitReached,
+    ErrorCode::Cancelled,
+    ErrorCode::OutputClosed,
+    ErrorCode::StateConflict,
+    ErrorCode::StateRefused,
+    ErrorCode::StateUnavailable,
+    ErrorCode::StateUnknown,
+    ErrorCode::StateCorrupt,
+    ErrorCode::SessionEnded,
+    ErrorCode::ResourcesImpossible,
+    ErrorCode::BrokenPlan,
+    ErrorCode::NameTaken,
+    ErrorCode::NoSuchJob,
+    ErrorCode::VersionMismatch,
+    ErrorCode::WrongCluster,
+    ErrorCode::Superseded,
+    ErrorCode::WrongState,
+    ErrorCode::Refused,
+    ErrorCode::BadMessage,
+    ErrorCode::PeerLost,
+    ErrorCode::Unauthorized,
+    ErrorCode::BadRequest,
+    ErrorCode::BadAnswer,
+    ErrorCode::Internal,
+];
+
 impl ErrorCode {
+    /// The code of this stable name, if there is one; what travelled between processes as a text is found again by it.
+    ///
+    /// ```
+    /// use ardea_core::ErrorCode;
+    ///
+    /// assert_eq!(ErrorCode::named("ARD-101"), Some(ErrorCode::InvalidJob));
+    /// assert_eq!(ErrorCode::named("ARD-0"), None);
+    /// ```
+    pub fn named(name: &str) -> Option<ErrorCode> {
+        ALL.iter().copied().find(|code| code.as_str() == name)
+    }
+
     /// The stable name, such as `ARD-101`.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -127,6 +184,9 @@ impl ErrorCode {
             ErrorCode::Refused => "ARD-610",
             ErrorCode::BadMessage => "ARD-611",
             ErrorCode::PeerLost => "ARD-612",
+            ErrorCode::Unauthorized => "ARD-650",
+            ErrorCode::BadRequest => "ARD-651",
+            ErrorCode::BadAnswer => "ARD-652",
             ErrorCode::Internal => "ARD-900",
         }
     }
@@ -142,7 +202,8 @@ impl ErrorCode {
             | ErrorCode::StateCorrupt
             | ErrorCode::SessionEnded
             | ErrorCode::BadMessage
-            | ErrorCode::PeerLost => Domain::External,
+            | ErrorCode::PeerLost
+            | ErrorCode::BadAnswer => Domain::External,
             ErrorCode::Internal => Domain::Engine,
             _ => Domain::User,
         }
@@ -280,5 +341,20 @@ impl StdError for Error {
             .source
             .as_deref()
             .map(|source| source as &(dyn StdError + 'static))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_is_found_by_its_name_and_no_two_have_one_name() {
+        let source = include_str!("error.rs");
+        let named = source.matches(concat!("=> \"ARD", "-")).count();
+        assert_eq!(ALL.len(), named, "a code is missing in ALL, or is there twice");
+        for code in ALL {
+            assert_eq!(ErrorCode::named(code.as_str()), Some(*code));
+        }
     }
 }
