@@ -54,7 +54,7 @@ pub fn status_of(code: ErrorCode) -> u16 {
     match code {
         ErrorCode::InvalidJob | ErrorCode::InvalidConfig | ErrorCode::BadRequest => 400,
         ErrorCode::Unauthorized => 401,
-        ErrorCode::NoSuchJob => 404,
+        ErrorCode::NoSuchJob | ErrorCode::NoSuchContainer => 404,
         ErrorCode::NameTaken
         | ErrorCode::WrongState
         | ErrorCode::WrongCluster
@@ -66,6 +66,8 @@ pub fn status_of(code: ErrorCode) -> u16 {
         | ErrorCode::SessionEnded
         | ErrorCode::Superseded
         | ErrorCode::Network
+        | ErrorCode::NoRoom
+        | ErrorCode::SchedulerUnavailable
         | ErrorCode::LimitReached => 503,
         _ => 500,
     }

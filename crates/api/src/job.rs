@@ -27,7 +27,9 @@ pub enum Phase {
     Recovering,
     /// It comes from one plan to the next.
     Updating,
-    /// It ends.
+    /// It has come to its end by itself; what is left of it is removed.
+    Finished,
+    /// It ends, because somebody wants that.
     Killing,
     /// It is gone.
     Gone,
@@ -44,6 +46,7 @@ impl Phase {
             Phase::Paused => "paused",
             Phase::Recovering => "recovering",
             Phase::Updating => "updating",
+            Phase::Finished => "finished",
             Phase::Killing => "killing",
             Phase::Gone => "gone",
         }
@@ -59,6 +62,7 @@ impl Phase {
             JobPhase::Paused => Phase::Paused,
             JobPhase::Recovering => Phase::Recovering,
             JobPhase::Updating => Phase::Updating,
+            JobPhase::Finished => Phase::Finished,
             JobPhase::Killing => Phase::Killing,
             JobPhase::Gone => Phase::Gone,
         };

@@ -304,7 +304,7 @@ impl Cluster for PretendedCluster {
             }),
             Ok(false) => {
                 let what = format!("job {job:?} has no container {container}");
-                Err(Error::new(ErrorCode::BadRequest, what).into())
+                Err(Error::new(ErrorCode::NoSuchContainer, what).into())
             }
             Err(unanswered) => Err(unanswered),
         })

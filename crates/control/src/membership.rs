@@ -132,6 +132,11 @@ impl Membership {
         self.members.get(&container).map(|member| member.worker)
     }
 
+    /// When a container's worker was last heard of.
+    pub fn last_heard(&self, container: ContainerId) -> Option<Duration> {
+        self.members.get(&container).map(|member| member.heard)
+    }
+
     /// The workers, by container.
     pub fn workers(&self) -> impl Iterator<Item = WorkerId> + '_ {
         self.members.values().map(|member| member.worker)

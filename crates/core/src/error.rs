@@ -77,6 +77,14 @@ pub enum ErrorCode {
     BadMessage,
     /// Another process of the job is gone, with what was under way there.
     PeerLost,
+    /// A container's process could not be started.
+    StartFailed,
+    /// No host has room for a container.
+    NoRoom,
+    /// What a scheduler gets its containers from can't be reached, or does not do what it is asked for.
+    SchedulerUnavailable,
+    /// The job has no such container, or the container no such output.
+    NoSuchContainer,
     /// Whoever asks has no token, or a wrong one.
     Unauthorized,
     /// A request that the cluster's interface does not understand.
@@ -131,6 +139,10 @@ const ALL: &[ErrorCode] = &[
     ErrorCode::Refused,
     ErrorCode::BadMessage,
     ErrorCode::PeerLost,
+    ErrorCode::StartFailed,
+    ErrorCode::NoRoom,
+    ErrorCode::SchedulerUnavailable,
+    ErrorCode::NoSuchContainer,
     ErrorCode::Unauthorized,
     ErrorCode::BadRequest,
     ErrorCode::BadAnswer,
@@ -184,6 +196,10 @@ impl ErrorCode {
             ErrorCode::Refused => "ARD-610",
             ErrorCode::BadMessage => "ARD-611",
             ErrorCode::PeerLost => "ARD-612",
+            ErrorCode::StartFailed => "ARD-621",
+            ErrorCode::NoRoom => "ARD-622",
+            ErrorCode::SchedulerUnavailable => "ARD-623",
+            ErrorCode::NoSuchContainer => "ARD-624",
             ErrorCode::Unauthorized => "ARD-650",
             ErrorCode::BadRequest => "ARD-651",
             ErrorCode::BadAnswer => "ARD-652",
@@ -203,7 +219,9 @@ impl ErrorCode {
             | ErrorCode::SessionEnded
             | ErrorCode::BadMessage
             | ErrorCode::PeerLost
-            | ErrorCode::BadAnswer => Domain::External,
+            | ErrorCode::BadAnswer
+            | ErrorCode::NoRoom
+            | ErrorCode::SchedulerUnavailable => Domain::External,
             ErrorCode::Internal => Domain::Engine,
             _ => Domain::User,
         }
@@ -352,7 +370,11 @@ mod tests {
     fn every_code_is_found_by_its_name_and_no_two_have_one_name() {
         let source = include_str!("error.rs");
         let named = source.matches(concat!("=> \"ARD", "-")).count();
-        assert_eq!(ALL.len(), named, "a code is missing in ALL, or is there twice");
+        assert_eq!(
+            ALL.len(),
+            named,
+            "a code is missing in ALL, or is there twice"
+        );
         for code in ALL {
             assert_eq!(ErrorCode::named(code.as_str()), Some(*code));
         }

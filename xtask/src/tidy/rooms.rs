@@ -27,6 +27,7 @@ const FLOORS: &[&[&str]] = &[
         "ardea-state-zookeeper",
         "ardea-state-etcd",
         "ardea-courier",
+        "ardea-scheduler",
     ],
     &["ardea", "ardea-nexmark", "ardea-bench"],
     &["ardea-examples", "ardea-cli"],
