@@ -86,7 +86,7 @@ struct VertexDemand {
     #[serde(default)]
     resources: Resources,
     /// What a packing policy may want to know of it.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default)]
     attributes: BTreeMap<String, String>,
 }
 
@@ -101,7 +101,6 @@ pub(crate) struct PackingConfig {
     /// What a container needs beside its instances.
     padding: Padding,
     /// Settings of a policy of one's own.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     extra: BTreeMap<String, String>,
 }
 
@@ -148,7 +147,7 @@ struct ContainerPlan {
     /// The indices of the instances that it runs, by vertex.
     instances: BTreeMap<String, Vec<u32>>,
     /// What the packing policy wants the scheduler to know.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default)]
     attributes: BTreeMap<String, String>,
 }
 
