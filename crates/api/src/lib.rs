@@ -7,7 +7,8 @@
 //! * [`Fault`]: errors on the wire, and [`status_of`];
 //! * [`Server`], [`ServerConfig`]: listens, and asks a `Cluster`; [`openapi_document`] describes what it answers. Both are made of one
 //!   table, `routes`;
-//! * [`Client`]: asks a server.
+//! * [`Client`]: asks a server;
+//! * [`CLUSTER_SETTINGS`], [`ClusterSettings`]: which cluster, and how jobs are packed for it.
 //!
 //! # Invariants
 //!
@@ -43,7 +44,9 @@ mod job;
 mod logs;
 mod metrics;
 mod plans;
+mod settings;
 mod submit;
+mod token_file;
 mod top;
 
 #[cfg(any(test, feature = "testing"))]
@@ -70,5 +73,6 @@ pub use plans::{
     LogicalEdge, LogicalPlan, LogicalVertex, PhysicalContainer, PhysicalPlan, PlacedChain, Plans,
 };
 pub use server::{Server, ServerConfig};
+pub use settings::{CLUSTER_SETTINGS, ClusterSettings, is_of_the_cluster, with_clusters};
 pub use submit::SubmitRequest;
 pub use top::{ContainerTop, TopView, VertexTop};
