@@ -11,6 +11,7 @@
 //! * [`sessions`]: the visits in a web server's log;
 //! * [`payments`]: a pipeline of 150 stages, and what it costs in latency;
 //! * [`topology`]: the words of a file once more, counted by spouts and bolts;
+//! * [`zones`]: the worst delays by time zone, in a topology with a grouping of its own;
 //! * [`tail`]: errors in a log that is still being written.
 //!
 //! # Invariants
@@ -34,6 +35,7 @@ pub mod sessions;
 pub mod tail;
 pub mod topology;
 pub mod wordcount;
+pub mod zones;
 
 mod arguments;
 mod catalogue;
