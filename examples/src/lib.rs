@@ -12,6 +12,7 @@
 //! * [`payments`]: a pipeline of 150 stages, and what it costs in latency;
 //! * [`topology`]: the words of a file once more, counted by spouts and bolts;
 //! * [`statsd`]: no job, but a place for what jobs count: a metrics sink of one's own;
+//! * [`zones`]: the worst delays by time zone, in a topology with a grouping of its own;
 //! * [`tail`]: errors in a log that is still being written.
 //!
 //! # Invariants
@@ -36,6 +37,7 @@ pub mod statsd;
 pub mod tail;
 pub mod topology;
 pub mod wordcount;
+pub mod zones;
 
 mod arguments;
 mod catalogue;

@@ -304,7 +304,8 @@ fn route(routing: &Routing, consumers: usize) -> Route {
     match routing {
         _ if consumers == 1 => Route::Single,
         Routing::Forward | Routing::AllToOne => Route::Single,
-        Routing::RoundRobin => Route::RoundRobin { next: 0 },
+        // All consumers are in this process.
+        Routing::RoundRobin | Routing::LocalOrRoundRobin => Route::RoundRobin { next: 0 },
         Routing::Keyed(scatter) | Routing::Custom(scatter) => Route::Scatter {
             scatter: Arc::clone(scatter),
             staged: (0..consumers).map(|_| Chunk::default()).collect(),

@@ -92,6 +92,7 @@ mod compile;
 mod component;
 mod grouping;
 mod outputs;
+mod roster;
 mod running;
 mod topology;
 
@@ -111,6 +112,7 @@ mod pace;
 mod spout_processor;
 
 mod batch;
+mod codec;
 mod encode;
 mod tuple;
 mod value;
@@ -119,6 +121,9 @@ mod wire;
 mod ack_channel;
 mod acker;
 mod anchor;
+mod letter;
+mod mailbox;
+mod postman;
 
 pub use acker::FailReason;
 pub use batch::TupleBatch;

@@ -29,6 +29,15 @@ pub struct Flight {
     pub dep_delay: Option<i64>,
 }
 
+/// An airport, and where it lies in time.
+#[derive(Clone, Deserialize, Debug)]
+pub struct Airport {
+    /// Its code.
+    pub faa: String,
+    /// How many hours it is ahead of Greenwich in winter.
+    pub tz: i64,
+}
+
 /// A flight that left.
 #[derive(Clone, Debug)]
 pub struct Departure {

@@ -23,6 +23,7 @@ const FLOORS: &[&[&str]] = &[
         "ardea-packages",
         "ardea-packing",
         "ardea-control",
+        "ardea-api",
         "ardea-sim",
         "ardea-state-manager",
         "ardea-state-zookeeper",
