@@ -43,6 +43,7 @@ mod schedulers;
 mod programs;
 mod runner;
 
+mod hosts;
 mod local;
 
 #[cfg(feature = "conformance")]
@@ -51,6 +52,7 @@ pub mod conformance;
 pub use event::{
     ContainerEvent, ContainerEvents, Ending, EventFeed, RunningContainer, container_events,
 };
+pub use hosts::{HostIdentity, HostRecord, Hosts, RunnerServer};
 pub use interface::{Pending, Scheduler, SchedulerKind};
 pub use job_scheduler::JobScheduler;
 pub use launch::LaunchPlan;

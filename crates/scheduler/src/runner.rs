@@ -12,6 +12,7 @@ mod kill;
 mod leftovers;
 mod limits;
 mod output;
+mod placed;
 mod process;
 mod records;
 mod settle;
@@ -31,6 +32,7 @@ use folders::JobFolder;
 use limits::Limits;
 
 pub(crate) use job::RunnerJob;
+pub(crate) use placed::Held;
 
 /// How a runner runs containers.
 #[derive(Clone, PartialEq, Eq, Debug)]

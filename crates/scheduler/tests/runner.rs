@@ -59,8 +59,16 @@ impl Programs for Script {
 }
 
 async fn open(folder: &Path, programs: impl Programs + 'static) -> (JobScheduler, ContainerEvents) {
+    open_with(Duration::from_secs(30), folder, programs).await
+}
+
+async fn open_with(
+    stop_grace: Duration,
+    folder: &Path,
+    programs: impl Programs + 'static,
+) -> (JobScheduler, ContainerEvents) {
     let config = RunnerConfig {
-        stop_grace: Duration::from_millis(300),
+        stop_grace,
         ..RunnerConfig::new(folder)
     };
     let runner = Runner::open(config, Arc::new(programs))
@@ -262,7 +270,8 @@ async fn who_does_not_end_when_asked_is_ended_with_its_children() {
     let folder = tempfile::tempdir().expect("a folder");
     let stubborn = "#!/bin/sh\ntrap '' TERM\nsleep 600 &\necho up\nwhile :; do wait; done\n";
     let script = Script::in_folder(folder.path(), stubborn);
-    let (scheduler, mut events) = open(folder.path(), script).await;
+    let grace = Duration::from_millis(100);
+    let (scheduler, mut events) = open_with(grace, folder.path(), script).await;
     scheduler.call(order(1), have(&[1])).await;
     eventually("it is up", async || {
         output(&scheduler, 1).await.contains("up")

@@ -124,14 +124,6 @@ impl ContainerFolder {
     pub(super) fn lock(&self) -> Result<File> {
         lock(&self.0)
     }
-
-    /// Removes what is of no use when the container will not be started again: all but what it wrote.
-    pub(super) fn clear(&self) -> Result<()> {
-        for name in ["run.json", "end.json", "work"] {
-            records::remove(&self.0.join(name))?;
-        }
-        Ok(())
-    }
 }
 
 fn jobs(runner: &Path) -> PathBuf {

@@ -53,8 +53,11 @@ impl RunnerJob {
                 let code = ErrorCode::SchedulerUnavailable;
                 cannot(code, "end what was left of", folder.path(), error)
             })?;
-            ids.into_iter()
-                .try_for_each(|id| folder.container(id).clear())
+            // How its containers have ended stays as well: others may just be reading it.
+            let works = ids.into_iter().map(|id| folder.container(id).work());
+            works
+                .into_iter()
+                .try_for_each(|work| records::remove(&work))
         })
         .await
     }
