@@ -12,6 +12,7 @@
 //! * [`payments`]: a pipeline of 150 stages, and what it costs in latency;
 //! * [`topology`]: the words of a file once more, counted by spouts and bolts;
 //! * [`zones`]: the worst delays by time zone, in a topology with a grouping of its own;
+//! * [`statsd`]: no job, but a place for what jobs count: a metrics sink of one's own;
 //! * [`tail`]: errors in a log that is still being written.
 //!
 //! # Invariants
@@ -32,6 +33,7 @@ pub mod payments;
 pub mod rules;
 pub mod sensors;
 pub mod sessions;
+pub mod statsd;
 pub mod tail;
 pub mod topology;
 pub mod wordcount;

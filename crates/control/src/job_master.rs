@@ -143,14 +143,19 @@ impl JobMaster {
         self.members.workers()
     }
 
-    /// What the master waits for at each container, in order.
-    pub fn containers(&self) -> impl Iterator<Item = (ContainerId, ContainerState)> + '_ {
-        let containers = self.containers.iter();
-        containers.map(|(id, container)| (*id, container.state()))
+    /// The worker of a container that the master counts on.
+    pub fn worker(&self, container: ContainerId) -> Option<WorkerId> {
+        self.members.worker(container)
     }
 
-    /// When the worker of a container was last heard of, in the time that events come with.
-    pub fn last_heard(&self, container: ContainerId) -> Option<Duration> {
+    /// What the master waits for at a container; that its worker comes, if it doesn't know the container yet.
+    pub fn container(&self, id: ContainerId) -> ContainerState {
+        let container = self.containers.get(&id);
+        container.map_or(ContainerState::Expected, Container::state)
+    }
+
+    /// When the worker of a container was last heard of, in the time that events come with, and whether it is suspected for that.
+    pub fn last_heard(&self, container: ContainerId) -> Option<(Duration, bool)> {
         self.members.last_heard(container)
     }
 

@@ -19,6 +19,8 @@ const FLOORS: &[&[&str]] = &[
     &["ardea-connect"],
     &["ardea-pipeline", "ardea-topology"],
     &[
+        "ardea-metrics",
+        "ardea-packages",
         "ardea-packing",
         "ardea-control",
         "ardea-api",
@@ -28,6 +30,7 @@ const FLOORS: &[&[&str]] = &[
         "ardea-state-etcd",
         "ardea-courier",
         "ardea-scheduler",
+        "ardea-master",
     ],
     &["ardea", "ardea-nexmark", "ardea-bench"],
     &["ardea-examples", "ardea-cli"],

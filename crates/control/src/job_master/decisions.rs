@@ -46,7 +46,12 @@ impl JobMaster {
                     let refused = Refused::Impossible { resources, message };
                     actions.push(MasterAction::Reply(command, Err(refused)));
                 }
-                None => self.not_stored = Some(message),
+                None => {
+                    self.not_stored = Some(message);
+                    if self.ending == Ending::Deleting {
+                        self.keeper.delete();
+                    }
+                }
             },
             Kept::Superseded(newest) => self.step_down(newest, actions),
         }
