@@ -165,6 +165,17 @@ pub enum ContainerState {
     Down,
 }
 
+impl ContainerState {
+    /// As it is written in JSON, and for people.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ContainerState::Up => "up",
+            ContainerState::Suspected => "suspected",
+            ContainerState::Down => "down",
+        }
+    }
+}
+
 /// A container of a job.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ContainerView {

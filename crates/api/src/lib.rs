@@ -41,10 +41,12 @@ mod server;
 mod foreign;
 mod host;
 mod job;
+mod job_name;
 mod logs;
 mod metrics;
 mod plans;
 mod settings;
+mod shown;
 mod submit;
 mod token_file;
 mod top;
@@ -61,6 +63,7 @@ pub use job::{
     ContainerState, ContainerView, JobDescription, JobSummary, MasterView, NoteView,
     ParallelismUpdate, Phase, ProblemView, ProgramView, VertexView,
 };
+pub use job_name::check_job_name;
 pub use logs::{
     DEFAULT_TAIL_LINES, LogEvent, LogLine, LogQuery, LogSource, LogStream, MOST_LINE_BYTES,
     MOST_TAIL_LINES,
