@@ -10,7 +10,7 @@ use std::fmt;
 use crate::frame::{Frame, Payload};
 use crate::header::{Header, Kind};
 use crate::ids::{StreamId, WorkerId};
-use crate::wire::{Wire, WireError};
+use ardea_codec::{Wire, WireError};
 
 /// The version of the protocol above frames.
 pub const PROTOCOL_VERSION: u16 = 1;
