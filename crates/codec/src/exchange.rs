@@ -10,8 +10,9 @@ use crate::{Local, RowsCodec};
 
 /// A record that can go from one instance of a job to another, wherever that is: every type that serde can write and read.
 ///
-/// Derive [`Serialize`] and [`Deserialize`] for your own types. All of serde's attributes may be used; what they say about the form
-/// of a record in a file does it no harm here. Texts that live as long as the program (`&'static str`) travel as well: see
+/// Derive [`Serialize`] and [`Deserialize`] for your own types. All of serde's attributes may be used: what they say about the form
+/// of a record in a file does it no harm here. Only a function that reads the text of a field has to ask whether there is one
+/// ([`is_human_readable`](serde::Deserializer::is_human_readable)). Texts that live as long as the program (`&'static str`) travel as well: see
 /// [`SerdeValues`](crate::SerdeValues). Records that can't be written, or must not be, are wrapped in [`Local`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` can't go from one instance of a job to another",

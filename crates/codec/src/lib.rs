@@ -12,7 +12,7 @@
 //!
 //! # Invariants
 //!
-//! * What was written comes back as it was, whatever serde's attributes say about its form in files.
+//! * What was written comes back as it was, or the record is refused where it is sent.
 //! * A reader trusts nothing: any bytes give values or an error, never a panic, and no length makes it reserve more memory than a
 //!   small multiple of the bytes at hand.
 //! * In a steady state nothing is allocated but what the values own.

@@ -15,9 +15,11 @@ use crate::writer::Writer;
 /// Values of any type that serde can write and read.
 ///
 /// The format describes itself: each value begins with a byte that says what it is (`tag.rs`), and the names of a struct's fields
-/// are sent once a payload. So whatever can be written can be read again: enums whose variants are told apart by a field of theirs,
-/// fields that are left out, read by another function than they are written by, or flattened, as they are common in records that come
-/// from JSON or CSV. Numbers have their full width; lists of numbers say once what they are.
+/// are sent once a payload. So enums whose variants are told apart by a field of theirs, and fields that are left out, renamed or
+/// flattened, as they are common in records that come from JSON or CSV, come back as they were. Numbers have their full width; lists
+/// of numbers say once what they are.
+///
+/// The first record is read back before it is sent: one that does not come back is refused here, where it is known what it is.
 ///
 /// A `&'static str` in a record becomes one where it is read as well: the text is kept there as long as the program runs. So these
 /// should be few different ones, as literals are; 16 MB are allowed.
@@ -113,5 +115,5 @@ fn cannot_be_sent<T>(fault: Fault) -> Error {
         format!("a {} can't be sent to another process", type_name::<T>()),
     )
     .because(fault)
-    .hint("it has to be written and read by serde; what must stay here is put into a Local")
+    .hint("serde has to read it as it wrote it (a function that reads text asks is_human_readable); what must stay is put into a Local")
 }
