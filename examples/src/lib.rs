@@ -13,8 +13,6 @@
 //! * [`topology`]: the words of a file once more, counted by spouts and bolts;
 //! * [`statsd`]: no job, but a place for what jobs count: a metrics sink of one's own;
 //! * [`zones`]: the worst delays by time zone, in a topology with a grouping of its own;
-//! * [`zones`]: the worst delays by time zone, in a topology with a grouping of its own;
-//! * [`statsd`]: no job, but a place for what jobs count: a metrics sink of one's own;
 //! * [`tail`]: errors in a log that is still being written.
 //!
 //! # Invariants

@@ -14,6 +14,7 @@ const FLOORS: &[&[&str]] = &[
         "ardea-testkit",
         "ardea-operators",
         "ardea-engine",
+        "ardea-codec",
         "ardea-exchange",
     ],
     &["ardea-connect"],
