@@ -42,7 +42,7 @@
 //!     security: Security::new(cluster.name.as_str()),
 //!     managers: ResourceManagers::builtin(),
 //!     schedulers: Schedulers::none(),
-//!     programs: Arc::new(PackagePrograms::in_folder(folder.path().join("cache"))?),
+//!     programs: Arc::new(PackagePrograms::in_folder(folder.path().join("cache"), None)?),
 //!     attributes: Default::default(),
 //!     lease: Default::default(),
 //!     master: Default::default(),
@@ -63,6 +63,7 @@ mod setup;
 mod directory;
 mod programs;
 
+
 mod jobs;
 
 mod described;
@@ -75,4 +76,5 @@ mod host;
 pub use directory::find_api;
 pub use host::Host;
 pub use programs::PackagePrograms;
+
 pub use setup::HostSetup;
