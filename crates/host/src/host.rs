@@ -11,7 +11,7 @@ use ardea_scheduler::{
 };
 use tokio::task::JoinHandle;
 
-use crate::directory::{API, Directory, PID, VERSION, holder};
+use crate::directory::{API, PID, VERSION, holder};
 use crate::served::Served;
 use crate::HostSetup;
 
