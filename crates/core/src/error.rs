@@ -77,6 +77,18 @@ pub enum ErrorCode {
     BadMessage,
     /// Another process of the job is gone, with what was under way there.
     PeerLost,
+    /// The package store has no such package.
+    PackageMissing,
+    /// What came is not what was asked for: its digest or its content is wrong.
+    PackageCorrupt,
+    /// The package store can't be reached, or broke off.
+    PackageStoreAway,
+    /// The package store, or whoever unpacks, does not accept this package: too large, unsafe, or not allowed.
+    PackageRefused,
+    /// There is no space left on the device.
+    DiskFull,
+    /// A batch of metrics that can't be read.
+    BrokenBatch,
     /// A broken invariant of the engine itself: please report it.
     Internal,
 }
@@ -127,6 +139,12 @@ impl ErrorCode {
             ErrorCode::Refused => "ARD-610",
             ErrorCode::BadMessage => "ARD-611",
             ErrorCode::PeerLost => "ARD-612",
+            ErrorCode::PackageMissing => "ARD-631",
+            ErrorCode::PackageCorrupt => "ARD-632",
+            ErrorCode::PackageStoreAway => "ARD-633",
+            ErrorCode::PackageRefused => "ARD-634",
+            ErrorCode::DiskFull => "ARD-635",
+            ErrorCode::BrokenBatch => "ARD-641",
             ErrorCode::Internal => "ARD-900",
         }
     }
@@ -143,6 +161,10 @@ impl ErrorCode {
             | ErrorCode::SessionEnded
             | ErrorCode::BadMessage
             | ErrorCode::PeerLost => Domain::External,
+            | ErrorCode::PackageCorrupt
+            | ErrorCode::PackageStoreAway
+            | ErrorCode::DiskFull
+            | ErrorCode::BrokenBatch => Domain::External,
             ErrorCode::Internal => Domain::Engine,
             _ => Domain::User,
         }
