@@ -3,9 +3,10 @@
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
-use ardea_control::{LeaseRecord, MasterEpoch, StoreReply, StoreRequest};
-use ardea_master::{JobStore, sweep};
+use ardea_control::{LeaseRecord, Lookup, MasterEpoch, StoreReply, StoreRequest};
+use ardea_master::{JobStore, LeaseFinder, sweep};
 use ardea_packing::ResourceManagers;
 use ardea_state_manager::layout::{JobLayout, jobs};
 use ardea_state_manager::{Expected, StateManager};
@@ -41,6 +42,44 @@ async fn a_lease_of_a_job_that_is_gone_is_not_taken_and_leaves_nothing() {
     rig.state.delete(store.lease_path(), None).await.unwrap();
     assert_eq!(store.lease(claim()).await, StoreReply::JobGone);
     assert!(rig.state.get(store.lease_path()).await.unwrap().is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_finder_tells_who_leads_and_who_follows_and_that_the_job_is_gone() {
+    let rig = Rig::new().await;
+    let job = rig.submit("word-count").await.unwrap();
+    let store = JobStore::new(rig.state(), job.clone()).unwrap();
+    let finder = LeaseFinder::new(rig.state(), job).unwrap();
+    assert_eq!(finder.look_up().await, Lookup::Nobody);
+    let mut expected = None;
+    for epoch in [1, 2] {
+        let value = LeaseRecord {
+            epoch: MasterEpoch(epoch),
+            ..lease()
+        };
+        let claim = StoreRequest::Write { value, expected };
+        let StoreReply::Written(version) = store.lease(claim).await else {
+            panic!("it is not taken");
+        };
+        expected = Some(version);
+        let begin = Instant::now();
+        loop {
+            assert!(begin.elapsed() < DEADLINE, "{epoch} is not found");
+            let found = finder.look_up().await;
+            if matches!(found, Lookup::Master { epoch: MasterEpoch(e), .. } if e == epoch) {
+                break;
+            }
+        }
+    }
+    // A lease that nobody was left to remove misleads nobody for ever.
+    rig.state
+        .delete(store.layout().definition(), None)
+        .await
+        .unwrap();
+    let begin = Instant::now();
+    while finder.look_up().await != Lookup::JobGone {
+        assert!(begin.elapsed() < DEADLINE, "the job is looked for in vain");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
