@@ -38,7 +38,7 @@
 //! let host = Host::start(HostSetup {
 //!     name: "quay".into(),
 //!     jobs: Jobs::All,
-//!     state: Arc::new(FileState::open(folder.path().join("state"), StateOptions::default()).await?),
+//!     state: Arc::new(FileState::open(&folder.path().join("state"), StateOptions::default()).await?),
 //!     security: Security::new(cluster.name.as_str()),
 //!     managers: ResourceManagers::builtin(),
 //!     schedulers: Schedulers::none(),
