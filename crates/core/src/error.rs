@@ -161,7 +161,7 @@ impl ErrorCode {
             | ErrorCode::SessionEnded
             | ErrorCode::BadMessage
             | ErrorCode::PeerLost => Domain::External,
-            | ErrorCode::PackageCorrupt
+            ErrorCode::PackageCorrupt
             | ErrorCode::PackageStoreAway
             | ErrorCode::DiskFull
             | ErrorCode::BrokenBatch => Domain::External,

@@ -28,6 +28,7 @@ const FLOORS: &[&[&str]] = &[
         "ardea-state-zookeeper",
         "ardea-state-etcd",
         "ardea-courier",
+        "ardea-worker",
     ],
     &["ardea", "ardea-nexmark", "ardea-bench"],
     &["ardea-examples", "ardea-cli"],
