@@ -77,6 +77,14 @@ pub enum ErrorCode {
     BadMessage,
     /// Another process of the job is gone, with what was under way there.
     PeerLost,
+    /// A container's process could not be started.
+    StartFailed,
+    /// No host has room for a container.
+    NoRoom,
+    /// What a scheduler gets its containers from can't be reached, or does not do what it is asked for.
+    SchedulerUnavailable,
+    /// The job has no such container, or the container no such output.
+    NoSuchContainer,
     /// The package store has no such package.
     PackageMissing,
     /// What came is not what was asked for: its digest or its content is wrong.
@@ -139,6 +147,10 @@ impl ErrorCode {
             ErrorCode::Refused => "ARD-610",
             ErrorCode::BadMessage => "ARD-611",
             ErrorCode::PeerLost => "ARD-612",
+            ErrorCode::StartFailed => "ARD-621",
+            ErrorCode::NoRoom => "ARD-622",
+            ErrorCode::SchedulerUnavailable => "ARD-623",
+            ErrorCode::NoSuchContainer => "ARD-624",
             ErrorCode::PackageMissing => "ARD-631",
             ErrorCode::PackageCorrupt => "ARD-632",
             ErrorCode::PackageStoreAway => "ARD-633",
@@ -160,8 +172,10 @@ impl ErrorCode {
             | ErrorCode::StateCorrupt
             | ErrorCode::SessionEnded
             | ErrorCode::BadMessage
-            | ErrorCode::PeerLost => Domain::External,
-            ErrorCode::PackageCorrupt
+            | ErrorCode::PeerLost
+            | ErrorCode::NoRoom
+            | ErrorCode::SchedulerUnavailable
+            | ErrorCode::PackageCorrupt
             | ErrorCode::PackageStoreAway
             | ErrorCode::DiskFull
             | ErrorCode::BrokenBatch => Domain::External,

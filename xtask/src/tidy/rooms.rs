@@ -29,6 +29,8 @@ const FLOORS: &[&[&str]] = &[
         "ardea-state-etcd",
         "ardea-courier",
         "ardea-worker",
+        "ardea-scheduler",
+        "ardea-master",
     ],
     &["ardea", "ardea-nexmark", "ardea-bench"],
     &["ardea-examples", "ardea-cli"],
