@@ -30,6 +30,7 @@ const FLOORS: &[&[&str]] = &[
         "ardea-state-zookeeper",
         "ardea-state-etcd",
         "ardea-courier",
+        "ardea-worker",
         "ardea-scheduler",
         "ardea-master",
     ],

@@ -1,0 +1,6 @@
+//! Workers of one job, with a master by hand.
+
+mod containers;
+mod jobs;
+mod master;
+mod spread;
