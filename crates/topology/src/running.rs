@@ -68,7 +68,8 @@ impl SpoutInstances {
 #[derive(Debug)]
 pub(crate) struct Controls {
     is_active: AtomicBool,
-    spouts: Mutex<Vec<Waker>>,
+    /// By spout and instance.
+    spouts: Mutex<BTreeMap<(usize, u32), Waker>>,
     instances: OnceLock<Vec<Arc<SpoutInstances>>>,
 }
 
@@ -93,14 +94,14 @@ impl Controls {
         self.is_active.load(Ordering::Acquire)
     }
 
-    /// Has a spout instance woken when that changes.
-    pub(crate) fn register(&self, spout: Waker) {
-        lock(&self.spouts).push(spout);
+    /// Has a spout instance woken when that changes, instead of an earlier incarnation of it.
+    pub(crate) fn register(&self, instance: (usize, u32), spout: Waker) {
+        lock(&self.spouts).insert(instance, spout);
     }
 
     fn switch(&self, active: bool) {
         self.is_active.store(active, Ordering::Release);
-        lock(&self.spouts).iter().for_each(Waker::wake);
+        lock(&self.spouts).values().for_each(Waker::wake);
     }
 }
 

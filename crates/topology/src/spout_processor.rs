@@ -73,6 +73,8 @@ struct Running {
 struct Follower {
     acker: Acker,
     mailbox: Arc<Mailbox>,
+    /// Which spout this is of those that the mailbox has belonged to.
+    incarnation: u64,
     mail: Mail,
     mailboxes: Arc<Mailboxes>,
     /// How many losses of processes it has heard of.
@@ -295,11 +297,11 @@ fn follower(wiring: &SpoutWiring, context: &InstanceContext) -> Result<Option<Fo
         return Err(Error::new(ErrorCode::LimitReached, what)
             .hint(format!("at most {} are possible", Task::MOST_INSTANCES)));
     };
-    mailbox.belongs_to(context.waker.clone());
-    let incarnation = Ids::random().draw() as u32;
+    let first_generation = Ids::random().draw() as u32;
     let now = context.clock.now();
     Ok(Some(Follower {
-        acker: Acker::new(task, incarnation, wiring.message_timeout, now),
+        acker: Acker::new(task, first_generation, wiring.message_timeout, now),
+        incarnation: mailbox.belongs_to(context.waker.clone()),
         mailbox,
         mail: Mail::default(),
         losses: mailboxes.losses(),
@@ -312,7 +314,8 @@ impl<S: Spout> Processor for SpoutP<S> {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         let wiring = &self.wiring;
         let follower = follower(wiring, context)?;
-        wiring.controls.register(context.waker.clone());
+        let instance = (wiring.spout, context.instance.index);
+        wiring.controls.register(instance, context.waker.clone());
         let is_active = is_active(wiring, context);
         self.running = Some(Running {
             context: context.clone(),
@@ -358,7 +361,7 @@ impl<S: Spout> Processor for SpoutP<S> {
     fn close(&mut self) {
         let follower = self.running.as_ref().and_then(|r| r.follower.as_ref());
         if let Some(follower) = follower {
-            follower.mailbox.leave();
+            follower.mailbox.leave(follower.incarnation);
         }
         self.spout.close();
     }

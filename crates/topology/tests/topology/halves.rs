@@ -1,5 +1,6 @@
 //! Parts of a topology as they run in several processes, joined by hand: chunks as payloads, news as letters.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -17,7 +18,9 @@ pub struct Process(pub Program);
 pub struct Driven {
     processor: Box<dyn Processor>,
     inbox: Inbox,
-    pub outbox: Outbox,
+    outbox: Outbox,
+    /// What has been taken out of the first output to make room.
+    sent: VecDeque<Chunk>,
     pub signals: Arc<JobSignals>,
     /// How often it was woken.
     pub woken: Arc<AtomicUsize>,
@@ -59,6 +62,7 @@ impl Process {
             processor,
             inbox: Inbox::default(),
             outbox: Outbox::new(outputs, context.chunk_records),
+            sent: VecDeque::new(),
             signals,
             woken,
         };
@@ -66,20 +70,19 @@ impl Process {
         driven
     }
 
-    /// The payloads of what lies on an output of `from`, which is empty then; how many tuples each holds.
-    pub fn encode(&self, name: &str, from: &mut Driven, output: u16) -> Vec<(usize, Vec<u8>)> {
-        let edge = self.0.dag.outputs(self.vertex(name))[usize::from(output)];
+    /// The payloads of what lies on the first output of `from`, which is empty then; how many tuples each holds.
+    pub fn encode(&self, name: &str, from: &mut Driven) -> Vec<(usize, Vec<u8>)> {
+        let edge = self.0.dag.outputs(self.vertex(name))[0];
         let codec = self.0.dag.edges()[edge.index()].wanted_codec().unwrap();
-        let lane = usize::from(output);
         let mut payloads = Vec::new();
-        while let Some(mut chunk) = from.outbox.take_chunk(lane, Chunk::default) {
+        from.make_room();
+        for mut chunk in from.sent.drain(..) {
             while !chunk.is_empty() {
                 let mut payload = Vec::new();
                 let count = codec.encode(&mut chunk, 1000, &mut payload).unwrap();
                 payloads.push((count, payload));
             }
         }
-        while from.outbox.take_marker(lane).is_some() {}
         payloads
     }
 
@@ -93,13 +96,9 @@ impl Process {
             assert_eq!(chunk.len(), *count);
             to.inbox.fill(chunk);
             while !to.inbox.is_empty() {
-                let Driven {
-                    processor,
-                    inbox,
-                    outbox,
-                    ..
-                } = to;
-                processor.process(Ordinal::FIRST, inbox, outbox).unwrap();
+                let (inbox, outbox) = (&mut to.inbox, &mut to.outbox);
+                to.processor.process(Ordinal::FIRST, inbox, outbox).unwrap();
+                to.make_room();
             }
         }
     }
@@ -141,6 +140,14 @@ impl Process {
 impl Driven {
     pub fn complete(&mut self) -> Progress {
         self.processor.complete(&mut self.outbox).unwrap()
+    }
+
+    fn make_room(&mut self) {
+        if self.outbox.lanes() > 0 {
+            let chunk = self.outbox.take_chunk(0, Chunk::default);
+            self.sent.extend(chunk);
+            while self.outbox.take_marker(0).is_some() {}
+        }
     }
 
     /// As `complete`, whatever comes of it.
