@@ -30,7 +30,10 @@ pub(crate) fn summary(view: &JobView) -> JobSummary {
 /// A job in a line, of which only what is stored is known: nobody leads it.
 pub(crate) fn unled(stored: &StoredJob) -> JobSummary {
     let record = &stored.record;
-    let containers = record.plan.as_ref().map_or(0, |plan| plan.containers().len());
+    let containers = record
+        .plan
+        .as_ref()
+        .map_or(0, |plan| plan.containers().len());
     JobSummary {
         name: record.job.name.clone(),
         submission: format!("{:x}", record.job.submission),
@@ -136,7 +139,11 @@ pub(crate) fn containers(view: &JobView) -> Vec<ContainerView> {
             heard_ms: worker.map(|worker| worker.heard_ms),
             restarts: container.restarts,
             required: container.required,
-            instances: container.instances.iter().map(ToString::to_string).collect(),
+            instances: container
+                .instances
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
         }
     });
     containers.collect()

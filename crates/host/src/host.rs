@@ -6,14 +6,12 @@ use std::sync::Arc;
 use ardea_api::{Server, ServerConfig};
 use ardea_core::Result;
 use ardea_master::{MasterProcess, MasterSetup, new_submission};
-use ardea_scheduler::{
-    HostIdentity, Hosts, Local, Runner, RunnerConfig, RunnerServer, Schedulers,
-};
+use ardea_scheduler::{HostIdentity, Hosts, Local, Runner, RunnerConfig, RunnerServer, Schedulers};
 use tokio::task::JoinHandle;
 
+use crate::HostSetup;
 use crate::directory::{API, PID, VERSION, holder};
 use crate::served::Served;
-use crate::HostSetup;
 
 /// The process that stands for a machine in a cluster: a candidate for the mastership of its jobs, a runner of containers, and the
 /// REST interface.

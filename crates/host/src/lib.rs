@@ -63,7 +63,6 @@ mod setup;
 mod directory;
 mod programs;
 
-
 mod jobs;
 
 mod described;

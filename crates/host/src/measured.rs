@@ -45,7 +45,9 @@ pub(crate) fn latest(history: &History, query: &MetricsQuery, now_ms: u64) -> Ve
 /// The values of the series that are asked for, over the time that is asked for.
 pub(crate) fn range(history: &History, query: &RangeQuery, now_ms: u64) -> MetricsRange {
     let to_ms = query.to_ms.unwrap_or(now_ms);
-    let from_ms = query.from_ms.unwrap_or(to_ms.saturating_sub(DEFAULT_RANGE_MS));
+    let from_ms = query
+        .from_ms
+        .unwrap_or(to_ms.saturating_sub(DEFAULT_RANGE_MS));
     let grain = match now_ms.saturating_sub(from_ms) <= SECONDS_GRAIN_MS {
         true => Grain::Seconds,
         false => Grain::TenSeconds,
@@ -68,11 +70,16 @@ pub(crate) fn top(history: &History, view: &JobView, now_ms: u64) -> TopView {
     let vertices = view.vertices.iter().map(|vertex| {
         let name = &vertex.name;
         let of = |metric: &str| Selector::of(metric).with("vertex", name.as_str());
-        let sum = |metric: catalogue::Metric| recent(history, &of(metric.name), now_ms, f64::max, true);
-        let worst = |metric: catalogue::Metric| recent(history, &of(metric.name), now_ms, f64::max, false);
+        let sum =
+            |metric: catalogue::Metric| recent(history, &of(metric.name), now_ms, f64::max, true);
+        let worst =
+            |metric: catalogue::Metric| recent(history, &of(metric.name), now_ms, f64::max, false);
         let latest = history.latest(&of(catalogue::WATERMARK_LAG.name));
         let restarts = history.latest(&of(catalogue::RESTARTS.name));
-        let problems = view.problems.iter().filter(|one| one.instance.vertex.as_str() == name);
+        let problems = view
+            .problems
+            .iter()
+            .filter(|one| one.instance.vertex.as_str() == name);
         VertexTop {
             vertex: name.clone(),
             instances: vertex.parallelism,
@@ -87,7 +94,8 @@ pub(crate) fn top(history: &History, view: &JobView, now_ms: u64) -> TopView {
     });
     let containers = view.containers.iter().map(|container| {
         let id = container.id.to_string();
-        let of = |metric: catalogue::Metric| Selector::of(metric.name).with("container", id.as_str());
+        let of =
+            |metric: catalogue::Metric| Selector::of(metric.name).with("container", id.as_str());
         let memory = history.latest(&of(catalogue::RESIDENT));
         ContainerTop {
             container: container.id.0,

@@ -60,7 +60,9 @@ impl Served {
     fn master(&self) -> Answer<Arc<MasterProcess>> {
         self.slot().clone().ok_or_else(|| {
             let what = format!("host {:?} is just starting or ending", self.name);
-            Error::new(ErrorCode::Superseded, what).hint("try again in a moment").into()
+            Error::new(ErrorCode::Superseded, what)
+                .hint("try again in a moment")
+                .into()
         })
     }
 
@@ -159,7 +161,10 @@ impl Cluster for Served {
                     pid: known(PID).and_then(|pid| pid.parse().ok()).unwrap_or(0),
                     version: known(VERSION).unwrap_or_default(),
                     total: record.total,
-                    free: record.total.checked_sub(record.used).unwrap_or(Resources::ZERO),
+                    free: record
+                        .total
+                        .checked_sub(record.used)
+                        .unwrap_or(Resources::ZERO),
                     name,
                     api,
                 });
@@ -251,7 +256,8 @@ impl Cluster for Served {
                 Found::Here(desk) => {
                     let view = desk.view().await?;
                     let stored = self.jobs.stored(job).await?;
-                    let stored = stored.ok_or_else(|| ardea_api::no_such_job(job, [].into_iter()))?;
+                    let stored =
+                        stored.ok_or_else(|| ardea_api::no_such_job(job, [].into_iter()))?;
                     Ok(described::plans(&stored, Some(&view)))
                 }
                 Found::There(base) => Err(Unanswered::Elsewhere { base }),
@@ -300,5 +306,7 @@ impl Cluster for Served {
 
 fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    since.map_or(0, |since| {
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    })
 }

@@ -50,7 +50,8 @@ impl HostSetup {
             .and_then(|mut found| found.next())
             .ok_or_else(|| {
                 let what = format!("{host:?} is no address of this machine");
-                Error::new(ErrorCode::InvalidConfig, what).hint("write a name or an IP address into cluster.host")
+                Error::new(ErrorCode::InvalidConfig, what)
+                    .hint("write a name or an IP address into cluster.host")
             })
     }
 

@@ -39,7 +39,8 @@
 //!     match start_from_environment()? {
 //!         Some(start) => {
 //!             let sinks = ardea_metrics::MetricsSinks::builtin();
-//!             run(&start, job, Surroundings { finder, sinks })
+//!             let transports = ardea_worker::Transports::builtin();
+//!             run(&start, job, Surroundings { finder, sinks, transports })
 //!         }
 //!         None => Ok(println!("{} was not started by a scheduler", job.name())),
 //!     }
@@ -50,6 +51,7 @@
 mod notes;
 mod settings;
 mod start;
+mod transports;
 
 mod berth;
 mod network;
@@ -75,4 +77,5 @@ mod worker;
 pub use driver::MasterFinder;
 pub use settings::WORKER_SETTINGS;
 pub use start::start_from_environment;
+pub use transports::{TransportSetup, Transports};
 pub use worker::{FinderFactory, Surroundings, run};

@@ -28,6 +28,13 @@ pub static WORKER_SETTINGS: &[Setting] = &[
         trades: "a range can be let through a firewall, and bounds the workers of a host",
     },
     Setting {
+        key: "worker.transport",
+        kind: Kind::Text,
+        default: "tcp",
+        about: "how the containers of a job reach each other: tcp, or one of your own",
+        trades: "all containers of a job use the same",
+    },
+    Setting {
         key: "worker.heartbeat",
         kind: Kind::Duration {
             least: Duration::from_millis(50),
@@ -76,6 +83,7 @@ pub(crate) struct WorkerConfig {
     pub(crate) metrics: MetricsConfig,
     pub(crate) bind: Option<String>,
     pub(crate) ports: RangeInclusive<u16>,
+    pub(crate) transport: String,
     pub(crate) agent: AgentConfig,
     pub(crate) peer_silence: Duration,
     pub(crate) leave_within: Duration,
@@ -102,6 +110,7 @@ impl WorkerConfig {
             metrics: MetricsConfig::from_settings(&resolved)?,
             bind: (!bind.is_empty()).then(|| bind.to_string()),
             ports: ports(&resolved)?,
+            transport: resolved.text("worker.transport")?.to_string(),
             agent: AgentConfig {
                 heartbeat_every: resolved.duration("worker.heartbeat")?,
                 silent_after: resolved.duration("worker.master_silence")?,

@@ -8,7 +8,7 @@ use ardea_control::{Credentials, JobRef, WorkerAgent, WorkerId, WorkerStart};
 use ardea_core::{Clock, Error, ErrorCode, Result, Token, Waker};
 use ardea_courier::{Greeting, Security};
 use ardea_engine::{Job, Node};
-use ardea_exchange::{Identity, LinkConfig, TcpConfig, TcpTransport, Transport, WorkerNumber};
+use ardea_exchange::{Identity, LinkConfig, WorkerNumber};
 use ardea_metrics::{Labels, MetricsManager, MetricsSinks};
 use tokio::sync::mpsc;
 
@@ -20,6 +20,7 @@ use crate::notes::Notes;
 use crate::peer_names::look_up_peers;
 use crate::settings::WorkerConfig;
 use crate::start::{addresses, endpoint, full_name, read_token};
+use crate::transports::{TransportSetup, Transports};
 
 /// How to come by a [`MasterFinder`]: by the state manager whose URL is in the worker's start.
 pub type FinderFactory = dyn Fn(&WorkerStart) -> Pin<Box<dyn Future<Output = Result<Arc<dyn MasterFinder>>> + Send>>
@@ -32,6 +33,8 @@ pub struct Surroundings {
     pub finder: Box<FinderFactory>,
     /// Where metrics may go, by name, beside to the job's master.
     pub sinks: MetricsSinks,
+    /// How other containers may be reached, by name.
+    pub transports: Transports,
 }
 
 /// Runs as the worker of a container until its master tells it to leave, or it is asked to end by SIGTERM or SIGINT. That the process
@@ -84,7 +87,7 @@ impl<'a> Setup<'a> {
             })?;
         let node = Node::start(self.config.node.clone())?;
         let (events, happens) = mpsc::unbounded_channel();
-        let network = self.listen(node.clock(), events.clone())?;
+        let network = self.listen(node.clock(), events.clone(), &surroundings.transports)?;
         self.notes
             .say(format_args!("listens at {}", network.address()));
         let container = self.start.worker.container.to_string();
@@ -138,7 +141,12 @@ impl<'a> Setup<'a> {
     }
 
     /// Starts the network.
-    fn listen(&self, clock: &Clock, events: mpsc::UnboundedSender<Event>) -> Result<NetworkThread> {
+    fn listen(
+        &self,
+        clock: &Clock,
+        events: mpsc::UnboundedSender<Event>,
+        transports: &Transports,
+    ) -> Result<NetworkThread> {
         let WorkerStart {
             host, job, worker, ..
         } = self.start;
@@ -155,10 +163,10 @@ impl<'a> Setup<'a> {
         let mut refused = None;
         for port in self.config.ports.clone() {
             for address in addresses(at, port)? {
-                let transport: Box<dyn Transport> = Box::new(TcpTransport::new(TcpConfig {
+                let setup = TransportSetup {
                     is_protected: self.token.is_some(),
-                    ..TcpConfig::default()
-                })?);
+                };
+                let transport = transports.make(&self.config.transport, &setup)?;
                 let (identity, clock, tell) = (identity.clone(), clock.clone(), Arc::clone(&tell));
                 match NetworkThread::start(
                     transport,

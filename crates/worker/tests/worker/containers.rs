@@ -40,6 +40,7 @@ pub fn surroundings() -> Surroundings {
             Box::pin(async move { Ok(finder) })
         }),
         sinks: MetricsSinks::builtin(),
+        transports: ardea_worker::Transports::builtin(),
     }
 }
 

@@ -243,7 +243,9 @@ impl Master {
             let member = self.members.get_mut(&container).unwrap();
             for message in told {
                 // It may be dead.
-                if let Err(error) = member.sender.send(&message).await { eprintln!("MASTER {error}"); }
+                if let Err(error) = member.sender.send(&message).await {
+                    eprintln!("MASTER {error}");
+                }
             }
         }
     }
