@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use ardea_core::{
-    ChunkCodec, Dag, Edge, Inbox, Instance, Ordinal, Outbox, Parallelism, Processor, Progress,
-    Result, Routing, Timestamp, Vertex, VertexId, Watermark,
+    ChunkCodec, Clock, Dag, Edge, Error, ErrorCode, Inbox, Instance, Ordinal, Outbox, Parallelism,
+    Processor, Progress, Result, Routing, Timestamp, Vertex, VertexId, Watermark,
 };
 use ardea_engine::{Job, Parallelisms, Program};
 use ardea_exchange::{RowsCodec, Wire};
@@ -19,12 +20,22 @@ struct Numbers {
     instance: Instance,
     total: u64,
     next: u64,
+    /// How many it looks at in a millisecond; none: as many as there is room for.
+    pace: Option<u64>,
+    clock: Clock,
 }
 
 impl Processor for Numbers {
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        let end = match self.pace {
+            Some(pace) => {
+                outbox.wake_at(self.clock.now() + Duration::from_millis(1));
+                self.total.min(self.next + pace)
+            }
+            None => self.total,
+        };
         let mut lane = outbox.lane::<u64>(Ordinal::FIRST)?;
-        while self.next < self.total && !lane.is_full() {
+        while self.next < end && !lane.is_full() {
             if self.instance.owns(self.next) {
                 lane.push(self.next, Timestamp::from_micros(self.next as i64));
             }
@@ -34,7 +45,7 @@ impl Processor for Numbers {
             outbox.watermark(Watermark(Timestamp::from_micros(self.next as i64 - 1)));
         }
         Ok(Progress {
-            made: true,
+            made: self.pace.is_none(),
             done: self.next >= self.total,
         })
     }
@@ -94,6 +105,7 @@ impl<T: Send + 'static> Processor for Collect<T> {
 /// Numbers, their sums by two digits, and a list of these.
 pub struct Adding {
     pub total: u64,
+    pub pace: Option<u64>,
     pub results: Results<(u64, u64)>,
 }
 
@@ -101,15 +113,19 @@ impl Adding {
     pub fn new(total: u64) -> Adding {
         Adding {
             total,
+            pace: None,
             results: Results::default(),
         }
     }
 
     /// What came out, sorted.
     pub fn results(&self) -> Vec<(u64, u64)> {
-        let mut results = self.results.lock().unwrap().clone();
-        results.sort_unstable();
-        results
+        let mut sums = BTreeMap::new();
+        for (digits, sum) in self.results.lock().unwrap().iter() {
+            // An instance that has moved has summed in two places.
+            *sums.entry(*digits).or_default() += sum;
+        }
+        sums.into_iter().collect()
     }
 }
 
@@ -130,12 +146,14 @@ impl Job for Adding {
 
     fn program(&self, parallelism: &Parallelisms) -> Result<Program> {
         let mut dag = Dag::new();
-        let total = self.total;
+        let (total, pace) = (self.total, self.pace);
         let numbers = move |instance| -> Result<Box<dyn Processor>> {
             Ok(Box::new(Numbers {
                 instance,
                 total,
                 next: 0,
+                pace,
+                clock: Clock::system(),
             }))
         };
         let numbers = Vertex::new("numbers", Arc::new(numbers));
@@ -156,6 +174,92 @@ impl Job for Adding {
                 .routing(Routing::AllToOne)
                 .codec(wire::<(u64, u64)>()),
         );
+        Ok(Program {
+            dag,
+            side_channels: Vec::new(),
+        })
+    }
+}
+
+/// Emits numbers for ever, some a millisecond.
+struct Ticks {
+    next: u64,
+    clock: Clock,
+}
+
+impl Processor for Ticks {
+    fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        outbox.wake_at(self.clock.now() + Duration::from_millis(1));
+        let mut lane = outbox.lane::<u64>(Ordinal::FIRST)?;
+        for _ in 0..lane.room().min(20) {
+            lane.push(self.next, Timestamp::MIN);
+            self.next += 1;
+        }
+        Ok(Progress::NONE)
+    }
+}
+
+/// Says which process a number has come through.
+struct Relay;
+
+impl Processor for Relay {
+    fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+        let rows = inbox.rows::<u64>()?;
+        let mut lane = outbox.lane::<(u64, u64)>(Ordinal::FIRST)?;
+        for (number, time) in rows.drain_front(lane.room()) {
+            if number == Relaying::POISON {
+                return Err(Error::new(ErrorCode::UserError, "the relay chokes on it"));
+            }
+            lane.push((number, u64::from(std::process::id())), time);
+        }
+        Ok(())
+    }
+}
+
+/// Numbers that come through a relay, with the process that it was in.
+#[derive(Default)]
+pub struct Relaying {
+    pub first: u64,
+    pub results: Results<(u64, u64)>,
+}
+
+impl Relaying {
+    /// The number that a relay can't bear.
+    pub const POISON: u64 = u64::MAX / 2;
+
+    /// How many have come out.
+    pub fn count(&self) -> usize {
+        self.results.lock().unwrap().len()
+    }
+
+    /// The numbers that have come through this process.
+    pub fn through(&self, process: u32) -> Vec<u64> {
+        let results = self.results.lock().unwrap();
+        let through = results.iter().filter(|(_, by)| *by == u64::from(process));
+        through.map(|(number, _)| *number).collect()
+    }
+}
+
+impl Job for Relaying {
+    fn name(&self) -> &str {
+        "ferry"
+    }
+
+    fn program(&self, parallelism: &Parallelisms) -> Result<Program> {
+        let mut dag = Dag::new();
+        let next = self.first;
+        let ticks = ardea_core::supplier(move || Ticks {
+            next,
+            clock: Clock::system(),
+        });
+        let ticks = add(&mut dag, parallelism, Vertex::new("ticks", ticks));
+        let relay = ardea_core::supplier(|| Relay);
+        let relay = add(&mut dag, parallelism, Vertex::new("relay", relay));
+        let results = Arc::clone(&self.results);
+        let list = ardea_core::supplier(move || Collect(Arc::clone(&results)));
+        let list = add(&mut dag, parallelism, Vertex::new("list", list));
+        dag.edge(Edge::between(ticks, relay).codec(wire::<u64>()));
+        dag.edge(Edge::between(relay, list).codec(wire::<(u64, u64)>()));
         Ok(Program {
             dag,
             side_channels: Vec::new(),

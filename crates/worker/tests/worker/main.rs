@@ -1,6 +1,8 @@
 //! Workers of one job, with a master by hand.
 
 mod containers;
+mod deaths;
 mod jobs;
 mod master;
+mod rewiring;
 mod spread;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ardea_control::{
@@ -16,6 +16,7 @@ use ardea_packing::{
 };
 use ardea_worker::MasterFinder;
 use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, JoinSet};
 
 pub const EPOCH: MasterEpoch = MasterEpoch(1);
 
@@ -30,18 +31,25 @@ pub fn job() -> JobRef {
     }
 }
 
-/// Finds the master at an address that does not change.
-pub struct AtAddress(pub String);
+/// Finds the master wherever it is at the time.
+#[derive(Clone)]
+pub struct Finder(Arc<Mutex<(String, MasterEpoch)>>);
 
-impl MasterFinder for AtAddress {
+impl Finder {
+    pub fn at(address: &str) -> Finder {
+        Finder(Arc::new(Mutex::new((address.to_string(), EPOCH))))
+    }
+
+    /// Another one is the master now.
+    pub fn set(&self, address: &str, epoch: MasterEpoch) {
+        *self.0.lock().unwrap() = (address.to_string(), epoch);
+    }
+}
+
+impl MasterFinder for Finder {
     fn look_up(&self) -> Pin<Box<dyn Future<Output = Lookup> + Send + '_>> {
-        let address = self.0.clone();
-        Box::pin(async move {
-            Lookup::Master {
-                address,
-                epoch: EPOCH,
-            }
-        })
+        let (address, epoch) = self.0.lock().unwrap().clone();
+        Box::pin(async move { Lookup::Master { address, epoch } })
     }
 }
 
@@ -85,6 +93,17 @@ pub struct Master {
     pub running: BTreeMap<ContainerId, Vec<InstanceId>>,
     number: u64,
     pub problems: Vec<String>,
+    pub epoch: MasterEpoch,
+    /// How each container's worker has registered last.
+    pub registered: BTreeMap<ContainerId, Registration>,
+    /// Takes connections, and listens to them.
+    listening: JoinHandle<()>,
+}
+
+impl Drop for Master {
+    fn drop(&mut self) {
+        self.listening.abort();
+    }
 }
 
 impl Master {
@@ -93,9 +112,10 @@ impl Master {
         let mut listener = Listener::bind("127.0.0.1:0", security).await.unwrap();
         let address = listener.address().to_string();
         let (hears, heard) = mpsc::unbounded_channel();
-        tokio::spawn(async move {
+        let listening = tokio::spawn(async move {
+            let mut connections = JoinSet::new();
             while let Ok(courier) = listener.accept().await {
-                tokio::spawn(listen(courier, hears.clone()));
+                connections.spawn(listen(courier, hears.clone()));
             }
         });
         Master {
@@ -109,6 +129,9 @@ impl Master {
             running: BTreeMap::new(),
             number: 0,
             problems: Vec::new(),
+            epoch: EPOCH,
+            registered: BTreeMap::new(),
+            listening,
         }
     }
 
@@ -161,7 +184,7 @@ impl Master {
                 {
                     member.applied = applied;
                     member.ended = ended;
-                    let _ = member.sender.send(&ToWorker::Heard(EPOCH)).await;
+                    let _ = member.sender.send(&ToWorker::Heard(self.epoch)).await;
                 }
             }
             ToMaster::Problem { message, .. } => self.problems.push(message),
@@ -170,16 +193,16 @@ impl Master {
     }
 
     async fn register(&mut self, registration: Registration, sender: Option<Sender>) {
-        let Registration {
-            worker, endpoint, ..
-        } = registration;
+        let worker = registration.worker;
+        let endpoint = Arc::clone(&registration.endpoint);
+        self.registered.insert(worker.container, registration);
         let known = self.members.get(&worker.container);
         // Asked again on the same connection: it was welcomed already.
         let (Some(mut sender), true) = (sender, known.is_none_or(|known| known.id <= worker))
         else {
             return;
         };
-        let _ = sender.send(&ToWorker::Welcome(EPOCH)).await;
+        let _ = sender.send(&ToWorker::Welcome(self.epoch)).await;
         let member = Member {
             id: worker,
             endpoint,
@@ -204,7 +227,7 @@ impl Master {
     pub async fn assign(&mut self) {
         self.number += 1;
         let order = Order {
-            epoch: EPOCH,
+            epoch: self.epoch,
             number: self.number,
         };
         let peers: Arc<[Peer]> = self
@@ -226,13 +249,13 @@ impl Master {
                 peers: order,
             };
             let plans = self.plans.iter().map(|(version, plan)| ToWorker::Plan {
-                epoch: EPOCH,
+                epoch: self.epoch,
                 version: *version,
                 plan: Arc::clone(plan),
             });
             let told = plans.chain([
                 ToWorker::Peers {
-                    epoch: EPOCH,
+                    epoch: self.epoch,
                     from: Order::default(),
                     to: order,
                     changed: Arc::clone(&peers),
@@ -243,9 +266,7 @@ impl Master {
             let member = self.members.get_mut(&container).unwrap();
             for message in told {
                 // It may be dead.
-                if let Err(error) = member.sender.send(&message).await {
-                    eprintln!("MASTER {error}");
-                }
+                let _ = member.sender.send(&message).await;
             }
         }
     }
@@ -254,7 +275,7 @@ impl Master {
     pub async fn settled(&mut self) {
         self.listen_until(|master| {
             let order = Order {
-                epoch: EPOCH,
+                epoch: master.epoch,
                 number: master.number,
             };
             let containers = master.containers();
@@ -291,22 +312,17 @@ impl Master {
         Some(member.id.incarnation)
     }
 
-    /// Forgets a container's worker, which is dead.
-    pub fn forget(&mut self, container: u32) {
-        self.members.remove(&ContainerId(container));
-    }
-
     /// Tells one to go, and forgets it.
     pub async fn dismiss(&mut self, container: u32) {
         if let Some(mut member) = self.members.remove(&ContainerId(container)) {
-            let _ = member.sender.send(&ToWorker::Leave(EPOCH)).await;
+            let _ = member.sender.send(&ToWorker::Leave(self.epoch)).await;
         }
     }
 
     /// The job is over.
     pub async fn say_farewell(mut self) {
         for member in self.members.values_mut() {
-            let _ = member.sender.send(&ToWorker::Leave(EPOCH)).await;
+            let _ = member.sender.send(&ToWorker::Leave(self.epoch)).await;
         }
     }
 }

@@ -17,7 +17,7 @@ pub fn runtime() -> tokio::runtime::Runtime {
         .unwrap()
 }
 
-fn embedded(total: u64) -> Vec<(u64, u64)> {
+pub fn embedded(total: u64) -> Vec<(u64, u64)> {
     let job = Adding::new(total);
     let program = job.program(&Default::default()).unwrap();
     let node = Node::start(NodeConfig::with_threads(1)).unwrap();
