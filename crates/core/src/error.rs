@@ -85,6 +85,18 @@ pub enum ErrorCode {
     SchedulerUnavailable,
     /// The job has no such container, or the container no such output.
     NoSuchContainer,
+    /// The package store has no such package.
+    PackageMissing,
+    /// What came is not what was asked for: its digest or its content is wrong.
+    PackageCorrupt,
+    /// The package store can't be reached, or broke off.
+    PackageStoreAway,
+    /// The package store, or whoever unpacks, does not accept this package: too large, unsafe, or not allowed.
+    PackageRefused,
+    /// There is no space left on the device.
+    DiskFull,
+    /// A batch of metrics that can't be read.
+    BrokenBatch,
     /// A broken invariant of the engine itself: please report it.
     Internal,
 }
@@ -139,6 +151,12 @@ impl ErrorCode {
             ErrorCode::NoRoom => "ARD-622",
             ErrorCode::SchedulerUnavailable => "ARD-623",
             ErrorCode::NoSuchContainer => "ARD-624",
+            ErrorCode::PackageMissing => "ARD-631",
+            ErrorCode::PackageCorrupt => "ARD-632",
+            ErrorCode::PackageStoreAway => "ARD-633",
+            ErrorCode::PackageRefused => "ARD-634",
+            ErrorCode::DiskFull => "ARD-635",
+            ErrorCode::BrokenBatch => "ARD-641",
             ErrorCode::Internal => "ARD-900",
         }
     }
@@ -156,7 +174,11 @@ impl ErrorCode {
             | ErrorCode::BadMessage
             | ErrorCode::PeerLost
             | ErrorCode::NoRoom
-            | ErrorCode::SchedulerUnavailable => Domain::External,
+            | ErrorCode::SchedulerUnavailable
+            | ErrorCode::PackageCorrupt
+            | ErrorCode::PackageStoreAway
+            | ErrorCode::DiskFull
+            | ErrorCode::BrokenBatch => Domain::External,
             ErrorCode::Internal => Domain::Engine,
             _ => Domain::User,
         }

@@ -19,6 +19,8 @@ const FLOORS: &[&[&str]] = &[
     &["ardea-connect"],
     &["ardea-pipeline", "ardea-topology"],
     &[
+        "ardea-metrics",
+        "ardea-packages",
         "ardea-packing",
         "ardea-control",
         "ardea-sim",
