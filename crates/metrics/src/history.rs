@@ -19,17 +19,21 @@ mod query;
 mod ring;
 mod series;
 
-use std::collections::HashMap;
+use std::collections;
 use std::time::Duration;
 
 use ardea_core::Timestamp;
+use foldhash::fast::FixedState;
 use serde::Serialize;
-use xxhash_rust::xxh3::Xxh3;
+use xxhash_rust::xxh3::xxh3_128;
 
 use crate::catalogue::{self, Fold};
 use crate::{Batch, Labels, MetricName};
 pub use query::{Curve, Grain, Latest, Point, Selector};
 use series::Series;
+
+/// Nearly all keys are hashes already, so a quick hasher will do.
+type HashMap<K, V> = collections::HashMap<K, V, FixedState>;
 
 /// How much a [`History`] may keep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -118,8 +122,8 @@ impl History {
             now: second,
             series: Vec::new(),
             free: Vec::new(),
-            places: HashMap::new(),
-            processes: HashMap::new(),
+            places: HashMap::default(),
+            processes: HashMap::default(),
             numbers: 0,
             is_folded: false,
             left_out: 0,
@@ -127,7 +131,7 @@ impl History {
         }
     }
 
-    /// Takes in a batch that came at `now`, on the clock of whoever calls this. About 100 ns a number.
+    /// Takes in a batch that came at `now`, on the clock of whoever calls this. About 400 ns a number.
     pub fn take(&mut self, batch: &Batch, now: Timestamp) {
         self.now = self.now.max(second(now));
         let mut process = self.process(batch, now);
@@ -211,7 +215,7 @@ impl History {
                     started: batch.started,
                     heard,
                     from_zero: true,
-                    last: HashMap::new(),
+                    last: HashMap::default(),
                 }
             }
             None => Process {
@@ -219,7 +223,7 @@ impl History {
                 heard,
                 // Both ages are of one clock each, which need not agree. One that was forgotten is older than that.
                 from_zero: batch.at.since(batch.started) <= now.since(self.began).min(REMEMBERED),
-                last: HashMap::new(),
+                last: HashMap::default(),
             },
         }
     }
@@ -301,7 +305,7 @@ impl History {
     /// From now on, instances of one vertex are one series. `process` is the one that has been taken out.
     fn fold(&mut self, process: &mut Process) {
         self.is_folded = true;
-        let mut moved: HashMap<u32, u32> = HashMap::new();
+        let mut moved: HashMap<u32, u32> = HashMap::default();
         for place in 0..self.series.len() as u32 {
             let labels = self.series[place as usize]
                 .as_ref()
@@ -346,7 +350,7 @@ impl History {
         self.swept = self.now;
         let silence = i32::try_from(self.config.silence.as_secs()).unwrap_or(i32::MAX);
         let (now, offset) = (self.now, self.offset());
-        let (mut forgotten, series) = (HashMap::new(), &mut self.series);
+        let (mut forgotten, series) = (HashMap::default(), &mut self.series);
         self.processes.retain(|_, process| {
             for last in process.last.values_mut() {
                 let is_silent = offset - last.heard > silence.max(1);
@@ -407,19 +411,15 @@ fn folded(labels: &Labels) -> Labels {
 
 /// 128 bits that stand for a name with labels: no two of a few million are the same by chance.
 fn key(name: &str, suffix: &str, labels: &Labels, own: Option<(&str, &str)>) -> u128 {
-    let mut hash = Xxh3::new();
-    let mut text = |text: &str| {
-        hash.update(text.as_bytes());
+    let pairs = labels.iter().chain(own);
+    let texts = pairs.flat_map(|(name, value)| [name, value]);
+    let mut bytes = Vec::with_capacity(128);
+    for text in [name, suffix].into_iter().chain(texts) {
+        bytes.extend_from_slice(text.as_bytes());
         // No text holds this byte.
-        hash.update(&[0xff]);
-    };
-    text(name);
-    text(suffix);
-    for (name, value) in labels.iter().chain(own) {
-        text(name);
-        text(value);
+        bytes.push(0xff);
     }
-    hash.digest128()
+    xxh3_128(&bytes)
 }
 
 #[cfg(test)]

@@ -45,6 +45,7 @@ mod runner;
 
 mod hosts;
 mod local;
+mod slurm;
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -61,3 +62,4 @@ pub use logs::{LogFile, LogPiece, LogRange, LogRequest};
 pub use programs::{Programs, Unpacked};
 pub use runner::{Runner, RunnerConfig};
 pub use schedulers::Schedulers;
+pub use slurm::{Slurm, SlurmConfig};

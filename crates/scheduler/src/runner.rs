@@ -5,16 +5,16 @@
 //! one beside it, finds everything; locks on folders keep two of them from starting the same container twice.
 
 mod ending;
-mod folders;
+pub(crate) mod folders;
 mod gate;
 mod job;
 mod kill;
 mod leftovers;
 mod limits;
-mod output;
+pub(crate) mod output;
 mod placed;
 mod process;
-mod records;
+pub(crate) mod records;
 mod settle;
 mod watch;
 
@@ -31,8 +31,9 @@ use crate::{ContainerEvent, EventFeed, Programs};
 use folders::JobFolder;
 use limits::Limits;
 
-pub(crate) use job::RunnerJob;
+pub(crate) use job::{RunnerJob, superseded};
 pub(crate) use placed::Held;
+pub(crate) use settle::furnish;
 
 /// How a runner runs containers.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -271,7 +271,7 @@ proptest! {
         let config = HistoryConfig { most_series, ..HistoryConfig::default() };
         let mut history = History::new(config, at(0));
         let mut started = [0i64; 3];
-        let mut made: HashMap<(u32, u32), f64> = HashMap::new();
+        let mut made: HashMap<(u32, u32), f64> = HashMap::default();
         let mut sum = 0.0;
         for (step, (container, instance, more, chance)) in steps.into_iter().enumerate() {
             let now = step as i64 + 1;

@@ -106,4 +106,21 @@ pub(super) fn sweep(cache: &Path) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
+    sweep_locks(cache);
+}
+
+/// Removes the locks of packages that are not here, such as those of which fetching failed.
+fn sweep_locks(cache: &Path) {
+    let entries = fs::read_dir(cache.join("locks"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    for path in entries.map(|entry| entry.path()) {
+        let is_needed = path
+            .file_stem()
+            .is_some_and(|digest| cache.join(digest).exists());
+        if !is_needed && let Ok(Some(_held)) = Lock::try_take(&path, Sharing::Alone) {
+            let _ = fs::remove_file(&path);
+        }
+    }
 }

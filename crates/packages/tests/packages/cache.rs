@@ -474,3 +474,45 @@ fn programs_are_found_by_name_and_only_within_the_package() {
         }
     });
 }
+
+#[test]
+fn whatever_is_fetched_and_removed_meanwhile_what_is_held_is_whole() {
+    let site = Site::new();
+    runtime().block_on(async {
+        let store = Counting::of(&site);
+        let mut digests = Vec::new();
+        for name in ["a", "b", "c", "d"] {
+            let packed = site.package(name, 20_000);
+            store.put(&packed).await.expect("put");
+            digests.push(*packed.digest());
+        }
+        let tasks: Vec<_> = (0..6)
+            .map(|task| {
+                // As in processes of their own, with room for one and a half.
+                let cache = cache_of(&site.root().join("cache"), 30_000);
+                let (store, digests) = (Arc::clone(&store), digests.clone());
+                tokio::spawn(async move {
+                    for round in 0..25 {
+                        let digest = &digests[(task * 7 + round * (task + 1)) % digests.len()];
+                        let package = cache.fetch(digest, &*store).await.expect("fetched");
+                        for _ in 0..20 {
+                            let content = fs::read(package.folder().join(package::FILE));
+                            assert_eq!(content.map(|bytes| bytes.len()).ok(), Some(20_000));
+                            tokio::task::yield_now().await;
+                        }
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.expect("no panic");
+        }
+        assert_eq!(leftovers(&site), Vec::<String>::new());
+        // Locks are left of what is here, and of nothing else.
+        let cache = cache(&site);
+        let locks = fs::read_dir(site.root().join("cache/locks"))
+            .expect("a folder")
+            .count();
+        assert!(locks <= 2 * cache.list().len(), "{locks} locks");
+    });
+}

@@ -23,11 +23,11 @@ const MOST_NAME_BYTES: usize = 100;
 
 /// The folder of a job.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct JobFolder(PathBuf);
+pub(crate) struct JobFolder(PathBuf);
 
 impl JobFolder {
     /// That of this job, below a runner's folder.
-    pub(super) fn of(runner: &Path, job: &JobRef) -> Self {
+    pub(crate) fn of(runner: &Path, job: &JobRef) -> Self {
         let mut name = String::new();
         for byte in job.name.bytes() {
             if name.len() >= MOST_NAME_BYTES {
@@ -42,38 +42,43 @@ impl JobFolder {
     }
 
     /// All that are below a runner's folder.
-    pub(super) fn all(runner: &Path) -> Result<Vec<Self>> {
+    pub(crate) fn all(runner: &Path) -> Result<Vec<Self>> {
         let folder = jobs(runner);
         Ok(entries(&folder)?.into_iter().map(JobFolder).collect())
     }
 
     /// Where it is.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 
     /// What is wanted of the job.
-    pub(super) fn job(&self) -> Result<Option<JobFile>> {
+    pub(crate) fn job(&self) -> Result<Option<JobFile>> {
         records::read(&self.0.join("job.json"))
     }
 
     /// Writes what is wanted of the job.
-    pub(super) fn set_job(&self, job: &JobFile) -> Result<()> {
+    pub(crate) fn set_job(&self, job: &JobFile) -> Result<()> {
         records::write(&self.0.join("job.json"), job)
     }
 
     /// Waits until nobody else changes what is wanted of the job; ends when dropped, or with the process.
-    pub(super) fn lock(&self) -> Result<File> {
-        lock(&self.0)
+    pub(crate) fn lock(&self) -> Result<File> {
+        lock(&self.0, "lock")
+    }
+
+    /// Waits until nobody else does what this name says.
+    pub(crate) fn lock_named(&self, name: &str) -> Result<File> {
+        lock(&self.0, name)
     }
 
     /// A container's folder.
-    pub(super) fn container(&self, id: ContainerId) -> ContainerFolder {
+    pub(crate) fn container(&self, id: ContainerId) -> ContainerFolder {
         ContainerFolder(self.0.join(format!("container-{id}")))
     }
 
     /// The containers that have a folder.
-    pub(super) fn containers(&self) -> Result<Vec<ContainerId>> {
+    pub(crate) fn containers(&self) -> Result<Vec<ContainerId>> {
         let mut ids: Vec<_> = entries(&self.0)?
             .iter()
             .filter_map(|path| path.file_name()?.to_str()?.strip_prefix("container-"))
@@ -86,43 +91,43 @@ impl JobFolder {
 
 /// The folder of a container.
 #[derive(Clone, Debug)]
-pub(super) struct ContainerFolder(PathBuf);
+pub(crate) struct ContainerFolder(PathBuf);
 
 impl ContainerFolder {
     /// Where it is.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 
     /// Where its process runs.
-    pub(super) fn work(&self) -> PathBuf {
+    pub(crate) fn work(&self) -> PathBuf {
         self.0.join("work")
     }
 
     /// Its latest life.
-    pub(super) fn run(&self) -> Result<Option<RunFile>> {
+    pub(crate) fn run(&self) -> Result<Option<RunFile>> {
         records::read(&self.0.join("run.json"))
     }
 
     /// Begins a life.
-    pub(super) fn set_run(&self, run: &RunFile) -> Result<()> {
+    pub(crate) fn set_run(&self, run: &RunFile) -> Result<()> {
         records::write(&self.0.join("run.json"), run)
     }
 
     /// How the life of that number has ended, if that is known.
-    pub(super) fn end(&self, incarnation: u64) -> Result<Option<EndFile>> {
+    pub(crate) fn end(&self, incarnation: u64) -> Result<Option<EndFile>> {
         let end: Option<EndFile> = records::read(&self.0.join("end.json"))?;
         Ok(end.filter(|end| end.incarnation == incarnation))
     }
 
     /// Says how a life has ended.
-    pub(super) fn set_end(&self, end: &EndFile) -> Result<()> {
+    pub(crate) fn set_end(&self, end: &EndFile) -> Result<()> {
         records::write(&self.0.join("end.json"), end)
     }
 
     /// Waits until nobody else starts or stops the container; ends when dropped, or with the process.
-    pub(super) fn lock(&self) -> Result<File> {
-        lock(&self.0)
+    pub(crate) fn lock(&self) -> Result<File> {
+        lock(&self.0, "lock")
     }
 }
 
@@ -142,10 +147,10 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Makes the folder if it is not there, and locks it. Blocks.
-fn lock(folder: &Path) -> Result<File> {
+fn lock(folder: &Path, name: &str) -> Result<File> {
     let failed = |error| cannot(ErrorCode::WriteFailed, "lock", folder, error);
     std::fs::create_dir_all(folder).map_err(failed)?;
-    let path = folder.join("lock");
+    let path = folder.join(name);
     let file = File::options().create(true).append(true).open(&path);
     let file = file.map_err(failed)?;
     match file.try_lock() {

@@ -296,7 +296,7 @@ async fn found_dead(
     .await
 }
 
-pub(super) fn superseded(why: &str) -> Error {
+pub(crate) fn superseded(why: &str) -> Error {
     Error::new(
         ErrorCode::Superseded,
         format!("this call to the scheduler is not carried out: {why}"),

@@ -16,52 +16,52 @@ use crate::{Ending, LaunchPlan};
 
 /// `job.json`: what is wanted of a job here.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct JobFile {
+pub(crate) struct JobFile {
     /// The job.
-    pub(super) launch: LaunchPlan,
+    pub(crate) launch: LaunchPlan,
     /// The newest call about all containers, and the highest mastership in any call.
-    pub(super) newest: Order,
+    pub(crate) newest: Order,
     /// The containers that there should be.
-    pub(super) wanted: Vec<ContainerRequest>,
+    pub(crate) wanted: Vec<ContainerRequest>,
     /// When the job was killed, in milliseconds since 1970; nothing of it is started after that.
-    pub(super) killed_at: Option<u64>,
+    pub(crate) killed_at: Option<u64>,
 }
 
 impl JobFile {
     /// The container, if it should be there.
-    pub(super) fn wanted(&self, id: ardea_packing::ContainerId) -> Option<&ContainerRequest> {
+    pub(crate) fn wanted(&self, id: ardea_packing::ContainerId) -> Option<&ContainerRequest> {
         self.wanted.iter().find(|request| request.id == id)
     }
 }
 
 /// `run.json`: the latest life of a container.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct RunFile {
+pub(crate) struct RunFile {
     /// Which life.
-    pub(super) incarnation: u64,
+    pub(crate) incarnation: u64,
     /// For which call it was started.
-    pub(super) asked: Order,
+    pub(crate) asked: Order,
     /// Its process.
-    pub(super) process: ProcessMark,
+    pub(crate) process: ProcessMark,
     /// How long `stderr.log` was before.
-    pub(super) stderr_from: u64,
+    pub(crate) stderr_from: u64,
     /// Its control group, if it has one.
-    pub(super) cgroup: Option<PathBuf>,
+    pub(crate) cgroup: Option<PathBuf>,
 }
 
 /// `end.json`: how a container's process has ended.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct EndFile {
+pub(crate) struct EndFile {
     /// Which life; another one than that of `run.json` says nothing.
-    pub(super) incarnation: u64,
+    pub(crate) incarnation: u64,
     /// How.
-    pub(super) how: Ending,
+    pub(crate) how: Ending,
     /// What else is known of it.
-    pub(super) remark: Option<String>,
+    pub(crate) remark: Option<String>,
 }
 
 /// Reads a record; `None` if there is none.
-pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
+pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
     let text = match std::fs::read(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -74,7 +74,7 @@ pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
 }
 
 /// Writes a record, as a whole or not at all.
-pub(super) fn write(path: &Path, record: &impl Serialize) -> Result<()> {
+pub(crate) fn write(path: &Path, record: &impl Serialize) -> Result<()> {
     let failed = |error: io::Error| cannot(ErrorCode::WriteFailed, "write", path, error);
     let text = serde_json::to_vec(record).map_err(|error| failed(error.into()))?;
     let folder = path.parent().unwrap_or(Path::new("."));
@@ -86,7 +86,7 @@ pub(super) fn write(path: &Path, record: &impl Serialize) -> Result<()> {
 }
 
 /// Removes a file or folder; that there is none is fine.
-pub(super) fn remove(path: &Path) -> Result<()> {
+pub(crate) fn remove(path: &Path) -> Result<()> {
     let removed = match path.symlink_metadata() {
         Ok(metadata) if metadata.is_dir() => std::fs::remove_dir_all(path),
         Ok(_) => std::fs::remove_file(path),
@@ -101,7 +101,7 @@ pub(super) fn remove(path: &Path) -> Result<()> {
 }
 
 /// An error about a file.
-pub(super) fn cannot(
+pub(crate) fn cannot(
     code: ErrorCode,
     what: &str,
     path: &Path,

@@ -269,7 +269,7 @@ impl RunnerJob {
 }
 
 /// Makes the folder that a container runs in: its own, with the files of the package in it by name.
-fn furnish(work: &Path, package: &Path) -> Result<()> {
+pub(crate) fn furnish(work: &Path, package: &Path) -> Result<()> {
     let failed = |error| cannot(ErrorCode::StartFailed, "make", work, error);
     std::fs::create_dir_all(work).map_err(failed)?;
     let files = std::fs::read_dir(package)
