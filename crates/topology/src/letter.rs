@@ -131,6 +131,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
         #[test]
         fn all_news_arrives_in_letters_of_bounded_size(
             updates in prop::collection::vec(any::<(u64, u64)>(), 0..10_000),
@@ -150,7 +152,9 @@ mod tests {
             prop_assert_eq!(updates_read, updates);
             prop_assert_eq!(failed_read, failed);
         }
+    }
 
+    proptest! {
         #[test]
         fn garbage_is_refused_and_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = Letter::read(&bytes, task());

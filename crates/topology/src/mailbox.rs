@@ -370,7 +370,7 @@ mod tests {
 
     #[test]
     fn nothing_is_lost_or_doubled_however_often_its_reader_changes() {
-        const EACH: u64 = 200_000;
+        const EACH: u64 = 50_000;
         let (mailbox, posted) = (Mailbox::default(), AtomicUsize::new(0));
         let mut ids = std::thread::scope(|scope| {
             for poster in 0..2 {

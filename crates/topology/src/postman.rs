@@ -1,5 +1,6 @@
 //! A bolt instance's news for all spouts, gathered over a chunk and posted in one go.
 
+use std::mem;
 use std::sync::Arc;
 
 use crate::ack_channel::Mailboxes;
@@ -15,8 +16,10 @@ pub(crate) struct Postman {
     bags: Vec<Bag>,
     /// Where the bag of each spout's each instance is, if there has been news for it.
     places: Vec<Vec<Option<usize>>>,
-    /// The bag that the latest news went into.
+    /// The instance that the latest news is for, and the place of its bag.
     current: Option<(Task, usize)>,
+    /// Its news; they lie here, and not in the bag, as long as it is the current one.
+    mail: Mail,
     /// The bags that may have something in them.
     filled: Vec<usize>,
 }
@@ -42,25 +45,26 @@ impl Postman {
     /// Notes that ids of a tree came or went. News of one tree in a row becomes one piece.
     #[inline]
     pub(crate) fn update(&mut self, root: Root, ids: u64) {
-        let Some(mail) = self.mail_for(root.task()) else {
+        if !self.is_for(root.task()) {
             return;
-        };
-        match mail.updates.last_mut() {
+        }
+        let updates = &mut self.mail.updates;
+        match updates.last_mut() {
             Some(last) if last.root == root => last.ids ^= ids,
-            _ => mail.updates.push(Update { root, ids }),
+            _ => updates.push(Update { root, ids }),
         }
     }
 
     /// Notes that a tree has failed.
     pub(crate) fn fail(&mut self, root: Root) {
-        if let Some(mail) = self.mail_for(root.task()) {
-            mail.failed.push(root);
+        if self.is_for(root.task()) {
+            self.mail.failed.push(root);
         }
     }
 
     /// Posts what has gathered.
     pub(crate) fn deliver(&mut self) {
-        self.current = None;
+        self.put_back();
         for place in self.filled.drain(..) {
             if let Some(bag) = self.bags.get_mut(place) {
                 bag.is_filled = false;
@@ -71,30 +75,38 @@ impl Postman {
         }
     }
 
+    /// Makes this instance the current one; says whether there can be such an instance.
     #[inline]
-    fn mail_for(&mut self, task: Task) -> Option<&mut Mail> {
-        let place = match self.current {
-            Some((current, place)) if current == task => place,
-            _ => self.turn_to(task)?,
-        };
-        self.bags.get_mut(place).map(|bag| &mut bag.mail)
+    fn is_for(&mut self, task: Task) -> bool {
+        self.current.is_some_and(|(current, _)| current == task) || self.turn_to(task)
     }
 
-    /// The place of the bag for this instance, which is the current one then; none for spouts that there are not.
-    fn turn_to(&mut self, task: Task) -> Option<usize> {
+    /// Puts the news for the current instance into its bag: nobody is the current one then.
+    fn put_back(&mut self) {
+        if let Some((_, place)) = self.current.take()
+            && let Some(bag) = self.bags.get_mut(place)
+        {
+            mem::swap(&mut bag.mail, &mut self.mail);
+        }
+    }
+
+    fn turn_to(&mut self, task: Task) -> bool {
+        self.put_back();
         let instances = self.places.get(task.spout());
         let known = instances.and_then(|instances| *instances.get(task.instance() as usize)?);
-        let place = match known {
-            Some(place) => place,
-            None => self.meet(task)?,
+        let Some(place) = known.or_else(|| self.meet(task)) else {
+            return false;
         };
-        let bag = self.bags.get_mut(place)?;
+        let Some(bag) = self.bags.get_mut(place) else {
+            return false;
+        };
         if !bag.is_filled {
             bag.is_filled = true;
             self.filled.push(place);
         }
+        mem::swap(&mut bag.mail, &mut self.mail);
         self.current = Some((task, place));
-        Some(place)
+        true
     }
 
     /// Makes a bag for an instance that there has been no news for.
