@@ -239,6 +239,11 @@ impl Driver {
         match ask {
             Ask::Connected(courier) => self.links.add(courier),
             Ask::Command(command, answer) => {
+                if self.leaving {
+                    let gone = Refused::NoSuchJob(self.store.job().to_string());
+                    let _ = answer.send(Err(gone));
+                    return;
+                }
                 if self.candidate.master().is_none() {
                     // Whoever asks looks the leader up; which mastership that is, this process does not know.
                     let newest = MasterEpoch::default();

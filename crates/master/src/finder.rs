@@ -16,13 +16,13 @@ use crate::store::read_lease;
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// How long a look-up waits for a new master, when there is none, or when nobody could be met where the known one should be.
-const WAITS: Duration = Duration::from_secs(1);
+const WAITS: Duration = Duration::from_millis(250);
 
 /// Who asks again within this time has not met the master that it was told.
 const RECENT: Duration = Duration::from_secs(3);
 
 /// How often the same master is told in vain before it is looked whether its job is still there at all.
-const TRUSTED: u32 = 4;
+const TRUSTED: u32 = 8;
 
 /// Finds the master of one submission of a job.
 ///
@@ -64,7 +64,7 @@ impl LeaseFinder {
 
     /// Where the master is. While the state manager is away this is what was known last.
     ///
-    /// Whoever asks again right after an answer has not met anybody there: then, and when there is no master, this waits up to a second for a
+    /// Whoever asks again right after an answer has not met anybody there: then, and when there is no master, this waits up to 250 ms for a
     /// new one, and answers as soon as it is there.
     pub async fn look_up(&self) -> Lookup {
         let told = self.recent();
@@ -92,15 +92,6 @@ impl LeaseFinder {
             Ok(false) => Lookup::JobGone,
             Ok(true) | Err(_) => Lookup::Nobody,
         }
-    }
-
-    /// Waits until somebody else leads, or nobody. Cancel-safe.
-    pub async fn changed(&self) {
-        let mut lease = self.lease.clone();
-        let epoch = |lease: &Option<LeaseRecord>| leader(lease).map(|lease| lease.epoch);
-        let before = epoch(&lease.borrow_and_update());
-        // The watching task ends only with this finder.
-        let _ = lease.wait_for(|now| epoch(now) != before).await;
     }
 
     fn recent(&self) -> Option<Told> {

@@ -57,7 +57,6 @@ pub async fn work(
         let event = tokio::select! {
             Some(event) = happened.recv() => event,
             _ = ticks.tick() => AgentEvent::Tick,
-            () = finder.changed() => AgentEvent::Lookup(finder.look_up().await),
         };
         if matches!(event, AgentEvent::Closed) {
             connection = None;
