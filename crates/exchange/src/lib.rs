@@ -96,6 +96,7 @@ mod framed;
 mod gone;
 mod memory;
 mod tcp;
+mod tls;
 mod transport;
 
 mod handshake;

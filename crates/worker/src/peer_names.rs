@@ -93,3 +93,43 @@ async fn look_up(site: Site, peer: Peer, after: Duration) -> (Site, PeerAddress)
 fn is_name(endpoint: &str) -> bool {
     endpoint.parse::<std::net::SocketAddr>().is_err()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ardea_control::WorkerId;
+    use ardea_packing::ContainerId;
+
+    fn peer(endpoint: &str) -> Peer {
+        Peer {
+            worker: WorkerId {
+                container: ContainerId(2),
+                incarnation: 7,
+            },
+            endpoint: endpoint.into(),
+        }
+    }
+
+    fn found(endpoint: &str) -> PeerAddress {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let found = look_up(Site(2), peer(endpoint), Duration::ZERO);
+        runtime.unwrap().block_on(found).1
+    }
+
+    #[test]
+    fn a_peer_is_found_by_name_and_by_number() {
+        for endpoint in ["localhost:7400", "127.0.0.1:7400", "[::1]:7400"] {
+            let found = found(endpoint);
+            assert_eq!(found.incarnation, 7);
+            let ports: Vec<u16> = found.addresses.iter().map(|it| it.port()).collect();
+            assert!(!ports.is_empty() && ports.iter().all(|port| *port == 7400));
+        }
+    }
+
+    #[test]
+    fn a_name_that_leads_nowhere_gives_no_address() {
+        assert_eq!(found("no such host:7400").addresses, []);
+    }
+}

@@ -15,6 +15,7 @@ const FLOORS: &[&[&str]] = &[
         "ardea-operators",
         "ardea-engine",
         "ardea-codec",
+        "ardea-tls",
         "ardea-exchange",
     ],
     &["ardea-connect"],

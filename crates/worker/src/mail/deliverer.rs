@@ -87,12 +87,16 @@ impl Processor for DelivererP {
         }
         let mut next_call = now + LONGEST_REST;
         while let Some(end) = self.lent.as_mut().and_then(Lent::end) {
-            let received = end.receive(now, &mut self.bag)?;
+            let received = end.receive(now, &mut self.bag);
             next_call = next_call.min(end.next_call().unwrap_or(next_call));
-            if received.is_none() {
-                break;
+            match received {
+                Ok(None) => break,
+                Ok(Some(_)) => self.deliver()?,
+                Err(_) => {
+                    self.lost.fetch_add(1, Ordering::Relaxed);
+                    self.bag.clear();
+                }
             }
-            self.deliver()?;
             made = true;
         }
         outbox.wake_at(next_call);

@@ -129,11 +129,11 @@ impl Adding {
     }
 }
 
-fn wire<T: Wire>() -> Arc<dyn ChunkCodec> {
+pub fn wire<T: Wire>() -> Arc<dyn ChunkCodec> {
     Arc::new(RowsCodec::<T>::wire())
 }
 
-fn add(dag: &mut Dag, parallelism: &Parallelisms, vertex: Vertex) -> VertexId {
+pub fn add(dag: &mut Dag, parallelism: &Parallelisms, vertex: Vertex) -> VertexId {
     let count = parallelism.get(&**vertex.name()).copied().unwrap_or(1);
     let count = NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN);
     dag.vertex(vertex.parallelism(Parallelism::Exactly(count)))

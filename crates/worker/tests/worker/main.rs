@@ -3,6 +3,7 @@
 mod containers;
 mod deaths;
 mod jobs;
+mod mail;
 mod master;
 mod rewiring;
 mod spread;
