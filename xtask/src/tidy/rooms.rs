@@ -31,6 +31,7 @@ const FLOORS: &[&[&str]] = &[
         "ardea-courier",
         "ardea-scheduler",
         "ardea-master",
+        "ardea-worker",
     ],
     &["ardea", "ardea-nexmark", "ardea-bench"],
     &["ardea-examples", "ardea-cli"],
