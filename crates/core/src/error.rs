@@ -247,8 +247,6 @@ impl ErrorCode {
             | ErrorCode::NoRoom
             | ErrorCode::SchedulerUnavailable
             | ErrorCode::PackageCorrupt
-            | ErrorCode::PeerLost => Domain::External,
-            ErrorCode::PackageCorrupt
             | ErrorCode::PackageStoreAway
             | ErrorCode::DiskFull
             | ErrorCode::BrokenBatch => Domain::External,
