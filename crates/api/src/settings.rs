@@ -4,7 +4,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ardea_core::settings::{Kind, Resolved, Schema, Setting};
+use ardea_core::settings::{Kind, Origin, Resolved, Schema, Setting};
 use ardea_core::{Result, Token};
 use ardea_packing::{ContainerLimits, MilliCores, PackingConfig, Padding, Resources};
 
@@ -201,6 +201,8 @@ pub fn is_of_the_cluster(key: &str) -> bool {
 pub struct ClusterSettings {
     /// Its name.
     pub name: String,
+    /// Whether somebody chose that name: else it is whichever answers at the interface that is named.
+    pub is_named: bool,
     /// Where its state is kept, as a URL.
     pub state: String,
     /// Where its packages are kept, as a URL.
@@ -255,6 +257,7 @@ impl ClusterSettings {
         let token_file = resolved.text("cluster.token_file")?;
         let api = resolved.text("cluster.api")?;
         Ok(ClusterSettings {
+            is_named: resolved.origin("cluster.name") != Some(&Origin::Default),
             state: url("cluster.state", "state")?,
             packages: url("cluster.packages", "packages")?,
             scheduler: resolved.text("cluster.scheduler")?.to_string(),

@@ -36,6 +36,7 @@ impl Route {
             _ if consumers == 0 => Route::Nowhere,
             _ if consumers == 1 => Route::Single,
             Routing::Forward | Routing::AllToOne => Route::Single,
+            // Which consumers are in this process is not told here.
             Routing::RoundRobin | Routing::LocalOrRoundRobin => Route::RoundRobin { next: 0 },
             Routing::Keyed(scatter) | Routing::Custom(scatter) => Route::Scatter {
                 scatter: Arc::clone(scatter),

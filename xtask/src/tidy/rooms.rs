@@ -34,6 +34,7 @@ const FLOORS: &[&[&str]] = &[
         "ardea-worker",
         "ardea-scheduler",
         "ardea-master",
+        "ardea-host",
     ],
     &["ardea", "ardea-nexmark", "ardea-bench"],
     &["ardea-examples", "ardea-cli"],
