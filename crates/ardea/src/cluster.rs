@@ -14,6 +14,7 @@ mod launcher;
 mod modules;
 mod run_files;
 
+pub(crate) use host_process::be_host;
 pub use host_process::host_process;
 pub use host_start::{HOST_START_VARIABLE, HostStart, as_host};
 pub use launcher::{Launcher, Started};

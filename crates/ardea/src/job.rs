@@ -62,7 +62,7 @@ pub use embedded::Embedded;
 pub use failure::{exit_code, told_as_json, told_as_text};
 pub use files::packaged;
 pub use locate::{client_of, open_state};
-pub use main::main;
+pub use main::{main, main_with};
 pub use prepare::{Prepared, Wanted};
 pub use profile::{read_settings, resolver};
 pub use rest::{RestTarget, Store};

@@ -10,6 +10,7 @@
 //! * [`engine`]: run jobs on the threads of this process;
 //! * [`core`] and [`operators`]: the graph below, and the processors that it is made of, for own ones;
 //! * [`codec`]: how records become bytes where they leave a process;
+//! * `cluster`: the hosts of clusters, as processes of the same programs;
 //! * `job`: programs that are jobs, which run embedded or submit themselves to a cluster (feature `cluster`, on by default); `components`: parts of
 //!   topologies that are described in a file;
 //! * `testkit`, with the feature of that name: drives own processors through hostile schedules.
@@ -42,11 +43,13 @@ pub use ardea_testkit as testkit;
 pub use ardea_topology as topology;
 
 #[cfg(feature = "cluster")]
+pub mod cluster;
+#[cfg(feature = "cluster")]
 pub mod components;
 #[cfg(feature = "cluster")]
 pub mod job;
 #[cfg(feature = "cluster")]
-pub use job::main;
+pub use job::{main, main_with};
 
 pub use ardea_core::{Error, Result};
 pub use ardea_engine::{JobConfig, JobHandle, JobStatus, Node, NodeConfig};

@@ -19,6 +19,7 @@ mod submit;
 mod top;
 mod version;
 
+pub use cluster::be_host;
 pub use demo::JOB as DEMO_JOB;
 pub use jobs::usage;
 pub use submit::work;

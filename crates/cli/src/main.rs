@@ -1,14 +1,14 @@
 //! The program `ardea`: runs jobs, shows what they do, and measures them.
 //!
 //! `main` reads the command line and hands over to the command; each command is a file in `commands`. In a container of a cluster it is the
-//! worker of a topology from a file. In reading order:
+//! worker of a topology from a file; started as a host it is one. In reading order:
 //!
 //! * `args`: the command line; `own_options`: what of it stands behind a job's name;
 //! * `commands`: what each does;
 //! * `context`: what every command is given;
 //! * `supervise`: a job from its start to its summary, with `interrupts` (Ctrl-C), `progress` and `summary`, and what these
 //!   two look at: the `shape` of the job, and `rates`;
-//! * `reach`: a cluster, and its answers; `cluster_process`: the host of one on this machine;
+//! * `reach`: a cluster, and its answers;
 //! * `failure`: errors as a person or a program reads them, and the exit codes;
 //! * `stdout`, `output_file`, `figures`, `columns`: where results go, and how numbers and tables are printed.
 //!
@@ -20,7 +20,6 @@
 #![forbid(unsafe_code)]
 
 mod args;
-mod cluster_process;
 mod columns;
 mod commands;
 mod context;
@@ -32,7 +31,6 @@ mod own_options;
 mod progress;
 mod rates;
 mod reach;
-mod run_file;
 mod shape;
 mod status_line;
 mod stdout;
@@ -51,6 +49,11 @@ use context::Context;
 use failure::Failure;
 
 fn main() -> ExitCode {
+    match ardea::cluster::as_host() {
+        Ok(None) => {}
+        Ok(Some(start)) => return ended(commands::be_host(start), false),
+        Err(error) => return ended(Err(error.into()), false),
+    }
     match ardea::job::as_worker() {
         Ok(None) => {}
         Ok(Some(start)) => return ended(commands::work(start), false),

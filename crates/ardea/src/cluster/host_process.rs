@@ -27,6 +27,16 @@ const LINGERS: Duration = Duration::from_secs(3);
 /// How often a host that is for one job sees whether there is another to stand by.
 const LOOKS_EVERY: Duration = Duration::from_secs(2);
 
+/// Is a host that was started in the background: in a session of its own, so that no terminal's end or Ctrl-C reaches it.
+pub(crate) fn be_host(start: HostStart, modules: Modules) -> Result<()> {
+    // Refused to the leader of a process group, which is in nobody's way already.
+    let _ = rustix::process::setsid();
+    let name = start.name.clone();
+    host_process(start, modules, |api| {
+        eprintln!("host {name} is up: {api}");
+    })
+}
+
 /// Runs a host until it is told to end (SIGTERM, SIGINT), or the job that it is for is gone. `ready` is called with the address of
 /// its interface when it can be asked.
 ///
@@ -46,7 +56,11 @@ pub fn host_process(
         .enable_all()
         .build()
         .map_err(|error| {
-            Error::new(ErrorCode::LimitReached, "the system gives no threads to a host").because(error)
+            Error::new(
+                ErrorCode::LimitReached,
+                "the system gives no threads to a host",
+            )
+            .because(error)
         })?;
     let ended = runtime.block_on(run(start, cluster, modules, ready));
     // What still waits for a disk is not waited for.
@@ -80,7 +94,7 @@ async fn run(
         cluster: cluster.clone(),
     })
     .await?;
-    let file = RunFile::of_this_process(&start.name, start.job.as_deref())?;
+    let file = RunFile::of_this_process(&start.name, start.job.as_deref(), host.api())?;
     file.write(&directory)?;
     ready(host.api());
     let ended = tokio::select! {

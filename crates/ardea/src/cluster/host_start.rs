@@ -64,7 +64,8 @@ pub fn as_host() -> Result<Option<HostStart>> {
     match read {
         Ok(Some(start)) => Ok(Some(start)),
         other => {
-            let what = format!("the variable {HOST_START_VARIABLE} does not say how to start a host");
+            let what =
+                format!("the variable {HOST_START_VARIABLE} does not say how to start a host");
             let error = Error::new(ErrorCode::InvalidConfig, what)
                 .hint("it is set by `cluster start`; unset it to run the program by hand");
             Err(match other {

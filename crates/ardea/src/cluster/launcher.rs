@@ -32,6 +32,8 @@ pub struct Launcher {
 pub struct Started {
     /// Its name.
     pub name: String,
+    /// Where its interface is: `http://HOST:PORT`.
+    pub api: String,
     /// Its process.
     pub pid: u32,
     /// The job that it is for, if it is for one.
@@ -66,10 +68,17 @@ impl Launcher {
         let mut children = Vec::new();
         for (number, name) in names.iter().enumerate() {
             // The first gets the port that commands know.
-            let port = if number == 0 && general == 0 { self.cluster.port } else { 0 };
+            let port = if number == 0 && general == 0 {
+                self.cluster.port
+            } else {
+                0
+            };
             children.push(self.spawn(HostStart::of(name.as_str(), &self.cluster, port))?);
         }
-        children.into_iter().map(|child| self.await_host(child)).collect()
+        children
+            .into_iter()
+            .map(|child| self.await_host(child))
+            .collect()
     }
 
     /// Starts the hosts of a cluster that is for one job, and waits until they are there.
@@ -82,7 +91,10 @@ impl Launcher {
         for _ in running..HOSTS_OF_A_JOB {
             children.push(self.spawn(self.host_of(job))?);
         }
-        children.into_iter().map(|child| self.await_host(child)).collect()
+        children
+            .into_iter()
+            .map(|child| self.await_host(child))
+            .collect()
     }
 
     /// Sees to it that a job's cluster has a host that stands by; does not wait for it.
@@ -117,8 +129,16 @@ impl Launcher {
         let deadline = Instant::now() + WITHIN;
         while files.iter().any(RunFile::is_alive) {
             if Instant::now() >= deadline {
-                let left: Vec<String> = files.iter().filter(|file| file.is_alive()).map(|file| file.pid.to_string()).collect();
-                let what = format!("hosts did not end within {} s: {}", WITHIN.as_secs(), left.join(", "));
+                let left: Vec<String> = files
+                    .iter()
+                    .filter(|file| file.is_alive())
+                    .map(|file| file.pid.to_string())
+                    .collect();
+                let what = format!(
+                    "hosts did not end within {} s: {}",
+                    WITHIN.as_secs(),
+                    left.join(", ")
+                );
                 return Err(Error::new(ErrorCode::LimitReached, what).hint("kill these processes"));
             }
             std::thread::sleep(LOOK);
@@ -136,12 +156,19 @@ impl Launcher {
         let folder = self.cluster.directory.join("logs");
         let log = folder.join(format!("{}.log", start.name.replace(['/', '\0'], "_")));
         let failed = |error: std::io::Error| {
-            Error::new(ErrorCode::StartFailed, format!("cannot start host {:?}", start.name))
-                .because(error)
-                .hint("check cluster.directory and its permissions")
+            Error::new(
+                ErrorCode::StartFailed,
+                format!("cannot start host {:?}", start.name),
+            )
+            .because(error)
+            .hint("check cluster.directory and its permissions")
         };
         fs::create_dir_all(&folder).map_err(failed)?;
-        let out = OpenOptions::new().create(true).append(true).open(&log).map_err(failed)?;
+        let out = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .map_err(failed)?;
         let written = out.metadata().map_err(failed)?.len();
         let told = serde_json::to_string(&start).map_err(|error| failed(error.into()))?;
         let child = Command::new(own_program())
@@ -213,6 +240,7 @@ impl From<RunFile> for Started {
     fn from(file: RunFile) -> Self {
         Started {
             name: file.name,
+            api: file.api,
             pid: file.pid,
             job: file.job,
         }

@@ -17,6 +17,8 @@ pub(super) struct RunFile {
     pub(super) name: String,
     /// The job that it is for, if it is for one.
     pub(super) job: Option<String>,
+    /// Where its interface is: `http://HOST:PORT`.
+    pub(super) api: String,
     /// Its process.
     pub(super) pid: u32,
     /// When the kernel started it, in its own ticks.
@@ -30,14 +32,19 @@ fn folder(cluster: &Path) -> PathBuf {
 
 impl RunFile {
     /// Of this process.
-    pub(super) fn of_this_process(name: &str, job: Option<&str>) -> Result<Self> {
+    pub(super) fn of_this_process(name: &str, job: Option<&str>, api: &str) -> Result<Self> {
         let pid = std::process::id();
         let started = started(pid).ok_or_else(|| {
-            Error::new(ErrorCode::ReadFailed, "cannot tell when this process was started").hint("mount /proc")
+            Error::new(
+                ErrorCode::ReadFailed,
+                "cannot tell when this process was started",
+            )
+            .hint("mount /proc")
         })?;
         Ok(RunFile {
             name: name.to_string(),
             job: job.map(str::to_string),
+            api: api.to_string(),
             pid,
             started,
         })
@@ -54,9 +61,12 @@ impl RunFile {
             fs::rename(&part, &path)
         })();
         written.map_err(|error: io::Error| {
-            Error::new(ErrorCode::WriteFailed, format!("cannot write {}", path.display()))
-                .because(error)
-                .hint("check the folder's permissions, or name another by cluster.directory")
+            Error::new(
+                ErrorCode::WriteFailed,
+                format!("cannot write {}", path.display()),
+            )
+            .because(error)
+            .hint("check the folder's permissions, or name another by cluster.directory")
         })
     }
 
@@ -73,7 +83,10 @@ impl RunFile {
 
     /// Of all hosts that run; files of those that don't are removed.
     pub(super) fn all(cluster: &Path) -> Vec<RunFile> {
-        let entries = fs::read_dir(folder(cluster)).into_iter().flatten().flatten();
+        let entries = fs::read_dir(folder(cluster))
+            .into_iter()
+            .flatten()
+            .flatten();
         let files = entries.filter_map(|entry| {
             let text = fs::read(entry.path()).ok()?;
             serde_json::from_slice::<RunFile>(&text).ok()
@@ -111,7 +124,7 @@ mod tests {
     #[test]
     fn a_running_process_is_known_and_another_of_its_number_is_not() {
         let folder = tempfile::tempdir().unwrap();
-        let mut file = RunFile::of_this_process("a", Some("b")).unwrap();
+        let mut file = RunFile::of_this_process("a", Some("b"), "http://127.0.0.1:1").unwrap();
         file.write(folder.path()).unwrap();
         assert_eq!(RunFile::all(folder.path()), [file.clone()]);
         file.started += 1;

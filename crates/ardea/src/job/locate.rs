@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use ardea_api::{Client, ClusterInfo, ClusterSettings};
 use ardea_core::{Error, ErrorCode, Result};
+#[cfg(feature = "etcd")]
 use ardea_state_etcd::EtcdState;
 
 use ardea_state_manager::{FileState, StateManager, StateOptions, StateUrl, StoreKind, layout};
+#[cfg(feature = "zookeeper")]
 use ardea_state_zookeeper::ZooKeeperState;
 use serde_json::Value;
 
@@ -27,12 +29,30 @@ pub async fn open_state(url: &str, options: StateOptions) -> Result<Arc<dyn Stat
             servers,
             root,
         } => match kind {
+            #[cfg(feature = "zookeeper")]
             StoreKind::ZooKeeper => {
                 Arc::new(ZooKeeperState::connect(&servers, &root, options).await?)
             }
+            #[cfg(feature = "etcd")]
             StoreKind::Etcd => Arc::new(EtcdState::connect(&servers, &root, options).await?),
+            #[cfg(not(all(feature = "zookeeper", feature = "etcd")))]
+            kind => return Err(left_out(kind, &servers, &root)),
         },
     })
+}
+
+#[cfg(not(all(feature = "zookeeper", feature = "etcd")))]
+fn left_out(kind: StoreKind, servers: &[String], root: &ardea_state_manager::StatePath) -> Error {
+    let (name, feature) = match kind {
+        StoreKind::ZooKeeper => ("ZooKeeper", "zookeeper"),
+        StoreKind::Etcd => ("etcd", "etcd"),
+    };
+    let at = servers.join(",");
+    let what =
+        format!("this program is built without the client of {name}, which keeps {root} at {at}");
+    Error::new(ErrorCode::InvalidConfig, what).hint(format!(
+        "build it with the feature `{feature}` of the crate ardea"
+    ))
 }
 
 /// A client of the cluster, and what that says of itself: of the interface that is named, or else of a host that has registered in the cluster's state and answers.
@@ -89,7 +109,7 @@ async fn registered(cluster: &ClusterSettings) -> Result<Vec<String>> {
             continue;
         };
         let advert: Value = serde_json::from_slice(&node.value).unwrap_or_default();
-        bases.extend(advert["api"].as_str().map(str::to_string));
+        bases.extend(advert["attributes"]["api"].as_str().map(str::to_string));
     }
     Ok(bases)
 }
@@ -146,8 +166,14 @@ mod tests {
             .unwrap();
         for (host, value) in [
             ("a", "no JSON".to_string()),
-            ("b", r#"{"api": "http://127.0.0.1:1"}"#.to_string()),
-            ("c", format!(r#"{{"api": "{base}", "host": "c"}}"#)),
+            (
+                "b",
+                r#"{"attributes": {"api": "http://127.0.0.1:1"}}"#.to_string(),
+            ),
+            (
+                "c",
+                format!(r#"{{"attributes": {{"api": "{base}"}}, "host": "c"}}"#),
+            ),
         ] {
             let path = layout::worker(host).unwrap();
             state

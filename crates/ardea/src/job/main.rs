@@ -17,6 +17,7 @@ use super::profile::read_settings;
 use super::submit::submit;
 use super::target::connect;
 use super::worker::{as_worker, work};
+use crate::cluster::{Modules, as_host, be_host};
 
 /// The exit code of a job that a first Ctrl-C brought to an early end.
 const DRAINED: u8 = 4;
@@ -30,12 +31,22 @@ where
     J: Job + Embedded,
     F: Fn(&[String]) -> Result<J>,
 {
+    main_with(Modules::builtin(), describe)
+}
+
+/// As [`main`], with parts of one's own beside those that come with Ardea: packing policies, schedulers, metrics sinks, transports.
+/// Settings choose them by name, as in `--set cluster.packing=by-rack`.
+pub fn main_with<J, F>(modules: Modules, describe: F) -> ExitCode
+where
+    J: Job + Embedded,
+    F: Fn(&[String]) -> Result<J>,
+{
     let given: Vec<String> = std::env::args_os()
         .skip(1)
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
     let mut is_json = false;
-    let outcome = run(&given, &describe, &mut is_json);
+    let outcome = run(&given, modules, &describe, &mut is_json);
     let (error, code) = match outcome {
         Ok(End::Completed) => return ExitCode::SUCCESS,
         Ok(End::Drained) => return ExitCode::from(DRAINED),
@@ -57,11 +68,15 @@ where
 
 fn run<J: Job + Embedded>(
     given: &[String],
+    modules: Modules,
     describe: &dyn Fn(&[String]) -> Result<J>,
     is_json: &mut bool,
 ) -> Result<End> {
+    if let Some(start) = as_host()? {
+        return be_host(start, modules).map(|()| End::Completed);
+    }
     if let Some(start) = as_worker()? {
-        return work(start, &describe(given)?).map(|()| End::Completed);
+        return work(start, &describe(given)?, &modules).map(|()| End::Completed);
     }
     let Arguments {
         command,
@@ -86,7 +101,7 @@ fn run<J: Job + Embedded>(
         files: options.files.clone(),
         arguments: of_job,
     };
-    let prepared = Prepared::of(&wanted, &cluster, &resolved)?;
+    let prepared = Prepared::of(&wanted, &cluster, &resolved, &modules)?;
     match command {
         Command::Plan => plan(&prepared, &options)?,
         _ => bring(&prepared, &cluster, &options)?,
@@ -104,7 +119,7 @@ fn plan(prepared: &Prepared, options: &Options) -> Result<()> {
 
 fn bring(prepared: &Prepared, cluster: &ClusterSettings, options: &Options) -> Result<()> {
     let mut console = Console::of_process(options.quiet || options.json);
-    let target = connect(cluster)?;
+    let target = connect(cluster, &prepared.job().name)?;
     let patience = (!options.detach).then_some(cluster.patience);
     let submitted = submit(prepared, &*target, patience, &mut |step| {
         console.tell(&step)

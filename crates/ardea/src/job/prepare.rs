@@ -11,6 +11,8 @@ use ardea_core::{Error, ErrorCode, Result};
 use ardea_engine::{Job, Parallelisms};
 use ardea_packing::{JobDemand, PackingPlan, ResourceManagers};
 
+use crate::cluster::Modules;
+
 use super::demand::demand;
 
 /// What is to be submitted.
@@ -48,7 +50,12 @@ impl Prepared {
     /// # Errors
     /// [`ErrorCode::InvalidJob`] if its graph can't run, [`ErrorCode::ResourcesImpossible`] if it doesn't fit, with the numbers;
     /// [`ErrorCode::InvalidConfig`] for a wrong name or policy; [`ErrorCode::ReadFailed`] if a file isn't there.
-    pub fn of(wanted: &Wanted<'_>, cluster: &ClusterSettings, settings: &Resolved) -> Result<Self> {
+    pub fn of(
+        wanted: &Wanted<'_>,
+        cluster: &ClusterSettings,
+        settings: &Resolved,
+        modules: &Modules,
+    ) -> Result<Self> {
         let name = wanted.name.as_deref().unwrap_or(wanted.job.name());
         check_job_name(name)?;
         let files = files(wanted)?;
@@ -74,7 +81,7 @@ impl Prepared {
             demand: demand.clone(),
             packing: cluster.packed_within.clone(),
         };
-        let plan = pack(&request)?;
+        let plan = pack(&request, &modules.managers)?;
         Ok(Prepared {
             demand,
             plan,
@@ -103,8 +110,7 @@ impl Prepared {
 }
 
 /// Packs it as the cluster will.
-fn pack(request: &SubmitRequest) -> Result<PackingPlan> {
-    let managers = ResourceManagers::builtin();
+fn pack(request: &SubmitRequest, managers: &ResourceManagers) -> Result<PackingPlan> {
     managers
         .get(&request.definition.packing)?
         .pack(&request.demand, &request.packing)

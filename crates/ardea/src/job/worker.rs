@@ -8,11 +8,11 @@ use ardea_control::{Lookup, WorkerStart};
 use ardea_core::Result;
 use ardea_engine::Job;
 use ardea_master::LeaseFinder;
-use ardea_metrics::MetricsSinks;
 use ardea_state_manager::StateOptions;
 use ardea_worker::{FinderFactory, MasterFinder, Surroundings};
 
 use super::locate::open_state;
+use crate::cluster::Modules;
 
 /// What this process was started with, if it was started as the worker of a container.
 ///
@@ -26,10 +26,11 @@ pub fn as_worker() -> Result<Option<WorkerStart>> {
 ///
 /// # Errors
 /// What keeps it from starting, its master's refusal, or the failure of the job.
-pub fn work(start: WorkerStart, job: &dyn Job) -> Result<()> {
+pub fn work(start: WorkerStart, job: &dyn Job, modules: &Modules) -> Result<()> {
     let surroundings = Surroundings {
         finder: by_lease(),
-        sinks: MetricsSinks::builtin(),
+        sinks: modules.sinks.clone(),
+        transports: modules.transports.clone(),
     };
     ardea_worker::run(&start, job, surroundings)
 }

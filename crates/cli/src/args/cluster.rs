@@ -185,7 +185,7 @@ Examples:
 /// `ardea cluster …`.
 #[derive(Subcommand, Debug)]
 pub enum ClusterCommand {
-    /// Start the host of a cluster on this machine: a session cluster, which many jobs share
+    /// Start hosts of a cluster on this machine: a session cluster, which many jobs share
     Start(ClusterStartArgs),
     /// Stop the hosts of a cluster on this machine; its jobs go on until they are killed, unless told otherwise
     Stop(ClusterStopArgs),
@@ -199,12 +199,18 @@ pub struct ClusterStartArgs {
     /// Which cluster; the table [clusters.NAME] of ardea.toml has its settings
     #[arg(long, value_name = "NAME")]
     pub cluster: Option<String>,
-    /// How many containers this machine may run at a time; as many as fit unless told
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub workers: Option<u32>,
-    /// Stay in the foreground, and stop at Ctrl-C
-    #[arg(long)]
+    /// How many hosts to have on this machine
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub workers: u32,
+    /// Be a host of the cluster, in the foreground, until Ctrl-C
+    #[arg(long, conflicts_with = "workers")]
     pub foreground: bool,
+    /// The name of the host, unique in the cluster; that of the machine unless told
+    #[arg(long, value_name = "NAME", requires = "foreground")]
+    pub name: Option<String>,
+    /// What schedulers may want to know of the host, such as rack=7
+    #[arg(long = "attribute", value_name = "NAME=VALUE", requires = "foreground", value_parser = attribute)]
+    pub attributes: Vec<(String, String)>,
 }
 
 /// `ardea cluster stop`.
@@ -216,6 +222,15 @@ pub struct ClusterStopArgs {
     /// Kill its jobs first
     #[arg(long)]
     pub kill_jobs: bool,
+}
+
+/// A name and a value.
+fn attribute(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text
+        .split_once('=')
+        .filter(|(name, _)| !name.is_empty())
+        .ok_or("write NAME=VALUE, such as rack=7")?;
+    Ok((name.to_string(), value.to_string()))
 }
 
 /// A vertex and its number of instances.

@@ -4,6 +4,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use ardea::cluster::Modules;
 use ardea::job::{Console, Prepared, Wanted, connect, submit, told};
 use ardea_control::WorkerStart;
 use ardea_core::{Error, ErrorCode};
@@ -31,7 +32,7 @@ pub fn run(args: &SubmitArgs, context: &Context) -> Result<(), Failure> {
     let prepared = prepared(&args.what, &args.name, &args.files, &args.place, context)?;
     let cluster = context.cluster(&args.place)?;
     let mut console = Console::of_process(context.quiet || context.json);
-    let target = connect(&cluster)?;
+    let target = connect(&cluster, &prepared.job().name)?;
     let patience = (!args.detach).then_some(cluster.patience);
     let submitted = submit(&prepared, &*target, patience, &mut |step| {
         console.tell(&step)
@@ -65,7 +66,12 @@ pub fn prepared(
         files: along,
         arguments: vec![called.to_string_lossy().into_owned()],
     };
-    Ok(Prepared::of(&wanted, &cluster, &resolved)?)
+    Ok(Prepared::of(
+        &wanted,
+        &cluster,
+        &resolved,
+        &Modules::builtin(),
+    )?)
 }
 
 /// Is the worker of a container of such a job: of the topology in the file that is the only argument.
@@ -77,7 +83,7 @@ pub fn work(start: WorkerStart) -> Result<(), Failure> {
         ));
     };
     let topology = topology_file::read(Path::new(&file))?;
-    Ok(ardea::job::work(start, &topology)?)
+    Ok(ardea::job::work(start, &topology, &Modules::builtin())?)
 }
 
 /// Becomes the program, told to submit itself; comes back only if that failed.
