@@ -39,7 +39,7 @@
 //!     match start_from_environment()? {
 //!         Some(start) => {
 //!             let sinks = ardea_metrics::MetricsSinks::builtin();
-//!             run(&start, job, Surroundings { finder, sinks })
+//!             run(&start, job, Surroundings { finder, sinks, tls: None })
 //!         }
 //!         None => Ok(println!("{} was not started by a scheduler", job.name())),
 //!     }

@@ -10,6 +10,7 @@ use ardea_courier::{Greeting, Security};
 use ardea_engine::{Job, Node};
 use ardea_exchange::{Identity, LinkConfig, TcpConfig, TcpTransport, Transport, WorkerNumber};
 use ardea_metrics::{Labels, MetricsManager, MetricsSinks};
+use ardea_tls::Tls;
 use tokio::sync::mpsc;
 
 use crate::deployer::{self, Command, Commands, Deployer};
@@ -32,6 +33,8 @@ pub struct Surroundings {
     pub finder: Box<FinderFactory>,
     /// Where metrics may go, by name, beside to the job's master.
     pub sinks: MetricsSinks,
+    /// The certificates by which the processes of the cluster prove who they are, if its connections are encrypted.
+    pub tls: Option<Tls>,
 }
 
 /// Runs as the worker of a container until its master tells it to leave, or it is asked to end by SIGTERM or SIGINT. That the process
@@ -84,7 +87,7 @@ impl<'a> Setup<'a> {
             })?;
         let node = Node::start(self.config.node.clone())?;
         let (events, happens) = mpsc::unbounded_channel();
-        let network = self.listen(node.clock(), events.clone())?;
+        let network = self.listen(node.clock(), surroundings.tls.clone(), events.clone())?;
         self.notes
             .say(format_args!("listens at {}", network.address()));
         let container = self.start.worker.container.to_string();
@@ -138,7 +141,12 @@ impl<'a> Setup<'a> {
     }
 
     /// Starts the network.
-    fn listen(&self, clock: &Clock, events: mpsc::UnboundedSender<Event>) -> Result<NetworkThread> {
+    fn listen(
+        &self,
+        clock: &Clock,
+        tls: Option<Tls>,
+        events: mpsc::UnboundedSender<Event>,
+    ) -> Result<NetworkThread> {
         let WorkerStart {
             host, job, worker, ..
         } = self.start;
@@ -157,6 +165,7 @@ impl<'a> Setup<'a> {
             for address in addresses(at, port)? {
                 let transport: Box<dyn Transport> = Box::new(TcpTransport::new(TcpConfig {
                     is_protected: self.token.is_some(),
+                    tls: tls.clone(),
                     ..TcpConfig::default()
                 })?);
                 let (identity, clock, tell) = (identity.clone(), clock.clone(), Arc::clone(&tell));
@@ -197,7 +206,9 @@ impl<'a> Setup<'a> {
         let finder = (surroundings.finder)(self.start).await?;
         let (told, from_master) = mpsc::unbounded_channel();
         let greeting = Greeting::new(format!("worker {worker}")).of_job(full_name(job));
-        let security = Security::new(job.cluster.as_str()).token(self.token.clone());
+        let security = Security::new(job.cluster.as_str())
+            .token(self.token.clone())
+            .tls(surroundings.tls.clone());
         let (peers, asks) = mpsc::unbounded_channel();
         let lookups = tokio::spawn(look_up_peers(asks, network.network()));
         let port = network.address().rsplit_once(':');

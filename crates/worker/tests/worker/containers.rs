@@ -39,6 +39,7 @@ fn surroundings(finder: Box<FinderFactory>) -> Surroundings {
     Surroundings {
         finder,
         sinks: MetricsSinks::builtin(),
+        tls: None,
     }
 }
 
