@@ -125,7 +125,7 @@ fn too_long(length: usize, most: usize, peer: &str) -> Error {
         ErrorCode::BadMessage,
         format!("{peer} announces a message of {length} bytes, and {most} are allowed"),
     )
-    .hint("is something else than a process of the cluster connected to this port?")
+    .hint("is that a process of the cluster, and do both use TLS, or neither?")
 }
 
 /// The connection is gone in the middle of something.

@@ -69,4 +69,4 @@ pub use frame::Encoded;
 pub use greeting::{Greeting, VERSION};
 pub use halves::{Courier, Receiver, Sender};
 pub use listener::Listener;
-pub use security::{Limits, Protection, Security, Stream, Wrapping};
+pub use security::{Limits, Security};

@@ -170,9 +170,9 @@ async fn listen_to(
     admission: &Admission,
 ) -> Option<Courier> {
     stream.set_nodelay(true).ok()?;
-    let stream: Box<dyn Stream> = security.wrap_accepted(stream).await.ok()?;
-    let (mut read, mut write) = tokio::io::split(stream);
     let peer: Arc<str> = from.to_string().into();
+    let stream = security.wrap_accepted(stream, &peer).await.ok()?;
+    let (mut read, mut write) = tokio::io::split(stream);
     let mut cutter = Cutter::default();
     let most = security.limits.greeting_bytes;
     let judged = match cutter.next(&mut read, most, &peer).await {

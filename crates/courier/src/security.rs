@@ -1,12 +1,11 @@
 //! Who may speak here, and how much is taken of them.
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result, Token};
+use ardea_tls::Tls;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
@@ -39,7 +38,7 @@ impl Default for Limits {
 pub struct Security {
     pub(crate) cluster: Arc<str>,
     pub(crate) token: Option<Token>,
-    pub(crate) protection: Option<Arc<dyn Protection>>,
+    pub(crate) tls: Option<Tls>,
     pub(crate) limits: Limits,
 }
 
@@ -49,21 +48,21 @@ impl Security {
         Security {
             cluster: cluster.into(),
             token: None,
-            protection: None,
+            tls: None,
             limits: Limits::default(),
         }
     }
 
     /// The cluster's secret, if it has one. It is as secret as the connection is: between hosts that others can listen to, it
-    /// needs [protection](Self::protection) as well.
+    /// needs [TLS](Self::tls) as well.
     pub fn token(mut self, token: Option<Token>) -> Self {
         self.token = token;
         self
     }
 
-    /// What is laid around each connection, such as TLS.
-    pub fn protection(mut self, protection: Arc<dyn Protection>) -> Self {
-        self.protection = Some(protection);
+    /// The certificates by which both sides prove who they are, if connections are encrypted. All of a cluster have them, or nobody.
+    pub fn tls(mut self, tls: Option<Tls>) -> Self {
+        self.tls = tls;
         self
     }
 
@@ -80,25 +79,29 @@ impl Security {
 
     /// Whether peers have to prove who they are.
     pub(crate) fn proves(&self) -> bool {
-        self.token.is_some() || self.protection.is_some()
+        self.token.is_some() || self.tls.is_some()
     }
 
-    /// Lays the protection around a connection that has come in.
-    pub(crate) async fn wrap_accepted(&self, stream: TcpStream) -> Result<Box<dyn Stream>> {
-        match &self.protection {
-            Some(protection) => protection.accept(stream).await,
+    /// A connection that has come in, encrypted if it has to be.
+    pub(crate) async fn wrap_accepted(
+        &self,
+        stream: TcpStream,
+        peer: &str,
+    ) -> Result<Box<dyn Stream>> {
+        match &self.tls {
+            Some(tls) => Ok(Box::new(tls.accept(stream, peer).await?)),
             None => Ok(Box::new(stream)),
         }
     }
 
-    /// Lays the protection around a connection to `host`.
+    /// A connection to `host`, encrypted if it has to be.
     pub(crate) async fn wrap_connected(
         &self,
         host: &str,
         stream: TcpStream,
     ) -> Result<Box<dyn Stream>> {
-        match &self.protection {
-            Some(protection) => protection.connect(host, stream).await,
+        match &self.tls {
+            Some(tls) => Ok(Box::new(tls.connect(stream, host).await?)),
             None => Ok(Box::new(stream)),
         }
     }
@@ -109,34 +112,16 @@ impl fmt::Debug for Security {
         f.debug_struct("Security")
             .field("cluster", &self.cluster)
             .field("token", &self.token)
-            .field("protected", &self.protection.is_some())
+            .field("tls", &self.tls.is_some())
             .field("limits", &self.limits)
             .finish()
     }
 }
 
 /// A two-way stream of bytes, whatever is below it.
-pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
-
-/// The stream within a protection, once both sides have agreed.
-pub type Wrapping<'a> = Pin<Box<dyn Future<Output = Result<Box<dyn Stream>>> + Send + 'a>>;
-
-/// Something laid around a connection before anything is said: TLS.
-pub trait Protection: Send + Sync {
-    /// Agrees with whoever has connected.
-    ///
-    /// # Errors
-    /// If the peer doesn't speak it, or can't prove who it is.
-    fn accept(&self, stream: TcpStream) -> Wrapping<'_>;
-
-    /// Agrees with the host that was connected to.
-    ///
-    /// # Errors
-    /// If the peer doesn't speak it, or can't prove that it is `host`.
-    fn connect<'a>(&'a self, host: &'a str, stream: TcpStream) -> Wrapping<'a>;
-}
 
 /// Refuses to listen where strangers can reach it, if members prove nothing.
 pub(crate) fn may_listen(security: &Security, at: &std::net::SocketAddr) -> Result<()> {

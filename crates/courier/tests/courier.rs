@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use ardea_core::{ErrorCode, Token};
 use ardea_courier::{Courier, Encoded, Greeting, Limits, Listener, Security, connect};
+use ardea_tls::{Tls, TlsConfig};
 use proptest::prelude::*;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -129,6 +131,54 @@ fn who_is_refused_learns_why() {
         let welcome = connect(&address, &greeting, &ours, PATIENCE).await.unwrap();
         assert_eq!(listener.accept().await.unwrap().greeting(), &greeting);
         drop(welcome);
+    });
+}
+
+/// Certificates of an authority that nobody else has.
+fn certificates() -> Tls {
+    let mut params = CertificateParams::new(vec![]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let params = CertificateParams::new(vec!["harbour".into()]).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let signed = params.signed_by(&key, &authority).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let put = |name: &str, text: String| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let config = TlsConfig {
+        authority: put("ca.pem", authority.pem()),
+        certificate: put("host.pem", signed.pem()),
+        key: put("host.key", key.serialize_pem()),
+        name: Some("harbour".into()),
+    };
+    Tls::load(config).unwrap()
+}
+
+#[test]
+fn with_certificates_members_meet_and_nobody_else_gets_in() {
+    run(async {
+        let security = Security::new("harbour").tls(Some(certificates()));
+        let (ours, theirs) = pair(&security).await;
+        let (mut sender, _keep) = ours.split();
+        let (_keep_too, mut receiver) = theirs.split();
+        sender.send("over TLS").await.unwrap();
+        assert_eq!(receiver.expect::<String>().await.unwrap(), "over TLS");
+
+        let (_listener, address) = listener(security.limits(quick())).await;
+        let strangers = [
+            Security::new("harbour"),
+            Security::new("harbour").tls(Some(certificates())),
+        ];
+        for stranger in strangers {
+            let asked = Greeting::new("test");
+            let error = connect(&address, &asked, &stranger, PATIENCE)
+                .await
+                .unwrap_err();
+            assert!(error.to_string().contains("TLS"), "{error}");
+        }
     });
 }
 

@@ -40,7 +40,7 @@
 //!         Some(start) => {
 //!             let sinks = ardea_metrics::MetricsSinks::builtin();
 //!             let transports = ardea_worker::Transports::builtin();
-//!             run(&start, job, Surroundings { finder, sinks, transports })
+//!             run(&start, job, Surroundings { finder, sinks, transports, tls: None })
 //!         }
 //!         None => Ok(println!("{} was not started by a scheduler", job.name())),
 //!     }

@@ -6,12 +6,15 @@ use std::sync::Arc;
 
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_exchange::{TcpConfig, TcpTransport, Transport};
+use ardea_tls::Tls;
 
 /// What a transport may want to know when it is made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct TransportSetup {
     /// Whether whoever connects has to prove that it is of the cluster: otherwise only this machine may be listened to.
     pub is_protected: bool,
+    /// The certificates of the cluster, if its connections are encrypted.
+    pub tls: Option<Tls>,
 }
 
 /// Makes a transport for a worker.
@@ -27,6 +30,7 @@ impl Transports {
         Transports(BTreeMap::new()).with("tcp", |setup| {
             let config = TcpConfig {
                 is_protected: setup.is_protected,
+                tls: setup.tls.clone(),
                 ..TcpConfig::default()
             };
             Ok(Box::new(TcpTransport::new(config)?))

@@ -10,6 +10,7 @@ use ardea_courier::{Greeting, Security};
 use ardea_engine::{Job, Node};
 use ardea_exchange::{Identity, LinkConfig, WorkerNumber};
 use ardea_metrics::{Labels, MetricsManager, MetricsSinks};
+use ardea_tls::Tls;
 use tokio::sync::mpsc;
 
 use crate::deployer::{self, Command, Commands, Deployer};
@@ -35,6 +36,8 @@ pub struct Surroundings {
     pub sinks: MetricsSinks,
     /// How other containers may be reached, by name.
     pub transports: Transports,
+    /// The certificates by which the processes of the cluster prove who they are, if its connections are encrypted.
+    pub tls: Option<Tls>,
 }
 
 /// Runs as the worker of a container until its master tells it to leave, or it is asked to end by SIGTERM or SIGINT. That the process
@@ -87,7 +90,7 @@ impl<'a> Setup<'a> {
             })?;
         let node = Node::start(self.config.node.clone())?;
         let (events, happens) = mpsc::unbounded_channel();
-        let network = self.listen(node.clock(), events.clone(), &surroundings.transports)?;
+        let network = self.listen(node.clock(), events.clone(), &surroundings)?;
         self.notes
             .say(format_args!("listens at {}", network.address()));
         let container = self.start.worker.container.to_string();
@@ -145,7 +148,7 @@ impl<'a> Setup<'a> {
         &self,
         clock: &Clock,
         events: mpsc::UnboundedSender<Event>,
-        transports: &Transports,
+        surroundings: &Surroundings,
     ) -> Result<NetworkThread> {
         let WorkerStart {
             host, job, worker, ..
@@ -165,8 +168,9 @@ impl<'a> Setup<'a> {
             for address in addresses(at, port)? {
                 let setup = TransportSetup {
                     is_protected: self.token.is_some(),
+                    tls: surroundings.tls.clone(),
                 };
-                let transport = transports.make(&self.config.transport, &setup)?;
+                let transport = surroundings.transports.make(&self.config.transport, &setup)?;
                 let (identity, clock, tell) = (identity.clone(), clock.clone(), Arc::clone(&tell));
                 match NetworkThread::start(
                     transport,
@@ -205,7 +209,9 @@ impl<'a> Setup<'a> {
         let finder = (surroundings.finder)(self.start).await?;
         let (told, from_master) = mpsc::unbounded_channel();
         let greeting = Greeting::new(format!("worker {worker}")).of_job(full_name(job));
-        let security = Security::new(job.cluster.as_str()).token(self.token.clone());
+        let security = Security::new(job.cluster.as_str())
+            .token(self.token.clone())
+            .tls(surroundings.tls.clone());
         let (peers, asks) = mpsc::unbounded_channel();
         let lookups = tokio::spawn(look_up_peers(asks, network.network()));
         let port = network.address().rsplit_once(':');

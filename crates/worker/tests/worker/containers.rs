@@ -40,6 +40,7 @@ fn surroundings(finder: Box<FinderFactory>) -> Surroundings {
         finder,
         sinks: MetricsSinks::builtin(),
         transports: ardea_worker::Transports::builtin(),
+        tls: None,
     }
 }
 
