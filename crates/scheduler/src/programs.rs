@@ -1,6 +1,5 @@
 //! Where the program of a job is on this machine.
 
-use std::any::Any;
 use std::fmt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
@@ -8,6 +7,7 @@ use std::sync::Arc;
 
 use ardea_control::ProgramRef;
 use ardea_core::{Error, ErrorCode, Result};
+use ardea_packages::{Cache, CachedPackage, Digest, PackageStores, StoreOptions};
 
 use crate::Pending;
 
@@ -18,11 +18,55 @@ pub trait Programs: Send + Sync + fmt::Debug {
     fn unpacked<'a>(&'a self, program: &'a ProgramRef, packages: &'a str) -> Pending<'a, Unpacked>;
 }
 
+/// Programs from package stores, by way of this machine's [`Cache`].
+#[derive(Clone, Debug)]
+pub struct CachedPrograms {
+    cache: Cache,
+    stores: PackageStores,
+    options: StoreOptions,
+}
+
+impl CachedPrograms {
+    /// Programs in this cache, from stores of these kinds, which are spoken to like this.
+    pub fn new(cache: Cache, stores: PackageStores, options: StoreOptions) -> Self {
+        CachedPrograms {
+            cache,
+            stores,
+            options,
+        }
+    }
+}
+
+impl Programs for CachedPrograms {
+    fn unpacked<'a>(&'a self, program: &'a ProgramRef, packages: &'a str) -> Pending<'a, Unpacked> {
+        Box::pin(async move {
+            let digest: Digest = program.package.parse().map_err(|error| {
+                let what = format!("{:?} names no package", program.package);
+                Error::new(ErrorCode::InvalidJob, what).because(format!("{error}"))
+            })?;
+            let store = self.stores.open(packages, &self.options)?;
+            let package = self.cache.fetch(&digest, &*store).await?;
+            Ok(Unpacked::from(package))
+        })
+    }
+}
+
 /// The files of a package, in a folder of this machine.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Unpacked {
     folder: PathBuf,
-    held: Option<Arc<dyn Any + Send + Sync>>,
+    /// The entry of a cache, which must not be dropped.
+    cached: Option<Arc<CachedPackage>>,
+}
+
+/// They stay in the cache as long as this lives, and as long as a process that was started [from them](Unpacked::spawning).
+impl From<CachedPackage> for Unpacked {
+    fn from(package: CachedPackage) -> Self {
+        Unpacked {
+            folder: package.folder().to_path_buf(),
+            cached: Some(Arc::new(package)),
+        }
+    }
 }
 
 impl Unpacked {
@@ -30,14 +74,20 @@ impl Unpacked {
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Unpacked {
             folder: folder.into(),
-            held: None,
+            cached: None,
         }
     }
 
-    /// Keeps something for as long as the files are needed, such as a cache's entry that it must not drop.
-    pub fn holding(mut self, held: Arc<dyn Any + Send + Sync>) -> Self {
-        self.held = Some(held);
-        self
+    /// Calls `spawn`, which starts a process that needs the files: they stay as long as it lives.
+    ///
+    /// # Errors
+    ///
+    /// When that can't be arranged; nothing was started then.
+    pub fn spawning<T>(&self, spawn: impl FnOnce() -> T) -> Result<T> {
+        match &self.cached {
+            Some(package) => package.spawning(spawn),
+            None => Ok(spawn()),
+        }
     }
 
     /// Where they are.
@@ -75,15 +125,6 @@ impl Unpacked {
             }
             Ok(_) => Ok(path),
         }
-    }
-}
-
-impl fmt::Debug for Unpacked {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Unpacked")
-            .field("folder", &self.folder)
-            .field("held", &self.held.is_some())
-            .finish()
     }
 }
 
