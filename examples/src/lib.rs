@@ -13,6 +13,7 @@
 //! * [`topology`]: the words of a file once more, counted by spouts and bolts;
 //! * [`statsd`]: no job, but a place for what jobs count: a metrics sink of one's own;
 //! * [`odd_cores`]: no job either, but a way to run the containers of jobs: a scheduler of one's own;
+//! * [`zones`]: the worst delays by time zone, in a topology with a grouping of its own;
 //! * [`tail`]: errors in a log that is still being written.
 //!
 //! # Invariants
@@ -38,6 +39,7 @@ pub mod statsd;
 pub mod tail;
 pub mod topology;
 pub mod wordcount;
+pub mod zones;
 
 mod arguments;
 mod catalogue;

@@ -66,8 +66,8 @@ pub use candidate::{Candidate, CandidateAction, CandidateEvent};
 pub use definition::{JobDefinition, ProgramRef, WORKER_START_VARIABLE, WorkerStart};
 pub use identity::{JobRef, MasterEpoch, Order, PROTOCOL, PlanVersion, WorkerId};
 pub use job_master::{
-    Command, CommandId, ContainerRequest, JobMaster, JobPhase, MasterAction, MasterConfig,
-    MasterEvent, Note, SchedulerAnswer, SchedulerCall, SchedulerTraits,
+    Command, CommandId, ContainerRequest, ContainerState, JobMaster, JobPhase, MasterAction,
+    MasterConfig, MasterEvent, Note, SchedulerAnswer, SchedulerCall, SchedulerTraits,
 };
 pub use job_record::{Intent, JobRecord, Previous};
 pub use lease::{Lease, LeaseAction, LeaseConfig, LeaseEvent, LeaseRecord};

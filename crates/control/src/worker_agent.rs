@@ -95,6 +95,8 @@ pub struct Change {
     pub run: Run,
     /// The plan by which records are routed from now on.
     pub routes: Arc<PackingPlan>,
+    /// The plan by which they will be routed next; the same one, unless plans are being changed.
+    pub next: Arc<PackingPlan>,
 }
 
 /// Why a worker ends.
@@ -344,9 +346,9 @@ impl WorkerAgent {
             return;
         }
         let routes = self.plans.get(&assignment.routes).map(Arc::clone);
-        let complete =
-            self.plans.contains_key(&assignment.next) && self.peers_state >= assignment.peers;
-        let Some(routes) = routes.filter(|_| complete) else {
+        let next = self.plans.get(&assignment.next).map(Arc::clone);
+        let has_peers = self.peers_state >= assignment.peers;
+        let Some((routes, next)) = routes.zip(next).filter(|_| has_peers) else {
             // What it speaks of has been overtaken or lost; in the latter case the master sends all of it again.
             if self
                 .early
@@ -379,6 +381,7 @@ impl WorkerAgent {
             stop,
             run: assignment.run,
             routes,
+            next,
         }));
     }
 

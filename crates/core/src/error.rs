@@ -97,6 +97,12 @@ pub enum ErrorCode {
     DiskFull,
     /// A batch of metrics that can't be read.
     BrokenBatch,
+    /// Whoever asks has no token, or a wrong one.
+    Unauthorized,
+    /// A request that the cluster's interface does not understand.
+    BadRequest,
+    /// What answered is no cluster's interface, or one of another version.
+    BadAnswer,
     /// A broken invariant of the engine itself: please report it.
     Internal,
 }
@@ -112,7 +118,68 @@ pub enum Domain {
     Engine,
 }
 
+/// All codes.
+const ALL: &[ErrorCode] = &[
+    ErrorCode::InvalidJob,
+    ErrorCode::InvalidConfig,
+    ErrorCode::TypeMismatch,
+    ErrorCode::NoSuchOutput,
+    ErrorCode::UnexpectedInput,
+    ErrorCode::UserPanic,
+    ErrorCode::UserError,
+    ErrorCode::BadRecord,
+    ErrorCode::ReadFailed,
+    ErrorCode::WriteFailed,
+    ErrorCode::Network,
+    ErrorCode::LimitReached,
+    ErrorCode::Cancelled,
+    ErrorCode::OutputClosed,
+    ErrorCode::StateConflict,
+    ErrorCode::StateRefused,
+    ErrorCode::StateUnavailable,
+    ErrorCode::StateUnknown,
+    ErrorCode::StateCorrupt,
+    ErrorCode::SessionEnded,
+    ErrorCode::ResourcesImpossible,
+    ErrorCode::BrokenPlan,
+    ErrorCode::NameTaken,
+    ErrorCode::NoSuchJob,
+    ErrorCode::VersionMismatch,
+    ErrorCode::WrongCluster,
+    ErrorCode::Superseded,
+    ErrorCode::WrongState,
+    ErrorCode::Refused,
+    ErrorCode::BadMessage,
+    ErrorCode::PeerLost,
+    ErrorCode::StartFailed,
+    ErrorCode::NoRoom,
+    ErrorCode::SchedulerUnavailable,
+    ErrorCode::NoSuchContainer,
+    ErrorCode::PackageMissing,
+    ErrorCode::PackageCorrupt,
+    ErrorCode::PackageStoreAway,
+    ErrorCode::PackageRefused,
+    ErrorCode::DiskFull,
+    ErrorCode::BrokenBatch,
+    ErrorCode::Unauthorized,
+    ErrorCode::BadRequest,
+    ErrorCode::BadAnswer,
+    ErrorCode::Internal,
+];
+
 impl ErrorCode {
+    /// The code of this stable name, if there is one; what travelled between processes as a text is found again by it.
+    ///
+    /// ```
+    /// use ardea_core::ErrorCode;
+    ///
+    /// assert_eq!(ErrorCode::named("ARD-101"), Some(ErrorCode::InvalidJob));
+    /// assert_eq!(ErrorCode::named("ARD-0"), None);
+    /// ```
+    pub fn named(name: &str) -> Option<ErrorCode> {
+        ALL.iter().copied().find(|code| code.as_str() == name)
+    }
+
     /// The stable name, such as `ARD-101`.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -157,6 +224,9 @@ impl ErrorCode {
             ErrorCode::PackageRefused => "ARD-634",
             ErrorCode::DiskFull => "ARD-635",
             ErrorCode::BrokenBatch => "ARD-641",
+            ErrorCode::Unauthorized => "ARD-650",
+            ErrorCode::BadRequest => "ARD-651",
+            ErrorCode::BadAnswer => "ARD-652",
             ErrorCode::Internal => "ARD-900",
         }
     }
@@ -173,6 +243,7 @@ impl ErrorCode {
             | ErrorCode::SessionEnded
             | ErrorCode::BadMessage
             | ErrorCode::PeerLost
+            | ErrorCode::BadAnswer
             | ErrorCode::NoRoom
             | ErrorCode::SchedulerUnavailable
             | ErrorCode::PackageCorrupt
@@ -316,5 +387,24 @@ impl StdError for Error {
             .source
             .as_deref()
             .map(|source| source as &(dyn StdError + 'static))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_is_found_by_its_name_and_no_two_have_one_name() {
+        let source = include_str!("error.rs");
+        let named = source.matches(concat!("=> \"ARD", "-")).count();
+        assert_eq!(
+            ALL.len(),
+            named,
+            "a code is missing in ALL, or is there twice"
+        );
+        for code in ALL {
+            assert_eq!(ErrorCode::named(code.as_str()), Some(*code));
+        }
     }
 }

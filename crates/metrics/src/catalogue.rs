@@ -116,6 +116,8 @@ metrics! {
     LINK_BYTES_OUT = "ardea_link_bytes_out_total", Counter, LINK, Sum, "bytes of frames that went to the peer";
     LINK_FRAMES_IN = "ardea_link_frames_in_total", Counter, LINK, Sum, "frames that came from the peer";
     LINK_STRAY_RECORDS = "ardea_link_stray_records_total", Counter, LINK, Sum, "records that came for streams which nobody here has open, such as those of instances that have left";
+    LOST_RECORDS = "ardea_lost_records_total", Counter, PROCESS, Sum, "records that were under way when a container was lost, and those that came for instances which are not there";
+    LOST_LETTERS = "ardea_lost_letters_total", Counter, PROCESS, Sum, "news beside the graph, such as acks, that came and could not be delivered";
     CPU = "ardea_process_cpu_seconds_total", Counter, PROCESS, Sum, "processor time of the process";
     RESIDENT = "ardea_process_resident_bytes", Gauge, PROCESS, Sum, "memory that the process holds";
     THREADS = "ardea_process_threads", Gauge, PROCESS, Sum, "threads of the process";

@@ -100,7 +100,9 @@ mod tests {
         let mut batch = Batch::new(Labels::none(), now, now);
         ProcessReading::default().write(&mut batch);
         let told: Vec<_> = batch.samples.iter().map(|s| s.name.as_str()).collect();
-        let of_processes = m::ALL.iter().filter(|metric| metric.labels == m::PROCESS);
+        let of_processes = m::ALL
+            .iter()
+            .filter(|metric| metric.name.starts_with("ardea_process_"));
         assert_eq!(
             told,
             of_processes.map(|metric| metric.name).collect::<Vec<_>>()

@@ -5,7 +5,7 @@
 //! CACHE/DIGEST/manifest.json    what it was then; its time of change is when it was last used
 //! CACHE/locks/DIGEST.use        held, shared, by whoever uses the package; alone by who removes it
 //! CACHE/locks/DIGEST.fetch      held by the one that fetches it, or mends it
-//! CACHE/.incoming-…             what is being fetched
+//! CACHE/.incoming-DIGEST-…      what is being fetched, by who holds that lock
 //! CACHE/.gone-…                 what is being removed
 //! ```
 //!

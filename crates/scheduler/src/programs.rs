@@ -1,5 +1,6 @@
 //! Where the program of a job is on this machine.
 
+use std::any::Any;
 use std::fmt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
@@ -40,10 +41,7 @@ impl CachedPrograms {
 impl Programs for CachedPrograms {
     fn unpacked<'a>(&'a self, program: &'a ProgramRef, packages: &'a str) -> Pending<'a, Unpacked> {
         Box::pin(async move {
-            let digest: Digest = program.package.parse().map_err(|error| {
-                let what = format!("{:?} names no package", program.package);
-                Error::new(ErrorCode::InvalidJob, what).because(format!("{error}"))
-            })?;
+            let digest: Digest = program.package.parse()?;
             let store = self.stores.open(packages, &self.options)?;
             let package = self.cache.fetch(&digest, &*store).await?;
             Ok(Unpacked::from(package))
@@ -52,11 +50,13 @@ impl Programs for CachedPrograms {
 }
 
 /// The files of a package, in a folder of this machine.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Unpacked {
     folder: PathBuf,
     /// The entry of a cache, which must not be dropped.
     cached: Option<Arc<CachedPackage>>,
+    /// Whatever else must not be dropped.
+    held: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// They stay in the cache as long as this lives, and as long as a process that was started [from them](Unpacked::spawning).
@@ -65,6 +65,7 @@ impl From<CachedPackage> for Unpacked {
         Unpacked {
             folder: package.folder().to_path_buf(),
             cached: Some(Arc::new(package)),
+            held: None,
         }
     }
 }
@@ -75,7 +76,15 @@ impl Unpacked {
         Unpacked {
             folder: folder.into(),
             cached: None,
+            held: None,
         }
+    }
+
+    /// Keeps something for as long as this process needs the files. An entry of a [`Cache`] is better turned into this by `from`:
+    /// then it stays for the processes that were started as well.
+    pub fn holding(mut self, held: Arc<dyn Any + Send + Sync>) -> Self {
+        self.held = Some(held);
+        self
     }
 
     /// Calls `spawn`, which starts a process that needs the files: they stay as long as it lives.
@@ -125,6 +134,16 @@ impl Unpacked {
             }
             Ok(_) => Ok(path),
         }
+    }
+}
+
+impl fmt::Debug for Unpacked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_held = self.cached.is_some() || self.held.is_some();
+        f.debug_struct("Unpacked")
+            .field("folder", &self.folder)
+            .field("is_held", &is_held)
+            .finish()
     }
 }
 

@@ -206,6 +206,18 @@ fn a_histogram_is_as_many_series_as_it_has_lines() {
     }
     let quick = Selector::of("took_bucket").with("le", "0.1");
     assert_eq!(history.latest(&quick)[0].value, 4.0);
+    let (all, time) = (Selector::of("took"), (at(0), at(9)));
+    let quarter = history.quantile(0.25, &all, &["job"], Grain::Seconds, time);
+    assert_eq!(quarter.len(), 1);
+    assert_eq!(quarter[0].labels, Labels::of([("job", "a")]));
+    // Half of what the first bucket holds is below the middle of it; the newest second isn't over.
+    assert!(
+        quarter[0]
+            .points
+            .iter()
+            .all(|point| (point.value - 0.05).abs() < 1e-9)
+    );
+    assert_eq!(quarter[0].points.len(), 3);
     let names: Vec<String> = history.names().iter().map(ToString::to_string).collect();
     assert_eq!(names, ["took_bucket", "took_count", "took_sum"]);
 }

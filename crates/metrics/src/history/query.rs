@@ -161,6 +161,52 @@ impl History {
             .collect()
     }
 
+    /// A quantile of a histogram, such as the 0.99 of `ardea_latency_seconds`: of all series as one that agree in the labels
+    /// `by`, in each cell in which something was observed.
+    ///
+    /// It is reckoned as Prometheus does, straight between the bounds of the bucket in which it lies; above all bounds it is
+    /// the last of them.
+    pub fn quantile(
+        &self,
+        rank: f64,
+        histogram: &Selector,
+        by: &[&str],
+        grain: Grain,
+        (from, to): (Timestamp, Timestamp),
+    ) -> Vec<Curve> {
+        let buckets = Selector {
+            name: MetricName::new(&format!("{}_bucket", histogram.name)),
+            labels: histogram.labels.clone(),
+        };
+        let with_bound: Vec<&str> = by.iter().copied().chain(["le"]).collect();
+        let mut groups: BTreeMap<Labels, BTreeMap<Timestamp, Vec<(f64, f64)>>> = BTreeMap::new();
+        for curve in self.sum_by(&buckets, &with_bound, grain, from, to) {
+            // `+Inf` is a number for Rust as well.
+            let Some(bound) = curve.labels.get("le").and_then(|le| le.parse().ok()) else {
+                continue;
+            };
+            let group = groups.entry(curve.labels.without(&["le"])).or_default();
+            for point in curve.points {
+                group
+                    .entry(point.at)
+                    .or_default()
+                    .push((bound, point.value));
+            }
+        }
+        let curve = |(labels, cells): (Labels, BTreeMap<Timestamp, Vec<(f64, f64)>>)| Curve {
+            labels,
+            points: cells
+                .into_iter()
+                .filter_map(|(at, buckets)| {
+                    let value = quantile_of(rank, buckets)?;
+                    Some(Point { at, value })
+                })
+                .collect(),
+        };
+        let curves = groups.into_iter().map(curve);
+        curves.filter(|curve| !curve.points.is_empty()).collect()
+    }
+
     /// The names of all series, sorted.
     pub fn names(&self) -> Vec<MetricName> {
         let series = self.series.iter().flatten();
@@ -195,5 +241,48 @@ impl History {
                 })
             })
             .collect()
+    }
+}
+
+/// The quantile of this rank, from bounds with how many are not above each; `None` if there are none at all.
+fn quantile_of(rank: f64, mut buckets: Vec<(f64, f64)>) -> Option<f64> {
+    buckets.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+    let all = buckets
+        .last()
+        .map(|(_, count)| *count)
+        .filter(|count| *count > 0.0)?;
+    let wanted = rank.clamp(0.0, 1.0) * all;
+    let (mut below, mut counted) = (0.0, 0.0);
+    for (bound, count) in buckets {
+        if count >= wanted && count > counted {
+            if bound.is_infinite() {
+                return Some(below);
+            }
+            return Some(below + (bound - below) * (wanted - counted) / (count - counted));
+        }
+        (below, counted) = (bound, count);
+    }
+    Some(below)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quantile_lies_within_its_bucket() {
+        let buckets = vec![(f64::INFINITY, 100.0), (1.0, 40.0), (2.0, 90.0)];
+        let quantile = |rank| quantile_of(rank, buckets.clone()).expect("there are some");
+        assert_eq!(quantile(0.2), 0.5);
+        assert_eq!(quantile(0.4), 1.0);
+        assert_eq!(quantile(0.65), 1.5);
+        // Above all bounds: no more is known than the last of them.
+        assert_eq!(quantile(0.99), 2.0);
+        assert_eq!((quantile(-1.0), quantile(2.0)), (0.0, 2.0));
+        assert_eq!(
+            quantile_of(0.5, vec![(1.0, 0.0), (f64::INFINITY, 0.0)]),
+            None
+        );
+        assert_eq!(quantile_of(0.5, Vec::new()), None);
     }
 }

@@ -9,7 +9,7 @@ use ardea_core::{Error, ErrorCode, Result};
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
 
-use super::shrink::{GONE, INCOMING};
+use super::shrink::{GONE, INCOMING, sweep_fetched};
 use crate::digest::Hasher;
 use crate::failure::{interrupted, too_large, unreadable, unwritable, wrong_digest};
 use crate::{Digest, Limits, PackageStore, unpack};
@@ -21,9 +21,13 @@ pub(super) async fn install(
     store: &dyn PackageStore,
     limits: &Limits,
 ) -> Result<()> {
+    let (swept, sweeping) = (cache.to_path_buf(), *digest);
+    tokio::task::spawn_blocking(move || sweep_fetched(&swept, &sweeping))
+        .await
+        .map_err(interrupted)?;
     // Dropped on any failure, it takes with it what was fetched.
     let work = tempfile::Builder::new()
-        .prefix(INCOMING)
+        .prefix(&format!("{INCOMING}{digest}-"))
         .permissions(fs::Permissions::from_mode(0o755))
         .tempdir_in(cache)
         .map_err(|error| unwritable(cache, error))?;

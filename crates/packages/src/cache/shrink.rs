@@ -13,8 +13,7 @@ pub(super) const INCOMING: &str = ".incoming-";
 /// How the name of a folder begins that is being removed.
 pub(super) const GONE: &str = ".gone-";
 
-/// Nobody fetches, or removes, for so long: what has lain there since then was left by a process that died.
-const FETCHED_WITHIN: Duration = Duration::from_secs(24 * 3_600);
+/// Nobody removes for so long: what has lain there since then was left by a process that died.
 const REMOVED_WITHIN: Duration = Duration::from_secs(3_600);
 
 /// A package in the cache.
@@ -91,22 +90,36 @@ pub(super) fn sweep(cache: &Path) {
     for entry in fs::read_dir(cache).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        let age = entry
-            .metadata()
-            .and_then(|metadata| metadata.modified())
-            .map(|at| SystemTime::now().duration_since(at).unwrap_or_default());
-        let within = if name.starts_with(INCOMING) {
-            FETCHED_WITHIN
+        if let Some(digest) = fetched(&name) {
+            let lock = cache.join("locks").join(format!("{digest}.fetch"));
+            // Who fetches holds it.
+            if let Ok(Some(_held)) = Lock::try_take(&lock, Sharing::Alone) {
+                let _ = fs::remove_dir_all(entry.path());
+            }
         } else if name.starts_with(GONE) {
-            REMOVED_WITHIN
-        } else {
-            continue;
-        };
-        if age.is_ok_and(|age| age > within) {
-            let _ = fs::remove_dir_all(entry.path());
+            let modified = entry.metadata().and_then(|metadata| metadata.modified());
+            let age = modified.map(|at| SystemTime::now().duration_since(at).unwrap_or_default());
+            if age.is_ok_and(|age| age > REMOVED_WITHIN) {
+                let _ = fs::remove_dir_all(entry.path());
+            }
         }
     }
     sweep_locks(cache);
+}
+
+/// Removes what was left of fetching this package. The caller holds its lock, so that nobody else fetches it.
+pub(super) fn sweep_fetched(cache: &Path, digest: &Digest) {
+    for entry in fs::read_dir(cache).into_iter().flatten().flatten() {
+        if fetched(&entry.file_name().to_string_lossy()) == Some(*digest) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// Which package is being fetched into a folder of this name.
+fn fetched(name: &str) -> Option<Digest> {
+    let (digest, _) = name.strip_prefix(INCOMING)?.split_once('-')?;
+    digest.parse().ok()
 }
 
 /// Removes the locks of packages that are not here, such as those of which fetching failed.

@@ -170,6 +170,13 @@ fn a_fetcher_that_is_killed_leaves_nothing_that_is_taken_for_a_package() {
             .await
             .expect("fetched");
         assert!(package.folder().join(package::FILE).is_file());
+        assert_eq!(leftovers(&site), Vec::<String>::new());
+
+        // What is left of other packages goes when the next process opens the cache.
+        let left = format!(".incoming-{}-x", Digest::of(b"other"));
+        fs::create_dir(site.root().join("cache").join(left)).expect("made");
+        cache(&site);
+        assert_eq!(leftovers(&site), Vec::<String>::new());
     });
 }
 

@@ -1,0 +1,11 @@
+//! Mail between the instances of different containers: the job's side channels, carried.
+//!
+//! For each other container there are two tasklets, a job of their own on the same threads: one collects what was posted here for
+//! instances there and sends it over a stream, which all side channels share; one delivers what comes from there.
+
+mod carrier;
+mod deliverer;
+mod letters;
+mod post_office;
+
+pub(crate) use post_office::PostOffice;
