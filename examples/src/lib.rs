@@ -12,6 +12,7 @@
 //! * [`payments`]: a pipeline of 150 stages, and what it costs in latency;
 //! * [`topology`]: the words of a file once more, counted by spouts and bolts;
 //! * [`statsd`]: no job, but a place for what jobs count: a metrics sink of one's own;
+//! * [`odd_cores`]: no job either, but a way to run the containers of jobs: a scheduler of one's own;
 //! * [`zones`]: the worst delays by time zone, in a topology with a grouping of its own;
 //! * [`tail`]: errors in a log that is still being written.
 //!
@@ -29,6 +30,7 @@
 #![forbid(unsafe_code)]
 
 pub mod flights;
+pub mod odd_cores;
 pub mod payments;
 pub mod rules;
 pub mod sensors;

@@ -92,3 +92,132 @@ fn make_equal(requests: &mut [ContainerRequest]) {
         request.required = most;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Pending;
+    use ardea_control::MasterEpoch;
+    use ardea_core::{Error, ErrorCode};
+    use ardea_packing::MilliCores;
+    use std::collections::BTreeMap;
+    use std::sync::Mutex;
+
+    /// Remembers what it was asked for.
+    #[derive(Debug, Default)]
+    struct Recorder(Mutex<Vec<String>>, Mutex<Vec<ContainerRequest>>);
+
+    impl Recorder {
+        fn note(&self, what: String) {
+            self.0.lock().expect("no panic").push(what);
+        }
+    }
+
+    impl Scheduler for Recorder {
+        fn on_schedule(&self, order: Order, requests: Vec<ContainerRequest>) -> Pending<'_, ()> {
+            self.note(format!("schedule {} at {}", requests.len(), order.number));
+            *self.1.lock().expect("no panic") = requests;
+            Box::pin(async { Ok(()) })
+        }
+
+        fn on_update(&self, order: Order, requests: Vec<ContainerRequest>) -> Pending<'_, ()> {
+            self.note(format!("update {} at {}", requests.len(), order.number));
+            *self.1.lock().expect("no panic") = requests;
+            Box::pin(async { Ok(()) })
+        }
+
+        fn on_restart(&self, order: Order, container: ContainerId) -> Pending<'_, u64> {
+            self.note(format!("restart {container} at {}", order.number));
+            Box::pin(async { Ok(7) })
+        }
+
+        fn on_kill(&self, _: Order) -> Pending<'_, ()> {
+            Box::pin(async { Err(Error::new(ErrorCode::SchedulerUnavailable, "no answer")) })
+        }
+
+        fn containers(&self) -> Pending<'_, Vec<RunningContainer>> {
+            let requests = self.1.lock().expect("no panic").clone();
+            let running = requests.into_iter().map(|request| RunningContainer {
+                worker: ardea_control::WorkerId {
+                    container: request.id,
+                    incarnation: 1,
+                },
+                host: String::new(),
+                process: String::new(),
+            });
+            let running = running.collect();
+            Box::pin(async move { Ok(running) })
+        }
+
+        fn logs(&self, _: ContainerId, _: LogRequest) -> Pending<'_, LogPiece> {
+            Box::pin(async { Err(Error::new(ErrorCode::NoSuchContainer, "none")) })
+        }
+
+        fn close(&self) -> Pending<'_, ()> {
+            Box::pin(async { Ok(()) })
+        }
+    }
+
+    fn order(number: u64) -> Order {
+        let epoch = MasterEpoch(1);
+        Order { epoch, number }
+    }
+
+    fn request(id: u32, cpu: u64, memory_bytes: u64) -> ContainerRequest {
+        let required = Resources {
+            cpu: MilliCores(cpu),
+            memory_bytes,
+            disk_bytes: 0,
+        };
+        ContainerRequest {
+            id: ContainerId(id),
+            required,
+            attributes: BTreeMap::new(),
+        }
+    }
+
+    async fn sizes_after(homogeneous: bool) -> Vec<(u64, u64)> {
+        let recorder = Arc::new(Recorder::default());
+        let traits = SchedulerTraits {
+            stateful: true,
+            homogeneous,
+        };
+        let scheduler = JobScheduler::new(traits, Arc::clone(&recorder) as Arc<dyn Scheduler>);
+        let requests = vec![request(1, 500, 9), request(2, 1500, 3)];
+        scheduler
+            .call(order(1), SchedulerCall::Have(requests))
+            .await;
+        let asked = recorder.1.lock().expect("no panic");
+        let sizes = asked.iter().map(|asked| asked.required);
+        sizes.map(|size| (size.cpu.0, size.memory_bytes)).collect()
+    }
+
+    #[tokio::test]
+    async fn containers_are_made_equal_where_they_have_to_be_and_left_as_they_are_elsewhere() {
+        assert_eq!(sizes_after(true).await, [(1500, 9), (1500, 9)]);
+        assert_eq!(sizes_after(false).await, [(500, 9), (1500, 3)]);
+    }
+
+    #[tokio::test]
+    async fn each_call_becomes_what_the_interface_has_for_it() {
+        let recorder = Arc::new(Recorder::default());
+        let scheduler = Arc::clone(&recorder) as Arc<dyn Scheduler>;
+        let scheduler = JobScheduler::new(SchedulerTraits::default(), scheduler);
+        let have = || SchedulerCall::Have(vec![request(1, 0, 0)]);
+        assert_eq!(
+            scheduler.call(order(1), have()).await,
+            SchedulerAnswer::Done
+        );
+        assert_eq!(
+            scheduler.call(order(2), have()).await,
+            SchedulerAnswer::Done
+        );
+        let restart = SchedulerCall::Restart(ContainerId(1));
+        let restarted = scheduler.call(order(3), restart).await;
+        assert_eq!(restarted, SchedulerAnswer::Restarted(7));
+        let failed = SchedulerAnswer::Failed("ARD-623: no answer".to_string());
+        assert_eq!(scheduler.call(order(4), SchedulerCall::Kill).await, failed);
+        let noted = recorder.0.lock().expect("no panic").join(", ");
+        assert_eq!(noted, "schedule 1 at 1, update 1 at 2, restart 1 at 3");
+    }
+}

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use ardea_control::ProgramRef;
 use ardea_core::{Error, ErrorCode, Result};
+use ardea_packages::{Cache, CachedPackage, Digest, PackageStores, StoreOptions};
 
 use crate::Pending;
 
@@ -18,11 +19,55 @@ pub trait Programs: Send + Sync + fmt::Debug {
     fn unpacked<'a>(&'a self, program: &'a ProgramRef, packages: &'a str) -> Pending<'a, Unpacked>;
 }
 
+/// Programs from package stores, by way of this machine's [`Cache`].
+#[derive(Clone, Debug)]
+pub struct CachedPrograms {
+    cache: Cache,
+    stores: PackageStores,
+    options: StoreOptions,
+}
+
+impl CachedPrograms {
+    /// Programs in this cache, from stores of these kinds, which are spoken to like this.
+    pub fn new(cache: Cache, stores: PackageStores, options: StoreOptions) -> Self {
+        CachedPrograms {
+            cache,
+            stores,
+            options,
+        }
+    }
+}
+
+impl Programs for CachedPrograms {
+    fn unpacked<'a>(&'a self, program: &'a ProgramRef, packages: &'a str) -> Pending<'a, Unpacked> {
+        Box::pin(async move {
+            let digest: Digest = program.package.parse()?;
+            let store = self.stores.open(packages, &self.options)?;
+            let package = self.cache.fetch(&digest, &*store).await?;
+            Ok(Unpacked::from(package))
+        })
+    }
+}
+
 /// The files of a package, in a folder of this machine.
 #[derive(Clone)]
 pub struct Unpacked {
     folder: PathBuf,
+    /// The entry of a cache, which must not be dropped.
+    cached: Option<Arc<CachedPackage>>,
+    /// Whatever else must not be dropped.
     held: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+/// They stay in the cache as long as this lives, and as long as a process that was started [from them](Unpacked::spawning).
+impl From<CachedPackage> for Unpacked {
+    fn from(package: CachedPackage) -> Self {
+        Unpacked {
+            folder: package.folder().to_path_buf(),
+            cached: Some(Arc::new(package)),
+            held: None,
+        }
+    }
 }
 
 impl Unpacked {
@@ -30,14 +75,28 @@ impl Unpacked {
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Unpacked {
             folder: folder.into(),
+            cached: None,
             held: None,
         }
     }
 
-    /// Keeps something for as long as the files are needed, such as a cache's entry that it must not drop.
+    /// Keeps something for as long as this process needs the files. An entry of a [`Cache`] is better turned into this by `from`:
+    /// then it stays for the processes that were started as well.
     pub fn holding(mut self, held: Arc<dyn Any + Send + Sync>) -> Self {
         self.held = Some(held);
         self
+    }
+
+    /// Calls `spawn`, which starts a process that needs the files: they stay as long as it lives.
+    ///
+    /// # Errors
+    ///
+    /// When that can't be arranged; nothing was started then.
+    pub fn spawning<T>(&self, spawn: impl FnOnce() -> T) -> Result<T> {
+        match &self.cached {
+            Some(package) => package.spawning(spawn),
+            None => Ok(spawn()),
+        }
     }
 
     /// Where they are.
@@ -80,9 +139,10 @@ impl Unpacked {
 
 impl fmt::Debug for Unpacked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_held = self.cached.is_some() || self.held.is_some();
         f.debug_struct("Unpacked")
             .field("folder", &self.folder)
-            .field("held", &self.held.is_some())
+            .field("is_held", &is_held)
             .finish()
     }
 }

@@ -5,8 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use ardea_core::{Error, ErrorCode, Result};
+use ardea_courier::Security;
+use ardea_state_manager::StateManager;
 
-use crate::{ContainerEvents, JobScheduler, LaunchPlan, SchedulerKind};
+use crate::{ContainerEvents, Hosts, JobScheduler, LaunchPlan, Local, Runner, SchedulerKind};
 
 /// Kinds of schedulers by name: `scheduler=slurm` in a job's configuration chooses one, so that two jobs of one cluster may use
 /// different ones.
@@ -14,6 +16,14 @@ use crate::{ContainerEvents, JobScheduler, LaunchPlan, SchedulerKind};
 pub struct Schedulers(BTreeMap<String, Arc<dyn SchedulerKind>>);
 
 impl Schedulers {
+    /// Those that need nothing but Ardea itself: `local`, with this runner, and `hosts`, with the hosts that have registered
+    /// in this state manager. [`Slurm`](crate::Slurm) has to be added where there is one.
+    pub fn builtin(runner: Runner, state: Arc<dyn StateManager>, security: Security) -> Self {
+        Schedulers::none()
+            .with("local", Local::new(runner))
+            .with("hosts", Hosts::new(state, security))
+    }
+
     /// None so far.
     pub fn none() -> Self {
         Schedulers(BTreeMap::new())

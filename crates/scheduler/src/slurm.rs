@@ -53,7 +53,8 @@ impl SlurmConfig {
 /// container is passed to `sbatch` as `--OPTION`, for the options account, constraint, exclude, nodelist, partition, qos,
 /// reservation and time.
 ///
-/// Packages have to be unpacked where all nodes see them.
+/// Packages have to be unpacked where all nodes see them, in a cache that is large enough for those of all jobs that run: a
+/// cache does not see who uses a package on another machine.
 #[derive(Clone, Debug)]
 pub struct Slurm {
     config: Arc<SlurmConfig>,

@@ -1,6 +1,6 @@
 //! What a scheduler knows of its containers while it lives: which life of each counts, and what was told of it. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ardea_control::{ContainerRequest, Order, WorkerId};
 use ardea_packing::{ContainerId, Resources};
@@ -19,7 +19,12 @@ pub(super) struct Board {
     /// Containers that are just being started somewhere, and what they need.
     pub(super) reserved: BTreeMap<ContainerId, (String, Resources)>,
     places: BTreeMap<ContainerId, Place>,
+    /// What was remarked; a link that is made again hears it again.
+    remarks: BTreeSet<String>,
 }
+
+/// How many remarks are remembered.
+const MOST_REMARKS: usize = 1000;
 
 /// The latest life of a container that is known.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -124,7 +129,12 @@ impl Board {
             ContainerEvent::Notice { container, text } => {
                 let text = format!("host {host}: {text}");
                 let container = *container;
-                (Some(ContainerEvent::Notice { container, text }), None)
+                if self.remarks.len() >= MOST_REMARKS {
+                    self.remarks.clear();
+                }
+                let is_new = self.remarks.insert(text.clone());
+                let notice = ContainerEvent::Notice { container, text };
+                (is_new.then_some(notice), None)
             }
         }
     }

@@ -183,14 +183,15 @@ impl RunnerJob {
         let open = |name| output::open(folder.path(), name, config.log_bytes, config.log_files);
         let (stdout, stderr) = (open("stdout.log")?, open("stderr.log")?);
         let stderr_from = stderr.metadata().map_or(0, |metadata| metadata.len());
-        let at_gate = AtGate::new(Start {
+        let start = Start {
             executable: &executable,
             arguments: &program.arguments,
             folder: &work,
             environment: self.environment(&folder, request, incarnation)?,
             stdout,
             stderr,
-        })?;
+        };
+        let at_gate = package.spawning(|| AtGate::new(start))??;
         let mark = at_gate.mark().clone();
         let cgroup = inner
             .limits

@@ -122,6 +122,28 @@ impl Cluster {
         self.ghosts.push(ghost);
     }
 
+    /// Registers a host that nobody can reach.
+    pub async fn register_unreachable(&mut self, host: &str) {
+        let record = HostRecord {
+            host: host.to_string(),
+            // The port of discard, at which nobody listens.
+            address: format!("{host}:9"),
+            total: Resources::UNLIMITED,
+            used: Resources::ZERO,
+            attributes: BTreeMap::new(),
+        };
+        let path = layout::worker(host).expect("a path");
+        let (ghost, _) = self.state.open_session().await.expect("a session");
+        let value = record.written().expect("written");
+        ghost.create(&path, &value).await.expect("registered");
+        self.ghosts.push(ghost);
+    }
+
+    /// The sessions of hosts that have crashed, or can't be reached, run out.
+    pub fn end_sessions(&mut self) {
+        self.ghosts.clear();
+    }
+
     /// What hosts are asked by who has no business there: nothing of it may matter.
     pub async fn annoy(&self, host: &str) {
         let record: &HostRecord = self.servers[host].record();

@@ -187,3 +187,30 @@ async fn two_living_hosts_do_not_share_a_name_and_strangers_change_nothing() {
     assert_eq!(answer, SchedulerAnswer::Done);
     scheduler.call(order(2), SchedulerCall::Kill).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_may_be_on_a_host_that_does_not_answer_waits_until_that_is_lost() {
+    let mut cluster = Cluster::of_sleepers(&[A]).await;
+    cluster.register_unreachable(B).await;
+    let (scheduler, _events) = cluster.scheduler().await;
+    match scheduler.call(order(1), have(&[1], &[])).await {
+        SchedulerAnswer::Failed(why) => {
+            assert!(
+                why.starts_with("ARD-623: container 1 may be on a host that"),
+                "{why}"
+            );
+            assert!(why.contains(B), "{why}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(scheduler.containers().await.expect("a list").is_empty());
+    cluster.end_sessions();
+    let done = SchedulerAnswer::Done;
+    let look = async || Some(scheduler.call(order(1), have(&[1], &[])).await);
+    eventually("it is started", look, |answer| *answer == done).await;
+    assert_eq!(
+        hosts_of(&scheduler.containers().await.expect("a list")),
+        [A]
+    );
+    assert_eq!(scheduler.call(order(2), SchedulerCall::Kill).await, done);
+}
