@@ -11,6 +11,7 @@
 //! * [`sessions`]: the visits in a web server's log;
 //! * [`payments`]: a pipeline of 150 stages, and what it costs in latency;
 //! * [`topology`]: the words of a file once more, counted by spouts and bolts;
+//! * [`statsd`]: no job, but a place for what jobs count: a metrics sink of one's own;
 //! * [`tail`]: errors in a log that is still being written.
 //!
 //! # Invariants
@@ -31,6 +32,7 @@ pub mod payments;
 pub mod rules;
 pub mod sensors;
 pub mod sessions;
+pub mod statsd;
 pub mod tail;
 pub mod topology;
 pub mod wordcount;

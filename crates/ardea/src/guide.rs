@@ -50,6 +50,10 @@ struct CommandLine;
 #[doc = include_str!("../../../docs/benchmarks.md")]
 struct Benchmarks;
 
+/// `docs/metrics.md`
+#[doc = include_str!("../../../docs/metrics.md")]
+struct Metrics;
+
 /// `docs/errors.md`
 #[doc = include_str!("../../../docs/errors.md")]
 struct Errors;

@@ -53,6 +53,11 @@ impl Dag {
         &self.edges
     }
 
+    /// The ids of all edges, in order.
+    pub fn edge_ids(&self) -> impl ExactSizeIterator<Item = EdgeId> + use<> {
+        (0..self.edges.len() as u32).map(EdgeId)
+    }
+
     /// The vertex with this id.
     ///
     /// # Panics

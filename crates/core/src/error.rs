@@ -71,6 +71,32 @@ pub enum ErrorCode {
     Superseded,
     /// The job is in a state in which this can't be done.
     WrongState,
+    /// A process refused the connection of another, and said why.
+    Refused,
+    /// What another process sent can't be read.
+    BadMessage,
+    /// Another process of the job is gone, with what was under way there.
+    PeerLost,
+    /// A container's process could not be started.
+    StartFailed,
+    /// No host has room for a container.
+    NoRoom,
+    /// What a scheduler gets its containers from can't be reached, or does not do what it is asked for.
+    SchedulerUnavailable,
+    /// The job has no such container, or the container no such output.
+    NoSuchContainer,
+    /// The package store has no such package.
+    PackageMissing,
+    /// What came is not what was asked for: its digest or its content is wrong.
+    PackageCorrupt,
+    /// The package store can't be reached, or broke off.
+    PackageStoreAway,
+    /// The package store, or whoever unpacks, does not accept this package: too large, unsafe, or not allowed.
+    PackageRefused,
+    /// There is no space left on the device.
+    DiskFull,
+    /// A batch of metrics that can't be read.
+    BrokenBatch,
     /// A broken invariant of the engine itself: please report it.
     Internal,
 }
@@ -118,6 +144,19 @@ impl ErrorCode {
             ErrorCode::WrongCluster => "ARD-606",
             ErrorCode::Superseded => "ARD-607",
             ErrorCode::WrongState => "ARD-608",
+            ErrorCode::Refused => "ARD-610",
+            ErrorCode::BadMessage => "ARD-611",
+            ErrorCode::PeerLost => "ARD-612",
+            ErrorCode::StartFailed => "ARD-621",
+            ErrorCode::NoRoom => "ARD-622",
+            ErrorCode::SchedulerUnavailable => "ARD-623",
+            ErrorCode::NoSuchContainer => "ARD-624",
+            ErrorCode::PackageMissing => "ARD-631",
+            ErrorCode::PackageCorrupt => "ARD-632",
+            ErrorCode::PackageStoreAway => "ARD-633",
+            ErrorCode::PackageRefused => "ARD-634",
+            ErrorCode::DiskFull => "ARD-635",
+            ErrorCode::BrokenBatch => "ARD-641",
             ErrorCode::Internal => "ARD-900",
         }
     }
@@ -131,7 +170,15 @@ impl ErrorCode {
             | ErrorCode::StateUnavailable
             | ErrorCode::StateUnknown
             | ErrorCode::StateCorrupt
-            | ErrorCode::SessionEnded => Domain::External,
+            | ErrorCode::SessionEnded
+            | ErrorCode::BadMessage
+            | ErrorCode::PeerLost
+            | ErrorCode::NoRoom
+            | ErrorCode::SchedulerUnavailable
+            | ErrorCode::PackageCorrupt
+            | ErrorCode::PackageStoreAway
+            | ErrorCode::DiskFull
+            | ErrorCode::BrokenBatch => Domain::External,
             ErrorCode::Internal => Domain::Engine,
             _ => Domain::User,
         }

@@ -24,6 +24,8 @@ pub enum Marker {
 struct Slot {
     building: Chunk,
     markers: VecDeque<Marker>,
+    /// Behind the markers: nobody routes to this lane any more, see [`Outbox::leave`].
+    has_left: bool,
 }
 
 /// The bounded outputs of a processor, one lane an output ordinal.
@@ -105,6 +107,16 @@ impl Outbox {
         }
     }
 
+    /// For the receiving end of an edge between processes: says, behind all that is on this lane, that no producer over there routes
+    /// to this lane's consumer at the moment. A consumer that is to end does not wait for them then; for any other it means nothing.
+    ///
+    /// # Errors
+    /// [`ErrorCode::NoSuchOutput`] if there is no such output.
+    pub fn leave(&mut self, ordinal: Ordinal) -> Result<()> {
+        self.slot(ordinal)?.has_left = true;
+        Ok(())
+    }
+
     /// Asks to be called again no later than at `deadline`, on the instance's monotonic clock, even without input.
     ///
     /// Of several calls in one step the earliest counts; it holds for the next wait only.
@@ -125,7 +137,25 @@ impl Outbox {
     pub fn is_empty(&self) -> bool {
         self.slots
             .iter()
-            .all(|slot| slot.building.is_empty() && slot.markers.is_empty())
+            .all(|slot| slot.building.is_empty() && slot.markers.is_empty() && !slot.has_left)
+    }
+
+    /// For the runtime: makes lanes, until there are so many.
+    pub fn grow(&mut self, lanes: usize) {
+        if self.slots.len() < lanes {
+            self.slots.resize_with(lanes, Slot::default);
+        }
+    }
+
+    /// For the runtime: whether a lane whose records and markers have been taken was [left](Self::leave).
+    #[inline]
+    pub fn was_left(&self, lane: usize) -> bool {
+        self.slots[lane].has_left
+    }
+
+    /// For the runtime: it has been passed on that a lane was left.
+    pub fn pass_leave(&mut self, lane: usize) {
+        self.slots[lane].has_left = false;
     }
 
     /// For the runtime: takes the records of a lane, if there are any, leaving `spare` to be filled next.
@@ -245,6 +275,17 @@ mod tests {
             outbox.lane::<u8>(Ordinal(1)).unwrap_err().code(),
             ErrorCode::NoSuchOutput
         );
+    }
+
+    #[test]
+    fn a_lane_that_was_left_is_not_empty_until_that_is_passed_on() {
+        let mut outbox = Outbox::new(1, 4);
+        outbox.grow(2);
+        outbox.leave(Ordinal(1)).unwrap();
+        assert!(!outbox.is_empty() && outbox.was_left(1) && !outbox.was_left(0));
+        outbox.pass_leave(1);
+        assert!(outbox.is_empty());
+        assert!(outbox.leave(Ordinal(2)).is_err());
     }
 
     #[test]

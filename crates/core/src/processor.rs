@@ -58,6 +58,10 @@ pub trait Processor: Send {
         Ok(Progress::DONE)
     }
 
+    /// All inputs are silent for the moment, and time is not to wait for them. The runtime passes the marker on by itself: only the
+    /// sending ends of edges that lead to other processes have to know.
+    fn on_idle(&mut self) {}
+
     /// The input `ordinal` has ended. Called until it returns done.
     fn on_edge_done(&mut self, ordinal: Ordinal, outbox: &mut Outbox) -> Result<Progress> {
         let _ = (ordinal, outbox);
@@ -105,6 +109,12 @@ pub trait Processor: Send {
     /// timers; also called, as a source's turn to speak, never for a source itself (that is [`complete`](Self::complete)).
     fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
         let _ = outbox;
+        Ok(())
+    }
+
+    /// The slice is over: what was gathered over several calls goes on its way. Only for the sending ends of edges that lead to other
+    /// processes.
+    fn on_slice_end(&mut self) -> Result<()> {
         Ok(())
     }
 

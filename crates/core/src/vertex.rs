@@ -11,6 +11,11 @@ use crate::ProcessorSupplier;
 pub struct VertexId(pub(crate) u32);
 
 impl VertexId {
+    /// The vertex at this position among its graph's vertices.
+    pub const fn of_index(index: usize) -> Self {
+        VertexId(index as u32)
+    }
+
     /// Its position among the graph's vertices.
     pub const fn index(self) -> usize {
         self.0 as usize

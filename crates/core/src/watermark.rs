@@ -99,6 +99,19 @@ impl WatermarkMerge {
         self.merge()
     }
 
+    /// One input more, which has not spoken; its number. It holds the watermark where it is until it has caught up.
+    pub fn add(&mut self) -> usize {
+        self.inputs.push(Input::Active(Watermark::NONE));
+        self.all_idle = false;
+        self.inputs.len() - 1
+    }
+
+    /// Gives the number of an input that ended to a new one, as by [`add`](Self::add).
+    pub fn replace(&mut self, input: usize) {
+        self.inputs[input] = Input::Active(Watermark::NONE);
+        self.all_idle = false;
+    }
+
     fn merge(&mut self) -> Option<Watermark> {
         let mut lowest_active = None;
         let mut highest_idle = None;
@@ -171,6 +184,24 @@ mod tests {
         merge.idle(0);
         assert_eq!(merge.idle(1), Some(at(10)));
         assert!(merge.is_idle());
+    }
+
+    #[test]
+    fn an_input_that_comes_later_holds_time_where_it_is_until_it_has_caught_up() {
+        let mut merge = WatermarkMerge::new(1);
+        assert_eq!(merge.advance(0, at(10)), Some(at(10)));
+        let late = merge.add();
+        assert_eq!(merge.advance(0, at(20)), None);
+        assert_eq!(
+            merge.advance(late, at(5)),
+            None,
+            "time does not run backwards"
+        );
+        assert_eq!(merge.advance(late, at(15)), Some(at(15)));
+        assert_eq!(merge.done(0), None);
+        merge.replace(0);
+        assert_eq!(merge.advance(late, at(30)), None);
+        assert_eq!(merge.advance(0, at(25)), Some(at(25)));
     }
 
     proptest! {

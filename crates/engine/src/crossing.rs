@@ -8,15 +8,37 @@ use crate::Site;
 ///
 /// The engine runs both ends as tasklets of their own, one for each edge and other process, joined to the instances here by the same
 /// queues as instances are joined to each other. So routing, batching and backpressure are the same wherever a consumer lives.
+///
+/// Neither is polled: it is called when something comes from this side, when the [`Waker`](ardea_core::Waker) of its context is woken,
+/// and when the time has come that it asked for by [`Outbox::wake_at`](ardea_core::Outbox::wake_at). An error of one fails the job.
+/// Both are made on the thread that starts or changes the job, and may not block.
+///
+/// While the layout of the job changes, their inputs and outputs may become more.
 pub trait Crossings: Send + Sync {
     /// Takes what instances here send over `edge` to instances at `to`. Its input *i* holds what is for the consumer's instance *i*;
-    /// watermarks, idleness and ends are merged over all producers here, and are for all its instances there.
+    /// watermarks, idleness and ends of epochs are merged over all producers here, and are for all its instances there.
+    ///
+    /// * `on_edge_done(i)`: nobody here routes to instance *i* any more. The other end is to be told, so that it
+    ///   [leaves](ardea_core::Outbox::leave) its output *i*. Records may come on the input again, when the routes change once more.
+    /// * `complete`: all producers here have ended. The other end is to be told, and again should it begin anew; it writes the marker
+    ///   [`Done`](ardea_core::Marker::Done). Returns [`Progress::NONE`](ardea_core::Progress::NONE) then, never done.
+    /// * `on_drain`, in place of `complete`: this end is not needed any more. Returns done as soon as all that it holds is on its way,
+    ///   or can't be sent because the other process is gone for good.
+    /// * `on_slice_end`: what was gathered over several calls goes on its way.
     ///
     /// # Errors
     /// If the edge has no codec.
     fn sender(&self, edge: EdgeId, to: Site) -> Result<Box<dyn Processor>>;
 
-    /// Gives out what comes over `edge` from `from`. Its output *i* leads to the consumer's instance *i*, which is here.
+    /// Gives out what comes over `edge` from `from`. Its output *i* leads to the consumer's instance *i*, if that is here. It has no
+    /// inputs, but is no source: it is not paused, and it passes epochs on as they come.
+    ///
+    /// * `complete`: gives out what has come. When the stream has ended it writes the marker [`Done`](ardea_core::Marker::Done), and
+    ///   goes on: the other process may be started again. What is for an instance that is not here is given out all the same: it is
+    ///   counted and dropped.
+    /// * When a stream begins anew, as the other process was started again, it [leaves](ardea_core::Outbox::leave) all its outputs.
+    /// * `on_drain`, in place of `complete`: nobody needs it any more. Gives out what still comes, until the stream has ended or was
+    ///   cut, and then returns done.
     ///
     /// # Errors
     /// If the edge has no codec.

@@ -4,7 +4,9 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use ardea_core::{Dag, EdgeId, Isolation, Result, Routing, VertexId};
+use ardea_core::{Dag, Edge, EdgeId, Isolation, Result, Routing, VertexId};
+
+use crate::Placement;
 
 /// Vertices whose instances run as one tasklet each, joined by hand-over instead of queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,11 +28,40 @@ pub struct ExecutionPlan {
     pub tasklets: Vec<PlannedTasklet>,
 }
 
+/// Which vertices share a tasklet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fusion {
+    /// None.
+    Off,
+    /// Those joined by forward edges: whatever their parallelism is, and becomes.
+    Forward,
+    /// Those as well that have one instance each: in a job whose parallelism stays as it is.
+    Lone,
+}
+
 impl PlannedTasklet {
     /// Whether each of them needs a thread of its own.
     pub(crate) fn is_dedicated(&self) -> bool {
         self.isolation != Isolation::Tasklet
     }
+
+    /// The vertex whose inputs are the tasklet's.
+    pub(crate) fn head(&self) -> VertexId {
+        self.vertices[0]
+    }
+}
+
+/// The vertices of a graph that run as one tasklet an instance wherever the job runs, in the order in which records pass through them;
+/// most often one alone.
+///
+/// Instances of one number of all of them have to be in one process. So whoever says where instances are, takes each of these for a
+/// single component.
+///
+/// # Errors
+/// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob) as [`Dag::validate`].
+pub fn chains(dag: &Dag) -> Result<Vec<Vec<VertexId>>> {
+    let plan = ExecutionPlan::made(dag, |_| 1, Fusion::Forward)?;
+    Ok(plan.tasklets.into_iter().map(|t| t.vertices).collect())
 }
 
 impl ExecutionPlan {
@@ -43,13 +74,30 @@ impl ExecutionPlan {
     /// # Errors
     /// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob) as [`Dag::validate`].
     pub fn of(dag: &Dag, threads: NonZeroU32, fuse: bool) -> Result<Self> {
+        let parallelism = |id| dag.get(id).wanted_parallelism().resolve(threads);
+        Self::made(dag, parallelism, Fusion::within(fuse, Fusion::Lone))
+    }
+
+    /// Plans `dag` for a job with so many instances, whose parallelism may change while it runs: only forward edges join vertices to
+    /// a tasklet, as [`chains`] says.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob) as [`Dag::validate`].
+    pub fn of_placement(dag: &Dag, placement: &Placement, fuse: bool) -> Result<Self> {
+        let parallelism = |id| placement.parallelism(id);
+        Self::made(dag, parallelism, Fusion::within(fuse, Fusion::Forward))
+    }
+
+    pub(crate) fn made(
+        dag: &Dag,
+        parallelism: impl Fn(VertexId) -> u32,
+        fusion: Fusion,
+    ) -> Result<Self> {
         dag.validate()?;
         let mut tasklets: Vec<PlannedTasklet> = Vec::new();
         for id in dag.topological_order()? {
             let vertex = dag.get(id);
-            let parallelism = vertex.wanted_parallelism().resolve(threads);
-            let before = fusable_input(dag, id, threads).filter(|_| fuse);
-            let chain = before.and_then(|before| {
+            let chain = fusable_input(dag, id, &parallelism, fusion).and_then(|before| {
                 tasklets
                     .iter_mut()
                     .find(|tasklet| tasklet.vertices.last() == Some(&before))
@@ -62,7 +110,7 @@ impl ExecutionPlan {
                 None => tasklets.push(PlannedTasklet {
                     vertices: vec![id],
                     names: vec![Arc::clone(vertex.name())],
-                    parallelism,
+                    parallelism: parallelism(id),
                     isolation: vertex.wanted_isolation(),
                 }),
             }
@@ -71,19 +119,37 @@ impl ExecutionPlan {
     }
 
     /// Whether an edge lies inside a tasklet, so that it needs no queue.
-    pub(crate) fn is_inside(&self, dag: &Dag, edge: EdgeId) -> bool {
-        let edge = &dag.edges()[edge.index()];
-        self.tasklets.iter().any(|tasklet| {
-            tasklet
-                .vertices
-                .windows(2)
-                .any(|pair| pair == [edge.source().0, edge.target().0])
-        })
+    pub(crate) fn is_inside(&self, edge: &Edge) -> bool {
+        let ends = [edge.source().0, edge.target().0];
+        self.tasklets
+            .iter()
+            .any(|tasklet| tasklet.vertices.windows(2).any(|pair| pair == ends))
+    }
+
+    /// The edges that join tasklets, by id.
+    pub(crate) fn edges_between<'a>(
+        &'a self,
+        dag: &'a Dag,
+    ) -> impl Iterator<Item = (EdgeId, &'a Edge)> {
+        dag.edge_ids()
+            .zip(dag.edges())
+            .filter(|(_, edge)| !self.is_inside(edge))
+    }
+}
+
+impl Fusion {
+    pub(crate) fn within(fuse: bool, most: Fusion) -> Fusion {
+        if fuse { most } else { Fusion::Off }
     }
 }
 
 /// The vertex before `id` that it may share a tasklet with.
-fn fusable_input(dag: &Dag, id: VertexId, threads: NonZeroU32) -> Option<VertexId> {
+fn fusable_input(
+    dag: &Dag,
+    id: VertexId,
+    parallelism: &impl Fn(VertexId) -> u32,
+    fusion: Fusion,
+) -> Option<VertexId> {
     let [input] = dag.inputs(id)[..] else {
         return None;
     };
@@ -92,15 +158,15 @@ fn fusable_input(dag: &Dag, id: VertexId, threads: NonZeroU32) -> Option<VertexI
     if dag.outputs(before).len() != 1 {
         return None;
     }
-    let (first, second) = (dag.get(before), dag.get(id));
-    let count = |vertex: &ardea_core::Vertex| vertex.wanted_parallelism().resolve(threads);
-    let cooperative = first.wanted_isolation() == Isolation::Tasklet
-        && second.wanted_isolation() == Isolation::Tasklet;
-    let aligned = match edge.wanted_routing() {
-        Routing::Forward => true,
-        _ => count(first) == 1 && count(second) == 1,
+    let cooperative = |id| dag.get(id).wanted_isolation() == Isolation::Tasklet;
+    let counts = (parallelism(before), parallelism(id));
+    let aligned = match (fusion, edge.wanted_routing()) {
+        (Fusion::Off, _) => false,
+        (Fusion::Forward | Fusion::Lone, Routing::Forward) => counts.0 == counts.1,
+        (Fusion::Lone, _) => counts == (1, 1),
+        (Fusion::Forward, _) => false,
     };
-    (cooperative && aligned && count(first) == count(second)).then_some(before)
+    (aligned && cooperative(before) && cooperative(id)).then_some(before)
 }
 
 impl fmt::Display for ExecutionPlan {

@@ -1,9 +1,11 @@
 //! The input of a tasklet: many queues become one sequence of events.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use ardea_core::{Chunk, Epoch, Marker, Ordinal, Priority, Watermark, WatermarkMerge};
 
+use crate::mailbox::Mailbox;
 use crate::queue::{Message, QueueReceiver};
 
 /// What a stage is given next.
@@ -21,12 +23,51 @@ pub(crate) enum Event {
     EdgeDone { input: Ordinal, last: bool },
 }
 
+/// What is known of an input before anything comes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InputSpec {
+    pub(crate) priority: Priority,
+    /// It has no part in time: its watermarks are not listened to, and its silence holds nobody back.
+    pub(crate) is_timeless: bool,
+}
+
+impl InputSpec {
+    /// An input like any other.
+    pub(crate) const ORDINARY: InputSpec = InputSpec {
+        priority: Priority::NORMAL,
+        is_timeless: false,
+    };
+}
+
+/// A queue that comes to an input.
+#[derive(Debug)]
+pub(crate) struct NewInlet {
+    pub(crate) input: usize,
+    pub(crate) receiver: QueueReceiver,
+    /// Whether it leads from another process, which may begin anew after it has ended.
+    pub(crate) is_crossing: bool,
+}
+
+/// What an input without queues means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Unconnected {
+    /// It has ended: a producer that sends all to one instance leaves its siblings none.
+    HasEnded,
+    /// It has not begun, and may do so at any time: the sending end of an edge to another process.
+    HasNotBegun,
+}
+
 /// One queue, and how far its producer has come.
 #[derive(Debug)]
 struct Inlet {
     receiver: QueueReceiver,
     input: usize,
     state: InletState,
+    is_crossing: bool,
+    /// Nobody at its other end routes here at the moment.
+    was_left: bool,
+    /// Whether ends of epochs wait for it: one that came later may have missed some.
+    is_aligned: bool,
 }
 
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
@@ -35,8 +76,21 @@ enum InletState {
     Open,
     /// Held until the others have ended this epoch as well.
     AtEpochEnd(Epoch),
+    /// At its end, which is looked at when the tasklet has done what it was told to change.
+    Waiting,
     /// Ended.
     Done,
+}
+
+/// One input, and its queues together.
+#[derive(Debug)]
+struct Input {
+    spec: InputSpec,
+    /// How many queues have not ended.
+    open: usize,
+    has_ended: bool,
+    /// The queue of the latest chunk.
+    source: usize,
 }
 
 /// All queues of a tasklet's first stage.
@@ -44,83 +98,171 @@ enum InletState {
 /// Reads the queues in turn, those of the most urgent priority that has not ended first; merges watermarks to their minimum; aligns
 /// epoch ends: a queue that has reached one is held until all have. (No source ends an epoch while anyone still reads a more
 /// urgent input, see job.rs: the queues that wait for it could not reach the end.)
+///
+/// Queues may be added while records flow. An input ends when all its queues have, but not before the tasklet has carried out the
+/// changes that wait in its mailbox: they may be queues that take the place of those that ended.
 #[derive(Debug)]
 pub(crate) struct InputSet {
     inlets: Vec<Inlet>,
-    open_by_input: Vec<usize>,
-    priorities: Vec<Priority>,
+    inputs: Vec<Input>,
+    unconnected: Unconnected,
+    mailbox: Arc<Mailbox>,
     active_priority: Option<Priority>,
     merge: WatermarkMerge,
     events: VecDeque<Event>,
     next: usize,
-    source_of: Vec<usize>,
+    /// Queues that don't count any more once they were left: it is to end.
+    is_leaving: bool,
+    waiting: Vec<(usize, Message)>,
+    last_epoch: Option<Epoch>,
+    /// The last input has ended, and then one has begun.
+    has_reopened: bool,
+    misrouted: u64,
 }
 
 impl InputSet {
-    /// Lets an input have no part in time: its watermarks are not listened to, and its silence holds nobody back.
-    pub(crate) fn without_time(mut self, input: usize) -> Self {
-        for (index, inlet) in self.inlets.iter().enumerate() {
-            if inlet.input == input {
-                // Nothing has been promised yet, so nothing can rise that somebody would have to be told.
-                let _ = self.merge.done(index);
-            }
-        }
-        self
-    }
-
-    /// From the queues of each input ordinal, with that input's priority.
-    pub(crate) fn new(inputs: Vec<(Priority, Vec<QueueReceiver>)>) -> Self {
-        let priorities: Vec<Priority> = inputs.iter().map(|(priority, _)| *priority).collect();
-        let open_by_input: Vec<usize> = inputs.iter().map(|(_, queues)| queues.len()).collect();
-        let mut inlets = Vec::new();
-        for (input, (_, queues)) in inputs.into_iter().enumerate() {
-            inlets.extend(queues.into_iter().map(|receiver| Inlet {
-                receiver,
-                input,
-                state: InletState::Open,
-            }));
-        }
+    /// Of these inputs, fed by these queues.
+    pub(crate) fn new(
+        specs: Vec<InputSpec>,
+        inlets: Vec<NewInlet>,
+        unconnected: Unconnected,
+        mailbox: Arc<Mailbox>,
+    ) -> Self {
+        let inputs = specs.into_iter().map(Input::new).collect();
         let mut set = InputSet {
-            merge: WatermarkMerge::new(inlets.len()),
-            source_of: vec![0; priorities.len()],
+            inlets: Vec::with_capacity(inlets.len()),
+            inputs,
+            unconnected,
+            mailbox,
             active_priority: None,
-            inlets,
-            open_by_input,
-            priorities,
+            merge: WatermarkMerge::new(0),
             events: VecDeque::new(),
             next: 0,
+            is_leaving: false,
+            waiting: Vec::new(),
+            last_epoch: None,
+            has_reopened: false,
+            misrouted: 0,
         };
+        for inlet in inlets {
+            set.connect(inlet, true);
+        }
+        if unconnected == Unconnected::HasNotBegun {
+            let begun = set.inputs.iter().any(|input| input.open > 0);
+            for (index, input) in set.inputs.iter_mut().enumerate() {
+                // Without any queue there is nobody left to begin, which one of them has to tell.
+                input.has_ended = input.open == 0 && (begun || index > 0);
+            }
+        }
         set.choose_priority();
-        set.end_unconnected();
+        set.announce_ends();
         set
     }
 
-    /// Ends the inputs without queues: a producer that sends all to one instance leaves its siblings none.
-    fn end_unconnected(&mut self) {
-        let mut open = self.open_by_input.iter().filter(|open| **open > 0).count();
-        let unconnected: Vec<usize> = (0..self.open_by_input.len())
-            .filter(|&input| self.open_by_input[input] == 0)
-            .collect();
-        open += unconnected.len();
-        for input in unconnected {
-            open -= 1;
-            self.events.push_back(Event::EdgeDone {
-                input: Ordinal(input as u16),
-                last: open == 0,
-            });
+    /// Adds queues while records flow.
+    pub(crate) fn add(&mut self, inlets: Vec<NewInlet>) {
+        for inlet in inlets {
+            self.connect(inlet, false);
         }
+        self.choose_priority();
+    }
+
+    fn connect(&mut self, new: NewInlet, is_aligned: bool) {
+        let NewInlet {
+            input,
+            receiver,
+            is_crossing,
+        } = new;
+        while self.inputs.len() <= input {
+            let mut unused = Input::new(InputSpec::ORDINARY);
+            unused.has_ended = true;
+            self.inputs.push(unused);
+        }
+        if self.inputs[input].has_ended {
+            if self.unconnected == Unconnected::HasEnded {
+                // The stage has been told so, and can't be told otherwise.
+                receiver.close();
+                return;
+            }
+            self.has_reopened |= self.inputs.iter().all(|input| input.has_ended);
+            self.inputs[input].has_ended = false;
+        }
+        self.inputs[input].open += 1;
+        let inlet = Inlet {
+            receiver,
+            input,
+            state: InletState::Open,
+            is_crossing,
+            was_left: false,
+            is_aligned,
+        };
+        let unused =
+            |inlet: &mut Inlet| inlet.state == InletState::Done && inlet.receiver.is_finished();
+        let index = match self
+            .inlets
+            .iter_mut()
+            .position(unused)
+            .filter(|_| !is_aligned)
+        {
+            Some(index) => {
+                self.inlets[index] = inlet;
+                index
+            }
+            None => {
+                self.inlets.push(inlet);
+                self.merge.add()
+            }
+        };
+        self.begin_time(index);
     }
 
     /// Whether an input waits for a more urgent one to end.
     pub(crate) fn is_urgent(&self) -> bool {
-        let open = self.open_by_input.iter().zip(&self.priorities);
-        open.into_iter()
-            .any(|(open, priority)| *open > 0 && Some(*priority) > self.active_priority)
+        self.inputs
+            .iter()
+            .any(|input| input.open > 0 && Some(input.spec.priority) > self.active_priority)
+    }
+
+    /// It is to end, or not after all: queues whose other end routes nothing here don't count then.
+    pub(crate) fn leave(&mut self, is_leaving: bool) {
+        self.is_leaving = is_leaving;
+        for input in &mut self.inputs {
+            input.open = 0;
+        }
+        for inlet in &self.inlets {
+            if !inlet.is_closed(is_leaving) {
+                self.inputs[inlet.input].open += 1;
+            }
+        }
+        self.choose_priority();
+    }
+
+    /// After all changes that waited have been carried out: looks again at what ended meanwhile.
+    pub(crate) fn resume(&mut self) {
+        for (index, message) in std::mem::take(&mut self.waiting) {
+            self.inlets[index].state = InletState::Open;
+            if let Some(event) = self.take(index, message) {
+                self.events.push_back(event);
+            }
+        }
+        self.announce_ends();
+    }
+
+    /// Whether an input has begun after the last one had ended; once.
+    pub(crate) fn take_reopened(&mut self) -> bool {
+        std::mem::take(&mut self.has_reopened)
+    }
+
+    /// How many records have come on inputs that had ended, and were dropped; since the last look.
+    pub(crate) fn take_misrouted(&mut self) -> u64 {
+        std::mem::take(&mut self.misrouted)
     }
 
     /// Gives an emptied chunk of an input back to where the last chunk of that input came from.
     pub(crate) fn give_back(&mut self, input: usize, chunk: Chunk) {
-        self.inlets[self.source_of[input]].receiver.give_back(chunk);
+        self.inlets[self.inputs[input].source]
+            .receiver
+            .give_back(chunk);
     }
 
     /// The next event, if one has come.
@@ -146,16 +288,27 @@ impl InputSet {
 
     fn may_read(&self, index: usize) -> bool {
         let inlet = &self.inlets[index];
-        inlet.state == InletState::Open
-            && Some(self.priorities[inlet.input]) == self.active_priority
+        let input = &self.inputs[inlet.input];
+        match inlet.state {
+            InletState::Open => Some(input.spec.priority) == self.active_priority,
+            InletState::Done if inlet.is_crossing => {
+                input.has_ended || Some(input.spec.priority) == self.active_priority
+            }
+            _ => false,
+        }
     }
 
     fn take(&mut self, index: usize, message: Message) -> Option<Event> {
-        let input = self.inlets[index].input;
+        let inlet = &self.inlets[index];
+        let input = inlet.input;
+        if (inlet.state == InletState::Done || inlet.was_left) && !self.revive(index, &message) {
+            crate::panics::quietly(|| drop(message));
+            return None;
+        }
         match message {
             Message::Chunk(chunk) => {
                 self.merge.record(index);
-                self.source_of[input] = index;
+                self.inputs[input].source = index;
                 return Some(Event::Chunk(Ordinal(input as u16), chunk));
             }
             Message::Marker(Marker::Watermark(watermark)) => {
@@ -169,30 +322,109 @@ impl InputSet {
                     self.events.push_back(Event::Idle);
                 }
             }
-            Message::Marker(Marker::EpochEnd(epoch)) => {
-                self.inlets[index].state = InletState::AtEpochEnd(epoch);
-                self.align();
+            Message::Marker(Marker::EpochEnd(epoch)) => self.end_epoch(index, epoch),
+            Message::Marker(Marker::Done) | Message::Left if self.mailbox.has_changes() => {
+                self.inlets[index].state = InletState::Waiting;
+                self.waiting.push((index, message));
             }
             Message::Marker(Marker::Done) => self.end(index),
+            Message::Left => {
+                self.change(index, |inlet| inlet.was_left = true);
+                self.announce_ends();
+            }
         }
         self.events.pop_front()
     }
 
+    /// Something comes from a process whose stream had ended, or that routed nothing here: after it was started again, or when the
+    /// routes have changed once more. False if it is too late.
+    fn revive(&mut self, index: usize, message: &Message) -> bool {
+        let input = self.inlets[index].input;
+        if self.inlets[index].state == InletState::Done {
+            if matches!(message, Message::Left | Message::Marker(Marker::Done)) {
+                return false;
+            }
+            if self.inputs[input].has_ended {
+                if let Message::Chunk(chunk) = message {
+                    self.misrouted += chunk.len() as u64;
+                }
+                return false;
+            }
+            self.change(index, |inlet| inlet.state = InletState::Open);
+            self.begin_time(index);
+        }
+        if matches!(message, Message::Chunk(_)) {
+            self.change(index, |inlet| inlet.was_left = false);
+        }
+        true
+    }
+
+    /// Changes a queue's state, and keeps count of those that hold their input open.
+    fn change(&mut self, index: usize, change: impl FnOnce(&mut Inlet)) {
+        let inlet = &mut self.inlets[index];
+        let before = inlet.is_closed(self.is_leaving);
+        change(inlet);
+        let after = inlet.is_closed(self.is_leaving);
+        let input = inlet.input;
+        match (before, after) {
+            (false, true) => self.inputs[input].open -= 1,
+            (true, false) => {
+                self.inputs[input].open += 1;
+                self.choose_priority();
+            }
+            _ => {}
+        }
+    }
+
+    /// In the place of one that ended a queue begins, which has promised nothing.
+    fn begin_time(&mut self, index: usize) {
+        self.merge.replace(index);
+        if self.inputs[self.inlets[index].input].spec.is_timeless {
+            // Nothing can rise that somebody would have to be told.
+            let _ = self.merge.done(index);
+        }
+    }
+
+    fn end_epoch(&mut self, index: usize, epoch: Epoch) {
+        let inlet = &mut self.inlets[index];
+        if !std::mem::replace(&mut inlet.is_aligned, true) && self.last_epoch >= Some(epoch) {
+            // It came to those that went on without it.
+            return;
+        }
+        inlet.state = InletState::AtEpochEnd(epoch);
+        self.align();
+    }
+
     /// Ends an inlet: it no longer holds back time, epochs or its input.
     fn end(&mut self, index: usize) {
-        let input = self.inlets[index].input;
-        self.inlets[index].state = InletState::Done;
+        self.change(index, |inlet| inlet.state = InletState::Done);
         // The end of all time is announced by the last input's end itself.
         if let Some(watermark) = self.merge.done(index).filter(|w| *w != Watermark::END) {
             self.events.push_back(Event::Watermark(watermark));
         }
         self.align();
-        self.open_by_input[input] -= 1;
-        if self.open_by_input[input] == 0 {
-            self.choose_priority();
-            let last = self.active_priority.is_none();
+        self.announce_ends();
+    }
+
+    /// Tells of the inputs whose queues have all ended.
+    fn announce_ends(&mut self) {
+        if self
+            .inputs
+            .iter()
+            .all(|input| input.open > 0 || input.has_ended)
+        {
+            return;
+        }
+        self.choose_priority();
+        for index in 0..self.inputs.len() {
+            let input = &mut self.inputs[index];
+            if input.open > 0 || input.has_ended {
+                continue;
+            }
+            input.has_ended = true;
+            let last = self.inputs.iter().all(|input| input.has_ended);
             self.events.push_back(Event::EdgeDone {
-                input: Ordinal(input as u16),
+                input: Ordinal(index as u16),
                 last,
             });
         }
@@ -203,11 +435,11 @@ impl InputSet {
         let mut at: Option<Epoch> = None;
         for inlet in &self.inlets {
             match inlet.state {
-                InletState::Open => return,
+                InletState::Open | InletState::Waiting if inlet.is_aligned => return,
                 InletState::AtEpochEnd(epoch) => {
                     at = Some(at.map_or(epoch, |other| other.min(epoch)))
                 }
-                InletState::Done => {}
+                _ => {}
             }
         }
         let Some(epoch) = at else { return };
@@ -216,146 +448,42 @@ impl InputSet {
                 inlet.state = InletState::Open;
             }
         }
+        self.last_epoch = Some(epoch);
         self.events.push_back(Event::EpochEnd(epoch));
     }
 
     fn choose_priority(&mut self) {
-        let open = self
-            .open_by_input
-            .iter()
-            .zip(&self.priorities)
-            .filter(|(open, _)| **open > 0);
-        self.active_priority = open.map(|(_, priority)| *priority).min();
+        let open = self.inputs.iter().filter(|input| input.open > 0);
+        self.active_priority = open.map(|input| input.spec.priority).min();
+    }
+
+    /// Drops all queues with what is in them; their senders wait for nobody.
+    pub(crate) fn close(self) {
+        for inlet in self.inlets {
+            inlet.receiver.close();
+        }
+        // Chunks that were about to be read.
+        crate::panics::quietly(|| drop((self.events, self.waiting)));
+    }
+}
+
+impl Input {
+    fn new(spec: InputSpec) -> Self {
+        Input {
+            spec,
+            open: 0,
+            has_ended: false,
+            source: 0,
+        }
+    }
+}
+
+impl Inlet {
+    /// Whether its input may end without it.
+    fn is_closed(&self, is_leaving: bool) -> bool {
+        self.state == InletState::Done || self.was_left && is_leaving
     }
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use crate::queue::{QueueSender, queue};
-    use crate::worker::TaskletWaker;
-    use ardea_core::{Rows, Timestamp};
-    use ardea_ring::Capacity;
-
-    fn inputs(priorities: &[(Priority, usize)]) -> (Vec<Vec<QueueSender>>, InputSet) {
-        let capacity = Capacity::new(8).unwrap();
-        let mut senders = Vec::new();
-        let mut receivers = Vec::new();
-        for &(priority, queues) in priorities {
-            let (s, r) = (0..queues)
-                .map(|_| queue(capacity, TaskletWaker::none(), TaskletWaker::none()))
-                .unzip();
-            senders.push(s);
-            receivers.push((priority, r));
-        }
-        (senders, InputSet::new(receivers))
-    }
-
-    fn chunk(value: u32) -> Message {
-        Message::Chunk(Chunk::new(Rows::from_iter([(value, Timestamp::MIN)])))
-    }
-
-    fn watermark(secs: i64) -> Message {
-        Message::Marker(Marker::Watermark(Watermark(Timestamp::from_secs(secs))))
-    }
-
-    #[test]
-    fn an_urgent_input_is_read_to_its_end_first() {
-        let (mut senders, mut set) = inputs(&[(Priority::NORMAL, 1), (Priority::FIRST, 1)]);
-        senders[0][0].send(chunk(1));
-        senders[1][0].send(chunk(2));
-        assert!(matches!(set.pull(), Some(Event::Chunk(Ordinal(1), _))));
-        assert!(
-            set.pull().is_none(),
-            "the normal input waits for the urgent one"
-        );
-        senders[1][0].send(Message::Marker(Marker::Done));
-        assert!(matches!(
-            set.pull(),
-            Some(Event::EdgeDone {
-                input: Ordinal(1),
-                last: false
-            })
-        ));
-        assert!(matches!(set.pull(), Some(Event::Chunk(Ordinal(0), _))));
-    }
-
-    #[test]
-    fn a_queue_at_an_epochs_end_is_held_until_all_are() {
-        let (mut senders, mut set) = inputs(&[(Priority::NORMAL, 2)]);
-        let end = || Message::Marker(Marker::EpochEnd(Epoch(1)));
-        senders[0][0].send(end());
-        senders[0][0].send(chunk(10));
-        senders[0][1].send(chunk(20));
-        assert!(
-            matches!(set.pull(), Some(Event::Chunk(..))),
-            "the second queue's"
-        );
-        assert!(
-            set.pull().is_none(),
-            "the first queue's chunk belongs to the next epoch"
-        );
-        senders[0][1].send(end());
-        assert!(matches!(set.pull(), Some(Event::EpochEnd(Epoch(1)))));
-        assert!(matches!(set.pull(), Some(Event::Chunk(..))));
-    }
-
-    #[test]
-    fn an_input_is_urgent_while_others_wait_for_it() {
-        let (mut senders, mut set) = inputs(&[(Priority::NORMAL, 1), (Priority::FIRST, 1)]);
-        assert!(set.is_urgent());
-        senders[1][0].send(Message::Marker(Marker::Done));
-        assert!(set.pull().is_some());
-        assert!(!set.is_urgent());
-        let (_senders, set) = inputs(&[(Priority::FIRST, 1), (Priority::NORMAL, 0)]);
-        assert!(!set.is_urgent(), "nothing comes on the other");
-    }
-
-    #[test]
-    fn an_input_without_queues_has_ended() {
-        let (mut senders, mut set) = inputs(&[(Priority::NORMAL, 1), (Priority::FIRST, 0)]);
-        let ended = |event, which, is_last| match event {
-            Some(Event::EdgeDone { input, last }) => input == Ordinal(which) && last == is_last,
-            _ => false,
-        };
-        assert!(ended(set.pull(), 1, false));
-        assert!(set.pull().is_none());
-        senders[0][0].send(Message::Marker(Marker::Done));
-        assert!(ended(set.pull(), 0, true));
-        let (_senders, mut set) = inputs(&[(Priority::NORMAL, 0), (Priority::NORMAL, 0)]);
-        assert!(ended(set.pull(), 0, false));
-        assert!(ended(set.pull(), 1, true));
-    }
-
-    #[test]
-    fn an_input_without_time_neither_moves_nor_holds_the_watermark() {
-        let (mut senders, set) = inputs(&[(Priority::NORMAL, 1), (Priority::NORMAL, 1)]);
-        let mut set = set.without_time(1);
-        senders[1][0].send(watermark(9));
-        assert!(set.pull().is_none());
-        senders[0][0].send(watermark(5));
-        let Some(Event::Watermark(mark)) = set.pull() else {
-            panic!("time was held by the timeless input")
-        };
-        assert_eq!(mark.0, Timestamp::from_secs(5));
-    }
-
-    #[test]
-    fn a_queue_that_ends_releases_the_epoch_and_the_watermark() {
-        let (mut senders, mut set) = inputs(&[(Priority::NORMAL, 2)]);
-        senders[0][0].send(watermark(5));
-        senders[0][0].send(Message::Marker(Marker::EpochEnd(Epoch(1))));
-        assert!(set.pull().is_none());
-        senders[0][1].send(Message::Marker(Marker::Done));
-        let Some(Event::Watermark(mark)) = set.pull() else {
-            panic!("time was held by the ended queue")
-        };
-        assert_eq!(mark.0, Timestamp::from_secs(5));
-        assert!(matches!(set.pull(), Some(Event::EpochEnd(Epoch(1)))));
-        senders[0][0].send(Message::Marker(Marker::Done));
-        assert!(matches!(
-            set.pull(),
-            Some(Event::EdgeDone { last: true, .. })
-        ));
-    }
-}
+mod tests;

@@ -2,15 +2,17 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ardea_core::{
     DeadLetters, Error, ErrorCode, InstanceMetrics, JobSignals, MetricsSnapshot, Origins, Result,
+    Waker,
 };
 
 use crate::ExecutionPlan;
 use crate::panics::quietly;
+use crate::tasklet::Part;
 use crate::worker::TaskletWaker;
 
 /// How a job is doing.
@@ -59,7 +61,10 @@ pub struct InstanceReport {
 }
 
 /// An instance, and the counters that it writes.
+#[derive(Clone)]
 pub(crate) struct Counted {
+    /// Its place among all: the tasklet in the plan, the instance, the stage.
+    pub(crate) order: (usize, u32, usize),
     pub(crate) vertex: Arc<str>,
     pub(crate) instance: u32,
     pub(crate) metrics: Arc<InstanceMetrics>,
@@ -71,15 +76,25 @@ pub(crate) struct JobShared {
     pub(crate) signals: Arc<JobSignals>,
     pub(crate) dead_letters: Arc<DeadLetters>,
     pub(crate) origins: Arc<Origins>,
-    live: AtomicUsize,
-    /// How many tasklets still read an input that others of theirs wait for.
+    /// How many tasklets still read an input that others of theirs wait for, and how many changes of the job are under way: no
+    /// epoch ends meanwhile.
     urgent: AtomicUsize,
     /// Epoch ends asked for meanwhile.
     epochs_put_off: AtomicU64,
-    wakers: OnceLock<Vec<TaskletWaker>>,
-    metrics: OnceLock<Vec<Counted>>,
+    /// Records that came where nobody takes them any more.
+    misrouted: AtomicU64,
+    members: Mutex<Members>,
     outcome: Mutex<Outcome>,
-    over: Condvar,
+    changed: Condvar,
+    /// Woken whenever the condition is told.
+    listener: Mutex<Option<Waker>>,
+}
+
+/// The tasklets that there are, or were.
+#[derive(Default)]
+struct Members {
+    wakers: Vec<(u64, TaskletWaker)>,
+    counted: Vec<(u64, Counted)>,
 }
 
 #[derive(Debug, Default)]
@@ -87,7 +102,27 @@ struct Outcome {
     error: Option<Error>,
     /// A tasklet ended before its input did.
     was_cut_short: bool,
-    is_over: bool,
+    /// Tasklets with instances of the job: without any it is over.
+    instances: usize,
+    /// Ends of edges to other processes.
+    crossings: usize,
+    /// How often something has been told.
+    told: u64,
+}
+
+impl Outcome {
+    fn is_over(&self) -> bool {
+        self.instances == 0
+    }
+}
+
+/// A tasklet that joins a job, with the counters of its instances.
+pub(crate) struct Joining {
+    pub(crate) number: u64,
+    pub(crate) part: Part,
+    pub(crate) waker: TaskletWaker,
+    pub(crate) is_urgent: bool,
+    pub(crate) counted: Vec<Counted>,
 }
 
 impl JobShared {
@@ -97,27 +132,46 @@ impl JobShared {
             signals: Arc::default(),
             dead_letters,
             origins: Arc::default(),
-            live: AtomicUsize::new(0),
             urgent: AtomicUsize::new(0),
             epochs_put_off: AtomicU64::new(0),
-            wakers: OnceLock::new(),
-            metrics: OnceLock::new(),
+            misrouted: AtomicU64::new(0),
+            members: Mutex::default(),
             outcome: Mutex::default(),
-            over: Condvar::new(),
+            changed: Condvar::new(),
+            listener: Mutex::default(),
         })
     }
 
-    /// Before the first tasklet starts: who they are, and how many of them have an input that waits for a more urgent one.
-    pub(crate) fn set_tasklets(
-        &self,
-        wakers: Vec<TaskletWaker>,
-        urgent: usize,
-        metrics: Vec<Counted>,
-    ) {
-        self.live.store(wakers.len(), Ordering::SeqCst);
-        self.urgent.store(urgent, Ordering::SeqCst);
-        let _ = self.wakers.set(wakers);
-        let _ = self.metrics.set(metrics);
+    /// Before they start: who they are, and how many of them have an input that waits for a more urgent one.
+    pub(crate) fn join(&self, joining: Vec<Joining>) {
+        let urgent = joining.iter().filter(|tasklet| tasklet.is_urgent).count();
+        self.urgent.fetch_add(urgent, Ordering::SeqCst);
+        let mut outcome = self.outcome();
+        let mut members = self.members();
+        for tasklet in joining {
+            match tasklet.part {
+                Part::Instances => outcome.instances += 1,
+                Part::Crossing => outcome.crossings += 1,
+            }
+            let number = tasklet.number;
+            members.wakers.push((number, tasklet.waker));
+            let counted = tasklet.counted.into_iter();
+            members
+                .counted
+                .extend(counted.map(|counted| (number, counted)));
+        }
+        members.counted.sort_by_key(|(_, counted)| counted.order);
+    }
+
+    /// These tasklets are not a part of the job any more.
+    pub(crate) fn forget(&self, is_gone: impl Fn(u64) -> bool) {
+        let mut members = self.members();
+        members.wakers.retain(|(number, _)| !is_gone(*number));
+        members.counted.retain(|(number, _)| !is_gone(*number));
+    }
+
+    fn members(&self) -> MutexGuard<'_, Members> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A tasklet has failed: the first error is kept, and all others are stopped.
@@ -137,14 +191,75 @@ impl JobShared {
     }
 
     /// A tasklet has ended and dropped all it had; `cut_short` if its input had not ended.
-    pub(crate) fn tasklet_finished(&self, cut_short: bool) {
-        if cut_short {
-            self.outcome().was_cut_short = true;
+    pub(crate) fn tasklet_finished(&self, part: Part, cut_short: bool) {
+        let mut outcome = self.outcome();
+        match part {
+            Part::Instances => {
+                outcome.was_cut_short |= cut_short;
+                outcome.instances -= 1;
+            }
+            Part::Crossing => outcome.crossings -= 1,
         }
-        if self.live.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.outcome().is_over = true;
-            self.over.notify_all();
+        drop(outcome);
+        self.tell();
+    }
+
+    /// Wakes whoever waits for the end of the job or of a change.
+    pub(crate) fn tell(&self) {
+        self.outcome().told += 1;
+        self.changed.notify_all();
+        let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(listener) = &*listener {
+            listener.wake();
         }
+    }
+
+    /// From now on wakes this one as well.
+    pub(crate) fn listen(&self, listener: Waker) {
+        *self.listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(listener);
+    }
+
+    /// Waits until `condition` holds, which is looked at whenever something changes; false if it does not within `timeout`.
+    pub(crate) fn wait_until(&self, timeout: Duration, condition: impl Fn() -> bool) -> bool {
+        let start = Instant::now();
+        loop {
+            let told = self.outcome().told;
+            if condition() {
+                return true;
+            }
+            let mut outcome = self.outcome();
+            while outcome.told == told {
+                let left = timeout.saturating_sub(start.elapsed());
+                if left.is_zero() {
+                    return false;
+                }
+                outcome = self
+                    .changed
+                    .wait_timeout(outcome, left)
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .0;
+            }
+        }
+    }
+
+    /// Records have come where nobody takes them any more, and were dropped.
+    pub(crate) fn count_misrouted(&self, records: u64) {
+        self.misrouted.fetch_add(records, Ordering::Relaxed);
+    }
+
+    /// How many records have come where nobody takes them any more.
+    pub(crate) fn misrouted(&self) -> u64 {
+        self.misrouted.load(Ordering::Relaxed)
+    }
+
+    /// Puts the ends of epochs off until [`resume_epochs`](Self::resume_epochs): the job is being changed.
+    pub(crate) fn put_off_epochs(&self) {
+        self.urgent.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The change is through.
+    pub(crate) fn resume_epochs(&self) {
+        self.urgent_input_ended();
     }
 
     /// Asks the sources to end the current epoch, but not before all urgent inputs have ended: while a consumer reads one of
@@ -177,6 +292,8 @@ impl JobShared {
     }
 
     pub(crate) fn drain(&self) {
+        // A job that is to end is not to wait: sources that go on to their end do so.
+        self.signals.resume();
         self.signals.drain();
         self.wake_all();
     }
@@ -186,16 +303,31 @@ impl JobShared {
         self.wake_all();
     }
 
+    pub(crate) fn pause(&self) {
+        if !self.signals.is_draining() {
+            self.signals.pause();
+            self.wake_all();
+        }
+    }
+
+    pub(crate) fn resume(&self) {
+        self.signals.resume();
+        self.wake_all();
+    }
+
     pub(crate) fn wake_all(&self) {
-        self.wakers
-            .get()
-            .into_iter()
-            .flatten()
-            .for_each(TaskletWaker::wake);
+        let members = self.members();
+        members.wakers.iter().for_each(|(_, waker)| waker.wake());
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        self.outcome().is_over
+        self.outcome().is_over()
+    }
+
+    /// Whether no tasklet of the job is left.
+    pub(crate) fn is_gone(&self) -> bool {
+        let outcome = self.outcome();
+        outcome.instances + outcome.crossings == 0
     }
 
     fn outcome(&self) -> MutexGuard<'_, Outcome> {
@@ -203,7 +335,7 @@ impl JobShared {
     }
 
     fn status(&self, outcome: &Outcome) -> JobStatus {
-        match (&outcome.error, outcome.is_over) {
+        match (&outcome.error, outcome.is_over()) {
             (_, false) => JobStatus::Running,
             (Some(error), true) => JobStatus::Failed(error.clone()),
             (None, true) if outcome.was_cut_short => JobStatus::Cancelled,
@@ -243,10 +375,10 @@ impl JobHandle {
     /// The job's first error if it failed; [`ErrorCode::Cancelled`] if it was cancelled.
     pub fn join(&self) -> Result<()> {
         let mut outcome = self.shared.outcome();
-        while !outcome.is_over {
+        while !outcome.is_over() {
             outcome = self
                 .shared
-                .over
+                .changed
                 .wait(outcome)
                 .unwrap_or_else(PoisonError::into_inner);
         }
@@ -262,21 +394,8 @@ impl JobHandle {
 
     /// Waits until the job is over, but no longer than `timeout`; the status then.
     pub fn wait(&self, timeout: Duration) -> JobStatus {
-        let start = Instant::now();
-        let mut outcome = self.shared.outcome();
-        while !outcome.is_over {
-            let left = timeout.saturating_sub(start.elapsed());
-            if left.is_zero() {
-                break;
-            }
-            outcome = self
-                .shared
-                .over
-                .wait_timeout(outcome, left)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
-        }
-        self.shared.status(&outcome)
+        self.shared.wait_until(timeout, || self.shared.is_over());
+        self.status()
     }
 
     /// Asks the sources to end as if their input had: results in flight come out, then the job is over. Its status is then
@@ -286,6 +405,19 @@ impl JobHandle {
     /// to their end, which the job waits for.
     pub fn drain(&self) {
         self.shared.drain();
+    }
+
+    /// Lets the sources read nothing until [`resume`](Self::resume); what was read flows on. Without effect on a job that drains.
+    ///
+    /// Sources that know of it by themselves are still called, see
+    /// [`Processor::pauses_itself`](ardea_core::Processor::pauses_itself).
+    pub fn pause(&self) {
+        self.shared.pause();
+    }
+
+    /// Lets the sources read again.
+    pub fn resume(&self) {
+        self.shared.resume();
     }
 
     /// Stops the job at once; what is in flight is dropped. Without effect on a job that is over.
@@ -306,9 +438,10 @@ impl JobHandle {
     /// Vertices that share a tasklet share its slices: `busy` and `longest_slice` are those of the whole chain, counted at its
     /// first vertex and zero at the others.
     pub fn metrics(&self) -> Vec<InstanceReport> {
-        let instances = self.shared.metrics.get().into_iter().flatten();
-        instances
-            .map(|counted| InstanceReport {
+        let members = self.shared.members();
+        let counted = members.counted.iter();
+        counted
+            .map(|(_, counted)| InstanceReport {
                 vertex: Arc::clone(&counted.vertex),
                 instance: counted.instance,
                 metrics: counted.metrics.snapshot(),

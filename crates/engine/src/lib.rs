@@ -42,6 +42,7 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod deployment;
 mod execution_plan;
 #[cfg(not(loom))]
 mod interrupts;
@@ -49,17 +50,22 @@ mod job;
 mod launch;
 mod node;
 mod own_input;
+mod roster;
 mod settings;
+mod threads;
 
 mod crossing;
+mod layout;
 mod placement;
 mod program;
+mod wiring;
 
 mod panics;
 mod stage;
 mod tasklet;
 
 mod input;
+mod mailbox;
 mod output;
 mod queue;
 
@@ -77,10 +83,12 @@ mod model;
 pub use config::{JobConfig, NodeConfig};
 pub use cores::{allowed_cores, pin_to};
 pub use crossing::Crossings;
-pub use execution_plan::{ExecutionPlan, PlannedTasklet};
+pub use deployment::{Begin, Deployment};
+pub use execution_plan::{ExecutionPlan, PlannedTasklet, chains};
 #[cfg(not(loom))]
 pub use interrupts::on_interrupt;
 pub use job::{InstanceReport, JobHandle, JobStatus};
+pub use layout::{InstanceAt, Layout};
 pub use node::Node;
 pub use placement::{Placement, Site};
 pub use program::{Job, Parallelisms, Program};

@@ -3,12 +3,19 @@
 use std::mem;
 use std::sync::Arc;
 
-use ardea_core::{Chunk, InstanceMetrics, Marker, Outbox, Replicate, Result, Scatter};
+use ardea_core::{Chunk, InstanceMetrics, Marker, Outbox, Replicate, Result, Routing, Scatter};
 
 use crate::queue::{Message, QueueSender};
 
+mod switching;
+
+pub(crate) use switching::{NewLane, NewLanes};
+use switching::{Said, Switching};
+
 /// How a chunk is laid onto the queues of one edge.
 pub(crate) enum Route {
+    /// There is none: records are dropped, and counted.
+    Nowhere,
     /// All to the only queue.
     Single,
     /// To the next queue that has room.
@@ -22,31 +29,80 @@ pub(crate) enum Route {
     Broadcast(Arc<dyn Replicate>),
 }
 
+impl Route {
+    /// How an edge of this routing goes to so many consumers.
+    pub(crate) fn of(routing: &Routing, consumers: usize) -> Self {
+        match routing {
+            _ if consumers == 0 => Route::Nowhere,
+            _ if consumers == 1 => Route::Single,
+            Routing::Forward | Routing::AllToOne => Route::Single,
+            Routing::RoundRobin => Route::RoundRobin { next: 0 },
+            Routing::Keyed(scatter) | Routing::Custom(scatter) => Route::Scatter {
+                scatter: Arc::clone(scatter),
+                staged: (0..consumers).map(|_| Chunk::default()).collect(),
+            },
+            Routing::Broadcast(replicate) => Route::Broadcast(Arc::clone(replicate)),
+        }
+    }
+}
+
 /// The queues of one edge that leads out of a tasklet.
 pub(crate) struct OutputEdge {
     route: Route,
-    senders: Vec<QueueSender>,
+    /// The first ones lead to the consumers by their numbers, as many as there are; the others only hear of time and ends.
+    lanes: Vec<QueueSender>,
+    consumers: usize,
     chunk_records: usize,
     /// How many queues have got the marker at hand.
     marked: usize,
     /// How many records have been laid onto the queues.
     routed: u64,
+    said: Said,
+    /// Present while queues come and go.
+    switching: Option<Box<Switching>>,
+    lost: u64,
 }
 
 impl OutputEdge {
-    pub(crate) fn new(route: Route, senders: Vec<QueueSender>, chunk_records: usize) -> Self {
+    /// Over these queues, of which the first `consumers` get records.
+    pub(crate) fn new(
+        routing: &Routing,
+        lanes: Vec<QueueSender>,
+        consumers: usize,
+        chunk_records: usize,
+    ) -> Self {
         OutputEdge {
-            route,
-            senders,
+            route: Route::of(routing, consumers),
+            lanes,
+            consumers,
             chunk_records,
             marked: 0,
             routed: 0,
+            said: Said::default(),
+            switching: None,
+            lost: 0,
         }
+    }
+
+    /// One that has not spoken yet, and for which time is not to wait until it does.
+    pub(crate) fn silent(mut self) -> Self {
+        for sender in &mut self.lanes {
+            if sender.has_room() {
+                sender.send(Message::Marker(Marker::Idle));
+            }
+        }
+        self.said.note(Marker::Idle, self.routed);
+        self
     }
 
     /// The position on this output of the record at `index` of the chunk at hand.
     pub(crate) fn position(&self, index: usize) -> u64 {
         self.routed + index as u64
+    }
+
+    /// How many records have been dropped because there was no consumer; since the last look.
+    pub(crate) fn take_lost(&mut self) -> u64 {
+        mem::take(&mut self.lost)
     }
 
     /// Moves what it can from the outbox's lane into the queues; says whether anything moved.
@@ -60,6 +116,15 @@ impl OutputEdge {
         metrics: &InstanceMetrics,
     ) -> Result<bool> {
         let mut moved = false;
+        if self.switching.is_some() {
+            if self.marked > 0 {
+                // A marker that some queues have got goes to the same ones' siblings first.
+                moved = self.send_marker(outbox, lane, metrics);
+            }
+            if !self.switch() {
+                return Ok(moved);
+            }
+        }
         loop {
             let step = if outbox.has_records(lane) {
                 let records = outbox.chunk_mut(lane).len() as u64;
@@ -71,6 +136,8 @@ impl OutputEdge {
                 step
             } else if outbox.peek_marker(lane).is_some() {
                 self.send_marker(outbox, lane, metrics)
+            } else if outbox.was_left(lane) {
+                self.send_left(outbox, lane)
             } else {
                 return Ok(moved);
             };
@@ -84,10 +151,17 @@ impl OutputEdge {
     /// Sends gathered records although their chunks are not full, as far as there is room.
     pub(crate) fn flush(&mut self) {
         self.send_staged(1);
+        if self.switching.is_some() {
+            self.switch();
+        }
     }
 
-    /// Whether no gathered records wait.
+    /// Whether no gathered records wait, and no queue that has to be told of its end.
     pub(crate) fn is_flushed(&self) -> bool {
+        self.is_unstaged() && self.switching.is_none()
+    }
+
+    fn is_unstaged(&self) -> bool {
         match &self.route {
             Route::Scatter { staged, .. } => staged.iter().all(Chunk::is_empty),
             _ => true,
@@ -95,13 +169,14 @@ impl OutputEdge {
     }
 
     fn send_chunk(&mut self, outbox: &mut Outbox, lane: usize) -> Result<bool> {
+        let consumers = &mut self.lanes[..self.consumers];
         match &mut self.route {
-            Route::Single => Ok(send_whole(&mut self.senders[0], outbox, lane)),
+            Route::Single => Ok(send_whole(&mut consumers[0], outbox, lane)),
             Route::RoundRobin { next } => {
-                let count = self.senders.len();
+                let count = consumers.len();
                 for step in 0..count {
                     let index = (*next + step) % count;
-                    if send_whole(&mut self.senders[index], outbox, lane) {
+                    if send_whole(&mut consumers[index], outbox, lane) {
                         *next = (index + 1) % count;
                         return Ok(true);
                     }
@@ -110,14 +185,13 @@ impl OutputEdge {
             }
             Route::Broadcast(replicate) => {
                 // All are asked, so that each that is full wakes us.
-                let ready = self
-                    .senders
+                let ready = consumers
                     .iter_mut()
                     .fold(true, |all, sender| sender.has_room() & all);
                 if !ready {
                     return Ok(false);
                 }
-                let Some((last, others)) = self.senders.split_last_mut() else {
+                let Some((last, others)) = consumers.split_last_mut() else {
                     return Ok(false);
                 };
                 for sender in others {
@@ -138,6 +212,12 @@ impl OutputEdge {
                 scatter.scatter(outbox.chunk_mut(lane), staged, self.chunk_records)?;
                 Ok(true)
             }
+            Route::Nowhere => {
+                let chunk = outbox.chunk_mut(lane);
+                self.lost += chunk.len() as u64;
+                chunk.clear();
+                Ok(true)
+            }
         }
     }
 
@@ -147,7 +227,7 @@ impl OutputEdge {
             return false;
         };
         let mut sent = false;
-        for (chunk, sender) in staged.iter_mut().zip(&mut self.senders) {
+        for (chunk, sender) in staged.iter_mut().zip(&mut self.lanes) {
             if chunk.len() >= least && sender.has_room() {
                 let spare = sender.spare();
                 sender.send(Message::Chunk(mem::replace(chunk, spare)));
@@ -159,13 +239,13 @@ impl OutputEdge {
 
     fn send_marker(&mut self, outbox: &mut Outbox, lane: usize, metrics: &InstanceMetrics) -> bool {
         let mut moved = self.send_staged(1);
-        if !self.is_flushed() {
+        if !self.is_unstaged() {
             return moved;
         }
         let Some(marker) = outbox.peek_marker(lane) else {
             return moved;
         };
-        while let Some(sender) = self.senders.get_mut(self.marked) {
+        while let Some(sender) = self.lanes.get_mut(self.marked) {
             if !sender.has_room() {
                 return moved;
             }
@@ -174,10 +254,23 @@ impl OutputEdge {
             moved = true;
         }
         self.marked = 0;
+        self.said.note(marker, self.routed);
         if let Marker::Watermark(watermark) = marker {
             metrics.note_watermark(watermark);
         }
         outbox.take_marker(lane);
+        true
+    }
+
+    /// Of an end of an edge from another process, which has one queue a lane, or none.
+    fn send_left(&mut self, outbox: &mut Outbox, lane: usize) -> bool {
+        if !self.lanes.iter_mut().all(QueueSender::has_room) {
+            return false;
+        }
+        for sender in &mut self.lanes {
+            sender.send(Message::Left);
+        }
+        outbox.pass_leave(lane);
         true
     }
 }
@@ -194,6 +287,6 @@ fn send_whole(sender: &mut QueueSender, outbox: &mut Outbox, lane: usize) -> boo
 
 impl std::fmt::Debug for OutputEdge {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "OutputEdge(to {} queues)", self.senders.len())
+        write!(f, "OutputEdge(to {} queues)", self.lanes.len())
     }
 }

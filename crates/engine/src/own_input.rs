@@ -6,11 +6,10 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::num::NonZeroU32;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use ardea_core::{Dag, Error, ErrorCode, FileUse, Result, real_path};
+use ardea_core::{Dag, Error, ErrorCode, FileUse, Result, VertexId, real_path};
 
 /// What makes a file itself, by whatever name: its device and number if it is there, else the place where it would be.
 #[derive(PartialEq, Eq, Hash)]
@@ -21,15 +20,15 @@ enum Identity {
 
 /// Refuses a graph in which one vertex writes to a file that one reads, also under another name: a link, or `./`.
 ///
-/// As far as the vertices know before they start, on a node of so many cooperative threads. Devices and pipes are no such files.
+/// As far as the vertices know before they start, with so many instances of each. Devices and pipes are no such files.
 ///
 /// # Errors
 /// [`ErrorCode::InvalidJob`], naming both.
-pub(crate) fn refuse_overwriting(dag: &Dag, threads: NonZeroU32) -> Result<()> {
+pub(crate) fn refuse_overwriting(dag: &Dag, parallelism: impl Fn(VertexId) -> u32) -> Result<()> {
     let mut read = HashMap::new();
     let mut written = Vec::new();
-    for vertex in dag.vertices() {
-        let parallelism = vertex.wanted_parallelism().resolve(threads);
+    for (index, vertex) in dag.vertices().iter().enumerate() {
+        let parallelism = parallelism(VertexId::of_index(index));
         for file_use in vertex.supplier().files(parallelism) {
             match file_use {
                 FileUse::Reads(path) => {
@@ -69,6 +68,7 @@ fn identity(path: &Path) -> Option<Identity> {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
     use std::sync::Arc;
 
     use ardea_core::{Instance, Parallelism, Processor, ProcessorSupplier, Vertex};
@@ -107,7 +107,7 @@ mod tests {
         ] {
             dag.vertex(Vertex::new(name, Arc::new(Uses(file_use))).parallelism(parallelism));
         }
-        refuse_overwriting(&dag, THREADS)
+        refuse_overwriting(&dag, |id| dag.get(id).wanted_parallelism().resolve(THREADS))
     }
 
     /// A folder of this test's own, gone with it.

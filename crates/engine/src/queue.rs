@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ardea_core::{Chunk, Marker};
 use ardea_ring::{Capacity, Consumer, Producer, PushError, ring};
 
+use crate::panics::quietly;
 use crate::shim::{AtomicBool, Ordering, fence};
 use crate::worker::TaskletWaker;
 
@@ -13,6 +14,8 @@ use crate::worker::TaskletWaker;
 pub(crate) enum Message {
     Chunk(Chunk),
     Marker(Marker),
+    /// From an edge that comes from another process: nobody there routes to this consumer at the moment.
+    Left,
 }
 
 /// What both ends see. Written by the sender (true) and by the receiver (false, when it wakes the sender).
@@ -75,7 +78,8 @@ impl QueueSender {
         self.shared.sender_waits.store(true, Ordering::SeqCst);
         // Pairs with the fence in `pop`: either the receiver sees the flag, or we see its progress here.
         fence(Ordering::SeqCst);
-        !self.messages.is_full()
+        // A consumer that has ended takes no more, but holds nobody back; the one that ends wakes us after it is gone.
+        !self.messages.is_full() || self.messages.consumer_is_gone()
     }
 
     /// Sends a message; the caller has seen that there is room. A receiver that is gone swallows it: its job is ending.
@@ -104,6 +108,19 @@ impl QueueReceiver {
             self.sender.wake();
         }
         Some(message)
+    }
+
+    /// Whether the sender has ended and all that it sent has been taken.
+    pub(crate) fn is_finished(&mut self) -> bool {
+        self.messages.is_finished()
+    }
+
+    /// Drops this end with all that is in it, and lets the sender know if it waits for room.
+    pub(crate) fn close(self) {
+        let sender = self.sender.clone();
+        // What is in it is the user's, and so are the destructors.
+        quietly(|| drop(self));
+        sender.wake();
     }
 
     /// Gives an emptied chunk back to the sender; it is freed if there are enough already.

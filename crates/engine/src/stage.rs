@@ -22,6 +22,22 @@ pub(crate) enum AtDrain {
     GoesOn,
 }
 
+/// What a stage is for the runtime.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// Reads from outside; begins epochs, and may be paused. One that is kept back is not called before it may begin.
+    Source {
+        at_drain: AtDrain,
+        is_kept_back: bool,
+    },
+    /// Reads what others wrote.
+    Step,
+    /// Writes what goes to another process. It is called when it is woken, as it has nothing to look for by itself.
+    Sender,
+    /// Reads what comes from another process; called as a source is, but no source.
+    Receiver,
+}
+
 /// What a stage is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
@@ -62,8 +78,9 @@ pub(crate) struct Stage {
     batch: (u64, usize),
     /// The latest watermark that the processor has been told.
     watermark: Watermark,
-    is_source: bool,
-    at_drain: AtDrain,
+    kind: Kind,
+    /// It is to end as if the job drained: a source that is not to run here any more, the end of an edge that is not needed.
+    is_dismissed: bool,
     epochs_ended: u64,
     wake_at: Option<Duration>,
     /// A deadline came while `on_wake` could not be called.
@@ -78,28 +95,65 @@ impl Stage {
         context: InstanceContext,
         inputs: usize,
         outputs: usize,
-        at_drain: AtDrain,
+        kind: Kind,
         woken: Arc<AtomicBool>,
     ) -> Self {
         Stage {
             outbox: Outbox::new(outputs, context.chunk_records),
             inboxes: (0..inputs).map(|_| Inbox::default()).collect(),
-            phase: if inputs == 0 {
-                Phase::Completing
-            } else {
-                Phase::Reading
+            phase: match kind {
+                Kind::Source { .. } | Kind::Receiver => Phase::Completing,
+                Kind::Step | Kind::Sender => Phase::Reading,
             },
-            is_source: inputs == 0,
-            at_drain,
+            kind,
+            is_dismissed: false,
             at: None,
             batch: (0, 0),
             watermark: Watermark::NONE,
-            epochs_ended: 0,
+            // One that comes later has no part in the epochs before.
+            epochs_ended: context.signals.epochs_asked(),
             wake_at: None,
             owes_wake: false,
             processor,
             context,
             woken,
+        }
+    }
+
+    /// A source that was kept back may begin.
+    pub(crate) fn begin(&mut self) {
+        if let Kind::Source { is_kept_back, .. } = &mut self.kind {
+            *is_kept_back = false;
+        }
+    }
+
+    /// It is to end: a source without waiting for the end of its input, the end of an edge as soon as it holds nothing.
+    pub(crate) fn dismiss(&mut self) {
+        if self.kind != Kind::Step {
+            self.is_dismissed = true;
+        }
+    }
+
+    /// Its inputs had all ended, and then one has begun: possible for the sending end of an edge only.
+    pub(crate) fn reopen(&mut self) {
+        if matches!(self.phase, Phase::LastWatermark | Phase::Completing) {
+            self.phase = Phase::Reading;
+        }
+    }
+
+    /// Has so many inputs and outputs, if it had fewer.
+    pub(crate) fn grow(&mut self, inputs: usize, outputs: usize) {
+        if self.inboxes.len() < inputs {
+            self.inboxes.resize_with(inputs, Inbox::default);
+        }
+        self.outbox.grow(outputs);
+    }
+
+    /// Of the sending end of an edge: what was gathered goes on its way.
+    pub(crate) fn end_slice(&mut self) -> Result<()> {
+        match self.kind {
+            Kind::Sender => self.processor.on_slice_end(),
+            _ => Ok(()),
         }
     }
 
@@ -120,10 +174,31 @@ impl Stage {
     ///
     /// One whose output waits to be moved on is called when that has happened, not before: its deadline is kept till then.
     pub(crate) fn next_call(&self, poll: Duration) -> Option<Duration> {
-        if !self.outbox.is_empty() {
+        if !self.outbox.is_empty() || self.rests() {
             return None;
         }
         self.wake_at.or_else(|| self.holds_back().then_some(poll))
+    }
+
+    /// Whether it is a source that is not to be called at the moment.
+    fn rests(&self) -> bool {
+        let Kind::Source { is_kept_back, .. } = self.kind else {
+            return false;
+        };
+        let is_paused = self.context.signals.is_paused() && !self.processor.pauses_itself();
+        (is_kept_back || is_paused) && !self.is_drained()
+    }
+
+    /// Whether it is to end as if its input had.
+    fn is_drained(&self) -> bool {
+        match self.kind {
+            // Asked once a call: what the processor sees is what is done here.
+            Kind::Source { at_drain, .. } => {
+                at_drain == AtDrain::Stops && self.context.signals.tell_draining()
+                    || self.is_dismissed
+            }
+            _ => self.is_dismissed,
+        }
     }
 
     /// Whether it has something to do and room for it, and still did not move: a silent source, or a processor that waits for
@@ -132,6 +207,7 @@ impl Stage {
         match self.phase {
             Phase::Reading => self.waiting_input().is_some(),
             Phase::Done => false,
+            Phase::Completing => !matches!(self.kind, Kind::Sender | Kind::Receiver),
             _ => true,
         }
     }
@@ -195,7 +271,7 @@ impl Stage {
     /// Calls `on_wake` if the time for it has come, or a waker said so. A source is called anyway, and so is what has no records
     /// to expect; in the middle of another callback it is put off until that is done.
     fn wake_if_due(&mut self) -> Result<bool> {
-        if self.is_source {
+        if matches!(self.kind, Kind::Source { .. } | Kind::Receiver) {
             self.wake_at = None;
             return Ok(false);
         }
@@ -284,6 +360,7 @@ impl Stage {
                 self.phase = Phase::Watermark(watermark);
             }
             Event::Idle => {
+                self.processor.on_idle();
                 self.outbox.marker(Marker::Idle);
                 return Ok(true);
             }
@@ -338,23 +415,25 @@ impl Stage {
         if progress.done {
             self.outbox.marker(Marker::EpochEnd(epoch));
             self.context.metrics.count_epoch();
-            self.phase = if self.is_source {
-                Phase::Completing
-            } else {
-                Phase::Reading
+            self.phase = match self.kind {
+                Kind::Source { .. } => Phase::Completing,
+                _ => Phase::Reading,
             };
         }
         Ok(progress.made | progress.done)
     }
 
     fn complete(&mut self) -> Result<bool> {
-        if self.is_source && self.epochs_ended < self.context.signals.epochs_asked() {
+        let is_source = matches!(self.kind, Kind::Source { .. });
+        if is_source && self.epochs_ended < self.context.signals.epochs_asked() {
             self.epochs_ended += 1;
             self.phase = Phase::Epoch(Epoch(self.epochs_ended));
             return self.end_epoch(Epoch(self.epochs_ended));
         }
-        // Asked once a call: what the processor sees is what is done here.
-        let drained = self.at_drain == AtDrain::Stops && self.context.signals.tell_draining();
+        if self.rests() {
+            return Ok(false);
+        }
+        let drained = self.is_drained();
         let progress = if drained {
             self.processor.on_drain(&mut self.outbox)?
         } else {
@@ -365,7 +444,7 @@ impl Stage {
             return Ok(false);
         }
         if progress.done {
-            if drained && !self.processor.is_at_end() {
+            if is_source && drained && !self.is_dismissed && !self.processor.is_at_end() {
                 self.context.signals.note_drained();
             }
             self.phase = Phase::Done;

@@ -10,6 +10,7 @@ use ardea_core::{Clock, Error, ErrorCode, Result, take_failed_index};
 
 use crate::input::InputSet;
 use crate::job::JobShared;
+use crate::mailbox::{Change, Mailbox};
 use crate::output::OutputEdge;
 use crate::panics::{message, quietly};
 use crate::stage::{Feed, Stage};
@@ -34,14 +35,35 @@ enum Place {
     Output(usize),
 }
 
+/// What a tasklet is in its job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Part {
+    /// Instances of the job's vertices: the job is over when these have ended.
+    Instances,
+    /// An end of an edge to another process.
+    Crossing,
+}
+
+/// How long a tasklet works.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turns {
+    /// Before others get their turn. Zero is a single step of each stage: for code that blocks, so that what one step made does not
+    /// wait for the next.
+    pub(crate) slice: Duration,
+    /// After what time one is called again that had nothing and named no time.
+    pub(crate) idle_poll: Duration,
+}
+
 /// A chain of stages with the queues at both its ends.
 pub(crate) struct Tasklet {
     job: Arc<JobShared>,
+    part: Part,
+    mailbox: Arc<Mailbox>,
     stages: Vec<Stage>,
-    inputs: InputSet,
+    /// None when it has ended.
+    inputs: Option<InputSet>,
     outputs: Vec<OutputEdge>,
-    slice: Duration,
-    idle_poll: Duration,
+    turns: Turns,
     at: Place,
     is_open: bool,
     /// Whether an input waits for a more urgent one; the job is told when that has ended.
@@ -50,39 +72,37 @@ pub(crate) struct Tasklet {
 }
 
 impl Tasklet {
-    /// A tasklet of at least one stage. A `slice` of zero is a single step of each stage: for code that blocks, so that what one
-    /// step made does not wait for the next.
+    /// A tasklet of at least one stage.
     pub(crate) fn new(
-        job: Arc<JobShared>,
+        (job, part): (Arc<JobShared>, Part),
+        mailbox: Arc<Mailbox>,
         stages: Vec<Stage>,
         inputs: InputSet,
         outputs: Vec<OutputEdge>,
-        slice: Duration,
-        idle_poll: Duration,
+        turns: Turns,
     ) -> Self {
         Tasklet {
             job,
+            part,
+            mailbox,
             stages,
             is_urgent: inputs.is_urgent(),
-            inputs,
+            inputs: Some(inputs),
             outputs,
-            slice,
-            idle_poll,
+            turns,
             at: Place::Stage(0),
             is_open: false,
             was_cut_short: false,
         }
     }
 
-    /// Whether one of its inputs waits for a more urgent one to end.
-    pub(crate) fn is_urgent(&self) -> bool {
-        self.is_urgent
-    }
-
     /// Works for up to a slice. Errors and panics of user code end up in the job.
     pub(crate) fn run_slice(&mut self) -> SliceEnd {
         if self.job.signals.is_cancelled() {
             return self.end(true);
+        }
+        if self.mailbox.has_changes() {
+            self.change();
         }
         // What a panic that the user's code caught itself may have left.
         take_failed_index();
@@ -104,9 +124,12 @@ impl Tasklet {
     /// Tells the job that this tasklet has ended. Nothing of it is left then.
     pub(crate) fn report(self: Box<Self>) {
         let Tasklet {
-            job, was_cut_short, ..
+            job,
+            part,
+            was_cut_short,
+            ..
         } = *self;
-        job.tasklet_finished(was_cut_short);
+        job.tasklet_finished(part, was_cut_short);
         // The last one drops the job, and with it the user's receiver of dead letters.
         quietly(|| drop(job));
     }
@@ -124,11 +147,7 @@ impl Tasklet {
             edge.flush();
             flushed &= edge.is_flushed();
         }
-        self.stages[0].context.metrics.count_slice(now - start);
-        if self.is_urgent && !self.inputs.is_urgent() {
-            self.is_urgent = false;
-            self.job.urgent_input_ended();
-        }
+        self.end_slice(now - start)?;
         if self.stages.iter().all(Stage::is_finished) && flushed {
             return Ok(SliceEnd::Finished);
         }
@@ -136,7 +155,7 @@ impl Tasklet {
             return Ok(SliceEnd::Again);
         }
         self.count_blocked(flushed);
-        let poll = start.saturating_add(self.idle_poll);
+        let poll = start.saturating_add(self.turns.idle_poll);
         Ok(SliceEnd::Rest {
             wake_at: self
                 .stages
@@ -144,6 +163,70 @@ impl Tasklet {
                 .filter_map(|stage| stage.next_call(poll))
                 .min(),
         })
+    }
+
+    fn end_slice(&mut self, took: Duration) -> Result<()> {
+        self.at = Place::Stage(0);
+        self.stages[0].end_slice()?;
+        self.stages[0].context.metrics.count_slice(took);
+        let Some(inputs) = &mut self.inputs else {
+            return Ok(());
+        };
+        if self.is_urgent && !inputs.is_urgent() {
+            self.is_urgent = false;
+            self.job.urgent_input_ended();
+        }
+        let mut misrouted = inputs.take_misrouted();
+        if self.part == Part::Crossing {
+            misrouted += self
+                .outputs
+                .iter_mut()
+                .map(OutputEdge::take_lost)
+                .sum::<u64>();
+        }
+        if misrouted > 0 {
+            self.job.count_misrouted(misrouted);
+        }
+        Ok(())
+    }
+
+    /// Carries out what it was told to change.
+    fn change(&mut self) {
+        for change in self.mailbox.take() {
+            let Some(inputs) = &mut self.inputs else {
+                return;
+            };
+            match change {
+                Change::Inlets(inlets) => {
+                    let most = inlets.iter().map(|inlet| inlet.input + 1).max();
+                    self.stages[0].grow(most.unwrap_or(0), 0);
+                    inputs.add(inlets);
+                    if inputs.take_reopened() {
+                        self.stages[0].reopen();
+                    }
+                }
+                Change::Lanes { output, lanes } => {
+                    let tail = self.stages.len() - 1;
+                    self.stages[tail].grow(0, output + 1);
+                    let chunk_records = self.stages[tail].context.chunk_records;
+                    while self.outputs.len() <= output {
+                        let none = OutputEdge::new(&lanes.routing, Vec::new(), 0, chunk_records);
+                        self.outputs.push(none);
+                    }
+                    self.outputs[output].change(lanes);
+                }
+                Change::Leave => {
+                    inputs.leave(true);
+                    self.stages[0].dismiss();
+                }
+                Change::Stay => inputs.leave(false),
+                Change::Begin => self.stages[0].begin(),
+                Change::Dismiss => self.stages[0].dismiss(),
+            }
+        }
+        if let Some(inputs) = &mut self.inputs {
+            inputs.resume();
+        }
     }
 
     /// Passes until nothing moves or the slice is over; whether something moved last, and the time then.
@@ -161,10 +244,10 @@ impl Tasklet {
                 }
             }
             let now = clock.now();
-            if !moved || now - start >= self.slice {
+            if !moved || now - start >= self.turns.slice {
                 return Ok((moved, now));
             }
-            let is_short = now - before < self.slice / 16;
+            let is_short = now - before < self.turns.slice / 16;
             between_looks = if is_short {
                 (between_looks * 2).min(MOST_BETWEEN_LOOKS)
             } else {
@@ -185,13 +268,16 @@ impl Tasklet {
 
     /// Lets each stage do one thing, first to last, so that a chunk passes through the whole chain while it is in the cache.
     fn pass(&mut self) -> Result<bool> {
+        let Some(inputs) = &mut self.inputs else {
+            return Ok(false);
+        };
         let mut moved = false;
         for at in 0..self.stages.len() {
             self.at = Place::Stage(at);
             let (before, rest) = self.stages.split_at_mut(at);
             let feed = match before.last_mut() {
                 Some(stage) => Feed::Before(stage),
-                None => Feed::Queues(&mut self.inputs),
+                None => Feed::Queues(inputs),
             };
             moved |= rest[0].step(feed)?;
         }
@@ -260,12 +346,21 @@ impl Tasklet {
         for stage in self.stages.drain(..) {
             stage.dismantle();
         }
-        let (inputs, outputs) = (
-            mem::replace(&mut self.inputs, InputSet::new(Vec::new())),
-            mem::take(&mut self.outputs),
-        );
-        quietly(|| drop(inputs));
+        let (inputs, outputs) = (self.inputs.take(), mem::take(&mut self.outputs));
         quietly(|| drop(outputs));
+        if let Some(inputs) = inputs {
+            inputs.close();
+        }
+        for change in self.mailbox.close() {
+            match change {
+                // Those that came too late to be heard of any other way.
+                Change::Lanes { lanes, .. } if !cut_short => OutputEdge::end_new(lanes),
+                Change::Inlets(inlets) => {
+                    inlets.into_iter().for_each(|inlet| inlet.receiver.close());
+                }
+                _ => {}
+            }
+        }
         SliceEnd::Finished
     }
 }

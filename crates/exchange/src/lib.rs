@@ -43,7 +43,7 @@
 //! let (mut here, mut there) = (network.transport(), network.transport());
 //! let identity = |worker| Identity {
 //!     cluster: "harbour".into(),
-//!     worker: WorkerId(worker),
+//!     worker: WorkerNumber(worker),
 //!     incarnation: 1,
 //!     token: None,
 //! };
@@ -111,7 +111,7 @@ pub use ardea_codec::{
     Exchange, Local, MOST_FRAME_RECORDS, RowsCodec, SerdeValues, ValueCodec, Wire, WireError,
     WireValues, codec_of, wire,
 };
-pub use ardea_core::ChunkCodec;
+pub use ardea_core::{ChunkCodec, Token};
 pub use assembler::{Assembler, AssemblerConfig};
 pub use doorbell::Doorbell;
 pub use flow::{BadGrant, Grant, ReceiveEvent, ReceiveWindow, SendWindow, WindowConfig};
@@ -119,9 +119,9 @@ pub use forwarder::{Forwarder, Route, RouteKey};
 pub use frame::{Frame, Parcel, Payload};
 pub use framed::{Framed, FramedConfig};
 pub use gone::{PeerGone, Why};
-pub use handshake::{Identity, PROTOCOL_VERSION, Peer, Side, Token};
+pub use handshake::{Greeted, Identity, PROTOCOL_VERSION, Side};
 pub use header::{FRAME_VERSION, FrameError, HEADER_BYTES, Header, Kind, MOST_PAYLOAD_BYTES};
-pub use ids::{EdgeNumber, InstanceNumber, JobNumber, StreamId, WorkerId};
+pub use ids::{EdgeNumber, InstanceNumber, JobNumber, StreamId, WorkerNumber};
 pub use link::{Link, LinkConfig, LinkCounts};
 pub use memory::{MemoryNetwork, MemoryTransport};
 pub use port::{End, Port};

@@ -27,7 +27,7 @@ pub struct VertexDemand {
     #[serde(default)]
     pub resources: Resources,
     /// Anything else that a policy of one's own wants to know of this vertex, such as `rack`.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default)]
     pub attributes: BTreeMap<String, String>,
 }
 

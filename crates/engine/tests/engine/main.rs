@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod processors;
+mod sites;
 
 mod backpressure;
 mod blocking;
@@ -17,6 +18,7 @@ mod many_jobs;
 mod priorities;
 mod random_graphs;
 mod routing;
+mod spread;
 mod timers;
 mod waking;
 mod watermarks;

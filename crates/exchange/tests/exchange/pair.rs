@@ -25,7 +25,7 @@ pub fn until(mut done: impl FnMut() -> bool) {
 pub fn identity(worker: u64) -> Identity {
     Identity {
         cluster: "harbour".into(),
-        worker: WorkerId(worker),
+        worker: WorkerNumber(worker),
         incarnation: 1,
         token: None,
     }
@@ -145,7 +145,7 @@ pub fn pair(
     };
     let mut workers = (
         Worker {
-            link: link(there, Side::Connected(Some(WorkerId(2))), 1, &*first),
+            link: link(there, Side::Connected(Some(WorkerNumber(2))), 1, &*first),
             transport: first,
             clock: clock.clone(),
         },

@@ -1,0 +1,151 @@
+//! What comes of what queues bring.
+
+use super::*;
+use crate::queue::{QueueSender, queue};
+use crate::worker::TaskletWaker;
+use ardea_core::{Rows, Timestamp};
+use ardea_ring::Capacity;
+
+fn inputs(priorities: &[(Priority, usize)]) -> (Vec<Vec<QueueSender>>, InputSet) {
+    inputs_with(priorities, false)
+}
+
+/// The second one is timeless, if it is said so.
+fn inputs_with(
+    priorities: &[(Priority, usize)],
+    timeless: bool,
+) -> (Vec<Vec<QueueSender>>, InputSet) {
+    let capacity = Capacity::new(8).unwrap();
+    let mut senders = Vec::new();
+    let mut inlets = Vec::new();
+    let mut specs = Vec::new();
+    for (input, &(priority, queues)) in priorities.iter().enumerate() {
+        let mut ends = Vec::new();
+        for _ in 0..queues {
+            let (sender, receiver) = queue(capacity, TaskletWaker::none(), TaskletWaker::none());
+            ends.push(sender);
+            inlets.push(NewInlet {
+                input,
+                receiver,
+                is_crossing: false,
+            });
+        }
+        senders.push(ends);
+        specs.push(InputSpec {
+            priority,
+            is_timeless: input == 1 && timeless,
+        });
+    }
+    let mailbox = Arc::default();
+    (
+        senders,
+        InputSet::new(specs, inlets, Unconnected::HasEnded, mailbox),
+    )
+}
+
+fn chunk(value: u32) -> Message {
+    Message::Chunk(Chunk::new(Rows::from_iter([(value, Timestamp::MIN)])))
+}
+
+fn watermark(secs: i64) -> Message {
+    Message::Marker(Marker::Watermark(Watermark(Timestamp::from_secs(secs))))
+}
+
+#[test]
+fn an_urgent_input_is_read_to_its_end_first() {
+    let (mut senders, mut set) = inputs(&[(Priority::NORMAL, 1), (Priority::FIRST, 1)]);
+    senders[0][0].send(chunk(1));
+    senders[1][0].send(chunk(2));
+    assert!(matches!(set.pull(), Some(Event::Chunk(Ordinal(1), _))));
+    assert!(
+        set.pull().is_none(),
+        "the normal input waits for the urgent one"
+    );
+    senders[1][0].send(Message::Marker(Marker::Done));
+    assert!(matches!(
+        set.pull(),
+        Some(Event::EdgeDone {
+            input: Ordinal(1),
+            last: false
+        })
+    ));
+    assert!(matches!(set.pull(), Some(Event::Chunk(Ordinal(0), _))));
+}
+
+#[test]
+fn a_queue_at_an_epochs_end_is_held_until_all_are() {
+    let (mut senders, mut set) = inputs(&[(Priority::NORMAL, 2)]);
+    let end = || Message::Marker(Marker::EpochEnd(Epoch(1)));
+    senders[0][0].send(end());
+    senders[0][0].send(chunk(10));
+    senders[0][1].send(chunk(20));
+    assert!(
+        matches!(set.pull(), Some(Event::Chunk(..))),
+        "the second queue's"
+    );
+    assert!(
+        set.pull().is_none(),
+        "the first queue's chunk belongs to the next epoch"
+    );
+    senders[0][1].send(end());
+    assert!(matches!(set.pull(), Some(Event::EpochEnd(Epoch(1)))));
+    assert!(matches!(set.pull(), Some(Event::Chunk(..))));
+}
+
+#[test]
+fn an_input_is_urgent_while_others_wait_for_it() {
+    let (mut senders, mut set) = inputs(&[(Priority::NORMAL, 1), (Priority::FIRST, 1)]);
+    assert!(set.is_urgent());
+    senders[1][0].send(Message::Marker(Marker::Done));
+    assert!(set.pull().is_some());
+    assert!(!set.is_urgent());
+    let (_senders, set) = inputs(&[(Priority::FIRST, 1), (Priority::NORMAL, 0)]);
+    assert!(!set.is_urgent(), "nothing comes on the other");
+}
+
+#[test]
+fn an_input_without_queues_has_ended() {
+    let (mut senders, mut set) = inputs(&[(Priority::NORMAL, 1), (Priority::FIRST, 0)]);
+    let ended = |event, which, is_last| match event {
+        Some(Event::EdgeDone { input, last }) => input == Ordinal(which) && last == is_last,
+        _ => false,
+    };
+    assert!(ended(set.pull(), 1, false));
+    assert!(set.pull().is_none());
+    senders[0][0].send(Message::Marker(Marker::Done));
+    assert!(ended(set.pull(), 0, true));
+    let (_senders, mut set) = inputs(&[(Priority::NORMAL, 0), (Priority::NORMAL, 0)]);
+    assert!(ended(set.pull(), 0, false));
+    assert!(ended(set.pull(), 1, true));
+}
+
+#[test]
+fn an_input_without_time_neither_moves_nor_holds_the_watermark() {
+    let (mut senders, mut set) = inputs_with(&[(Priority::NORMAL, 1), (Priority::NORMAL, 1)], true);
+    senders[1][0].send(watermark(9));
+    assert!(set.pull().is_none());
+    senders[0][0].send(watermark(5));
+    let Some(Event::Watermark(mark)) = set.pull() else {
+        panic!("time was held by the timeless input")
+    };
+    assert_eq!(mark.0, Timestamp::from_secs(5));
+}
+
+#[test]
+fn a_queue_that_ends_releases_the_epoch_and_the_watermark() {
+    let (mut senders, mut set) = inputs(&[(Priority::NORMAL, 2)]);
+    senders[0][0].send(watermark(5));
+    senders[0][0].send(Message::Marker(Marker::EpochEnd(Epoch(1))));
+    assert!(set.pull().is_none());
+    senders[0][1].send(Message::Marker(Marker::Done));
+    let Some(Event::Watermark(mark)) = set.pull() else {
+        panic!("time was held by the ended queue")
+    };
+    assert_eq!(mark.0, Timestamp::from_secs(5));
+    assert!(matches!(set.pull(), Some(Event::EpochEnd(Epoch(1)))));
+    senders[0][0].send(Message::Marker(Marker::Done));
+    assert!(matches!(
+        set.pull(),
+        Some(Event::EdgeDone { last: true, .. })
+    ));
+}

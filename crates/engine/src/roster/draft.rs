@@ -1,0 +1,200 @@
+//! New tasklets of a job: their places, and what runs in them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ardea_core::{Error, ErrorCode, Instance, Result};
+
+use super::wanted::{Wanted, width};
+use super::{Member, Roster};
+use crate::Layout;
+use crate::input::NewInlet;
+use crate::job::{Counted, JobShared};
+use crate::launch::Launch;
+use crate::output::OutputEdge;
+use crate::stage::{Kind, Stage};
+use crate::threads::{Places, Threads};
+use crate::wiring::{Joint, Role, Wiring};
+use crate::worker::TaskletWaker;
+
+/// The most threads of their own that the instances of one vertex may have.
+const MAX_THREADS: usize = 10_000;
+
+/// A tasklet that is about to be started.
+pub(super) struct Recruit {
+    pub(super) member: Member,
+    pub(super) stages: Vec<Stage>,
+    pub(super) counted: Vec<Counted>,
+    pub(super) inlets: Vec<NewInlet>,
+    pub(super) outputs: Vec<OutputEdge>,
+}
+
+/// A change that has been made, but not carried out.
+pub(super) struct Draft {
+    pub(super) wanted: Wanted,
+    pub(super) recruits: BTreeMap<Role, Recruit>,
+    pub(super) places: Places,
+}
+
+impl Draft {
+    /// # Errors
+    /// As [`Roster::arrange`].
+    pub(super) fn make(
+        roster: &Roster,
+        layout: &Layout,
+        threads: &Threads,
+        job: &Arc<JobShared>,
+    ) -> Result<Self> {
+        let mut draft = Draft {
+            wanted: Wanted::of(roster, layout)?,
+            recruits: BTreeMap::new(),
+            places: Places::default(),
+        };
+        let found = draft.find_places(roster, threads)?;
+        let launch = Launch {
+            wiring: &roster.wiring,
+            config: &threads.config,
+            clock: &threads.clock,
+            job,
+            to_their_end: roster.wiring.dag.feeding_urgent_inputs(),
+        };
+        for (role, place) in found {
+            let number = roster.next_number + draft.recruits.len() as u64;
+            let recruit = Recruit::make(&launch, roster, (role, number), place, layout)?;
+            draft.recruits.insert(role, recruit);
+        }
+        threads.start(job, &draft.places)?;
+        Ok(draft)
+    }
+
+    /// A place for every new tasklet: instances spread over the threads, jobs starting at different ones; a thread of its own for each
+    /// that blocks.
+    fn find_places(
+        &mut self,
+        roster: &Roster,
+        threads: &Threads,
+    ) -> Result<BTreeMap<Role, TaskletWaker>> {
+        let plan = &roster.wiring.plan;
+        let roles = self
+            .wanted
+            .chains
+            .keys()
+            .chain(self.wanted.crossings.keys());
+        let new = roles.filter(|role| !roster.members.contains_key(role));
+        let new: Vec<Role> = new.copied().collect();
+        check_threads(&roster.wiring, &new)?;
+        let mut found = BTreeMap::new();
+        for role in new {
+            let place = match role {
+                Role::Chain { chain, .. } if plan.tasklets[chain].is_dedicated() => {
+                    threads.reserve_own(&mut self.places)?
+                }
+                Role::Chain { chain, instance } => {
+                    // Instances of one number stay together, where forward edges join them; lone ones take turns.
+                    let is_lone = plan.tasklets[chain].parallelism == 1;
+                    let number = if is_lone { chain } else { instance as usize };
+                    threads.reserve(roster.first_thread + number, &mut self.places)?
+                }
+                _ => threads.reserve(threads.next(), &mut self.places)?,
+            };
+            found.insert(role, place);
+        }
+        Ok(found)
+    }
+}
+
+fn check_threads(wiring: &Wiring, new: &[Role]) -> Result<()> {
+    let mut wanted = vec![0; wiring.plan.tasklets.len()];
+    for role in new {
+        if let Role::Chain { chain, .. } = role {
+            wanted[*chain] += 1;
+        }
+    }
+    for (planned, wanted) in wiring.plan.tasklets.iter().zip(wanted) {
+        if planned.is_dedicated() && wanted > MAX_THREADS {
+            return Err(Error::new(
+                ErrorCode::LimitReached,
+                format!(
+                    "the vertex {:?} needs {wanted} threads of its own, more than {MAX_THREADS}",
+                    planned.names[0]
+                ),
+            )
+            .hint("lower its parallelism"));
+        }
+    }
+    Ok(())
+}
+
+impl Recruit {
+    fn make(
+        launch: &Launch<'_>,
+        roster: &Roster,
+        (role, number): (Role, u64),
+        place: TaskletWaker,
+        layout: &Layout,
+    ) -> Result<Self> {
+        let mut is_kept_back = false;
+        let (stages, counted) = match role {
+            Role::Chain { chain, instance } => {
+                let head = launch.wiring.plan.tasklets[chain].head();
+                let is_placed = layout.routes.site(head, instance) == Some(layout.routes.here());
+                is_kept_back = !is_placed && launch.wiring.is_source(chain);
+                let counts = layout.placements().map(|p| p.parallelism(head));
+                let [now, next] = counts;
+                let which = Instance {
+                    index: instance,
+                    parallelism: if instance < next { next } else { now },
+                };
+                launch.chain(chain, which, &place, is_kept_back)?
+            }
+            Role::Sender { edge, .. } | Role::Receiver { edge, .. } => {
+                let joint = launch.wiring.joint(edge).ok_or_else(no_crossings)?;
+                (
+                    vec![crossing(launch, roster, role, joint, &place, layout)?],
+                    Vec::new(),
+                )
+            }
+        };
+        Ok(Recruit {
+            member: Member {
+                number,
+                place,
+                mailbox: Arc::default(),
+                outputs: Vec::new(),
+                is_leaving: false,
+                is_routed: false,
+                is_kept_back,
+                reservation: None,
+            },
+            stages,
+            counted,
+            inlets: Vec::new(),
+            outputs: Vec::new(),
+        })
+    }
+}
+
+fn crossing(
+    launch: &Launch<'_>,
+    roster: &Roster,
+    role: Role,
+    joint: &Joint,
+    place: &TaskletWaker,
+    layout: &Layout,
+) -> Result<Stage> {
+    let crossings = roster.crossings.as_ref().ok_or_else(no_crossings)?;
+    let (processor, kind) = match role {
+        Role::Sender { edge, to } => (crossings.sender(edge, to)?, Kind::Sender),
+        Role::Receiver { edge, from } => (crossings.receiver(edge, from)?, Kind::Receiver),
+        Role::Chain { .. } => return Err(no_crossings()),
+    };
+    let width = width(roster, role, joint, layout);
+    Ok(launch.crossing(joint, processor, kind, width, place))
+}
+
+fn no_crossings() -> Error {
+    Error::new(
+        ErrorCode::Internal,
+        "an edge leads to another process, but nothing carries it there",
+    )
+}

@@ -1,0 +1,370 @@
+//! Which tasklets a process needs, and which queues join them: after the graph and the layout alone.
+
+use std::collections::BTreeSet;
+
+use ardea_core::{Dag, Edge, EdgeId, Error, ErrorCode, Result, Routing, VertexId};
+
+use crate::execution_plan::ExecutionPlan;
+use crate::{Layout, Placement, Site};
+
+/// Who a tasklet is among those of its job in this process.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum Role {
+    /// An instance of a chain of vertices, by its place in the plan.
+    Chain { chain: usize, instance: u32 },
+    /// The end of an edge that leads to another process.
+    Sender { edge: EdgeId, to: Site },
+    /// The end of an edge that comes from another process.
+    Receiver { edge: EdgeId, from: Site },
+}
+
+/// An edge that joins tasklets.
+#[derive(Clone, Debug)]
+pub(crate) struct Joint {
+    pub(crate) id: EdgeId,
+    pub(crate) edge: Edge,
+    /// The producing chain, and which of its outputs.
+    pub(crate) from: usize,
+    pub(crate) output: usize,
+    /// The consuming chain, and which of its inputs.
+    pub(crate) to: usize,
+    pub(crate) input: usize,
+}
+
+/// Where a queue leads.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct LaneTo {
+    pub(crate) role: Role,
+    pub(crate) input: usize,
+}
+
+/// The queues of one output.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Lanes {
+    pub(crate) to: Vec<LaneTo>,
+    /// How many of them get records; the others only hear of time and ends.
+    pub(crate) consumers: usize,
+}
+
+/// What is said of a job's tasklets without knowing which there are.
+#[derive(Debug)]
+pub(crate) struct Wiring {
+    pub(crate) dag: Dag,
+    pub(crate) plan: ExecutionPlan,
+    pub(crate) joints: Vec<Joint>,
+    /// The chain of each vertex.
+    chains: Vec<usize>,
+}
+
+impl Wiring {
+    pub(crate) fn new(dag: Dag, plan: ExecutionPlan) -> Self {
+        let mut chains = vec![0; dag.vertices().len()];
+        for (number, tasklet) in plan.tasklets.iter().enumerate() {
+            for vertex in &tasklet.vertices {
+                chains[vertex.index()] = number;
+            }
+        }
+        let joints = plan.edges_between(&dag).map(|(id, edge)| Joint {
+            id,
+            edge: edge.clone(),
+            from: chains[edge.source().0.index()],
+            output: edge.source().1.index(),
+            to: chains[edge.target().0.index()],
+            input: edge.target().1.index(),
+        });
+        Wiring {
+            joints: joints.collect(),
+            dag,
+            plan,
+            chains,
+        }
+    }
+
+    /// The chain that a vertex belongs to.
+    pub(crate) fn chain_of(&self, vertex: VertexId) -> usize {
+        self.chains[vertex.index()]
+    }
+
+    /// The edges out of a chain, by output.
+    pub(crate) fn outputs(&self, chain: usize) -> Vec<&Joint> {
+        let mut joints: Vec<_> = self.joints.iter().filter(|j| j.from == chain).collect();
+        joints.sort_by_key(|joint| joint.output);
+        joints
+    }
+
+    /// The edges into a chain, by input.
+    pub(crate) fn inputs(&self, chain: usize) -> Vec<&Joint> {
+        let mut joints: Vec<_> = self.joints.iter().filter(|j| j.to == chain).collect();
+        joints.sort_by_key(|joint| joint.input);
+        joints
+    }
+
+    pub(crate) fn joint(&self, edge: EdgeId) -> Option<&Joint> {
+        self.joints.iter().find(|joint| joint.id == edge)
+    }
+
+    /// Whether a chain begins with a source.
+    pub(crate) fn is_source(&self, chain: usize) -> bool {
+        self.joints.iter().all(|joint| joint.to != chain)
+    }
+
+    /// Refuses a layout that the graph can't have.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidJob`], naming the vertices.
+    pub(crate) fn check(&self, layout: &Layout) -> Result<()> {
+        for placement in layout.placements() {
+            self.check_counts(placement)?;
+            self.check_chains(placement)?;
+            for joint in &self.joints {
+                self.check_edge(joint, placement)?;
+            }
+        }
+        for (vertex, instance) in &layout.run {
+            let Some(chain) = self.chains.get(vertex.index()) else {
+                return Err(invalid("a vertex of another graph is to run".into()));
+            };
+            let chain = &self.plan.tasklets[*chain].vertices;
+            if !chain.iter().all(|v| layout.run.contains(&(*v, *instance))) {
+                return Err(self.apart(chain, *instance));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_counts(&self, placement: &Placement) -> Result<()> {
+        for vertex in 0..self.dag.vertices().len() {
+            let vertex = VertexId::of_index(vertex);
+            if placement.parallelism(vertex) == 0 {
+                let name = self.dag.get(vertex).name();
+                return Err(
+                    invalid(format!("no instance of {name:?} is placed anywhere"))
+                        .hint("place at least one instance of each vertex"),
+                );
+            }
+        }
+        let forward = |edge: &&Edge| matches!(edge.wanted_routing(), Routing::Forward);
+        for edge in self.dag.edges().iter().filter(forward) {
+            let ends = [edge.source().0, edge.target().0];
+            let [from, to] = ends.map(|vertex| placement.parallelism(vertex));
+            if from != to {
+                let [source, target] = ends.map(|vertex| self.dag.get(vertex).name());
+                return Err(invalid(format!(
+                    "the forward edge from {source:?} to {target:?} joins {from} and {to} instances"
+                ))
+                .hint("give both the same parallelism"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_chains(&self, placement: &Placement) -> Result<()> {
+        for chain in &self.plan.tasklets {
+            let head = placement.sites(chain.head());
+            for vertex in &chain.vertices[1..] {
+                let apart = head
+                    .iter()
+                    .zip(placement.sites(*vertex))
+                    .position(|(a, b)| a != b);
+                if let Some(instance) = apart {
+                    return Err(self.apart(&chain.vertices, instance as u32));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn apart(&self, chain: &[VertexId], instance: u32) -> Error {
+        let names: Vec<&str> = chain.iter().map(|v| &**self.dag.get(*v).name()).collect();
+        let names = names.join("\", \"");
+        invalid(format!(
+            "the instances {instance} of \"{names}\" are placed apart, but run as one tasklet"
+        ))
+        .hint("place instances of one number of these together")
+    }
+
+    fn check_edge(&self, joint: &Joint, placement: &Placement) -> Result<()> {
+        if joint.edge.wanted_codec().is_some() {
+            return Ok(());
+        }
+        let (from, to) = (joint.edge.source().0, joint.edge.target().0);
+        let (sources, targets) = (placement.sites(from), placement.sites(to));
+        let leaves = match joint.edge.wanted_routing() {
+            Routing::Forward => sources != targets,
+            Routing::AllToOne => sources.iter().any(|site| site != &targets[0]),
+            _ => sources
+                .iter()
+                .chain(targets)
+                .any(|site| site != &targets[0]),
+        };
+        if !leaves {
+            return Ok(());
+        }
+        let (from, to) = (self.dag.get(from).name(), self.dag.get(to).name());
+        Err(invalid(format!(
+            "records from {from:?} to {to:?} would go from one process to another, but nothing says how they become bytes"
+        ))
+        .hint("give the edge a codec, or place all instances of both in one process"))
+    }
+
+    /// The ends of edges to and from other processes that a layout needs.
+    pub(crate) fn crossings(&self, layout: &Layout) -> BTreeSet<Role> {
+        let here = layout.routes.here();
+        let mut roles = BTreeSet::new();
+        for joint in self
+            .joints
+            .iter()
+            .filter(|j| j.edge.wanted_codec().is_some())
+        {
+            for (from, to) in self.site_pairs(joint, layout) {
+                let edge = joint.id;
+                if from == here && to != here {
+                    roles.insert(Role::Sender { edge, to });
+                } else if from != here && to == here {
+                    roles.insert(Role::Receiver { edge, from });
+                }
+            }
+        }
+        roles
+    }
+
+    /// The sites that an edge leads from and to.
+    fn site_pairs(&self, joint: &Joint, layout: &Layout) -> BTreeSet<(Site, Site)> {
+        let (from, to) = (joint.edge.source().0, joint.edge.target().0);
+        let of = |vertex, only: Option<u32>| -> BTreeSet<Site> {
+            let placements = layout.placements().into_iter();
+            match only {
+                Some(index) => placements.filter_map(|p| p.site(vertex, index)).collect(),
+                None => placements.flat_map(|p| p.sites(vertex)).copied().collect(),
+            }
+        };
+        let pairs = |froms: BTreeSet<Site>, tos: BTreeSet<Site>| {
+            let tos = tos.into_iter().collect::<Vec<_>>();
+            froms
+                .into_iter()
+                .flat_map(move |a| tos.clone().into_iter().map(move |b| (a, b)))
+                .collect::<Vec<_>>()
+        };
+        match joint.edge.wanted_routing() {
+            Routing::Forward => {
+                let counts = layout.placements().map(|p| p.parallelism(from));
+                let all = 0..counts.into_iter().max().unwrap_or(0);
+                all.flat_map(|i| pairs(of(from, Some(i)), of(to, Some(i))))
+                    .collect()
+            }
+            Routing::AllToOne => pairs(of(from, None), of(to, Some(0))).into_iter().collect(),
+            _ => pairs(of(from, None), of(to, None)).into_iter().collect(),
+        }
+    }
+
+    /// The queues out of an instance here over one edge. None: those that it has, as it is about to leave, and its records can't go
+    /// where the routes lead.
+    ///
+    /// `listens` says whether an instance of the consumer is here and is to be told of time and ends, although no records are routed
+    /// to it yet.
+    pub(crate) fn lanes(
+        &self,
+        joint: &Joint,
+        instance: u32,
+        layout: &Layout,
+        listens: impl Fn(Role) -> bool,
+    ) -> Option<Lanes> {
+        let vertex = joint.edge.target().0;
+        let to: Vec<LaneTo> = targets(joint, instance, layout.routes.parallelism(vertex))
+            .map(|target| self.lane(joint, target, &layout.routes))
+            .collect::<Option<_>>()?;
+        if to.is_empty() {
+            return None;
+        }
+        let mut lanes = Lanes {
+            consumers: to.len(),
+            to,
+        };
+        if !layout.is_steady {
+            self.add_listeners(joint, instance, layout, listens, &mut lanes);
+        }
+        Some(lanes)
+    }
+
+    /// Adds the queues to those who only hear of time and ends.
+    fn add_listeners(
+        &self,
+        joint: &Joint,
+        instance: u32,
+        layout: &Layout,
+        listens: impl Fn(Role) -> bool,
+        lanes: &mut Lanes,
+    ) {
+        let vertex = joint.edge.target().0;
+        let mut reached: BTreeSet<Role> = lanes.to.iter().map(|lane| lane.role).collect();
+        let counts = layout.placements().map(|p| p.parallelism(vertex));
+        let here = layout.run.range((vertex, 0)..=(vertex, u32::MAX));
+        let most = here.map(|(_, index)| index + 1).chain(counts).max();
+        for target in targets(joint, instance, most.unwrap_or(0)) {
+            let role = Role::Chain {
+                chain: joint.to,
+                instance: target,
+            };
+            let local = LaneTo {
+                role,
+                input: joint.input,
+            };
+            let next = self.lane(joint, target, &layout.next);
+            let next = next.filter(|lane| matches!(lane.role, Role::Sender { .. }));
+            for lane in [Some(local).filter(|_| listens(role)), next]
+                .into_iter()
+                .flatten()
+            {
+                if reached.insert(lane.role) {
+                    lanes.to.push(lane);
+                }
+            }
+        }
+    }
+
+    /// The queue towards an instance of the consumer. None if there is no such instance, or it is elsewhere and the edge can't lead
+    /// there.
+    fn lane(&self, joint: &Joint, target: u32, placement: &Placement) -> Option<LaneTo> {
+        let site = placement.site(joint.edge.target().0, target)?;
+        if site == placement.here() {
+            let role = Role::Chain {
+                chain: joint.to,
+                instance: target,
+            };
+            let input = joint.input;
+            return Some(LaneTo { role, input });
+        }
+        joint.edge.wanted_codec()?;
+        let role = Role::Sender {
+            edge: joint.id,
+            to: site,
+        };
+        let input = target as usize;
+        Some(LaneTo { role, input })
+    }
+
+    /// Whether what comes over an edge from another process may be for an instance of the consumer.
+    pub(crate) fn receives(&self, joint: &Joint, from: Site, target: u32, layout: &Layout) -> bool {
+        match joint.edge.wanted_routing() {
+            Routing::Forward => layout
+                .placements()
+                .iter()
+                .any(|p| p.site(joint.edge.source().0, target) == Some(from)),
+            Routing::AllToOne => target == 0,
+            _ => true,
+        }
+    }
+}
+
+/// The instances of the consumer that an instance sends to, if there are so many.
+fn targets(joint: &Joint, instance: u32, consumers: u32) -> std::ops::Range<u32> {
+    match joint.edge.wanted_routing() {
+        Routing::Forward => instance.min(consumers)..(instance + 1).min(consumers),
+        Routing::AllToOne => 0..consumers.min(1),
+        _ => 0..consumers,
+    }
+}
+
+fn invalid(what: String) -> Error {
+    Error::new(ErrorCode::InvalidJob, what)
+}
