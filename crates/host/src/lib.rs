@@ -7,7 +7,6 @@
 //! # Main types
 //!
 //! * [`HostSetup`], [`Host`]: what a host has to know, and the host;
-//! * [`PackagePrograms`]: programs from a package store, through a cache of this machine;
 //! * [`find_api`]: where any host's interface is.
 //!
 //! # Invariants
@@ -23,10 +22,11 @@
 //! use ardea_api::{CLUSTER_SETTINGS, ClusterSettings};
 //! use ardea_core::settings::{Resolver, Schema};
 //! use ardea_courier::Security;
-//! use ardea_host::{Host, HostSetup, PackagePrograms};
+//! use ardea_host::{Host, HostSetup};
+//! use ardea_packages::{Cache, CacheConfig, PackageStores, StoreOptions};
 //! use ardea_master::Jobs;
 //! use ardea_packing::ResourceManagers;
-//! use ardea_scheduler::Schedulers;
+//! use ardea_scheduler::{CachedPrograms, Schedulers};
 //! use ardea_state_manager::{FileState, StateOptions};
 //!
 //! # let folder = tempfile::tempdir().expect("a folder");
@@ -35,6 +35,7 @@
 //! let schema = Schema::of(CLUSTER_SETTINGS);
 //! let resolved = Resolver::new(&schema).flags(["cluster.port=0"]).resolve()?;
 //! let cluster = ClusterSettings::from_settings(&resolved, Some(folder.path()))?;
+//! let cache = Cache::open(folder.path().join("cache"), CacheConfig::default())?;
 //! let host = Host::start(HostSetup {
 //!     name: "quay".into(),
 //!     jobs: Jobs::All,
@@ -42,7 +43,7 @@
 //!     security: Security::new(cluster.name.as_str()),
 //!     managers: ResourceManagers::builtin(),
 //!     schedulers: Schedulers::none(),
-//!     programs: Arc::new(PackagePrograms::in_folder(folder.path().join("cache"), None)?),
+//!     programs: Arc::new(CachedPrograms::new(cache, PackageStores::builtin(), StoreOptions::default())),
 //!     attributes: Default::default(),
 //!     lease: Default::default(),
 //!     master: Default::default(),
@@ -61,7 +62,6 @@
 mod setup;
 
 mod directory;
-mod programs;
 
 mod jobs;
 
@@ -74,6 +74,5 @@ mod host;
 
 pub use directory::find_api;
 pub use host::Host;
-pub use programs::PackagePrograms;
 
 pub use setup::HostSetup;

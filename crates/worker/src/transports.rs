@@ -79,6 +79,7 @@ mod tests {
     fn a_transport_that_is_not_known_is_refused_with_those_that_are() {
         let setup = TransportSetup {
             is_protected: false,
+            tls: None,
         };
         assert!(Transports::builtin().make("tcp", &setup).is_ok());
         let error = Transports::builtin().make("udp", &setup).err().unwrap();

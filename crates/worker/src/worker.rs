@@ -170,7 +170,9 @@ impl<'a> Setup<'a> {
                     is_protected: self.token.is_some(),
                     tls: surroundings.tls.clone(),
                 };
-                let transport = surroundings.transports.make(&self.config.transport, &setup)?;
+                let transport = surroundings
+                    .transports
+                    .make(&self.config.transport, &setup)?;
                 let (identity, clock, tell) = (identity.clone(), clock.clone(), Arc::clone(&tell));
                 match NetworkThread::start(
                     transport,

@@ -7,8 +7,10 @@ use ardea_api::{CLUSTER_SETTINGS, ClusterSettings};
 use ardea_core::settings::{Resolver, Schema};
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_courier::Security;
-use ardea_host::{Host, HostSetup, PackagePrograms};
+use ardea_host::{Host, HostSetup};
 use ardea_master::{Jobs, Standing};
+use ardea_packages::{Cache, CacheConfig, PackageStores, StoreOptions};
+use ardea_scheduler::CachedPrograms;
 use ardea_state_manager::layout::JobLayout;
 use ardea_state_manager::{StateManager, StateOptions};
 use tokio::runtime::Builder;
@@ -77,6 +79,11 @@ async fn run(
     let state = open_state(&cluster.state, StateOptions::default()).await?;
     let token = cluster.token()?;
     let directory = cluster.directory.clone();
+    let cache = Cache::open(directory.join("cache"), CacheConfig::default())?;
+    let options = StoreOptions {
+        token: token.clone(),
+        ..StoreOptions::default()
+    };
     let host = Host::start(HostSetup {
         name: start.name.clone(),
         jobs: match &start.job {
@@ -84,10 +91,14 @@ async fn run(
             None => Jobs::All,
         },
         state: Arc::clone(&state),
-        security: Security::new(cluster.name.as_str()).token(token.clone()),
+        security: Security::new(cluster.name.as_str()).token(token),
         managers: modules.managers,
         schedulers: modules.schedulers,
-        programs: Arc::new(PackagePrograms::in_folder(directory.join("cache"), token)?),
+        programs: Arc::new(CachedPrograms::new(
+            cache,
+            PackageStores::builtin(),
+            options,
+        )),
         attributes: start.attributes.clone(),
         lease: Default::default(),
         master: Default::default(),

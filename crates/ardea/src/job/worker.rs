@@ -31,6 +31,7 @@ pub fn work(start: WorkerStart, job: &dyn Job, modules: &Modules) -> Result<()> 
         finder: by_lease(),
         sinks: modules.sinks.clone(),
         transports: modules.transports.clone(),
+        tls: None,
     };
     ardea_worker::run(&start, job, surroundings)
 }
