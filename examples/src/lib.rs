@@ -13,6 +13,7 @@
 //! * [`topology`]: the words of a file once more, counted by spouts and bolts;
 //! * [`zones`]: the worst delays by time zone, in a topology with a grouping of its own;
 //! * [`statsd`]: no job, but a place for what jobs count: a metrics sink of one's own;
+//! * [`word_stream`]: words of a stream without end, by a program that submits itself to a cluster;
 //! * [`tail`]: errors in a log that is still being written.
 //!
 //! # Invariants
@@ -36,6 +37,7 @@ pub mod sessions;
 pub mod statsd;
 pub mod tail;
 pub mod topology;
+pub mod word_stream;
 pub mod wordcount;
 pub mod zones;
 
