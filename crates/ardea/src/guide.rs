@@ -26,6 +26,10 @@ struct StateAndTimers;
 #[doc = include_str!("../../../docs/connectors.md")]
 struct Connectors;
 
+/// `docs/records.md`
+#[doc = include_str!("../../../docs/records.md")]
+struct RecordsThatTravel;
+
 /// `docs/custom.md`
 #[doc = include_str!("../../../docs/custom.md")]
 struct StepsOfYourOwn;

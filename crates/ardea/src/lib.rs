@@ -9,6 +9,7 @@
 //! * [`connect`]: where records come from and go to;
 //! * [`engine`]: run jobs on the threads of this process;
 //! * [`core`] and [`operators`]: the graph below, and the processors that it is made of, for own ones;
+//! * [`codec`]: how records become bytes where they leave a process;
 //! * `job`: programs that are jobs, which run embedded or submit themselves to a cluster (feature `cluster`, on by default); `components`: parts of
 //!   topologies that are described in a file;
 //! * `testkit`, with the feature of that name: drives own processors through hostile schedules.
@@ -30,6 +31,7 @@
 #![forbid(unsafe_code)]
 
 pub use ardea_aggregate as aggregate;
+pub use ardea_codec as codec;
 pub use ardea_connect as connect;
 pub use ardea_core as core;
 pub use ardea_engine as engine;
@@ -60,13 +62,14 @@ pub mod prelude {
         stdout, tcp,
     };
     pub use ardea_core::{
-        Bounded, Boundedness, DeadLetter, DeadLetters, Error, ErrorCode, Isolation, Key, OnError,
-        Parallelism, Result, Sink, Source, Timestamp, Unbounded,
+        Bounded, Boundedness, DeadLetter, DeadLetters, Demand, Error, ErrorCode, Isolation, Key,
+        OnError, Parallelism, Result, Sink, Source, Timestamp, Unbounded,
     };
     pub use ardea_engine::{JobConfig, JobHandle, JobStatus, Node, NodeConfig};
     pub use ardea_pipeline::{
-        Collected, EarlyFiring, Either, Firing, JoinInterval, KeyedContext, KeyedStream, Pipeline,
-        Stream, Timed, Trigger, Untimed, WatermarkPolicy, Window, WindowResult, WindowedStream,
+        Collected, EarlyFiring, Either, Exchange, Firing, JoinInterval, KeyedContext, KeyedStream,
+        Local, Pipeline, Stream, Timed, Trigger, Untimed, WatermarkPolicy, Window, WindowResult,
+        WindowedStream,
     };
 }
 

@@ -159,6 +159,11 @@ impl JobMaster {
         self.members.last_heard(container)
     }
 
+    /// Whether it can say anything to workers yet: before it has read and written the record, it does not hear them.
+    pub fn hears_workers(&self) -> bool {
+        self.killing() || !self.containers.is_empty()
+    }
+
     /// Whether every worker runs exactly what it should, and none is missing.
     pub fn is_settled(&self) -> bool {
         self.plan().is_some() && self.unsettled.is_empty() && self.scaling.is_none()

@@ -10,7 +10,7 @@ use ardea_core::Token;
 use crate::frame::{Frame, Payload};
 use crate::header::{Header, Kind};
 use crate::ids::{StreamId, WorkerNumber};
-use crate::wire::{Wire, WireError};
+use ardea_codec::{Wire, WireError};
 
 /// The version of the protocol above frames.
 pub const PROTOCOL_VERSION: u16 = 1;

@@ -14,7 +14,7 @@
 //! In reading order:
 //!
 //! * [`Header`], [`Frame`], [`Payload`], [`Assembler`]: what is on the wire, byte by byte, and how it is read without copying;
-//! * [`Wire`], [`RowsCodec`], [`ChunkCodec`]: what is in a payload;
+//! * [`RowsCodec`], [`ChunkCodec`]: what is in a payload, from the crate `ardea-codec`;
 //! * [`SendWindow`], [`ReceiveWindow`]: flow control, as pure state machines;
 //! * [`Transport`], [`Connection`], [`ByteStream`]: what a transport has to do; [`TcpTransport`], [`MemoryTransport`] do it;
 //! * [`Link`], [`Port`], [`Identity`]: one connection and all who share it, and who may;
@@ -89,9 +89,6 @@ mod block;
 mod frame;
 mod header;
 
-mod codec;
-mod wire;
-
 mod flow;
 
 mod doorbell;
@@ -99,6 +96,7 @@ mod framed;
 mod gone;
 mod memory;
 mod tcp;
+mod tls;
 mod transport;
 
 mod handshake;
@@ -109,9 +107,12 @@ mod forwarder;
 mod receiver;
 mod sender;
 
+pub use ardea_codec::{
+    Exchange, Local, MOST_FRAME_RECORDS, RowsCodec, SerdeValues, ValueCodec, Wire, WireError,
+    WireValues, codec_of, wire,
+};
 pub use ardea_core::{ChunkCodec, Token};
 pub use assembler::{Assembler, AssemblerConfig};
-pub use codec::{MOST_FRAME_RECORDS, RowsCodec, SerdeValues, ValueCodec, WireValues};
 pub use doorbell::Doorbell;
 pub use flow::{BadGrant, Grant, ReceiveEvent, ReceiveWindow, SendWindow, WindowConfig};
 pub use forwarder::{Forwarder, Route, RouteKey};
@@ -128,6 +129,3 @@ pub use receiver::{EdgeReceiver, Received, ReceiverConfig};
 pub use sender::{EdgeSender, SenderConfig};
 pub use tcp::{TcpConfig, TcpTransport};
 pub use transport::{ByteStream, Connection, Listener, Transport};
-#[doc(hidden)]
-pub use wire::fixed_sum;
-pub use wire::{Wire, WireError};

@@ -11,7 +11,7 @@ use crate::header::{Header, Kind};
 use crate::ids::{InstanceNumber, StreamId};
 use crate::port::Port;
 use crate::sender::CodecRef;
-use crate::wire::Wire;
+use ardea_codec::Wire;
 use ardea_core::ChunkCodec;
 
 /// How a receiver takes what comes.

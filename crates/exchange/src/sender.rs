@@ -11,7 +11,7 @@ use crate::frame::{Parcel, Payload};
 use crate::header::{HEADER_BYTES, Header, Kind};
 use crate::ids::{InstanceNumber, StreamId};
 use crate::port::Port;
-use crate::wire::Wire;
+use ardea_codec::Wire;
 use ardea_core::ChunkCodec;
 
 /// How a sender fills its frames.

@@ -8,24 +8,28 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result, Waker};
+use ardea_tls::{Tls, explain, rustls};
 use mio::event::{Event, Source};
 use mio::{Events, Interest, Poll, Registry, Token};
 
 use crate::doorbell::Doorbell;
 use crate::framed::{Framed, FramedConfig};
+use crate::tls::TlsStream;
 use crate::transport::{ByteStream, Connection, Listener, Transport};
 
 /// The token of the doorbell; sockets have their slot's number.
 const BELL: Token = Token(usize::MAX);
 
 /// How TCP is used.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct TcpConfig {
     /// Queues and blocks of each connection.
     pub framed: FramedConfig,
-    /// Whether peers have to prove who they are (a token, or certificates). Without that only loopback addresses can be
+    /// Whether peers have to prove who they are by a token. Without that, and without certificates, only loopback addresses can be
     /// listened at.
     pub is_protected: bool,
+    /// Certificates, if connections are encrypted and both sides have to show one. All of a cluster have them, or nobody.
+    pub tls: Option<Tls>,
 }
 
 /// Connections over TCP. Addresses are numeric: `10.0.0.7:7400`, `[::1]:0`; finding out names can block, and is not done here.
@@ -88,12 +92,22 @@ impl Transport for TcpTransport {
         };
         let stream = mio::net::TcpStream::connect(to).map_err(failed)?;
         let stream = TcpStream::register(stream, &self.sockets, false).map_err(failed)?;
-        Ok(connection(stream, address.to_string(), &self.config))
+        match &self.config.tls {
+            None => Ok(connection(stream, address.to_string(), &self.config)),
+            Some(tls) => {
+                let name = tls.peer_name(&to.ip().to_string())?;
+                let tls = rustls::ClientConnection::new(tls.client(), name)
+                    .map_err(|error| no_tls(address, &error))?;
+                let stream = TlsStream::new(stream, tls);
+                Ok(connection(stream, address.to_string(), &self.config))
+            }
+        }
     }
 
     fn listen(&mut self, address: &str) -> Result<Box<dyn Listener>> {
         let at = numeric(address)?;
-        if !self.config.is_protected && !at.ip().is_loopback() {
+        let is_protected = self.config.is_protected || self.config.tls.is_some();
+        if !is_protected && !at.ip().is_loopback() {
             return Err(Error::new(
                 ErrorCode::InvalidConfig,
                 format!("{address} can be reached from other machines, and peers prove nothing"),
@@ -113,7 +127,7 @@ impl Transport for TcpTransport {
             address,
             ready,
             sockets: self.sockets.clone(),
-            config: self.config,
+            config: self.config.clone(),
         }))
     }
 
@@ -156,7 +170,17 @@ fn numeric(address: &str) -> Result<SocketAddr> {
     })
 }
 
-fn connection(stream: TcpStream, peer: String, config: &TcpConfig) -> Box<dyn Connection> {
+fn no_tls(peer: &str, error: &rustls::Error) -> Error {
+    Error::new(ErrorCode::Network, format!("no TLS with {peer}"))
+        .because(explain(error))
+        .hint("check the certificates")
+}
+
+fn connection(
+    stream: impl ByteStream + 'static,
+    peer: String,
+    config: &TcpConfig,
+) -> Box<dyn Connection> {
     // Strangers get to send a greeting; the link allows more when it knows them.
     Box::new(Framed::new(
         stream,
@@ -226,6 +250,17 @@ struct TcpListener {
     config: TcpConfig,
 }
 
+impl TcpListener {
+    fn connection(&self, stream: TcpStream, peer: String) -> Result<Box<dyn Connection>> {
+        let Some(tls) = &self.config.tls else {
+            return Ok(connection(stream, peer, &self.config));
+        };
+        let tls =
+            rustls::ServerConnection::new(tls.server()).map_err(|error| no_tls(&peer, &error))?;
+        Ok(connection(TlsStream::new(stream, tls), peer, &self.config))
+    }
+}
+
 impl Listener for TcpListener {
     fn address(&self) -> &str {
         &self.address
@@ -248,7 +283,7 @@ impl Listener for TcpListener {
                 Ok((stream, from)) => {
                     let stream =
                         TcpStream::register(stream, &self.sockets, true).map_err(failed)?;
-                    return Ok(Some(connection(stream, from.to_string(), &self.config)));
+                    return self.connection(stream, from.to_string()).map(Some);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.ready.readable.store(false, Ordering::Relaxed);

@@ -3,16 +3,17 @@
 //! One task owns the machine. Nothing that it does waits: requests to the state manager and calls to the scheduler are tasks of
 //! their own that send their answer back, and what goes to workers is queued.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ardea_control::{
-    Candidate, CandidateAction, CandidateEvent, CommandId, JobRecord, LeaseEvent, LeaseRecord,
-    MasterAction, MasterConfig, MasterEpoch, MasterEvent, Note, Refused, RequestId, StoreReply,
-    StoreRequest, ToWorker, WorkerId,
+    Candidate, CandidateAction, CandidateEvent, CommandId, JobMaster, JobRecord, LeaseEvent,
+    LeaseRecord, MasterAction, MasterConfig, MasterEpoch, MasterEvent, Note, Refused, Registration,
+    RequestId, StoreReply, StoreRequest, ToMaster, ToWorker, WorkerId,
 };
 use ardea_core::Result;
+use ardea_packing::ContainerId;
 use ardea_scheduler::LaunchPlan;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -65,6 +66,8 @@ pub(crate) struct Driver {
     pub(crate) candidate: Candidate,
     pub(crate) chronicle: Chronicle,
     links: Links,
+    /// Workers that were faster than the lease's answer, or the record's: they are heard when the master can hear them.
+    early: BTreeMap<ContainerId, Registration>,
     scheduling: Option<Scheduling>,
     publisher: Option<Publisher>,
     commands: HashMap<CommandId, oneshot::Sender<Result<(), Refused>>>,
@@ -108,6 +111,7 @@ impl Driver {
             begin: Instant::now(),
             chronicle: Chronicle::new(),
             links: Links::new(words),
+            early: BTreeMap::new(),
             scheduling: None,
             publisher: None,
             commands: HashMap::new(),
@@ -164,8 +168,19 @@ impl Driver {
             Done::Record(id, reply) => {
                 self.master(MasterEvent::Record(id, reply));
                 self.publish_plan();
+                self.hear_early();
             }
             Done::Removed => self.over = true,
+        }
+    }
+
+    /// Passes on what came too early, if the master can hear it now.
+    fn hear_early(&mut self) {
+        let master = self.candidate.master();
+        if master.is_some_and(JobMaster::hears_workers) {
+            for (_, early) in std::mem::take(&mut self.early) {
+                self.master(MasterEvent::From(ToMaster::Register(early)));
+            }
         }
     }
 
@@ -201,11 +216,19 @@ impl Driver {
     fn link_event(&mut self, event: LinkEvent) {
         match event {
             LinkEvent::Said(id, message) => {
-                self.links.heard(id, speaker(&message));
-                self.master(MasterEvent::From(message));
+                let worker = speaker(&message);
+                self.links.heard(id, worker);
+                let master = self.candidate.master();
+                match message {
+                    ToMaster::Register(early) if !master.is_some_and(JobMaster::hears_workers) => {
+                        self.early.insert(worker.container, early);
+                    }
+                    message => self.master(MasterEvent::From(message)),
+                }
             }
             LinkEvent::Gone(id) => {
                 for worker in self.links.close(id) {
+                    self.early.remove(&worker.container);
                     self.master(MasterEvent::Closed(worker));
                 }
             }
@@ -216,6 +239,11 @@ impl Driver {
         match ask {
             Ask::Connected(courier) => self.links.add(courier),
             Ask::Command(command, answer) => {
+                if self.leaving {
+                    let gone = Refused::NoSuchJob(self.store.job().to_string());
+                    let _ = answer.send(Err(gone));
+                    return;
+                }
                 if self.candidate.master().is_none() {
                     // Whoever asks looks the leader up; which mastership that is, this process does not know.
                     let newest = MasterEpoch::default();
@@ -355,6 +383,7 @@ impl Driver {
     fn lost(&mut self) {
         self.scheduling = None;
         self.publisher = None;
+        self.early.clear();
         // Its workers look for whoever leads now.
         self.links.close_all();
         let newest = MasterEpoch::default();

@@ -1,10 +1,9 @@
 //! How a worker finds its master: it watches the lease, so that a new master is known at once.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use ardea_control::{JobRef, LeaseRecord, Lookup};
+use ardea_control::{JobRef, LeaseRecord, Lookup, MasterEpoch};
 use ardea_core::Result;
 use ardea_state_manager::StateManager;
 use tokio::sync::watch;
@@ -16,8 +15,14 @@ use crate::store::read_lease;
 /// How long to wait after the lease could not be watched.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How often the same master is told before it is looked whether its job is still there at all: who asks again could not reach it.
-const TRUSTED: u32 = 20;
+/// How long a look-up waits for a new master, when there is none, or when nobody could be met where the known one should be.
+const WAITS: Duration = Duration::from_millis(250);
+
+/// Who asks again within this time has not met the master that it was told.
+const RECENT: Duration = Duration::from_secs(3);
+
+/// How often the same master is told in vain before it is looked whether its job is still there at all.
+const TRUSTED: u32 = 8;
 
 /// Finds the master of one submission of a job.
 ///
@@ -27,10 +32,16 @@ const TRUSTED: u32 = 20;
 pub struct LeaseFinder {
     store: JobStore,
     lease: watch::Receiver<Option<LeaseRecord>>,
-    /// The mastership that was told last, and how often.
-    told: AtomicU64,
-    times: AtomicU32,
+    told: Mutex<Option<Told>>,
     task: AbortHandle,
+}
+
+/// Which mastership was told last, when, and how often in a row.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    epoch: MasterEpoch,
+    at: Instant,
+    times: u32,
 }
 
 impl LeaseFinder {
@@ -46,27 +57,32 @@ impl LeaseFinder {
         Ok(LeaseFinder {
             store,
             lease,
-            told: AtomicU64::new(0),
-            times: AtomicU32::new(0),
+            told: Mutex::new(None),
             task,
         })
     }
 
     /// Where the master is. While the state manager is away this is what was known last.
+    ///
+    /// Whoever asks again right after an answer has not met anybody there: then, and when there is no master, this waits up to 250 ms for a
+    /// new one, and answers as soon as it is there.
     pub async fn look_up(&self) -> Lookup {
-        let lease = self.lease.borrow().clone();
-        let Some(lease) = lease.filter(|lease| !lease.resigned) else {
+        let told = self.recent();
+        let fresh = |lease: &LeaseRecord| told.is_none_or(|told| told.epoch != lease.epoch);
+        let mut lease = self.lease.clone();
+        let found = lease.wait_for(|lease| leader(lease).is_some_and(fresh));
+        // Time may be up, and then the master that is known is told once more.
+        let _ = tokio::time::timeout(WAITS, found).await;
+        let now = lease.borrow().clone();
+        let Some(lease) = leader(&now) else {
             return self.without_master().await;
         };
-        if self.told.swap(lease.epoch.0, Ordering::Relaxed) != lease.epoch.0 {
-            self.times.store(0, Ordering::Relaxed);
-        }
-        let times = self.times.fetch_add(1, Ordering::Relaxed);
-        if times % TRUSTED == TRUSTED - 1 && matches!(self.store.exists().await, Ok(false)) {
+        let times = self.tells(lease.epoch);
+        if times.is_multiple_of(TRUSTED) && matches!(self.store.exists().await, Ok(false)) {
             return Lookup::JobGone;
         }
         Lookup::Master {
-            address: lease.address,
+            address: lease.address.clone(),
             epoch: lease.epoch,
         }
     }
@@ -78,17 +94,28 @@ impl LeaseFinder {
         }
     }
 
-    /// Waits until somebody else leads, or nobody. Cancel-safe.
-    pub async fn changed(&self) {
-        let mut lease = self.lease.clone();
-        let leader = |lease: &Option<LeaseRecord>| {
-            let lease = lease.as_ref().filter(|lease| !lease.resigned);
-            lease.map(|lease| lease.epoch)
-        };
-        let before = leader(&lease.borrow_and_update());
-        // The watching task ends only with this finder.
-        let _ = lease.wait_for(|now| leader(now) != before).await;
+    fn recent(&self) -> Option<Told> {
+        let told = *self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.filter(|told| told.at.elapsed() < RECENT)
     }
+
+    /// Remembers what is told; how often in a row it has been.
+    fn tells(&self, epoch: MasterEpoch) -> u32 {
+        let before = self.recent().filter(|told| told.epoch == epoch);
+        let times = before.map_or(0, |told| told.times) + 1;
+        let told = Told {
+            epoch,
+            at: Instant::now(),
+            times,
+        };
+        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(told);
+        times
+    }
+}
+
+/// The one who leads, if somebody does.
+fn leader(lease: &Option<LeaseRecord>) -> Option<&LeaseRecord> {
+    lease.as_ref().filter(|lease| !lease.resigned)
 }
 
 impl Drop for LeaseFinder {

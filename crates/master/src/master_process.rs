@@ -59,7 +59,7 @@ impl MasterProcess {
     ///
     /// # Errors
     ///
-    /// When it can't listen, or a job's name makes no sense.
+    /// When it can't listen, when nobody could reach where it listens, or when a job's name makes no sense.
     pub async fn start(setup: MasterSetup, jobs: Jobs) -> Result<Self> {
         let desks = Desks::default();
         let known = Arc::clone(&desks);
@@ -72,7 +72,7 @@ impl MasterProcess {
         };
         let listen = setup.listen.clone();
         let listener = Listener::bind_for(&listen, setup.security.clone(), admission).await?;
-        let address = advertised(&setup, listener.address());
+        let address = advertised(&setup, listener.address())?;
         let shared = Arc::new(Shared {
             setup,
             address,
@@ -173,13 +173,18 @@ async fn closes(closing: &mut watch::Receiver<bool>) {
 }
 
 /// Where workers reach a process that listens there.
-fn advertised(setup: &MasterSetup, at: SocketAddr) -> String {
+fn advertised(setup: &MasterSetup, at: SocketAddr) -> Result<String> {
     match &setup.advertised_host {
         Some(host) if host.contains(':') && !host.starts_with('[') => {
-            format!("[{host}]:{}", at.port())
+            Ok(format!("[{host}]:{}", at.port()))
         }
-        Some(host) => format!("{host}:{}", at.port()),
-        None => at.to_string(),
+        Some(host) => Ok(format!("{host}:{}", at.port())),
+        None if at.ip().is_unspecified() => {
+            let what = format!("no worker can reach a master at {at}");
+            Err(Error::new(ErrorCode::InvalidConfig, what)
+                .hint("say by which name or address others reach this host"))
+        }
+        None => Ok(at.to_string()),
     }
 }
 

@@ -103,8 +103,9 @@ impl Scheduling {
 
 impl Drop for Scheduling {
     fn drop(&mut self) {
-        if let Some(scheduler) = self.scheduler.take() {
-            tokio::spawn(async move {
+        let runtime = tokio::runtime::Handle::try_current();
+        if let (Some(scheduler), Ok(runtime)) = (self.scheduler.take(), runtime) {
+            runtime.spawn(async move {
                 // It holds nothing any more, whatever it says.
                 let _ = scheduler.close().await;
             });

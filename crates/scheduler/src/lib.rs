@@ -40,11 +40,24 @@ mod interface;
 mod job_scheduler;
 mod schedulers;
 
+mod programs;
+mod runner;
+
+mod hosts;
+mod local;
+
+#[cfg(feature = "conformance")]
+pub mod conformance;
+
 pub use event::{
     ContainerEvent, ContainerEvents, Ending, EventFeed, RunningContainer, container_events,
 };
+pub use hosts::{HostIdentity, HostRecord, Hosts, RunnerServer};
 pub use interface::{Pending, Scheduler, SchedulerKind};
 pub use job_scheduler::JobScheduler;
 pub use launch::LaunchPlan;
+pub use local::Local;
 pub use logs::{LogFile, LogPiece, LogRange, LogRequest};
+pub use programs::{Programs, Unpacked};
+pub use runner::{Runner, RunnerConfig};
 pub use schedulers::Schedulers;

@@ -14,6 +14,8 @@ const FLOORS: &[&[&str]] = &[
         "ardea-testkit",
         "ardea-operators",
         "ardea-engine",
+        "ardea-codec",
+        "ardea-tls",
         "ardea-exchange",
     ],
     &["ardea-connect"],

@@ -15,6 +15,7 @@ use ardea_core::{
 };
 use ardea_engine::{JobConfig, Node, NodeConfig};
 use ardea_pipeline::Pipeline;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::runtime::Runtime;
 
@@ -125,7 +126,7 @@ fn percent(share: f64) -> String {
 }
 
 /// A row of one of the two tables, or that it is not there any more.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 enum Line {
     Vertex(usize, Vec<String>),
     Container(usize, Vec<String>),
