@@ -14,6 +14,7 @@
 //! * [`statsd`]: no job, but a place for what jobs count: a metrics sink of one's own;
 //! * [`odd_cores`]: no job either, but a way to run the containers of jobs: a scheduler of one's own;
 //! * [`zones`]: the worst delays by time zone, in a topology with a grouping of its own;
+//! * [`word_stream`]: words of a stream without end, by a program that submits itself to a cluster;
 //! * [`tail`]: errors in a log that is still being written.
 //!
 //! # Invariants
@@ -38,6 +39,7 @@ pub mod sessions;
 pub mod statsd;
 pub mod tail;
 pub mod topology;
+pub mod word_stream;
 pub mod wordcount;
 pub mod zones;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ardea_packing::{ContainerId, JobDemand, PackingPlan, VertexName};
+use ardea_packing::{CHAIN_ATTRIBUTE, ContainerId, JobDemand, PackingPlan, VertexName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -10,8 +10,6 @@ use crate::{ContainerState, ContainerView, foreign};
 
 /// The attribute of a vertex's demand that says how it is isolated.
 const ISOLATION: &str = "isolation";
-/// The attribute that names the chain of vertices that it runs in, if it does in one.
-const CHAIN: &str = "chain";
 /// The attribute that lists the edges which lead into it, as JSON.
 const INPUTS: &str = "inputs";
 
@@ -112,7 +110,7 @@ impl LogicalPlan {
                 name: vertex.name.to_string(),
                 parallelism: vertex.parallelism,
                 isolation: attribute(ISOLATION).unwrap_or_else(|| "tasklet".into()),
-                chain: attribute(CHAIN),
+                chain: attribute(CHAIN_ATTRIBUTE),
             });
             let inputs = attribute(INPUTS).unwrap_or_default();
             let inputs: Vec<InputEdge> = serde_json::from_str(&inputs).unwrap_or_default();
@@ -144,7 +142,7 @@ impl LogicalPlan {
             };
             set(ISOLATION, vertex.isolation.clone());
             if let Some(chain) = &vertex.chain {
-                set(CHAIN, chain.clone());
+                set(CHAIN_ATTRIBUTE, chain.clone());
             }
             let edges = self.edges.iter().filter(|edge| edge.to == vertex.name);
             let inputs: Vec<InputEdge> = edges

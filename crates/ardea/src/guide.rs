@@ -38,6 +38,10 @@ struct StepsOfYourOwn;
 #[doc = include_str!("../../../docs/topologies.md")]
 struct Topologies;
 
+/// `docs/cluster.md`
+#[doc = include_str!("../../../docs/cluster.md")]
+struct Clusters;
+
 /// `docs/tuning.md`
 #[doc = include_str!("../../../docs/tuning.md")]
 struct Tuning;

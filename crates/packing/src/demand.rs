@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ardea_core::{Error, ErrorCode, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::{InstanceId, Refusal, Resources, VertexName};
+use crate::{CHAIN_ATTRIBUTE, InstanceId, Refusal, Resources, VertexName};
 
 /// What a job asks for.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -48,6 +48,11 @@ impl VertexDemand {
         self
     }
 
+    /// The first vertex of the chain that it is in, if it is in one.
+    pub(crate) fn chain(&self) -> Option<&String> {
+        self.attributes.get(CHAIN_ATTRIBUTE)
+    }
+
     /// The instances, in order.
     pub fn instances(&self) -> impl Iterator<Item = InstanceId> + '_ {
         (0..self.parallelism).map(|index| InstanceId {
@@ -72,7 +77,8 @@ impl JobDemand {
         self
     }
 
-    /// The same demand with another number of instances of one vertex.
+    /// The same demand with another number of instances of one vertex, and of those that are in a chain with it
+    /// ([`CHAIN_ATTRIBUTE`](crate::CHAIN_ATTRIBUTE)): they have as many as each other.
     ///
     /// # Errors
     ///
@@ -85,8 +91,9 @@ impl JobDemand {
         };
         let found = demand
             .vertices
-            .iter_mut()
+            .iter()
             .find(|candidate| candidate.name.as_str() == vertex)
+            .map(|found| (found.name.clone(), found.chain().cloned()))
             .ok_or_else(|| {
                 Error::new(
                     ErrorCode::InvalidJob,
@@ -94,7 +101,13 @@ impl JobDemand {
                 )
                 .hint(format!("it has: {}", names()))
             })?;
-        found.parallelism = parallelism;
+        let (name, chain) = found;
+        for vertex in &mut demand.vertices {
+            let is_chained = chain.is_some() && vertex.chain() == chain.as_ref();
+            if vertex.name == name || is_chained {
+                vertex.parallelism = parallelism;
+            }
+        }
         Ok(demand)
     }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use ardea_core::{Error, ErrorCode, Result};
 
 use crate::bins::{self, Space};
+use crate::chained::Chained;
 use crate::keep::{Kept, keep};
 use crate::{
     BinPacking, CompliantRoundRobin, JobDemand, PackingConfig, PackingPlan, Refusal, RoundRobin,
@@ -120,13 +121,17 @@ impl ResourceManagers {
         self
     }
 
-    /// The policy of this name.
+    /// The policy of this name, which keeps chains together ([`CHAIN_ATTRIBUTE`](crate::CHAIN_ATTRIBUTE)).
     ///
     /// # Errors
     ///
     /// [`ErrorCode::InvalidConfig`] when there is none, with the names that there are.
     pub fn get(&self, name: &str) -> Result<Arc<dyn ResourceManager>> {
-        self.0.get(name).map(Arc::clone).ok_or_else(|| {
+        let found = self.0.get(name).map(|manager| {
+            let chained: Arc<dyn ResourceManager> = Arc::new(Chained(Arc::clone(manager)));
+            chained
+        });
+        found.ok_or_else(|| {
             let names: Vec<_> = self.names().collect();
             Error::new(
                 ErrorCode::InvalidConfig,

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use ardea_api::{LogicalEdge, LogicalPlan, LogicalVertex};
 use ardea_core::{Dag, Isolation, Result, VertexId};
-use ardea_engine::ExecutionPlan;
+use ardea_engine::chains;
 use ardea_packing::{JobDemand, MilliCores, Resources, VertexDemand};
 
 /// Where nobody has said how many instances a vertex has, it has one on a cluster.
@@ -17,13 +17,12 @@ const ONE: NonZeroU32 = NonZeroU32::MIN;
 /// # Errors
 /// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob) if the graph can't run.
 pub fn demand(job: &str, dag: &Dag, unsaid: Resources) -> Result<JobDemand> {
-    let plan = ExecutionPlan::of(dag, ONE, true)?;
+    let chains = chains(dag)?;
     let chain_of = |id: VertexId| {
-        let tasklet = plan
-            .tasklets
-            .iter()
-            .find(|tasklet| tasklet.vertices.len() > 1 && tasklet.vertices.contains(&id))?;
-        tasklet.names.first().map(|name| name.to_string())
+        let mut chains = chains.iter();
+        let chain = chains.find(|chain| chain.len() > 1 && chain.contains(&id))?;
+        let first = chain.first()?;
+        Some(dag.get(*first).name().to_string())
     };
     let mut demand = JobDemand::new(job);
     let mut logical = LogicalPlan::default();
@@ -91,6 +90,8 @@ mod tests {
         dag.edge(Edge::between(lines, words).routing(Routing::Forward));
         dag.edge(Edge::between(words, counts));
         dag.edge(Edge::between(counts, auto));
+        let more = dag.vertex(vertex("more", 1));
+        dag.edge(Edge::between(auto, more));
         let unsaid = Resources {
             cpu: MilliCores(100),
             memory_bytes: 7,
@@ -114,11 +115,18 @@ mod tests {
             ("words", 2, 100, 7),
             ("counts", 3, 500, 7),
             ("sink", 1, 100, 7),
+            ("more", 1, 100, 7),
         ];
         assert_eq!(asked, expected);
         let logical = LogicalPlan::of(&demand);
-        assert_eq!(logical.edges.len(), 3);
-        let chains = [vec!["lines", "words"], vec!["counts"], vec!["sink"]];
+        assert_eq!(logical.edges.len(), 4);
+        // One instance of each makes no chain: there may be more of one later.
+        let chains = [
+            vec!["lines", "words"],
+            vec!["counts"],
+            vec!["sink"],
+            vec!["more"],
+        ];
         assert_eq!(logical.chains(), chains);
     }
 }

@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ardea_api::{JobSummary, Phase, SubmitRequest};
+use ardea_control::JobRef;
 use ardea_core::{Error, ErrorCode, Result};
 use serde::Serialize;
 
@@ -30,6 +31,16 @@ pub trait Target {
     /// # Errors
     /// [`ErrorCode::NameTaken`] if another job has the name.
     fn submit(&self, request: SubmitRequest) -> Result<()>;
+
+    /// Sees to it that somebody leads the job, which the cluster has taken: in a cluster that is made for this job, starts its hosts. Where
+    /// hosts are up already there is nothing to do, and nothing is done unless an implementation says so.
+    ///
+    /// # Errors
+    /// If no host can be started; the job is there, and waits for one.
+    fn see_to_hosts(&self, job: &JobRef) -> Result<()> {
+        let _ = job;
+        Ok(())
+    }
 
     /// How the job is doing.
     ///
@@ -92,11 +103,14 @@ pub fn submit(
     });
     let package = target.store(&prepared.files)?;
     tell(Step::Submitting);
-    target.submit(prepared.request(target.cluster(), package.clone()))?;
+    let request = prepared.request(target.cluster(), package.clone());
+    let job = request.definition.job.clone();
+    target.submit(request)?;
+    target.see_to_hosts(&job)?;
     let mut submitted = Submitted {
-        job: prepared.job().name.clone(),
-        cluster: target.cluster().to_string(),
-        submission: format!("{:x}", prepared.job().submission),
+        submission: format!("{:x}", job.submission),
+        job: job.name,
+        cluster: job.cluster,
         package,
         phase: Phase::Starting,
         containers: prepared.plan.containers().len(),

@@ -270,3 +270,34 @@ fn a_topology_in_a_file_is_run_planned_and_submitted() {
     fails(&served, "submit nothing.yaml", 3, "ARD-301");
     fails(&served, "submit nothing", 3, "ardea::main");
 }
+
+#[test]
+fn the_book_has_every_setting_of_clusters_and_its_topology_can_be_packed() {
+    let book = include_str!("../../../../docs/cluster.md");
+    let served = Served::new(None);
+    let config = json(&served.succeed("config --json"));
+    for entry in config.as_array().unwrap() {
+        let key = entry["key"].as_str().unwrap();
+        let (table, name) = key.split_once('.').unwrap_or(("", key));
+        let is_of_clusters = ["cluster", "container", "instance", "job"].contains(&table);
+        let is_told = book.contains(&format!("`{key}`")) || book.contains(&format!("`.{name}`"));
+        assert!(
+            !is_of_clusters || is_told,
+            "docs/cluster.md says nothing of {key}"
+        );
+    }
+    let fenced = |language: &str| {
+        let begin = format!("```{language}\n");
+        let (_, rest) = book.split_once(&begin).unwrap();
+        rest.split_once("```").unwrap().0
+    };
+    fs::write(served.folder.path().join("word-count.yaml"), fenced("yaml")).unwrap();
+    let plan = served.succeed("plan word-count.yaml --set job.containers=2");
+    assert!(plan.contains("4 instances in 2 containers"), "{plan}");
+    fs::write(served.folder.path().join("ardea.toml"), fenced("toml")).unwrap();
+    let config = served.succeed("config --set cluster.name=prod");
+    assert!(
+        config.contains("etcd://10.0.0.7:2379,10.0.0.8:2379/prod"),
+        "{config}"
+    );
+}
