@@ -34,14 +34,16 @@ Examples:
   ardea submit word-count.yaml --set job.containers=2
   ardea submit ./my-job --cluster prod --name nightly -- --from yesterday
   ardea submit word-count.yaml --file book.txt --detach
+  ardea submit sensors -- --rate 7000
 
 A YAML file wires the components that come with ardea, or your program's own: see the guide's chapter on topologies.
+`ardea jobs` lists the jobs that come with ardea.
 A program is a job of its own (ardea::main): `ardea submit ./my-job` is `./my-job submit`.";
 
 /// `ardea submit`.
 #[derive(clap::Args, Debug)]
 pub struct SubmitArgs {
-    /// A topology (.yaml), or a program that is a job
+    /// A topology (.yaml), a job that comes with ardea, or a program that is a job
     #[arg(value_name = "FILE")]
     pub what: PathBuf,
     /// Where it goes.

@@ -8,9 +8,11 @@ use ardea::cluster::Modules;
 use ardea::job::{Console, Prepared, Wanted, connect, submit, told};
 use ardea_control::WorkerStart;
 use ardea_core::{Error, ErrorCode};
+use ardea_engine::Job;
 use serde_json::json;
 
 use crate::args::{SubmitArgs, Where};
+use crate::commands::jobs;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::{stdout, topology_file};
@@ -18,18 +20,12 @@ use crate::{stdout, topology_file};
 /// What ardea itself is called in a package.
 const PROGRAM: &str = "ardea";
 
-/// Submits a topology, with ardea as its program; a program that is a job does it itself.
+/// Submits a topology or a job that comes with ardea, with ardea as its program; a program that is a job does it itself.
 pub fn run(args: &SubmitArgs, context: &Context) -> Result<(), Failure> {
-    if !topology_file::is_one(&args.what) {
+    let Some(job) = Own::find(&args.what, &args.args)? else {
         return Err(hand_over(args, context));
-    }
-    if let Some(first) = args.args.first() {
-        return Err(Failure::usage(
-            format!("a topology in a file has no arguments, such as {first:?}"),
-            "its settings stand in the file",
-        ));
-    }
-    let prepared = prepared(&args.what, &args.name, &args.files, &args.place, context)?;
+    };
+    let prepared = job.prepared(&args.name, &args.files, &args.place, context)?;
     let cluster = context.cluster(&args.place)?;
     let mut console = Console::of_process(context.quiet || context.json);
     let target = connect(&cluster, &prepared.job().name)?;
@@ -45,45 +41,84 @@ pub fn run(args: &SubmitArgs, context: &Context) -> Result<(), Failure> {
     }
 }
 
-/// A topology in a file, packed for a cluster; nobody is asked.
-pub fn prepared(
-    file: &Path,
-    name: &Option<String>,
-    files: &[PathBuf],
-    place: &Where,
-    context: &Context,
-) -> Result<Prepared, Failure> {
-    let topology = topology_file::read(file)?;
-    let (resolved, cluster) = context.of_cluster(place)?;
-    let called = file.file_name().unwrap_or(file.as_os_str());
-    let mut along = vec![file.to_path_buf()];
-    along.extend_from_slice(files);
-    let wanted = Wanted {
-        job: &topology,
-        name: name.clone(),
-        executable: PathBuf::from("/proc/self/exe"),
-        executable_name: PROGRAM.into(),
-        files: along,
-        arguments: vec![called.to_string_lossy().into_owned()],
-    };
-    Ok(Prepared::of(
-        &wanted,
-        &cluster,
-        &resolved,
-        &Modules::builtin(),
-    )?)
+/// A job whose program is ardea itself.
+pub struct Own {
+    job: Box<dyn Job>,
+    /// What goes along beside what the user names.
+    file: Option<PathBuf>,
+    arguments: Vec<String>,
 }
 
-/// Is the worker of a container of such a job: of the topology in the file that is the only argument.
+impl Own {
+    /// The topology in this file, or the job of this name that comes with ardea; none if it is neither.
+    pub fn find(what: &Path, rest: &[String]) -> Result<Option<Self>, Failure> {
+        if topology_file::is_one(what) {
+            if let Some(first) = rest.first() {
+                return Err(Failure::usage(
+                    format!("a topology in a file has no arguments, such as {first:?}"),
+                    "its settings stand in the file",
+                ));
+            }
+            let called = what.file_name().unwrap_or(what.as_os_str());
+            return Ok(Some(Own {
+                job: Box::new(topology_file::read(what)?),
+                file: Some(what.to_path_buf()),
+                arguments: vec![called.to_string_lossy().into_owned()],
+            }));
+        }
+        let name = what.to_string_lossy();
+        if what.exists() || !ardea_examples::jobs().iter().any(|job| job.name == name) {
+            return Ok(None);
+        }
+        let pipeline = (jobs::find(&name)?.build)(rest)?;
+        let words = std::iter::once(name.to_string()).chain(rest.iter().cloned());
+        Ok(Some(Own {
+            job: Box::new(pipeline),
+            file: None,
+            arguments: words.collect(),
+        }))
+    }
+
+    /// The job, packed for a cluster; nobody is asked.
+    pub fn prepared(
+        &self,
+        name: &Option<String>,
+        files: &[PathBuf],
+        place: &Where,
+        context: &Context,
+    ) -> Result<Prepared, Failure> {
+        let (resolved, cluster) = context.of_cluster(place)?;
+        let along = self.file.iter().chain(files);
+        let wanted = Wanted {
+            job: &*self.job,
+            name: name.clone(),
+            executable: PathBuf::from("/proc/self/exe"),
+            executable_name: PROGRAM.into(),
+            files: along.cloned().collect(),
+            arguments: self.arguments.clone(),
+        };
+        let modules = Modules::builtin();
+        Ok(Prepared::of(&wanted, &cluster, &resolved, &modules)?)
+    }
+}
+
+/// Is the worker of a container of such a job, of which the command line has the file or name, and the arguments.
 pub fn work(start: WorkerStart) -> Result<(), Failure> {
-    let Some(file) = std::env::args_os().nth(1) else {
+    let words: Vec<String> = std::env::args_os()
+        .skip(1)
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    let own = match words.split_first() {
+        Some((what, rest)) => Own::find(Path::new(what), rest)?,
+        None => None,
+    };
+    let Some(own) = own else {
         return Err(Failure::usage(
-            "a worker of a topology is told the file that describes it",
+            "this is the worker of no job that ardea knows",
             "submit the job again, with the same version of ardea",
         ));
     };
-    let topology = topology_file::read(Path::new(&file))?;
-    Ok(ardea::job::work(start, &topology, &Modules::builtin())?)
+    Ok(ardea::job::work(start, &*own.job, &Modules::builtin())?)
 }
 
 /// Becomes the program, told to submit itself; comes back only if that failed.
@@ -127,6 +162,6 @@ pub fn become_program(
     let what = format!("cannot run {}", program.display());
     Error::new(ErrorCode::ReadFailed, what)
         .because(error)
-        .hint("name a topology (.yaml), or a program that is a job (ardea::main)")
+        .hint("name a topology (.yaml), a job that comes with ardea (`ardea jobs`), or a program that is a job (ardea::main)")
         .into()
 }

@@ -260,6 +260,12 @@ fn a_topology_in_a_file_is_run_planned_and_submitted() {
     assert_eq!(described["program"]["package"], submitted["package"]);
     assert_eq!(described["program"]["executable"], "ardea");
     assert_eq!(described["program"]["arguments"][0], "count.yaml");
+    let plan = served.succeed("plan sensors --dry-run --rate 10");
+    assert!(plan.contains("packing plan 1"), "{plan}");
+    served.succeed("submit sensors --detach -- --rate 10");
+    let described = json(&served.succeed("describe sensors --json"));
+    let arguments = serde_json::json!(["sensors", "--rate", "10"]);
+    assert_eq!(described["program"]["arguments"], arguments);
     fails(&served, "submit count.yaml --name counted", 2, "ARD-603");
     fails(
         &served,

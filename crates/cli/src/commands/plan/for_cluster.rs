@@ -6,11 +6,11 @@ use ardea_api::Plans;
 use serde_json::json;
 
 use crate::args::PlanArgs;
-use crate::commands::submit::{become_program, prepared, shared_options};
+use crate::commands::submit::{Own, become_program, shared_options};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::reach::Reached;
-use crate::{stdout, topology_file};
+use crate::stdout;
 
 /// Prints the plans of a job of a cluster.
 pub fn running(job: &str, args: &PlanArgs, context: &Context) -> Result<(), Failure> {
@@ -19,18 +19,18 @@ pub fn running(job: &str, args: &PlanArgs, context: &Context) -> Result<(), Fail
     print(&plans, context)
 }
 
-/// Prints how a topology in a file, or a program that is a job, would be packed.
+/// Prints how a topology in a file, a job that comes with ardea, or a program that is a job would be packed.
 pub fn packed(
     file: &Path,
     rest: &[String],
     args: &PlanArgs,
     context: &Context,
 ) -> Result<(), Failure> {
-    if !topology_file::is_one(file) {
+    let Some(own) = Own::find(file, rest)? else {
         let options = shared_options(&args.place, context);
         return Err(become_program(file, "plan", &options, rest));
-    }
-    let prepared = prepared(file, &None, &[], &args.place, context)?;
+    };
+    let prepared = own.prepared(&None, &[], &args.place, context)?;
     print(&prepared.plans(), context)
 }
 
