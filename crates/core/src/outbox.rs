@@ -140,10 +140,14 @@ impl Outbox {
             .all(|slot| slot.building.is_empty() && slot.markers.is_empty() && !slot.has_left)
     }
 
-    /// For the runtime: makes lanes, until there are so many.
+    /// For the runtime: makes lanes, until there are so many. Markers that wait on the first one wait on the new ones as well.
     pub fn grow(&mut self, lanes: usize) {
-        if self.slots.len() < lanes {
-            self.slots.resize_with(lanes, Slot::default);
+        let markers = self.slots.first().map(|slot| slot.markers.clone());
+        while self.slots.len() < lanes {
+            self.slots.push(Slot {
+                markers: markers.clone().unwrap_or_default(),
+                ..Slot::default()
+            });
         }
     }
 

@@ -112,6 +112,11 @@ impl WatermarkMerge {
         self.all_idle = false;
     }
 
+    /// All inputs have ended, and time begins anew with those that come now.
+    pub fn restart(&mut self) {
+        self.merged = Watermark::NONE;
+    }
+
     fn merge(&mut self) -> Option<Watermark> {
         let mut lowest_active = None;
         let mut highest_idle = None;

@@ -13,17 +13,22 @@ use crate::Site;
 /// and when the time has come that it asked for by [`Outbox::wake_at`](ardea_core::Outbox::wake_at). An error of one fails the job.
 /// Both are made on the thread that starts or changes the job, and may not block.
 ///
-/// While the layout of the job changes, their inputs and outputs may become more.
+/// While the layout of the job changes, their inputs and outputs may become more. An end that was told to end by `on_drain` may be
+/// needed again, also after that has returned done: then the other calls come as before.
 pub trait Crossings: Send + Sync {
     /// Takes what instances here send over `edge` to instances at `to`. Its input *i* holds what is for the consumer's instance *i*;
     /// watermarks, idleness and ends of epochs are merged over all producers here, and are for all its instances there.
     ///
+    /// * `on_watermark`: to be passed on, also [`Watermark::NONE`](ardea_core::Watermark::NONE), which says that producers have come
+    ///   after all had ended. When the other process was started again, the latest one is to be sent before anything else.
+    /// * `on_idle`: to be passed on.
     /// * `on_edge_done(i)`: nobody here routes to instance *i* any more. The other end is to be told, so that it
     ///   [leaves](ardea_core::Outbox::leave) its output *i*. Records may come on the input again, when the routes change once more.
-    /// * `complete`: all producers here have ended. The other end is to be told, and again should it begin anew; it writes the marker
-    ///   [`Done`](ardea_core::Marker::Done). Returns [`Progress::NONE`](ardea_core::Progress::NONE) then, never done.
-    /// * `on_drain`, in place of `complete`: this end is not needed any more. Returns done as soon as all that it holds is on its way,
-    ///   or can't be sent because the other process is gone for good.
+    /// * `complete`: all producers here have ended. The other end is to be told, so that it writes the marker
+    ///   [`Done`](ardea_core::Marker::Done), and again when the other process was started again. Whatever is sent after that is a new
+    ///   beginning, which has to be ended by the same marker. Returns [`Progress::NONE`](ardea_core::Progress::NONE) then, never done.
+    /// * `on_drain`, in place of `complete`: this end is not needed any more. As `complete`, but returns done as soon as all that it holds
+    ///   is on its way, or can't be sent because the other process is gone for good.
     /// * `on_slice_end`: what was gathered over several calls goes on its way.
     ///
     /// # Errors
@@ -34,8 +39,8 @@ pub trait Crossings: Send + Sync {
     /// inputs, but is no source: it is not paused, and it passes epochs on as they come.
     ///
     /// * `complete`: gives out what has come. When the stream has ended it writes the marker [`Done`](ardea_core::Marker::Done), and
-    ///   goes on: the other process may be started again. What is for an instance that is not here is given out all the same: it is
-    ///   counted and dropped.
+    ///   goes on, as it may begin anew. What is for an instance that is not here is given out all the same: it is counted and
+    ///   dropped. What is for an output beyond those that there are waits until there are so many.
     /// * When a stream begins anew, as the other process was started again, it [leaves](ardea_core::Outbox::leave) all its outputs.
     /// * `on_drain`, in place of `complete`: nobody needs it any more. Gives out what still comes, until the stream has ended or was
     ///   cut, and then returns done.

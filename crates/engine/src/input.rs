@@ -44,8 +44,8 @@ impl InputSpec {
 pub(crate) struct NewInlet {
     pub(crate) input: usize,
     pub(crate) receiver: QueueReceiver,
-    /// Whether it leads from another process, which may begin anew after it has ended.
-    pub(crate) is_crossing: bool,
+    /// If it leads from another process, which may begin anew after it has ended: the number of the tasklet that it comes from.
+    pub(crate) crossing: Option<u64>,
 }
 
 /// What an input without queues means.
@@ -63,7 +63,9 @@ struct Inlet {
     receiver: QueueReceiver,
     input: usize,
     state: InletState,
-    is_crossing: bool,
+    crossing: Option<u64>,
+    /// It has not ended, although that was said: producers are about to come there that have not spoken yet.
+    is_expected: bool,
     /// Nobody at its other end routes here at the moment.
     was_left: bool,
     /// Whether ends of epochs wait for it: one that came later may have missed some.
@@ -106,6 +108,8 @@ pub(crate) struct InputSet {
     inlets: Vec<Inlet>,
     inputs: Vec<Input>,
     unconnected: Unconnected,
+    /// No queue comes later.
+    is_fixed: bool,
     mailbox: Arc<Mailbox>,
     active_priority: Option<Priority>,
     merge: WatermarkMerge,
@@ -133,6 +137,7 @@ impl InputSet {
             inlets: Vec::with_capacity(inlets.len()),
             inputs,
             unconnected,
+            is_fixed: false,
             mailbox,
             active_priority: None,
             merge: WatermarkMerge::new(0),
@@ -159,6 +164,12 @@ impl InputSet {
         set
     }
 
+    /// No queues come later: when the producers that there are speak of the end of all time, it has come.
+    pub(crate) fn fixed(mut self) -> Self {
+        self.is_fixed = true;
+        self
+    }
+
     /// Adds queues while records flow.
     pub(crate) fn add(&mut self, inlets: Vec<NewInlet>) {
         for inlet in inlets {
@@ -171,7 +182,7 @@ impl InputSet {
         let NewInlet {
             input,
             receiver,
-            is_crossing,
+            crossing,
         } = new;
         while self.inputs.len() <= input {
             let mut unused = Input::new(InputSpec::ORDINARY);
@@ -184,7 +195,14 @@ impl InputSet {
                 receiver.close();
                 return;
             }
-            self.has_reopened |= self.inputs.iter().all(|input| input.has_ended);
+            if self.inputs.iter().all(|input| input.has_ended) {
+                self.has_reopened = true;
+                for event in &mut self.events {
+                    if let Event::EdgeDone { last, .. } = event {
+                        *last = false;
+                    }
+                }
+            }
             self.inputs[input].has_ended = false;
         }
         self.inputs[input].open += 1;
@@ -192,7 +210,8 @@ impl InputSet {
             receiver,
             input,
             state: InletState::Open,
-            is_crossing,
+            crossing,
+            is_expected: false,
             was_left: false,
             is_aligned,
         };
@@ -235,6 +254,27 @@ impl InputSet {
             }
         }
         self.choose_priority();
+    }
+
+    /// Producers are about to come at the other end of what comes from this tasklet, or not after all: if it has ended, that does not
+    /// count until it ends again.
+    pub(crate) fn expect(&mut self, crossing: u64, is_expected: bool) {
+        for index in 0..self.inlets.len() {
+            let inlet = &self.inlets[index];
+            if inlet.crossing != Some(crossing) || self.inputs[inlet.input].has_ended {
+                continue;
+            }
+            if is_expected && inlet.state == InletState::Done {
+                self.change(index, |inlet| {
+                    inlet.state = InletState::Open;
+                    inlet.is_expected = true;
+                });
+                self.begin_time(index);
+            } else if !is_expected && inlet.is_expected {
+                self.inlets[index].is_expected = false;
+                self.end(index);
+            }
+        }
     }
 
     /// After all changes that waited have been carried out: looks again at what ended meanwhile.
@@ -291,7 +331,7 @@ impl InputSet {
         let input = &self.inputs[inlet.input];
         match inlet.state {
             InletState::Open => Some(input.spec.priority) == self.active_priority,
-            InletState::Done if inlet.is_crossing => {
+            InletState::Done if inlet.crossing.is_some() => {
                 input.has_ended || Some(input.spec.priority) == self.active_priority
             }
             _ => false,
@@ -301,7 +341,8 @@ impl InputSet {
     fn take(&mut self, index: usize, message: Message) -> Option<Event> {
         let inlet = &self.inlets[index];
         let input = inlet.input;
-        if (inlet.state == InletState::Done || inlet.was_left) && !self.revive(index, &message) {
+        let is_odd = inlet.state == InletState::Done || inlet.was_left || inlet.is_expected;
+        if is_odd && !self.revive(index, &message) {
             crate::panics::quietly(|| drop(message));
             return None;
         }
@@ -312,7 +353,13 @@ impl InputSet {
                 return Some(Event::Chunk(Ordinal(input as u16), chunk));
             }
             Message::Marker(Marker::Watermark(watermark)) => {
-                return self.merge.advance(index, watermark).map(Event::Watermark);
+                let risen = match watermark {
+                    // That of one producer only: others may come.
+                    Watermark::END if !self.is_fixed => self.merge.done(index),
+                    _ => self.merge.advance(index, watermark),
+                };
+                let risen = risen.filter(|w| self.is_fixed || *w != Watermark::END);
+                return risen.map(Event::Watermark);
             }
             Message::Marker(Marker::Idle) => {
                 if let Some(watermark) = self.merge.idle(index) {
@@ -340,6 +387,7 @@ impl InputSet {
     /// routes have changed once more. False if it is too late.
     fn revive(&mut self, index: usize, message: &Message) -> bool {
         let input = self.inlets[index].input;
+        self.inlets[index].is_expected = false;
         if self.inlets[index].state == InletState::Done {
             if matches!(message, Message::Left | Message::Marker(Marker::Done)) {
                 return false;
@@ -378,6 +426,9 @@ impl InputSet {
 
     /// In the place of one that ended a queue begins, which has promised nothing.
     fn begin_time(&mut self, index: usize) {
+        if self.merge.merged() == Watermark::END {
+            self.merge.restart();
+        }
         self.merge.replace(index);
         if self.inputs[self.inlets[index].input].spec.is_timeless {
             // Nothing can rise that somebody would have to be told.

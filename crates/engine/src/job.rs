@@ -15,6 +15,9 @@ use crate::panics::quietly;
 use crate::tasklet::Part;
 use crate::worker::TaskletWaker;
 
+/// How long to wait for news at the most: of room in a queue that nobody writes to any more there is none.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
 /// How a job is doing.
 #[derive(Clone, Debug)]
 pub enum JobStatus {
@@ -219,7 +222,7 @@ impl JobShared {
         *self.listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(listener);
     }
 
-    /// Waits until `condition` holds, which is looked at whenever something changes; false if it does not within `timeout`.
+    /// Waits until `condition` holds, which is looked at whenever something changes, and now and then; false if it does not within `timeout`.
     pub(crate) fn wait_until(&self, timeout: Duration, condition: impl Fn() -> bool) -> bool {
         let start = Instant::now();
         loop {
@@ -233,11 +236,14 @@ impl JobShared {
                 if left.is_zero() {
                     return false;
                 }
-                outcome = self
+                let (waited, waiting) = self
                     .changed
-                    .wait_timeout(outcome, left)
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .0;
+                    .wait_timeout(outcome, left.min(LOOK_AGAIN))
+                    .unwrap_or_else(PoisonError::into_inner);
+                outcome = waited;
+                if waiting.timed_out() {
+                    break;
+                }
             }
         }
     }

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::input::NewInlet;
 use crate::output::NewLanes;
+use crate::queue::QueueSender;
 
 /// A change of a running tasklet.
 #[derive(Debug)]
@@ -21,15 +22,24 @@ pub(crate) enum Change {
         output: usize,
         lanes: NewLanes,
     },
-    /// It is to end: a source at once, others when nobody routes to them any more.
-    Leave,
+    /// It is to end: a source at once, others when nobody routes to them any more. If its place in the job is to be taken by another,
+    /// it does not tell its consumers, but leaves its queues here.
+    Leave(Option<Handover>),
     /// It is not to end after all.
     Stay,
     /// A source that was kept back may begin.
     Begin,
     /// The end of an edge to another process is not needed any more, and ends as soon as it can.
     Dismiss,
+    /// It is needed again.
+    Recall,
+    /// Producers are about to come in another process, or not after all; by the tasklets that read what comes from there. For those
+    /// themselves, and for those that they give it to.
+    Expect(Vec<(u64, bool)>),
 }
+
+/// Queues of a tasklet that has ended, whose readers are not to take that for the end of all.
+pub(crate) type Handover = Arc<Mutex<Vec<QueueSender>>>;
 
 /// The changes that wait for a tasklet.
 #[derive(Debug, Default)]
@@ -74,6 +84,13 @@ impl Mailbox {
         let mut post = self.lock();
         self.has_changes.store(false, Ordering::Relaxed);
         mem::take(&mut post.changes)
+    }
+
+    /// The tasklet is about to end; it does not if changes wait. Nothing more comes if it does.
+    pub(crate) fn close_if_empty(&self) -> bool {
+        let mut post = self.lock();
+        post.is_closed |= post.changes.is_empty();
+        post.is_closed
     }
 
     /// The tasklet has ended: takes out what came too late, and nothing more comes.
@@ -140,13 +157,13 @@ mod tests {
     #[test]
     fn a_closed_mailbox_gives_changes_back() {
         let mailbox = Mailbox::default();
-        mailbox.post(Change::Leave).unwrap();
+        mailbox.post(Change::Stay).unwrap();
         assert!(mailbox.has_changes());
         assert_eq!(mailbox.take().len(), 1);
         assert!(!mailbox.has_changes());
         mailbox.post(Change::Stay).unwrap();
         assert_eq!(mailbox.close().len(), 1);
-        assert!(mailbox.post(Change::Leave).is_err() && mailbox.is_closed());
+        assert!(mailbox.post(Change::Stay).is_err() && mailbox.is_closed());
     }
 
     #[test]

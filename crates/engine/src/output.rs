@@ -3,7 +3,9 @@
 use std::mem;
 use std::sync::Arc;
 
-use ardea_core::{Chunk, InstanceMetrics, Marker, Outbox, Replicate, Result, Routing, Scatter};
+use ardea_core::{
+    Chunk, InstanceMetrics, Marker, Outbox, Replicate, Result, Routing, Scatter, Watermark,
+};
 
 use crate::queue::{Message, QueueSender};
 
@@ -60,7 +62,20 @@ pub(crate) struct OutputEdge {
     said: Said,
     /// Present while queues come and go.
     switching: Option<Box<Switching>>,
+    farewell: Farewell,
     lost: u64,
+}
+
+/// What the consumers hear when the tasklet ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Farewell {
+    /// The end.
+    #[default]
+    Whole,
+    /// The end of what came from here, while others may go on: nothing of the end of all time.
+    Quiet,
+    /// Nothing: another will go on in its place, and time waits for it.
+    None,
 }
 
 impl OutputEdge {
@@ -80,19 +95,45 @@ impl OutputEdge {
             routed: 0,
             said: Said::default(),
             switching: None,
+            farewell: Farewell::Whole,
             lost: 0,
         }
     }
 
-    /// One that has not spoken yet, and for which time is not to wait until it does.
-    pub(crate) fn silent(mut self) -> Self {
-        for sender in &mut self.lanes {
-            if sender.has_room() {
-                sender.send(Message::Marker(Marker::Idle));
-            }
+    /// One more, without queues, of a tasklet that writes its markers to all outputs; `like` is another of them.
+    pub(crate) fn another(like: Option<&OutputEdge>, chunk_records: usize) -> Self {
+        let mut edge = OutputEdge::new(&Routing::Forward, Vec::new(), 0, chunk_records);
+        if let Some(like) = like {
+            edge.said = like.said.again(like.routed);
         }
-        self.said.note(Marker::Idle, self.routed);
-        self
+        edge
+    }
+
+    /// Of the outputs of one edge that comes from another process: if records have gone over one of them since all were told of a
+    /// silence, none of them is silent.
+    pub(crate) fn agree(outputs: &mut [OutputEdge]) {
+        let mut edges = outputs.iter();
+        if edges.any(|edge| edge.said.has_broken_silence(edge.routed)) {
+            outputs
+                .iter_mut()
+                .for_each(|edge| edge.said.break_silence());
+        }
+    }
+
+    /// Of an edge that comes from another process: producers are about to come there, or not after all. Those that are joined to it now
+    /// do not hear of an earlier end.
+    pub(crate) fn expect(&mut self, is_expected: bool) {
+        self.said.is_expected = is_expected;
+    }
+
+    /// Says what the consumers hear at the end.
+    pub(crate) fn bid(&mut self, farewell: Farewell) {
+        self.farewell = farewell;
+    }
+
+    /// The queues, which nobody has been told the end of.
+    pub(crate) fn into_lanes(self) -> Vec<QueueSender> {
+        self.lanes
     }
 
     /// The position on this output of the record at `index` of the chunk at hand.
@@ -245,6 +286,16 @@ impl OutputEdge {
         let Some(marker) = outbox.peek_marker(lane) else {
             return moved;
         };
+        let is_unsaid = match marker {
+            Marker::Watermark(Watermark::END) => self.farewell != Farewell::Whole,
+            Marker::Done => self.farewell == Farewell::None,
+            _ => false,
+        };
+        if is_unsaid {
+            self.marked = 0;
+            outbox.take_marker(lane);
+            return true;
+        }
         while let Some(sender) = self.lanes.get_mut(self.marked) {
             if !sender.has_room() {
                 return moved;

@@ -1,18 +1,19 @@
 //! The tasklets of a job in this process, and what has been said of each.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::mem;
+use std::sync::{Arc, PoisonError};
 
-use ardea_core::{Error, ErrorCode, Result};
+use ardea_core::{EdgeId, Error, ErrorCode, Result};
 
 use crate::job::JobShared;
-use crate::mailbox::{Change, Mailbox, Unsettled};
+use crate::mailbox::{Change, Handover, Mailbox, Unsettled};
 use crate::output::OutputEdge;
 use crate::queue::QueueSender;
 use crate::threads::Threads;
 use crate::wiring::{Role, Wiring};
 use crate::worker::TaskletWaker;
-use crate::{Crossings, Layout};
+use crate::{Crossings, Layout, Placement};
 
 mod draft;
 mod joining;
@@ -39,11 +40,13 @@ pub(crate) struct Member {
     outputs: Vec<LaneKeys>,
     /// It is to end when nobody routes to it any more, or at once.
     is_leaving: bool,
-    /// The routes lead to it, although it is leaving.
+    /// The routes lead to it, although it may be leaving.
     is_routed: bool,
+    is_source: bool,
     is_kept_back: bool,
-    /// Holds an end of an edge open for producers that have not been started.
-    reservation: Option<QueueSender>,
+    was_recalled: bool,
+    /// Hold inputs open for producers that have not been started; by edge.
+    reservations: BTreeMap<EdgeId, QueueSender>,
 }
 
 impl Member {
@@ -65,11 +68,25 @@ impl Member {
     }
 }
 
+/// Queues of a source that runs elsewhere, or is about to: their readers learn of its end when the routes lead there, and so when all
+/// know where it goes on.
+struct Left {
+    role: Role,
+    lanes: Handover,
+    /// The source's, which tells whether it has ended.
+    mailbox: Arc<Mailbox>,
+    is_released: bool,
+}
+
 /// All of them.
 pub(crate) struct Roster {
     pub(crate) wiring: Wiring,
     crossings: Option<Arc<dyn Crossings>>,
     members: BTreeMap<Role, Member>,
+    /// By which records will be routed next, as was said last.
+    next: Option<Placement>,
+    /// Queues of sources that went elsewhere.
+    left: Vec<Left>,
     next_number: u64,
     /// Where the job's tasklets began to be spread over the threads.
     first_thread: usize,
@@ -89,6 +106,8 @@ impl Roster {
             wiring,
             crossings,
             members: BTreeMap::new(),
+            next: None,
+            left: Vec::new(),
             next_number: 0,
             first_thread,
             unsettled: Arc::default(),
@@ -119,6 +138,7 @@ impl Roster {
     ) -> Result<()> {
         self.wiring.check(layout)?;
         self.forget_gone(job);
+        self.recall();
         if !self.members.is_empty() && !self.has_put_off_epochs {
             self.has_put_off_epochs = true;
             job.put_off_epochs();
@@ -130,25 +150,79 @@ impl Roster {
                 Ok(())
             }
             Err(error) => {
+                self.dismiss_again();
                 self.is_settled(job);
                 Err(error)
             }
         }
     }
 
+    /// Calls the ends of edges back that were dismissed and have not ended: from now on they don't, unless they are dismissed again.
+    fn recall(&mut self) {
+        let mut gone = Vec::new();
+        for (role, member) in &mut self.members {
+            if matches!(role, Role::Chain { .. }) || !member.is_leaving {
+                continue;
+            }
+            match member.mailbox.post(Change::Recall) {
+                Ok(()) => member.place.wake(),
+                Err(_) => gone.push(*role),
+            }
+            member.is_leaving = false;
+            member.was_recalled = true;
+        }
+        gone.iter().for_each(|role| drop(self.members.remove(role)));
+    }
+
+    /// After a change that was refused: dismisses those again that were called back.
+    fn dismiss_again(&mut self) {
+        for member in self.members.values_mut() {
+            if std::mem::take(&mut member.was_recalled) {
+                member.is_leaving = true;
+                member.tell(Change::Dismiss);
+            }
+        }
+    }
+
     /// Whether all that was asked for has been done: queues have been changed, and what was to end has ended, but for the instances
     /// that the routes lead to.
+    ///
+    /// Ends of edges that come from other processes end when those say so: that is theirs to wait for.
     pub(crate) fn is_settled(&mut self, job: &JobShared) -> bool {
-        let is_settled = self.unsettled.is_none()
+        let is_settled = self.release()
+            && self.unsettled.is_none()
             && self
                 .members
-                .values()
-                .all(|member| !member.is_leaving || member.is_routed || member.has_ended());
+                .iter()
+                .filter(|(role, member)| {
+                    let is_receiver = matches!(role, Role::Receiver { .. });
+                    let goes_on = member.is_routed && !member.is_source;
+                    member.is_leaving && !goes_on && !is_receiver
+                })
+                .all(|(_, member)| member.has_ended());
         if is_settled && self.has_put_off_epochs {
             self.has_put_off_epochs = false;
             job.resume_epochs();
         }
         is_settled
+    }
+
+    /// Tells the readers of queues that have been left behind of their end, as far as there is room; whether all have been told that
+    /// are to be.
+    fn release(&mut self) -> bool {
+        self.left.retain_mut(|left| {
+            if !left.is_released {
+                return true;
+            }
+            let has_ended = left.mailbox.is_closed();
+            let mut lanes = left.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+            *lanes = mem::take(&mut *lanes)
+                .into_iter()
+                .filter_map(QueueSender::end)
+                .collect();
+            !(has_ended && lanes.is_empty())
+        });
+        self.left.iter().all(|left| !left.is_released)
     }
 
     /// Strikes off those that were to end and have ended.
@@ -173,8 +247,7 @@ impl Roster {
                 let names = self.wiring.plan.tasklets[chain].names.join(" → ");
                 format!("instance {instance} of {names} is")
             }
-            Role::Sender { to, .. } => format!("an edge to process {} is", to.0),
-            Role::Receiver { from, .. } => format!("an edge from process {} is", from.0),
+            Role::Sender { .. } | Role::Receiver { .. } => "an end of an edge is".to_string(),
         };
         Error::new(
             ErrorCode::WrongState,

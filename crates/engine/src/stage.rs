@@ -134,10 +134,22 @@ impl Stage {
         }
     }
 
+    /// The end of an edge is needed after all, or again.
+    pub(crate) fn recall(&mut self) {
+        self.is_dismissed = false;
+        if self.phase == Phase::Done && matches!(self.kind, Kind::Sender | Kind::Receiver) {
+            self.phase = Phase::Completing;
+        }
+    }
+
     /// Its inputs had all ended, and then one has begun: possible for the sending end of an edge only.
     pub(crate) fn reopen(&mut self) {
-        if matches!(self.phase, Phase::LastWatermark | Phase::Completing) {
-            self.phase = Phase::Reading;
+        // Time begins anew with what comes now, which the other end has to know.
+        self.watermark = Watermark::NONE;
+        match &mut self.phase {
+            Phase::Completing => self.phase = Phase::Watermark(Watermark::NONE),
+            Phase::EdgeDone { last, .. } => *last = false,
+            _ => {}
         }
     }
 
@@ -395,6 +407,8 @@ impl Stage {
             Phase::EdgeDone { input, last } => {
                 let next = match last {
                     false => Phase::Reading,
+                    // Of time the other end of an edge hears from each of its own producers.
+                    true if self.kind == Kind::Sender => Phase::Completing,
                     true if self.watermark == Watermark::END => Phase::Completing,
                     true => Phase::LastWatermark,
                 };

@@ -3,15 +3,15 @@
 use std::any::Any;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use ardea_core::{Clock, Error, ErrorCode, Result, take_failed_index};
 
 use crate::input::InputSet;
 use crate::job::JobShared;
-use crate::mailbox::{Change, Mailbox};
-use crate::output::OutputEdge;
+use crate::mailbox::{Change, Handover, Mailbox};
+use crate::output::{Farewell, OutputEdge};
 use crate::panics::{message, quietly};
 use crate::stage::{Feed, Stage};
 
@@ -69,6 +69,8 @@ pub(crate) struct Tasklet {
     /// Whether an input waits for a more urgent one; the job is told when that has ended.
     is_urgent: bool,
     was_cut_short: bool,
+    /// Where its queues go when it ends.
+    handover: Option<Handover>,
 }
 
 impl Tasklet {
@@ -93,6 +95,7 @@ impl Tasklet {
             at: Place::Stage(0),
             is_open: false,
             was_cut_short: false,
+            handover: None,
         }
     }
 
@@ -148,10 +151,11 @@ impl Tasklet {
             flushed &= edge.is_flushed();
         }
         self.end_slice(now - start)?;
-        if self.stages.iter().all(Stage::is_finished) && flushed {
+        let is_finished = self.stages.iter().all(Stage::is_finished) && flushed;
+        if is_finished && self.mailbox.close_if_empty() {
             return Ok(SliceEnd::Finished);
         }
-        if moved {
+        if moved || is_finished {
             return Ok(SliceEnd::Again);
         }
         self.count_blocked(flushed);
@@ -210,18 +214,43 @@ impl Tasklet {
                     self.stages[tail].grow(0, output + 1);
                     let chunk_records = self.stages[tail].context.chunk_records;
                     while self.outputs.len() <= output {
-                        let none = OutputEdge::new(&lanes.routing, Vec::new(), 0, chunk_records);
-                        self.outputs.push(none);
+                        let like = self.outputs.first();
+                        self.outputs.push(OutputEdge::another(like, chunk_records));
+                    }
+                    if self.part == Part::Crossing {
+                        OutputEdge::agree(&mut self.outputs);
                     }
                     self.outputs[output].change(lanes);
                 }
-                Change::Leave => {
+                Change::Leave(handover) => {
                     inputs.leave(true);
                     self.stages[0].dismiss();
+                    let farewell = match &handover {
+                        Some(_) => Farewell::None,
+                        None => Farewell::Quiet,
+                    };
+                    self.outputs.iter_mut().for_each(|edge| edge.bid(farewell));
+                    self.handover = handover;
                 }
-                Change::Stay => inputs.leave(false),
+                Change::Stay => {
+                    inputs.leave(false);
+                    let farewell = Farewell::Whole;
+                    self.outputs.iter_mut().for_each(|edge| edge.bid(farewell));
+                }
                 Change::Begin => self.stages[0].begin(),
                 Change::Dismiss => self.stages[0].dismiss(),
+                Change::Recall => self.stages[0].recall(),
+                Change::Expect(crossings) if self.part == Part::Instances => {
+                    for (crossing, is_expected) in crossings {
+                        inputs.expect(crossing, is_expected);
+                    }
+                }
+                Change::Expect(crossings) => {
+                    let is_expected = crossings.iter().any(|(_, is_expected)| *is_expected);
+                    self.outputs
+                        .iter_mut()
+                        .for_each(|edge| edge.expect(is_expected));
+                }
             }
         }
         if let Some(inputs) = &mut self.inputs {
@@ -347,7 +376,14 @@ impl Tasklet {
             stage.dismantle();
         }
         let (inputs, outputs) = (self.inputs.take(), mem::take(&mut self.outputs));
-        quietly(|| drop(outputs));
+        match self.handover.take().filter(|_| !cut_short) {
+            Some(handover) => {
+                let lanes = outputs.into_iter().flat_map(OutputEdge::into_lanes);
+                let mut left = handover.lock().unwrap_or_else(PoisonError::into_inner);
+                left.extend(lanes);
+            }
+            None => quietly(|| drop(outputs)),
+        }
         if let Some(inputs) = inputs {
             inputs.close();
         }

@@ -365,6 +365,15 @@ fn targets(joint: &Joint, instance: u32, consumers: u32) -> std::ops::Range<u32>
     }
 }
 
+/// Whether a producer's records may go to this instance of the consumer.
+pub(crate) fn feeds(joint: &Joint, producer: u32, consumer: u32) -> bool {
+    match joint.edge.wanted_routing() {
+        Routing::Forward => producer == consumer,
+        Routing::AllToOne => consumer == 0,
+        _ => true,
+    }
+}
+
 fn invalid(what: String) -> Error {
     Error::new(ErrorCode::InvalidJob, what)
 }

@@ -27,7 +27,7 @@ fn inputs_with(
             inlets.push(NewInlet {
                 input,
                 receiver,
-                is_crossing: false,
+                crossing: None,
             });
         }
         senders.push(ends);
@@ -39,7 +39,7 @@ fn inputs_with(
     let mailbox = Arc::default();
     (
         senders,
-        InputSet::new(specs, inlets, Unconnected::HasEnded, mailbox),
+        InputSet::new(specs, inlets, Unconnected::HasEnded, mailbox).fixed(),
     )
 }
 

@@ -36,10 +36,14 @@ pub(super) struct Said {
     /// It was idle, or done, when so many records had gone; as long as none goes it still is.
     idle_at: Option<u64>,
     done_at: Option<u64>,
+    /// The end does not count: producers are about to come that have not spoken yet.
+    pub(super) is_expected: bool,
 }
 
 impl Said {
     pub(super) fn note(&mut self, marker: Marker, routed: u64) {
+        // What follows an end is a new beginning.
+        (self.is_expected, self.done_at) = (false, None);
         match marker {
             Marker::Watermark(watermark) => {
                 self.watermark = self.watermark.max(Some(watermark));
@@ -51,11 +55,34 @@ impl Said {
         }
     }
 
+    /// Whether it was silent, and then records went.
+    pub(super) fn has_broken_silence(&self, routed: u64) -> bool {
+        let broken = |at: Option<u64>| at.is_some_and(|at| at != routed);
+        broken(self.idle_at) || broken(self.done_at)
+    }
+
+    /// It is not silent any more.
+    pub(super) fn break_silence(&mut self) {
+        (self.idle_at, self.done_at) = (None, None);
+    }
+
+    /// The same for an output over which no record has gone.
+    pub(super) fn again(&self, routed: u64) -> Said {
+        let still = |at: Option<u64>| at.filter(|at| *at == routed).map(|_| 0);
+        Said {
+            watermark: self.watermark,
+            idle_at: still(self.idle_at),
+            done_at: still(self.done_at),
+            is_expected: self.is_expected,
+        }
+    }
+
     /// The marker that comes after `told` others, if there is one.
     fn after(&self, told: usize, routed: u64) -> Option<Marker> {
         let still = |at: Option<u64>| at == Some(routed);
         let idle = still(self.idle_at).then_some(Marker::Idle);
-        let done = still(self.done_at).then_some(Marker::Done);
+        let is_done = still(self.done_at) && !self.is_expected;
+        let done = is_done.then_some(Marker::Done);
         let all = [self.watermark.map(Marker::Watermark), idle, done];
         all.into_iter().flatten().nth(told)
     }

@@ -4,21 +4,21 @@ use std::collections::{BTreeMap, HashMap};
 use std::mem;
 use std::sync::Arc;
 
-use ardea_core::{Marker, Routing};
+use ardea_core::Routing;
 use ardea_ring::Capacity;
 
 use super::draft::{Draft, Recruit};
 use super::wanted::width;
-use super::{LaneKey, LaneKeys, Member, Roster};
+use super::{LaneKey, LaneKeys, Left, Member, Roster};
 use crate::input::{InputSet, InputSpec, NewInlet, Unconnected};
 use crate::job::{JobShared, Joining};
 use crate::launch::Launch;
-use crate::mailbox::Change;
+use crate::mailbox::{Change, Handover};
 use crate::output::{NewLane, NewLanes, OutputEdge};
-use crate::queue::{Message, QueueSender, queue};
+use crate::queue::{QueueSender, queue};
 use crate::tasklet::{Part, Tasklet};
 use crate::threads::Threads;
-use crate::wiring::{Joint, Lanes, Role};
+use crate::wiring::{self, Joint, Lanes, Role};
 use crate::{Layout, NodeConfig};
 
 /// Queues that have been made, by those who are to get their ends.
@@ -47,6 +47,7 @@ impl Draft {
             self.join(roster, (role, output), lanes, &mut ends, threads, job);
         }
         let unreserved = self.reserve(roster, layout, &mut ends);
+        roster.expect(layout);
         for (role, inlets) in ends.inlets {
             if let Some(recruit) = self.recruits.get_mut(&role) {
                 recruit.inlets = inlets;
@@ -61,14 +62,8 @@ impl Draft {
             }
         }
         unreserved.into_iter().for_each(end_reservation);
-        for role in leaving {
-            if let Some(member) = roster.members.get(&role) {
-                member.tell(match role {
-                    Role::Chain { .. } => Change::Leave,
-                    _ => Change::Dismiss,
-                });
-            }
-        }
+        roster.release_left(layout);
+        roster.part(&leaving);
         self.places.keep();
     }
 
@@ -95,6 +90,7 @@ impl Draft {
             return;
         };
         let place = producer.place.clone();
+        let crossing = matches!(role, Role::Receiver { .. }).then_some(producer.number);
         let before = producer.outputs.get(output).cloned().unwrap_or_default();
         let places: HashMap<LaneKey, usize> = before.keys.iter().copied().zip(0..).collect();
         let (mut keys, mut lanes) = (Vec::new(), Vec::new());
@@ -112,7 +108,7 @@ impl Draft {
                     ends.inlets.entry(to.role).or_default().push(NewInlet {
                         input: to.input,
                         receiver,
-                        is_crossing: matches!(role, Role::Receiver { .. }),
+                        crossing,
                     });
                     NewLane::New(sender)
                 }
@@ -157,7 +153,7 @@ impl Draft {
         }
     }
 
-    /// Holds the ends of edges open whose producers here have not been started yet, as they have to end elsewhere first. Gives back the
+    /// Holds inputs open whose producers here have not been started yet, as they have to end elsewhere first. Gives back the
     /// reservations that are not needed any more.
     fn reserve(
         &mut self,
@@ -166,34 +162,41 @@ impl Draft {
         ends: &mut Ends,
     ) -> Vec<QueueSender> {
         let mut unreserved = Vec::new();
-        for (role, is_leaving) in &self.wanted.crossings {
-            let Role::Sender { edge, .. } = *role else {
-                continue;
-            };
-            let Some(joint) = roster.wiring.joint(edge) else {
-                continue;
-            };
-            let awaited = !is_leaving && awaits_producers(self, roster, joint, layout);
-            let recruit = self
-                .recruits
-                .get_mut(role)
-                .map(|recruit| &mut recruit.member);
-            let Some(member) = recruit.or_else(|| roster.members.get_mut(role)) else {
-                continue;
-            };
-            if !awaited {
-                unreserved.extend(member.reservation.take());
-            } else if member.reservation.is_none() {
-                let place = member.place.clone();
-                let (mut sender, receiver) = queue(Capacity::clamped(2), place.clone(), place);
-                // Time does not wait for it.
-                sender.send(Message::Marker(Marker::Idle));
-                member.reservation = Some(sender);
-                ends.inlets.entry(*role).or_default().push(NewInlet {
-                    input: 0,
-                    receiver,
-                    is_crossing: false,
-                });
+        for joint in roster.wiring.joints.clone() {
+            let awaited = awaited_producers(self, roster, &joint, layout);
+            let roles = self
+                .wanted
+                .chains
+                .keys()
+                .chain(self.wanted.crossings.keys());
+            for role in roles {
+                let (input, waits) = match *role {
+                    Role::Sender { edge, .. } if edge == joint.id => (0, !awaited.is_empty()),
+                    Role::Chain { chain, instance } if chain == joint.to => {
+                        let feeds = |producer: &u32| wiring::feeds(&joint, *producer, instance);
+                        (joint.input, awaited.iter().any(feeds))
+                    }
+                    _ => continue,
+                };
+                let recruit = self
+                    .recruits
+                    .get_mut(role)
+                    .map(|recruit| &mut recruit.member);
+                let Some(member) = recruit.or_else(|| roster.members.get_mut(role)) else {
+                    continue;
+                };
+                if !waits {
+                    unreserved.extend(member.reservations.remove(&joint.id));
+                } else if !member.reservations.contains_key(&joint.id) {
+                    let place = member.place.clone();
+                    let (sender, receiver) = queue(Capacity::clamped(1), place.clone(), place);
+                    member.reservations.insert(joint.id, sender);
+                    ends.inlets.entry(*role).or_default().push(NewInlet {
+                        input,
+                        receiver,
+                        crossing: None,
+                    });
+                }
             }
         }
         unreserved
@@ -232,9 +235,8 @@ impl Draft {
             };
             if let Role::Chain { chain, instance } = *role {
                 let head = roster.wiring.plan.tasklets[chain].head();
-                let is_source = roster.wiring.is_source(chain);
                 let is_placed = layout.routes.site(head, instance) == Some(layout.routes.here());
-                member.is_routed = is_placed && !is_source;
+                member.is_routed = is_placed;
                 if is_placed && mem::take(&mut member.is_kept_back) {
                     member.tell(Change::Begin);
                 }
@@ -245,8 +247,78 @@ impl Draft {
                 _ => {}
             }
             member.is_leaving = *is_leaving;
+            member.was_recalled = false;
         }
         leaving
+    }
+}
+
+impl Roster {
+    /// If there is another next placement than before: tells those who read what comes from other processes where producers are about to
+    /// come.
+    fn expect(&mut self, layout: &Layout) {
+        if self.next.replace(layout.next.clone()).as_ref() == Some(&layout.next) {
+            return;
+        }
+        for joint in &self.wiring.joints {
+            let vertex = joint.edge.source().0;
+            let mut expected = Vec::new();
+            for (role, member) in &self.members {
+                let Role::Receiver { edge, from } = *role else {
+                    continue;
+                };
+                if edge != joint.id {
+                    continue;
+                }
+                let mut coming = layout.next.at(vertex, from);
+                let is_new = coming.any(|index| layout.routes.site(vertex, index) != Some(from));
+                member.tell(Change::Expect(vec![(member.number, is_new)]));
+                expected.push((member.number, is_new));
+            }
+            for (role, member) in &self.members {
+                let reads = matches!(role, Role::Chain { chain, .. } if *chain == joint.to);
+                if reads && !expected.is_empty() {
+                    member.tell(Change::Expect(expected.clone()));
+                }
+            }
+        }
+    }
+
+    /// Lets these end. The queues of sources that are about to run elsewhere are kept until the routes say so.
+    fn part(&mut self, leaving: &[Role]) {
+        for role in leaving {
+            let Some(member) = self.members.get(role) else {
+                continue;
+            };
+            let moves = member.is_source && member.is_routed;
+            let handover = moves.then(Handover::default);
+            if let Some(lanes) = &handover {
+                self.left.push(Left {
+                    role: *role,
+                    lanes: Arc::clone(lanes),
+                    mailbox: Arc::clone(&member.mailbox),
+                    is_released: false,
+                });
+            }
+            member.tell(match role {
+                Role::Chain { .. } => Change::Leave(handover),
+                _ => Change::Dismiss,
+            });
+        }
+    }
+
+    /// Lets go of the queues of sources that run elsewhere by now, or here again.
+    fn release_left(&mut self, layout: &Layout) {
+        for left in &mut self.left {
+            let Role::Chain { chain, instance } = left.role else {
+                continue;
+            };
+            let head = self.wiring.plan.tasklets[chain].head();
+            let is_placed = layout.routes.site(head, instance) == Some(layout.routes.here());
+            let member = self.members.get(&left.role);
+            left.is_released |= !is_placed || member.is_some_and(|member| !member.is_leaving);
+        }
+        self.release();
     }
 }
 
@@ -264,7 +336,7 @@ impl Recruit {
             stages,
             counted,
             inlets,
-            mut outputs,
+            outputs,
         } = self;
         let wiring = &roster.wiring;
         let mut unconnected = Unconnected::HasEnded;
@@ -285,16 +357,12 @@ impl Recruit {
                     .map_or(0, |joint| width(roster, role, joint, layout));
                 (vec![InputSpec::ORDINARY; width], Part::Crossing, false)
             }
-            Role::Receiver { edge, from } => {
-                let source = wiring.joint(edge).map(|joint| joint.edge.source().0);
-                let has_producers = source.is_some_and(|v| layout.routes.sites(v).contains(&from));
-                if !has_producers {
-                    outputs = outputs.into_iter().map(OutputEdge::silent).collect();
-                }
-                (Vec::new(), Part::Crossing, false)
-            }
+            Role::Receiver { .. } => (Vec::new(), Part::Crossing, false),
         };
-        let inputs = InputSet::new(specs, inlets, unconnected, Arc::clone(&member.mailbox));
+        let mut inputs = InputSet::new(specs, inlets, unconnected, Arc::clone(&member.mailbox));
+        if roster.crossings.is_none() {
+            inputs = inputs.fixed();
+        }
         let joining = Joining {
             number: member.number,
             part,
@@ -314,19 +382,22 @@ impl Recruit {
     }
 }
 
-/// Whether instances of an edge's producer are placed here that have never been started.
-fn awaits_producers(draft: &Draft, roster: &Roster, joint: &Joint, layout: &Layout) -> bool {
+/// The instances of an edge's producer that are placed here and have never been started.
+fn awaited_producers(draft: &Draft, roster: &Roster, joint: &Joint, layout: &Layout) -> Vec<u32> {
     let vertex = joint.edge.source().0;
     let here = layout.routes.here();
-    layout.placements().iter().any(|placement| {
-        placement.at(vertex, here).any(|instance| {
-            let role = Role::Chain {
-                chain: joint.from,
-                instance,
-            };
-            draft.member(roster, role).is_none()
-        })
-    })
+    let placed = layout
+        .placements()
+        .map(|placement| placement.at(vertex, here));
+    let is_there = |instance: &u32| {
+        let role = Role::Chain {
+            chain: joint.from,
+            instance: *instance,
+        };
+        draft.member(roster, role).is_some()
+    };
+    let placed = placed.into_iter().flatten();
+    placed.filter(|instance| !is_there(instance)).collect()
 }
 
 fn joint_of(roster: &Roster, role: Role, output: usize) -> Option<&Joint> {
@@ -346,7 +417,7 @@ fn capacity(joint: &Joint, config: &NodeConfig) -> Capacity {
 }
 
 fn end_reservation(reservation: QueueSender) {
-    // There is room: it holds a single marker at the most.
+    // There is room: nothing is in it.
     drop(reservation.end());
 }
 

@@ -30,7 +30,7 @@ impl Wanted {
     pub(super) fn of(roster: &Roster, layout: &Layout) -> Result<Self> {
         let mut wanted = Wanted::default();
         wanted.add_chains(roster, layout)?;
-        wanted.add_crossings(roster, layout)?;
+        wanted.add_crossings(roster, layout);
         wanted.add_lanes(roster, layout)?;
         wanted.add_receivers(roster, layout)?;
         Ok(wanted)
@@ -54,10 +54,10 @@ impl Wanted {
             }
         }
         for (role, member) in &roster.members {
-            if let Role::Chain { chain, .. } = *role {
+            if let Role::Chain { .. } = *role {
                 let is_leaving = *self.chains.entry(*role).or_insert(true);
                 // One that nobody routes to may end at any moment.
-                let stays = member.is_routed && !wiring.is_source(chain);
+                let stays = member.is_routed && !member.is_source;
                 if member.is_leaving && !is_leaving && !stays {
                     return Err(roster.still_ending(*role));
                 }
@@ -66,11 +66,8 @@ impl Wanted {
         Ok(())
     }
 
-    fn add_crossings(&mut self, roster: &Roster, layout: &Layout) -> Result<()> {
+    fn add_crossings(&mut self, roster: &Roster, layout: &Layout) {
         for role in roster.wiring.crossings(layout) {
-            if roster.members.get(&role).is_some_and(|m| m.is_leaving) {
-                return Err(roster.still_ending(role));
-            }
             self.crossings.insert(role, false);
         }
         for role in roster.members.keys() {
@@ -78,7 +75,6 @@ impl Wanted {
                 self.crossings.entry(*role).or_insert(true);
             }
         }
-        Ok(())
     }
 
     fn add_lanes(&mut self, roster: &Roster, layout: &Layout) -> Result<()> {
@@ -87,31 +83,43 @@ impl Wanted {
         let listens = |chains: &BTreeMap<Role, bool>, role: Role| {
             chains.get(&role) == Some(&false) && !has_ended(&role)
         };
-        let producers: Vec<Role> = self
-            .chains
-            .keys()
-            .filter(|r| !has_ended(r))
-            .copied()
-            .collect();
-        for role in producers {
+        let producers = self.chains.iter().filter(|(role, _)| !has_ended(role));
+        let producers: Vec<(Role, bool)> =
+            producers.map(|(role, leaves)| (*role, *leaves)).collect();
+        for (role, is_leaving) in producers {
             let Role::Chain { chain, instance } = role else {
                 continue;
             };
             for joint in wiring.outputs(chain) {
                 let listens = |role| listens(&self.chains, role);
                 let Some(lanes) = wiring.lanes(joint, instance, layout, listens) else {
+                    self.keep(roster, (role, joint.output), is_leaving);
                     continue;
                 };
                 for lane in &lanes.to {
                     if matches!(lane.role, Role::Sender { .. }) {
-                        // Only one that is leaving itself still needs an end that the layout does not ask for.
-                        self.crossings.entry(lane.role).or_insert(true);
+                        // An end that the layout does not ask for is needed for as long as somebody stays who uses it.
+                        *self.crossings.entry(lane.role).or_insert(true) &= is_leaving;
                     }
                 }
                 self.add(wiring, joint, (role, joint.output), lanes)?;
             }
         }
         Ok(())
+    }
+
+    /// An output keeps the queues that it has, and so what they lead to.
+    fn keep(&mut self, roster: &Roster, (role, output): (Role, usize), is_leaving: bool) {
+        let member = roster.members.get(&role);
+        let Some(lanes) = member.and_then(|member| member.outputs.get(output)) else {
+            return;
+        };
+        for (number, _) in &lanes.keys {
+            let consumer = roster.members.iter().find(|(_, m)| m.number == *number);
+            if let Some((role @ Role::Sender { .. }, _)) = consumer {
+                *self.crossings.entry(*role).or_insert(true) &= is_leaving;
+            }
+        }
     }
 
     fn add_receivers(&mut self, roster: &Roster, layout: &Layout) -> Result<()> {

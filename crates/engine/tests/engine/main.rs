@@ -17,6 +17,7 @@ mod limits;
 mod many_jobs;
 mod priorities;
 mod random_graphs;
+mod rewire;
 mod routing;
 mod spread;
 mod timers;

@@ -1,6 +1,7 @@
 //! Small processors that the tests put together, and the journal that they write to.
 
 use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -120,6 +121,17 @@ impl Journal {
     pub fn count(&self, what: impl Fn(&Saw) -> bool) -> usize {
         let all = self.0.lock().unwrap();
         all.iter().filter(|(_, saw)| what(saw)).count()
+    }
+
+    /// As [`vertex`](Self::vertex), but writes under a number that each instance gets when it is made: those that run one after the
+    /// other, or in two places, are told apart.
+    pub fn lives(&self, name: &str, instances: u32) -> Vertex {
+        let journal = self.clone();
+        let next = AtomicU32::new(0);
+        vertex(name, instances, move |_| Relay {
+            journal: Some(journal.clone()),
+            index: next.fetch_add(1, Ordering::SeqCst),
+        })
     }
 
     /// A vertex that passes on what it reads, to every output it has, and writes it all down here.

@@ -113,6 +113,9 @@ impl Sender {
             return Progress::NONE;
         }
         stream.push(frame);
+        drop(stream);
+        // What follows an end is a new beginning, which has to be ended as well.
+        self.is_done = false;
         Progress::DONE
     }
 }
@@ -144,6 +147,7 @@ impl Processor for Sender {
     }
 
     fn on_idle(&mut self) {
+        self.is_done = false;
         self.stream().push(Frame::Marker(Marker::Idle));
     }
 

@@ -1,0 +1,349 @@
+//! Instances come, go and move while records flow, and no record is lost or doubled.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use ardea_core::{
+    Dag, Edge, InstanceContext, Outbox, Progress, Result, Routing, Timestamp, Vertex, VertexId,
+    Watermark,
+};
+use ardea_engine::Layout;
+use proptest::prelude::*;
+
+use crate::processors::{Journal, Saw, emit, room, source, until};
+use crate::sites::{AnyWhere, Sites, place, placement};
+
+/// Numbers that are given out once, over all instances of a source, until there are enough.
+#[derive(Clone, Default)]
+pub struct Claims {
+    next: Arc<AtomicU64>,
+    enough: Arc<AtomicBool>,
+}
+
+impl Claims {
+    /// Each number is its own event time.
+    pub fn source(&self, name: &str, instances: u32) -> Vertex {
+        let claims = self.clone();
+        source(name, instances, move |_| {
+            let claims = claims.clone();
+            move |outbox: &mut Outbox, context: &InstanceContext| claims.emit(outbox, context)
+        })
+    }
+
+    fn emit(&self, outbox: &mut Outbox, context: &InstanceContext) -> Result<Progress> {
+        if self.enough.load(Ordering::SeqCst) {
+            return Ok(Progress::DONE);
+        }
+        let count = room(outbox)?.min(8) as u64;
+        let first = self.next.fetch_add(count, Ordering::SeqCst);
+        for number in first..first + count {
+            emit(outbox, number, Timestamp::from_micros(number as i64))?;
+        }
+        let time = Timestamp::from_micros((first + count) as i64);
+        outbox.watermark(Watermark(time));
+        outbox.wake_at(context.clock.now() + Duration::from_micros(100));
+        Ok(Progress::NONE)
+    }
+
+    fn given(&self) -> u64 {
+        self.next.load(Ordering::SeqCst)
+    }
+
+    /// Lets so many more be given out.
+    fn flow(&self, more: u64) {
+        let before = self.given();
+        until("records flow", || self.given() >= before + more);
+    }
+
+    /// Lets some more be given out, if there is a source at the moment.
+    fn trickle(&self) {
+        let (before, start) = (self.given(), Instant::now());
+        until("some have come, or none comes", || {
+            self.given() > before + 50 || start.elapsed() > Duration::from_millis(3)
+        });
+    }
+}
+
+/// A job over sites that is changed while it runs, as a master would.
+struct Changing {
+    sites: Sites,
+    dag: Dag,
+    counts: Vec<u32>,
+    places: Vec<Vec<u32>>,
+}
+
+type Instance = (VertexId, u32);
+
+/// Long enough for any machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Changing {
+    fn start(dag: Dag, sites: u32, counts: &[u32], choose: impl FnMut() -> u32) -> Self {
+        let places = place(&dag, counts, choose);
+        let mut sites = Sites::new(sites, 1);
+        sites.deploy(&dag, &places);
+        Changing {
+            sites,
+            dag,
+            counts: counts.to_vec(),
+            places,
+        }
+    }
+
+    /// Where the instances go if there are so many of them; those that stay do so, unless `moves`.
+    fn next_places(
+        &self,
+        counts: &[u32],
+        mut choose: impl FnMut() -> (u32, bool),
+    ) -> Vec<Vec<u32>> {
+        let mut next = place(&self.dag, counts, || choose().0);
+        for chain in ardea_engine::chains(&self.dag).unwrap() {
+            let before = &self.places[chain[0].index()];
+            let count = counts[chain[0].index()] as usize;
+            for (instance, site) in before.iter().enumerate().take(count) {
+                if !choose().1 {
+                    for vertex in &chain {
+                        next[vertex.index()][instance] = *site;
+                    }
+                }
+            }
+        }
+        next
+    }
+
+    /// Tells every site its layout, and waits until all have carried it out.
+    fn tell(&self, routes: &[Vec<u32>], next: &[Vec<u32>], runs: impl Fn(Instance, u32) -> bool) {
+        let vertices = (0..self.counts.len()).map(VertexId::of_index);
+        let all: Vec<Instance> = vertices
+            .flat_map(|vertex| (0..64).map(move |index| (vertex, index)))
+            .collect();
+        for (site, part) in self.sites.parts.iter().enumerate() {
+            let run = all.iter().copied().filter(|id| runs(*id, site as u32));
+            let layout = Layout::new(run, placement(site, routes)).towards(placement(site, next));
+            part.rewire(layout).unwrap();
+        }
+        for part in &self.sites.parts {
+            assert!(part.wait_settled(PATIENCE), "a change hangs");
+        }
+    }
+
+    fn change(&mut self, next: Vec<Vec<u32>>, mut between: impl FnMut()) {
+        let at = |places: &[Vec<u32>], (vertex, index): Instance| {
+            places[vertex.index()].get(index as usize).copied()
+        };
+        let before = std::mem::replace(&mut self.places, next.clone());
+        let was_at = |id, site| at(&before, id) == Some(site);
+        let is_at = |id, site| at(&next, id) == Some(site);
+        // What moves ends where it was; what is new begins.
+        self.tell(&before, &next, |id, site| match at(&before, id) {
+            Some(old) => old == site && at(&next, id).is_none_or(|new| new == site),
+            None => is_at(id, site),
+        });
+        between();
+        let stopped = |id, site| was_at(id, site) && at(&next, id).is_none();
+        self.tell(&before, &next, |id, site| {
+            is_at(id, site) || stopped(id, site)
+        });
+        between();
+        self.tell(&next, &next, |id, site| {
+            is_at(id, site) || stopped(id, site)
+        });
+        between();
+        self.tell(&next, &next, is_at);
+        self.counts = next.iter().map(|sites| sites.len() as u32).collect();
+    }
+}
+
+fn edge(from: VertexId, to: VertexId, routing: Routing) -> Edge {
+    Edge::between(from, to)
+        .routing(routing)
+        .capacity(3.try_into().unwrap())
+        .codec(Arc::new(AnyWhere))
+}
+
+/// Two sources' numbers through a step into a sink.
+fn graph(claims: &Claims, routings: [Routing; 2], counts: [u32; 3]) -> (Dag, Journal, Journal) {
+    let (middle, end) = (Journal::default(), Journal::default());
+    let mut dag = Dag::new();
+    let [first, second] = routings;
+    let source = dag.vertex(claims.source("source", counts[0]));
+    let step = dag.vertex(middle.lives("step", counts[1]));
+    let sink = dag.vertex(end.lives("sink", counts[2]));
+    dag.edge(edge(source, step, first));
+    dag.edge(edge(step, sink, second));
+    (dag, middle, end)
+}
+
+/// Every number has come, and none twice.
+fn check(claims: &Claims, journals: &[&Journal]) {
+    let every: Vec<u64> = (0..claims.given()).collect();
+    for journal in journals {
+        let came = journal.records();
+        let twice = came.windows(2).filter(|pair| pair[0] == pair[1]).count();
+        assert_eq!((came.len(), twice), (every.len(), 0));
+        assert_eq!(came, every);
+    }
+}
+
+fn routing(number: u8) -> Routing {
+    match number {
+        0 => Routing::keyed(|n: &u64| n % 97),
+        1 => Routing::custom(|n: &u64| *n as u32 / 3),
+        2 => Routing::AllToOne,
+        _ => Routing::RoundRobin,
+    }
+}
+
+#[test]
+fn a_step_that_doubles_and_halves_loses_nothing_and_disturbs_nobody_else() {
+    let claims = Claims::default();
+    let keyed = || Routing::keyed(|n: &u64| n % 97);
+    let (dag, middle, end) = graph(&claims, [keyed(), keyed()], [2, 2, 2]);
+    let mut turn = 0;
+    let mut job = Changing::start(dag, 3, &[2, 2, 2], || {
+        turn += 1;
+        turn % 3
+    });
+    for count in [4, 8, 4, 2, 1, 2] {
+        claims.flow(2_000);
+        let mut turn = 0;
+        let next = job.next_places(&[2, count, 2], || {
+            turn += 1;
+            (turn % 3, false)
+        });
+        job.change(next, || claims.trickle());
+    }
+    claims.flow(2_000);
+    claims.enough.store(true, Ordering::SeqCst);
+    job.sites.complete();
+    check(&claims, &[&middle, &end]);
+    check_time(&middle);
+    check_time(&end);
+    let lives = |journal: &Journal| journal.count(|saw| *saw == Saw::Closed);
+    // Each instance was started once, and ended once; those that stayed were not touched.
+    assert_eq!((lives(&middle), lives(&end)), (2 + 2 + 4 + 1, 2));
+}
+
+/// For each instance that there ever was: time has risen to its end, and no record came behind it; then came the end, once.
+fn check_time(journal: &Journal) {
+    for life in 0.. {
+        let saw = journal.of(life);
+        if saw.is_empty() {
+            return;
+        }
+        let mut time = Timestamp::MIN;
+        for event in &saw {
+            match *event {
+                Saw::Watermark(next) => {
+                    assert!(next > time, "{next:?} after {time:?}");
+                    time = next;
+                }
+                Saw::Record { value, .. } => {
+                    assert!(
+                        Timestamp::from_micros(value as i64) >= time,
+                        "{value} at {time:?}"
+                    );
+                }
+                _ => {}
+            }
+        }
+        assert_eq!(time, Timestamp::MAX);
+        let ends = saw.iter().filter(|event| matches!(event, Saw::EdgeDone(_)));
+        assert_eq!(ends.count(), 1);
+        assert_eq!(saw[saw.len() - 2..], [Saw::Complete, Saw::Closed]);
+    }
+}
+
+type Choices = Vec<(u32, bool)>;
+
+#[derive(Clone)]
+struct Story {
+    sites: u32,
+    routings: [u8; 2],
+    forward: bool,
+    counts: [u32; 3],
+    /// How many instances there are next, and of each choice the site, and whether one that could stay moves.
+    changes: Vec<([u32; 3], Choices)>,
+}
+
+impl std::fmt::Debug for Story {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Story {
+            sites,
+            routings,
+            forward,
+            counts,
+            changes,
+        } = self;
+        write!(
+            f,
+            "Story {{ sites: {sites}, routings: {routings:?}, forward: {forward}, counts: {counts:?}, changes: vec!{changes:?} }}"
+        )
+    }
+}
+
+fn story() -> impl Strategy<Value = Story> {
+    let counts = || [1u32..=3, 1..=4, 1..=3];
+    let choices = prop::collection::vec((0u32..3, prop::bool::weighted(0.3)), 1..=20);
+    (
+        1u32..=3,
+        [0u8..4, 0..4],
+        prop::bool::weighted(0.3),
+        counts(),
+        prop::collection::vec((counts(), choices), 1..=4),
+    )
+        .prop_map(|(sites, routings, forward, counts, changes)| Story {
+            sites,
+            routings,
+            forward,
+            counts,
+            changes,
+        })
+}
+
+fn run(mut story: Story) {
+    if story.forward {
+        // The step and the sink go together.
+        story.counts[2] = story.counts[1];
+        for (counts, _) in &mut story.changes {
+            counts[2] = counts[1];
+        }
+    }
+    let claims = Claims::default();
+    let second = match story.forward {
+        true => Routing::Forward,
+        false => routing(story.routings[1]),
+    };
+    let routings = [routing(story.routings[0]), second];
+    let (dag, middle, end) = graph(&claims, routings, story.counts);
+    let mut turn = 0;
+    let mut job = Changing::start(dag, story.sites, &story.counts, || {
+        turn += 1;
+        turn % story.sites
+    });
+    for (counts, choices) in &story.changes {
+        claims.flow(200);
+        let mut choices = choices.iter().cycle();
+        let next = job.next_places(counts, || {
+            let (site, moves) = choices.next().copied().unwrap_or_default();
+            (site % story.sites, moves)
+        });
+        job.change(next, || claims.trickle());
+    }
+    claims.flow(200);
+    claims.enough.store(true, Ordering::SeqCst);
+    job.sites.complete();
+    check(&claims, &[&middle, &end]);
+    check_time(&middle);
+    check_time(&end);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_moves_every_record_comes_once(story in story()) {
+        run(story);
+    }
+}
