@@ -4,3 +4,4 @@ mod accumulators;
 mod detour;
 mod program;
 mod same_results;
+mod sites;

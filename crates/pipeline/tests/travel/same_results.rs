@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::num::NonZeroUsize;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ardea_aggregate::{
@@ -10,16 +11,17 @@ use ardea_aggregate::{
     max_by_key, median, quantiles_relative, sum, top_n,
 };
 use ardea_connect::collections::items;
-use ardea_core::{Bounded, Error, Parallelism, Timestamp};
-use ardea_engine::{JobConfig, Node, NodeConfig};
+use ardea_connect::for_each::for_each;
+use ardea_core::{Bounded, Parallelism, Routing, Sink, Timestamp};
+use ardea_engine::{Job, JobConfig, Node, NodeConfig, Parallelisms};
 use ardea_pipeline::{
-    Collected, EarlyFiring, Either, JoinInterval, Local, Pipeline, Stream, Timed, WatermarkPolicy,
-    Window,
+    EarlyFiring, Either, JoinInterval, Local, Pipeline, Stream, Timed, WatermarkPolicy, Window,
 };
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::detour::detour;
+use crate::sites;
 
 /// As it could have come from a file.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -84,12 +86,13 @@ fn nodes() -> impl Strategy<Value = NodeConfig> {
 }
 
 type Events = Stream<Seen, Bounded, Timed>;
-type Results = Collected<String>;
 
-/// A job over some events, and how many of its edges lead to other processes at least.
+/// A job over some events, with a text for each result.
 struct Case {
     name: &'static str,
-    job: fn(&Pipeline, Vec<Seen>) -> Results,
+    job: fn(&Pipeline, Vec<Seen>, Sink<String>),
+    /// Whether its records stay in their process.
+    is_local: bool,
 }
 
 fn read(p: &Pipeline, events: Vec<Seen>) -> Events {
@@ -99,8 +102,8 @@ fn read(p: &Pipeline, events: Vec<Seen>) -> Events {
     )
 }
 
-fn text<T: Debug + Send + 'static, E>(stream: Stream<T, Bounded, E>) -> Results {
-    stream.map(|record| format!("{record:?}")).collect()
+fn text<T: Debug + Send + 'static, E>(stream: Stream<T, Bounded, E>, sink: Sink<String>) {
+    stream.map(|record| format!("{record:?}")).write_to(sink);
 }
 
 const TEN: Duration = Duration::from_secs(10);
@@ -108,7 +111,7 @@ const TEN: Duration = Duration::from_secs(10);
 const CASES: &[Case] = &[
     Case {
         name: "tumbling windows in two stages",
-        job: |p, events| {
+        job: |p, events, sink| {
             let of = (
                 count(),
                 sum(Seen::amount),
@@ -128,12 +131,13 @@ const CASES: &[Case] = &[
                     (window.start, window.key)
                 )
             });
-            results.merge(late).collect()
+            results.merge(late).write_to(sink)
         },
+        is_local: false,
     },
     Case {
         name: "sliding and session windows, and all of them",
-        job: |p, events| {
+        job: |p, events, sink| {
             let (first, rest) = read(p, events).tee();
             let (second, third) = rest.tee();
             let sliding = Window::sliding(TEN, TEN / 5);
@@ -151,12 +155,13 @@ const CASES: &[Case] = &[
             let all = all.map(|window| (window.end, window.value.len(), window.value[0].second()));
             texts
                 .merge(all.map(|window| format!("{window:?}")))
-                .collect()
+                .write_to(sink)
         },
+        is_local: false,
     },
     Case {
         name: "windows with corrections and a trigger",
-        job: |p, events| {
+        job: |p, events, sink| {
             let (first, second) = read(p, events).tee();
             let window = Window::tumbling(TEN).allowed_lateness(TEN);
             let corrected = first
@@ -167,12 +172,13 @@ const CASES: &[Case] = &[
             let early = early
                 .early(EarlyFiring::each_records(2).unwrap())
                 .aggregate("early", count());
-            text(corrected.merge(early))
+            text(corrected.merge(early), sink)
         },
+        is_local: false,
     },
     Case {
         name: "groups to the end, and the best of them",
-        job: |p, events| {
+        job: |p, events, sink| {
             let (first, second) = read(p, events).tee();
             let sketches = (
                 median(Seen::amount),
@@ -193,12 +199,13 @@ const CASES: &[Case] = &[
             texts
                 .merge(best.map(|best| format!("{best:?}")))
                 .merge(sketches)
-                .collect()
+                .write_to(sink)
         },
+        is_local: false,
     },
     Case {
         name: "states, timers, distinct records and rolling sums",
-        job: |p, events| {
+        job: |p, events, sink| {
             let (first, rest) = read(p, events).tee();
             let (second, third) = rest.tee();
             let counted = first.key_by(Seen::who).map_stateful(
@@ -226,12 +233,13 @@ const CASES: &[Case] = &[
                     .rolling("so far", count())
                     .map(|lengths| format!("{lengths:?}")),
             );
-            texts.merge(silent).collect()
+            texts.merge(silent).write_to(sink)
         },
+        is_local: false,
     },
     Case {
         name: "joins by key and window, by key and time, and to the end",
-        job: |p, events| {
+        job: |p, events, sink| {
             let (sales, visits) = read(p, events).partition_map(|event| match event {
                 Seen::Sale { .. } => Either::Left(event),
                 Seen::Visit { .. } => Either::Right((event.who(), event.second())),
@@ -262,12 +270,13 @@ const CASES: &[Case] = &[
                 visits.sort();
                 format!("{who} {sales} {visits:?}")
             });
-            joined.merge(near).merge(grouped).collect()
+            joined.merge(near).merge(grouped).write_to(sink)
         },
+        is_local: false,
     },
     Case {
         name: "tables, news, spreading and sorting",
-        job: |p, events| {
+        job: |p, events, sink| {
             let table = vec![("ann", 30), ("bob", 40)];
             let ages = p.read_from(items(table));
             let news = p.read_from(items(vec![2.0f64]));
@@ -288,14 +297,18 @@ const CASES: &[Case] = &[
                     |factor, news| *factor = news,
                     |event, factor| (event, *factor),
                 );
-            text(spread.sort_by_key("sorted", |((event, age), _)| {
-                (event.1, event.0.clone(), *age)
-            }))
+            text(
+                spread.sort_by_key("sorted", |((event, age), _)| {
+                    (event.1, event.0.clone(), *age)
+                }),
+                sink,
+            )
         },
+        is_local: false,
     },
     Case {
         name: "what stays in its process",
-        job: |p, events| {
+        job: |p, events, sink| {
             let local = read(p, events).map(Local).key_by(|event| event.who());
             let first = local.map_stateful(
                 "local",
@@ -305,34 +318,81 @@ const CASES: &[Case] = &[
                     (*count, event.0)
                 },
             );
-            text(first.map(|(count, event)| (count, event.who())))
+            text(first.map(|(count, event)| (count, event.who())), sink)
         },
+        is_local: true,
     },
 ];
 
+/// The results of a job, in a sink.
+#[derive(Clone, Default)]
+struct Found(Arc<Mutex<Vec<String>>>);
+
+impl Found {
+    fn sink(&self) -> Sink<String> {
+        let found = Arc::clone(&self.0);
+        for_each(move |text| found.lock().unwrap().push(text))
+    }
+
+    fn sorted(&self) -> Vec<String> {
+        let mut all = std::mem::take(&mut *self.0.lock().unwrap());
+        all.sort();
+        all
+    }
+}
+
 impl Case {
+    fn pipeline(&self, events: &[Seen]) -> (Pipeline, Found) {
+        let (p, found) = (Pipeline::new(self.name), Found::default());
+        (self.job)(&p, events.to_vec(), found.sink());
+        (p, found)
+    }
+
+    /// The results in one process.
+    fn plain(&self, events: &[Seen], node: &NodeConfig) -> Vec<String> {
+        let (p, found) = self.pipeline(events);
+        p.run_with(node.clone()).unwrap();
+        found.sorted()
+    }
+
     /// The results, and how many records took a detour on each edge that has one.
-    fn run(
+    fn detoured(&self, events: &[Seen], node: &NodeConfig) -> (Vec<String>, Vec<u64>) {
+        let (p, found) = self.pipeline(events);
+        let node = Node::start(node.clone()).unwrap();
+        let (dag, counts) = detour(&p.to_dag(node.config().threads).unwrap());
+        let job = node.submit(&dag, JobConfig::named(self.name)).unwrap();
+        job.join().unwrap();
+        let counts = counts.into_iter().flatten();
+        (
+            found.sorted(),
+            counts.map(|count| count.load(Ordering::Relaxed)).collect(),
+        )
+    }
+
+    /// The results over several sites, of each keyed step so many instances, each where `choose` says.
+    fn spread(
         &self,
         events: &[Seen],
         node: &NodeConfig,
-        by_detour: bool,
-    ) -> Result<(Vec<String>, Vec<u64>), Error> {
-        let p = Pipeline::new(self.name);
-        let results = (self.job)(&p, events.to_vec());
-        let node = Node::start(node.clone())?;
-        let dag = p.to_dag(node.config().threads)?;
-        let (detoured, counts) = detour(&dag);
-        node.submit(
-            if by_detour { &detoured } else { &dag },
-            JobConfig::named(self.name),
-        )?
-        .join()?;
-        let counts = counts.into_iter().flatten();
-        Ok((
-            results.take_sorted(),
-            counts.map(|count| count.load(Ordering::Relaxed)).collect(),
-        ))
+        sites: u32,
+        mut choose: impl FnMut() -> u32,
+    ) -> Vec<String> {
+        let (p, found) = self.pipeline(events);
+        let dag = p.program(&Parallelisms::new()).unwrap().dag;
+        // One of each chain says it for all.
+        let mut numbers = Parallelisms::new();
+        for edge in dag.edges() {
+            if matches!(edge.wanted_routing(), Routing::Keyed(_)) {
+                let name = dag.get(edge.target().0).name().to_string();
+                numbers.insert(name.clone(), 1 + choose() % 3);
+                if p.program(&numbers).is_err() {
+                    numbers.remove(&name);
+                }
+            }
+        }
+        let dag = p.program(&numbers).unwrap().dag;
+        sites::run(&dag, sites, node, choose);
+        found.sorted()
     }
 }
 
@@ -342,9 +402,24 @@ proptest! {
     #[test]
     fn results_are_the_same_with_and_without_a_detour(events in seen(), node in nodes()) {
         for case in CASES {
-            let (plain, _) = case.run(&events, &node, false).unwrap();
-            let (detoured, _) = case.run(&events, &node, true).unwrap();
-            prop_assert_eq!(&plain, &detoured, "{}", case.name);
+            let (detoured, _) = case.detoured(&events, &node);
+            prop_assert_eq!(case.plain(&events, &node), detoured, "{}", case.name);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+
+    #[test]
+    fn results_are_the_same_over_several_sites(
+        events in seen(), node in nodes(), sites in 1u32..4, choices in prop::collection::vec(any::<u32>(), 20),
+    ) {
+        // Records that stay have nowhere to go.
+        for case in CASES.iter().filter(|case| !case.is_local) {
+            let mut choices = choices.iter().cycle().copied();
+            let spread = case.spread(&events, &node, sites, || choices.next().unwrap_or(0));
+            prop_assert_eq!(case.plain(&events, &node), spread, "{}", case.name);
         }
     }
 }
@@ -367,14 +442,12 @@ fn records_take_a_detour_in_every_job_but_the_local_one() {
         .collect();
     for case in CASES {
         let node = NodeConfig::with_threads(2);
-        let (_, counts) = case.run(&events, &node, true).unwrap();
-        let is_local = case.name.contains("stays");
-        assert_eq!(
-            counts.iter().sum::<u64>() == 0,
-            is_local,
-            "{}: {counts:?}",
-            case.name
-        );
+        let (_, counts) = case.detoured(&events, &node);
+        // The local one's results are texts all the same.
+        let on_the_way = counts
+            .split_last()
+            .map_or(0, |(_, others)| others.iter().sum());
+        assert_eq!(on_the_way == 0, case.is_local, "{}: {counts:?}", case.name);
     }
 }
 
