@@ -80,14 +80,14 @@ mod worker;
 #[cfg(all(test, loom))]
 mod model;
 
-pub use config::{JobConfig, NodeConfig};
+pub use config::{JobConfig, NodeConfig, OnInstanceFailure};
 pub use cores::{allowed_cores, pin_to};
 pub use crossing::Crossings;
 pub use deployment::{Begin, Deployment};
 pub use execution_plan::{ExecutionPlan, PlannedTasklet, chains};
 #[cfg(not(loom))]
 pub use interrupts::on_interrupt;
-pub use job::{InstanceReport, JobHandle, JobStatus};
+pub use job::{InstanceFailure, InstanceReport, JobHandle, JobStatus};
 pub use layout::{InstanceAt, Layout};
 pub use node::Node;
 pub use placement::{Placement, Site};
