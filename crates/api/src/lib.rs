@@ -76,6 +76,6 @@ pub use plans::{
     LogicalEdge, LogicalPlan, LogicalVertex, PhysicalContainer, PhysicalPlan, PlacedGroup, Plans,
 };
 pub use server::{Server, ServerConfig};
-pub use settings::{CLUSTER_SETTINGS, ClusterSettings, is_of_the_cluster, with_clusters};
+pub use settings::{CLUSTER_SETTINGS, ClusterSettings, is_of_the_cluster, load_tls, with_clusters};
 pub use submit::SubmitRequest;
 pub use top::{ContainerTop, TopView, VertexTop};
