@@ -12,6 +12,7 @@ use ardea_control::Command;
 use ardea_core::{Error, ErrorCode, Token};
 use ardea_master::{MasterProcess, Standing, submit};
 use ardea_packing::{ContainerId, ResourceManagers, Resources, VertexName};
+use ardea_tls::Tls;
 
 use crate::directory::{API, Directory, PID, VERSION};
 use crate::jobs::{Found, Jobs};
@@ -29,7 +30,7 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    pub(crate) fn new(setup: &HostSetup, token: Option<Token>) -> Arc<Self> {
+    pub(crate) fn new(setup: &HostSetup, token: Option<Token>, tls: Option<Tls>) -> Arc<Self> {
         Arc::new(Served {
             name: setup.name.clone(),
             cluster: setup.cluster.clone(),
@@ -37,6 +38,7 @@ impl Served {
             jobs: Jobs {
                 state: Arc::clone(&setup.state),
                 token,
+                tls,
             },
             directory: Directory(Arc::clone(&setup.state)),
             master: Mutex::new(None),
