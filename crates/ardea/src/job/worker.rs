@@ -32,6 +32,7 @@ pub fn work(start: WorkerStart, job: &dyn Job, modules: &Modules) -> Result<()> 
         sinks: modules.sinks.clone(),
         transports: modules.transports.clone(),
         tls: None,
+        command: None,
     };
     ardea_worker::run(&start, job, surroundings)
 }
