@@ -335,6 +335,7 @@ impl Recruit {
             member,
             stages,
             counted,
+            remake,
             inlets,
             outputs,
         } = self;
@@ -378,6 +379,10 @@ impl Recruit {
             outputs,
             Launch::turns(&threads.config, is_dedicated),
         );
+        let tasklet = match remake {
+            Some(remake) => tasklet.restarting(remake),
+            None => tasklet,
+        };
         (member, Box::new(tasklet), joining)
     }
 }
