@@ -60,7 +60,8 @@ pub fn a_submitted_job_is_seen_alike_everywhere_and_leaves_nothing_when_it_is_ki
     assert_eq!(arena.hosts().len(), 2);
     assert_eq!(arena.json("list").as_array().unwrap().len(), 0);
     assert_eq!(left_in_containers(&arena), ["stderr.log", "stdout.log"]);
-    assert!(!arena.cluster().join("state/tree/jobs/word-count").exists());
+    let told = arena.cluster().join("state/tree/jobs/word-count");
+    arena.until("gone: what was told of the job", || !told.exists());
 
     arena.succeed("cluster stop");
     assert_eq!(arena.processes(), []);
