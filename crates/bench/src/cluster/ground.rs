@@ -16,6 +16,7 @@ use ardea_worker::WORKER_SETTINGS;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::Load;
 use crate::usage::process_cpu_time;
@@ -243,11 +244,11 @@ impl Inner {
         }
     }
 
-    /// Ctrl-C leaves no processes behind.
+    /// Ctrl-C and SIGTERM leave no processes behind.
     fn end_when_interrupted(self: &Arc<Self>) {
         let ground = Arc::downgrade(self);
         self.runtime.spawn(async move {
-            if tokio::signal::ctrl_c().await.is_ok()
+            if told_to_end().await.is_ok()
                 && let Some(ground) = ground.upgrade()
             {
                 // What tears down waits for this runtime, so it does so from a thread of its own.
@@ -259,4 +260,15 @@ impl Inner {
             }
         });
     }
+}
+
+/// Until somebody wants this process to end.
+async fn told_to_end() -> std::io::Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    Ok(())
 }
