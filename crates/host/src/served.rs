@@ -123,6 +123,7 @@ impl Served {
                 let one = HostedContainer {
                     job: job.clone(),
                     container: container.id.0,
+                    process: container.process.clone(),
                 };
                 hosted.push((host.to_string(), one));
             }
