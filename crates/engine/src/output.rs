@@ -72,6 +72,8 @@ pub(crate) struct OutputEdge {
     /// Present while queues come and go.
     switching: Option<Box<Switching>>,
     farewell: Farewell,
+    /// A marker that some queues have got when the tasklet failed.
+    unfinished: Option<Marker>,
     lost: u64,
 }
 
@@ -108,6 +110,7 @@ impl OutputEdge {
             said: Said::default(),
             switching: None,
             farewell: Farewell::Whole,
+            unfinished: None,
             lost: 0,
         }
     }
@@ -143,6 +146,13 @@ impl OutputEdge {
         self.farewell = farewell;
     }
 
+    /// The tasklet has failed while this marker was on its way: the queues that have not got it get it all the same.
+    pub(crate) fn interrupt(&mut self, marker: Option<Marker>) {
+        if self.marked > 0 && self.unfinished.is_none() {
+            self.unfinished = marker;
+        }
+    }
+
     /// The queues, which nobody has been told the end of.
     pub(crate) fn into_lanes(self) -> Vec<QueueSender> {
         self.lanes
@@ -169,6 +179,12 @@ impl OutputEdge {
         metrics: &InstanceMetrics,
     ) -> Result<bool> {
         let mut moved = false;
+        if let Some(marker) = self.unfinished {
+            if !self.send_to_all(marker) {
+                return Ok(false);
+            }
+            self.unfinished = None;
+        }
         if self.switching.is_some() {
             if self.marked > 0 {
                 // A marker that some queues have got goes to the same ones' siblings first.
@@ -319,20 +335,30 @@ impl OutputEdge {
             outbox.take_marker(lane);
             return true;
         }
-        while let Some(sender) = self.lanes.get_mut(self.marked) {
-            if !sender.has_room() {
-                return moved;
-            }
-            sender.send(Message::Marker(marker));
-            self.marked += 1;
-            moved = true;
+        let before = self.marked;
+        let is_sent = self.send_to_all(marker);
+        moved |= is_sent || self.marked > before;
+        if !is_sent {
+            return moved;
         }
-        self.marked = 0;
-        self.said.note(marker, self.routed);
         if let Marker::Watermark(watermark) = marker {
             metrics.note_watermark(watermark);
         }
         outbox.take_marker(lane);
+        true
+    }
+
+    /// Sends a marker to the queues that have not got it; whether all have.
+    fn send_to_all(&mut self, marker: Marker) -> bool {
+        while let Some(sender) = self.lanes.get_mut(self.marked) {
+            if !sender.has_room() {
+                return false;
+            }
+            sender.send(Message::Marker(marker));
+            self.marked += 1;
+        }
+        self.marked = 0;
+        self.said.note(marker, self.routed);
         true
     }
 

@@ -339,6 +339,7 @@ impl Recruit {
             member,
             stages,
             counted,
+            remake,
             inlets,
             outputs,
         } = self;
@@ -382,6 +383,10 @@ impl Recruit {
             outputs,
             Launch::turns(&threads.config, is_dedicated),
         );
+        let tasklet = match remake {
+            Some(remake) => tasklet.restarting(remake),
+            None => tasklet,
+        };
         (member, Box::new(tasklet), joining)
     }
 }

@@ -128,7 +128,17 @@ impl Changing {
         }
     }
 
-    fn change(&mut self, next: Vec<Vec<u32>>, mut between: impl FnMut()) {
+    fn change(&mut self, next: Vec<Vec<u32>>, between: impl FnMut()) {
+        self.change_and_kill(next, between, None);
+    }
+
+    /// As `change`, and kills what runs at a site, so that it is started again, after the routes have been switched.
+    fn change_and_kill(
+        &mut self,
+        next: Vec<Vec<u32>>,
+        mut between: impl FnMut(),
+        killed: Option<u32>,
+    ) {
         let at = |places: &[Vec<u32>], (vertex, index): Instance| {
             places[vertex.index()].get(index as usize).copied()
         };
@@ -150,6 +160,10 @@ impl Changing {
             is_at(id, site) || stopped(id, site)
         });
         between();
+        if let Some(site) = killed {
+            let next = placement(site as usize, &next);
+            self.sites.replace(site as usize, &self.dag, next);
+        }
         self.tell(&next, &next, is_at);
         self.counts = next.iter().map(|sites| sites.len() as u32).collect();
     }
@@ -278,6 +292,65 @@ fn check_time(journal: &Journal) {
         assert_eq!(ends.count(), 1);
         assert_eq!(saw[saw.len() - 2..], [Saw::Complete, Saw::Closed]);
     }
+}
+
+#[test]
+fn a_site_that_is_started_again_goes_on_and_the_others_are_not_touched() {
+    let claims = Claims::default();
+    let keyed = || Routing::keyed(|n: &u64| n % 97);
+    let (dag, middle, end) = graph(&claims, [keyed(), keyed()], [1, 2, 1]);
+    let places = vec![vec![0], vec![0, 1], vec![0]];
+    let mut job = Changing::start(dag, 2, &[1, 2, 1], || 0);
+    job.change(places.clone(), || claims.trickle());
+    claims.flow(2_000);
+    job.sites.replace(1, &job.dag, placement(1, &places));
+    let reborn = middle.len();
+    until("it works again", || middle.len() > reborn + 1_000);
+    claims.flow(2_000);
+    claims.enough.store(true, Ordering::SeqCst);
+    job.sites.complete();
+    let came = end.records();
+    assert!(
+        came.windows(2).all(|pair| pair[0] < pair[1]),
+        "none came twice"
+    );
+    let last = came.iter().rev().take(1_000).rev().copied();
+    assert!(
+        last.eq(claims.given() - 1_000..claims.given()),
+        "all come again"
+    );
+    // The first of the steps, the one that moved, the one that was killed and the one in its place; and one sink.
+    let lives = |journal: &Journal| journal.count(|saw| *saw == Saw::Closed);
+    assert_eq!((lives(&middle), lives(&end)), (4, 1));
+}
+
+#[test]
+fn one_that_leaves_ends_although_a_site_that_sent_to_it_was_started_again() {
+    let claims = Claims::default();
+    let keyed = || Routing::keyed(|n: &u64| n % 97);
+    let (dag, _, end) = graph(&claims, [keyed(), keyed()], [2, 2, 2]);
+    let mut turn = 0;
+    let mut job = Changing::start(dag, 2, &[2, 2, 2], || {
+        turn += 1;
+        turn % 2
+    });
+    for (count, killed) in [(4, 0), (1, 0), (3, 1), (2, 1)] {
+        claims.flow(500);
+        let mut turn = 0;
+        let next = job.next_places(&[2, count, 2], || {
+            turn += 1;
+            (turn % 2, false)
+        });
+        job.change_and_kill(next, || claims.trickle(), Some(killed));
+    }
+    claims.flow(500);
+    claims.enough.store(true, Ordering::SeqCst);
+    job.sites.complete();
+    let came = end.records();
+    assert!(
+        came.windows(2).all(|pair| pair[0] < pair[1]),
+        "none came twice"
+    );
 }
 
 type Choices = Vec<(u32, bool)>;

@@ -190,7 +190,7 @@ impl Drop for Reaped {
 /// One process, from its start to its end. Why it died, if it was still needed.
 fn life(kept: &Kept, task: &Task, incarnation: u64) -> Option<String> {
     let (mut child, socket) = match spawn(kept, task, incarnation) {
-        Ok(spawned) => spawned,
+        Ok(spawned) => spawned?,
         Err(error) => return Some(format!("its process can't be started: {error}")),
     };
     let mut reader = BufReader::new(socket);
@@ -225,11 +225,20 @@ fn life(kept: &Kept, task: &Task, incarnation: u64) -> Option<String> {
     }))
 }
 
-fn spawn(kept: &Kept, task: &Task, incarnation: u64) -> std::io::Result<(Reaped, UnixStream)> {
+/// Starts a process, unless none is needed any more.
+fn spawn(
+    kept: &Kept,
+    task: &Task,
+    incarnation: u64,
+) -> std::io::Result<Option<(Reaped, UnixStream)>> {
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_read_timeout(Some(LOOK_EVERY))?;
     ours.set_write_timeout(Some(LOOK_EVERY))?;
+    // Held until the socket lies where whoever stops the process closes it.
     let mut state = kept.state();
+    if state.is_stopped {
+        return Ok(None);
+    }
     let start = InstanceStart {
         incarnation,
         is_paused: state.is_paused,
@@ -248,13 +257,11 @@ fn spawn(kept: &Kept, task: &Task, incarnation: u64) -> std::io::Result<(Reaped,
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .spawn()?;
     let child = Reaped(child);
-    if !state.is_stopped {
-        state.socket = Some(ours.try_clone()?);
-        if state.is_draining {
-            state.write(&ToInstance::Drain);
-        }
+    state.socket = Some(ours.try_clone()?);
+    if state.is_draining {
+        state.write(&ToInstance::Drain);
     }
-    Ok((child, ours))
+    Ok(Some((child, ours)))
 }
 
 /// The socket has closed: waits for the process to end, and kills it if that takes too long.
@@ -282,5 +289,71 @@ fn hear(kept: &Kept, line: &[u8], failure: &mut Option<String>) {
         }
         // What the user's code has written there.
         Err(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ardea_control::{JobRef, WorkerId, WorkerStart};
+    use ardea_packing::{ContainerId, Resources};
+
+    fn task(command: &[&str]) -> Task {
+        let job = JobRef {
+            cluster: "harbour".into(),
+            name: "ferry".into(),
+            submission: 1,
+        };
+        let worker = WorkerStart {
+            worker: WorkerId {
+                container: ContainerId(1),
+                incarnation: 1,
+            },
+            job,
+            state_url: String::new(),
+            host: "127.0.0.1".into(),
+            resources: Resources::UNLIMITED,
+            token_file: None,
+            settings: Default::default(),
+        };
+        Task {
+            command: command.iter().map(Into::into).collect(),
+            start: InstanceStart {
+                worker,
+                incarnation: 0,
+                vertex: "counts".into(),
+                instance: 0,
+                parallelisms: Default::default(),
+                container_address: String::new(),
+                is_paused: false,
+            },
+            died: Box::new(|_| ()),
+        }
+    }
+
+    #[test]
+    fn no_process_is_started_any_more_once_none_is_needed() {
+        let task = task(&["sleep", "1000"]);
+        let kept = Kept::new(&task.start, Waker::none());
+        kept.stop();
+        assert!(spawn(&kept, &task, 1).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_process_that_does_not_listen_is_killed_when_it_is_not_needed_any_more() {
+        let task = task(&["sleep", "1000"]);
+        let kept = Kept::new(&task.start, Waker::none());
+        let (child, socket) = spawn(&kept, &task, 1).unwrap().unwrap();
+        let id = child.0.id();
+        drop((child, socket));
+        assert!(!std::path::Path::new(&format!("/proc/{id}")).exists());
+    }
+
+    #[test]
+    fn what_can_not_be_started_is_told_with_the_reason() {
+        let task = task(&["/no/such/program"]);
+        let kept = Kept::new(&task.start, Waker::none());
+        let why = life(&kept, &task, 1).unwrap();
+        assert!(why.contains("can't be started"), "{why}");
     }
 }
