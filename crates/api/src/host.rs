@@ -59,6 +59,4 @@ pub struct HostedContainer {
     pub job: String,
     /// Its number.
     pub container: u32,
-    /// The process of its worker.
-    pub pid: u32,
 }

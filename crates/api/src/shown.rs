@@ -29,7 +29,7 @@ impl fmt::Display for LogicalPlan {
     }
 }
 
-/// Each container with the chains that run in it.
+/// Each container with what runs in it: vertices that stay together stand on one line.
 impl fmt::Display for PhysicalPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for container in &self.containers {
@@ -41,10 +41,10 @@ impl fmt::Display for PhysicalPlan {
                 write!(f, " at {address}")?;
             }
             writeln!(f)?;
-            for chain in &container.chains {
-                let numbers: Vec<String> = chain.instances.iter().map(u32::to_string).collect();
-                let chained = chain.vertices.join(" → ");
-                writeln!(f, "  {chained}  #{}", numbers.join(" #"))?;
+            for group in &container.groups {
+                let numbers: Vec<String> = group.instances.iter().map(u32::to_string).collect();
+                let vertices = group.vertices.join(" + ");
+                writeln!(f, "  {vertices}  #{}", numbers.join(" #"))?;
             }
         }
         Ok(())
