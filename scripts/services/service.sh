@@ -1,15 +1,19 @@
 # shellcheck shell=bash
 # How a test runs a real server; sourced by the scripts beside it, one a server.
 #
-# A server is installed once (Debian packages, Maven artifacts), runs on loopback with its data below a folder of the
-# caller's choice, and goes with its caller: when the caller closes its end of standard input, however it comes to
-# that, the server is stopped. Nothing else is ever stopped.
+# A server is installed once (Debian packages, Maven artifacts), runs on loopback (or at the address ARDEA_SERVICES_ADDRESS, for
+# clients on other hosts) with its data below a folder of the caller's choice, and goes with its caller: when the caller closes its
+# end of standard input, however it comes to that, the server is stopped. Nothing else is ever stopped.
 #
 # Exit code 75 says, with the reason as the last line, that the server cannot be had on this machine.
 set -euo pipefail
 
 # What is downloaded is kept here.
 CACHE=${ARDEA_SERVICES_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ardea-services}
+
+# Where a server listens.
+# shellcheck disable=SC2034 # for the scripts that source this
+ADDRESS=${ARDEA_SERVICES_ADDRESS:-127.0.0.1}
 
 # cannot REASON: not on this machine.
 cannot() {

@@ -59,6 +59,6 @@ pub struct HostedContainer {
     pub job: String,
     /// Its number.
     pub container: u32,
-    /// The process of its worker.
-    pub pid: u32,
+    /// What it is on the host, in the words of the scheduler: `pid 4711`.
+    pub process: Option<String>,
 }

@@ -64,7 +64,7 @@ pub use files::packaged;
 pub use locate::{client_of, open_state};
 pub use main::{main, main_with};
 pub use prepare::{Prepared, Wanted};
-pub use profile::{read_settings, resolver};
+pub use profile::{read_settings, resolver, schema};
 pub use rest::{RestTarget, Store};
 pub use submit::{Step, Submitted, Target, submit};
 pub use target::connect;

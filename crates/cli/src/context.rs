@@ -1,10 +1,10 @@
 //! What every command is given: the global options, and who listens to Ctrl-C.
 
-use ardea::job::{read_settings, resolver};
-use ardea_api::{ClusterSettings, with_clusters};
+use ardea::job::{read_settings, resolver, schema};
+use ardea_api::ClusterSettings;
 use ardea_connect::live_table::Screen;
-use ardea_core::settings::{Resolved, Schema};
-use ardea_engine::{NODE_SETTINGS, NodeConfig, allowed_cores};
+use ardea_core::settings::Resolved;
+use ardea_engine::{NodeConfig, allowed_cores};
 
 use crate::args::{Global, Where};
 use crate::failure::Failure;
@@ -88,7 +88,7 @@ impl Context {
     }
 
     fn settings_with(&self, flags: Vec<String>) -> Result<Resolved, Failure> {
-        let schema = with_clusters(Schema::of(NODE_SETTINGS));
+        let schema = schema();
         let flags = self.global.set.iter().cloned().chain(flags);
         Ok(resolver(&schema, self.global.config.as_deref())?
             .flags(flags)

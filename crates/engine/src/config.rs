@@ -61,6 +61,20 @@ pub struct JobConfig {
     pub name: String,
     /// Where records go that could not be dealt with; by default they are counted and the latest kept as a sample.
     pub dead_letters: Arc<DeadLetters>,
+    /// What comes of an error, or a panic, of one of its instances.
+    pub on_failure: OnInstanceFailure,
+}
+
+/// What comes of an error, or a panic, of an instance.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OnInstanceFailure {
+    /// The job fails, and all its instances end.
+    #[default]
+    FailJob,
+    /// The instance is made anew, with those that share its tasklet, after 10 ms at first and up to 5 s when it goes on failing. Its queues
+    /// stay; the records that it had taken out of them and not dealt with are lost. For jobs that send again what was lost, such as
+    /// topologies with acks. See [`JobHandle::take_failures`](crate::JobHandle::take_failures).
+    Restart,
 }
 
 impl JobConfig {

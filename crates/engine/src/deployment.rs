@@ -6,6 +6,7 @@ use std::time::Duration;
 use ardea_core::{Error, ErrorCode, Result, Waker};
 
 use crate::job::JobShared;
+use crate::launch::Launch;
 use crate::own_input::refuse_overwriting;
 use crate::roster::Roster;
 use crate::threads::Threads;
@@ -47,9 +48,16 @@ impl Deployment {
         if begin == Begin::Paused {
             job.signals.pause();
         }
+        let launch = Launch::new(
+            Arc::new(wiring),
+            threads.config.clone(),
+            threads.clock.clone(),
+            Arc::clone(&job),
+        );
+        let roster = Roster::new(launch, config.on_failure, crossings, threads.next());
         let deployment = Deployment {
             threads: Arc::clone(threads),
-            roster: Mutex::new(Roster::new(wiring, crossings, threads.next())),
+            roster: Mutex::new(roster),
             handle: JobHandle { shared: job, plan },
         };
         deployment.rewire_to(layout)?;

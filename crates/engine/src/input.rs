@@ -288,6 +288,35 @@ impl InputSet {
         self.announce_ends();
     }
 
+    /// The stage has been made anew: tells it what has been said, of ends and of time.
+    pub(crate) fn tell_again(&mut self) {
+        let is_news =
+            |event: &Event| !matches!(event, Event::EdgeDone { .. } | Event::Watermark(_));
+        self.events.retain(is_news);
+        let time = self.merge.merged();
+        let mut said = VecDeque::new();
+        let mut open = self.inputs.iter().filter(|input| !input.has_ended).count();
+        if (open > 0 || self.is_fixed) && time > Watermark::NONE {
+            said.push_back(Event::Watermark(time));
+        }
+        let ended = self.inputs.iter().filter(|input| input.has_ended).count();
+        open += ended;
+        for (index, _) in self
+            .inputs
+            .iter()
+            .enumerate()
+            .filter(|(_, input)| input.has_ended)
+        {
+            open -= 1;
+            said.push_back(Event::EdgeDone {
+                input: Ordinal(index as u16),
+                last: open == 0,
+            });
+        }
+        said.append(&mut self.events);
+        self.events = said;
+    }
+
     /// Whether an input has begun after the last one had ended; once.
     pub(crate) fn take_reopened(&mut self) -> bool {
         std::mem::take(&mut self.has_reopened)

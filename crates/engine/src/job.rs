@@ -1,5 +1,6 @@
 //! A running job, as its submitter sees it.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -63,6 +64,24 @@ pub struct InstanceReport {
     pub metrics: MetricsSnapshot,
 }
 
+/// An instance has failed, and is made anew.
+#[derive(Clone, Debug)]
+pub struct InstanceFailure {
+    /// The vertices that share its tasklet, which are all made anew; the error says which failed.
+    pub vertices: Vec<Arc<str>>,
+    /// Which instance of them.
+    pub instance: u32,
+    /// How many records they had at hand, which are lost.
+    pub lost: u64,
+    /// How often that has happened to them.
+    pub restarts: u32,
+    /// What went wrong.
+    pub error: Error,
+}
+
+/// How many failures are kept until somebody asks for them; the earlier ones are dropped then.
+const MOST_FAILURES: usize = 100;
+
 /// An instance, and the counters that it writes.
 #[derive(Clone)]
 pub(crate) struct Counted {
@@ -87,6 +106,7 @@ pub(crate) struct JobShared {
     /// Records that came where nobody takes them any more.
     misrouted: AtomicU64,
     members: Mutex<Members>,
+    failures: Mutex<VecDeque<InstanceFailure>>,
     outcome: Mutex<Outcome>,
     changed: Condvar,
     /// Woken whenever the condition is told.
@@ -139,6 +159,7 @@ impl JobShared {
             epochs_put_off: AtomicU64::new(0),
             misrouted: AtomicU64::new(0),
             members: Mutex::default(),
+            failures: Mutex::default(),
             outcome: Mutex::default(),
             changed: Condvar::new(),
             listener: Mutex::default(),
@@ -246,6 +267,21 @@ impl JobShared {
                 }
             }
         }
+    }
+
+    /// An instance has failed, and is made anew.
+    pub(crate) fn note_failure(&self, failure: InstanceFailure) {
+        let mut failures = self.failures();
+        if failures.len() == MOST_FAILURES {
+            failures.pop_front();
+        }
+        failures.push_back(failure);
+        drop(failures);
+        self.tell();
+    }
+
+    fn failures(&self) -> MutexGuard<'_, VecDeque<InstanceFailure>> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records have come where nobody takes them any more, and were dropped.
@@ -462,6 +498,12 @@ impl JobHandle {
             .filter(|report| &*report.vertex == vertex)
             .map(|report| counter(&report.metrics))
             .sum()
+    }
+
+    /// The failures of instances that were made anew, since the last call; the latest 100. Only where the job is
+    /// [configured](crate::JobConfig::on_failure) so.
+    pub fn take_failures(&self) -> Vec<InstanceFailure> {
+        self.shared.failures().drain(..).collect()
     }
 
     /// The records that could not be dealt with.

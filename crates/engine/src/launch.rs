@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ardea_core::{
-    Clock, Error, ErrorCode, Instance, InstanceContext, InstanceMetrics, JobSignals, Processor,
-    Result, Vertex, VertexId, Waker,
+    Clock, Error, ErrorCode, Instance, InstanceContext, JobSignals, Processor, Result, Vertex,
+    VertexId, Waker,
 };
 
 use crate::NodeConfig;
@@ -20,17 +20,37 @@ use crate::wiring::{Joint, Wiring};
 use crate::worker::TaskletWaker;
 
 /// Makes the stages of a job's tasklets.
-pub(crate) struct Launch<'a> {
-    pub(crate) wiring: &'a Wiring,
-    pub(crate) config: &'a NodeConfig,
-    pub(crate) clock: &'a Clock,
-    pub(crate) job: &'a Arc<JobShared>,
+pub(crate) struct Launch {
+    pub(crate) wiring: Arc<Wiring>,
+    pub(crate) config: NodeConfig,
+    pub(crate) clock: Clock,
+    pub(crate) job: Arc<JobShared>,
     /// The sources that go on to their end when the job drains.
     pub(crate) to_their_end: BTreeSet<VertexId>,
 }
 
-impl Launch<'_> {
-    /// The stages of an instance of a chain, and the counters of its instances.
+impl Launch {
+    pub(crate) fn new(
+        wiring: Arc<Wiring>,
+        config: NodeConfig,
+        clock: Clock,
+        job: Arc<JobShared>,
+    ) -> Self {
+        Launch {
+            to_their_end: wiring.dag.feeding_urgent_inputs(),
+            wiring,
+            config,
+            clock,
+            job,
+        }
+    }
+
+    /// The names of the vertices of a chain.
+    pub(crate) fn names(&self, chain: usize) -> Vec<Arc<str>> {
+        self.wiring.plan.tasklets[chain].names.clone()
+    }
+
+    /// The stages of an instance of a chain, and the counters of its instances: those given, or new ones.
     ///
     /// # Errors
     /// Whatever a supplier returns; [`ErrorCode::UserPanic`] if one panics.
@@ -40,12 +60,14 @@ impl Launch<'_> {
         which: Instance,
         place: &TaskletWaker,
         is_kept_back: bool,
+        before: Option<&[Counted]>,
     ) -> Result<(Vec<Stage>, Vec<Counted>)> {
         let (mut stages, mut counted) = (Vec::new(), Vec::new());
         let dag = &self.wiring.dag;
         for (position, &id) in self.wiring.plan.tasklets[chain].vertices.iter().enumerate() {
             let vertex = dag.get(id);
-            let metrics = Arc::new(InstanceMetrics::default());
+            let before = before.and_then(|before| before.get(position));
+            let metrics = before.map_or_else(Arc::default, |before| Arc::clone(&before.metrics));
             counted.push(Counted {
                 order: (chain, which.index, position),
                 vertex: Arc::clone(vertex.name()),

@@ -1,17 +1,23 @@
-//! Runs jobs on the threads of one process.
+//! Runs jobs, or parts of jobs, on the threads of one process.
 //!
 //! A [`Node`] owns as many cooperative threads as cores, pinned. A job's graph is cut into tasklets: chains of processors
 //! that hand chunks to each other without a queue. Each thread runs the tasklets that have something to do, each for a slice of
 //! about 100 µs, and rests when none has. Tasklets on different threads, and those that can't be chained, are joined by bounded
 //! wait-free queues; a full one stops its producer, and so on up to the source. Code that blocks gets a thread of its own.
 //!
+//! A job may be spread over several processes. Each makes the same graph, deploys the instances that a [`Placement`] has there, and joins
+//! them to the others by what implements [`Crossings`]. What runs where can be changed while records flow: [`Deployment::rewire`].
+//! A job that is submitted is one that is all here.
+//!
 //! In reading order:
 //!
 //! * [`Node`], [`NodeConfig`]: the threads; [`JobHandle`]: a running job;
 //! * `own_input`: what is refused before it starts; `interrupts`: Ctrl-C, by job or [`on_interrupt`];
+//! * [`Placement`], [`Layout`], [`Crossings`]: what is where; [`Deployment`]: a part of a job;
 //! * `execution_plan`: how a graph becomes tasklets; [`ExecutionPlan`] shows it;
+//! * `wiring`: which tasklets a layout needs, and which queues; `roster`: those that there are, and changing them;
 //! * `tasklet` and `stage`: a slice of work;
-//! * `input`, `output`, `queue`: what joins tasklets;
+//! * `input`, `output`, `queue`: what joins tasklets; `mailbox`: how they learn that this has changed;
 //! * `worker`, `bell`, `ready`, `timers`: the loop of a thread.
 //!
 //! # Invariants
@@ -19,6 +25,7 @@
 //! * Data never waits for control: submitting, watching or cancelling a job takes no lock that a tasklet takes while records flow.
 //! * Nothing is dropped to keep up.
 //! * A panic or error in one job's code ends that job only.
+//! * A change of the layout loses no record, doubles none and makes none late, as long as no process dies.
 //!
 //! # Example
 //!
@@ -81,14 +88,14 @@ mod worker;
 #[cfg(all(test, loom))]
 mod model;
 
-pub use config::{JobConfig, NodeConfig};
+pub use config::{JobConfig, NodeConfig, OnInstanceFailure};
 pub use cores::{allowed_cores, pin_to};
 pub use crossing::Crossings;
 pub use deployment::{Begin, Deployment};
 pub use execution_plan::{ExecutionPlan, PlannedTasklet, chains};
 #[cfg(not(loom))]
 pub use interrupts::on_interrupt;
-pub use job::{InstanceReport, JobHandle, JobStatus};
+pub use job::{InstanceFailure, InstanceReport, JobHandle, JobStatus};
 pub use layout::{InstanceAt, Layout};
 pub use node::Node;
 pub use placement::{Placement, Site};

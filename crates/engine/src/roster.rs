@@ -7,13 +7,14 @@ use std::sync::{Arc, PoisonError};
 use ardea_core::{EdgeId, Error, ErrorCode, Result};
 
 use crate::job::JobShared;
+use crate::launch::Launch;
 use crate::mailbox::{Change, Handover, Mailbox, Unsettled};
 use crate::output::OutputEdge;
 use crate::queue::QueueSender;
 use crate::threads::Threads;
 use crate::wiring::{Role, Wiring};
 use crate::worker::TaskletWaker;
-use crate::{Crossings, Layout, Placement};
+use crate::{Crossings, Layout, OnInstanceFailure, Placement};
 
 mod draft;
 mod joining;
@@ -80,7 +81,9 @@ struct Left {
 
 /// All of them.
 pub(crate) struct Roster {
-    pub(crate) wiring: Wiring,
+    wiring: Arc<Wiring>,
+    launch: Arc<Launch>,
+    on_failure: OnInstanceFailure,
     crossings: Option<Arc<dyn Crossings>>,
     members: BTreeMap<Role, Member>,
     /// By which records will be routed next, as was said last.
@@ -98,12 +101,15 @@ pub(crate) struct Roster {
 impl Roster {
     /// Without any yet.
     pub(crate) fn new(
-        wiring: Wiring,
+        launch: Launch,
+        on_failure: OnInstanceFailure,
         crossings: Option<Arc<dyn Crossings>>,
         first_thread: usize,
     ) -> Self {
         Roster {
-            wiring,
+            wiring: Arc::clone(&launch.wiring),
+            launch: Arc::new(launch),
+            on_failure,
             crossings,
             members: BTreeMap::new(),
             next: None,

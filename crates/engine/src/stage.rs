@@ -177,6 +177,28 @@ impl Stage {
         self.processor.close();
     }
 
+    /// Whether it is a source that is kept back, and whether it is to end.
+    pub(crate) fn standing(&self) -> (bool, bool) {
+        let is_kept_back = matches!(
+            self.kind,
+            Kind::Source {
+                is_kept_back: true,
+                ..
+            }
+        );
+        (is_kept_back, self.is_dismissed)
+    }
+
+    /// How many records it has that are in no queue.
+    pub(crate) fn at_hand(&mut self) -> u64 {
+        let read = self.inboxes.iter().map(Inbox::len).sum::<usize>();
+        let lanes = 0..self.outbox.lanes();
+        let written = lanes
+            .map(|lane| self.outbox.chunk_mut(lane).len())
+            .sum::<usize>();
+        (read + written) as u64
+    }
+
     /// Whether nothing more will come out of it and all that came has been moved on.
     pub(crate) fn is_finished(&self) -> bool {
         self.phase == Phase::Done && self.outbox.is_empty()

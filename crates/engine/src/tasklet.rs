@@ -15,6 +15,10 @@ use crate::output::{Farewell, OutputEdge};
 use crate::panics::{message, quietly};
 use crate::stage::{Feed, Stage};
 
+mod restart;
+
+pub(crate) use restart::Remake;
+
 /// How a slice ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum SliceEnd {
@@ -71,6 +75,8 @@ pub(crate) struct Tasklet {
     was_cut_short: bool,
     /// Where its queues go when it ends.
     handover: Option<Handover>,
+    /// Present if it is made anew when it fails.
+    remake: Option<Box<Remake>>,
 }
 
 impl Tasklet {
@@ -96,6 +102,7 @@ impl Tasklet {
             is_open: false,
             was_cut_short: false,
             handover: None,
+            remake: None,
         }
     }
 
@@ -104,8 +111,8 @@ impl Tasklet {
         if self.job.signals.is_cancelled() {
             return self.end(true);
         }
-        if self.mailbox.has_changes() {
-            self.change();
+        if let Some(rests) = self.make_anew() {
+            return rests;
         }
         // What a panic that the user's code caught itself may have left.
         take_failed_index();
@@ -138,6 +145,9 @@ impl Tasklet {
     }
 
     fn work(&mut self) -> Result<SliceEnd> {
+        if self.mailbox.has_changes() {
+            self.change();
+        }
         if !self.is_open {
             self.open()?;
         }
@@ -361,6 +371,9 @@ impl Tasklet {
     }
 
     fn fail(&mut self, error: Error) -> SliceEnd {
+        if self.remake.is_some() && !self.job.signals.is_cancelled() {
+            return self.give_up(error);
+        }
         self.job.fail(error);
         self.end(true)
     }

@@ -377,3 +377,87 @@ pub(crate) fn feeds(joint: &Joint, producer: u32, consumer: u32) -> bool {
 fn invalid(what: String) -> Error {
     Error::new(ErrorCode::InvalidJob, what)
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::Arc;
+
+    use ardea_core::{Chunk, ChunkCodec, Processor, Vertex, supplier};
+
+    use super::*;
+
+    struct Nothing;
+    impl Processor for Nothing {}
+
+    struct AnyWhere;
+    impl ChunkCodec for AnyWhere {
+        fn encode(&self, _: &mut Chunk, _: usize, _: &mut Vec<u8>) -> Result<usize> {
+            Ok(0)
+        }
+        fn decode(&self, _: usize, _: &[u8], _: &mut Chunk) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    /// A source and a sink, joined so.
+    fn wiring(routing: Routing) -> Wiring {
+        let mut dag = Dag::new();
+        let [from, to] =
+            ["from", "to"].map(|name| dag.vertex(Vertex::new(name, supplier(|| Nothing))));
+        let edge = Edge::between(from, to).routing(routing);
+        dag.edge(edge.codec(Arc::new(AnyWhere)));
+        let plan = ExecutionPlan::made(&dag, |_| 1, crate::execution_plan::Fusion::Off).unwrap();
+        Wiring::new(dag, plan)
+    }
+
+    /// As seen from site 0.
+    fn placement(from: &[u32], to: &[u32]) -> Placement {
+        let sites = |sites: &[u32]| sites.iter().copied().map(Site).collect();
+        Placement::new(Site(0), vec![sites(from), sites(to)])
+    }
+
+    fn lanes(wiring: &Wiring, layout: &Layout) -> (Vec<(u32, usize)>, usize) {
+        let here = |_| false;
+        let lanes = wiring.lanes(&wiring.joints[0], 0, layout, here).unwrap();
+        let site = |role| match role {
+            Role::Sender { to, .. } => to.0,
+            _ => 0,
+        };
+        let to = lanes.to.iter().map(|lane| (site(lane.role), lane.input));
+        (to.collect(), lanes.consumers)
+    }
+
+    #[test]
+    fn lane_i_leads_to_instance_i_or_to_the_input_i_of_the_way_there() {
+        let layout = placement(&[0], &[1, 0, 2]).into();
+        let (to, consumers) = lanes(&wiring(Routing::RoundRobin), &layout);
+        assert_eq!((to, consumers), (vec![(1, 0), (0, 0), (2, 2)], 3));
+        let (to, _) = lanes(&wiring(Routing::AllToOne), &layout);
+        assert_eq!(to, [(1, 0)]);
+    }
+
+    #[test]
+    fn those_who_are_routed_to_next_hear_of_time_before() {
+        let (routes, next) = (placement(&[0], &[0]), placement(&[0], &[0, 1, 1]));
+        let layout = Layout::from(routes).towards(next);
+        let (to, consumers) = lanes(&wiring(Routing::RoundRobin), &layout);
+        assert_eq!((to, consumers), (vec![(0, 0), (1, 1)], 1));
+    }
+
+    #[test]
+    fn the_ends_of_edges_are_those_between_all_sites_of_both_placements() {
+        let (routes, next) = (placement(&[0, 1], &[0]), placement(&[2, 1], &[0]));
+        let layout = Layout::from(routes).towards(next);
+        let roles = wiring(Routing::AllToOne).crossings(&layout);
+        let froms: Vec<Site> = roles
+            .iter()
+            .filter_map(|role| match role {
+                Role::Receiver { from, .. } => Some(*from),
+                _ => None,
+            })
+            .collect();
+        assert_eq!((froms, roles.len()), (vec![Site(1), Site(2)], 2));
+        let pairs = placement(&[0, 1], &[0, 1]).into();
+        assert!(wiring(Routing::Forward).crossings(&pairs).is_empty());
+    }
+}

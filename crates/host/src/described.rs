@@ -134,6 +134,7 @@ pub(crate) fn containers(view: &JobView) -> Vec<ContainerView> {
                 None => ContainerState::Down,
             },
             host: container.host.clone(),
+            process: container.process.clone(),
             address: worker.map(|worker| worker.address.clone()),
             incarnation: worker.map(|worker| worker.worker.incarnation),
             heard_ms: worker.map(|worker| worker.heard_ms),

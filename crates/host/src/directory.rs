@@ -48,6 +48,19 @@ impl Directory {
     }
 }
 
+/// Which of these hosts has a container whose worker is reached at that address. Several hosts may be on one machine: then it is the one
+/// that leads the job, if it is among them.
+pub(crate) fn host_at<'h>(
+    hosts: &'h [(String, HostRecord)],
+    address: &str,
+    leader: Option<&str>,
+) -> Option<&'h str> {
+    let at_address = hosts.iter().filter(|(_, record)| record.host == address);
+    let mut there = at_address.map(|(name, _)| name.as_str());
+    let first = there.clone().next();
+    there.find(|name| Some(*name) == leader).or(first)
+}
+
 /// A host as a candidate for masterships: a name that no other process has or had.
 pub(crate) fn holder(host: &str, life: u64) -> String {
     format!("{host}@{life:x}")
@@ -74,6 +87,30 @@ pub async fn find_api(state: &Arc<dyn StateManager>) -> Result<Option<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ardea_packing::Resources;
+
+    #[test]
+    fn a_container_is_on_the_host_at_its_address_and_of_several_on_the_leading_one() {
+        let record = |name: &str, host: &str| {
+            let record = HostRecord {
+                host: host.to_string(),
+                address: format!("{host}:70"),
+                total: Resources::ZERO,
+                used: Resources::ZERO,
+                attributes: Default::default(),
+            };
+            (name.to_string(), record)
+        };
+        let hosts = [
+            record("a", "10.0.0.1"),
+            record("b", "10.0.0.2"),
+            record("c", "10.0.0.1"),
+        ];
+        assert_eq!(host_at(&hosts, "10.0.0.1", None), Some("a"));
+        assert_eq!(host_at(&hosts, "10.0.0.1", Some("c")), Some("c"));
+        assert_eq!(host_at(&hosts, "10.0.0.1", Some("b")), Some("a"));
+        assert_eq!(host_at(&hosts, "10.0.0.3", Some("a")), None);
+    }
 
     #[test]
     fn a_holder_names_its_host_whatever_that_is_called() {

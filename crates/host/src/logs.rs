@@ -55,7 +55,22 @@ async fn tell(
         let piece = file.piece(scheduler, request).await?;
         file.tell(piece, lines).await?;
     }
-    while query.follow {
+    if query.follow {
+        return follow(scheduler, files, lines).await;
+    }
+    for file in files {
+        file.tell_rest(lines).await?;
+    }
+    Ok(())
+}
+
+/// Tells what is written from now on, until nobody listens or the job is gone.
+async fn follow(
+    scheduler: &JobScheduler,
+    files: &mut [Reader],
+    lines: &Lines,
+) -> std::result::Result<(), Option<Error>> {
+    loop {
         let mut moved = false;
         for file in files.iter_mut() {
             let request = LogRequest::from(file.file(), file.offset);
@@ -69,10 +84,6 @@ async fn tell(
             }
         }
     }
-    for file in files {
-        file.tell_rest(lines).await?;
-    }
-    Ok(())
 }
 
 /// One file that is read.

@@ -12,8 +12,10 @@ use ardea_control::Command;
 use ardea_core::{Error, ErrorCode, Token};
 use ardea_master::{MasterProcess, Standing, submit};
 use ardea_packing::{ContainerId, ResourceManagers, Resources, VertexName};
+use ardea_scheduler::HostRecord;
+use ardea_tls::Tls;
 
-use crate::directory::{API, Directory, PID, VERSION};
+use crate::directory::{API, Directory, PID, VERSION, host_at};
 use crate::jobs::{Found, Jobs};
 use crate::{HostSetup, described, logs, measured};
 
@@ -29,7 +31,7 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    pub(crate) fn new(setup: &HostSetup, token: Option<Token>) -> Arc<Self> {
+    pub(crate) fn new(setup: &HostSetup, token: Option<Token>, tls: Option<Tls>) -> Arc<Self> {
         Arc::new(Served {
             name: setup.name.clone(),
             cluster: setup.cluster.clone(),
@@ -37,6 +39,7 @@ impl Served {
             jobs: Jobs {
                 state: Arc::clone(&setup.state),
                 token,
+                tls,
             },
             directory: Directory(Arc::clone(&setup.state)),
             master: Mutex::new(None),
@@ -98,22 +101,31 @@ impl Served {
         led
     }
 
-    async fn hosted(&self) -> Answer<Vec<(String, HostedContainer)>> {
+    /// The containers of all jobs, each with the name of its host.
+    async fn hosted(
+        &self,
+        hosts: &[(String, HostRecord)],
+    ) -> Answer<Vec<(String, HostedContainer)>> {
         let mut hosted = Vec::new();
         for job in self.jobs.names().await? {
             let Ok(description) = self.describe_wherever(&job).await else {
                 continue; // gone, or without a master
             };
-            for container in description.containers {
-                let Some(host) = container.host else { continue };
-                hosted.push((
-                    host,
-                    HostedContainer {
-                        job: job.clone(),
-                        container: container.id.0,
-                        pid: 0,
-                    },
-                ));
+            let leader = description
+                .master
+                .as_ref()
+                .map(|master| master.host.as_str());
+            for container in &description.containers {
+                let address = container.host.as_deref();
+                let Some(host) = address.and_then(|at| host_at(hosts, at, leader)) else {
+                    continue; // it runs nowhere yet
+                };
+                let one = HostedContainer {
+                    job: job.clone(),
+                    container: container.id.0,
+                    process: container.process.clone(),
+                };
+                hosted.push((host.to_string(), one));
             }
         }
         Ok(hosted)
@@ -148,9 +160,10 @@ impl Cluster for Served {
 
     fn hosts(&self) -> Pending<'_, Vec<HostView>> {
         Box::pin(async {
-            let hosted = self.hosted().await?;
+            let registered = self.directory.all().await?;
+            let hosted = self.hosted(&registered).await?;
             let mut hosts = Vec::new();
-            for (name, record) in self.directory.all().await? {
+            for (name, record) in registered {
                 let known = |attribute: &str| record.attributes.get(attribute).cloned();
                 let api = known(API).unwrap_or_default();
                 let containers = hosted.iter().filter(|(host, _)| *host == name);

@@ -114,11 +114,6 @@ impl WorkerCrossings {
         });
         Arc::clone(berth)
     }
-
-    /// The first stream that is no edge's.
-    pub(crate) fn streams(&self) -> usize {
-        self.edges.len()
-    }
 }
 
 impl Crossings for WorkerCrossings {

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use ardea_control::{Change, Order, Run};
-use ardea_core::{Error, ErrorCode, Result, Waker};
+use ardea_core::{Error, ErrorCode, Result, VertexId, Waker};
 use ardea_engine::{
     Begin, Crossings, Deployment, InstanceAt, Job, JobConfig, JobStatus, Layout, Node, Site,
 };
@@ -21,6 +21,7 @@ use tokio::sync::mpsc;
 use crate::crossings::{StreamConfig, WorkerCrossings};
 use crate::driver::Event;
 use crate::gauges::Gauges;
+use crate::instance::{InstanceProcesses, ToInstance, with_processes};
 use crate::mail::PostOffice;
 use crate::network::Network;
 use crate::plan::{Names, parallelisms, sites};
@@ -72,6 +73,7 @@ pub(crate) struct Deployer<'a> {
     pub(crate) process: Labels,
     pub(crate) metrics_every: Duration,
     pub(crate) leave_within: Duration,
+    pub(crate) processes: Arc<InstanceProcesses>,
     /// Wakes it by [`Command::Look`]; holds the way to itself weakly, so that the driver's end is heard.
     pub(crate) look: Waker,
 }
@@ -79,9 +81,11 @@ pub(crate) struct Deployer<'a> {
 /// Works until nobody can ask for anything any more.
 pub(crate) fn run(deployer: Deployer<'_>, metrics: MetricsManager, commands: &Receiver<Command>) {
     let events = deployer.events.clone();
+    let processes = Arc::clone(&deployer.processes);
     let worked = catch_unwind(AssertUnwindSafe(|| {
         Work::new(deployer, &metrics).run(commands)
     }));
+    processes.close();
     metrics.close(LAST_BATCHES);
     let broken = match worked {
         Ok(Ok(())) => return,
@@ -118,6 +122,8 @@ struct Work<'a> {
 /// What runs.
 struct Active {
     names: Names,
+    /// The vertices whose instances have processes of their own.
+    isolated: Vec<VertexId>,
     crossings: Arc<WorkerCrossings>,
     mail: PostOffice,
     deployment: Deployment,
@@ -153,6 +159,7 @@ impl<'a> Work<'a> {
                 Ok(Command::PeerLost) => {
                     if let Some(active) = &self.active {
                         active.mail.process_lost();
+                        self.with.processes.tell_all(&ToInstance::Lost);
                     }
                 }
                 Ok(Command::Leave) => self.leave(),
@@ -221,11 +228,12 @@ impl<'a> Work<'a> {
             if instances.is_empty() {
                 return Ok(());
             }
-            self.active = Some(self.deploy(change, instances, &members)?);
+            self.active = Some(self.deploy(change, instances, members)?);
         } else if let Some(active) = &mut self.active {
-            let layout = active.layout(change, instances, self.with.here)?;
+            self.with.processes.rescaled(&parallelisms(&change.routes));
+            let layout = layout(&active.names, change, instances, self.with.here)?;
             active.deployment.rewire(layout)?;
-            active.place(change, &members, &self.with)?;
+            active.place(change, instances, members, &self.with)?;
         }
         if let Some(active) = &self.active
             && self.leaving.is_none()
@@ -243,12 +251,14 @@ impl<'a> Work<'a> {
         &self,
         change: &Change,
         instances: &[InstanceId],
-        members: &BTreeSet<Site>,
+        members: BTreeSet<Site>,
     ) -> Result<Active> {
+        self.with.processes.rescaled(&parallelisms(&change.next));
         let program = self.with.job.program(&parallelisms(&change.next))?;
         let names = Names::of(&program.dag)?;
         let (network, config) = (self.with.network.clone(), StreamConfig::default());
         let crossings = Arc::new(WorkerCrossings::new(&program.dag, network, config));
+        let (dag, isolated) = self.with.processes.stand_in(&program.dag, &crossings)?;
         let mail = PostOffice::new(
             &self.with.name,
             program.side_channels,
@@ -257,19 +267,20 @@ impl<'a> Work<'a> {
         let layout = layout(&names, change, instances, self.with.here)?;
         let ends: Arc<dyn Crossings> = Arc::<WorkerCrossings>::clone(&crossings);
         let config = JobConfig::named(&self.with.name);
-        let deployment =
-            self.with
-                .node
-                .deploy(&program.dag, config, layout, ends, Begin::Paused)?;
+        let deployment = self
+            .with
+            .node
+            .deploy(&dag, config, layout, ends, Begin::Paused)?;
         deployment.when_changed(self.with.look.clone());
         // A change may have been carried out before anybody listened: it looks around anyway, now and then.
         let mut active = Active {
             names,
+            isolated,
             crossings,
             mail,
             deployment,
         };
-        active.place(change, members, &self.with)?;
+        active.place(change, instances, members, &self.with)?;
         Ok(active)
     }
 
@@ -334,24 +345,29 @@ impl<'a> Work<'a> {
 }
 
 impl Active {
-    fn layout(
-        &self,
-        change: &Change,
-        instances: &[InstanceId],
-        here: ContainerId,
-    ) -> Result<Layout> {
-        layout(&self.names, change, instances, here)
-    }
-
     /// Has the mail carried to where instances are.
     fn place(
         &mut self,
         change: &Change,
-        members: &BTreeSet<Site>,
+        instances: &[InstanceId],
+        mut members: BTreeSet<Site>,
         with: &Deployer<'_>,
     ) -> Result<()> {
-        let placement = self.names.placement(&change.routes, with.here)?;
-        self.mail.place(&placement, members, with.node)
+        let names = &self.names;
+        let routes = names.placement(&change.routes, with.here)?;
+        let run: Vec<InstanceAt> = instances
+            .iter()
+            .map(|id| names.instance(id))
+            .collect::<Result<_>>()?;
+        let (placement, own) = with_processes(
+            &routes,
+            names.count(),
+            names.vertices(),
+            &run,
+            &self.isolated,
+        );
+        members.extend(own);
+        self.mail.place(&placement, &members, with.node)
     }
 
     /// What all instances have read and written so far.

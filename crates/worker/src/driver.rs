@@ -16,6 +16,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::deployer::{Command, Commands};
+use crate::instance::is_instance;
 use crate::master_link::{LinkEvent, MasterLink};
 use crate::network::NetworkEvent;
 use crate::notes::Notes;
@@ -42,6 +43,8 @@ pub(crate) enum Event {
     Applied(Order),
     /// All instances of this order have ended well.
     Ended(Order),
+    /// An instance has failed, and runs again.
+    Failed(InstanceId, String),
     /// The job can't go on in this process; who is to blame, if that is known.
     Broken(Option<InstanceId>, Error),
     /// A batch for the master.
@@ -165,6 +168,11 @@ impl Driver {
             Event::Network(event) => self.on_network(event),
             Event::Applied(order) => self.tell(AgentEvent::Applied(order)),
             Event::Ended(order) => self.tell(AgentEvent::Ended(order)),
+            Event::Failed(instance, why) => {
+                let started = "failed and is started again";
+                self.notes.say(format_args!("{instance} {started}: {why}"));
+                self.tell(AgentEvent::Failed(instance, why))
+            }
             Event::Broken(instance, error) => {
                 self.notes
                     .say(format_args!("the job can't go on here: {error}"));
@@ -184,6 +192,11 @@ impl Driver {
 
     fn on_network(&mut self, event: NetworkEvent) -> Option<Result<Ending>> {
         match event {
+            NetworkEvent::Up(site, _) if is_instance(site) => {}
+            NetworkEvent::Lost(site, ..) if is_instance(site) => {
+                // Whoever keeps the process has more to say of it.
+                self.commands.send(Command::PeerLost);
+            }
             NetworkEvent::Up(Site(container), start) => {
                 let which = format_args!("container {container}, start {start}");
                 self.unreachable.remove(&Site(container));

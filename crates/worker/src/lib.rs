@@ -20,6 +20,7 @@
 //! * `send_end`, `receive_end`, `berth`: the ends of a stream, over all connections; `sender`, `receiver`, `crossings`: as steps of the
 //!   job;
 //! * `mail`: the job's side channels, carried;
+//! * `instance`: instances in processes of their own;
 //! * `gauges`: what is counted.
 //!
 //! # Invariants
@@ -40,7 +41,7 @@
 //!         Some(start) => {
 //!             let sinks = ardea_metrics::MetricsSinks::builtin();
 //!             let transports = ardea_worker::Transports::builtin();
-//!             run(&start, job, Surroundings { finder, sinks, transports, tls: None })
+//!             run(&start, job, Surroundings { finder, sinks, transports, tls: None, command: None })
 //!         }
 //!         None => Ok(println!("{} was not started by a scheduler", job.name())),
 //!     }
@@ -64,6 +65,8 @@ mod receiver;
 mod sender;
 
 mod mail;
+
+mod instance;
 
 mod deployer;
 mod gauges;

@@ -5,7 +5,9 @@
 
 mod carrier;
 mod deliverer;
+mod directory;
 mod letters;
 mod post_office;
 
+pub(crate) use letters::LettersCodec;
 pub(crate) use post_office::PostOffice;

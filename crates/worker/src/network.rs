@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use ardea_core::{Clock, Error, ErrorCode, Result};
 use ardea_engine::Site;
-use ardea_exchange::{Doorbell, Identity, LinkConfig, LinkCounts, Listener, Transport};
+use ardea_exchange::{Doorbell, Identity, LinkConfig, LinkCounts, Transport};
 
 use crate::berth::Tended;
 use crate::station::{LinkNumber, Station};
@@ -79,21 +79,47 @@ impl NetworkThread {
         clock: Clock,
         tell: Arc<Tell>,
     ) -> Result<Self> {
-        let listener: Box<dyn Listener> = transport.listen(listen)?;
+        let listener = transport.listen(listen)?;
         let address = listener.address().to_string();
-        let network = Network(Arc::new(Shared {
-            requests: Mutex::default(),
-            counts: Mutex::default(),
-            doorbell: transport.doorbell(),
-        }));
         let setup = thread::Setup {
             transport,
-            listener,
+            listener: Some(listener),
             identity,
             config,
             clock,
             tell,
         };
+        NetworkThread::spawn(setup, address)
+    }
+
+    /// Starts the thread of a process that listens nowhere, and connects to whoever it hears of.
+    ///
+    /// # Errors
+    /// If the system refuses a thread.
+    pub(crate) fn connecting(
+        transport: Box<dyn Transport>,
+        identity: Identity,
+        config: LinkConfig,
+        clock: Clock,
+        tell: Arc<Tell>,
+    ) -> Result<Self> {
+        let setup = thread::Setup {
+            transport,
+            listener: None,
+            identity,
+            config,
+            clock,
+            tell,
+        };
+        NetworkThread::spawn(setup, String::new())
+    }
+
+    fn spawn(setup: thread::Setup, address: String) -> Result<Self> {
+        let network = Network(Arc::new(Shared {
+            requests: Mutex::default(),
+            counts: Mutex::default(),
+            doorbell: setup.transport.doorbell(),
+        }));
         let shared = Arc::clone(&network.0);
         let thread = std::thread::Builder::new()
             .name("ardea-network".into())

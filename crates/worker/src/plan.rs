@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use ardea_core::{Dag, Error, ErrorCode, Result, VertexId};
-use ardea_engine::{Parallelisms, Placement, Site};
+use ardea_engine::{InstanceAt, Parallelisms, Placement, Site};
 use ardea_packing::{ContainerId, InstanceId, PackingPlan};
 
 /// The vertices of a graph by name, and the other way round.
@@ -22,15 +22,48 @@ impl Names {
         })
     }
 
+    /// The vertex of this name.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidJob`] if the program has none.
+    pub(crate) fn vertex(&self, name: &str) -> Result<VertexId> {
+        self.ids.get(name).copied().ok_or_else(|| unknown(name))
+    }
+
+    /// The vertices.
+    pub(crate) fn vertices(&self) -> impl Iterator<Item = VertexId> + '_ {
+        self.ids.values().copied()
+    }
+
+    /// How many vertices there are.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// All instances in one place but one, which is at another, from where it is seen.
+    pub(crate) fn around(
+        &self,
+        own: InstanceAt,
+        (here, elsewhere): (Site, Site),
+        parallelisms: &Parallelisms,
+    ) -> Placement {
+        let mut sites = vec![Vec::new(); self.count];
+        for (name, id) in &self.ids {
+            let count = parallelisms.get(name).copied().unwrap_or(1);
+            sites[id.index()] = vec![elsewhere; count as usize];
+        }
+        if let Some(own) = sites[own.0.index()].get_mut(own.1 as usize) {
+            *own = here;
+        }
+        Placement::new(here, sites)
+    }
+
     /// The vertex and the number of an instance.
     ///
     /// # Errors
     /// [`ErrorCode::InvalidJob`] if the program has no such vertex.
     pub(crate) fn instance(&self, id: &InstanceId) -> Result<(VertexId, u32)> {
-        match self.ids.get(id.vertex.as_str()) {
-            Some(vertex) => Ok((*vertex, id.index)),
-            None => Err(unknown(id.vertex.as_str())),
-        }
+        Ok((self.vertex(id.vertex.as_str())?, id.index))
     }
 
     /// Where the instances are by this plan, as seen from `here`.

@@ -108,6 +108,25 @@ impl ReceiverP {
         Ok(Taken::Something)
     }
 
+    /// Gives out what has come.
+    fn give_out(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        let now = self.clock.now();
+        let mut made = false;
+        while self.pass_on(outbox)? {
+            match self.take(now, outbox)? {
+                Taken::Nothing => break,
+                Taken::Something => made = true,
+                Taken::Leave => {
+                    // What comes behind it has to wait until it has been moved on.
+                    return Ok(Progress::MADE);
+                }
+            }
+        }
+        let next_call = self.end().and_then(|end| end.next_call());
+        outbox.wake_at(next_call.unwrap_or(now + LONGEST_REST));
+        Ok(Progress { made, done: false })
+    }
+
     /// Whether nothing can be expected to come any more.
     fn is_over(&mut self, now: Duration) -> bool {
         let since = *self.unneeded_since.get_or_insert(now);
@@ -128,25 +147,12 @@ impl Processor for ReceiverP {
     }
 
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        let now = self.clock.now();
-        let mut made = false;
-        while self.pass_on(outbox)? {
-            match self.take(now, outbox)? {
-                Taken::Nothing => break,
-                Taken::Something => made = true,
-                Taken::Leave => {
-                    // What comes behind it has to wait until it has been moved on.
-                    return Ok(Progress::MADE);
-                }
-            }
-        }
-        let next_call = self.end().and_then(|end| end.next_call());
-        outbox.wake_at(next_call.unwrap_or(now + LONGEST_REST));
-        Ok(Progress { made, done: false })
+        self.unneeded_since = None;
+        self.give_out(outbox)
     }
 
     fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        let progress = self.complete(outbox)?;
+        let progress = self.give_out(outbox)?;
         if progress.made || self.target.is_some() || !self.is_over(self.clock.now()) {
             return Ok(progress);
         }

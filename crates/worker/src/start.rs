@@ -90,6 +90,11 @@ pub(crate) fn endpoint(host: &str, port: u16) -> String {
     }
 }
 
+/// What workers of one submission call their cluster to each other: nobody of another has any business with them.
+pub(crate) fn exchange_cluster(job: &JobRef) -> String {
+    format!("{}/{}", job.cluster, full_name(job))
+}
+
 /// A submission of a job, as its processes name it to each other.
 pub(crate) fn full_name(job: &JobRef) -> String {
     format!("{}#{:x}", job.name, job.submission)

@@ -1,6 +1,8 @@
 //! A container's process, from its start to its end.
 
+use std::ffi::OsString;
 use std::future::Future;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::{Arc, mpsc as blocking};
 
@@ -15,12 +17,13 @@ use tokio::sync::mpsc;
 
 use crate::deployer::{self, Command, Commands, Deployer};
 use crate::driver::{Driver, Ending, Event, MasterFinder};
+use crate::instance::{InstanceProcesses, InstanceStart, Launch, run_instance};
 use crate::master_link::MasterLink;
 use crate::network::{NetworkEvent, NetworkThread, Tell};
 use crate::notes::Notes;
 use crate::peer_names::look_up_peers;
 use crate::settings::WorkerConfig;
-use crate::start::{addresses, endpoint, full_name, read_token};
+use crate::start::{addresses, endpoint, exchange_cluster, full_name, read_token};
 use crate::transports::{TransportSetup, Transports};
 
 /// How to come by a [`MasterFinder`]: by the state manager whose URL is in the worker's start.
@@ -38,6 +41,9 @@ pub struct Surroundings {
     pub transports: Transports,
     /// The certificates by which the processes of the cluster prove who they are, if its connections are encrypted.
     pub tls: Option<Tls>,
+    /// How this program is started: its path, and the arguments with which it comes to [`run`]. By default as this process was. The
+    /// processes of instances are started so.
+    pub command: Option<Vec<OsString>>,
 }
 
 /// Runs as the worker of a container until its master tells it to leave, or it is asked to end by SIGTERM or SIGINT. That the process
@@ -47,6 +53,9 @@ pub struct Surroundings {
 /// What keeps it from starting: a wrong setting, an address that is taken, a token that can't be read; a refusal of its master; the first
 /// error of the job, if that fails as a whole.
 pub fn run(start: &WorkerStart, job: &dyn Job, surroundings: Surroundings) -> Result<()> {
+    if let Some(start) = InstanceStart::from_environment()? {
+        return run_instance(&start, job, &surroundings.transports, surroundings.tls);
+    }
     let clock = Clock::system();
     let notes = Notes::new(
         format!("{} container {}", start.job, start.worker),
@@ -113,6 +122,7 @@ impl<'a> Setup<'a> {
             metrics_every: self.config.metrics.every,
             leave_within: self.config.leave_within,
             look: look_by(&commands),
+            processes: self.processes(&network, surroundings.command.clone(), events.clone()),
         };
         let outcome = std::thread::scope(|scope| {
             let deploying = std::thread::Builder::new()
@@ -195,6 +205,28 @@ impl<'a> Setup<'a> {
         }))
     }
 
+    /// The processes of instances, none of which runs yet.
+    fn processes(
+        &self,
+        network: &NetworkThread,
+        command: Option<Vec<OsString>>,
+        events: mpsc::UnboundedSender<Event>,
+    ) -> Arc<InstanceProcesses> {
+        let address = network.address().parse::<SocketAddr>();
+        let address = address.map_or_else(|_| network.address().to_owned(), reachable);
+        let own = || {
+            let program = std::env::current_exe().map(OsString::from);
+            let arguments = std::env::args_os().skip(1);
+            program.into_iter().chain(arguments).collect()
+        };
+        InstanceProcesses::new(Launch {
+            command: command.unwrap_or_else(own),
+            worker: self.start.clone(),
+            container_address: address,
+            died: Arc::new(move |instance, why| drop(events.send(Event::Failed(instance, why)))),
+        })
+    }
+
     /// The control side, until it ends.
     async fn control(
         &self,
@@ -251,10 +283,20 @@ fn look_by(commands: &Arc<Commands>) -> Waker {
     })
 }
 
+/// An address that listens at all of the host's, as this host reaches it.
+fn reachable(mut address: SocketAddr) -> String {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    address.to_string()
+}
+
 /// By which workers of one submission know each other.
 fn identity(job: &JobRef, worker: WorkerId, token: Option<Token>) -> Identity {
     Identity {
-        cluster: format!("{}/{}", job.cluster, full_name(job)),
+        cluster: exchange_cluster(job),
         worker: WorkerNumber(u64::from(worker.container.0)),
         incarnation: worker.incarnation,
         token,

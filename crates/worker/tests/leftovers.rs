@@ -20,6 +20,10 @@ mod jobs;
 #[allow(dead_code)]
 mod master;
 
+#[path = "worker/receipts.rs"]
+#[allow(dead_code)]
+mod receipts;
+
 use containers::{start, thread};
 use jobs::Adding;
 use master::{Master, PATIENCE, plan};
@@ -64,11 +68,16 @@ fn run_a_job() {
         let mut master = Master::start(plan).await;
         let job = Arc::new(Adding {
             pace: Some(1_000),
+            isolated: vec!["sums".into()],
             ..Adding::new(100_000)
         });
         let workers = [1, 2].map(|container| {
             let job: Arc<dyn Job> = Arc::<Adding>::clone(&job);
-            thread(start(container, 1, &master.address), job)
+            let mut start = start(container, 1, &master.address);
+            for (key, value) in [("test.isolated", "sums"), ("test.adding", "100000")] {
+                start.settings.insert(key.into(), value.into());
+            }
+            thread(start, job)
         });
         master.start_reading().await;
         throw_garbage(&master.address);

@@ -91,7 +91,9 @@ async fn run(
             None => Jobs::All,
         },
         state: Arc::clone(&state),
-        security: Security::new(cluster.name.as_str()).token(token),
+        security: Security::new(cluster.name.as_str())
+            .token(token)
+            .tls(cluster.tls()?),
         managers: modules.managers,
         schedulers: modules.schedulers,
         programs: Arc::new(CachedPrograms::new(

@@ -8,6 +8,14 @@ use ardea_control::WORKER_START_VARIABLE;
 use ardea_core::Result;
 use ardea_core::settings::{ConfigFile, Resolved, Resolver, Schema};
 use ardea_engine::{NODE_SETTINGS, NodeConfig};
+use ardea_metrics::METRICS_SETTINGS;
+use ardea_worker::WORKER_SETTINGS;
+
+/// All settings of programs that run and submit jobs: of the node, of workers and their metrics, and of clusters.
+pub fn schema() -> Schema {
+    let of_processes = Schema::of(NODE_SETTINGS).and(METRICS_SETTINGS);
+    with_clusters(of_processes.and(WORKER_SETTINGS))
+}
 
 /// A resolver of all settings, with what the environment says, and the files: the one that is named, or else `ardea.toml` in the user's
 /// folder of configuration and then that in the folder of the process.
@@ -31,7 +39,7 @@ pub fn read_settings(
     config: Option<&Path>,
     flags: &[String],
 ) -> Result<(Resolved, NodeConfig, ClusterSettings)> {
-    let schema = with_clusters(Schema::of(NODE_SETTINGS));
+    let schema = schema();
     let resolver = resolver(&schema, config)?;
     let resolved = resolver.flags(flags.iter().cloned()).resolve()?;
     let node = NodeConfig::from_settings(&resolved)?;

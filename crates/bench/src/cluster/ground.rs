@@ -237,7 +237,9 @@ impl Inner {
             .unwrap_or_default();
         let _ = Launcher::of(self.cluster.clone()).stop();
         for container in hosts.iter().flat_map(|host| &host.containers) {
-            let pid = i32::try_from(container.pid).ok().and_then(Pid::from_raw);
+            let process = container.process.as_deref();
+            let pid = process.and_then(|process| process.strip_prefix("pid "));
+            let pid = pid.and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
             if let Some(pid) = pid {
                 let _ = kill_process(pid, Signal::KILL);
             }

@@ -149,3 +149,120 @@ fn a_queue_that_ends_releases_the_epoch_and_the_watermark() {
         Some(Event::EdgeDone { last: true, .. })
     ));
 }
+
+/// One input with a queue from here, and one queue that comes from another process.
+fn crossing() -> (QueueSender, QueueSender, InputSet, Arc<Mailbox>) {
+    let capacity = Capacity::new(8).unwrap();
+    let pair = || queue(capacity, TaskletWaker::none(), TaskletWaker::none());
+    let ((near, from_near), (far, from_far)) = (pair(), pair());
+    let inlet = |receiver, crossing| NewInlet {
+        input: 0,
+        receiver,
+        crossing,
+    };
+    let inlets = vec![inlet(from_near, None), inlet(from_far, Some(7))];
+    let mailbox = Arc::new(Mailbox::default());
+    let set = InputSet::new(
+        vec![InputSpec::ORDINARY],
+        inlets,
+        Unconnected::HasEnded,
+        Arc::clone(&mailbox),
+    );
+    (near, far, set, mailbox)
+}
+
+fn done() -> Message {
+    Message::Marker(Marker::Done)
+}
+
+fn has_ended(set: &mut InputSet) -> bool {
+    matches!(set.pull(), Some(Event::EdgeDone { last: true, .. }))
+}
+
+#[test]
+fn an_input_does_not_end_before_the_changes_that_wait_have_been_carried_out() {
+    let (mut near, mut far, mut set, mailbox) = crossing();
+    near.send(done());
+    mailbox.post(crate::mailbox::Change::Stay).unwrap();
+    far.send(done());
+    assert!(set.pull().is_none(), "a queue may be on its way");
+    let (mut other, receiver) = queue(
+        Capacity::new(8).unwrap(),
+        TaskletWaker::none(),
+        TaskletWaker::none(),
+    );
+    mailbox.take();
+    set.add(vec![NewInlet {
+        input: 0,
+        receiver,
+        crossing: None,
+    }]);
+    set.resume();
+    assert!(set.pull().is_none());
+    other.send(chunk(1));
+    assert!(matches!(set.pull(), Some(Event::Chunk(..))));
+    other.send(done());
+    assert!(has_ended(&mut set));
+}
+
+#[test]
+fn a_queue_that_was_left_is_not_waited_for_by_who_leaves_and_by_nobody_else() {
+    let (mut near, mut far, mut set, _) = crossing();
+    far.send(Message::Left);
+    near.send(done());
+    assert!(set.pull().is_none(), "it stays, and records may come again");
+    far.send(chunk(1));
+    assert!(matches!(set.pull(), Some(Event::Chunk(..))));
+    far.send(Message::Left);
+    assert!(set.pull().is_none());
+    set.leave(true);
+    set.resume();
+    assert!(has_ended(&mut set));
+}
+
+#[test]
+fn an_end_elsewhere_does_not_count_while_producers_are_expected_there() {
+    let (mut near, mut far, mut set, _) = crossing();
+    far.send(done());
+    assert!(set.pull().is_none());
+    set.expect(7, true);
+    near.send(done());
+    assert!(set.pull().is_none());
+    far.send(chunk(1));
+    assert!(matches!(set.pull(), Some(Event::Chunk(..))));
+    far.send(done());
+    assert!(has_ended(&mut set));
+    let (mut near, mut far, mut set, _) = crossing();
+    far.send(done());
+    assert!(set.pull().is_none());
+    set.expect(7, true);
+    near.send(done());
+    assert!(set.pull().is_none());
+    set.expect(7, false);
+    assert!(has_ended(&mut set), "they do not come after all");
+}
+
+#[test]
+fn what_comes_from_a_process_that_was_started_again_is_read_and_too_late_it_is_counted() {
+    let (mut near, mut far, mut set, _) = crossing();
+    far.send(done());
+    far.send(chunk(1));
+    assert!(matches!(set.pull(), Some(Event::Chunk(..))));
+    far.send(watermark(5));
+    near.send(watermark(9));
+    let Some(Event::Watermark(time)) = set.pull() else {
+        panic!("time was held by the stream's end")
+    };
+    assert_eq!(time.0, Timestamp::from_secs(5));
+    near.send(done());
+    far.send(done());
+    // The end of the one lets the other's time through.
+    assert!(matches!(
+        set.pull(),
+        Some(Event::Watermark(_)) | Some(Event::EdgeDone { .. })
+    ));
+    while set.pull().is_some() {}
+    far.send(chunk(2));
+    assert!(set.pull().is_none());
+    assert_eq!(set.take_misrouted(), 1);
+}

@@ -7,15 +7,16 @@ use ardea_core::{Error, ErrorCode, Instance, Result};
 
 use super::wanted::{Wanted, width};
 use super::{Member, Roster};
-use crate::Layout;
 use crate::input::NewInlet;
 use crate::job::{Counted, JobShared};
 use crate::launch::Launch;
 use crate::output::OutputEdge;
 use crate::stage::{Kind, Stage};
+use crate::tasklet::Remake;
 use crate::threads::{Places, Threads};
 use crate::wiring::{Joint, Role, Wiring};
 use crate::worker::TaskletWaker;
+use crate::{Layout, OnInstanceFailure};
 
 /// The most threads of their own that the instances of one vertex may have.
 const MAX_THREADS: usize = 10_000;
@@ -25,6 +26,7 @@ pub(super) struct Recruit {
     pub(super) member: Member,
     pub(super) stages: Vec<Stage>,
     pub(super) counted: Vec<Counted>,
+    pub(super) remake: Option<Remake>,
     pub(super) inlets: Vec<NewInlet>,
     pub(super) outputs: Vec<OutputEdge>,
 }
@@ -51,16 +53,9 @@ impl Draft {
             places: Places::default(),
         };
         let found = draft.find_places(roster, threads)?;
-        let launch = Launch {
-            wiring: &roster.wiring,
-            config: &threads.config,
-            clock: &threads.clock,
-            job,
-            to_their_end: roster.wiring.dag.feeding_urgent_inputs(),
-        };
         for (role, place) in found {
             let number = roster.next_number + draft.recruits.len() as u64;
-            let recruit = Recruit::make(&launch, roster, (role, number), place, layout)?;
+            let recruit = Recruit::make(roster, (role, number), place, layout)?;
             draft.recruits.insert(role, recruit);
         }
         threads.start(job, &draft.places)?;
@@ -127,13 +122,13 @@ fn check_threads(wiring: &Wiring, new: &[Role]) -> Result<()> {
 
 impl Recruit {
     fn make(
-        launch: &Launch<'_>,
         roster: &Roster,
         (role, number): (Role, u64),
         place: TaskletWaker,
         layout: &Layout,
     ) -> Result<Self> {
-        let mut is_kept_back = false;
+        let launch = &roster.launch;
+        let (mut is_kept_back, mut remake) = (false, None);
         let (stages, counted) = match role {
             Role::Chain { chain, instance } => {
                 let head = launch.wiring.plan.tasklets[chain].head();
@@ -145,7 +140,12 @@ impl Recruit {
                     index: instance,
                     parallelism: if instance < next { next } else { now },
                 };
-                launch.chain(chain, which, &place, is_kept_back)?
+                let made = launch.chain(chain, which, &place, is_kept_back, None)?;
+                if roster.on_failure == OnInstanceFailure::Restart {
+                    let (launch, counted) = (Arc::clone(launch), made.1.clone());
+                    remake = Some(Remake::new(launch, (chain, which), place.clone(), counted));
+                }
+                made
             }
             Role::Sender { edge, .. } | Role::Receiver { edge, .. } => {
                 let joint = launch.wiring.joint(edge).ok_or_else(no_crossings)?;
@@ -170,6 +170,7 @@ impl Recruit {
             },
             stages,
             counted,
+            remake,
             inlets: Vec::new(),
             outputs: Vec::new(),
         })
@@ -177,7 +178,7 @@ impl Recruit {
 }
 
 fn crossing(
-    launch: &Launch<'_>,
+    launch: &Launch,
     roster: &Roster,
     role: Role,
     joint: &Joint,

@@ -1,10 +1,13 @@
 //! Random graphs conserve their records and tell every instance of their end, however small the chunks and queues.
 
+use std::sync::Arc;
+
 use ardea_core::{Dag, Edge, Isolation, Ordinal, Priority, Routing, Timestamp, VertexId};
 use ardea_engine::{Node, NodeConfig};
 use proptest::prelude::*;
 
 use crate::processors::{Journal, Saw, completes, config, numbers_from};
+use crate::sites::{AnyWhere, Sites, place};
 
 /// A vertex of a random graph; its inputs lead from earlier ones.
 #[derive(Clone, Debug)]
@@ -18,6 +21,9 @@ struct Step {
 #[derive(Clone, Debug)]
 struct Graph {
     steps: Vec<Step>,
+    /// Over how many processes the job is spread, and by which choices.
+    sites: u32,
+    places: Vec<u32>,
     records: u64,
     chunk: usize,
     threads: u32,
@@ -41,18 +47,23 @@ fn step() -> impl Strategy<Value = Step> {
 fn graph() -> impl Strategy<Value = Graph> {
     (
         prop::collection::vec(step(), 1..=6),
+        (1u32..=3, prop::collection::vec(0u32..3, 1..=9)),
         0u64..60,
         1usize..=7,
         1u32..=3,
         prop::bool::ANY,
     )
-        .prop_map(|(steps, records, chunk, threads, fuse)| Graph {
-            steps,
-            records,
-            chunk,
-            threads,
-            fuse,
-        })
+        .prop_map(
+            |(steps, (sites, places), records, chunk, threads, fuse)| Graph {
+                steps,
+                sites,
+                places,
+                records,
+                chunk,
+                threads,
+                fuse,
+            },
+        )
 }
 
 /// The graph, and of each vertex its id, its journal and the records that it must get, sorted.
@@ -102,6 +113,7 @@ fn build(graph: &Graph) -> (Dag, Vec<(VertexId, Journal, Vec<u64>)>) {
                 Edge::from_ordinals((made[from].0, output), (id, Ordinal(input as u16)))
                     .routing(routing)
                     .capacity(queue.try_into().unwrap())
+                    .codec(Arc::new(AnyWhere))
                     .priority(priority),
             );
             for _ in 0..copies {
@@ -121,6 +133,32 @@ fn may_stop(dag: &Dag) -> bool {
     })
 }
 
+/// What each instance of each vertex has seen is what it must have.
+fn check(graph: &Graph, expected: &[(VertexId, Journal, Vec<u64>)]) {
+    for (index, (_, journal, gets)) in expected.iter().enumerate() {
+        let step = &graph.steps[index];
+        if index == 0 || step.inputs.is_empty() {
+            continue;
+        }
+        assert_eq!(&journal.records(), gets, "vertex {index}");
+        for instance in 0..step.instances {
+            let saw = journal.of(instance);
+            let ends = saw.iter().filter(|s| matches!(s, Saw::EdgeDone(_)));
+            assert_eq!(ends.count(), step.inputs.len());
+            assert_eq!(saw[saw.len() - 2..], [Saw::Complete, Saw::Closed]);
+            let marks: Vec<Timestamp> = saw
+                .iter()
+                .filter_map(|s| match s {
+                    Saw::Watermark(time) => Some(*time),
+                    _ => None,
+                })
+                .collect();
+            assert!(marks.windows(2).all(|pair| pair[0] < pair[1]));
+            assert_eq!(marks.last(), Some(&Timestamp::MAX));
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -135,29 +173,29 @@ proptest! {
         }).unwrap();
         let job = completes(&node, &dag);
         prop_assert_eq!(node.tasklets(), 0);
-        for (index, (id, journal, gets)) in expected.iter().enumerate() {
-            let step = &graph.steps[index];
-            if index == 0 || step.inputs.is_empty() {
+        for (index, (id, ..)) in expected.iter().enumerate() {
+            if index == 0 || graph.steps[index].inputs.is_empty() {
                 let out = job.sum(&format!("v{index}"), |m| m.records_out);
                 prop_assert_eq!(out, graph.records * dag.outputs(*id).len() as u64);
-                continue;
-            }
-            prop_assert_eq!(&journal.records(), gets, "vertex {}", index);
-            for instance in 0..step.instances {
-                let saw = journal.of(instance);
-                let ends = saw.iter().filter(|s| matches!(s, Saw::EdgeDone(_))).count();
-                prop_assert_eq!(ends, step.inputs.len());
-                prop_assert_eq!(
-                    &saw[saw.len() - 2..],
-                    [Saw::Complete, Saw::Closed]
-                );
-                let marks: Vec<Timestamp> = saw.iter().filter_map(|s| match s {
-                    Saw::Watermark(time) => Some(*time),
-                    _ => None,
-                }).collect();
-                prop_assert!(marks.windows(2).all(|pair| pair[0] < pair[1]));
-                prop_assert_eq!(marks.last(), Some(&Timestamp::MAX));
             }
         }
+        check(&graph, &expected);
+    }
+
+    #[test]
+    fn spread_over_processes_it_is_the_same(graph in graph()) {
+        let (dag, expected) = build(&graph);
+        prop_assume!(!may_stop(&dag));
+        let mut sites = Sites::with(graph.sites, &NodeConfig {
+            chunk_records: graph.chunk.try_into().unwrap(),
+            fuse: graph.fuse,
+            ..config(graph.threads)
+        });
+        let counts: Vec<u32> = graph.steps.iter().map(|step| step.instances).collect();
+        let mut choices = graph.places.iter().cycle();
+        let places = place(&dag, &counts, || choices.next().unwrap() % graph.sites);
+        sites.deploy(&dag, &places);
+        sites.complete();
+        check(&graph, &expected);
     }
 }

@@ -128,7 +128,17 @@ impl Changing {
         }
     }
 
-    fn change(&mut self, next: Vec<Vec<u32>>, mut between: impl FnMut()) {
+    fn change(&mut self, next: Vec<Vec<u32>>, between: impl FnMut()) {
+        self.change_and_kill(next, between, None);
+    }
+
+    /// As `change`, and kills what runs at a site, so that it is started again, after the routes have been switched.
+    fn change_and_kill(
+        &mut self,
+        next: Vec<Vec<u32>>,
+        mut between: impl FnMut(),
+        killed: Option<u32>,
+    ) {
         let at = |places: &[Vec<u32>], (vertex, index): Instance| {
             places[vertex.index()].get(index as usize).copied()
         };
@@ -150,6 +160,10 @@ impl Changing {
             is_at(id, site) || stopped(id, site)
         });
         between();
+        if let Some(site) = killed {
+            let next = placement(site as usize, &next);
+            self.sites.replace(site as usize, &self.dag, next);
+        }
         self.tell(&next, &next, is_at);
         self.counts = next.iter().map(|sites| sites.len() as u32).collect();
     }
@@ -191,7 +205,8 @@ fn routing(number: u8) -> Routing {
         0 => Routing::keyed(|n: &u64| n % 97),
         1 => Routing::custom(|n: &u64| *n as u32 / 3),
         2 => Routing::AllToOne,
-        _ => Routing::RoundRobin,
+        3 => Routing::RoundRobin,
+        _ => Routing::LocalOrRoundRobin,
     }
 }
 
@@ -225,6 +240,30 @@ fn a_step_that_doubles_and_halves_loses_nothing_and_disturbs_nobody_else() {
     assert_eq!((lives(&middle), lives(&end)), (2 + 2 + 4 + 1, 2));
 }
 
+#[test]
+fn consumers_that_come_near_and_go_away_are_preferred_as_long_as_they_are_near() {
+    let claims = Claims::default();
+    let routings = [Routing::LocalOrRoundRobin, Routing::AllToOne];
+    let (dag, middle, end) = graph(&claims, routings, [1, 2, 1]);
+    let mut job = Changing::start(dag, 2, &[1, 2, 1], || 0);
+    let mut near = Vec::new();
+    for (steps, is_shared) in [([0, 1], false), ([1, 1], true), ([1, 0], false)] {
+        job.change(vec![vec![0], steps.to_vec(), vec![0]], || claims.trickle());
+        let from = claims.given();
+        claims.flow(1_000);
+        near.push((from..claims.given(), is_shared));
+    }
+    claims.enough.store(true, Ordering::SeqCst);
+    job.sites.complete();
+    check(&claims, &[&middle, &end]);
+    for (numbers, is_shared) in near {
+        let lives = (0..).map(|life| (middle.of(life), middle.records_of(life)));
+        let lives = lives.take_while(|(saw, _)| !saw.is_empty());
+        let met = lives.filter(|(_, records)| records.iter().any(|n| numbers.contains(n)));
+        assert_eq!(met.count(), 1 + usize::from(is_shared), "{numbers:?}");
+    }
+}
+
 /// For each instance that there ever was: time has risen to its end, and no record came behind it; then came the end, once.
 fn check_time(journal: &Journal) {
     for life in 0.. {
@@ -253,6 +292,65 @@ fn check_time(journal: &Journal) {
         assert_eq!(ends.count(), 1);
         assert_eq!(saw[saw.len() - 2..], [Saw::Complete, Saw::Closed]);
     }
+}
+
+#[test]
+fn a_site_that_is_started_again_goes_on_and_the_others_are_not_touched() {
+    let claims = Claims::default();
+    let keyed = || Routing::keyed(|n: &u64| n % 97);
+    let (dag, middle, end) = graph(&claims, [keyed(), keyed()], [1, 2, 1]);
+    let places = vec![vec![0], vec![0, 1], vec![0]];
+    let mut job = Changing::start(dag, 2, &[1, 2, 1], || 0);
+    job.change(places.clone(), || claims.trickle());
+    claims.flow(2_000);
+    job.sites.replace(1, &job.dag, placement(1, &places));
+    let reborn = middle.len();
+    until("it works again", || middle.len() > reborn + 1_000);
+    claims.flow(2_000);
+    claims.enough.store(true, Ordering::SeqCst);
+    job.sites.complete();
+    let came = end.records();
+    assert!(
+        came.windows(2).all(|pair| pair[0] < pair[1]),
+        "none came twice"
+    );
+    let last = came.iter().rev().take(1_000).rev().copied();
+    assert!(
+        last.eq(claims.given() - 1_000..claims.given()),
+        "all come again"
+    );
+    // The first of the steps, the one that moved, the one that was killed and the one in its place; and one sink.
+    let lives = |journal: &Journal| journal.count(|saw| *saw == Saw::Closed);
+    assert_eq!((lives(&middle), lives(&end)), (4, 1));
+}
+
+#[test]
+fn one_that_leaves_ends_although_a_site_that_sent_to_it_was_started_again() {
+    let claims = Claims::default();
+    let keyed = || Routing::keyed(|n: &u64| n % 97);
+    let (dag, _, end) = graph(&claims, [keyed(), keyed()], [2, 2, 2]);
+    let mut turn = 0;
+    let mut job = Changing::start(dag, 2, &[2, 2, 2], || {
+        turn += 1;
+        turn % 2
+    });
+    for (count, killed) in [(4, 0), (1, 0), (3, 1), (2, 1)] {
+        claims.flow(500);
+        let mut turn = 0;
+        let next = job.next_places(&[2, count, 2], || {
+            turn += 1;
+            (turn % 2, false)
+        });
+        job.change_and_kill(next, || claims.trickle(), Some(killed));
+    }
+    claims.flow(500);
+    claims.enough.store(true, Ordering::SeqCst);
+    job.sites.complete();
+    let came = end.records();
+    assert!(
+        came.windows(2).all(|pair| pair[0] < pair[1]),
+        "none came twice"
+    );
 }
 
 type Choices = Vec<(u32, bool)>;
@@ -288,7 +386,7 @@ fn story() -> impl Strategy<Value = Story> {
     let choices = prop::collection::vec((0u32..3, prop::bool::weighted(0.3)), 1..=20);
     (
         1u32..=3,
-        [0u8..4, 0..4],
+        [0u8..5, 0..5],
         prop::bool::weighted(0.3),
         counts(),
         prop::collection::vec((counts(), choices), 1..=4),

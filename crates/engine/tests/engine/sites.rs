@@ -8,7 +8,8 @@ use ardea_core::{
     Processor, Progress, Result, Waker, Watermark,
 };
 use ardea_engine::{
-    Begin, Crossings, Deployment, JobConfig, JobStatus, Node, NodeConfig, Placement, Site, chains,
+    Begin, Crossings, Deployment, JobConfig, JobStatus, Layout, Node, NodeConfig, Placement, Site,
+    chains,
 };
 
 use crate::processors::{config, until};
@@ -32,6 +33,8 @@ enum Frame {
     Records(u32, Chunk),
     Marker(Marker),
     Left(u32),
+    /// The other site was started again: what came before is over.
+    Begin,
 }
 
 /// The frames of one edge from one site to another. At most one processor writes and one reads.
@@ -40,6 +43,10 @@ struct Stream {
     frames: VecDeque<Frame>,
     writer: Option<Waker>,
     reader: Option<Waker>,
+    /// Whether somebody has read before the one who does now, which has to hear what was said.
+    has_new_reader: bool,
+    readers: usize,
+    writers: usize,
 }
 
 const MOST_FRAMES: usize = 3;
@@ -84,6 +91,7 @@ impl Crossings for Port {
     fn sender(&self, edge: EdgeId, to: Site) -> Result<Box<dyn Processor>> {
         Ok(Box::new(Sender {
             stream: self.network.stream(edge, self.here, to),
+            time: None,
             is_done: false,
         }))
     }
@@ -99,6 +107,7 @@ impl Crossings for Port {
 
 struct Sender {
     stream: Arc<Mutex<Stream>>,
+    time: Option<Watermark>,
     is_done: bool,
 }
 
@@ -107,7 +116,18 @@ impl Sender {
         self.stream.lock().unwrap()
     }
 
+    /// To one that was started again: says how far time has come.
+    fn greet(&mut self) {
+        let mut stream = self.stream.lock().unwrap();
+        if std::mem::take(&mut stream.has_new_reader) {
+            let time = self.time.unwrap_or(Watermark::NONE);
+            stream.push(Frame::Marker(Marker::Watermark(time)));
+            self.is_done = false;
+        }
+    }
+
     fn try_send(&mut self, frame: Frame) -> Progress {
+        self.greet();
         let mut stream = self.stream();
         if stream.frames.len() >= MOST_FRAMES {
             return Progress::NONE;
@@ -122,12 +142,18 @@ impl Sender {
 
 impl Processor for Sender {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
-        let before = self.stream().writer.replace(context.waker.clone());
+        let mut stream = self.stream();
+        let before = stream.writer.replace(context.waker.clone());
         assert!(before.is_none(), "a stream has one writer");
+        stream.writers += 1;
+        if stream.writers > 1 {
+            stream.push(Frame::Begin);
+        }
         Ok(())
     }
 
     fn process(&mut self, input: Ordinal, inbox: &mut Inbox, _: &mut Outbox) -> Result<()> {
+        self.greet();
         let mut stream = self.stream.lock().unwrap();
         if stream.frames.len() < MOST_FRAMES {
             let mut chunk = Chunk::default();
@@ -139,6 +165,7 @@ impl Processor for Sender {
     }
 
     fn on_watermark(&mut self, watermark: Watermark, _: &mut Outbox) -> Result<Progress> {
+        self.time = Some(watermark);
         Ok(self.try_send(Frame::Marker(Marker::Watermark(watermark))))
     }
 
@@ -156,6 +183,7 @@ impl Processor for Sender {
     }
 
     fn complete(&mut self, _: &mut Outbox) -> Result<Progress> {
+        self.greet();
         if !self.is_done && self.try_send(Frame::Marker(Marker::Done)).done {
             self.is_done = true;
         }
@@ -202,6 +230,12 @@ impl Receiver {
                 outbox.leave(Ordinal(target as u16))?;
             }
             Frame::Left(_) => {}
+            Frame::Begin => {
+                self.is_done = false;
+                for lane in 0..outbox.lanes() {
+                    outbox.leave(Ordinal(lane as u16))?;
+                }
+            }
         }
         Ok(true)
     }
@@ -212,6 +246,14 @@ impl Processor for Receiver {
         let mut stream = self.stream.lock().unwrap();
         let before = stream.reader.replace(context.waker.clone());
         assert!(before.is_none(), "a stream has one reader");
+        stream.readers += 1;
+        if stream.readers > 1 {
+            stream.frames.clear();
+            stream.has_new_reader = true;
+            if let Some(writer) = &stream.writer {
+                writer.wake();
+            }
+        }
         Ok(())
     }
 
@@ -264,6 +306,18 @@ impl Sites {
             network: self.network.clone(),
             here: Site(site as u32),
         })
+    }
+
+    /// Ends what runs at a site, as if its process were killed, and starts this there.
+    pub fn replace(&mut self, site: usize, dag: &Dag, layout: impl Into<Layout>) {
+        self.parts[site].end();
+        until("all of it is gone", || self.nodes[site].tasklets() == 0);
+        let config = JobConfig::named("spread");
+        let crossings = self.crossings(site);
+        let node = &self.nodes[site];
+        self.parts[site] = node
+            .deploy(dag, config, layout, crossings, Begin::Running)
+            .unwrap();
     }
 
     /// Starts a job whose instances are placed so: by vertex and instance.

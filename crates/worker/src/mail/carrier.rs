@@ -1,7 +1,7 @@
 //! Collects what was posted for the instances of one other container, and sends it there.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use ardea_core::{
@@ -27,6 +27,10 @@ pub(super) struct FarMailbox {
     pub(super) address: Address,
     /// Whether something may have been posted since it was last emptied.
     has_mail: AtomicBool,
+    /// Letters of others that came this way.
+    relayed: Mutex<Vec<Vec<u8>>>,
+    /// Whoever empties it.
+    round: Weak<Round>,
 }
 
 /// The mailboxes of one other container.
@@ -59,22 +63,44 @@ impl Round {
 
 impl FarMailbox {
     /// A mailbox that is looked into at first.
-    pub(super) fn new(channel: Arc<dyn SideChannel>, vertex: VertexId, address: Address) -> Self {
+    pub(super) fn new(
+        channel: Arc<dyn SideChannel>,
+        vertex: VertexId,
+        address: Address,
+        round: &Arc<Round>,
+    ) -> Self {
         FarMailbox {
             channel,
             vertex,
             address,
             has_mail: AtomicBool::new(true),
+            relayed: Mutex::default(),
+            round: Arc::downgrade(round),
         }
     }
 
-    /// Has whoever goes this round empty the mailbox from now on.
-    pub(super) fn be_carried(self: &Arc<Self>, round: &Arc<Round>) {
-        let (mailbox, round) = (Arc::downgrade(self), Arc::downgrade(round));
+    /// Takes a letter that somebody else has sent, to carry it on.
+    pub(super) fn relay(&self, letter: &[u8]) {
+        self.relayed().push(letter.to_vec());
+        self.has_mail.store(true, Ordering::Release);
+        if let Some(round) = self.round.upgrade() {
+            round.wake();
+        }
+    }
+
+    fn relayed(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+        self.relayed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has whoever goes the round empty the mailbox from now on.
+    pub(super) fn be_carried(self: &Arc<Self>) {
+        let mailbox = Arc::downgrade(self);
         let waker = Waker::new(move || {
-            if let (Some(mailbox), Some(round)) = (mailbox.upgrade(), round.upgrade()) {
+            if let Some(mailbox) = mailbox.upgrade() {
                 mailbox.has_mail.store(true, Ordering::Release);
-                round.wake();
+                if let Some(round) = mailbox.round.upgrade() {
+                    round.wake();
+                }
             }
         });
         let instance = self.address.instance;
@@ -117,6 +143,10 @@ impl CarrierP {
             }
             let Address { instance, .. } = mailbox.address;
             let (channel, vertex) = (&mailbox.channel, mailbox.vertex);
+            for letter in mailbox.relayed().drain(..) {
+                bag.space().extend(letter);
+                bag.seal(mailbox.address);
+            }
             while channel.collect(vertex, instance, bag.space()) {
                 bag.seal(mailbox.address);
                 if bag.total_bytes() >= GATHERED_BYTES {

@@ -8,6 +8,7 @@ use ardea_core::{
     Chunk, Clock, InstanceContext, Outbox, Processor, Progress, Result, SideChannel, Waker,
 };
 
+use super::directory::Directory;
 use super::letters::Letters;
 use crate::berth::{Berth, Lent};
 use crate::receive_end::ReceiveEnd;
@@ -18,6 +19,7 @@ const LONGEST_REST: Duration = Duration::from_secs(1);
 /// The tasklet.
 pub(super) struct DelivererP {
     channels: Arc<[Arc<dyn SideChannel>]>,
+    directory: Arc<Directory>,
     berth: Arc<Berth<ReceiveEnd>>,
     lent: Option<Lent<ReceiveEnd>>,
     waker: Waker,
@@ -30,11 +32,13 @@ pub(super) struct DelivererP {
 impl DelivererP {
     pub(super) fn new(
         channels: Arc<[Arc<dyn SideChannel>]>,
+        directory: Arc<Directory>,
         berth: Arc<Berth<ReceiveEnd>>,
         lost: Arc<AtomicU64>,
     ) -> Self {
         DelivererP {
             channels,
+            directory,
             berth,
             lent: None,
             waker: Waker::none(),
@@ -58,6 +62,7 @@ impl DelivererP {
                 vertices.get(address.vertex as usize).copied()
             });
             let delivered = match (channel, vertex) {
+                (Some(_), Some(_)) if self.directory.relay(address, letter) => true,
                 (Some(channel), Some(vertex)) => {
                     channel.deliver(vertex, address.instance, letter).is_ok()
                 }

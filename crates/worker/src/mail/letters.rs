@@ -8,7 +8,7 @@ use ardea_core::{Chunk, ChunkCodec, Error, ErrorCode, Records, Result};
 const HEAD_BYTES: usize = 16;
 
 /// Where a letter goes: the side channel among those of the job, the vertex among those of the channel, and the instance.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Address {
     pub(super) channel: u32,
     pub(super) vertex: u32,
@@ -78,7 +78,7 @@ impl Records for Letters {
 }
 
 /// How letters become bytes: channel, vertex, instance and length, four bytes each, and the letter.
-pub(super) struct LettersCodec;
+pub(crate) struct LettersCodec;
 
 impl ChunkCodec for LettersCodec {
     fn encode(&self, chunk: &mut Chunk, limit: usize, out: &mut Vec<u8>) -> Result<usize> {

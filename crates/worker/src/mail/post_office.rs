@@ -9,8 +9,12 @@ use ardea_engine::{JobConfig, JobHandle, Node, Placement, Site};
 
 use super::carrier::{CarrierP, FarMailbox, Round};
 use super::deliverer::DelivererP;
+use super::directory::Directory;
 use super::letters::{Address, LettersCodec};
 use crate::crossings::WorkerCrossings;
+
+/// The stream of mail: above those of all edges.
+const MAIL_STREAM: usize = u32::MAX as usize;
 
 /// Carries the mail of all side channels of a job between this container and all others.
 pub(crate) struct PostOffice {
@@ -20,6 +24,7 @@ pub(crate) struct PostOffice {
     places: BTreeMap<Mailbox, Site>,
     parallelism: BTreeMap<VertexId, u32>,
     ways: BTreeMap<Site, Way>,
+    directory: Arc<Directory>,
     lost: Arc<AtomicU64>,
 }
 
@@ -47,6 +52,7 @@ impl PostOffice {
             places: BTreeMap::new(),
             parallelism: BTreeMap::new(),
             ways: BTreeMap::new(),
+            directory: Arc::default(),
             lost: Arc::default(),
         }
     }
@@ -96,6 +102,9 @@ impl PostOffice {
         }
         self.places = places;
         self.ways.values().for_each(Way::publish);
+        let far = self.ways.values().flat_map(|way| way.boxes.values());
+        self.directory
+            .set(far.map(|far| (far.address, Arc::clone(far))).collect());
         Ok(())
     }
 
@@ -148,8 +157,8 @@ impl PostOffice {
             vertex: at,
             instance,
         };
-        let far = Arc::new(FarMailbox::new(channel, vertex, address));
-        far.be_carried(&way.round);
+        let far = Arc::new(FarMailbox::new(channel, vertex, address, &way.round));
+        far.be_carried();
         way.boxes.insert(mailbox, far);
     }
 
@@ -162,7 +171,7 @@ impl PostOffice {
 
     /// Starts the tasklets of a way.
     fn start(&self, to: Site, round: &Arc<Round>, node: &Node) -> Result<JobHandle> {
-        let stream = self.crossings.streams();
+        let stream = MAIL_STREAM;
         let codec: Arc<dyn ChunkCodec> = Arc::new(LettersCodec);
         let out = self.crossings.sending(stream, to, &codec);
         let back = self.crossings.receiving(stream, to, &codec);
@@ -175,9 +184,11 @@ impl PostOffice {
                 Arc::clone(&out),
             )))
         };
+        let directory = Arc::clone(&self.directory);
         let deliverer = move |_| -> Result<Box<dyn Processor>> {
             Ok(Box::new(DelivererP::new(
                 Arc::clone(&channels),
+                Arc::clone(&directory),
                 Arc::clone(&back),
                 Arc::clone(&lost),
             )))

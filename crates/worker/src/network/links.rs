@@ -12,6 +12,7 @@ use ardea_exchange::{
 
 use super::peers::PeerState;
 use super::{NetworkEvent, PeerAddress, Tell};
+use crate::instance::is_instance;
 use crate::station::{LinkNumber, Station};
 
 /// How many connections may be there whose other end has not greeted.
@@ -28,6 +29,8 @@ struct Entry {
 /// All connections of this process.
 pub(super) struct Links {
     here: Site,
+    /// Otherwise it connects to those with greater numbers, and the others connect to it.
+    connects_to_all: bool,
     identity: Identity,
     config: LinkConfig,
     tell: Arc<Tell>,
@@ -43,8 +46,14 @@ pub(super) struct Links {
 }
 
 impl Links {
-    pub(super) fn new(identity: Identity, config: LinkConfig, tell: Arc<Tell>) -> Self {
+    pub(super) fn new(
+        identity: Identity,
+        config: LinkConfig,
+        connects_to_all: bool,
+        tell: Arc<Tell>,
+    ) -> Self {
         Links {
+            connects_to_all,
             here: site_of(identity.worker),
             identity,
             config,
@@ -101,10 +110,9 @@ impl Links {
             if site == self.here {
                 continue;
             }
+            let (incarnation, connects) = (told.incarnation, self.connects_to(site));
             let peer = self.peers.entry(site).or_default();
-            let incarnation = told.incarnation;
             let is_later = peer.told(told, now);
-            let connects = self.here < site;
             if !connects || (!is_later && peer.link.is_some()) {
                 peer.retry_at = None;
             }
@@ -123,9 +131,14 @@ impl Links {
         self.give_up_those_gone();
     }
 
+    /// Whether the job has this container. The processes of this one's instances come back whenever they have died.
     fn is_member(&self, site: Site) -> bool {
         let members = self.members.as_ref();
-        members.is_none_or(|members| members.contains(&site))
+        is_instance(site) || members.is_none_or(|members| members.contains(&site))
+    }
+
+    fn connects_to(&self, site: Site) -> bool {
+        self.connects_to_all || (self.here < site && !is_instance(site))
     }
 
     pub(super) fn join(&mut self, station: &Arc<Station>) {
@@ -160,12 +173,12 @@ impl Links {
             .map(|(site, _)| *site)
             .collect();
         for site in sites {
-            let is_member = self.is_member(site);
+            let (is_member, connects) = (self.is_member(site), self.connects_to(site));
             let Some(peer) = self.peers.get_mut(&site) else {
                 continue;
             };
             peer.retry_at = None;
-            let Some(address) = peer.next_address().filter(|_| self.here < site) else {
+            let Some(address) = peer.next_address().filter(|_| connects) else {
                 continue;
             };
             match transport.connect(&address.to_string()) {
@@ -267,7 +280,7 @@ impl Links {
             // A stranger who went as one.
             (None, None) => return,
         };
-        let is_member = self.is_member(site);
+        let (is_member, connects) = (self.is_member(site), self.connects_to(site));
         let peer = self.peers.entry(site).or_default();
         let is_present = peer.link == Some(number);
         match entry.greeted {
@@ -286,7 +299,6 @@ impl Links {
                 (self.tell)(NetworkEvent::Unreachable(site, why));
             }
         }
-        let connects = self.here < site;
         if !connects && let Some(peer) = self.peers.get_mut(&site) {
             peer.retry_at = None;
         }

@@ -21,7 +21,8 @@ const FAREWELL: Duration = Duration::from_millis(500);
 /// What the thread starts with.
 pub(super) struct Setup {
     pub(super) transport: Box<dyn Transport>,
-    pub(super) listener: Box<dyn Listener>,
+    /// None for a process that only connects.
+    pub(super) listener: Option<Box<dyn Listener>>,
     pub(super) identity: Identity,
     pub(super) config: LinkConfig,
     pub(super) clock: Clock,
@@ -61,7 +62,8 @@ fn work(setup: Setup, shared: &Shared) -> Result<()> {
         clock,
         tell,
     } = setup;
-    let mut links = Links::new(identity, config, tell);
+    let connects_to_all = listener.is_none();
+    let mut links = Links::new(identity, config, connects_to_all, tell);
     let mut requests = Vec::new();
     let mut publish_at = Duration::ZERO;
     loop {
@@ -73,10 +75,12 @@ fn work(setup: Setup, shared: &Shared) -> Result<()> {
             }
             grant(request, &mut links, now);
         }
-        while links.strangers() < MOST_STRANGERS
-            && let Ok(Some(connection)) = listener.accept()
-        {
-            links.accepted(connection, &*transport, now);
+        if let Some(listener) = &mut listener {
+            while links.strangers() < MOST_STRANGERS
+                && let Ok(Some(connection)) = listener.accept()
+            {
+                links.accepted(connection, &*transport, now);
+            }
         }
         links.connect_due(&mut *transport, now);
         let made = links.poll(now);

@@ -1,6 +1,7 @@
 //! Containers as threads of this process, or as processes of their own.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -12,8 +13,9 @@ use ardea_metrics::MetricsSinks;
 use ardea_packing::{ContainerId, Resources};
 use ardea_worker::{FinderFactory, MasterFinder, Surroundings, run, start_from_environment};
 
-use crate::jobs::Relaying;
+use crate::jobs::{Adding, Relaying};
 use crate::master::{Finder, job};
+use crate::receipts::WithReceipts;
 
 /// What a container's worker is started with. The master's address stands where the state manager's would.
 pub fn start(container: u32, incarnation: u64, master: &str) -> WorkerStart {
@@ -27,6 +29,7 @@ pub fn start(container: u32, incarnation: u64, master: &str) -> WorkerStart {
         host: "127.0.0.1".into(),
         resources: Resources::UNLIMITED,
         token_file: None,
+        certificates: None,
         settings: BTreeMap::from([
             ("threads".to_string(), "1".to_string()),
             ("worker.heartbeat".to_string(), "50ms".to_string()),
@@ -41,6 +44,7 @@ fn surroundings(finder: Box<FinderFactory>) -> Surroundings {
         sinks: MetricsSinks::builtin(),
         transports: ardea_worker::Transports::builtin(),
         tls: None,
+        command: Some(own_command()),
     }
 }
 
@@ -71,11 +75,19 @@ pub fn thread_with(
     std::thread::spawn(move || run(&start, &*job, surroundings(finder)))
 }
 
-/// A container's worker in a process of its own: this program, with the variable that makes the test below a worker.
-pub fn process(start: &WorkerStart) -> Child {
+/// This program, as it is started to be a worker: the test below is one then.
+fn own_command() -> Vec<OsString> {
+    let program = std::env::current_exe().unwrap().into_os_string();
     let test = "containers::a_process_that_is_started_as_a_worker_is_one";
-    let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
+    let arguments = ["--exact", test, "--nocapture"].map(OsString::from);
+    [program].into_iter().chain(arguments).collect()
+}
+
+/// A container's worker in a process of its own.
+pub fn process(start: &WorkerStart) -> Child {
+    let command = own_command();
+    let child = Command::new(&command[0])
+        .args(&command[1..])
         .env(WORKER_START_VARIABLE, serde_json::to_string(start).unwrap())
         .spawn();
     Child(child.unwrap())
@@ -110,9 +122,32 @@ impl Drop for Child {
     }
 }
 
+/// The job of a process, by the settings of its start: which one, and what of it is isolated.
+fn job_of(start: &WorkerStart) -> Box<dyn Job> {
+    let isolated = start.settings.get("test.isolated");
+    let isolated = isolated.map_or("", |names| names).split(',');
+    let isolated = isolated.map(str::to_string).collect();
+    if start.settings.contains_key("test.receipts") {
+        return Box::new(WithReceipts {
+            isolated,
+            ..WithReceipts::default()
+        });
+    }
+    match start.settings.get("test.adding") {
+        Some(total) => Box::new(Adding {
+            isolated,
+            ..Adding::new(total.parse().unwrap())
+        }),
+        None => Box::new(Relaying {
+            isolated,
+            ..Relaying::default()
+        }),
+    }
+}
+
 #[test]
 fn a_process_that_is_started_as_a_worker_is_one() {
     if let Some(start) = start_from_environment().unwrap() {
-        run(&start, &Relaying::default(), surroundings(as_told())).unwrap();
+        run(&start, &*job_of(&start), surroundings(as_told())).unwrap();
     }
 }

@@ -1,14 +1,14 @@
 //! Containers that die, and what the others notice of it.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use ardea_engine::Job;
 use ardea_packing::ContainerId;
 
 use crate::containers::{process, start, thread, thread_with};
+use crate::instances::until;
 use crate::jobs::Relaying;
-use crate::master::{Finder, Master, PATIENCE, plan};
+use crate::master::{Finder, Master, plan};
 use crate::spread::runtime;
 
 type Plan = [(u32, &'static [(&'static str, u32)])];
@@ -16,14 +16,6 @@ type Plan = [(u32, &'static [(&'static str, u32)])];
 const ALL_HERE: &Plan = &[(1, &[("ticks", 0), ("relay", 0), ("list", 0)])];
 const RELAY_ELSEWHERE: &Plan = &[(1, &[("ticks", 0), ("list", 0)]), (2, &[("relay", 0)])];
 const TICKS_ELSEWHERE: &Plan = &[(1, &[("relay", 0), ("list", 0)]), (2, &[("ticks", 0)])];
-
-async fn until(done: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < PATIENCE, "nothing comes any more");
-        tokio::task::yield_now().await;
-    }
-}
 
 fn share(job: &Arc<Relaying>) -> Arc<dyn Job> {
     Arc::<Relaying>::clone(job)

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ardea_core::{
-    ChunkCodec, Clock, Dag, Edge, Error, ErrorCode, Inbox, Instance, Ordinal, Outbox, Parallelism,
-    Processor, Progress, Result, Routing, Timestamp, Vertex, VertexId, Watermark,
+    ChunkCodec, Clock, Dag, Edge, Error, ErrorCode, Inbox, Instance, Isolation, Ordinal, Outbox,
+    Parallelism, Processor, Progress, Result, Routing, Timestamp, Vertex, VertexId, Watermark,
 };
 use ardea_engine::{Job, Parallelisms, Program};
 use ardea_exchange::{RowsCodec, Wire};
@@ -106,6 +106,8 @@ impl<T: Send + 'static> Processor for Collect<T> {
 pub struct Adding {
     pub total: u64,
     pub pace: Option<u64>,
+    /// The vertices whose instances have processes of their own.
+    pub isolated: Vec<String>,
     pub results: Results<(u64, u64)>,
 }
 
@@ -114,6 +116,7 @@ impl Adding {
         Adding {
             total,
             pace: None,
+            isolated: Vec::new(),
             results: Results::default(),
         }
     }
@@ -134,6 +137,19 @@ pub fn wire<T: Wire>() -> Arc<dyn ChunkCodec> {
 }
 
 pub fn add(dag: &mut Dag, parallelism: &Parallelisms, vertex: Vertex) -> VertexId {
+    add_isolated(dag, parallelism, vertex, &[])
+}
+
+pub fn add_isolated(
+    dag: &mut Dag,
+    parallelism: &Parallelisms,
+    vertex: Vertex,
+    isolated: &[String],
+) -> VertexId {
+    let vertex = match isolated.iter().any(|name| **name == **vertex.name()) {
+        true => vertex.isolation(Isolation::Process),
+        false => vertex,
+    };
     let count = parallelism.get(&**vertex.name()).copied().unwrap_or(1);
     let count = NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN);
     dag.vertex(vertex.parallelism(Parallelism::Exactly(count)))
@@ -157,12 +173,13 @@ impl Job for Adding {
             }))
         };
         let numbers = Vertex::new("numbers", Arc::new(numbers));
-        let numbers = add(&mut dag, parallelism, numbers);
+        let numbers = add_isolated(&mut dag, parallelism, numbers, &self.isolated);
         let sums = Vertex::new("sums", ardea_core::supplier(Sums::default));
-        let sums = add(&mut dag, parallelism, sums);
+        let sums = add_isolated(&mut dag, parallelism, sums, &self.isolated);
         let results = Arc::clone(&self.results);
         let list = ardea_core::supplier(move || Collect(Arc::clone(&results)));
-        let list = add(&mut dag, parallelism, Vertex::new("list", list));
+        let list = Vertex::new("list", list);
+        let list = add_isolated(&mut dag, parallelism, list, &self.isolated);
         let by_digits = Routing::keyed(|number: &u64| number % 100);
         dag.edge(
             Edge::between(numbers, sums)
@@ -220,6 +237,8 @@ impl Processor for Relay {
 #[derive(Default)]
 pub struct Relaying {
     pub first: u64,
+    /// The vertices whose instances have processes of their own.
+    pub isolated: Vec<String>,
     pub results: Results<(u64, u64)>,
 }
 
@@ -254,7 +273,8 @@ impl Job for Relaying {
         });
         let ticks = add(&mut dag, parallelism, Vertex::new("ticks", ticks));
         let relay = ardea_core::supplier(|| Relay);
-        let relay = add(&mut dag, parallelism, Vertex::new("relay", relay));
+        let relay = Vertex::new("relay", relay);
+        let relay = add_isolated(&mut dag, parallelism, relay, &self.isolated);
         let results = Arc::clone(&self.results);
         let list = ardea_core::supplier(move || Collect(Arc::clone(&results)));
         let list = add(&mut dag, parallelism, Vertex::new("list", list));

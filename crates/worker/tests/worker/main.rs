@@ -2,8 +2,10 @@
 
 mod containers;
 mod deaths;
+mod instances;
 mod jobs;
 mod mail;
 mod master;
+mod receipts;
 mod rewiring;
 mod spread;
