@@ -15,6 +15,10 @@ pub fn check_job_name(name: &str) -> Result<()> {
         "it is empty"
     } else if name.chars().any(char::is_control) {
         "it has control characters"
+    } else if name.contains('/') || name.chars().all(|c| c == '.') {
+        "it would be a path"
+    } else if name.trim() != name {
+        "it begins or ends with a blank"
     } else if length > MOST {
         "it is too long"
     } else {
