@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ardea_core::{Result, Token};
 use ardea_packing::ContainerId;
+use ardea_tls::Tls;
 use serde::de::DeserializeOwned;
 
 use crate::{
@@ -43,11 +44,12 @@ use request::{Asked, path};
 pub struct Client {
     place: Place,
     token: Option<Token>,
+    tls: Option<Tls>,
     patience: Duration,
 }
 
 impl Client {
-    /// Of the interface at that address: `http://HOST:PORT`.
+    /// Of the interface at that address: `http://HOST:PORT`, or `https://HOST:PORT`, for which it needs [certificates](Self::tls).
     ///
     /// # Errors
     /// [`InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if this is no such address.
@@ -55,8 +57,16 @@ impl Client {
         Ok(Client {
             place: Place::parse(base)?,
             token,
+            tls: None,
             patience: Duration::from_secs(35),
         })
+    }
+
+    /// The certificates by which it and the cluster prove who they are, if the cluster has some. With them it sends nothing to who has
+    /// none.
+    pub fn tls(mut self, tls: Option<Tls>) -> Self {
+        self.tls = tls;
+        self
     }
 
     /// How long an answer may take; 35 s unless told.
@@ -161,7 +171,11 @@ impl Client {
 
     async fn ask(&self, asked: Asked) -> Result<request::Answered> {
         asked
-            .of(&self.place, self.token.as_ref(), self.patience)
+            .of(
+                &self.place,
+                (self.token.as_ref(), self.tls.as_ref()),
+                self.patience,
+            )
             .await
     }
 }

@@ -73,9 +73,9 @@ pub use metrics::{
 };
 pub use openapi::openapi_document;
 pub use plans::{
-    LogicalEdge, LogicalPlan, LogicalVertex, PhysicalContainer, PhysicalPlan, PlacedChain, Plans,
+    LogicalEdge, LogicalPlan, LogicalVertex, PhysicalContainer, PhysicalPlan, PlacedGroup, Plans,
 };
 pub use server::{Server, ServerConfig};
-pub use settings::{CLUSTER_SETTINGS, ClusterSettings, is_of_the_cluster, with_clusters};
+pub use settings::{CLUSTER_SETTINGS, ClusterSettings, is_of_the_cluster, load_tls, with_clusters};
 pub use submit::SubmitRequest;
 pub use top::{ContainerTop, TopView, VertexTop};

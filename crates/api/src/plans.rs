@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ardea_packing::{CHAIN_ATTRIBUTE, ContainerId, JobDemand, PackingPlan, VertexName};
+use ardea_packing::{ContainerId, JobDemand, PackingPlan, TOGETHER_ATTRIBUTE, VertexName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -72,8 +72,8 @@ pub struct LogicalVertex {
     pub parallelism: u32,
     /// Where they run: `tasklet`, `thread` or `process`.
     pub isolation: String,
-    /// The first vertex of the chain that it is in, if it hands records over, or is handed some, without a queue.
-    pub chain: Option<String>,
+    /// The first vertex of the group that it is in: those whose instances of one number have to be in one container.
+    pub together: Option<String>,
 }
 
 /// An edge of a job's graph.
@@ -110,7 +110,7 @@ impl LogicalPlan {
                 name: vertex.name.to_string(),
                 parallelism: vertex.parallelism,
                 isolation: attribute(ISOLATION).unwrap_or_else(|| "tasklet".into()),
-                chain: attribute(CHAIN_ATTRIBUTE),
+                together: attribute(TOGETHER_ATTRIBUTE),
             });
             let inputs = attribute(INPUTS).unwrap_or_default();
             let inputs: Vec<InputEdge> = serde_json::from_str(&inputs).unwrap_or_default();
@@ -141,8 +141,8 @@ impl LogicalPlan {
                 wanted.attributes.insert(name.to_string(), value);
             };
             set(ISOLATION, vertex.isolation.clone());
-            if let Some(chain) = &vertex.chain {
-                set(CHAIN_ATTRIBUTE, chain.clone());
+            if let Some(group) = &vertex.together {
+                set(TOGETHER_ATTRIBUTE, group.clone());
             }
             let edges = self.edges.iter().filter(|edge| edge.to == vertex.name);
             let inputs: Vec<InputEdge> = edges
@@ -160,17 +160,17 @@ impl LogicalPlan {
         }
     }
 
-    /// The chains, each as its vertices in the order of the graph; a vertex in no chain is one by itself.
-    pub fn chains(&self) -> Vec<Vec<&str>> {
-        let mut chains: Vec<(&str, Vec<&str>)> = Vec::new();
+    /// The groups of vertices that stay together, in the order of the graph; a vertex that may be anywhere is one by itself.
+    pub fn groups(&self) -> Vec<Vec<&str>> {
+        let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
         for vertex in &self.vertices {
-            let head = vertex.chain.as_deref().unwrap_or(&vertex.name);
-            match chains.iter_mut().find(|(known, _)| *known == head) {
-                Some((_, chain)) => chain.push(&vertex.name),
-                None => chains.push((head, vec![&vertex.name])),
+            let head = vertex.together.as_deref().unwrap_or(&vertex.name);
+            match groups.iter_mut().find(|(known, _)| *known == head) {
+                Some((_, group)) => group.push(&vertex.name),
+                None => groups.push((head, vec![&vertex.name])),
             }
         }
-        chains.into_iter().map(|(_, chain)| chain).collect()
+        groups.into_iter().map(|(_, group)| group).collect()
     }
 }
 
@@ -193,23 +193,23 @@ pub struct PhysicalContainer {
     pub host: Option<String>,
     /// Where other workers reach its worker.
     pub address: Option<String>,
-    /// The chains that it runs instances of.
-    pub chains: Vec<PlacedChain>,
+    /// What runs in it: instances of vertices that stay together, group by group.
+    pub groups: Vec<PlacedGroup>,
 }
 
-/// Instances of a chain in a container: vertices that hand records over to each other without a queue.
+/// Instances in a container, of vertices that stay together, or of one.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct PlacedChain {
+pub struct PlacedGroup {
     /// Its vertices, in the order of the graph.
     pub vertices: Vec<String>,
-    /// Which instances of it.
+    /// Which instances of them.
     pub instances: Vec<u32>,
 }
 
 impl PhysicalPlan {
-    /// What runs where by this plan; vertices of a chain whose instances were packed apart stand by themselves.
+    /// What runs where by this plan; vertices of a group whose instances were packed apart stand by themselves.
     pub fn of(plan: &PackingPlan, logical: &LogicalPlan, containers: &[ContainerView]) -> Self {
-        let chains = logical.chains();
+        let groups = logical.groups();
         let of_one = |container: &ardea_packing::ContainerPlan| {
             let mut indices: BTreeMap<&VertexName, Vec<u32>> = BTreeMap::new();
             for instance in &container.instances {
@@ -222,7 +222,7 @@ impl PhysicalPlan {
                 state: now.map_or(ContainerState::Down, |now| now.state),
                 host: now.and_then(|now| now.host.clone()),
                 address: now.and_then(|now| now.address.clone()),
-                chains: placed(&chains, &indices),
+                groups: placed(&groups, &indices),
             }
         };
         PhysicalPlan {
@@ -231,12 +231,12 @@ impl PhysicalPlan {
     }
 }
 
-/// The chains of which there are instances here.
-fn placed(chains: &[Vec<&str>], indices: &BTreeMap<&VertexName, Vec<u32>>) -> Vec<PlacedChain> {
-    let mut found: Vec<PlacedChain> = Vec::new();
-    for chain in chains {
-        let mut last: Option<PlacedChain> = None;
-        for vertex in chain {
+/// The groups of which there are instances here.
+fn placed(groups: &[Vec<&str>], indices: &BTreeMap<&VertexName, Vec<u32>>) -> Vec<PlacedGroup> {
+    let mut found: Vec<PlacedGroup> = Vec::new();
+    for group in groups {
+        let mut last: Option<PlacedGroup> = None;
+        for vertex in group {
             let Some(instances) = indices.get(&VertexName::from(*vertex)) else {
                 continue;
             };
@@ -246,7 +246,7 @@ fn placed(chains: &[Vec<&str>], indices: &BTreeMap<&VertexName, Vec<u32>>) -> Ve
                 }
                 _ => {
                     found.extend(last.take());
-                    last = Some(PlacedChain {
+                    last = Some(PlacedGroup {
                         vertices: vec![vertex.to_string()],
                         instances: instances.clone(),
                     });
@@ -266,12 +266,12 @@ mod tests {
 
     use super::*;
 
-    fn vertex(name: &str, chain: Option<&str>) -> LogicalVertex {
+    fn vertex(name: &str, group: Option<&str>) -> LogicalVertex {
         LogicalVertex {
             name: name.into(),
             parallelism: 2,
             isolation: "tasklet".into(),
-            chain: chain.map(str::to_string),
+            together: group.map(str::to_string),
         }
     }
 
@@ -302,7 +302,7 @@ mod tests {
     fn a_graph_is_read_from_a_demand_as_it_was_written() {
         let (logical, demand) = words();
         assert_eq!(LogicalPlan::of(&demand), logical);
-        assert_eq!(logical.chains(), [vec!["lines", "words"], vec!["counts"]]);
+        assert_eq!(logical.groups(), [vec!["lines", "words"], vec!["counts"]]);
     }
 
     #[test]
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn instances_of_a_chain_stand_together_where_they_were_packed_together() {
+    fn instances_of_a_group_stand_together_where_they_were_packed_together() {
         let (_, demand) = words();
         let config = PackingConfig {
             containers: NonZeroU32::new(2),
@@ -323,13 +323,13 @@ mod tests {
         let plan = RoundRobin.pack(&demand, &config).unwrap();
         let plans = Plans::of(&demand, Some((1, plan)), &[]);
         for (container, index) in plans.physical.containers.iter().zip(0..) {
-            let chains: Vec<_> = container
-                .chains
+            let groups: Vec<_> = container
+                .groups
                 .iter()
-                .map(|chain| (chain.vertices.join("+"), chain.instances.clone()))
+                .map(|group| (group.vertices.join("+"), group.instances.clone()))
                 .collect();
             let expected = [("lines+words", vec![index]), ("counts", vec![index])];
-            assert_eq!(chains, expected.map(|(name, of)| (name.to_string(), of)));
+            assert_eq!(groups, expected.map(|(name, of)| (name.to_string(), of)));
         }
     }
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result, Token};
+use ardea_tls::Tls;
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -29,6 +30,8 @@ pub struct ServerConfig {
     pub address: SocketAddr,
     /// What a client has to know. Without one only this machine is listened to.
     pub token: Option<Token>,
+    /// The certificates by which it and its clients prove who they are, if its connections are encrypted.
+    pub tls: Option<Tls>,
     /// The largest body that is read, in bytes.
     pub most_body_bytes: usize,
     /// The most connections at a time; more wait.
@@ -43,6 +46,7 @@ impl ServerConfig {
         ServerConfig {
             address,
             token: None,
+            tls: None,
             most_body_bytes: 16 << 20,
             most_connections: 256,
             patience: Duration::from_secs(30),
@@ -54,17 +58,24 @@ impl ServerConfig {
         self.token = token;
         self
     }
+
+    /// With these certificates: who has none of the same authority is not talked to.
+    pub fn tls(mut self, tls: Option<Tls>) -> Self {
+        self.tls = tls;
+        self
+    }
 }
 
 /// The interface of a cluster, listening.
 ///
 /// # Safe by default
 ///
-/// Without a token it listens on loopback addresses only, and answers no page of another site that a browser of this machine
+/// Without a token or certificates it listens on loopback addresses only, and answers no page of another site that a browser of this machine
 /// happens to show: the host that a request names has to be an address or `localhost`, and its origin, if it has one, the same.
 pub struct Server {
     listener: TcpListener,
     router: Router,
+    tls: Option<Tls>,
     connections: Arc<Semaphore>,
     patience: Duration,
 }
@@ -73,14 +84,16 @@ impl Server {
     /// Takes the port; nothing is answered before [`serve`](Self::serve).
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidConfig`] for an address that isn't this machine's own without a token; [`ErrorCode::Network`] if the port
+    /// [`ErrorCode::InvalidConfig`] for an address that isn't this machine's own without a token or certificates; [`ErrorCode::Network`] if the port
     /// is taken.
     pub async fn bind(cluster: Arc<dyn Cluster>, config: ServerConfig) -> Result<Self> {
         let address = config.address;
-        if config.token.is_none() && !address.ip().is_loopback() {
+        let proves = config.token.is_some() || config.tls.is_some();
+        if !proves && !address.ip().is_loopback() {
             let what = format!("without a token the cluster's interface can't listen on {address}");
-            return Err(Error::new(ErrorCode::InvalidConfig, what)
-                .hint("give the cluster a token (cluster.token_file), or listen on 127.0.0.1"));
+            return Err(Error::new(ErrorCode::InvalidConfig, what).hint(
+                "give the cluster a token (cluster.token_file) or certificates, or listen on 127.0.0.1",
+            ));
         }
         let listener = TcpListener::bind(address).await.map_err(|error| {
             let what = format!("the cluster's interface can't listen on {address}");
@@ -91,6 +104,7 @@ impl Server {
         Ok(Server {
             listener,
             router: router::router(cluster, &config),
+            tls: config.tls,
             connections: Arc::new(Semaphore::new(config.most_connections)),
             patience: config.patience,
         })
@@ -115,8 +129,8 @@ impl Server {
             let Ok(permit) = Arc::clone(&self.connections).acquire_owned().await else {
                 return;
             };
-            let stream = match self.listener.accept().await {
-                Ok((stream, _)) => stream,
+            let (stream, peer) = match self.listener.accept().await {
+                Ok(accepted) => accepted,
                 Err(error) => {
                     bounds::rest_after(&error).await;
                     continue;
@@ -126,8 +140,19 @@ impl Server {
             // Answers are short: a delayed one would only wait for the client.
             let _ = stream.set_nodelay(true);
             let (router, patience) = (self.router.clone(), self.patience);
+            let tls = self.tls.clone();
             connections.spawn(async move {
-                answer(stream, router, patience).await;
+                match tls {
+                    None => answer(stream, router, patience).await,
+                    Some(tls) => {
+                        let peer = peer.to_string();
+                        let greeted = tls.accept(stream, &peer);
+                        // A stranger is not missed.
+                        if let Ok(Ok(stream)) = tokio::time::timeout(patience, greeted).await {
+                            answer(stream, router, patience).await;
+                        }
+                    }
+                }
                 drop(permit);
             });
         }

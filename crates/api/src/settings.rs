@@ -4,9 +4,11 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ardea_control::CertificateFiles;
 use ardea_core::settings::{Kind, Origin, Resolved, Schema, Setting};
 use ardea_core::{Result, Token};
 use ardea_packing::{ContainerLimits, MilliCores, PackingConfig, Padding, Resources};
+use ardea_tls::{Tls, TlsConfig};
 
 use crate::token_file;
 
@@ -99,10 +101,28 @@ pub static CLUSTER_SETTINGS: &[Setting] = &[
         "without one the cluster is reached from its own machine only",
     ),
     text(
+        "cluster.tls_authority",
+        "",
+        "the certificate of the authority that has signed those of all of the cluster, as a PEM file",
+        "with certificates all connections are encrypted, and only who has one is talked to",
+    ),
+    text(
+        "cluster.tls_certificate",
+        "",
+        "this machine's certificate, as a PEM file; it bears the name or address that cluster.host says",
+        "by the same path on every machine, so that containers find theirs",
+    ),
+    text(
+        "cluster.tls_key",
+        "",
+        "the private key of this machine's certificate, as a PEM file that only you may read",
+        "by the same path on every machine, so that containers find theirs",
+    ),
+    text(
         "cluster.host",
         "127.0.0.1",
         "the name or address at which this machine listens, and by which others reach it",
-        "any but a loopback address lets other machines in, and so asks for a token",
+        "any but a loopback address lets other machines in, and so asks for a token or certificates",
     ),
     Setting {
         key: "cluster.port",
@@ -213,6 +233,8 @@ pub struct ClusterSettings {
     pub packing: String,
     /// Where its secret is, if it has one.
     pub token_file: Option<PathBuf>,
+    /// Where its certificates are, if its connections are encrypted.
+    pub certificates: Option<CertificateFiles>,
     /// By which name or address others reach this machine.
     pub host: String,
     /// The port of the interface on this machine; 0 for any free one.
@@ -264,6 +286,7 @@ impl ClusterSettings {
             packing: resolved.text("cluster.packing")?.to_string(),
             token_file: (!token_file.is_empty()).then(|| PathBuf::from(token_file)),
             host: resolved.text("cluster.host")?.to_string(),
+            certificates: certificates(resolved)?,
             // The kind allows no other.
             port: resolved.count("cluster.port")? as u16,
             api: (api != AUTO).then(|| api.to_string()),
@@ -287,6 +310,57 @@ impl ClusterSettings {
     pub fn token(&self) -> Result<Option<Token>> {
         self.token_file.as_deref().map(token_file::read).transpose()
     }
+
+    /// The certificates by which its processes prove who they are, if its connections are encrypted.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tls::load`]: a file can't be read, or holds what no peer would accept.
+    pub fn tls(&self) -> Result<Option<Tls>> {
+        self.certificates.as_ref().map(load_tls).transpose()
+    }
+}
+
+/// The certificates in these files: each bears the name or address of its host.
+///
+/// # Errors
+///
+/// As [`Tls::load`]: a file can't be read, or holds what no peer would accept.
+pub fn load_tls(files: &CertificateFiles) -> Result<Tls> {
+    Tls::load(TlsConfig {
+        authority: PathBuf::from(&files.authority),
+        certificate: PathBuf::from(&files.certificate),
+        key: PathBuf::from(&files.key),
+        name: None,
+    })
+}
+
+/// All three files, or none.
+fn certificates(resolved: &Resolved) -> Result<Option<CertificateFiles>> {
+    const KEYS: [&str; 3] = [
+        "cluster.tls_authority",
+        "cluster.tls_certificate",
+        "cluster.tls_key",
+    ];
+    let mut files = Vec::new();
+    for key in KEYS {
+        files.push(resolved.text(key)?.to_string());
+    }
+    if files.iter().all(String::is_empty) {
+        return Ok(None);
+    }
+    if let Some(at) = files.iter().position(String::is_empty) {
+        let why =
+            "certificates are an authority's, the machine's own and its key: all three, or none";
+        return Err(resolved.refuse(KEYS[at], why));
+    }
+    let mut files = files.into_iter();
+    let mut next = || files.next().unwrap_or_default();
+    Ok(Some(CertificateFiles {
+        authority: next(),
+        certificate: next(),
+        key: next(),
+    }))
 }
 
 /// A cluster's name is a folder's.
@@ -388,9 +462,14 @@ mod tests {
             "cluster.name=..",
             "container.cpu=much",
             "instance.cpu=-1",
+            "cluster.tls_key=/own.key",
         ] {
             let error = settings("", &[flag]).unwrap_err().to_string();
-            assert!(error.contains("from --set"), "{error}");
+            let place = match flag.contains("tls") {
+                true => "all three, or none",
+                false => "from --set",
+            };
+            assert!(error.contains(place), "{error}");
         }
         let schema = with_clusters(Schema::of(&[]));
         let resolved = Resolver::new(&schema).resolve().unwrap();

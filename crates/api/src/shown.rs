@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::{LogicalPlan, LogicalVertex, PhysicalPlan, Plans};
 
-/// Each vertex with the edges that leave it.
+/// Each vertex with the edges that leave it, and behind them which have to be in one container.
 impl fmt::Display for LogicalPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for vertex in &self.vertices {
@@ -25,11 +25,14 @@ impl fmt::Display for LogicalPlan {
                 writeln!(f, " [{}]", edge.routing)?;
             }
         }
+        for group in self.groups().iter().filter(|group| group.len() > 1) {
+            writeln!(f, "stay together: {}", group.join(" + "))?;
+        }
         Ok(())
     }
 }
 
-/// Each container with the chains that run in it.
+/// Each container with what runs in it: vertices that stay together stand on one line.
 impl fmt::Display for PhysicalPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for container in &self.containers {
@@ -41,10 +44,10 @@ impl fmt::Display for PhysicalPlan {
                 write!(f, " at {address}")?;
             }
             writeln!(f)?;
-            for chain in &container.chains {
-                let numbers: Vec<String> = chain.instances.iter().map(u32::to_string).collect();
-                let chained = chain.vertices.join(" → ");
-                writeln!(f, "  {chained}  #{}", numbers.join(" #"))?;
+            for group in &container.groups {
+                let numbers: Vec<String> = group.instances.iter().map(u32::to_string).collect();
+                let vertices = group.vertices.join(" + ");
+                writeln!(f, "  {vertices}  #{}", numbers.join(" #"))?;
             }
         }
         Ok(())
@@ -108,5 +111,20 @@ packing plan 3
   words: 5 instances in 2 containers
 ";
         assert!(text.starts_with(expected), "{text}");
+    }
+
+    #[test]
+    fn what_stays_together_is_told_in_the_graph_and_stands_on_one_line_of_its_container() {
+        let mut request = word_count("c", "words", 1);
+        let mut logical = LogicalPlan::of(&request.demand);
+        for vertex in &mut logical.vertices[1..] {
+            vertex.together = Some("words".into());
+        }
+        logical.write_into(&mut request.demand);
+        let plan = RoundRobin.pack(&request.demand, &request.packing).unwrap();
+        let text = Plans::of(&request.demand, Some((3, plan)), &[]).to_string();
+        assert!(text.contains("stay together: words + counts\n"), "{text}");
+        assert!(text.contains("    words + counts  #"), "{text}");
+        assert!(!text.contains("lines +"), "{text}");
     }
 }

@@ -103,7 +103,10 @@ impl PretendedCluster {
     fn change(&self, name: &str, update: &ParallelismUpdate) -> Answer<()> {
         let (plan, packing) =
             self.with(name, |job| (job.plan.clone(), job.request.packing.clone()))?;
-        let demand = changed(plan.demand(), update)?;
+        let wanted = update.parallelism.iter();
+        let demand = plan
+            .demand()
+            .rescaled(wanted.map(|(vertex, count)| (vertex.as_str(), *count)))?;
         let next = RoundRobin.repack(&plan, &demand, &packing)?;
         let what = format!("update {name} {:?}", update.parallelism);
         self.command(name, what, |job| {
@@ -112,13 +115,6 @@ impl PretendedCluster {
             job.request.demand = demand;
         })
     }
-}
-
-fn changed(mut demand: JobDemand, update: &ParallelismUpdate) -> Result<JobDemand, Error> {
-    for (vertex, parallelism) in &update.parallelism {
-        demand = demand.with_parallelism(vertex, *parallelism)?;
-    }
-    Ok(demand)
 }
 
 impl Job {
@@ -143,6 +139,7 @@ impl Job {
             id: container.id,
             state: ContainerState::Up,
             host: Some("here".into()),
+            process: Some(format!("pid {}", 4000 + container.id.0)),
             address: Some(format!("127.0.0.1:{}", 7000 + container.id.0)),
             incarnation: Some(1),
             heard_ms: Some(0),
@@ -390,7 +387,7 @@ pub fn word_count(cluster: &str, name: &str, submission: u64) -> SubmitRequest {
         name: vertex.name.to_string(),
         parallelism: vertex.parallelism,
         isolation: "tasklet".into(),
-        chain: None,
+        together: None,
     };
     let edge = |(from, to, routing): &(&str, &str, &str)| crate::LogicalEdge {
         from: from.to_string(),

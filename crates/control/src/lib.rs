@@ -63,7 +63,9 @@ mod submission;
 
 pub use backoff::{Backoff, BackoffConfig};
 pub use candidate::{Candidate, CandidateAction, CandidateEvent};
-pub use definition::{JobDefinition, ProgramRef, WORKER_START_VARIABLE, WorkerStart};
+pub use definition::{
+    CertificateFiles, JobDefinition, ProgramRef, WORKER_START_VARIABLE, WorkerStart,
+};
 pub use identity::{JobRef, MasterEpoch, Order, PROTOCOL, PlanVersion, WorkerId};
 pub use job_master::{
     Command, CommandId, ContainerRequest, ContainerState, JobMaster, JobPhase, MasterAction,

@@ -46,7 +46,7 @@ impl Host {
         let schedulers: Schedulers = setup
             .schedulers
             .clone()
-            .with("local", Local::new(local.clone()))
+            .with_local(Local::new(local.clone()))
             .with("hosts", hosts);
         let listen = format!("{}:0", bracketed(&setup.cluster.host));
         let master = MasterSetup {
@@ -61,12 +61,15 @@ impl Host {
             lease: setup.lease,
             master: setup.master,
         };
-        let token = setup.cluster.token()?;
-        let config = ServerConfig::at(setup.api_address()?).token(token.clone());
-        let served = Served::new(&setup, token);
+        let (token, tls) = (setup.cluster.token()?, setup.cluster.tls()?);
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let config = ServerConfig::at(setup.api_address()?)
+            .token(token.clone())
+            .tls(tls.clone());
+        let served = Served::new(&setup, token, tls);
         let server = Server::bind(Arc::clone(&served) as _, config).await?;
         let api = format!(
-            "http://{}:{}",
+            "{scheme}://{}:{}",
             bracketed(&setup.cluster.host),
             server.address()?.port()
         );
@@ -101,7 +104,7 @@ impl Host {
         &self.name
     }
 
-    /// Where its REST interface is: `http://HOST:PORT`.
+    /// Where its REST interface is: `http://HOST:PORT`, or `https://HOST:PORT` in a cluster with certificates.
     pub fn api(&self) -> &str {
         &self.api
     }

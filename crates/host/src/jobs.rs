@@ -8,6 +8,7 @@ use ardea_core::{Error, ErrorCode, Result, Token};
 use ardea_master::{JobDesk, JobStore, MasterProcess, Standing, StoredJob};
 use ardea_state_manager::StateManager;
 use ardea_state_manager::layout::{self, JobLayout};
+use ardea_tls::Tls;
 
 use crate::directory::{Directory, host_of};
 
@@ -19,6 +20,7 @@ const OTHERS_WITHIN: Duration = Duration::from_secs(2);
 pub(crate) struct Jobs {
     pub(crate) state: Arc<dyn StateManager>,
     pub(crate) token: Option<Token>,
+    pub(crate) tls: Option<Tls>,
 }
 
 /// Who can answer for a job.
@@ -40,9 +42,12 @@ impl Jobs {
             let Some(name) = jobs.child(&child)?.any_name() else {
                 continue;
             };
-            // What is left of a job that is gone is no job.
-            if self.stored(&name).await?.is_some() {
-                names.push(name);
+            // What is left of a job that is gone is no job; one that can't be read is.
+            match self.stored(&name).await {
+                Ok(None) => {}
+                Ok(Some(_)) => names.push(name),
+                Err(error) if error.code() == ErrorCode::StateCorrupt => names.push(name),
+                Err(error) => return Err(error),
             }
         }
         names.sort();
@@ -86,7 +91,8 @@ impl Jobs {
 
     /// A client of the interface at that address, which belongs to a host of this cluster.
     pub(crate) fn client(&self, api: &str) -> Result<Client> {
-        Ok(Client::new(api, self.token.clone())?.patience(OTHERS_WITHIN))
+        let client = Client::new(api, self.token.clone())?.tls(self.tls.clone());
+        Ok(client.patience(OTHERS_WITHIN))
     }
 
     /// Where the interface of the host is that leads a job.

@@ -13,6 +13,7 @@ use ardea_core::{Error, ErrorCode, Token};
 use ardea_master::{MasterProcess, Standing, submit};
 use ardea_packing::{ContainerId, ResourceManagers, Resources, VertexName};
 use ardea_scheduler::HostRecord;
+use ardea_tls::Tls;
 
 use crate::directory::{API, Directory, PID, VERSION, host_at};
 use crate::jobs::{Found, Jobs};
@@ -30,7 +31,7 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    pub(crate) fn new(setup: &HostSetup, token: Option<Token>) -> Arc<Self> {
+    pub(crate) fn new(setup: &HostSetup, token: Option<Token>, tls: Option<Tls>) -> Arc<Self> {
         Arc::new(Served {
             name: setup.name.clone(),
             cluster: setup.cluster.clone(),
@@ -38,6 +39,7 @@ impl Served {
             jobs: Jobs {
                 state: Arc::clone(&setup.state),
                 token,
+                tls,
             },
             directory: Directory(Arc::clone(&setup.state)),
             master: Mutex::new(None),
@@ -121,6 +123,7 @@ impl Served {
                 let one = HostedContainer {
                     job: job.clone(),
                     container: container.id.0,
+                    process: container.process.clone(),
                 };
                 hosted.push((host.to_string(), one));
             }
@@ -190,10 +193,11 @@ impl Cluster for Served {
                 match self.describe_wherever(&name).await {
                     Ok(description) => jobs.push(description.summary),
                     // Whoever leads it does not answer in time: what is stored is true as well.
-                    Err(_) => {
-                        let stored = self.jobs.stored(&name).await?;
-                        jobs.extend(stored.map(|stored| described::unled(&stored)));
-                    }
+                    Err(_) => match self.jobs.stored(&name).await {
+                        Ok(stored) => jobs.extend(stored.map(|stored| described::unled(&stored))),
+                        // What can't be read hides no other job.
+                        Err(error) => jobs.push(described::unreadable(name, &error)),
+                    },
                 }
             }
             Ok(jobs)

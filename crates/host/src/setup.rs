@@ -62,6 +62,7 @@ impl HostSetup {
             packages: self.cluster.packages.clone(),
             state_url: self.cluster.state.clone(),
             token_file: token_file.map(|path| path.display().to_string()),
+            certificates: self.cluster.certificates.clone(),
             environment: BTreeMap::new(),
         }
     }

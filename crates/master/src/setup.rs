@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ardea_control::{LeaseConfig, MasterConfig};
+use ardea_control::{CertificateFiles, LeaseConfig, MasterConfig};
 use ardea_courier::Security;
 use ardea_packing::ResourceManagers;
 use ardea_scheduler::{LaunchPlan, Schedulers};
@@ -45,6 +45,8 @@ pub struct LaunchSetup {
     pub state_url: String,
     /// A file with the cluster's secret, if it has one, on every machine that starts containers.
     pub token_file: Option<String>,
+    /// Where its certificates are, if its connections are encrypted: by the same paths on every machine that starts containers.
+    pub certificates: Option<CertificateFiles>,
     /// Variables that are set for every container.
     pub environment: BTreeMap<String, String>,
 }
@@ -57,6 +59,7 @@ impl LaunchSetup {
             packages: self.packages.clone(),
             state_url: self.state_url.clone(),
             token_file: self.token_file.clone(),
+            certificates: self.certificates.clone(),
             environment: self.environment.clone(),
         }
     }

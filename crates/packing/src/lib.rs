@@ -12,7 +12,7 @@
 //! * [`PackingPlan`], [`ContainerPlan`], [`PlanChange`]: the outcome, and what differs between two of them;
 //! * [`ResourceManager`] and its implementations [`RoundRobin`], [`BinPacking`], [`CompliantRoundRobin`];
 //! * [`ResourceManagers`]: policies by name, a user's own among them, so that each job chooses its own;
-//! * [`CHAIN_ATTRIBUTE`]: which vertices have to stay together, whichever policy packs them;
+//! * [`TOGETHER_ATTRIBUTE`]: which vertices have to stay together, whichever policy packs them;
 //! * [`Refusal`]: why a job can't be packed, with the numbers.
 //!
 //! The interface and the three policies are Heron's ("Twitter Heron: Towards Extensible Streaming Engines", ICDE 2017,
@@ -66,17 +66,16 @@ mod refusal;
 mod resources;
 
 mod bins;
-mod chained;
 mod keep;
 mod manager;
 mod place;
+mod together;
 
 mod bin_packing;
 mod compliant;
 mod round_robin;
 
 pub use bin_packing::BinPacking;
-pub use chained::CHAIN_ATTRIBUTE;
 pub use compliant::CompliantRoundRobin;
 pub use demand::{JobDemand, VertexDemand};
 pub use identity::{ContainerId, IdentityError, InstanceId, VertexName};
@@ -87,3 +86,4 @@ pub use plan_change::{Move, PlanChange};
 pub use refusal::{Refusal, Resource};
 pub use resources::{MilliCores, ResourceError, Resources};
 pub use round_robin::RoundRobin;
+pub use together::TOGETHER_ATTRIBUTE;

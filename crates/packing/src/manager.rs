@@ -8,8 +8,8 @@ use std::sync::Arc;
 use ardea_core::{Error, ErrorCode, Result};
 
 use crate::bins::{self, Space};
-use crate::chained::Chained;
 use crate::keep::{Kept, keep};
+use crate::together::Together;
 use crate::{
     BinPacking, CompliantRoundRobin, JobDemand, PackingConfig, PackingPlan, Refusal, RoundRobin,
     place,
@@ -121,15 +121,15 @@ impl ResourceManagers {
         self
     }
 
-    /// The policy of this name, which keeps chains together ([`CHAIN_ATTRIBUTE`](crate::CHAIN_ATTRIBUTE)).
+    /// The policy of this name, which keeps together what has to be ([`TOGETHER_ATTRIBUTE`](crate::TOGETHER_ATTRIBUTE)).
     ///
     /// # Errors
     ///
     /// [`ErrorCode::InvalidConfig`] when there is none, with the names that there are.
     pub fn get(&self, name: &str) -> Result<Arc<dyn ResourceManager>> {
         let found = self.0.get(name).map(|manager| {
-            let chained: Arc<dyn ResourceManager> = Arc::new(Chained(Arc::clone(manager)));
-            chained
+            let together: Arc<dyn ResourceManager> = Arc::new(Together(Arc::clone(manager)));
+            together
         });
         found.ok_or_else(|| {
             let names: Vec<_> = self.names().collect();

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use ardea_control::{ContainerRequest, JobDefinition, JobRef, WorkerId, WorkerStart};
+use ardea_control::{
+    CertificateFiles, ContainerRequest, JobDefinition, JobRef, WorkerId, WorkerStart,
+};
 use serde::{Deserialize, Serialize};
 
 /// A job whose containers are to be started: the same for all of them, wherever they run.
@@ -16,6 +18,8 @@ pub struct LaunchPlan {
     pub state_url: String,
     /// Where the cluster's secret is, if it has one: a file that is there on every machine that starts containers.
     pub token_file: Option<String>,
+    /// Where its certificates are, if its connections are encrypted: by the same paths on every machine that starts containers.
+    pub certificates: Option<CertificateFiles>,
     /// Variables that are set for every container beside `ARDEA_WORKER`.
     pub environment: BTreeMap<String, String>,
 }
@@ -43,6 +47,7 @@ impl LaunchPlan {
             host: host.to_string(),
             resources: request.required,
             token_file: self.token_file.clone(),
+            certificates: self.certificates.clone(),
             settings: self.definition.settings.clone(),
         }
     }

@@ -70,6 +70,7 @@
 //!     packages,
 //!     state_url: "file:///tmp/state".into(),
 //!     token_file: None,
+//!     certificates: None,
 //!     environment: Default::default(),
 //! };
 //! let (scheduler, mut events) = schedulers.start(launch).await?;

@@ -11,6 +11,8 @@ pub(super) struct Place {
     /// An IPv6 address without its brackets.
     pub(super) host: String,
     pub(super) port: u16,
+    /// Whether it is asked over TLS.
+    pub(super) is_encrypted: bool,
 }
 
 impl Place {
@@ -18,21 +20,26 @@ impl Place {
     pub(super) fn parse(text: &str) -> Result<Self> {
         let invalid = |why: &str| {
             let what = format!("{text:?} is no address of a cluster's interface: {why}");
-            Error::new(ErrorCode::InvalidConfig, what).hint("write http://HOST:PORT")
+            Error::new(ErrorCode::InvalidConfig, what)
+                .hint("write http://HOST:PORT, or https://HOST:PORT")
         };
         let uri: Uri = text.parse().map_err(|_| invalid("it is no URL"))?;
-        match uri.scheme_str() {
-            Some("http") => {}
-            Some(_) => return Err(invalid("its scheme is not http")),
+        let is_encrypted = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            Some(_) => return Err(invalid("its scheme is neither http nor https")),
             None => return Err(invalid("it has no scheme")),
-        }
+        };
         let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
         if host.is_empty() {
             return Err(invalid("it names no host"));
         }
         Ok(Place {
             host: host.to_string(),
-            port: uri.port_u16().unwrap_or(80),
+            port: uri
+                .port_u16()
+                .unwrap_or(if is_encrypted { 443 } else { 80 }),
+            is_encrypted,
         })
     }
 
@@ -47,7 +54,8 @@ impl Place {
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "http://{}", self.authority())
+        let scheme = if self.is_encrypted { "https" } else { "http" };
+        write!(f, "{scheme}://{}", self.authority())
     }
 }
 
@@ -57,7 +65,7 @@ mod tests {
 
     #[test]
     fn an_address_reads_back_as_it_is_written() {
-        for text in ["http://127.0.0.1:7400", "http://[::1]:80", "http://a.b:1"] {
+        for text in ["http://127.0.0.1:7400", "http://[::1]:80", "https://a.b:1"] {
             assert_eq!(Place::parse(text).unwrap().to_string(), text);
         }
         assert_eq!(Place::parse("http://a/b?c").unwrap().port, 80);
@@ -69,7 +77,7 @@ mod tests {
             ("", "no URL"),
             ("127.0.0.1:7400", "no scheme"),
             ("localhost:7400", "no scheme"),
-            ("https://a:1", "not http"),
+            ("ftp://a:1", "neither http nor"),
             ("/v1", "no scheme"),
             ("http://", "no URL"),
         ] {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result, Token};
+use ardea_tls::Tls;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, LOCATION};
 use axum::http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
@@ -11,6 +12,7 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
@@ -87,13 +89,13 @@ impl Asked {
     pub(super) async fn of(
         self,
         place: &Place,
-        token: Option<&Token>,
+        (token, tls): (Option<&Token>, Option<&Tls>),
         patience: Duration,
     ) -> Result<Answered> {
         let deadline = Instant::now() + patience;
         let (mut place, mut path) = (place.clone(), self.path.clone());
         for _ in 0..=MOST_REDIRECTIONS {
-            let once = self.once(&place, &path, token);
+            let once = self.once(&place, &path, (token, tls));
             let response = timeout_at(deadline, once)
                 .await
                 .map_err(|_| silent(&place, patience))??;
@@ -118,11 +120,9 @@ impl Asked {
         &self,
         place: &Place,
         path: &str,
-        token: Option<&Token>,
+        (token, tls): (Option<&Token>, Option<&Tls>),
     ) -> Result<axum::http::Response<Incoming>> {
-        let stream = TcpStream::connect((place.host.as_str(), place.port))
-            .await
-            .map_err(|error| unreachable(place, error))?;
+        let stream = connect(place, tls).await?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| broken(place, error))?;
@@ -151,6 +151,36 @@ impl Asked {
             .map_err(|error| broken(place, error))
     }
 }
+
+/// What a connection is, encrypted or not.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// A connection to the place. Nothing goes over one that is not encrypted if it has to be.
+async fn connect(place: &Place, tls: Option<&Tls>) -> Result<Box<dyn Stream>> {
+    match (place.is_encrypted, tls) {
+        (true, None) => {
+            let what = format!("{place} wants certificates, and there are none");
+            return Err(Error::new(ErrorCode::InvalidConfig, what).hint(CERTIFICATES));
+        }
+        (false, Some(_)) => {
+            let what = format!("{place} is not encrypted, but the cluster has certificates");
+            return Err(Error::new(ErrorCode::InvalidConfig, what).hint("write https://HOST:PORT"));
+        }
+        _ => {}
+    }
+    let stream = TcpStream::connect((place.host.as_str(), place.port))
+        .await
+        .map_err(|error| unreachable(place, error))?;
+    Ok(match tls {
+        Some(tls) => Box::new(tls.connect(stream, &place.host).await?),
+        None => Box::new(stream),
+    })
+}
+
+const CERTIFICATES: &str =
+    "name the files: cluster.tls_authority, cluster.tls_certificate and cluster.tls_key";
 
 /// Where a redirection leads: an address and a path.
 fn target(response: &axum::http::Response<Incoming>, place: &Place) -> Result<(Place, String)> {

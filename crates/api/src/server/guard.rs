@@ -11,18 +11,36 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::Response;
 
+use super::ServerConfig;
 use super::handlers::failed;
 use crate::routes::DOCUMENT_PATH;
 
+/// What a request has to have.
+pub(super) struct Guard {
+    token: Option<Token>,
+    /// Who asks has a certificate of the cluster.
+    is_member: bool,
+}
+
+impl Guard {
+    pub(super) fn of(config: &ServerConfig) -> Self {
+        Guard {
+            token: config.token.clone(),
+            is_member: config.tls.is_some(),
+        }
+    }
+}
+
 /// Lets a request pass, or answers it. The document tells nothing of the cluster, and may be read by anybody who gets here.
 pub(super) async fn check(
-    State(token): State<Arc<Option<Token>>>,
+    State(guard): State<Arc<Guard>>,
     request: Request,
     next: Next,
 ) -> Response {
-    let refusal = match &*token {
+    let refusal = match &guard.token {
         _ if request.uri().path() == DOCUMENT_PATH => None,
         Some(token) => check_token(token, request.headers()),
+        None if guard.is_member => check_origin(request.headers()),
         None => check_site(request.headers()),
     };
     match refusal {
@@ -62,19 +80,25 @@ fn check_site(headers: &HeaderMap) -> Option<Error> {
         let name = authority.host().trim_matches(['[', ']']);
         name == "localhost" || name.parse::<IpAddr>().is_ok()
     };
-    let Some(host) = host.filter(is_own) else {
+    if !host.is_some_and(|host| is_own(&host)) {
         let what = "the request names a host that is neither an address nor localhost";
         return Some(
             Error::new(ErrorCode::BadRequest, what)
                 .hint("ask by the address, or give the cluster a token: then it may have any name"),
         );
-    };
+    }
+    check_origin(headers)
+}
+
+/// A browser says of a page's requests where the page is from.
+fn check_origin(headers: &HeaderMap) -> Option<Error> {
+    let host = text(headers, HOST)?;
     let origin = headers.get(ORIGIN)?;
     let is_same = origin
         .to_str()
         .ok()
         .and_then(|origin| origin.split_once("://"))
-        .is_some_and(|(_, authority)| authority == host.as_str());
+        .is_some_and(|(_, authority)| authority == host);
     (!is_same).then(|| {
         let what = "the request comes from a page of another site";
         Error::new(ErrorCode::BadRequest, what)

@@ -27,7 +27,7 @@ pub(super) fn router(cluster: Arc<dyn Cluster>, config: &ServerConfig) -> Router
         .with_state(Shared(cluster))
         .layer(DefaultBodyLimit::max(config.most_body_bytes))
         .layer(from_fn_with_state(
-            Arc::new(config.token.clone()),
+            Arc::new(guard::Guard::of(config)),
             guard::check,
         ))
         .layer(from_fn_with_state(

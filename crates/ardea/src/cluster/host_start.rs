@@ -38,6 +38,13 @@ impl HostStart {
         if let Some(file) = &cluster.token_file {
             settings.push(format!("cluster.token_file={}", file.display()));
         }
+        if let Some(files) = &cluster.certificates {
+            settings.extend([
+                format!("cluster.tls_authority={}", files.authority),
+                format!("cluster.tls_certificate={}", files.certificate),
+                format!("cluster.tls_key={}", files.key),
+            ]);
+        }
         HostStart {
             name: name.into(),
             settings,

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use ardea_api::{LogicalEdge, LogicalPlan, LogicalVertex};
 use ardea_core::{Dag, Isolation, Result, VertexId};
-use ardea_engine::chains;
+use ardea_engine::together;
 use ardea_packing::{JobDemand, MilliCores, Resources, VertexDemand};
 
 /// Where nobody has said how many instances a vertex has, it has one on a cluster.
@@ -17,11 +17,11 @@ const ONE: NonZeroU32 = NonZeroU32::MIN;
 /// # Errors
 /// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob) if the graph can't run.
 pub fn demand(job: &str, dag: &Dag, unsaid: Resources) -> Result<JobDemand> {
-    let chains = chains(dag)?;
-    let chain_of = |id: VertexId| {
-        let mut chains = chains.iter();
-        let chain = chains.find(|chain| chain.len() > 1 && chain.contains(&id))?;
-        let first = chain.first()?;
+    let groups = together(dag)?;
+    let group_of = |id: VertexId| {
+        let mut groups = groups.iter();
+        let group = groups.find(|group| group.len() > 1 && group.contains(&id))?;
+        let first = group.first()?;
         Some(dag.get(*first).name().to_string())
     };
     let mut demand = JobDemand::new(job);
@@ -44,7 +44,7 @@ pub fn demand(job: &str, dag: &Dag, unsaid: Resources) -> Result<JobDemand> {
                 Isolation::Thread => "thread".into(),
                 Isolation::Process => "process".into(),
             },
-            chain: chain_of(id),
+            together: group_of(id),
         });
     }
     let name = |id: VertexId| dag.get(id).name().to_string();
@@ -120,13 +120,13 @@ mod tests {
         assert_eq!(asked, expected);
         let logical = LogicalPlan::of(&demand);
         assert_eq!(logical.edges.len(), 4);
-        // One instance of each makes no chain: there may be more of one later.
-        let chains = [
+        // One instance of each does not keep vertices together: there may be more of one later.
+        let groups = [
             vec!["lines", "words"],
             vec!["counts"],
             vec!["sink"],
             vec!["more"],
         ];
-        assert_eq!(logical.chains(), chains);
+        assert_eq!(logical.groups(), groups);
     }
 }

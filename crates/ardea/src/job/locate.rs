@@ -61,14 +61,14 @@ fn left_out(kind: StoreKind, servers: &[String], root: &ardea_state_manager::Sta
 /// [`ErrorCode::Network`] if there is none, [`ErrorCode::WrongCluster`] if what answers is another cluster's; what a host says, above
 /// all that the token is wrong.
 pub async fn client_of(cluster: &ClusterSettings) -> Result<(Client, ClusterInfo)> {
-    let token = cluster.token()?;
+    let (token, tls) = (cluster.token()?, cluster.tls()?);
     let bases = match &cluster.api {
         Some(base) => vec![base.clone()],
         None => registered(cluster).await?,
     };
     let mut last = None;
     for base in bases {
-        let client = Client::new(&base, token.clone())?;
+        let client = Client::new(&base, token.clone())?.tls(tls.clone());
         match client.clone().patience(GREETING).about().await {
             Ok(about) if is_meant(&about, cluster) => return Ok((client, about)),
             Ok(about) => {

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use ardea_api::load_tls;
 use ardea_control::{Lookup, WorkerStart};
 use ardea_core::Result;
 use ardea_engine::Job;
@@ -31,7 +32,7 @@ pub fn work(start: WorkerStart, job: &dyn Job, modules: &Modules) -> Result<()> 
         finder: by_lease(),
         sinks: modules.sinks.clone(),
         transports: modules.transports.clone(),
-        tls: None,
+        tls: start.certificates.as_ref().map(load_tls).transpose()?,
         command: None,
     };
     ardea_worker::run(&start, job, surroundings)

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use ardea::cluster::Modules;
 use ardea::job::{Console, Prepared, Wanted, connect, submit, told};
+use ardea_bench::cluster::BENCH_ARGUMENT;
 use ardea_control::WorkerStart;
 use ardea_core::{Error, ErrorCode};
 use ardea_engine::Job;
@@ -109,6 +110,9 @@ pub fn work(start: WorkerStart) -> Result<(), Failure> {
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
     let own = match words.split_first() {
+        Some((what, [told])) if what == BENCH_ARGUMENT => {
+            return Ok(ardea_bench::cluster::work(start, told)?);
+        }
         Some((what, rest)) => Own::find(Path::new(what), rest)?,
         None => None,
     };

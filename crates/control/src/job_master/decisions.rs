@@ -280,12 +280,11 @@ impl JobMaster {
         let Some(plan) = record.plan.as_ref().filter(|_| record.started) else {
             return Err(self.busy("being started"));
         };
-        let mut demand = record.demand.clone();
-        for (vertex, count) in parallelism {
-            demand = demand
-                .with_parallelism(vertex.as_str(), *count)
-                .map_err(|error| Refused::impossible(&error))?;
-        }
+        let wanted = parallelism.iter();
+        let demand = record
+            .demand
+            .rescaled(wanted.map(|(vertex, count)| (vertex.as_str(), *count)))
+            .map_err(|error| Refused::impossible(&error))?;
         if demand == record.demand {
             return Ok(false);
         }

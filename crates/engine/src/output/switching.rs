@@ -24,6 +24,8 @@ pub(crate) struct NewLanes {
     pub(crate) lanes: Vec<NewLane>,
     /// How many of them get records.
     pub(crate) consumers: usize,
+    /// The places of those whose consumers are in this process.
+    pub(crate) local: Vec<usize>,
     pub(crate) routing: Routing,
     /// Dropped when all this is carried out.
     pub(crate) receipt: Receipt,
@@ -156,9 +158,10 @@ impl OutputEdge {
         );
         switching.closing.extend(before.into_iter().flatten());
         switching.receipts.push(wanted.receipt);
-        if self.consumers != wanted.consumers {
+        if self.consumers != wanted.consumers || self.local != wanted.local {
             self.consumers = wanted.consumers;
-            self.route = Route::of(&wanted.routing, wanted.consumers);
+            self.local = wanted.local;
+            self.route = Route::of(&wanted.routing, self.consumers, &self.local);
         }
     }
 

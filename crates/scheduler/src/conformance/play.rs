@@ -207,6 +207,7 @@ fn launch(socket: PathBuf) -> LaunchPlan {
         packages: "file:///nowhere".to_string(),
         state_url: "file:///nowhere".to_string(),
         token_file: None,
+        certificates: None,
         environment: BTreeMap::from([("SUITE".to_string(), "yes".to_string())]),
     }
 }

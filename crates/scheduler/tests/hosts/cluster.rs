@@ -206,6 +206,7 @@ fn launch() -> LaunchPlan {
         packages: String::new(),
         state_url: String::new(),
         token_file: None,
+        certificates: None,
         environment: BTreeMap::new(),
     }
 }

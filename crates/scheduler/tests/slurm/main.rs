@@ -83,6 +83,7 @@ fn launch(name: &str) -> LaunchPlan {
         packages: String::new(),
         state_url: String::new(),
         token_file: None,
+        certificates: None,
         environment: BTreeMap::from([("SLEEP_OF_THE_TEST".to_string(), "it's fine".to_string())]),
     }
 }

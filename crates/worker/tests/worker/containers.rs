@@ -29,6 +29,7 @@ pub fn start(container: u32, incarnation: u64, master: &str) -> WorkerStart {
         host: "127.0.0.1".into(),
         resources: Resources::UNLIMITED,
         token_file: None,
+        certificates: None,
         settings: BTreeMap::from([
             ("threads".to_string(), "1".to_string()),
             ("worker.heartbeat".to_string(), "50ms".to_string()),
