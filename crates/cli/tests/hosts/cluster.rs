@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use ardea_api::{Client, ContainerState, JobDescription, Phase};
 use ardea_core::{Result, Token};
+use ardea_packages::{DirectoryStore, PackageServer, StoreOptions};
 use ardea_state_manager::conformance::{Server, Skipped};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
@@ -51,8 +52,11 @@ impl Kind {
 pub struct Cluster {
     hosts: BTreeMap<usize, Child>,
     pub server: Server,
+    /// Dropped before what it runs on.
+    _packages: Option<PackageServer>,
     runtime: Runtime,
     state: String,
+    packages: String,
     /// Last but one: what runs there is killed before its folder goes.
     pub ground: Ground,
     folder: TempDir,
@@ -72,11 +76,29 @@ impl Cluster {
             .worker_threads(1)
             .enable_all()
             .build();
+        let runtime = runtime.expect("threads");
+        let store = folder.path().join("packages");
+        // Both kinds of store are tried, one with each state manager.
+        let served = (kind == Kind::Etcd).then(|| {
+            let options = StoreOptions {
+                token: Some(Token::new(TOKEN)),
+                ..StoreOptions::default()
+            };
+            let store = DirectoryStore::new(&store, &options);
+            let address = format!("{}:0", ground.here());
+            let served = runtime.block_on(PackageServer::bind(&address, store, &options));
+            served.expect("a free port")
+        });
         let mut cluster = Cluster {
+            packages: match &served {
+                Some(server) => server.url(),
+                None => format!("file://{}", store.display()),
+            },
+            _packages: served,
             hosts: BTreeMap::new(),
             state: format!("{}://{}/ardea", kind.name(), server.address()),
             server,
-            runtime: runtime.expect("threads"),
+            runtime,
             ground,
             folder,
         };
@@ -116,7 +138,7 @@ impl Cluster {
             "cluster.name=four".to_string(),
             format!("cluster.state={}", self.state),
             format!("cluster.host={host}"),
-            format!("cluster.packages=file://{}", at("packages")),
+            format!("cluster.packages={}", self.packages),
             format!("cluster.token_file={}", at("token")),
             format!("cluster.directory={}", at(directory)),
         ];
@@ -279,19 +301,25 @@ impl Cluster {
         workers
     }
 
-    /// The processes of a job's containers on all hosts, but for those of instances.
+    /// The workers of a job on all hosts.
     pub fn processes(&self, job: &str) -> Vec<Worker> {
-        let mut workers = Vec::new();
+        self.processes_that(job, false)
+    }
+
+    /// The processes of a job's instances that have one of their own.
+    pub fn instances(&self, job: &str) -> Vec<Worker> {
+        self.processes_that(job, true)
+    }
+
+    fn processes_that(&self, job: &str, are_instances: bool) -> Vec<Worker> {
+        let mut found = Vec::new();
         for host in 1..=HOSTS {
-            for pid in self.ground.processes(host) {
-                workers.extend(
-                    Worker::of(pid, host)
-                        .filter(|found| found.1 == job)
-                        .map(|found| found.0),
-                );
-            }
+            let pids = self.ground.processes(host).into_iter();
+            let known = pids.filter_map(|pid| Worker::of(pid, host));
+            let wanted = known.filter(|(_, of, instance)| of == job && *instance == are_instances);
+            found.extend(wanted.map(|(worker, ..)| worker));
         }
-        workers
+        found
     }
 
     /// Waits until new numbers arrive, and all that had been emitted until now has been acked; fails if any of it was lost.
@@ -350,9 +378,11 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// The process, if it is one, and its job.
-    fn of(pid: i32, host: usize) -> Option<(Self, String)> {
+    /// The process, if it is one of a container, its job, and whether it is that of an instance.
+    fn of(pid: i32, host: usize) -> Option<(Self, String, bool)> {
         let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+        let mut variables = environment.split(|byte| *byte == 0);
+        let is_instance = variables.any(|variable| variable.starts_with(b"ARDEA_INSTANCE="));
         let mut variables = environment.split(|byte| *byte == 0);
         let start = variables.find_map(|variable| variable.strip_prefix(b"ARDEA_WORKER="))?;
         let start: Value = serde_json::from_slice(start).ok()?;
@@ -361,7 +391,8 @@ impl Worker {
             host,
             pid,
         };
-        Some((worker, start["job"]["name"].as_str()?.to_string()))
+        let job = start["job"]["name"].as_str()?.to_string();
+        Some((worker, job, is_instance))
     }
 
     /// `kill -9`.

@@ -67,6 +67,29 @@ pub fn only_changed(
     }
 }
 
+/// The process of an instance that has one of its own: its worker and all others are left alone.
+pub fn instance(cluster: &mut Cluster, measured: &mut Measured) {
+    cluster.runs(JOB);
+    let before = cluster.workers(JOB);
+    let instances = cluster.instances(JOB);
+    let killed = *instances.first().expect("`pass` has processes of its own");
+    let at = now_ms();
+    killed.kill();
+    until_true("another process has taken its place", 60, || {
+        let now = cluster.instances(JOB);
+        now.len() == instances.len() && !now.contains(&killed)
+    });
+    measured.note("instance's process killed, another is there", at, now_ms());
+    cluster.goes_on(JOB);
+    only_changed(&before, cluster, &[]);
+    let left = cluster
+        .instances(JOB)
+        .into_iter()
+        .filter(|one| instances.contains(one))
+        .count();
+    assert_eq!(left, instances.len() - 1, "only one instance was killed");
+}
+
 /// The host that leads the job; it is started again.
 pub fn leader(cluster: &mut Cluster, measured: &mut Measured) {
     let before = cluster.workers(JOB);

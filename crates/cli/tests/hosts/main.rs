@@ -35,6 +35,7 @@ type Scenario = fn(&mut Cluster, &mut Measured);
 const SCENARIOS: &[(&str, Scenario)] = &[
     ("a_worker_is_killed", deaths::worker),
     ("a_containers_group_is_killed", deaths::group),
+    ("an_instances_process_is_killed", deaths::instance),
     ("the_host_that_leads_is_killed", deaths::leader),
     ("a_host_that_does_not_lead_is_killed", deaths::follower),
     ("a_host_stays_dead", deaths::host_for_good),

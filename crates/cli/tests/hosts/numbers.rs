@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use ardea::Result;
-use ardea::core::{Error, ErrorCode};
+use ardea::core::{Error, ErrorCode, Isolation};
 use ardea::topology::*;
 
 use crate::ledger::{Position, PositionFile, Record, stamped};
@@ -44,7 +44,10 @@ pub fn describe(arguments: &[String]) -> Result<Topology> {
     topology.max_spout_pending(pending);
     let kept = folder.clone();
     topology.spout("numbers", SPOUTS, move || Numbers::new(kept.clone(), rate));
-    topology.bolt("pass", 4, || Pass).shuffle("numbers");
+    topology
+        .bolt("pass", 4, || Pass)
+        .isolation(Isolation::Process)
+        .shuffle("numbers");
     topology
         .bolt("record", 4, move || Sink {
             folder: folder.clone(),
