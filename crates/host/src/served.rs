@@ -12,8 +12,8 @@ use ardea_control::Command;
 use ardea_core::{Error, ErrorCode, Token};
 use ardea_master::{MasterProcess, Standing, submit};
 use ardea_packing::{ContainerId, ResourceManagers, Resources, VertexName};
-use ardea_tls::Tls;
 use ardea_scheduler::HostRecord;
+use ardea_tls::Tls;
 
 use crate::directory::{API, Directory, PID, VERSION, host_at};
 use crate::jobs::{Found, Jobs};
