@@ -15,8 +15,9 @@ use ardea_codec::{Wire, WireError};
 /// The version of the protocol above frames.
 pub const PROTOCOL_VERSION: u16 = 1;
 
-/// The longest payload that is taken of a stranger.
-pub(crate) const MOST_GREETING_BYTES: usize = 4096;
+/// The longest payload that is taken of a stranger, in bytes: what a transport of one's own begins a [`Framed`](crate::Framed) with.
+/// The link allows more when it knows its peer.
+pub const MOST_GREETING_BYTES: usize = 4096;
 
 /// How much of a peer's reason is shown.
 const MOST_REASON: usize = 300;

@@ -16,7 +16,8 @@
 //! * [`Header`], [`Frame`], [`Payload`], [`Assembler`]: what is on the wire, byte by byte, and how it is read without copying;
 //! * [`RowsCodec`], [`ChunkCodec`]: what is in a payload, from the crate `ardea-codec`;
 //! * [`SendWindow`], [`ReceiveWindow`]: flow control, as pure state machines;
-//! * [`Transport`], [`Connection`], [`ByteStream`]: what a transport has to do; [`TcpTransport`], [`MemoryTransport`] do it;
+//! * [`Transport`], [`Connection`], [`ByteStream`]: what a transport has to do; [`TcpTransport`], [`MemoryTransport`] do it; [`Poller`]
+//!   and [`Polled`] help those over sockets;
 //! * [`Link`], [`Port`], [`Identity`]: one connection and all who share it, and who may;
 //! * [`EdgeSender`], [`EdgeReceiver`], [`Forwarder`]: the ends of an edge, and who stands between.
 //!
@@ -95,6 +96,7 @@ mod doorbell;
 mod framed;
 mod gone;
 mod memory;
+mod polling;
 mod tcp;
 mod tls;
 mod transport;
@@ -119,11 +121,12 @@ pub use forwarder::{Forwarder, Route, RouteKey};
 pub use frame::{Frame, Parcel, Payload};
 pub use framed::{Framed, FramedConfig};
 pub use gone::{PeerGone, Why};
-pub use handshake::{Greeted, Identity, PROTOCOL_VERSION, Side};
+pub use handshake::{Greeted, Identity, MOST_GREETING_BYTES, PROTOCOL_VERSION, Side};
 pub use header::{FRAME_VERSION, FrameError, HEADER_BYTES, Header, Kind, MOST_PAYLOAD_BYTES};
 pub use ids::{EdgeNumber, InstanceNumber, JobNumber, StreamId, WorkerNumber};
 pub use link::{Link, LinkConfig, LinkCounts};
 pub use memory::{MemoryNetwork, MemoryTransport};
+pub use polling::{Polled, Poller, Sockets};
 pub use port::{End, Port};
 pub use receiver::{EdgeReceiver, Received, ReceiverConfig};
 pub use sender::{EdgeSender, SenderConfig};

@@ -114,3 +114,33 @@ pub trait ByteStream: Send {
     /// Whether the connection has come to be; before that a failure means that the peer can't be reached.
     fn is_connected(&self) -> bool;
 }
+
+/// A stream that could not be opened says why when it is used: that the peer can't be reached.
+impl<S: ByteStream> ByteStream for io::Result<S> {
+    fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
+        opened(self)?.read(space)
+    }
+
+    fn write(&mut self, pieces: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        opened(self)?.write(pieces)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        opened(self)?.flush()
+    }
+
+    fn held(&self) -> usize {
+        self.as_ref().map_or(0, S::held)
+    }
+
+    fn is_connected(&self) -> bool {
+        self.as_ref().is_ok_and(S::is_connected)
+    }
+}
+
+/// The reason is final, also one such as "would block", of a listener whose queue is full.
+fn opened<S>(stream: &mut io::Result<S>) -> io::Result<&mut S> {
+    stream
+        .as_mut()
+        .map_err(|error| io::Error::other(error.to_string()))
+}

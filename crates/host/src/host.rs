@@ -46,7 +46,7 @@ impl Host {
         let schedulers: Schedulers = setup
             .schedulers
             .clone()
-            .with("local", Local::new(local.clone()))
+            .with_local(Local::new(local.clone()))
             .with("hosts", hosts);
         let listen = format!("{}:0", bracketed(&setup.cluster.host));
         let master = MasterSetup {

@@ -13,26 +13,56 @@ use crate::{ContainerEvents, Hosts, JobScheduler, LaunchPlan, Local, Runner, Sch
 /// Kinds of schedulers by name: `scheduler=slurm` in a job's configuration chooses one, so that two jobs of one cluster may use
 /// different ones.
 #[derive(Clone)]
-pub struct Schedulers(BTreeMap<String, Arc<dyn SchedulerKind>>);
+pub struct Schedulers {
+    kinds: BTreeMap<String, Arc<dyn SchedulerKind>>,
+    /// Those that are made when `local` is known.
+    over_local: BTreeMap<String, Arc<OverLocal>>,
+}
+
+/// Makes a kind that leaves its work to `local`.
+type OverLocal = dyn Fn(Local) -> Arc<dyn SchedulerKind> + Send + Sync;
 
 impl Schedulers {
     /// Those that need nothing but Ardea itself: `local`, with this runner, and `hosts`, with the hosts that have registered
     /// in this state manager. [`Slurm`](crate::Slurm) has to be added where there is one.
     pub fn builtin(runner: Runner, state: Arc<dyn StateManager>, security: Security) -> Self {
         Schedulers::none()
-            .with("local", Local::new(runner))
+            .with_local(Local::new(runner))
             .with("hosts", Hosts::new(state, security))
     }
 
     /// None so far.
     pub fn none() -> Self {
-        Schedulers(BTreeMap::new())
+        Schedulers {
+            kinds: BTreeMap::new(),
+            over_local: BTreeMap::new(),
+        }
     }
 
     /// Adds a kind, or replaces the one of this name.
     pub fn with(mut self, name: impl Into<String>, kind: impl SchedulerKind + 'static) -> Self {
-        self.0.insert(name.into(), Arc::new(kind));
+        self.kinds.insert(name.into(), Arc::new(kind));
         self
+    }
+
+    /// Adds a kind that leaves its work to `local`, which is known only where containers are started: it is there once
+    /// [`with_local`](Self::with_local) has been called.
+    pub fn over_local<K: SchedulerKind + 'static>(
+        mut self,
+        name: impl Into<String>,
+        make: impl Fn(Local) -> K + Send + Sync + 'static,
+    ) -> Self {
+        let make = move |local| Arc::new(make(local)) as Arc<dyn SchedulerKind>;
+        self.over_local.insert(name.into(), Arc::new(make));
+        self
+    }
+
+    /// Adds `local`, and makes all those that leave their work to it.
+    pub fn with_local(mut self, local: Local) -> Self {
+        for (name, make) in std::mem::take(&mut self.over_local) {
+            self.kinds.insert(name, make(local.clone()));
+        }
+        self.with("local", local)
     }
 
     /// The kind of this name.
@@ -41,7 +71,7 @@ impl Schedulers {
     ///
     /// [`ErrorCode::InvalidConfig`] when there is none, with the names that there are.
     pub fn get(&self, name: &str) -> Result<Arc<dyn SchedulerKind>> {
-        self.0.get(name).map(Arc::clone).ok_or_else(|| {
+        self.kinds.get(name).map(Arc::clone).ok_or_else(|| {
             let names: Vec<_> = self.names().collect();
             Error::new(
                 ErrorCode::InvalidConfig,
@@ -64,7 +94,7 @@ impl Schedulers {
 
     /// The names, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
+        self.kinds.keys().map(String::as_str)
     }
 }
 

@@ -54,7 +54,7 @@ pub struct Surroundings {
 /// error of the job, if that fails as a whole.
 pub fn run(start: &WorkerStart, job: &dyn Job, surroundings: Surroundings) -> Result<()> {
     if let Some(start) = InstanceStart::from_environment()? {
-        return run_instance(&start, job, surroundings.tls);
+        return run_instance(&start, job, &surroundings.transports, surroundings.tls);
     }
     let clock = Clock::system();
     let notes = Notes::new(

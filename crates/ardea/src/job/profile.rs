@@ -8,11 +8,13 @@ use ardea_control::WORKER_START_VARIABLE;
 use ardea_core::Result;
 use ardea_core::settings::{ConfigFile, Resolved, Resolver, Schema};
 use ardea_engine::{NODE_SETTINGS, NodeConfig};
+use ardea_metrics::METRICS_SETTINGS;
 use ardea_worker::WORKER_SETTINGS;
 
-/// All settings of programs that run and submit jobs: of the node, of workers, and of clusters.
+/// All settings of programs that run and submit jobs: of the node, of workers and their metrics, and of clusters.
 pub fn schema() -> Schema {
-    with_clusters(Schema::of(NODE_SETTINGS).and(WORKER_SETTINGS))
+    let of_processes = Schema::of(NODE_SETTINGS).and(METRICS_SETTINGS);
+    with_clusters(of_processes.and(WORKER_SETTINGS))
 }
 
 /// A resolver of all settings, with what the environment says, and the files: the one that is named, or else `ardea.toml` in the user's

@@ -13,7 +13,7 @@ use ardea_core::{Error, ErrorCode, Result, Token, VertexId, Waker};
 use ardea_engine::{
     Begin, Crossings, Deployment, Job, JobConfig, JobStatus, Node, Parallelisms, Placement, Site,
 };
-use ardea_exchange::{Identity, LinkConfig, TcpConfig, TcpTransport, WorkerNumber};
+use ardea_exchange::{Identity, LinkConfig, Transport, WorkerNumber};
 use ardea_tls::Tls;
 
 use super::cut_out::CutOut;
@@ -24,6 +24,7 @@ use crate::network::{NetworkEvent, NetworkThread, PeerAddress, Tell};
 use crate::plan::Names;
 use crate::settings::WorkerConfig;
 use crate::start::{exchange_cluster, read_token};
+use crate::transports::{TransportSetup, Transports};
 
 /// How often it tells what it has counted, at least.
 const TELL_EVERY: Duration = Duration::from_millis(500);
@@ -41,7 +42,12 @@ enum News {
 ///
 /// # Errors
 /// What keeps it from starting; the first error of the instance.
-pub(crate) fn run_instance(start: &InstanceStart, job: &dyn Job, tls: Option<Tls>) -> Result<()> {
+pub(crate) fn run_instance(
+    start: &InstanceStart,
+    job: &dyn Job,
+    transports: &Transports,
+    tls: Option<Tls>,
+) -> Result<()> {
     ignore_signals()?;
     let container = std::io::stdin().as_fd().try_clone_to_owned();
     let container = UnixStream::from(container.map_err(no_container)?);
@@ -52,7 +58,7 @@ pub(crate) fn run_instance(start: &InstanceStart, job: &dyn Job, tls: Option<Tls
         .name("ardea-container".into())
         .spawn(move || listen(told, &from_container))
         .map_err(no_container)?;
-    let outcome = Running::start(start, job, tls, &news)
+    let outcome = Running::start(start, job, (transports, tls), &news)
         .and_then(|running| running.run(&container, &happens));
     if let Err(error) = &outcome {
         tell(&container, &FromInstance::Failed(error.to_string()));
@@ -116,7 +122,7 @@ impl Running {
     fn start(
         start: &InstanceStart,
         job: &dyn Job,
-        tls: Option<Tls>,
+        (transports, tls): (&Transports, Option<Tls>),
         news: &Sender<News>,
     ) -> Result<Self> {
         let program = job.program(&start.parallelisms)?;
@@ -132,7 +138,14 @@ impl Running {
         config.node.pin = false;
         let token = read_token(start.worker.token_file.as_deref())?;
         let node = Node::start(config.node.clone())?;
-        let network = connect(start, &config, (site, container), token, tls, &node, news)?;
+        let setup = TransportSetup {
+            is_protected: token.is_some(),
+            tls,
+        };
+        // The container listens by the same one.
+        let transport = transports.make(&config.transport, &setup)?;
+        let sites = (site, container);
+        let network = connect(start, &config, sites, (token, transport), &node, news)?;
         let cut = CutOut::of(&program.dag, vertex)?;
         let streams = StreamConfig::default();
         let crossings = Arc::new(WorkerCrossings::new(&cut.dag, network.network(), streams));
@@ -222,8 +235,7 @@ fn connect(
     start: &InstanceStart,
     config: &WorkerConfig,
     (site, container): (Site, Site),
-    token: Option<Token>,
-    tls: Option<Tls>,
+    (token, transport): (Option<Token>, Box<dyn Transport>),
     node: &Node,
     news: &Sender<News>,
 ) -> Result<NetworkThread> {
@@ -238,19 +250,9 @@ fn connect(
         heartbeat_every: config.peer_silence / 8,
         ..LinkConfig::default()
     };
-    let transport = TcpTransport::new(TcpConfig {
-        tls,
-        ..TcpConfig::default()
-    })?;
     let news = news.clone();
     let told: Arc<Tell> = Arc::new(move |event| drop(news.send(News::Network(event))));
-    let network = NetworkThread::connecting(
-        Box::new(transport),
-        identity,
-        link,
-        node.clock().clone(),
-        told,
-    )?;
+    let network = NetworkThread::connecting(transport, identity, link, node.clock().clone(), told)?;
     let address = start.container_address.parse().map_err(|_| {
         Error::new(
             ErrorCode::InvalidConfig,
