@@ -1,0 +1,123 @@
+//! A pipeline over several containers, with real processes. This program is the job as well: embedded, submitted, host and worker.
+
+mod arena;
+mod job;
+mod strangers;
+
+use std::process::ExitCode;
+
+use arena::{Arena, until};
+
+fn main() -> ExitCode {
+    let is_of_a_cluster = ["ARDEA_HOST", "ARDEA_WORKER"]
+        .iter()
+        .any(|name| std::env::var_os(name).is_some());
+    let first = std::env::args().nth(1).unwrap_or_default();
+    if is_of_a_cluster || ["run", "plan", "submit"].contains(&first.as_str()) {
+        return ardea::main(job::describe);
+    }
+    if first == "--list" {
+        return ExitCode::SUCCESS;
+    }
+    // The options of the ordinary test programs mean nothing here.
+    let first = if first.starts_with('-') {
+        String::new()
+    } else {
+        first
+    };
+    let tests: [(&str, fn()); 2] = [
+        (
+            "a_pipeline_gives_over_three_containers_what_it_gives_embedded",
+            a_pipeline_gives_over_three_containers_what_it_gives_embedded,
+        ),
+        (
+            "with_certificates_it_runs_and_strangers_are_turned_away_on_every_port",
+            with_certificates_it_runs_and_strangers_are_turned_away_on_every_port,
+        ),
+    ];
+    for (name, test) in tests {
+        if name.contains(&first) {
+            test();
+            println!("test {name} ... ok");
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+const CLUSTER: &str =
+    "--set cluster.directory={}/cluster --set cluster.port=0 --set cluster.patience=100s";
+
+/// What it gives embedded.
+fn embedded(arena: &Arena) -> [Vec<String>; 2] {
+    arena.succeed("run --threads 2 -- {} {}/embedded");
+    let results = ["sums", "met"].map(|name| arena.result("embedded", name, 2));
+    assert!(
+        results.iter().all(|lines| lines.len() > 1_000),
+        "too little"
+    );
+    results
+}
+
+/// Waits until it has given that on the cluster as well.
+fn check_results(arena: &Arena, expected: &[Vec<String>; 2]) {
+    for (name, expected) in ["sums", "met"].iter().zip(expected) {
+        let result = || arena.result("spread", name, 2);
+        until(name, || arena.told(), || !result().is_empty());
+        assert_eq!(&result(), expected, "{name}");
+    }
+}
+
+/// Nothing runs any more; that the cluster is made for this job, its hosts end as well.
+fn check_end(arena: &Arena) {
+    let told = || format!("{:?} {}", arena.processes(), arena.told());
+    until("the end of all processes", told, || {
+        arena.processes().is_empty()
+    });
+}
+
+fn a_pipeline_gives_over_three_containers_what_it_gives_embedded() {
+    let arena = Arena::new();
+    let expected = embedded(&arena);
+    let plan = arena.succeed(&format!(
+        "plan {CLUSTER} --set job.containers=3 -- {{}} {{}}/spread"
+    ));
+    assert!(plan.contains("stay together: "), "{plan}");
+    assert!(plan.contains("in 3 containers"), "{plan}");
+    arena.succeed(&format!(
+        "submit {CLUSTER} --set job.containers=3 -- {{}} {{}}/spread"
+    ));
+    check_results(&arena, &expected);
+    check_end(&arena);
+    let told = arena.told();
+    assert_eq!(told.matches("the job is over").count(), 3, "{told}");
+}
+
+fn with_certificates_it_runs_and_strangers_are_turned_away_on_every_port() {
+    let arena = Arena::new();
+    let expected = embedded(&arena);
+    let certificates = strangers::certify(arena.path());
+    let submit = format!("submit {CLUSTER} {certificates} --set job.containers=2");
+    arena.succeed(&format!("{submit} -- {{}} {{}}/spread linger"));
+    check_results(&arena, &expected);
+
+    let listeners = strangers::listeners(&arena.processes());
+    // Two hosts, for users, masters' workers and schedulers; two containers, for each other.
+    assert!(listeners.len() >= 6, "{listeners:?}");
+    let authority = arena.path().join("authority.pem");
+    for at in &listeners {
+        for answer in [
+            strangers::asked_plainly(*at),
+            strangers::asked_without_certificate(*at, &authority),
+        ] {
+            let text = String::from_utf8_lossy(&answer).into_owned();
+            assert!(
+                !text.contains("HTTP/1.1") && !text.contains("orders"),
+                "{at}: {text}"
+            );
+        }
+    }
+    let refused = arena.run(&format!("submit {CLUSTER} --name other -- {{}} {{}}/other"));
+    assert!(!refused.status.success());
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(text.contains("certificates"), "{text}");
+}
