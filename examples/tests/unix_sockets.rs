@@ -84,8 +84,8 @@ fn an_edge_between_two_workers_carries_records_until_it_is_done() {
             is_marked = sender.mark(Marker::Done).unwrap();
         }
         sender.flush().unwrap();
-        ours.poll(clock.now()).unwrap();
-        theirs.poll(clock.now()).unwrap();
+        let _ = ours.poll(clock.now()).unwrap();
+        let _ = theirs.poll(clock.now()).unwrap();
         here.wait(Duration::ZERO).unwrap();
         there.wait(Duration::ZERO).unwrap();
         while receiver.receive(clock.now(), &mut into).unwrap().is_some() {
