@@ -59,6 +59,7 @@ async fn run(folder: &Path, program: &str, arguments: Vec<String>) -> Result<(),
         packages,
         state_url: format!("file://{}/state", folder.display()),
         token_file: None,
+        certificates: None,
         environment: BTreeMap::new(),
     };
     let (scheduler, mut events) = schedulers.start(launch).await?;

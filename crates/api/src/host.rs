@@ -59,4 +59,6 @@ pub struct HostedContainer {
     pub job: String,
     /// Its number.
     pub container: u32,
+    /// What it is on the host, in the words of the scheduler: `pid 4711`.
+    pub process: Option<String>,
 }

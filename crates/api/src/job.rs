@@ -186,6 +186,8 @@ pub struct ContainerView {
     pub state: ContainerState,
     /// On which host, if that is known.
     pub host: Option<String>,
+    /// What it is there, in the words of the scheduler: `pid 4711`.
+    pub process: Option<String>,
     /// Where other workers reach its worker.
     pub address: Option<String>,
     /// Which life of its worker this is.

@@ -15,6 +15,10 @@ pub fn check_job_name(name: &str) -> Result<()> {
         "it is empty"
     } else if name.chars().any(char::is_control) {
         "it has control characters"
+    } else if name.contains('/') || name.chars().all(|c| c == '.') {
+        "it would be a path"
+    } else if name.trim() != name {
+        "it begins or ends with a blank"
     } else if length > MOST {
         "it is too long"
     } else {
@@ -34,11 +38,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_jobs_are_any_short_text() {
-        for name in ["a", "word count", "ä/ö", &"x".repeat(200)] {
+    fn names_of_jobs_are_any_short_text_that_is_no_path() {
+        for name in ["a", "word count", "ä.ö", &"x".repeat(200)] {
             check_job_name(name).unwrap();
         }
-        for name in ["", "a\nb", &"x".repeat(201), &" ".repeat(67)] {
+        for name in ["", "a\nb", "a/b", "..", " a", &"x".repeat(201)] {
             let error = check_job_name(name).unwrap_err();
             assert_eq!(error.code(), ErrorCode::InvalidConfig);
         }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::{LogicalPlan, LogicalVertex, PhysicalPlan, Plans};
 
-/// Each vertex with the edges that leave it.
+/// Each vertex with the edges that leave it, and behind them which have to be in one container.
 impl fmt::Display for LogicalPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for vertex in &self.vertices {
@@ -24,6 +24,9 @@ impl fmt::Display for LogicalPlan {
                 }
                 writeln!(f, " [{}]", edge.routing)?;
             }
+        }
+        for group in self.groups().iter().filter(|group| group.len() > 1) {
+            writeln!(f, "stay together: {}", group.join(" + "))?;
         }
         Ok(())
     }
@@ -108,5 +111,20 @@ packing plan 3
   words: 5 instances in 2 containers
 ";
         assert!(text.starts_with(expected), "{text}");
+    }
+
+    #[test]
+    fn what_stays_together_is_told_in_the_graph_and_stands_on_one_line_of_its_container() {
+        let mut request = word_count("c", "words", 1);
+        let mut logical = LogicalPlan::of(&request.demand);
+        for vertex in &mut logical.vertices[1..] {
+            vertex.together = Some("words".into());
+        }
+        logical.write_into(&mut request.demand);
+        let plan = RoundRobin.pack(&request.demand, &request.packing).unwrap();
+        let text = Plans::of(&request.demand, Some((3, plan)), &[]).to_string();
+        assert!(text.contains("stay together: words + counts\n"), "{text}");
+        assert!(text.contains("    words + counts  #"), "{text}");
+        assert!(!text.contains("lines +"), "{text}");
     }
 }

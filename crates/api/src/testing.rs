@@ -139,6 +139,7 @@ impl Job {
             id: container.id,
             state: ContainerState::Up,
             host: Some("here".into()),
+            process: Some(format!("pid {}", 4000 + container.id.0)),
             address: Some(format!("127.0.0.1:{}", 7000 + container.id.0)),
             incarnation: Some(1),
             heard_ms: Some(0),

@@ -42,10 +42,12 @@ pub fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
     for line in &lines {
         let mut shown = String::new();
         for ((cell, width), side) in line.iter().zip(&widths).zip(&sides) {
-            shown += &match side {
-                Left => format!("{cell:<width$}  "),
-                Right => format!("{cell:>width$}  "),
-            };
+            // A format's width ends at 65,535.
+            let padding = " ".repeat(width - cell.chars().count());
+            match side {
+                Left => shown.extend([cell, padding.as_str(), "  "]),
+                Right => shown.extend([padding.as_str(), cell, "  "]),
+            }
         }
         text += shown.trim_end();
         text.push('\n');

@@ -5,6 +5,7 @@ use ardea_api::{
     ProblemView, ProgramView, VertexView,
 };
 use ardea_control::{Intent, JobDefinition};
+use ardea_core::Error;
 use ardea_master::{JobView, StoredJob};
 
 use crate::directory::host_of;
@@ -47,6 +48,21 @@ pub(crate) fn unled(stored: &StoredJob) -> JobSummary {
         worker_count: 0,
         instance_count: u32::try_from(record.demand.instance_count()).unwrap_or(u32::MAX),
         version: stored.submitted.definition.version.clone(),
+    }
+}
+
+/// A job of which what is stored can't be read.
+pub(crate) fn unreadable(name: String, error: &Error) -> JobSummary {
+    JobSummary {
+        name,
+        submission: String::new(),
+        phase: Phase::Impossible,
+        reason: Some(error.to_string()),
+        since_ms: 0,
+        container_count: 0,
+        worker_count: 0,
+        instance_count: 0,
+        version: String::new(),
     }
 }
 
@@ -134,6 +150,7 @@ pub(crate) fn containers(view: &JobView) -> Vec<ContainerView> {
                 None => ContainerState::Down,
             },
             host: container.host.clone(),
+            process: container.process.clone(),
             address: worker.map(|worker| worker.address.clone()),
             incarnation: worker.map(|worker| worker.worker.incarnation),
             heard_ms: worker.map(|worker| worker.heard_ms),

@@ -42,9 +42,12 @@ impl Jobs {
             let Some(name) = jobs.child(&child)?.any_name() else {
                 continue;
             };
-            // What is left of a job that is gone is no job.
-            if self.stored(&name).await?.is_some() {
-                names.push(name);
+            // What is left of a job that is gone is no job; one that can't be read is.
+            match self.stored(&name).await {
+                Ok(None) => {}
+                Ok(Some(_)) => names.push(name),
+                Err(error) if error.code() == ErrorCode::StateCorrupt => names.push(name),
+                Err(error) => return Err(error),
             }
         }
         names.sort();

@@ -145,6 +145,7 @@ impl Served {
                 let one = HostedContainer {
                     job: job.clone(),
                     container: container.id.0,
+                    process: container.process.clone(),
                 };
                 hosted.push((host.to_string(), one));
             }
@@ -214,10 +215,11 @@ impl Cluster for Served {
                 match self.describe_wherever(&name).await {
                     Ok(description) => jobs.push(description.summary),
                     // Whoever leads it does not answer in time: what is stored is true as well.
-                    Err(_) => {
-                        let stored = self.jobs.stored(&name).await?;
-                        jobs.extend(stored.map(|stored| described::unled(&stored)));
-                    }
+                    Err(_) => match self.jobs.stored(&name).await {
+                        Ok(stored) => jobs.extend(stored.map(|stored| described::unled(&stored))),
+                        // What can't be read hides no other job.
+                        Err(error) => jobs.push(described::unreadable(name, &error)),
+                    },
                 }
             }
             Ok(jobs)

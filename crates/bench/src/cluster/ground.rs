@@ -16,6 +16,7 @@ use ardea_worker::WORKER_SETTINGS;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::Load;
 use crate::usage::process_cpu_time;
@@ -236,18 +237,20 @@ impl Inner {
             .unwrap_or_default();
         let _ = Launcher::of(self.cluster.clone()).stop();
         for container in hosts.iter().flat_map(|host| &host.containers) {
-            let pid = i32::try_from(container.pid).ok().and_then(Pid::from_raw);
+            let process = container.process.as_deref();
+            let pid = process.and_then(|process| process.strip_prefix("pid "));
+            let pid = pid.and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
             if let Some(pid) = pid {
                 let _ = kill_process(pid, Signal::KILL);
             }
         }
     }
 
-    /// Ctrl-C leaves no processes behind.
+    /// Ctrl-C and SIGTERM leave no processes behind.
     fn end_when_interrupted(self: &Arc<Self>) {
         let ground = Arc::downgrade(self);
         self.runtime.spawn(async move {
-            if tokio::signal::ctrl_c().await.is_ok()
+            if told_to_end().await.is_ok()
                 && let Some(ground) = ground.upgrade()
             {
                 // What tears down waits for this runtime, so it does so from a thread of its own.
@@ -259,4 +262,15 @@ impl Inner {
             }
         });
     }
+}
+
+/// Until somebody wants this process to end.
+async fn told_to_end() -> std::io::Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, IsTerminal};
 
-use ardea_api::{ParallelismUpdate, Phase};
+use ardea_api::{LogicalPlan, ParallelismUpdate, Phase};
 use ardea_core::ErrorCode;
 use ardea_packing::ContainerId;
 use serde_json::json;
@@ -87,6 +87,7 @@ pub fn update(args: &UpdateArgs, context: &Context) -> Result<(), Failure> {
         ));
     }
     let cluster = Reached::of(&args.place, context)?;
+    let graph = cluster.ask(cluster.client.plans(&args.job))?.logical;
     cluster.ask(cluster.client.update(&args.job, &update))?;
     if !args.detach {
         cluster.wait_until(&format!("the update of {}", args.job), || {
@@ -111,11 +112,27 @@ pub fn update(args: &UpdateArgs, context: &Context) -> Result<(), Failure> {
     } else {
         "is updated"
     };
-    tell(
-        context,
-        &args.job,
-        &format!("{verb}: {}", numbers.join(", ")),
-    )
+    let mut what = format!("{verb}: {}", numbers.join(", "));
+    let along = taken_along(&graph, &update);
+    if !along.is_empty() {
+        what += &format!("; with it, as they stay together: {}", along.join(", "));
+    }
+    tell(context, &args.job, &what)
+}
+
+/// The vertices that change with those that are named, each with its number.
+fn taken_along(graph: &LogicalPlan, update: &ParallelismUpdate) -> Vec<String> {
+    let mut along = Vec::new();
+    for group in graph.groups() {
+        let named = group.iter().find_map(|name| update.parallelism.get(*name));
+        let others = group.iter();
+        let others = others.filter(|name| !update.parallelism.contains_key(**name));
+        along.extend(named.iter().flat_map(|count| {
+            let others = others.clone();
+            others.map(move |name| format!("{name}={count}"))
+        }));
+    }
+    along
 }
 
 fn agrees(question: &str) -> bool {

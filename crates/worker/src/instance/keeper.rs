@@ -314,6 +314,7 @@ mod tests {
             host: "127.0.0.1".into(),
             resources: Resources::UNLIMITED,
             token_file: None,
+            certificates: None,
             settings: Default::default(),
         };
         Task {

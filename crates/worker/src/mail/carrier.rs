@@ -192,14 +192,11 @@ impl Processor for CarrierP {
                 break;
             }
         }
+        // A source of its own job is told of no slice's end: what was collected goes on its way now.
+        if let Some(end) = self.lent.as_mut().and_then(Lent::end) {
+            end.flush()?;
+        }
         outbox.wake_at(self.clock.now() + LONGEST_REST);
         Ok(Progress { made, done: false })
-    }
-
-    fn on_slice_end(&mut self) -> Result<()> {
-        match self.lent.as_mut().and_then(Lent::end) {
-            Some(end) => end.flush(),
-            None => Ok(()),
-        }
     }
 }

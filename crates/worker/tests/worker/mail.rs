@@ -82,3 +82,30 @@ fn mail_from_and_to_isolated_instances_passes_through_their_containers() {
     mail_with(&["takes"]);
     mail_with(&["sends"]);
 }
+
+#[test]
+fn little_mail_does_not_wait_for_more() {
+    runtime().block_on(async {
+        let mut master = Master::start(plan(&[(1, &[("sends", 0)]), (2, &[("takes", 0)])])).await;
+        let jobs = [(); 2].map(|()| {
+            Arc::new(WithReceipts {
+                most: Some(7),
+                ..WithReceipts::default()
+            })
+        });
+        let workers: Vec<_> = jobs
+            .iter()
+            .zip(1..)
+            .map(|(job, container)| {
+                let job: Arc<dyn Job> = Arc::<WithReceipts>::clone(job);
+                thread(start(container, 1, &master.address), job)
+            })
+            .collect();
+        master.start_reading().await;
+        until(|| jobs[0].results.lock().unwrap().len() == 7).await;
+        master.say_farewell().await;
+        for worker in workers {
+            worker.join().unwrap().unwrap();
+        }
+    });
+}

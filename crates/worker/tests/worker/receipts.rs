@@ -97,6 +97,7 @@ struct Sends {
     receipts: Arc<Receipts>,
     instance: u32,
     next: u64,
+    most: u64,
     results: Results<(u32, u64)>,
 }
 
@@ -117,7 +118,8 @@ impl Processor for Sends {
         for thanks in self.thanks.drain(..thanks) {
             lane.push(thanks, Timestamp::MIN);
         }
-        for _ in 0..lane.room().min(10) {
+        let left = usize::try_from(self.most - self.next).unwrap_or(usize::MAX);
+        for _ in 0..lane.room().min(10).min(left) {
             lane.push((self.instance, self.next), Timestamp::MIN);
             self.next += 1;
         }
@@ -144,6 +146,8 @@ impl Processor for Takes {
 pub struct WithReceipts {
     /// The vertices whose instances have processes of their own.
     pub isolated: Vec<String>,
+    /// How many numbers each sender has; without end if not said.
+    pub most: Option<u64>,
     pub results: Results<(u32, u64)>,
     pub thanks: Results<(u32, u64)>,
     pub lost: Arc<AtomicUsize>,
@@ -168,11 +172,13 @@ impl Job for WithReceipts {
             lost: Arc::clone(&self.lost),
         });
         let (for_senders, results) = (Arc::clone(&receipts), Arc::clone(&self.results));
+        let most = self.most.unwrap_or(THANKS);
         let sends = ardea_core::supplier(move || Sends {
             receipts: Arc::clone(&for_senders),
             thanks: Vec::new(),
             instance: 0,
             next: 0,
+            most,
             results: Arc::clone(&results),
         });
         let sends = Vertex::new("sends", sends);
