@@ -37,6 +37,8 @@ impl ByRack {
             let what = "no rack was named: packing by rack needs one or more";
             return Err(Error::new(ErrorCode::InvalidConfig, what));
         }
+        // What fits nowhere is refused with the numbers.
+        BinPacking.pack(demand, config)?;
         let (mut placed, mut staying) = (Placement::new(), HashSet::new());
         let mut used: BTreeMap<ContainerId, Resources> = BTreeMap::new();
         let mut put = |placed: &mut Placement, at, instance: InstanceId, of: &VertexDemand| {
@@ -47,7 +49,6 @@ impl ByRack {
             let fits = required.is_some_and(|all| all.fits_in(&config.limits.resources));
             let here = placed.entry(at).or_default();
             let most = config.limits.instances.map_or(u32::MAX, |most| most.get());
-            // What does not fit even alone is refused with the numbers, when the plan is made.
             let may = here.is_empty() || (fits && here.len() < most as usize);
             if may {
                 here.push(instance);

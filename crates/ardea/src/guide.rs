@@ -34,6 +34,11 @@ struct RecordsThatTravel;
 #[doc = include_str!("../../../docs/custom.md")]
 struct StepsOfYourOwn;
 
+/// `docs/modules.md`
+#[cfg(feature = "cluster")]
+#[doc = include_str!("../../../docs/modules.md")]
+struct ModulesOfYourOwn;
+
 /// `docs/topologies.md`
 #[doc = include_str!("../../../docs/topologies.md")]
 struct Topologies;

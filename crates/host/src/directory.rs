@@ -10,6 +10,8 @@ use ardea_state_manager::{StateManager, layout};
 pub(crate) const API: &str = "api";
 /// The attribute that says which process it is.
 pub(crate) const PID: &str = "pid";
+/// The attribute that says which job it is for, if it is for one only.
+pub(crate) const JOB: &str = "job";
 /// The attribute that says which version of Ardea it is.
 pub(crate) const VERSION: &str = "version";
 
@@ -36,6 +38,19 @@ impl Directory {
         }
         found.sort_by(|(one, _), (other, _)| one.cmp(other));
         Ok(found)
+    }
+
+    /// Where the REST interface of a host is that takes this job: one that is for it, or else one for all jobs.
+    pub(crate) async fn api_for(&self, job: &str) -> Result<Option<String>> {
+        let hosts = self.all().await?;
+        let of = |wanted: Option<&str>| {
+            let mut hosts = hosts.iter().map(|(_, record)| &record.attributes);
+            hosts.find_map(|it| {
+                let is_for = it.get(JOB).map(String::as_str);
+                it.get(API).filter(|_| is_for == wanted).cloned()
+            })
+        };
+        Ok(of(Some(job)).or_else(|| of(None)))
     }
 
     /// Where the REST interface of a host is, if the host is there.

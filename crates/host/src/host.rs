@@ -10,7 +10,7 @@ use ardea_scheduler::{HostIdentity, Hosts, Local, Runner, RunnerConfig, RunnerSe
 use tokio::task::JoinHandle;
 
 use crate::HostSetup;
-use crate::directory::{API, PID, VERSION, holder};
+use crate::directory::{API, JOB, PID, VERSION, holder};
 use crate::served::Served;
 
 /// The process that stands for a machine in a cluster: a candidate for the mastership of its jobs, a runner of containers, and the
@@ -162,6 +162,9 @@ fn attributes(setup: &HostSetup, api: &str) -> std::collections::BTreeMap<String
         (VERSION, version),
     ];
     attributes.extend(own.map(|(name, value)| (name.to_string(), value)));
+    if let ardea_master::Jobs::Named(job) = &setup.jobs {
+        attributes.insert(JOB.to_string(), job.clone());
+    }
     attributes
 }
 

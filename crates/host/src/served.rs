@@ -10,7 +10,7 @@ use ardea_api::{
 };
 use ardea_control::Command;
 use ardea_core::{Error, ErrorCode, Token};
-use ardea_master::{MasterProcess, Standing, submit};
+use ardea_master::{Jobs as Led, MasterProcess, Standing, submit};
 use ardea_packing::{ContainerId, ResourceManagers, Resources, VertexName};
 use ardea_scheduler::HostRecord;
 use ardea_tls::Tls;
@@ -24,6 +24,8 @@ pub(crate) struct Served {
     name: String,
     cluster: ClusterSettings,
     managers: ResourceManagers,
+    /// The only job that the host is for, if it is for one.
+    only: Option<String>,
     jobs: Jobs,
     directory: Directory,
     /// From when the host stands for jobs until it ends.
@@ -36,6 +38,10 @@ impl Served {
             name: setup.name.clone(),
             cluster: setup.cluster.clone(),
             managers: setup.managers.clone(),
+            only: match &setup.jobs {
+                Led::All => None,
+                Led::Named(job) => Some(job.clone()),
+            },
             jobs: Jobs {
                 state: Arc::clone(&setup.state),
                 token,
@@ -54,6 +60,22 @@ impl Served {
     /// The host ends.
     pub(crate) fn leave(&self) {
         *self.slot() = None;
+    }
+
+    /// A host that is for one job sends others on: it would not lead them, and may not know the modules that they name.
+    async fn check_takes(&self, job: &str) -> Result<(), Unanswered> {
+        let Some(only) = self.only.as_deref().filter(|only| *only != job) else {
+            return Ok(());
+        };
+        match self.directory.api_for(job).await? {
+            Some(base) => Err(Unanswered::Elsewhere { base }),
+            None => {
+                let what = format!("host {:?} is for job {only:?} only", self.name);
+                Err(Error::new(ErrorCode::WrongCluster, what)
+                    .hint("start a host for all jobs: ardea cluster start")
+                    .into())
+            }
+        }
     }
 
     fn slot(&self) -> std::sync::MutexGuard<'_, Option<Arc<MasterProcess>>> {
@@ -228,6 +250,7 @@ impl Cluster for Served {
                     .hint("submit it with --cluster, or name another interface")
                     .into());
             }
+            self.check_takes(&job.name).await?;
             let state = Arc::clone(&self.jobs.state);
             let patience = self.cluster.patience;
             submit(state, definition, demand, packing, &self.managers, patience).await?;
