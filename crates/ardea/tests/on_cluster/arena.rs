@@ -17,7 +17,7 @@ pub fn until(what: &str, told: impl Fn() -> String, mut is_so: impl FnMut() -> b
     let deadline = Instant::now() + PATIENCE;
     while !is_so() {
         assert!(Instant::now() < deadline, "{what} did not come: {}", told());
-        thread::sleep(Duration::from_millis(20));
+        thread::park_timeout(Duration::from_millis(20));
     }
 }
 
