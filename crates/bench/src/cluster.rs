@@ -5,8 +5,8 @@
 //!   └───── Gathering: socket in the folder ◀── orders, samples ──▶ attend: a thread of the worker
 //! ```
 //!
-//! * [`ground`](Ground): the cluster;
-//! * [`wire`](Gathering): how the bench asks its workers;
+//! * `ground`: the cluster;
+//! * `wire`: how the bench asks its workers;
 //! * [`work`]: what a worker does.
 
 mod ground;
