@@ -14,6 +14,7 @@ use ardea_packing::{JobDemand, PackingPlan, ResourceManagers};
 use crate::cluster::Modules;
 
 use super::demand::demand;
+use super::stays::check_stays;
 
 /// What is to be submitted.
 pub struct Wanted<'a> {
@@ -48,7 +49,7 @@ impl Prepared {
     /// Describes the job, packs it, and looks whether its files are there.
     ///
     /// # Errors
-    /// [`ErrorCode::InvalidJob`] if its graph can't run, [`ErrorCode::ResourcesImpossible`] if it doesn't fit, with the numbers;
+    /// [`ErrorCode::InvalidJob`] if its graph can't run, or not so spread; [`ErrorCode::ResourcesImpossible`] if it doesn't fit, with the numbers;
     /// [`ErrorCode::InvalidConfig`] for a wrong name or policy; [`ErrorCode::ReadFailed`] if a file isn't there.
     pub fn of(
         wanted: &Wanted<'_>,
@@ -82,6 +83,7 @@ impl Prepared {
             packing: cluster.packed_within.clone(),
         };
         let plan = pack(&request, &modules.managers)?;
+        check_stays(&program.dag, &plan)?;
         Ok(Prepared {
             demand,
             plan,

@@ -152,3 +152,34 @@ fn tell(context: &Context, job: &str, what: &str) -> Result<(), Failure> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use ardea_api::LogicalVertex;
+
+    use super::*;
+
+    #[test]
+    fn what_stays_together_with_a_named_vertex_is_told_unless_it_is_named_too() {
+        let vertices = ["a", "b", "c", "d"].map(|name| LogicalVertex {
+            name: name.into(),
+            parallelism: 1,
+            isolation: "tasklet".into(),
+            together: (name != "d").then(|| "a".into()),
+        });
+        let graph = LogicalPlan {
+            vertices: vertices.into(),
+            edges: Vec::new(),
+        };
+        let along = |named: &[(&str, u32)]| {
+            let named = named.iter().map(|(name, count)| (name.to_string(), *count));
+            let parallelism: BTreeMap<String, u32> = named.collect();
+            taken_along(&graph, &ParallelismUpdate { parallelism })
+        };
+        assert_eq!(along(&[("b", 3)]), ["a=3", "c=3"]);
+        assert_eq!(along(&[("b", 3), ("c", 3), ("d", 2)]), ["a=3"]);
+        assert!(along(&[("d", 2)]).is_empty());
+    }
+}
