@@ -12,7 +12,7 @@ use ardea_control::Command;
 use ardea_core::{Error, ErrorCode, Token};
 use ardea_master::{MasterProcess, Standing, submit};
 use ardea_packing::{ContainerId, ResourceManagers, Resources, VertexName};
-use ardea_scheduler::HostRecord;
+use ardea_scheduler::{HostRecord, Schedulers};
 use ardea_tls::Tls;
 
 use crate::directory::{API, Directory, PID, VERSION, host_at};
@@ -24,6 +24,7 @@ pub(crate) struct Served {
     name: String,
     cluster: ClusterSettings,
     managers: ResourceManagers,
+    schedulers: Schedulers,
     jobs: Jobs,
     directory: Directory,
     /// From when the host stands for jobs until it ends.
@@ -31,11 +32,17 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    pub(crate) fn new(setup: &HostSetup, token: Option<Token>, tls: Option<Tls>) -> Arc<Self> {
+    pub(crate) fn new(
+        setup: &HostSetup,
+        schedulers: Schedulers,
+        token: Option<Token>,
+        tls: Option<Tls>,
+    ) -> Arc<Self> {
         Arc::new(Served {
             name: setup.name.clone(),
             cluster: setup.cluster.clone(),
             managers: setup.managers.clone(),
+            schedulers,
             jobs: Jobs {
                 state: Arc::clone(&setup.state),
                 token,
@@ -228,6 +235,8 @@ impl Cluster for Served {
                     .hint("submit it with --cluster, or name another interface")
                     .into());
             }
+            // A job that nobody can start is not taken.
+            self.schedulers.get(&definition.scheduler)?;
             let state = Arc::clone(&self.jobs.state);
             let patience = self.cluster.patience;
             submit(state, definition, demand, packing, &self.managers, patience).await?;

@@ -50,7 +50,12 @@ pub fn a_submit_that_is_killed_leaves_a_whole_job_or_none() {
 
     arena.succeed("cluster stop --kill-jobs");
     assert_eq!(arena.processes(), []);
-    assert!(!arena.cluster().join("state/tree/jobs/whole/definition").exists());
+    assert!(
+        !arena
+            .cluster()
+            .join("state/tree/jobs/whole/definition")
+            .exists()
+    );
     assert_eq!(packages(&arena), 1, "all are the same program");
 }
 
