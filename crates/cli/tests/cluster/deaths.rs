@@ -116,7 +116,7 @@ pub fn with_acks_no_death_loses_a_number() {
     job.end();
     let remembered = arena.cluster().join("state/tree/history/numbers");
     let nodes = fs::read_dir(remembered).unwrap().flatten();
-    let nodes = nodes.filter_map(|it| fs::read(it.path().join(".node")).ok());
+    let mut nodes = nodes.filter_map(|it| fs::read(it.path().join(".node")).ok());
     let is_finished = |node: Vec<u8>| String::from_utf8_lossy(&node).contains("\"finished\":true");
-    assert!(nodes.map(is_finished).any(|is| is));
+    assert!(nodes.any(is_finished));
 }
