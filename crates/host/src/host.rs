@@ -56,7 +56,7 @@ impl Host {
             state: Arc::clone(&setup.state),
             security: setup.security.clone(),
             managers: setup.managers.clone(),
-            schedulers,
+            schedulers: schedulers.clone(),
             launch: setup.launch(),
             lease: setup.lease,
             master: setup.master,
@@ -66,7 +66,7 @@ impl Host {
         let config = ServerConfig::at(setup.api_address()?)
             .token(token.clone())
             .tls(tls.clone());
-        let served = Served::new(&setup, token, tls);
+        let served = Served::new(&setup, schedulers, token, tls);
         let server = Server::bind(Arc::clone(&served) as _, config).await?;
         let api = format!(
             "{scheme}://{}:{}",

@@ -12,7 +12,7 @@ use ardea_control::Command;
 use ardea_core::{Error, ErrorCode, Token};
 use ardea_master::{Jobs as Led, MasterProcess, Standing, submit};
 use ardea_packing::{ContainerId, ResourceManagers, Resources, VertexName};
-use ardea_scheduler::HostRecord;
+use ardea_scheduler::{HostRecord, Schedulers};
 use ardea_tls::Tls;
 
 use crate::directory::{API, Directory, PID, VERSION, host_at};
@@ -26,6 +26,7 @@ pub(crate) struct Served {
     managers: ResourceManagers,
     /// The only job that the host is for, if it is for one.
     only: Option<String>,
+    schedulers: Schedulers,
     jobs: Jobs,
     directory: Directory,
     /// From when the host stands for jobs until it ends.
@@ -33,7 +34,12 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    pub(crate) fn new(setup: &HostSetup, token: Option<Token>, tls: Option<Tls>) -> Arc<Self> {
+    pub(crate) fn new(
+        setup: &HostSetup,
+        schedulers: Schedulers,
+        token: Option<Token>,
+        tls: Option<Tls>,
+    ) -> Arc<Self> {
         Arc::new(Served {
             name: setup.name.clone(),
             cluster: setup.cluster.clone(),
@@ -42,6 +48,7 @@ impl Served {
                 Led::All => None,
                 Led::Named(job) => Some(job.clone()),
             },
+            schedulers,
             jobs: Jobs {
                 state: Arc::clone(&setup.state),
                 token,
@@ -251,6 +258,8 @@ impl Cluster for Served {
                     .into());
             }
             self.check_takes(&job.name).await?;
+            // A job that nobody can start is not taken.
+            self.schedulers.get(&definition.scheduler)?;
             let state = Arc::clone(&self.jobs.state);
             let patience = self.cluster.patience;
             submit(state, definition, demand, packing, &self.managers, patience).await?;

@@ -6,7 +6,7 @@ use crate::arena::Arena;
 use crate::deaths::Counted;
 
 pub fn an_update_under_load_leaves_others_alone_and_loses_nothing() {
-    let job = Counted::begun(8_000, 1_000);
+    let job = Counted::begun(1_000);
     let arena = &job.arena;
     job.until_more();
     let before = arena.workers("numbers");
@@ -28,7 +28,7 @@ pub fn an_update_under_load_leaves_others_alone_and_loses_nothing() {
     }
     let refused = arena.fail("update numbers nothing=2");
     assert!(refused.contains("nothing"), "{refused}");
-    job.until_over();
+    job.end();
 }
 
 /// The containers of `numbers`, each with the number of its life.

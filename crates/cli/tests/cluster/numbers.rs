@@ -1,7 +1,7 @@
 //! A job that shows whether anything was lost: numbers go through it with acks, and both ends write down what they know.
 //!
-//! The spout emits 0 up to a total, and keeps in a file which ones were acked: when it is started again it goes on with the others. The last
-//! bolt writes each number that it sees into a file. So at the end every number has to be in the second.
+//! The spout emits 0, 1, 2 … until the file `enough` is there, and keeps in a file which ones were acked: when it is started again it goes
+//! on with the others. The last bolt writes each number that it sees into a file. So at the end both have all of them.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::{self, File};
@@ -21,14 +21,13 @@ pub fn is_asked_for() -> bool {
         || std::env::args().nth(1).as_deref() == Some("submit")
 }
 
-/// `FOLDER TOTAL RATE`: where it is written down, how many numbers there are, and how many a second.
+/// `FOLDER RATE`: where it is written down, and how many numbers there are a second.
 pub fn build(arguments: &[String]) -> Result<Topology> {
-    let wrong = || Error::new(ErrorCode::InvalidConfig, "numbers FOLDER TOTAL RATE");
-    let [folder, total, rate] = arguments else {
+    let wrong = || Error::new(ErrorCode::InvalidConfig, "numbers FOLDER RATE");
+    let [folder, rate] = arguments else {
         return Err(wrong());
     };
     let folder = PathBuf::from(folder);
-    let total: u64 = total.parse().map_err(|_| wrong())?;
     let rate: u32 = rate.parse().map_err(|_| wrong())?;
     let mut topology = TopologyBuilder::new("numbers");
     topology.reliability(Reliability::AtLeastOnce);
@@ -37,7 +36,8 @@ pub fn build(arguments: &[String]) -> Result<Topology> {
     topology.spout("numbers", 1, move || Numbers {
         folder: here.clone(),
         due: VecDeque::new(),
-        total,
+        next: 0,
+        is_enough: false,
         pause: Duration::from_secs(1) / rate,
         acked: None,
     });
@@ -54,10 +54,21 @@ pub fn build(arguments: &[String]) -> Result<Topology> {
 
 struct Numbers {
     folder: PathBuf,
+    /// To be emitted again.
     due: VecDeque<u64>,
-    total: u64,
+    next: u64,
+    is_enough: bool,
     pause: Duration,
     acked: Option<File>,
+}
+
+impl Numbers {
+    /// The next new number, unless there are enough.
+    fn draw(&mut self) -> Option<u64> {
+        self.is_enough = self.is_enough || self.folder.join("enough").exists();
+        self.next += u64::from(!self.is_enough);
+        (!self.is_enough).then(|| self.next - 1)
+    }
 }
 
 impl Spout for Numbers {
@@ -67,13 +78,14 @@ impl Spout for Numbers {
 
     fn open(&mut self, _: &ComponentContext) -> Outcome {
         let acked = numbers_in(&self.folder, "acked");
-        self.due = (0..self.total).filter(|it| !acked.contains(it)).collect();
+        self.next = acked.last().map_or(0, |last| last + 1);
+        self.due = (0..self.next).filter(|it| !acked.contains(it)).collect();
         self.acked = Some(open(&self.folder.join("acked"))?);
         Ok(())
     }
 
     fn next_tuple(&mut self, out: &mut SpoutCollector<'_>) -> Outcome<Next> {
-        let Some(number) = self.due.pop_front() else {
+        let Some(number) = self.due.pop_front().or_else(|| self.draw()) else {
             return Ok(Next::Done);
         };
         out.emit_tracked(MessageId(number), [number as i64])?;
