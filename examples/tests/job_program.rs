@@ -72,7 +72,7 @@ fn it_explains_itself_and_what_is_wrong() {
     fails(&folder, "run --set slise=1s", 2, "did you mean slice?");
     fails(&folder, "none.txt", 3, "ARD-301");
     fails(&folder, "plan --json none.txt", 3, "\"code\":\"ARD-301\"");
-    fails(&folder, "submit", 3, "no host of cluster \"local\" is up");
+    fails(&folder, "submit --at http://127.0.0.1:1", 3, "ARD-303");
     fails(&folder, "submit --name=", 2, "no job can be called");
 }
 
