@@ -71,6 +71,7 @@ mod panics;
 mod stage;
 mod tasklet;
 
+mod coming;
 mod input;
 mod mailbox;
 mod output;
