@@ -1,9 +1,12 @@
 # shellcheck shell=bash
-# The packages that can be built here, as arguments of cargo; sourced by the scripts beside it.
+# The packages and features that can be built here, as arguments of cargo; sourced by the scripts beside it.
 #
-# The client of etcd is generated with protoc when it is built. Where that is missing, all but this one crate is built.
+# The client of etcd is generated with protoc when it is built. Where that is missing, all but this one crate is built, and the
+# program `ardea` without it.
 workspace=(--workspace)
-if ! command -v "${PROTOC:-protoc}" >/dev/null; then
+if command -v "${PROTOC:-protoc}" >/dev/null; then
+    workspace+=(--features ardea-cli/etcd)
+else
     echo "SKIPPED ardea-state-etcd: there is no protoc (Debian: apt-get install protobuf-compiler libprotobuf-dev)" >&2
     workspace+=(--exclude ardea-state-etcd)
 fi

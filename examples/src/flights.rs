@@ -14,8 +14,8 @@ use std::time::Duration;
 use ardea::{Pipeline, Result};
 
 pub use analyses::analyse;
-pub use data::Data;
-pub use records::{Airline, Departure, Flight, Plane, Weather};
+pub use data::{Data, Rows};
+pub use records::{Airline, Airport, Departure, Flight, Plane, Weather};
 pub use tables::{Analyses, Congestion, Day, Delays, OfCarrier, OnRoute};
 
 use crate::arguments::{Arguments, speed};

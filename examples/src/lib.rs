@@ -11,6 +11,12 @@
 //! * [`sessions`]: the visits in a web server's log;
 //! * [`payments`]: a pipeline of 150 stages, and what it costs in latency;
 //! * [`topology`]: the words of a file once more, counted by spouts and bolts;
+//! * [`statsd`]: no job, but a place for what jobs count: a metrics sink of one's own;
+//! * [`odd_cores`]: no job either, but a way to run the containers of jobs: a scheduler of one's own;
+//! * [`by_rack`]: where instances of jobs go: a packing policy of one's own;
+//! * [`unix_sockets`]: how the containers of jobs reach each other: a transport of one's own;
+//! * [`zones`]: the worst delays by time zone, in a topology with a grouping of its own;
+//! * [`word_stream`]: words of a stream without end, by a program that submits itself to a cluster;
 //! * [`tail`]: errors in a log that is still being written.
 //!
 //! # Invariants
@@ -26,14 +32,20 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod by_rack;
 pub mod flights;
+pub mod odd_cores;
 pub mod payments;
 pub mod rules;
 pub mod sensors;
 pub mod sessions;
+pub mod statsd;
 pub mod tail;
 pub mod topology;
+pub mod unix_sockets;
+pub mod word_stream;
 pub mod wordcount;
+pub mod zones;
 
 mod arguments;
 mod catalogue;

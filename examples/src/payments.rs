@@ -6,6 +6,7 @@ use std::time::UNIX_EPOCH;
 
 use ardea::core::Boundedness;
 use ardea::prelude::*;
+use serde::{Deserialize, Serialize};
 
 use crate::arguments::Arguments;
 use crate::ending::ended_after;
@@ -16,7 +17,7 @@ pub const STAGES: u64 = 150;
 pub const LIMIT: u64 = 100_000;
 
 /// A payment on its way.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Debug)]
 pub struct Payment {
     /// Its number.
     pub id: u64,

@@ -11,7 +11,7 @@ const TOO_MANY: &str = "more than three payments in a minute";
 const NOT_SETTLED: &str = "a hold not settled within 15 minutes";
 
 /// What was done with a card.
-#[derive(Clone, Copy, PartialEq, Eq, Deserialize, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Debug)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
     /// Money was paid.
@@ -23,7 +23,7 @@ pub enum Action {
 }
 
 /// Something happened with a card.
-#[derive(Clone, Deserialize, Debug)]
+#[derive(Clone, Serialize, Deserialize, Debug)]
 pub struct Event {
     /// Which card.
     pub card: String,
@@ -34,7 +34,7 @@ pub struct Event {
 }
 
 /// A rule was broken.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Debug)]
 pub struct Alert {
     /// When, in seconds since 1970.
     pub second: i64,

@@ -4,7 +4,7 @@ use ardea::connect::format::{Csv, Decode};
 use ardea::connect::live_table::{Row, Table};
 use ardea::core::Boundedness;
 use ardea::prelude::*;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::arguments::Arguments;
 use crate::ending::ended_after;
@@ -12,7 +12,7 @@ use crate::ending::ended_after;
 const CHANNELS: u64 = 70;
 
 /// What a channel measured.
-#[derive(Clone, Copy, PartialEq, Deserialize, Debug)]
+#[derive(Clone, Copy, PartialEq, Serialize, Deserialize, Debug)]
 pub struct Reading {
     /// Which channel.
     pub channel: u32,

@@ -2,12 +2,12 @@
 
 use ardea::core::Boundedness;
 use ardea::prelude::*;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::arguments::{Arguments, lines_of};
 
 /// One line of the log.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Debug)]
 pub struct Request {
     /// Who asked.
     pub host: String,
@@ -20,7 +20,7 @@ pub struct Request {
 }
 
 /// The requests of a host without a longer pause.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Debug)]
 pub struct Visit {
     /// The second of the first request, since 1970.
     pub start: i64,

@@ -1,15 +1,19 @@
 # shellcheck shell=bash
 # How a test runs a real server; sourced by the scripts beside it, one a server.
 #
-# A server is installed once (Debian packages, Maven artifacts), runs on loopback with its data below a folder of the
-# caller's choice, and goes with its caller: when the caller closes its end of standard input, however it comes to
-# that, the server is stopped. Nothing else is ever stopped.
+# A server is installed once (Debian packages, Maven artifacts), runs on loopback (or at the address ARDEA_SERVICES_ADDRESS, for
+# clients on other hosts) with its data below a folder of the caller's choice, and goes with its caller: when the caller closes its
+# end of standard input, however it comes to that, the server is stopped. Nothing else is ever stopped.
 #
 # Exit code 75 says, with the reason as the last line, that the server cannot be had on this machine.
 set -euo pipefail
 
 # What is downloaded is kept here.
 CACHE=${ARDEA_SERVICES_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ardea-services}
+
+# Where a server listens.
+# shellcheck disable=SC2034 # for the scripts that source this
+ADDRESS=${ARDEA_SERVICES_ADDRESS:-127.0.0.1}
 
 # cannot REASON: not on this machine.
 cannot() {
@@ -64,14 +68,27 @@ jars() {
     echo "$folder/jars"
 }
 
+# What was started beside a server, the latest first.
+COMPANIONS=
+
+# beside FOLDER COMMAND...: starts what a server needs, before it; it is stopped after it.
+beside() {
+    local folder=$1
+    shift
+    "$@" >>"$folder/log" 2>&1 </dev/null 9>&- &
+    COMPANIONS="$! $COMPANIONS"
+    # shellcheck disable=SC2064 # these very pids
+    trap "stop $COMPANIONS" EXIT
+}
+
 # serve FOLDER READY COMMAND...: runs a server until standard input ends. Prints `ready PID` once READY succeeds.
 serve() {
     local folder=$1 ready=$2 pid end=$((SECONDS + 60))
     shift 2
     "$@" >>"$folder/log" 2>&1 </dev/null 9>&- &
     pid=$!
-    # shellcheck disable=SC2064 # this very pid
-    trap "stop $pid" EXIT
+    # shellcheck disable=SC2064 # these very pids
+    trap "stop $pid $COMPANIONS" EXIT
     until "$ready" 2>/dev/null; do
         if ! kill -0 "$pid" 2>/dev/null || [ $SECONDS -ge $end ]; then
             tail -n 15 "$folder/log" >&2
@@ -83,13 +100,16 @@ serve() {
     cat >/dev/null
 }
 
-# stop PID: asks a child to end, and makes it after ten seconds.
+# stop PID...: asks children to end, one after the other, and makes each after ten seconds.
 stop() {
-    local end=$((SECONDS + 10))
-    kill -TERM "$1" 2>/dev/null || true
-    while kill -0 "$1" 2>/dev/null; do
-        [ $SECONDS -lt $end ] || kill -KILL "$1" 2>/dev/null || true
-        sleep 0.05
+    local pid end
+    for pid; do
+        end=$((SECONDS + 10))
+        kill -TERM "$pid" 2>/dev/null || true
+        while kill -0 "$pid" 2>/dev/null; do
+            [ $SECONDS -lt $end ] || kill -KILL "$pid" 2>/dev/null || true
+            sleep 0.05
+        done
+        wait "$pid" 2>/dev/null || true
     done
-    wait "$1" 2>/dev/null || true
 }

@@ -17,14 +17,14 @@ jars=$(jars "zookeeper-$version" "$(dependency org.apache.zookeeper zookeeper "$
     dependency commons-cli commons-cli 1.5.0)")
 mkdir -p "$folder/data"
 # Ticks are short, so that sessions may be: a session lives at least two of them.
-printf '%s\n' "dataDir=$folder/data" "clientPort=$port" clientPortAddress=127.0.0.1 tickTime=500 \
+printf '%s\n' "dataDir=$folder/data" "clientPort=$port" clientPortAddress="$ADDRESS" tickTime=500 \
     maxSessionTimeout=60000 maxClientCnxns=0 admin.enableServer=false '4lw.commands.whitelist=ruok' >"$folder/zoo.cfg"
 echo '<configuration><appender name="o" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%d %p %m%n</pattern>
 </encoder></appender><root level="WARN"><appender-ref ref="o"/></root></configuration>' >"$folder/logback.xml"
 
 ready() {
     local answer
-    exec 3<>"/dev/tcp/127.0.0.1/$port" && printf ruok >&3 && read -r -t 2 -N 4 answer <&3 && [ "$answer" = imok ]
+    exec 3<>"/dev/tcp/$ADDRESS/$port" && printf ruok >&3 && read -r -t 2 -N 4 answer <&3 && [ "$answer" = imok ]
 }
 
 serve "$folder" ready java -Xmx256m -XX:TieredStopAtLevel=1 -Dlogback.configurationFile="$folder/logback.xml" \

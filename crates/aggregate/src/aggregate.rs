@@ -45,7 +45,8 @@ use std::sync::Arc;
 /// ```
 pub trait Aggregate<T: ?Sized>: Send + Sync + 'static {
     /// What is remembered of the records so far. It moves between threads; `clone` must be a copy
-    /// that stands alone.
+    /// that stands alone. Pipelines also ask that serde knows it: where a job runs on several
+    /// cores or hosts, accumulators travel.
     type Acc: Clone + Send + 'static;
 
     /// The result.

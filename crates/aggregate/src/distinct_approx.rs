@@ -2,9 +2,10 @@
 
 use std::hash::Hash;
 
-use datasketches::hll::{HllType, HllUnion};
+use datasketches::hll::{HllSketch, HllType, HllUnion};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{Aggregate, InvalidParameter};
+use crate::{Aggregate, InvalidParameter, sketch_bytes};
 
 /// log₂ of the number of registers unless another precision is asked for: 4 kB.
 const DEFAULT_PRECISION: u8 = 12;
@@ -22,6 +23,25 @@ pub struct DistinctCountApprox<F> {
 /// 2^precision registers of one byte.
 #[derive(Clone, Debug)]
 pub struct DistinctSketch(HllUnion);
+
+impl Serialize for DistinctSketch {
+    /// As bytes in the format of Apache DataSketches.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(&self.0.to_sketch(HllType::Hll8).serialize())
+    }
+}
+
+impl<'de> Deserialize<'de> for DistinctSketch {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let read = |bytes: &[u8]| {
+            let sketch = HllSketch::deserialize(bytes)?;
+            let mut union = HllUnion::new(sketch.lg_config_k())?;
+            union.update(&sketch);
+            Ok::<_, datasketches::error::Error>(union)
+        };
+        sketch_bytes::read(deserializer, read).map(DistinctSketch)
+    }
+}
 
 /// About how many different `value`s the records have, by HyperLogLog (Flajolet and others, 2007).
 ///

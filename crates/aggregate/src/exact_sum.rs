@@ -11,6 +11,8 @@
 
 use std::cmp::Ordering;
 
+use serde::{Deserialize, Serialize};
+
 /// log₂ of the ratio between two neighbouring limbs' units.
 const LIMB_BITS: u32 = 32;
 /// The low part of a limb: what stays when its upper part is carried on.
@@ -50,7 +52,8 @@ const NON_FINITE: u64 = 0x7ff;
 /// }
 /// assert_eq!(sum.value(), 0.1 + 0.2);
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(try_from = "Read")]
 pub struct ExactSum {
     limb: i128,
     index: u8,
@@ -58,13 +61,41 @@ pub struct ExactSum {
 }
 
 /// What the limb within the struct cannot hold.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Rest {
     /// Further limbs by index, ascending; never the index of the limb within the struct.
     limbs: Vec<(u8, i128)>,
     not_a_number: u64,
     infinite: u64,
     negative_infinite: u64,
+}
+
+/// A sum as it is read, before anybody trusts it.
+#[derive(Deserialize)]
+struct Read {
+    limb: i128,
+    index: u8,
+    rest: Option<Box<Rest>>,
+}
+
+impl TryFrom<Read> for ExactSum {
+    type Error = &'static str;
+
+    fn try_from(Read { limb, index, rest }: Read) -> Result<Self, &'static str> {
+        let limbs = rest.iter().flat_map(|rest| &rest.limbs);
+        let others = limbs.map(|(index, _)| *index);
+        let is_sum = others.clone().is_sorted_by(|a, b| a < b)
+            && others
+                .clone()
+                .chain([index])
+                .all(|index| usize::from(index) < DIGITS - 2)
+            && !others.clone().any(|other| other == index);
+        if is_sum {
+            Ok(ExactSum { limb, index, rest })
+        } else {
+            Err("the limbs of a sum are out of order")
+        }
+    }
 }
 
 impl ExactSum {

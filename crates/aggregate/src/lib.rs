@@ -82,6 +82,7 @@ mod log_histogram;
 mod order;
 mod quantiles;
 mod reduce;
+mod sketch_bytes;
 mod sum;
 mod top;
 

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 /// Counts of values in buckets of equal ratio (DDSketch: Masson, Rim and Lee, "DDSketch: a fast and
 /// fully-mergeable quantile sketch with relative-error guarantees", VLDB 2019).
 ///
@@ -9,7 +11,7 @@ use std::collections::BTreeMap;
 /// relative error ε; the negative ones are counted apart, by magnitude, and zeros too. As these are
 /// counts, histograms are added and subtracted exactly. Size: one entry for each bucket in use, at
 /// ε = 1% about 115 for each power of ten that the values span.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogHistogram {
     negative: BTreeMap<i32, u64>,
     zeros: u64,

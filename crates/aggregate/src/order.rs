@@ -3,6 +3,8 @@
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 
+use serde::{Deserialize, Serialize};
+
 /// An order over values of type `T`, as extremes and top-n need one.
 ///
 /// It must be a consistent weak order, as [`Ord`] asks: where it calls two values equal they rank
@@ -68,7 +70,7 @@ impl<T: ?Sized, R: Ranking<T>> Ranking<T> for Reversed<R> {
 /// let warmest = max(|celsius: &f64| TotalF64(*celsius)).of_all(&[18.5, 21.0, -3.0]);
 /// assert_eq!(warmest, Some(TotalF64(21.0)));
 /// ```
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct TotalF64(pub f64);
 
 impl Ord for TotalF64 {

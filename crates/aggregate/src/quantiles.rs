@@ -6,9 +6,10 @@
 //! records were split.
 
 use datasketches::tdigest::TDigestMut;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::log_histogram::LogScale;
-use crate::{Aggregate, InvalidParameter, LogHistogram};
+use crate::{Aggregate, InvalidParameter, LogHistogram, sketch_bytes};
 
 /// Estimates quantiles with a t-digest. Made by [`quantiles`] and [`median`].
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +21,20 @@ pub struct Quantiles<F, const N: usize> {
 /// What [`quantiles`] remembers: a t-digest, of up to about 33 kB.
 #[derive(Clone, Debug)]
 pub struct Digest(TDigestMut);
+
+impl Serialize for Digest {
+    /// As bytes in the format of Apache DataSketches.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(&self.0.clone().serialize())
+    }
+}
+
+impl<'de> Deserialize<'de> for Digest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let read = |bytes: &[u8]| TDigestMut::deserialize(bytes);
+        sketch_bytes::read(deserializer, read).map(Digest)
+    }
+}
 
 /// The quantiles of `number` at `ranks` (0 the least, 0.5 the median, 1 the greatest), by a
 /// t-digest (Dunning and Ertl, "Computing extremely accurate quantiles using t-digests", 2019);

@@ -26,6 +26,10 @@ struct StateAndTimers;
 #[doc = include_str!("../../../docs/connectors.md")]
 struct Connectors;
 
+/// `docs/records.md`
+#[doc = include_str!("../../../docs/records.md")]
+struct RecordsThatTravel;
+
 /// `docs/custom.md`
 #[doc = include_str!("../../../docs/custom.md")]
 struct StepsOfYourOwn;
@@ -33,6 +37,10 @@ struct StepsOfYourOwn;
 /// `docs/topologies.md`
 #[doc = include_str!("../../../docs/topologies.md")]
 struct Topologies;
+
+/// `docs/cluster.md`
+#[doc = include_str!("../../../docs/cluster.md")]
+struct Clusters;
 
 /// `docs/tuning.md`
 #[doc = include_str!("../../../docs/tuning.md")]
@@ -45,6 +53,10 @@ struct CommandLine;
 /// `docs/benchmarks.md`
 #[doc = include_str!("../../../docs/benchmarks.md")]
 struct Benchmarks;
+
+/// `docs/metrics.md`
+#[doc = include_str!("../../../docs/metrics.md")]
+struct Metrics;
 
 /// `docs/errors.md`
 #[doc = include_str!("../../../docs/errors.md")]

@@ -9,6 +9,10 @@
 //! * [`connect`]: where records come from and go to;
 //! * [`engine`]: run jobs on the threads of this process;
 //! * [`core`] and [`operators`]: the graph below, and the processors that it is made of, for own ones;
+//! * [`codec`]: how records become bytes where they leave a process;
+//! * `cluster`: the hosts of clusters, as processes of the same programs;
+//! * `job`: programs that are jobs, which run embedded or submit themselves to a cluster (feature `cluster`, on by default); `components`: parts of
+//!   topologies that are described in a file;
 //! * `testkit`, with the feature of that name: drives own processors through hostile schedules.
 //!
 //! ```
@@ -28,6 +32,7 @@
 #![forbid(unsafe_code)]
 
 pub use ardea_aggregate as aggregate;
+pub use ardea_codec as codec;
 pub use ardea_connect as connect;
 pub use ardea_core as core;
 pub use ardea_engine as engine;
@@ -36,6 +41,15 @@ pub use ardea_pipeline as pipeline;
 #[cfg(feature = "testkit")]
 pub use ardea_testkit as testkit;
 pub use ardea_topology as topology;
+
+#[cfg(feature = "cluster")]
+pub mod cluster;
+#[cfg(feature = "cluster")]
+pub mod components;
+#[cfg(feature = "cluster")]
+pub mod job;
+#[cfg(feature = "cluster")]
+pub use job::{main, main_with};
 
 pub use ardea_core::{Error, Result};
 pub use ardea_engine::{JobConfig, JobHandle, JobStatus, Node, NodeConfig};
@@ -51,13 +65,14 @@ pub mod prelude {
         stdout, tcp,
     };
     pub use ardea_core::{
-        Bounded, Boundedness, DeadLetter, DeadLetters, Error, ErrorCode, Isolation, Key, OnError,
-        Parallelism, Result, Sink, Source, Timestamp, Unbounded,
+        Bounded, Boundedness, DeadLetter, DeadLetters, Demand, Error, ErrorCode, Isolation, Key,
+        OnError, Parallelism, Result, Sink, Source, Timestamp, Unbounded,
     };
     pub use ardea_engine::{JobConfig, JobHandle, JobStatus, Node, NodeConfig};
     pub use ardea_pipeline::{
-        Collected, EarlyFiring, Either, Firing, JoinInterval, KeyedContext, KeyedStream, Pipeline,
-        Stream, Timed, Trigger, Untimed, WatermarkPolicy, Window, WindowResult, WindowedStream,
+        Collected, EarlyFiring, Either, Exchange, Firing, JoinInterval, KeyedContext, KeyedStream,
+        Local, Pipeline, Stream, Timed, Trigger, Untimed, WatermarkPolicy, Window, WindowResult,
+        WindowedStream,
     };
 }
 

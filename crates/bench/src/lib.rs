@@ -4,11 +4,14 @@
 //! run of another system. What could not be measured is `null`.
 //!
 //! * [`nexmark`]: throughput and latency of NEXMark queries, beside a plain loop that computes the same;
-//! * [`wordcount`]: throughput and latency of word count as a topology, with and without acks;
+//! * [`wordcount`]: throughput and latency of word count as a topology, with and without acks, in one process or several;
+//! * [`submit`]: how long it takes from submitting a job until its first record is through;
+//! * [`recovery`]: how long a killed worker is missed;
 //! * [`stages`]: latency through a long pipeline at a modest rate;
 //! * [`wakeup`]: what an idle job costs, and how long it takes to wake;
 //! * [`exchange`]: records from one worker to another;
 //! * [`forward`]: what it costs a worker to pass frames on;
+//! * [`cluster`]: the ground that benches over several processes stand on, and what their workers do;
 //! * [`report`]: what a bench returns: also cpu time and memory of this process, and what the machine itself does to a thread that
 //!   only looks at the clock.
 //!
@@ -38,14 +41,18 @@
 #![forbid(unsafe_code)]
 
 mod bounds;
+pub mod cluster;
 pub mod exchange;
 pub mod forward;
 mod meter;
 pub mod nexmark;
 mod noise;
+mod pulse;
+pub mod recovery;
 pub mod report;
 mod sockets;
 pub mod stages;
+pub mod submit;
 mod usage;
 pub mod wakeup;
 pub mod wordcount;

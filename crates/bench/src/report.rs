@@ -104,12 +104,15 @@ pub(crate) fn throughput(events: u64, spent: Spent) -> Vec<Field> {
 /// What was used of the machine, and how noisy it was. Memory is the most since the bench began until now, so this is called when
 /// its jobs have ended, and before anything runs that is only to be compared with.
 pub(crate) fn machine(spent: Spent, noise: Noise) -> Vec<Field> {
+    let rss_mb = peak_resident_mb().map(|mb| rounded(mb, 10.0));
+    machine_of(spent, rss_mb, noise)
+}
+
+/// The same of other processes, with the memory that they had resident at most.
+pub(crate) fn machine_of(spent: Spent, rss_mb: Option<f64>, noise: Noise) -> Vec<Field> {
     vec![
         ("cpu_seconds", json!(seconds(spent.cpu))),
-        (
-            "rss_mb",
-            json!(peak_resident_mb().map(|mb| rounded(mb, 10.0))),
-        ),
+        ("rss_mb", json!(rss_mb)),
         ("noise_p9999_ms", json!(rounded(noise.p9999_ms, 1e4))),
         ("noise_max_ms", json!(rounded(noise.max_ms, 1e4))),
     ]

@@ -5,6 +5,9 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
+/// In what the kernel tells the time of other processes (`USER_HZ`).
+const TICK: Duration = Duration::from_millis(10);
+
 /// User and system time of this process so far.
 pub(crate) fn cpu_time() -> Duration {
     clock(ClockId::ProcessCPUTime)
@@ -13,6 +16,21 @@ pub(crate) fn cpu_time() -> Duration {
 /// User and system time of the calling thread so far.
 pub(crate) fn thread_cpu_time() -> Duration {
     clock(ClockId::ThreadCPUTime)
+}
+
+/// The machine's monotonic time in nanoseconds, the same in all its processes.
+#[inline]
+pub(crate) fn monotonic_nanos() -> u64 {
+    clock(ClockId::Monotonic).as_nanos() as u64
+}
+
+/// User and system time of another process so far, in the kernel's ticks of ten milliseconds; `None` if it is gone.
+pub(crate) fn process_cpu_time(pid: u32) -> Option<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold anything.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let (user, system): (u64, u64) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+    Some(TICK * u32::try_from(user + system).unwrap_or(u32::MAX))
 }
 
 fn clock(id: ClockId) -> Duration {

@@ -3,6 +3,7 @@
 mod components;
 mod params;
 mod run;
+pub(crate) mod spread;
 mod table;
 mod words;
 

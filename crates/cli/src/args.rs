@@ -1,5 +1,7 @@
 //! The command line: what can be asked for, and how it is explained.
 
+mod cluster;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,6 +10,12 @@ use clap_complete::Shell;
 
 use crate::commands::bench::BenchCommand;
 use crate::failure::EXIT_CODES;
+
+use cluster::{CLUSTER_HELP, LOGS_HELP, METRICS_HELP, SUBMIT_HELP, UPDATE_HELP};
+pub use cluster::{
+    ClusterCommand, ClusterStartArgs, ClusterStopArgs, KillArgs, LogsArgs, MetricsArgs, RemoteJob,
+    RestartArgs, SubmitArgs, TopArgs, UpdateArgs, Where,
+};
 
 /// Low-latency stream processing: run jobs, look at them, measure them.
 #[derive(Parser, Debug)]
@@ -69,9 +77,38 @@ pub enum Command {
     Run(JobArgs),
     /// List the jobs that can be run
     Jobs,
-    /// Show how a job would run, without running it: its graph, and the tasklets that the graph becomes
-    #[command(after_help = RUN_HELP)]
-    Plan(JobArgs),
+    /// Show how a job would run, without running it; or with --cluster, how a job of a cluster does run
+    #[command(after_help = PLAN_HELP)]
+    Plan(PlanArgs),
+    /// Submit a job to a cluster
+    #[command(after_help = SUBMIT_HELP)]
+    Submit(SubmitArgs),
+    /// List the jobs of a cluster
+    List(Where),
+    /// Show all that is known of a job of a cluster: its program, containers, problems, and what happened
+    Describe(RemoteJob),
+    /// Have the sources of a job read again
+    Activate(RemoteJob),
+    /// Have the sources of a job read nothing until it is activated
+    Deactivate(RemoteJob),
+    /// End a job of a cluster, and leave nothing of it behind
+    Kill(KillArgs),
+    /// Stop what runs in a container of a job, and start it again
+    Restart(RestartArgs),
+    /// Give vertices of a job other numbers of instances, while it runs
+    #[command(after_help = UPDATE_HELP)]
+    Update(UpdateArgs),
+    /// Print what the processes of a job have written
+    #[command(after_help = LOGS_HELP)]
+    Logs(LogsArgs),
+    /// Print what was measured of a job
+    #[command(after_help = METRICS_HELP)]
+    Metrics(MetricsArgs),
+    /// Show how the vertices and containers of a job are doing, again and again
+    Top(TopArgs),
+    /// Start, stop and look at clusters
+    #[command(subcommand, after_help = CLUSTER_HELP)]
+    Cluster(ClusterCommand),
     /// Measure; prints a table, or in a pipe and with --json one JSON object a run
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -95,6 +132,29 @@ pub enum Command {
 const RUN_HELP: &str = "\
 `ardea jobs` lists the jobs, `ardea run JOB --help` explains one. What stands behind the job's name is the job's; options \
 of ardea are found there too.";
+
+const PLAN_HELP: &str = "\
+Examples:
+  ardea plan wordcount book.txt
+  ardea plan word-count.yaml --dry-run --set job.containers=2 --json
+  ardea plan --cluster prod word-count
+
+`ardea jobs` lists the jobs that come with ardea. What stands behind a job's name is the job's; options of ardea are found \
+there too. With --dry-run the job is packed as it would be for a cluster.";
+
+/// `ardea plan`.
+#[derive(clap::Args, Debug)]
+pub struct PlanArgs {
+    /// Pack it as it would be for a cluster; none is asked
+    #[arg(long)]
+    pub dry_run: bool,
+    /// A cluster's job, and not one that comes with ardea.
+    #[command(flatten)]
+    pub place: Where,
+    /// Which job.
+    #[command(flatten)]
+    pub job: JobArgs,
+}
 
 /// `ardea demo`.
 #[derive(clap::Args, Debug)]

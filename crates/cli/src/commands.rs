@@ -1,18 +1,28 @@
 //! What each command does: a file a command.
 
 pub mod bench;
+mod cluster;
 mod completions;
 mod config;
+mod control;
 mod demo;
+mod describe;
 mod generate;
 mod jobs;
+mod list;
+mod logs;
+mod metrics;
 mod plan;
 mod query;
 mod run;
+mod submit;
+mod top;
 mod version;
 
+pub use cluster::be_host;
 pub use demo::JOB as DEMO_JOB;
 pub use jobs::usage;
+pub use submit::work;
 
 use crate::args::{Command, NexmarkCommand};
 use crate::context::Context;
@@ -25,6 +35,18 @@ pub fn run(command: Command, context: &Context) -> Result<(), Failure> {
         Command::Run(args) => run::run(&args, context),
         Command::Jobs => jobs::run(context),
         Command::Plan(args) => plan::run(&args, context),
+        Command::Submit(args) => submit::run(&args, context),
+        Command::List(place) => list::run(&place, context),
+        Command::Describe(args) => describe::run(&args, context),
+        Command::Activate(args) => control::activate(&args, context),
+        Command::Deactivate(args) => control::deactivate(&args, context),
+        Command::Kill(args) => control::kill(&args, context),
+        Command::Restart(args) => control::restart(&args, context),
+        Command::Update(args) => control::update(&args, context),
+        Command::Logs(args) => logs::run(&args, context),
+        Command::Metrics(args) => metrics::run(&args, context),
+        Command::Top(args) => top::run(&args, context),
+        Command::Cluster(command) => cluster::run(command, context),
         Command::Bench(command) => bench::run(&command, context),
         Command::Nexmark(NexmarkCommand::Generate(args)) => generate::run(&args, context),
         Command::Nexmark(NexmarkCommand::Run(args)) => query::run(args, context),

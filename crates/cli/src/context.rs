@@ -1,13 +1,12 @@
 //! What every command is given: the global options, and who listens to Ctrl-C.
 
-use std::env;
-use std::path::Path;
-
+use ardea::job::{read_settings, resolver, schema};
+use ardea_api::ClusterSettings;
 use ardea_connect::live_table::Screen;
-use ardea_core::settings::{ConfigFile, Resolved, Resolver, Schema};
-use ardea_engine::{NODE_SETTINGS, NodeConfig, allowed_cores};
+use ardea_core::settings::Resolved;
+use ardea_engine::{NodeConfig, allowed_cores};
 
-use crate::args::Global;
+use crate::args::{Global, Where};
 use crate::failure::Failure;
 use crate::interrupts::Interrupts;
 
@@ -62,13 +61,37 @@ impl Context {
         Ok(config)
     }
 
+    /// The cluster that the options and settings name.
+    pub fn cluster(&self, place: &Where) -> Result<ClusterSettings, Failure> {
+        Ok(self.of_cluster(place)?.1)
+    }
+
+    /// All settings, and the cluster that they and the options name.
+    pub fn of_cluster(&self, place: &Where) -> Result<(Resolved, ClusterSettings), Failure> {
+        let flag = place
+            .cluster
+            .iter()
+            .map(|name| format!("cluster.name={name}"));
+        let flags: Vec<String> = self.global.set.iter().cloned().chain(flag).collect();
+        let (resolved, _, mut cluster) = read_settings(self.global.config.as_deref(), &flags)?;
+        cluster.api = place.at.clone().or(cluster.api);
+        Ok((resolved, cluster))
+    }
+
+    /// What `--set` and `--config` say, as another program is told.
+    pub fn settings_options(&self) -> Vec<String> {
+        let set = self.global.set.iter();
+        let mut options: Vec<String> = set.map(|set| format!("--set={set}")).collect();
+        let config = self.global.config.iter();
+        options.extend(config.map(|path| format!("--config={}", path.display())));
+        options
+    }
+
     fn settings_with(&self, flags: Vec<String>) -> Result<Resolved, Failure> {
-        let schema = Schema::of(NODE_SETTINGS);
-        let file = ConfigFile::find(self.global.config.as_deref(), Path::new("."))?;
-        Ok(Resolver::new(&schema)
-            .file(file)
-            .environment(env::vars_os())
-            .flags(self.global.set.iter().cloned().chain(flags))
+        let schema = schema();
+        let flags = self.global.set.iter().cloned().chain(flags);
+        Ok(resolver(&schema, self.global.config.as_deref())?
+            .flags(flags)
             .resolve()?)
     }
 }

@@ -3,10 +3,11 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use ardea::job::{exit_code, told_as_json, told_as_text};
 use ardea_core::{Error, ErrorCode};
 use ardea_nexmark::NexmarkError;
 use clap::error::ErrorKind;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 /// The exit codes, as the help shows them.
 pub const EXIT_CODES: &str = "\
@@ -21,15 +22,13 @@ Exit codes:
   5    came to its end, but all records that a source or a step had were bad (a drained job: 4)
   130  stopped at once by a second Ctrl-C, or by the first where there is nothing to drain";
 
-const FAILED: u8 = 1;
 const USAGE: u8 = 2;
-const INPUT_OUTPUT: u8 = 3;
 const DRAINED: u8 = 4;
 const NOTHING_GOOD: u8 = 5;
 const INTERRUPTED: u8 = 130;
 
 /// Why a command ended early.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Failure {
     /// Something went wrong, and a person has to know what.
     Error(Error),
@@ -77,9 +76,9 @@ impl Failure {
     pub fn report(&self, is_json: bool) -> ExitCode {
         if let Failure::Error(error) | Failure::NothingGood(error) = self {
             let text = if is_json {
-                format!("{}\n", as_json(error, self.exit_code()))
+                format!("{}\n", told_as_json(error, self.exit_code()))
             } else {
-                as_text(error)
+                told_as_text(error)
             };
             print_error(&text);
         }
@@ -106,53 +105,6 @@ impl From<NexmarkError> for Failure {
             NexmarkError::Write { source, .. } => Failure::write("the events", source),
         }
     }
-}
-
-fn exit_code(code: ErrorCode) -> u8 {
-    match code {
-        ErrorCode::InvalidJob | ErrorCode::InvalidConfig | ErrorCode::LimitReached => USAGE,
-        ErrorCode::ReadFailed | ErrorCode::WriteFailed | ErrorCode::Network => INPUT_OUTPUT,
-        ErrorCode::Cancelled => INTERRUPTED,
-        _ => FAILED,
-    }
-}
-
-/// What failed, and what to do next.
-fn parts(error: &Error) -> (String, Option<String>) {
-    (
-        error.without_hint().to_string(),
-        error.what_next().map(str::to_string),
-    )
-}
-
-fn as_text(error: &Error) -> String {
-    let (what, hint) = parts(error);
-    let hint = hint.map_or(String::new(), |hint| {
-        format!("  hint: {}\n", hint.trim_end().replace('\n', "\n  "))
-    });
-    format!("error: {what}\n{hint}")
-}
-
-fn as_json(error: &Error, exit_code: u8) -> Value {
-    let (what, hint) = parts(error);
-    let code = error.code();
-    let message = what
-        .strip_prefix(code.as_str())
-        .and_then(|rest| rest.strip_prefix(": "));
-    let mut fields = Map::new();
-    fields.insert("code".into(), json!(code.as_str()));
-    fields.insert("message".into(), json!(message.unwrap_or(&what)));
-    fields.insert("hint".into(), json!(hint));
-    if let Some((vertex, instance)) = error.vertex() {
-        fields.insert("vertex".into(), json!(vertex));
-        fields.insert("instance".into(), json!(instance));
-    }
-    if let Some((input, position)) = error.record() {
-        fields.insert("input".into(), json!(input));
-        fields.insert("record".into(), json!(position));
-    }
-    fields.insert("exit_code".into(), json!(exit_code));
-    json!({ "error": fields })
 }
 
 /// Reports what clap found: help and version are results, all else is a usage error.
@@ -233,32 +185,6 @@ pub fn print_error(text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn error() -> Error {
-        Error::new(ErrorCode::ReadFailed, "cannot read a; b.csv")
-            .because(io::Error::other("no; such file"))
-            .in_vertex("files", 2)
-            .at_record(0, 7)
-    }
-
-    #[test]
-    fn a_hint_stands_on_its_own_line_whatever_the_error_says() {
-        assert_eq!(
-            as_text(&error().hint("check; the path")),
-            "error: ARD-301: cannot read a; b.csv: no; such file (vertex \"files\", instance 2, record 7 of input 0)\n  hint: check; the path\n"
-        );
-        assert!(!as_text(&error()).contains("hint"));
-    }
-
-    #[test]
-    fn as_json_an_error_has_its_parts() {
-        let value = as_json(&error().hint("check"), 3);
-        assert_eq!(value["error"]["code"], "ARD-301");
-        assert_eq!(value["error"]["hint"], "check");
-        assert_eq!(value["error"]["vertex"], "files");
-        assert_eq!(value["error"]["record"], 7);
-        assert_eq!(value["error"]["exit_code"], 3);
-    }
 
     #[test]
     fn a_notice_is_a_line_for_people_and_an_object_for_programs() {

@@ -58,6 +58,23 @@ pub fn duration(duration: Duration) -> String {
     }
 }
 
+/// How long ago that was: a moment in milliseconds since 1970.
+pub fn since(at_ms: u64) -> String {
+    let now = u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0);
+    duration(Duration::from_millis(now.saturating_sub(at_ms)))
+}
+
+/// A moment in milliseconds since 1970, in UTC: `2013-01-01 10:00:00.250`.
+pub fn moment(at_ms: u64) -> String {
+    let moment = i64::try_from(at_ms)
+        .ok()
+        .and_then(|at| jiff::Timestamp::from_millisecond(at).ok());
+    moment.map_or("–".into(), |moment| {
+        let text = moment.strftime("%Y-%m-%d %H:%M:%S").to_string();
+        format!("{text}.{:03}", at_ms % 1000)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,6 +100,13 @@ mod tests {
         assert_eq!(grouped(999), "999");
         assert_eq!(grouped(336_776), "336,776");
         assert_eq!(grouped(1_000_000), "1,000,000");
+    }
+
+    #[test]
+    fn a_moment_is_told_by_its_date_even_if_it_is_none() {
+        assert_eq!(moment(1_357_034_400_250), "2013-01-01 10:00:00.250");
+        assert_eq!(moment(u64::MAX), "–");
+        assert_eq!(since(u64::MAX), "0 µs");
     }
 
     #[test]

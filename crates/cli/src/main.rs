@@ -1,14 +1,16 @@
 //! The program `ardea`: runs jobs, shows what they do, and measures them.
 //!
-//! `main` reads the command line and hands over to the command; each command is a file in `commands`. In reading order:
+//! `main` reads the command line and hands over to the command; each command is a file in `commands`. In a container of a cluster it is the
+//! worker of a topology from a file; started as a host it is one. In reading order:
 //!
 //! * `args`: the command line; `own_options`: what of it stands behind a job's name;
 //! * `commands`: what each does;
 //! * `context`: what every command is given;
 //! * `supervise`: a job from its start to its summary, with `interrupts` (Ctrl-C), `progress` and `summary`, and what these
 //!   two look at: the `shape` of the job, and `rates`;
+//! * `reach`: a cluster, and its answers;
 //! * `failure`: errors as a person or a program reads them, and the exit codes;
-//! * `stdout`, `output_file`, `figures`: where results go, and how numbers are printed.
+//! * `stdout`, `output_file`, `figures`, `columns`: where results go, and how numbers and tables are printed.
 //!
 //! # Invariants
 //!
@@ -18,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod columns;
 mod commands;
 mod context;
 mod failure;
@@ -27,11 +30,13 @@ mod output_file;
 mod own_options;
 mod progress;
 mod rates;
+mod reach;
 mod shape;
 mod status_line;
 mod stdout;
 mod summary;
 mod supervise;
+mod topology_file;
 
 use std::env;
 use std::ffi::OsString;
@@ -41,8 +46,19 @@ use clap::Parser;
 
 use args::Args;
 use context::Context;
+use failure::Failure;
 
 fn main() -> ExitCode {
+    match ardea::cluster::as_host() {
+        Ok(None) => {}
+        Ok(Some(start)) => return ended(commands::be_host(start), false),
+        Err(error) => return ended(Err(error.into()), false),
+    }
+    match ardea::job::as_worker() {
+        Ok(None) => {}
+        Ok(Some(start)) => return ended(commands::work(start), false),
+        Err(error) => return ended(Err(error.into()), false),
+    }
     let given: Vec<OsString> = env::args_os().collect();
     let args = Args::try_parse_from(&given).and_then(|args| {
         let moved = own_options::moved_in_front(&given, &args);
@@ -62,6 +78,10 @@ fn main() -> ExitCode {
     let is_json = args.global.json;
     let outcome =
         Context::new(args.global).and_then(|context| commands::run(args.command, &context));
+    ended(outcome, is_json)
+}
+
+fn ended(outcome: Result<(), Failure>, is_json: bool) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(is_json),

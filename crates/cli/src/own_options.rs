@@ -15,8 +15,12 @@ use crate::commands::DEMO_JOB;
 /// The command line with such options moved in front, if there are any. `given` is the command line that became `args`.
 pub fn moved_in_front(given: &[OsString], args: &Args) -> Option<Vec<OsString>> {
     let (job, own, before) = match &args.command {
-        Command::Run(args) | Command::Plan(args) => {
+        Command::Run(args) => {
             let (job, own) = args.split();
+            (job, own, 1)
+        }
+        Command::Plan(args) => {
+            let (job, own) = args.job.split();
             (job, own, 1)
         }
         Command::Demo(args) => (DEMO_JOB, args.args.as_slice(), 0),
@@ -28,7 +32,7 @@ pub fn moved_in_front(given: &[OsString], args: &Args) -> Option<Vec<OsString>> 
         moved,
         left,
         lacks_value,
-    } = part(own, usage);
+    } = part(own, usage, options_of(&args.command));
     let start = given.len().checked_sub(own.len())?;
     if moved.is_empty()
         || given[start..]
@@ -93,7 +97,7 @@ struct Parted {
 }
 
 /// What of a job's arguments is ardea's, and what is the job's.
-fn part(arguments: &[String], usage: &str) -> Parted {
+fn part(arguments: &[String], usage: &str, own_command: &str) -> Parted {
     let (mut ours, mut left) = (Vec::new(), Vec::new());
     let mut lacks_value = false;
     let mut arguments = arguments.iter();
@@ -107,7 +111,7 @@ fn part(arguments: &[String], usage: &str) -> Parted {
             Some((name, _)) => (name, true),
             None => (argument.as_str(), false),
         };
-        let known = takes_value(name).filter(|_| !is_in(usage, name));
+        let known = takes_value(name, own_command).filter(|_| !is_in(usage, name));
         let target = if known.is_some() {
             &mut ours
         } else {
@@ -129,11 +133,17 @@ fn part(arguments: &[String], usage: &str) -> Parted {
     }
 }
 
-/// Whether the option of ardea with this name has a value; none if there is no such option.
-fn takes_value(name: &str) -> Option<bool> {
-    if name.strip_prefix("--") == Some(THREADS) {
-        return Some(true);
+/// The name of a command that runs or shows jobs.
+fn options_of(command: &Command) -> &'static str {
+    match command {
+        Command::Plan(_) => "plan",
+        Command::Demo(_) => "demo",
+        _ => "run",
     }
+}
+
+/// Whether the option with this name, of ardea or of this command, has a value; none if there is no such option.
+fn takes_value(name: &str, own_command: &str) -> Option<bool> {
     let is_named = |arg: &&Arg| match name.strip_prefix("--") {
         Some(long) => arg.get_long() == Some(long),
         None => match name.as_bytes() {
@@ -141,10 +151,17 @@ fn takes_value(name: &str) -> Option<bool> {
             _ => false,
         },
     };
-    Args::command()
+    let all = Args::command();
+    let own = all.find_subcommand(own_command);
+    // The demo's own are the job's: they are given to it whichever way they stand.
+    let own = own.filter(|_| own_command != "demo");
+    let of_jobs = own.into_iter().flat_map(clap::Command::get_arguments);
+    let takes = all
         .get_arguments()
+        .chain(of_jobs)
         .find(is_named)
-        .map(|arg| arg.get_action().takes_values())
+        .map(|arg| arg.get_action().takes_values());
+    takes.or((name.strip_prefix("--") == Some(THREADS)).then_some(true))
 }
 
 /// The long names of all options that may stand before a job's name.
@@ -208,6 +225,10 @@ mod tests {
             (
                 "ardea run no-such-job --json",
                 "ardea run --json no-such-job",
+            ),
+            (
+                "ardea plan wordcount in --dry-run --cluster prod",
+                "ardea plan --dry-run --cluster prod wordcount in",
             ),
             (
                 "ardea run -- wordcount in --json",

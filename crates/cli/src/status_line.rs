@@ -31,7 +31,7 @@ impl Showing {
     /// As the command was asked for. On a terminal that results scroll by on as well (`is_shared`) there is none: they would tear it
     /// apart.
     pub fn of(context: &Context, is_shared: bool) -> Self {
-        match (context.quiet, can_redraw()) {
+        match (context.quiet, can_redraw(&io::stderr())) {
             (true, _) => Showing::Hidden,
             (false, true) if is_shared => Showing::Hidden,
             (false, true) => Showing::Redrawn,
@@ -123,10 +123,10 @@ impl StatusLine {
     }
 }
 
-/// Whether a line on standard error can be redrawn in place.
-fn can_redraw() -> bool {
+/// Whether what stands there can be redrawn in place.
+pub fn can_redraw(stream: &impl IsTerminal) -> bool {
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    io::stderr().is_terminal() && !is_dumb
+    stream.is_terminal() && !is_dumb
 }
 
 fn terminal_columns() -> usize {

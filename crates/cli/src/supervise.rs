@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use ardea::topology::Topology;
+use ardea_core::Dag;
 use ardea_engine::{JobConfig, JobHandle, JobStatus, Node, NodeConfig};
 use ardea_pipeline::Pipeline;
 
@@ -24,9 +26,32 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// of a job that came to its own end were bad, [`Failure::Interrupted`] after a second, [`Failure::ReaderGone`] if nobody reads the results.
 pub fn run(pipeline: &Pipeline, config: NodeConfig, context: &Context) -> Result<(), Failure> {
     let dag = pipeline.to_dag(config.threads)?;
-    let shape = Shape::of(&dag)?;
+    let start = |node: &Node| node.submit(&dag, JobConfig::named(pipeline.name()));
+    supervised(&dag, start, config, context)
+}
+
+/// As [`run`], for a topology.
+pub fn run_topology(
+    topology: &Topology,
+    config: NodeConfig,
+    context: &Context,
+) -> Result<(), Failure> {
+    let start = |node: &Node| {
+        let running = topology.submit(node)?;
+        Ok(running.job().clone())
+    };
+    supervised(&topology.to_dag()?, start, config, context)
+}
+
+fn supervised(
+    dag: &Dag,
+    start: impl FnOnce(&Node) -> ardea_core::Result<JobHandle>,
+    config: NodeConfig,
+    context: &Context,
+) -> Result<(), Failure> {
+    let shape = Shape::of(dag)?;
     let node = Node::start(config)?;
-    let job = node.submit(&dag, JobConfig::named(pipeline.name()))?;
+    let job = start(&node)?;
     let passing = context.interrupts.drain(&job);
     let mut progress = Progress::new(context, &shape);
     let status = follow(&job, &mut progress, context);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Waits that double from try to try, and begin anew after something has gone well for a while.
+/// Waits that double from the second on, and begin anew after something has gone well for a while.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     config: BackoffConfig,
@@ -13,8 +13,10 @@ pub struct Backoff {
 /// The bounds of the waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BackoffConfig {
-    /// The first wait.
+    /// The first wait: zero to try again at once after the first failure.
     pub first: Duration,
+    /// The least of all later waits.
+    pub second: Duration,
     /// The longest wait.
     pub most: Duration,
     /// After so long without a failure the next wait is the first again.
@@ -24,7 +26,8 @@ pub struct BackoffConfig {
 impl Default for BackoffConfig {
     fn default() -> Self {
         BackoffConfig {
-            first: Duration::from_millis(100),
+            first: Duration::ZERO,
+            second: Duration::from_millis(100),
             most: Duration::from_secs(30),
             forgets_after: Duration::from_secs(120),
         }
@@ -51,7 +54,9 @@ impl Backoff {
         }
         let at = now + self.next;
         self.last = Some(at);
-        self.next = (self.next * 2).min(self.config.most);
+        self.next = (self.next * 2)
+            .max(self.config.second)
+            .min(self.config.most);
         at
     }
 }
@@ -63,7 +68,8 @@ mod tests {
     #[test]
     fn waits_double_up_to_the_longest_and_begin_anew_after_quiet() {
         let config = BackoffConfig {
-            first: Duration::from_secs(1),
+            first: Duration::ZERO,
+            second: Duration::from_secs(1),
             most: Duration::from_secs(5),
             forgets_after: Duration::from_secs(100),
         };
@@ -75,7 +81,7 @@ mod tests {
             waits.push((at - now).as_secs());
             now = at;
         }
-        assert_eq!(waits, [1, 2, 4, 5, 5]);
+        assert_eq!(waits, [0, 1, 2, 4, 5]);
         now += config.forgets_after;
         assert_eq!(backoff.failed(now) - now, config.first);
     }

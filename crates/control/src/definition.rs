@@ -38,6 +38,17 @@ pub struct ProgramRef {
     pub arguments: Vec<String>,
 }
 
+/// Where the certificates of a cluster's process are, all of them as PEM: by the same paths on every machine.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CertificateFiles {
+    /// The authority that has signed those of all the cluster's processes.
+    pub authority: String,
+    /// The machine's certificate.
+    pub certificate: String,
+    /// Its private key.
+    pub key: String,
+}
+
 /// What a container's process is told when it is started.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct WorkerStart {
@@ -53,6 +64,9 @@ pub struct WorkerStart {
     pub resources: Resources,
     /// Where the cluster's secret is, if it has one: a file that only its user may read.
     pub token_file: Option<String>,
+    /// Where its certificates are, if its connections are encrypted.
+    #[serde(default)]
+    pub certificates: Option<CertificateFiles>,
     /// The job's settings.
     pub settings: BTreeMap<String, String>,
 }

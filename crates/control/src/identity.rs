@@ -68,6 +68,13 @@ pub struct JobRef {
     pub submission: u64,
 }
 
+impl JobRef {
+    /// The job as its processes speak of it when they greet each other: `word-count#2a`, the submission in hexadecimal digits.
+    pub fn key(&self) -> String {
+        format!("{}#{:x}", self.name, self.submission)
+    }
+}
+
 impl fmt::Display for JobRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.cluster, self.name)

@@ -31,8 +31,8 @@ use std::time::Duration;
 use ardea_packing::{ContainerId, PackingPlan, ResourceManager};
 
 pub use interface::{
-    Command, CommandId, ContainerRequest, JobPhase, MasterAction, MasterConfig, MasterEvent, Note,
-    SchedulerAnswer, SchedulerCall, SchedulerTraits,
+    Command, CommandId, ContainerRequest, ContainerState, JobPhase, MasterAction, MasterConfig,
+    MasterEvent, Note, SchedulerAnswer, SchedulerCall, SchedulerTraits,
 };
 
 use crate::{
@@ -63,6 +63,8 @@ pub struct JobMaster {
     scaling: Option<Scaling>,
     /// Containers that don't run yet what they should, or have no worker and need one.
     unsettled: BTreeSet<ContainerId>,
+    /// Containers whose worker has said that all it was last told to run has ended.
+    ended: BTreeSet<ContainerId>,
     commands: VecDeque<(CommandId, Command)>,
     /// The command that what is being written was decided for.
     deciding: Option<CommandId>,
@@ -70,6 +72,8 @@ pub struct JobMaster {
     restarting: BTreeMap<ContainerId, CommandId>,
     ending: Ending,
     impossible: Option<String>,
+    /// Why the record could not be read or written the last time.
+    not_stored: Option<String>,
     phase: JobPhase,
 }
 
@@ -108,11 +112,13 @@ impl JobMaster {
             peers: Peers::new(),
             scaling: None,
             unsettled: BTreeSet::new(),
+            ended: BTreeSet::new(),
             commands: VecDeque::new(),
             deciding: None,
             restarting: BTreeMap::new(),
             ending: Ending::No,
             impossible: None,
+            not_stored: None,
             phase: JobPhase::Reading,
         }
     }
@@ -135,6 +141,27 @@ impl JobMaster {
     /// The workers that the master counts on.
     pub fn workers(&self) -> impl Iterator<Item = WorkerId> + '_ {
         self.members.workers()
+    }
+
+    /// The worker of a container that the master counts on.
+    pub fn worker(&self, container: ContainerId) -> Option<WorkerId> {
+        self.members.worker(container)
+    }
+
+    /// What the master waits for at a container; that its worker comes, if it doesn't know the container yet.
+    pub fn container(&self, id: ContainerId) -> ContainerState {
+        let container = self.containers.get(&id);
+        container.map_or(ContainerState::Expected, Container::state)
+    }
+
+    /// When the worker of a container was last heard of, in the time that events come with, and whether it is suspected for that.
+    pub fn last_heard(&self, container: ContainerId) -> Option<(Duration, bool)> {
+        self.members.last_heard(container)
+    }
+
+    /// Whether it can say anything to workers yet: before it has read and written the record, it does not hear them.
+    pub fn hears_workers(&self) -> bool {
+        self.killing() || !self.containers.is_empty()
     }
 
     /// Whether every worker runs exactly what it should, and none is missing.
@@ -277,8 +304,12 @@ impl JobMaster {
     }
 
     fn current_phase(&self) -> JobPhase {
-        match (self.ending, &self.impossible, self.keeper.record()) {
+        let impossible = self.impossible.as_ref().or(self.not_stored.as_ref());
+        match (self.ending, impossible, self.keeper.record()) {
             (Ending::Over, ..) => JobPhase::Gone,
+            (Ending::Stopping | Ending::Deleting, _, Some(record)) if record.finished => {
+                JobPhase::Finished
+            }
             (Ending::Stopping | Ending::Deleting, ..) => JobPhase::Killing,
             (_, Some(why), _) => JobPhase::Impossible(why.clone()),
             (_, _, None) => JobPhase::Reading,

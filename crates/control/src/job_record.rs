@@ -22,6 +22,8 @@ pub struct JobRecord {
     pub intent: Intent,
     /// Whether all workers have been prepared once: from then on, a worker that comes starts at once.
     pub started: bool,
+    /// Whether all of its instances have come to their end by themselves: what is left of it is removed, nothing is started again.
+    pub finished: bool,
     /// The plan, as soon as there is one.
     pub plan: Option<Arc<PackingPlan>>,
     /// The plan's number.
@@ -53,6 +55,11 @@ pub struct Previous {
 }
 
 impl JobRecord {
+    /// Whether what is left of the job is being removed: its user wants that, or it has finished.
+    pub fn is_ending(&self) -> bool {
+        self.finished || self.intent == Intent::Kill
+    }
+
     /// What a submitter writes, where there is no record yet. To know before that whether the job fits, it packs it itself.
     pub fn submitted(job: JobRef, demand: JobDemand, packing: PackingConfig) -> Self {
         JobRecord {
@@ -62,6 +69,7 @@ impl JobRecord {
             packing,
             intent: Intent::Run,
             started: false,
+            finished: false,
             plan: None,
             plan_version: PlanVersion::default(),
             previous: None,

@@ -219,7 +219,7 @@ impl Lease {
                 self.seen = None;
                 self.next_at = now;
             }
-            (StoreReply::Unavailable, purpose) => {
+            (StoreReply::Unavailable | StoreReply::Refused(_), purpose) => {
                 self.forget_unless_looking(&purpose);
                 self.next_at = now + self.config.every / 4;
             }

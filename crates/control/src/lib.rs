@@ -9,7 +9,7 @@
 //! * [`JobRef`], [`WorkerId`], [`MasterEpoch`], [`Order`]: who speaks, and what counts;
 //! * [`Lease`]: which process is a job's master; [`StoreRequest`]: what machines ask of a state manager;
 //! * [`Membership`]: which workers there are; [`Refused`]: why one is not taken; [`Backoff`]: when to try again;
-//! * [`ToMaster`], [`ToWorker`], [`Assignment`]: the messages, all of them serialisable;
+//! * [`ToMaster`], [`ToWorker`], [`FromWorker`], [`Assignment`]: the messages, all of them serialisable;
 //! * [`WorkerAgent`]: a worker's side of it;
 //! * [`JobMaster`]: plans, starts, mends; [`JobRecord`]: what is stored of a job; [`Scaling`]: from one plan to the next;
 //! * [`JobDefinition`], [`WorkerStart`]: what was submitted, and what a worker is started with;
@@ -63,16 +63,20 @@ mod submission;
 
 pub use backoff::{Backoff, BackoffConfig};
 pub use candidate::{Candidate, CandidateAction, CandidateEvent};
-pub use definition::{JobDefinition, ProgramRef, WORKER_START_VARIABLE, WorkerStart};
+pub use definition::{
+    CertificateFiles, JobDefinition, ProgramRef, WORKER_START_VARIABLE, WorkerStart,
+};
 pub use identity::{JobRef, MasterEpoch, Order, PROTOCOL, PlanVersion, WorkerId};
 pub use job_master::{
-    Command, CommandId, ContainerRequest, JobMaster, JobPhase, MasterAction, MasterConfig,
-    MasterEvent, Note, SchedulerAnswer, SchedulerCall, SchedulerTraits,
+    Command, CommandId, ContainerRequest, ContainerState, JobMaster, JobPhase, MasterAction,
+    MasterConfig, MasterEvent, Note, SchedulerAnswer, SchedulerCall, SchedulerTraits,
 };
 pub use job_record::{Intent, JobRecord, Previous};
 pub use lease::{Lease, LeaseAction, LeaseConfig, LeaseEvent, LeaseRecord};
 pub use membership::{Cause, Credentials, MemberAction, MemberEvent, Membership, MembershipConfig};
-pub use message::{Assignment, Held, Peer, Registration, Run, Status, ToMaster, ToWorker};
+pub use message::{
+    Assignment, FromWorker, Held, Peer, Registration, Run, Status, ToMaster, ToWorker,
+};
 pub use refused::Refused;
 pub use scaling::{Scaling, ScalingAction, ScalingEvent, Stage};
 pub use store::{RequestId, StoreReply, StoreRequest, StoreVersion};

@@ -93,6 +93,18 @@ pub enum Cause {
     Replaced,
 }
 
+impl Cause {
+    /// Why, as part of a sentence.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Cause::Exited => "its process has ended",
+            Cause::Closed => "it did not come back after its connection was closed",
+            Cause::Silent => "it was silent for too long",
+            Cause::Replaced => "its container was started again",
+        }
+    }
+}
+
 /// The workers of a job; at most one a container.
 ///
 /// A container's worker is replaced by one of a later start only, never by one of an earlier: what comes back after it has been
@@ -130,6 +142,12 @@ impl Membership {
     /// The worker of a container.
     pub fn worker(&self, container: ContainerId) -> Option<WorkerId> {
         self.members.get(&container).map(|member| member.worker)
+    }
+
+    /// When a container's worker was last heard of, and whether it is suspected for that.
+    pub fn last_heard(&self, container: ContainerId) -> Option<(Duration, bool)> {
+        let member = self.members.get(&container)?;
+        Some((member.heard, member.suspected))
     }
 
     /// The workers, by container.

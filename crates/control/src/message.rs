@@ -1,4 +1,4 @@
-//! What workers and master say to each other.
+//! What workers and master say to each other: a worker sends [`FromWorker`], a master [`ToWorker`].
 //!
 //! Orders are levels, not steps: an [`Assignment`] says all that a worker should run, and a later one replaces it. So a
 //! message may be lost, doubled or overtaken: the newest that arrives is enough, and it is sent again until it is known to be carried out.
@@ -9,6 +9,15 @@ use ardea_packing::{ContainerId, InstanceId, PackingPlan};
 use serde::{Deserialize, Serialize};
 
 use crate::{Credentials, MasterEpoch, Order, PlanVersion, Refused, WorkerId};
+
+/// What a worker sends to its master over a connection.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum FromWorker {
+    /// What its agent says.
+    Control(ToMaster),
+    /// What was measured in this process since the last time, as the metrics manager encodes it; it may be lost.
+    Metrics(Vec<u8>),
+}
 
 /// What a worker says.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -64,6 +73,8 @@ pub struct Status {
     pub worker: WorkerId,
     /// The newest assignment that is carried out: exactly its instances run.
     pub applied: Option<Order>,
+    /// Whether all instances of that assignment have come to their end by themselves, and well.
+    pub ended: bool,
 }
 
 /// What a master says.
@@ -162,4 +173,52 @@ pub enum Run {
     Running,
     /// They have been told to stop reading for a while; what was read flows on.
     Paused,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::JobRef;
+    use ardea_packing::{
+        JobDemand, PackingConfig, ResourceManager, Resources, RoundRobin, VertexDemand,
+    };
+    use serde::de::DeserializeOwned;
+
+    fn reads_back<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(message: &T) {
+        let bytes = postcard::to_stdvec(message).unwrap();
+        assert_eq!(&postcard::from_bytes::<T>(&bytes).unwrap(), message);
+    }
+
+    #[test]
+    fn messages_read_back_in_a_format_without_names() {
+        let demand = JobDemand::new("word-count")
+            .vertex(VertexDemand::new("words", 3, Resources::ZERO))
+            .vertex(VertexDemand::new("counts", 2, Resources::ZERO).attribute("rack", "1"));
+        let plan = RoundRobin.pack(&demand, &PackingConfig::default()).unwrap();
+        let job = JobRef {
+            cluster: "prod".into(),
+            name: "word-count".into(),
+            submission: 1,
+        };
+        let worker = WorkerId {
+            container: ContainerId(1),
+            incarnation: 7,
+        };
+        let (epoch, version) = (MasterEpoch(3), PlanVersion(1));
+        reads_back(&ToWorker::Plan {
+            epoch,
+            version,
+            plan: Arc::new(plan),
+        });
+        reads_back(&FromWorker::Control(ToMaster::Register(Registration {
+            worker,
+            who: Credentials::of(&job),
+            endpoint: "10.0.0.7:7001".into(),
+            held: Some(Held {
+                instances: [InstanceId::new("words", 0)].into(),
+                plans: vec![version],
+            }),
+        })));
+        reads_back(&FromWorker::Metrics(vec![1, 2, 3]));
+    }
 }

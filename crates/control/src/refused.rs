@@ -90,9 +90,8 @@ impl Refused {
         match self {
             Refused::VersionMismatch { .. } => ErrorCode::VersionMismatch,
             Refused::WrongCluster { .. } | Refused::WrongJob { .. } => ErrorCode::WrongCluster,
-            Refused::UnknownContainer(_) | Refused::Replaced { .. } | Refused::NotMaster { .. } => {
-                ErrorCode::Superseded
-            }
+            Refused::UnknownContainer(_) => ErrorCode::NoSuchContainer,
+            Refused::Replaced { .. } | Refused::NotMaster { .. } => ErrorCode::Superseded,
             Refused::NameTaken { .. } => ErrorCode::NameTaken,
             Refused::NoSuchJob(_) => ErrorCode::NoSuchJob,
             Refused::Busy { .. } => ErrorCode::WrongState,
@@ -112,7 +111,8 @@ impl Refused {
             Refused::WrongCluster { .. } | Refused::WrongJob { .. } => {
                 "check the name of the cluster and the job that the process was started with"
             }
-            Refused::UnknownContainer(_) | Refused::Replaced { .. } | Refused::NotMaster { .. } => {
+            Refused::UnknownContainer(_) => "the job's plan shows its containers",
+            Refused::Replaced { .. } | Refused::NotMaster { .. } => {
                 "nothing: this process ends, the job goes on"
             }
             Refused::NameTaken { .. } => "choose another name, or kill that job",

@@ -41,9 +41,12 @@ pub enum StoreReply<T> {
     Deleted,
     /// The version is another one; nothing was changed.
     Conflict,
-    /// The job that the value belongs to is not there any more; nothing was changed. A lease is written in one transaction
-    /// with a look at the job's record, so that a late write leaves no lease behind that belongs to no job.
+    /// The job that the value belongs to is not there any more, and nothing is left that was written. Where there is no lease,
+    /// whoever writes one looks at the job's record before and after that, so that a late write leaves none behind that belongs to no job.
     JobGone,
+    /// The state manager refuses this, for this reason, however often it is asked: the value is too large, access is denied, or what is
+    /// there can't be read. Nothing was changed.
+    Refused(String),
     /// The state manager didn't answer: a write may have been done or not, or may still be.
     Unavailable,
 }

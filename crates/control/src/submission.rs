@@ -11,6 +11,9 @@ use crate::{JobRecord, Refused, RequestId, StoreReply, StoreRequest};
 /// After how long a request counts as unanswered.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// How long to wait after the state manager was not there.
+const PAUSE: Duration = Duration::from_millis(250);
+
 /// What happens to a submission.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SubmissionEvent {
@@ -27,7 +30,7 @@ pub enum SubmissionAction {
     Store(RequestId, StoreRequest<Arc<JobRecord>>),
     /// The job is there.
     Accepted,
-    /// It is not; another job has its name.
+    /// It is not: another job has its name, or the state manager doesn't take it.
     Refused(Refused),
 }
 
@@ -40,6 +43,7 @@ pub struct Submission {
     record: Arc<JobRecord>,
     asked: Option<(RequestId, Duration)>,
     must_read: bool,
+    next_at: Duration,
     requests: u64,
     over: bool,
 }
@@ -56,6 +60,7 @@ impl Submission {
             record: Arc::new(record),
             asked: None,
             must_read: false,
+            next_at: Duration::ZERO,
             requests: 0,
             over: false,
         })
@@ -68,12 +73,12 @@ impl Submission {
         }
         if let SubmissionEvent::Reply(id, reply) = event
             && self.asked.take_if(|(asked, _)| *asked == id).is_some()
-            && let Some(end) = self.answered(reply)
+            && let Some(end) = self.answered(now, reply)
         {
             self.over = true;
             return vec![end];
         }
-        if self.asked.is_some_and(|(_, sent)| now < sent + PATIENCE) {
+        if now < self.next_at || self.asked.is_some_and(|(_, sent)| now < sent + PATIENCE) {
             return Vec::new();
         }
         // Whether an unanswered write was done is not known.
@@ -91,7 +96,11 @@ impl Submission {
         vec![SubmissionAction::Store(id, request)]
     }
 
-    fn answered(&mut self, reply: StoreReply<Arc<JobRecord>>) -> Option<SubmissionAction> {
+    fn answered(
+        &mut self,
+        now: Duration,
+        reply: StoreReply<Arc<JobRecord>>,
+    ) -> Option<SubmissionAction> {
         match reply {
             StoreReply::Written(_) => Some(SubmissionAction::Accepted),
             StoreReply::Found(Some((found, _))) if found.job == self.record.job => {
@@ -108,10 +117,19 @@ impl Submission {
                 self.must_read = false;
                 None
             }
-            StoreReply::Conflict
-            | StoreReply::Unavailable
-            | StoreReply::Deleted
-            | StoreReply::JobGone => {
+            StoreReply::Refused(message) => {
+                let resources = false;
+                Some(SubmissionAction::Refused(Refused::Impossible {
+                    resources,
+                    message,
+                }))
+            }
+            StoreReply::Unavailable => {
+                self.must_read = true;
+                self.next_at = now + PAUSE;
+                None
+            }
+            StoreReply::Conflict | StoreReply::Deleted | StoreReply::JobGone => {
                 self.must_read = true;
                 None
             }

@@ -45,6 +45,8 @@ pub enum AgentEvent {
     Closed,
     /// The change of this order has been carried out: exactly its instances run.
     Applied(Order),
+    /// All instances of this order, which has been carried out, have come to their end, and ended well.
+    Ended(Order),
     /// An instance has failed, and is being restarted.
     Failed(InstanceId, String),
 }
@@ -93,6 +95,8 @@ pub struct Change {
     pub run: Run,
     /// The plan by which records are routed from now on.
     pub routes: Arc<PackingPlan>,
+    /// The plan by which they will be routed next; the same one, unless plans are being changed.
+    pub next: Arc<PackingPlan>,
 }
 
 /// Why a worker ends.
@@ -119,6 +123,8 @@ pub struct WorkerAgent {
     ask_at: Duration,
     target: Option<Target>,
     applied: Option<Order>,
+    /// The newest order whose instances have all ended.
+    ended: Option<Order>,
     plans: BTreeMap<PlanVersion, Arc<PackingPlan>>,
     peers: BTreeMap<ContainerId, Peer>,
     /// The state of the table of peers.
@@ -171,6 +177,7 @@ impl WorkerAgent {
             ask_at: Duration::ZERO,
             target: None,
             applied: None,
+            ended: None,
             plans: BTreeMap::new(),
             peers: BTreeMap::new(),
             peers_state: Order::default(),
@@ -223,6 +230,10 @@ impl WorkerAgent {
             AgentEvent::From(message) => self.told(now, message, &mut actions),
             AgentEvent::Closed => self.link = Link::Seeking,
             AgentEvent::Applied(order) => self.carried_out(now, order),
+            AgentEvent::Ended(order) => {
+                self.ended = self.ended.max(Some(order));
+                self.report_now();
+            }
             AgentEvent::Failed(instance, message) => {
                 let worker = self.worker;
                 let problem = ToMaster::Problem {
@@ -335,9 +346,9 @@ impl WorkerAgent {
             return;
         }
         let routes = self.plans.get(&assignment.routes).map(Arc::clone);
-        let complete =
-            self.plans.contains_key(&assignment.next) && self.peers_state >= assignment.peers;
-        let Some(routes) = routes.filter(|_| complete) else {
+        let next = self.plans.get(&assignment.next).map(Arc::clone);
+        let has_peers = self.peers_state >= assignment.peers;
+        let Some((routes, next)) = routes.zip(next).filter(|_| has_peers) else {
             // What it speaks of has been overtaken or lost; in the latter case the master sends all of it again.
             if self
                 .early
@@ -370,6 +381,7 @@ impl WorkerAgent {
             stop,
             run: assignment.run,
             routes,
+            next,
         }));
     }
 
@@ -413,6 +425,7 @@ impl WorkerAgent {
                 let status = Status {
                     worker: self.worker,
                     applied: self.applied,
+                    ended: self.applied.is_some() && self.ended == self.applied,
                 };
                 self.send(ToMaster::Status(status), actions);
             }

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use crate::file_use::UsingFiles;
-use crate::{FileUse, Isolation, Parallelism, ProcessorSupplier};
+use crate::{Demand, FileUse, Isolation, Parallelism, ProcessorSupplier};
 
 /// A source of records of type `T`: a vertex without inputs, described but not yet running.
 ///
@@ -15,6 +15,7 @@ pub struct Source<T, B> {
     supplier: Arc<dyn ProcessorSupplier>,
     parallelism: Parallelism,
     isolation: Isolation,
+    demand: Demand,
     kind: PhantomData<fn() -> (T, B)>,
 }
 
@@ -24,6 +25,7 @@ pub struct Sink<T> {
     supplier: Arc<dyn ProcessorSupplier>,
     parallelism: Parallelism,
     isolation: Isolation,
+    demand: Demand,
     kind: PhantomData<fn(T)>,
 }
 
@@ -38,6 +40,7 @@ macro_rules! described {
                     supplier,
                     parallelism: Parallelism::ONE,
                     isolation: Isolation::Tasklet,
+                    demand: Demand::default(),
                     kind: PhantomData,
                 }
             }
@@ -52,6 +55,17 @@ macro_rules! described {
             pub fn isolation(mut self, isolation: Isolation) -> Self {
                 self.isolation = isolation;
                 self
+            }
+
+            /// Sets what each instance needs of its machine, where the job runs on a cluster.
+            pub fn demand(mut self, demand: Demand) -> Self {
+                self.demand = demand;
+                self
+            }
+
+            /// What each instance needs of its machine.
+            pub fn wanted_demand(&self) -> Demand {
+                self.demand
             }
 
             /// Sets the name of the vertex.

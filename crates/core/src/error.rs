@@ -71,6 +71,38 @@ pub enum ErrorCode {
     Superseded,
     /// The job is in a state in which this can't be done.
     WrongState,
+    /// A process refused the connection of another, and said why.
+    Refused,
+    /// What another process sent can't be read.
+    BadMessage,
+    /// Another process of the job is gone, with what was under way there.
+    PeerLost,
+    /// A container's process could not be started.
+    StartFailed,
+    /// No host has room for a container.
+    NoRoom,
+    /// What a scheduler gets its containers from can't be reached, or does not do what it is asked for.
+    SchedulerUnavailable,
+    /// The job has no such container, or the container no such output.
+    NoSuchContainer,
+    /// The package store has no such package.
+    PackageMissing,
+    /// What came is not what was asked for: its digest or its content is wrong.
+    PackageCorrupt,
+    /// The package store can't be reached, or broke off.
+    PackageStoreAway,
+    /// The package store, or whoever unpacks, does not accept this package: too large, unsafe, or not allowed.
+    PackageRefused,
+    /// There is no space left on the device.
+    DiskFull,
+    /// A batch of metrics that can't be read.
+    BrokenBatch,
+    /// Whoever asks has no token, or a wrong one.
+    Unauthorized,
+    /// A request that the cluster's interface does not understand.
+    BadRequest,
+    /// What answered is no cluster's interface, or one of another version.
+    BadAnswer,
     /// A broken invariant of the engine itself: please report it.
     Internal,
 }
@@ -86,7 +118,68 @@ pub enum Domain {
     Engine,
 }
 
+/// All codes.
+const ALL: &[ErrorCode] = &[
+    ErrorCode::InvalidJob,
+    ErrorCode::InvalidConfig,
+    ErrorCode::TypeMismatch,
+    ErrorCode::NoSuchOutput,
+    ErrorCode::UnexpectedInput,
+    ErrorCode::UserPanic,
+    ErrorCode::UserError,
+    ErrorCode::BadRecord,
+    ErrorCode::ReadFailed,
+    ErrorCode::WriteFailed,
+    ErrorCode::Network,
+    ErrorCode::LimitReached,
+    ErrorCode::Cancelled,
+    ErrorCode::OutputClosed,
+    ErrorCode::StateConflict,
+    ErrorCode::StateRefused,
+    ErrorCode::StateUnavailable,
+    ErrorCode::StateUnknown,
+    ErrorCode::StateCorrupt,
+    ErrorCode::SessionEnded,
+    ErrorCode::ResourcesImpossible,
+    ErrorCode::BrokenPlan,
+    ErrorCode::NameTaken,
+    ErrorCode::NoSuchJob,
+    ErrorCode::VersionMismatch,
+    ErrorCode::WrongCluster,
+    ErrorCode::Superseded,
+    ErrorCode::WrongState,
+    ErrorCode::Refused,
+    ErrorCode::BadMessage,
+    ErrorCode::PeerLost,
+    ErrorCode::StartFailed,
+    ErrorCode::NoRoom,
+    ErrorCode::SchedulerUnavailable,
+    ErrorCode::NoSuchContainer,
+    ErrorCode::PackageMissing,
+    ErrorCode::PackageCorrupt,
+    ErrorCode::PackageStoreAway,
+    ErrorCode::PackageRefused,
+    ErrorCode::DiskFull,
+    ErrorCode::BrokenBatch,
+    ErrorCode::Unauthorized,
+    ErrorCode::BadRequest,
+    ErrorCode::BadAnswer,
+    ErrorCode::Internal,
+];
+
 impl ErrorCode {
+    /// The code of this stable name, if there is one; what travelled between processes as a text is found again by it.
+    ///
+    /// ```
+    /// use ardea_core::ErrorCode;
+    ///
+    /// assert_eq!(ErrorCode::named("ARD-101"), Some(ErrorCode::InvalidJob));
+    /// assert_eq!(ErrorCode::named("ARD-0"), None);
+    /// ```
+    pub fn named(name: &str) -> Option<ErrorCode> {
+        ALL.iter().copied().find(|code| code.as_str() == name)
+    }
+
     /// The stable name, such as `ARD-101`.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -118,6 +211,22 @@ impl ErrorCode {
             ErrorCode::WrongCluster => "ARD-606",
             ErrorCode::Superseded => "ARD-607",
             ErrorCode::WrongState => "ARD-608",
+            ErrorCode::Refused => "ARD-610",
+            ErrorCode::BadMessage => "ARD-611",
+            ErrorCode::PeerLost => "ARD-612",
+            ErrorCode::StartFailed => "ARD-621",
+            ErrorCode::NoRoom => "ARD-622",
+            ErrorCode::SchedulerUnavailable => "ARD-623",
+            ErrorCode::NoSuchContainer => "ARD-624",
+            ErrorCode::PackageMissing => "ARD-631",
+            ErrorCode::PackageCorrupt => "ARD-632",
+            ErrorCode::PackageStoreAway => "ARD-633",
+            ErrorCode::PackageRefused => "ARD-634",
+            ErrorCode::DiskFull => "ARD-635",
+            ErrorCode::BrokenBatch => "ARD-641",
+            ErrorCode::Unauthorized => "ARD-650",
+            ErrorCode::BadRequest => "ARD-651",
+            ErrorCode::BadAnswer => "ARD-652",
             ErrorCode::Internal => "ARD-900",
         }
     }
@@ -131,7 +240,16 @@ impl ErrorCode {
             | ErrorCode::StateUnavailable
             | ErrorCode::StateUnknown
             | ErrorCode::StateCorrupt
-            | ErrorCode::SessionEnded => Domain::External,
+            | ErrorCode::SessionEnded
+            | ErrorCode::BadMessage
+            | ErrorCode::PeerLost
+            | ErrorCode::BadAnswer
+            | ErrorCode::NoRoom
+            | ErrorCode::SchedulerUnavailable
+            | ErrorCode::PackageCorrupt
+            | ErrorCode::PackageStoreAway
+            | ErrorCode::DiskFull
+            | ErrorCode::BrokenBatch => Domain::External,
             ErrorCode::Internal => Domain::Engine,
             _ => Domain::User,
         }
@@ -269,5 +387,24 @@ impl StdError for Error {
             .source
             .as_deref()
             .map(|source| source as &(dyn StdError + 'static))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_is_found_by_its_name_and_no_two_have_one_name() {
+        let source = include_str!("error.rs");
+        let named = source.matches(concat!("=> \"ARD", "-")).count();
+        assert_eq!(
+            ALL.len(),
+            named,
+            "a code is missing in ALL, or is there twice"
+        );
+        for code in ALL {
+            assert_eq!(ErrorCode::named(code.as_str()), Some(*code));
+        }
     }
 }

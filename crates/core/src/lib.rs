@@ -79,6 +79,7 @@ mod file_use;
 mod metrics;
 mod origins;
 pub mod settings;
+mod token;
 mod waker;
 
 pub use bad_records::BadRecords;
@@ -106,6 +107,7 @@ pub use routing::{Broadcast, Custom, Keyed, Replicate, Routing, Scatter};
 pub use rows::Rows;
 pub use side_channel::SideChannel;
 pub use time::{Epoch, Timestamp};
+pub use token::Token;
 pub use vertex::{Demand, Isolation, Ordinal, Parallelism, Vertex, VertexId};
 pub use waker::Waker;
 pub use watermark::{Watermark, WatermarkMerge};

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use crate::{Timestamp, Watermark};
+use crate::{Clock, Timestamp, Watermark};
 
 /// Counters of one instance, written by its thread once a chunk and read by anybody.
 ///
@@ -29,6 +29,49 @@ pub struct InstanceMetrics {
     watermark_micros: AtomicI64,
     /// Epochs ended.
     epochs: AtomicU64,
+    /// Rests with full outputs.
+    blocked_for: RestTime,
+    /// Rests with nothing to do.
+    idle_for: RestTime,
+    /// How full the fullest input queue was, in thousandths.
+    queue_permille: AtomicU64,
+}
+
+/// How long rests of one kind took, the present one included: one word, so that a reader never sees half a change.
+///
+/// Not negative: the nanoseconds of all rests so far. Negative, while one lasts that began at `t`: those nanoseconds
+/// less `t`, less one; with the time now it says how long they took until now.
+#[derive(Debug, Default)]
+struct RestTime(AtomicI64);
+
+impl RestTime {
+    #[inline]
+    fn begin(&self, now: i64) {
+        let total = self.0.load(Relaxed);
+        if total >= 0 {
+            self.0.store((total - now - 1).min(-1), Relaxed);
+        }
+    }
+
+    #[inline]
+    fn end(&self, now: i64) {
+        let running = self.0.load(Relaxed);
+        if running < 0 {
+            self.0.store((now + running + 1).max(0), Relaxed);
+        }
+    }
+
+    /// `now` is asked for after the word has been read, so that the rest has begun by then.
+    fn read(&self, now: impl FnOnce() -> i64) -> Duration {
+        let word = self.0.load(Relaxed);
+        let nanos = if word < 0 { now() + word + 1 } else { word };
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
+    }
+}
+
+#[inline]
+fn nanos(time: Duration) -> i64 {
+    i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
 }
 
 impl Default for InstanceMetrics {
@@ -43,6 +86,9 @@ impl Default for InstanceMetrics {
             blocked: AtomicU64::new(0),
             watermark_micros: AtomicI64::new(i64::MIN),
             epochs: AtomicU64::new(0),
+            blocked_for: RestTime::default(),
+            idle_for: RestTime::default(),
+            queue_permille: AtomicU64::new(0),
         }
     }
 }
@@ -68,6 +114,12 @@ pub struct MetricsSnapshot {
     pub watermark: Timestamp,
     /// Epochs ended.
     pub epochs: u64,
+    /// Time at rest with full outputs: backpressure. Only [`InstanceMetrics::snapshot_at`] tells it.
+    pub blocked_for: Duration,
+    /// Time at rest with nothing to do. Only [`InstanceMetrics::snapshot_at`] tells it.
+    pub idle_for: Duration,
+    /// How full the fullest input queue was at the end of the last slice, in thousandths.
+    pub queue_permille: u32,
 }
 
 /// Adds on a counter that only this thread writes: a load and a store, no locked instruction.
@@ -132,7 +184,44 @@ impl InstanceMetrics {
         }
     }
 
-    /// The values now; each is exact, together they may be some records apart.
+    /// Notes that a rest begins, with full outputs or with nothing to do; once a slice. A rest that lasts is of one kind.
+    #[inline]
+    pub fn begin_rest(&self, now: Duration, is_blocked: bool) {
+        let now = nanos(now);
+        if is_blocked {
+            self.idle_for.end(now);
+            self.blocked_for.begin(now);
+        } else {
+            self.blocked_for.end(now);
+            self.idle_for.begin(now);
+        }
+    }
+
+    /// Notes that a slice begins; without a rest before it nothing happens. Once a slice.
+    #[inline]
+    pub fn end_rest(&self, now: Duration) {
+        let now = nanos(now);
+        self.blocked_for.end(now);
+        self.idle_for.end(now);
+    }
+
+    /// Notes how full the fullest input queue is: `queued` of `capacity` chunks. Once a slice.
+    #[inline]
+    pub fn note_queue_fill(&self, queued: usize, capacity: usize) {
+        let permille = (queued * 1_000).checked_div(capacity).unwrap_or(0);
+        self.queue_permille.store(permille as u64, Relaxed);
+    }
+
+    /// The values now, with the times at rest. `clock` has to be the one by which the instance notes its rests.
+    pub fn snapshot_at(&self, clock: &Clock) -> MetricsSnapshot {
+        MetricsSnapshot {
+            blocked_for: self.blocked_for.read(|| nanos(clock.now())),
+            idle_for: self.idle_for.read(|| nanos(clock.now())),
+            ..self.snapshot()
+        }
+    }
+
+    /// The values now but for the times at rest; each is exact, together they may be some records apart.
     pub fn snapshot(&self) -> MetricsSnapshot {
         MetricsSnapshot {
             records_in: self.records_in.load(Relaxed),
@@ -144,6 +233,51 @@ impl InstanceMetrics {
             blocked: self.blocked.load(Relaxed),
             watermark: Timestamp::from_micros(self.watermark_micros.load(Relaxed)),
             epochs: self.epochs.load(Relaxed),
+            blocked_for: Duration::ZERO,
+            idle_for: Duration::ZERO,
+            queue_permille: self.queue_permille.load(Relaxed) as u32,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ManualClock;
+
+    #[test]
+    fn a_rest_counts_while_it_lasts_and_never_runs_backwards() {
+        let (hand, metrics) = (ManualClock::new(), InstanceMetrics::default());
+        let clock = hand.clock();
+        let second = Duration::from_secs(1);
+        metrics.begin_rest(clock.now(), true);
+        assert_eq!(metrics.snapshot_at(&clock).blocked_for, Duration::ZERO);
+        hand.advance(second);
+        assert_eq!(metrics.snapshot_at(&clock).blocked_for, second);
+        // Woken, and blocked still: the same rest goes on.
+        metrics.begin_rest(clock.now(), true);
+        hand.advance(second);
+        metrics.end_rest(clock.now());
+        hand.advance(second);
+        let now = metrics.snapshot_at(&clock);
+        assert_eq!(
+            (now.blocked_for, now.idle_for),
+            (2 * second, Duration::ZERO)
+        );
+        metrics.begin_rest(clock.now(), false);
+        hand.advance(second);
+        let now = metrics.snapshot_at(&clock);
+        assert_eq!((now.blocked_for, now.idle_for), (2 * second, second));
+        metrics.end_rest(clock.now());
+        assert_eq!(metrics.snapshot().blocked_for, Duration::ZERO);
+    }
+
+    #[test]
+    fn a_queue_without_room_is_as_full_as_an_empty_one() {
+        let metrics = InstanceMetrics::default();
+        metrics.note_queue_fill(3, 4);
+        assert_eq!(metrics.snapshot().queue_permille, 750);
+        metrics.note_queue_fill(0, 0);
+        assert_eq!(metrics.snapshot().queue_permille, 0);
     }
 }

@@ -47,6 +47,7 @@ pub struct Outbox {
     chunk_records: usize,
     budget: usize,
     wake_at: Option<Duration>,
+    misrouted: u64,
 }
 
 impl Outbox {
@@ -57,6 +58,7 @@ impl Outbox {
             chunk_records: chunk_records.max(1),
             budget: chunk_records.max(1),
             wake_at: None,
+            misrouted: 0,
         }
     }
 
@@ -132,6 +134,17 @@ impl Outbox {
         for slot in &mut self.slots {
             slot.news = Some(FarNews::Anew);
         }
+    }
+
+    /// For the receiving end of an edge between processes: so many records came for an output that there is not, by routes of before this
+    /// process was started. They have been dropped.
+    pub fn count_misrouted(&mut self, records: usize) {
+        self.misrouted += records as u64;
+    }
+
+    /// For the runtime: how many records have been dropped so since the last call.
+    pub fn take_misrouted(&mut self) -> u64 {
+        std::mem::take(&mut self.misrouted)
     }
 
     /// Asks to be called again no later than at `deadline`, on the instance's monotonic clock, even without input.

@@ -13,6 +13,8 @@ pub enum Routing {
     Forward,
     /// Whole chunks in turn, to whichever consumer has room.
     RoundRobin,
+    /// As round robin, among the consumers in the producer's own process if there are any there; else among all.
+    LocalOrRoundRobin,
     /// To the owner of the record's key.
     Keyed(Arc<dyn Scatter>),
     /// To every instance.
@@ -61,6 +63,7 @@ impl Routing {
         match self {
             Routing::Forward => "forward",
             Routing::RoundRobin => "round-robin",
+            Routing::LocalOrRoundRobin => "local-or-round-robin",
             Routing::Keyed(_) => "keyed",
             Routing::Broadcast(_) => "broadcast",
             Routing::AllToOne => "all-to-one",

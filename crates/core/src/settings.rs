@@ -11,6 +11,8 @@
 //! | file | `slice = "100us"` in the table `[engine]` of `ardea.toml` |
 //! | default | [`Setting::default`] |
 //!
+//! With [profiles](Schema::with_profiles), the tables of which one is chosen by a setting stand between environment and file.
+//!
 //! # Invariants
 //!
 //! * Nothing is ignored: an unknown key or a wrong value is refused wherever it stands, even where another source overrides it.

@@ -7,7 +7,10 @@ use std::time::Duration;
 /// A point in event time: microseconds since 1970-01-01 00:00 UTC, negative before.
 ///
 /// Arithmetic saturates: the far past and the far future stay where they are.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize,
+)]
+#[serde(transparent)]
 #[repr(transparent)]
 pub struct Timestamp(i64);
 

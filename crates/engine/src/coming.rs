@@ -7,9 +7,11 @@
 /// What is known of producers that are about to come at the other end of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Coming {
+    /// The stream has not begun, or is about to begin anew: the first thing that it says is its beginning.
+    Unbegun,
     /// None are.
     Nobody,
-    /// There are to be, and they have not spoken. So it is before the stream has begun.
+    /// There are to be, and they have not spoken.
     Expected,
     /// They have spoken, and may have ended by now, before it was told of them.
     Spoken,
@@ -27,9 +29,16 @@ impl Coming {
     /// The stream has said that they come.
     pub(crate) fn speak(&mut self) {
         *self = match *self {
-            Coming::Expected => Coming::Nobody,
+            Coming::Unbegun | Coming::Expected => Coming::Nobody,
             Coming::Nobody | Coming::Spoken => Coming::Spoken,
         };
+    }
+
+    /// The stream has said something else.
+    pub(crate) fn begin(&mut self) {
+        if *self == Coming::Unbegun {
+            *self = Coming::Nobody;
+        }
     }
 
     /// Whether an end of the stream does not count.
@@ -44,7 +53,8 @@ mod tests {
 
     #[test]
     fn producers_are_expected_until_they_speak_whichever_comes_first() {
-        let mut coming = Coming::Nobody;
+        let mut coming = Coming::Unbegun;
+        coming.speak();
         for _ in 0..2 {
             coming.told(true);
             assert!(coming.is_expected());

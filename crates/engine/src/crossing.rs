@@ -41,7 +41,8 @@ pub trait Crossings: Send + Sync {
     ///
     /// * `complete`: gives out what has come. When the stream has ended it writes the marker [`Done`](ardea_core::Marker::Done), and
     ///   goes on, as it may begin anew. What is for an instance that is not here is given out all the same: it is counted and
-    ///   dropped. What is for an output beyond those that there are waits until there are so many.
+    ///   dropped. What is for an output beyond those that there are was sent by routes of before this process was started: it is dropped
+    ///   and [counted](ardea_core::Outbox::count_misrouted).
     /// * When a stream begins anew, as the other process was started again or the connection was cut, it says so by
     ///   [`begin_anew`](ardea_core::Outbox::begin_anew).
     /// * `on_drain`, in place of `complete`: nobody needs it any more. Gives out what still comes, until the stream has ended or was

@@ -214,7 +214,7 @@ impl InputSet {
             state: InletState::Open,
             crossing,
             coming: match crossing {
-                Some(_) => Coming::Expected,
+                Some(_) => Coming::Unbegun,
                 None => Coming::Nobody,
             },
             has_withheld_end: false,
@@ -379,7 +379,8 @@ impl InputSet {
     fn take(&mut self, index: usize, message: Message) -> Option<Event> {
         let inlet = &self.inlets[index];
         let input = inlet.input;
-        if (inlet.state == InletState::Done || inlet.was_left) && !self.revive(index, &message) {
+        let is_odd = inlet.state == InletState::Done || inlet.was_left;
+        if (is_odd || inlet.coming == Coming::Unbegun) && !self.revive(index, &message) {
             crate::panics::quietly(|| drop(message));
             return None;
         }
@@ -422,7 +423,7 @@ impl InputSet {
             Message::Coming(coming) => self.inlets[index].coming = coming,
             Message::News(news) => {
                 if news == FarNews::Anew {
-                    self.inlets[index].coming = Coming::Expected;
+                    self.inlets[index].coming = Coming::Unbegun;
                     self.inlets[index].has_withheld_end = false;
                 }
                 self.change(index, |inlet| inlet.was_left = true);
@@ -436,6 +437,10 @@ impl InputSet {
     /// routes have changed once more. False if it is too late.
     fn revive(&mut self, index: usize, message: &Message) -> bool {
         let input = self.inlets[index].input;
+        let is_news = matches!(message, Message::News(_) | Message::Coming(_));
+        if !is_news && !matches!(message, Message::Marker(Marker::Watermark(Watermark::NONE))) {
+            self.inlets[index].coming.begin();
+        }
         if self.inlets[index].state == InletState::Done {
             match message {
                 Message::Marker(Marker::Done) => return false,

@@ -65,6 +65,7 @@ mod crossing;
 mod layout;
 mod placement;
 mod program;
+mod together;
 mod wiring;
 
 mod panics;
@@ -101,3 +102,4 @@ pub use node::Node;
 pub use placement::{Placement, Site};
 pub use program::{Job, Parallelisms, Program};
 pub use settings::NODE_SETTINGS;
+pub use together::together;

@@ -23,6 +23,8 @@ pub(crate) enum Route {
     Single,
     /// To the next queue that has room.
     RoundRobin { next: usize },
+    /// The same among those whose places these are: their consumers are in this process.
+    Among { places: Vec<usize>, next: usize },
     /// Each record to the queue of its consumer; those that don't fill a chunk yet gather in the consumer's place of `staged`.
     Scatter {
         scatter: Arc<dyn Scatter>,
@@ -33,13 +35,18 @@ pub(crate) enum Route {
 }
 
 impl Route {
-    /// How an edge of this routing goes to so many consumers.
-    pub(crate) fn of(routing: &Routing, consumers: usize) -> Self {
+    /// How an edge of this routing goes to so many consumers, of which `local` are in this process, by their places.
+    pub(crate) fn of(routing: &Routing, consumers: usize, local: &[usize]) -> Self {
+        let is_mixed = !local.is_empty() && local.len() < consumers;
         match routing {
             _ if consumers == 0 => Route::Nowhere,
             _ if consumers == 1 => Route::Single,
             Routing::Forward | Routing::AllToOne => Route::Single,
-            Routing::RoundRobin => Route::RoundRobin { next: 0 },
+            Routing::LocalOrRoundRobin if is_mixed => Route::Among {
+                places: local.to_vec(),
+                next: 0,
+            },
+            Routing::RoundRobin | Routing::LocalOrRoundRobin => Route::RoundRobin { next: 0 },
             Routing::Keyed(scatter) | Routing::Custom(scatter) => Route::Scatter {
                 scatter: Arc::clone(scatter),
                 staged: (0..consumers).map(|_| Chunk::default()).collect(),
@@ -55,6 +62,8 @@ pub(crate) struct OutputEdge {
     /// The first ones lead to the consumers by their numbers, as many as there are; the others only hear of time and ends.
     lanes: Vec<QueueSender>,
     consumers: usize,
+    /// The places of those that lead to consumers in this process.
+    local: Vec<usize>,
     chunk_records: usize,
     /// How many queues have got the marker at hand.
     marked: usize,
@@ -82,17 +91,20 @@ pub(crate) enum Farewell {
 }
 
 impl OutputEdge {
-    /// Over these queues, of which the first `consumers` get records.
+    /// Over these queues, of which the first `consumers` get records; `local` are the places of those whose consumers are in this
+    /// process.
     pub(crate) fn new(
         routing: &Routing,
         lanes: Vec<QueueSender>,
         consumers: usize,
+        local: Vec<usize>,
         chunk_records: usize,
     ) -> Self {
         OutputEdge {
-            route: Route::of(routing, consumers),
+            route: Route::of(routing, consumers, &local),
             lanes,
             consumers,
+            local,
             chunk_records,
             marked: 0,
             routed: 0,
@@ -106,13 +118,14 @@ impl OutputEdge {
 
     /// Of an edge that comes from another process.
     pub(crate) fn crossing(mut self) -> Self {
-        self.said.coming = Some(Coming::Expected);
+        self.said.coming = Some(Coming::Unbegun);
         self
     }
 
     /// One more, without queues, of a tasklet that writes its markers to all outputs; `like` is another of them.
     pub(crate) fn another(like: Option<&OutputEdge>, chunk_records: usize) -> Self {
-        let mut edge = OutputEdge::new(&Routing::Forward, Vec::new(), 0, chunk_records).crossing();
+        let none = OutputEdge::new(&Routing::Forward, Vec::new(), 0, Vec::new(), chunk_records);
+        let mut edge = none.crossing();
         if let Some(like) = like {
             edge.said = like.said.again(like.routed);
         }
@@ -243,6 +256,17 @@ impl OutputEdge {
                 for step in 0..count {
                     let index = (*next + step) % count;
                     if send_whole(&mut consumers[index], outbox, lane) {
+                        *next = (index + 1) % count;
+                        return Ok(true);
+                    }
+                }
+                Ok(false)
+            }
+            Route::Among { places, next } => {
+                let count = places.len();
+                for step in 0..count {
+                    let index = (*next + step) % count;
+                    if send_whole(&mut consumers[places[index]], outbox, lane) {
                         *next = (index + 1) % count;
                         return Ok(true);
                     }

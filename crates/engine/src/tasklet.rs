@@ -192,6 +192,7 @@ impl Tasklet {
         }
         let mut misrouted = inputs.take_misrouted();
         if self.part == Part::Crossing {
+            misrouted += self.stages[0].outbox.take_misrouted();
             misrouted += self
                 .outputs
                 .iter_mut()

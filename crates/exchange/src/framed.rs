@@ -113,8 +113,8 @@ impl<S: ByteStream> Framed<S> {
         Some(frame)
     }
 
-    /// Reads once. What the peer's end means is only told when the frames before it have been taken.
-    fn read(&mut self) {
+    /// Reads once; whether there may be more. What the peer's end means is only told when the frames before it have been taken.
+    fn read(&mut self) -> bool {
         let why = match self.stream.read(self.assembler.space()) {
             Ok(0) if self.received == self.whole => Why::Closed,
             Ok(0) => {
@@ -127,14 +127,15 @@ impl<S: ByteStream> Framed<S> {
             Ok(bytes) => {
                 self.received += bytes as u64;
                 match self.assembler.filled(bytes) {
-                    Ok(()) => return,
+                    Ok(()) => return true,
                     Err(error) => Why::NotFrames(error),
                 }
             }
-            Err(error) if is_later(&error) => return,
+            Err(error) if is_later(&error) => return false,
             Err(error) => self.failure(error),
         };
         self.gone = Some(why);
+        false
     }
 
     /// One vectored write of what is unsent.
@@ -206,6 +207,16 @@ impl<S: ByteStream> Connection for Framed<S> {
 
     fn flush(&mut self) -> Result<usize, PeerGone> {
         let mut moved = 0;
+        if self.stream.held() > 0 {
+            let held = self.stream.held();
+            match self.stream.flush() {
+                Err(error) if !is_later(&error) => {
+                    let why = self.failure(error);
+                    return Err(self.lose(why));
+                }
+                _ => moved += held.saturating_sub(self.stream.held()),
+            }
+        }
         while self.unsent_bytes > 0 && moved < self.config.slice_bytes {
             match self.write() {
                 Ok(0) => {
@@ -230,10 +241,14 @@ impl<S: ByteStream> Connection for Framed<S> {
         if let Some(frame) = self.ready_frame() {
             return Ok(Some(frame));
         }
-        if self.gone.is_none() {
-            self.read();
+        // Polling tells only of what comes from now on: what has come has to be read until there is nothing more.
+        while self.gone.is_none() {
+            let may_be_more = self.read();
             if let Some(frame) = self.ready_frame() {
                 return Ok(Some(frame));
+            }
+            if !may_be_more {
+                break;
             }
         }
         match &self.gone {
@@ -247,6 +262,6 @@ impl<S: ByteStream> Connection for Framed<S> {
     }
 
     fn unsent(&self) -> usize {
-        self.unsent_bytes
+        self.unsent_bytes + self.stream.held()
     }
 }

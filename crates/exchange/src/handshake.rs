@@ -5,48 +5,22 @@
 //! incarnation, and the cluster's token if it has one. The token is as secret as the connection is: between hosts that others
 //! can listen to, it needs TLS below.
 
-use std::fmt;
+use ardea_core::Token;
 
 use crate::frame::{Frame, Payload};
 use crate::header::{Header, Kind};
-use crate::ids::{StreamId, WorkerId};
-use crate::wire::{Wire, WireError};
+use crate::ids::{StreamId, WorkerNumber};
+use ardea_codec::{Wire, WireError};
 
 /// The version of the protocol above frames.
 pub const PROTOCOL_VERSION: u16 = 1;
 
-/// The longest payload that is taken of a stranger.
-pub(crate) const MOST_GREETING_BYTES: usize = 4096;
+/// The longest payload that is taken of a stranger, in bytes: what a transport of one's own begins a [`Framed`](crate::Framed) with.
+/// The link allows more when it knows its peer.
+pub const MOST_GREETING_BYTES: usize = 4096;
 
 /// How much of a peer's reason is shown.
 const MOST_REASON: usize = 300;
-
-/// A secret that all workers of a cluster know. It is not shown.
-#[derive(Clone)]
-pub struct Token(String);
-
-impl Token {
-    /// This secret.
-    pub fn new(secret: impl Into<String>) -> Self {
-        Token(secret.into())
-    }
-
-    /// Takes the same time wherever the difference is.
-    fn is(&self, other: &str) -> bool {
-        let (ours, theirs) = (self.0.as_bytes(), other.as_bytes());
-        let differences = ours
-            .iter()
-            .zip(theirs)
-            .fold(0, |found, (our, their)| found | (our ^ their));
-        ours.len() == theirs.len() && differences == 0
-    }
-}
-
-impl fmt::Debug for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token(…)")
-    }
-}
 
 /// What a worker says of itself.
 #[derive(Clone, Debug)]
@@ -54,7 +28,7 @@ pub struct Identity {
     /// The cluster that it belongs to.
     pub cluster: String,
     /// Its number.
-    pub worker: WorkerId,
+    pub worker: WorkerNumber,
     /// Which start of this worker it is: a greater number is a later one.
     pub incarnation: u64,
     /// The cluster's secret, if it has one.
@@ -63,9 +37,9 @@ pub struct Identity {
 
 /// What a worker knows of another after the handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Peer {
+pub struct Greeted {
     /// Its number.
-    pub worker: WorkerId,
+    pub worker: WorkerNumber,
     /// Which start of it.
     pub incarnation: u64,
 }
@@ -74,7 +48,7 @@ pub struct Peer {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
     /// It connected, to this worker if it knows which to expect.
-    Connected(Option<WorkerId>),
+    Connected(Option<WorkerNumber>),
     /// It listened.
     Accepted,
 }
@@ -83,7 +57,7 @@ pub enum Side {
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Outcome {
     /// It is who it should be; a listener answers with this.
-    Welcome { peer: Peer, reply: Option<Frame> },
+    Welcome { peer: Greeted, reply: Option<Frame> },
     /// It was refused, and is told so.
     Refuse { reason: String, reply: Frame },
     /// It refused us.
@@ -100,7 +74,10 @@ pub(crate) fn hello(identity: &Identity) -> Frame {
         identity.worker.0,
         identity.incarnation,
         identity.cluster.clone(),
-        identity.token.as_ref().map(|token| token.0.clone()),
+        identity
+            .token
+            .as_ref()
+            .map(|token| token.secret().to_owned()),
     );
     let mut bytes = Vec::new();
     greeting.put(&mut bytes);
@@ -157,7 +134,7 @@ fn read(mut payload: &[u8]) -> Result<Greeting, WireError> {
     }
 }
 
-fn check(identity: &Identity, side: Side, greeting: Greeting) -> Result<Peer, String> {
+fn check(identity: &Identity, side: Side, greeting: Greeting) -> Result<Greeted, String> {
     let (version, worker, incarnation, cluster, token) = greeting;
     if version != PROTOCOL_VERSION {
         return Err(format!(
@@ -178,8 +155,8 @@ fn check(identity: &Identity, side: Side, greeting: Greeting) -> Result<Peer, St
             identity.worker, identity.cluster
         ));
     }
-    let peer = Peer {
-        worker: WorkerId(worker),
+    let peer = Greeted {
+        worker: WorkerNumber(worker),
         incarnation,
     };
     match side {
@@ -218,7 +195,7 @@ mod tests {
     fn identity(worker: u64) -> Identity {
         Identity {
             cluster: "harbour".into(),
-            worker: WorkerId(worker),
+            worker: WorkerNumber(worker),
             incarnation: 1,
             token: None,
         }
@@ -240,8 +217,12 @@ mod tests {
         let Outcome::Welcome { peer, reply } = judge(&ours, Side::Accepted, &hello(&theirs)) else {
             panic!("not welcome")
         };
-        assert_eq!(peer.worker, WorkerId(2));
-        let back = judge(&theirs, Side::Connected(Some(WorkerId(1))), &reply.unwrap());
+        assert_eq!(peer.worker, WorkerNumber(2));
+        let back = judge(
+            &theirs,
+            Side::Connected(Some(WorkerNumber(1))),
+            &reply.unwrap(),
+        );
         assert!(matches!(back, Outcome::Welcome { reply: None, .. }));
     }
 
@@ -263,7 +244,7 @@ mod tests {
             wrong.contains("token") && !wrong.contains("harbour"),
             "{wrong}"
         );
-        let side = Side::Connected(Some(WorkerId(7)));
+        let side = Side::Connected(Some(WorkerNumber(7)));
         assert!(refused(&ours, side, &identity(2)).contains("worker 7"));
         let again = Identity {
             incarnation: 9,

@@ -63,6 +63,8 @@ pub enum Kind {
     Refusal = 8,
     /// The sender is alive; no payload.
     Heartbeat = 9,
+    /// Nobody over there sends to the target instance at the moment; no payload.
+    Leave = 10,
 }
 
 impl Kind {
@@ -77,6 +79,7 @@ impl Kind {
             7 => Kind::Hello,
             8 => Kind::Refusal,
             9 => Kind::Heartbeat,
+            10 => Kind::Leave,
             _ => return None,
         })
     }
@@ -85,7 +88,12 @@ impl Kind {
     pub const fn is_data(self) -> bool {
         matches!(
             self,
-            Kind::Records | Kind::Watermark | Kind::Idle | Kind::EpochEnd | Kind::Done
+            Kind::Records
+                | Kind::Watermark
+                | Kind::Idle
+                | Kind::EpochEnd
+                | Kind::Done
+                | Kind::Leave
         )
     }
 
@@ -95,7 +103,7 @@ impl Kind {
             Kind::Records | Kind::Hello | Kind::Refusal => None,
             Kind::Watermark => Some(8),
             Kind::Grant => Some(16),
-            Kind::Idle | Kind::EpochEnd | Kind::Done | Kind::Heartbeat => Some(0),
+            Kind::Idle | Kind::EpochEnd | Kind::Done | Kind::Heartbeat | Kind::Leave => Some(0),
         }
     }
 }
@@ -288,7 +296,7 @@ mod tests {
 
     fn header() -> impl Strategy<Value = (Header, usize)> {
         (
-            1u8..=9,
+            1u8..=10,
             any::<(bool, u16, u32, u32, u32, u32, u64, u64)>(),
             0usize..1000,
         )

@@ -4,9 +4,9 @@ use std::fmt;
 
 /// A worker process of the cluster.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct WorkerId(pub u64);
+pub struct WorkerNumber(pub u64);
 
-impl fmt::Display for WorkerId {
+impl fmt::Display for WorkerNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "worker {}", self.0)
     }

@@ -14,9 +14,10 @@
 //! In reading order:
 //!
 //! * [`Header`], [`Frame`], [`Payload`], [`Assembler`]: what is on the wire, byte by byte, and how it is read without copying;
-//! * [`Wire`], [`RowsCodec`], [`ChunkCodec`]: what is in a payload;
+//! * [`RowsCodec`], [`ChunkCodec`]: what is in a payload, from the crate `ardea-codec`;
 //! * [`SendWindow`], [`ReceiveWindow`]: flow control, as pure state machines;
-//! * [`Transport`], [`Connection`], [`ByteStream`]: what a transport has to do; [`TcpTransport`], [`MemoryTransport`] do it;
+//! * [`Transport`], [`Connection`], [`ByteStream`]: what a transport has to do; [`TcpTransport`], [`MemoryTransport`] do it; [`Poller`]
+//!   and [`Polled`] help those over sockets;
 //! * [`Link`], [`Port`], [`Identity`]: one connection and all who share it, and who may;
 //! * [`EdgeSender`], [`EdgeReceiver`], [`Forwarder`]: the ends of an edge, and who stands between.
 //!
@@ -43,7 +44,7 @@
 //! let (mut here, mut there) = (network.transport(), network.transport());
 //! let identity = |worker| Identity {
 //!     cluster: "harbour".into(),
-//!     worker: WorkerId(worker),
+//!     worker: WorkerNumber(worker),
 //!     incarnation: 1,
 //!     token: None,
 //! };
@@ -89,16 +90,15 @@ mod block;
 mod frame;
 mod header;
 
-mod codec;
-mod wire;
-
 mod flow;
 
 mod doorbell;
 mod framed;
 mod gone;
 mod memory;
+mod polling;
 mod tcp;
+mod tls;
 mod transport;
 
 mod handshake;
@@ -109,25 +109,26 @@ mod forwarder;
 mod receiver;
 mod sender;
 
-pub use ardea_core::ChunkCodec;
+pub use ardea_codec::{
+    Exchange, Local, MOST_FRAME_RECORDS, RowsCodec, SerdeValues, ValueCodec, Wire, WireError,
+    WireValues, codec_of, wire,
+};
+pub use ardea_core::{ChunkCodec, Token};
 pub use assembler::{Assembler, AssemblerConfig};
-pub use codec::{MOST_FRAME_RECORDS, RowsCodec, SerdeValues, ValueCodec, WireValues};
 pub use doorbell::Doorbell;
 pub use flow::{BadGrant, Grant, ReceiveEvent, ReceiveWindow, SendWindow, WindowConfig};
 pub use forwarder::{Forwarder, Route, RouteKey};
 pub use frame::{Frame, Parcel, Payload};
 pub use framed::{Framed, FramedConfig};
 pub use gone::{PeerGone, Why};
-pub use handshake::{Identity, PROTOCOL_VERSION, Peer, Side, Token};
+pub use handshake::{Greeted, Identity, MOST_GREETING_BYTES, PROTOCOL_VERSION, Side};
 pub use header::{FRAME_VERSION, FrameError, HEADER_BYTES, Header, Kind, MOST_PAYLOAD_BYTES};
-pub use ids::{EdgeNumber, InstanceNumber, JobNumber, StreamId, WorkerId};
+pub use ids::{EdgeNumber, InstanceNumber, JobNumber, StreamId, WorkerNumber};
 pub use link::{Link, LinkConfig, LinkCounts};
 pub use memory::{MemoryNetwork, MemoryTransport};
+pub use polling::{Polled, Poller, Sockets};
 pub use port::{End, Port};
 pub use receiver::{EdgeReceiver, Received, ReceiverConfig};
 pub use sender::{EdgeSender, SenderConfig};
 pub use tcp::{TcpConfig, TcpTransport};
 pub use transport::{ByteStream, Connection, Listener, Transport};
-#[doc(hidden)]
-pub use wire::fixed_sum;
-pub use wire::{Wire, WireError};

@@ -15,7 +15,7 @@ use crate::doorbell::Doorbell;
 use crate::flow::WindowConfig;
 use crate::frame::{Frame, Parcel};
 use crate::gone::{PeerGone, Why};
-use crate::handshake::{self, Identity, Outcome, Peer, Side};
+use crate::handshake::{self, Greeted, Identity, Outcome, Side};
 use crate::header::{HEADER_BYTES, Header, Kind, MOST_PAYLOAD_BYTES};
 use crate::ids::StreamId;
 use crate::port::{End, Port, PortEnd, port};
@@ -80,7 +80,7 @@ pub struct Link {
     connection: Box<dyn Connection>,
     identity: Identity,
     side: Side,
-    peer: Option<Peer>,
+    peer: Option<Greeted>,
     name: String,
     config: LinkConfig,
     doorbell: Doorbell,
@@ -143,7 +143,7 @@ impl Link {
     }
 
     /// Who is at the other end, once it has greeted.
-    pub fn peer(&self) -> Option<Peer> {
+    pub fn peer(&self) -> Option<Greeted> {
         self.peer
     }
 

@@ -11,7 +11,7 @@ use crate::header::{Header, Kind};
 use crate::ids::{InstanceNumber, StreamId};
 use crate::port::Port;
 use crate::sender::CodecRef;
-use crate::wire::Wire;
+use ardea_codec::Wire;
 use ardea_core::ChunkCodec;
 
 /// How a receiver takes what comes.
@@ -44,6 +44,8 @@ pub enum Received {
     },
     /// A marker, for all instances, behind the records before it.
     Marker(Marker),
+    /// Nobody over there sends to this instance at the moment.
+    Leave(InstanceNumber),
 }
 
 /// Decodes what an edge receives from one other worker, in order and once, and grants that worker its window.
@@ -120,7 +122,7 @@ impl EdgeReceiver {
         self.window.next_tick()
     }
 
-    /// Whether the stream has ended and all of it has been given out.
+    /// Whether the stream has ended and all of it has been given out. If its sender begins anew behind the end, it has not ended after all.
     pub fn is_done(&self) -> bool {
         self.is_done
     }
@@ -180,6 +182,8 @@ impl EdgeReceiver {
             )));
         }
         self.next_sequence += 1;
+        // What follows an end is another life of the stream.
+        self.is_done = header.kind == Kind::Done;
         Ok(match header.kind {
             Kind::Records => {
                 let records = usize::from(header.records);
@@ -195,11 +199,9 @@ impl EdgeReceiver {
                 Received::Marker(Marker::Watermark(watermark))
             }
             Kind::Idle => Received::Marker(Marker::Idle),
+            Kind::Leave => Received::Leave(header.target),
             Kind::EpochEnd => Received::Marker(Marker::EpochEnd(header.epoch)),
-            Kind::Done => {
-                self.is_done = true;
-                Received::Marker(Marker::Done)
-            }
+            Kind::Done => Received::Marker(Marker::Done),
             Kind::Grant | Kind::Hello | Kind::Refusal | Kind::Heartbeat => {
                 return Err(self.wrong(format!("a {:?} frame came among the data", header.kind)));
             }

@@ -11,7 +11,7 @@ use crate::frame::{Parcel, Payload};
 use crate::header::{HEADER_BYTES, Header, Kind};
 use crate::ids::{InstanceNumber, StreamId};
 use crate::port::Port;
-use crate::wire::Wire;
+use ardea_codec::Wire;
 use ardea_core::ChunkCodec;
 
 /// How a sender fills its frames.
@@ -150,6 +150,21 @@ impl EdgeSender {
         Ok(true)
     }
 
+    /// Says, behind what was sent before, that nobody here sends to this instance at the moment. False: not now.
+    ///
+    /// # Errors
+    /// The peer is gone.
+    pub fn leave(&mut self, target: InstanceNumber) -> Result<bool> {
+        self.listen()?;
+        if !self.may_write() {
+            return Ok(false);
+        }
+        let mut header = self.header(Kind::Leave);
+        header.target = target;
+        self.write(header, |_, _| Ok(()))?;
+        Ok(true)
+    }
+
     /// Gives what has gathered to the link: to be called at the end of each slice. True if nothing is left here.
     ///
     /// # Errors
@@ -172,6 +187,11 @@ impl EdgeSender {
     /// that may have been lost.
     pub fn in_flight(&self) -> RangeInclusive<u64> {
         self.acknowledged + 1..=self.next_sequence - 1
+    }
+
+    /// The number of the last frame that the receiver has said it dealt with.
+    pub fn acknowledged(&self) -> u64 {
+        self.acknowledged
     }
 
     /// Bytes that were sent and that the receiver has not said it dealt with.

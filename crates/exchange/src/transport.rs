@@ -2,8 +2,8 @@
 //!
 //! A transport belongs to one thread, which polls it, its listeners and its connections in slices; nothing here blocks except
 //! [`Transport::wait`]. Framing, the handshake, flow control and heartbeats are above it and the same for all. Two are here:
-//! [`tcp`](crate::TcpTransport) between hosts, [`memory`](crate::MemoryTransport) within a process. A stream of bytes of another
-//! kind (TLS over TCP, a Unix socket) only has to be a [`ByteStream`]; what moves frames in its own way (a ring in shared
+//! [`tcp`](crate::TcpTransport) between hosts, with TLS or without, [`memory`](crate::MemoryTransport) within a process. A stream of
+//! bytes of another kind (a Unix socket) only has to be a [`ByteStream`]; what moves frames in its own way (a ring in shared
 //! memory) is a [`Connection`] itself.
 
 use std::io;
@@ -71,7 +71,7 @@ pub trait Connection: Send {
     /// The peer is gone.
     fn flush(&mut self) -> Result<usize, PeerGone>;
 
-    /// The next frame, if one has come. At most one system call.
+    /// The next frame, if one has come. Without one all that had come has been taken in.
     ///
     /// # Errors
     /// The peer is gone; all whole frames that it sent before have been given out.
@@ -98,6 +98,49 @@ pub trait ByteStream: Send {
     /// [`WouldBlock`](io::ErrorKind::WouldBlock) if nothing can be written, without a system call if that is known.
     fn write(&mut self, pieces: &[io::IoSlice<'_>]) -> io::Result<usize>;
 
+    /// Moves what was written and is held back, for streams that do so.
+    ///
+    /// # Errors
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if not all of it can be moved now.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Bytes, or about as many, that were written and are held back: [`flush`](Self::flush) moves them.
+    fn held(&self) -> usize {
+        0
+    }
+
     /// Whether the connection has come to be; before that a failure means that the peer can't be reached.
     fn is_connected(&self) -> bool;
+}
+
+/// A stream that could not be opened says why when it is used: that the peer can't be reached.
+impl<S: ByteStream> ByteStream for io::Result<S> {
+    fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
+        opened(self)?.read(space)
+    }
+
+    fn write(&mut self, pieces: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        opened(self)?.write(pieces)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        opened(self)?.flush()
+    }
+
+    fn held(&self) -> usize {
+        self.as_ref().map_or(0, S::held)
+    }
+
+    fn is_connected(&self) -> bool {
+        self.as_ref().is_ok_and(S::is_connected)
+    }
+}
+
+/// The reason is final, also one such as "would block", of a listener whose queue is full.
+fn opened<S>(stream: &mut io::Result<S>) -> io::Result<&mut S> {
+    stream
+        .as_mut()
+        .map_err(|error| io::Error::other(error.to_string()))
 }

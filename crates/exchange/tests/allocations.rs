@@ -108,7 +108,7 @@ fn passing_on_allocates_nothing(bytes: usize) {
 fn link(connection: Box<dyn Connection>, side: Side, worker: u64, bell: Doorbell) -> Link {
     let identity = Identity {
         cluster: "harbour".into(),
-        worker: WorkerId(worker),
+        worker: WorkerNumber(worker),
         incarnation: 1,
         token: None,
     };

@@ -7,6 +7,8 @@
 
 use std::borrow::Cow;
 
+use serde::{Deserialize, Serialize};
+
 use crate::catalogue::{CATEGORIES, CITIES, FIRST_CATEGORY, FIRST_NAMES, LAST_NAMES};
 use crate::random::{GOLDEN, mix64, scale};
 use crate::web::Channel;
@@ -27,7 +29,7 @@ pub const PERSON_EVERY: u64 = 10;
 pub const SIDE_KEYS: u64 = 10_000;
 
 /// A bid's numbers. `Copy`, 32 bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[repr(C)]
 pub struct BidRow {
     /// The auction bid on: uniform over the keys.
@@ -59,7 +61,7 @@ impl BidRow {
 }
 
 /// A person's numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[repr(C)]
 pub struct PersonRow {
     /// Who it is: uniform over the keys, so that a person may register more than once.
@@ -93,7 +95,7 @@ impl PersonRow {
 }
 
 /// An auction's numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[repr(C)]
 pub struct AuctionRow {
     /// Which auction: the index of its event.

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use ardea_aggregate::Aggregate;
 use ardea_core::{Error, ErrorCode, Key, Ordinal, Result, Timestamp};
+use serde::{Deserialize, Serialize};
 
 use crate::window::{Decision, NoEarly, Trigger};
 
@@ -263,7 +264,7 @@ pub(crate) const FIRST_STAGE_KEYS: usize = 64 * 1024;
 /// A key with what the first of two stages remembers of some of its records.
 ///
 /// The record's event time is the last microsecond of the slice that they fall into, for windows; none for groups.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Partial<K, Acc> {
     /// Whose records they are.
     pub key: K,

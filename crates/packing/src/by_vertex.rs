@@ -12,8 +12,9 @@ pub(crate) fn serialize<S: Serializer>(
     instances: &[InstanceId],
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    let vertices = instances.chunk_by(|a, b| a.vertex == b.vertex);
-    serializer.collect_map(vertices.map(|of_one| {
+    // Gathered first: some formats have to know how many there are.
+    let vertices: Vec<_> = instances.chunk_by(|a, b| a.vertex == b.vertex).collect();
+    serializer.collect_map(vertices.into_iter().map(|of_one| {
         let indices: Vec<u32> = of_one.iter().map(|instance| instance.index).collect();
         (&of_one[0].vertex, indices)
     }))

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ardea_core::{Error, ErrorCode, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::{InstanceId, Refusal, Resources, VertexName};
+use crate::{InstanceId, Refusal, Resources, TOGETHER_ATTRIBUTE, VertexName};
 
 /// What a job asks for.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -27,7 +27,7 @@ pub struct VertexDemand {
     #[serde(default)]
     pub resources: Resources,
     /// Anything else that a policy of one's own wants to know of this vertex, such as `rack`.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default)]
     pub attributes: BTreeMap<String, String>,
 }
 
@@ -46,6 +46,11 @@ impl VertexDemand {
     pub fn attribute(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.attributes.insert(name.into(), value.into());
         self
+    }
+
+    /// The first vertex of the group that it stays together with, if there is one.
+    pub(crate) fn group(&self) -> Option<&String> {
+        self.attributes.get(TOGETHER_ATTRIBUTE)
     }
 
     /// The instances, in order.
@@ -72,30 +77,66 @@ impl JobDemand {
         self
     }
 
-    /// The same demand with another number of instances of one vertex.
+    /// The same demand with another number of instances of one vertex, and of those that stay together with it
+    /// ([`TOGETHER_ATTRIBUTE`](crate::TOGETHER_ATTRIBUTE)): they have as many as each other.
     ///
     /// # Errors
     ///
     /// [`ErrorCode::InvalidJob`] when the job hasn't this vertex.
     pub fn with_parallelism(&self, vertex: &str, parallelism: u32) -> Result<JobDemand> {
+        self.rescaled([(vertex, parallelism)])
+    }
+
+    /// The same demand with other numbers of instances of some vertices, and of those that stay together with them.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorCode::InvalidJob`] when the job hasn't one of these vertices, or when vertices that stay together are given different
+    /// numbers; both are named.
+    pub fn rescaled<'a>(
+        &self,
+        wanted: impl IntoIterator<Item = (&'a str, u32)>,
+    ) -> Result<JobDemand> {
         let mut demand = self.clone();
-        let names = || {
-            let names: Vec<_> = self.vertices.iter().map(|v| v.name.as_str()).collect();
-            names.join(", ")
-        };
-        let found = demand
-            .vertices
-            .iter_mut()
-            .find(|candidate| candidate.name.as_str() == vertex)
-            .ok_or_else(|| {
-                Error::new(
-                    ErrorCode::InvalidJob,
-                    format!("job {:?} has no vertex {vertex:?}", self.job),
-                )
-                .hint(format!("it has: {}", names()))
-            })?;
-        found.parallelism = parallelism;
+        // Who asked for the number of the vertex at this position.
+        let mut asked: BTreeMap<usize, &str> = BTreeMap::new();
+        for (name, parallelism) in wanted {
+            for at in self.together_with(name)? {
+                let vertex = &mut demand.vertices[at];
+                if let Some(other) = asked.insert(at, name)
+                    && vertex.parallelism != parallelism
+                {
+                    let what = format!(
+                        "vertices {other:?} and {name:?} of job {:?} stay together, and can't have {} and {parallelism} instances",
+                        self.job, vertex.parallelism
+                    );
+                    return Err(Error::new(ErrorCode::InvalidJob, what)
+                        .hint("name one of them: the others follow it"));
+                }
+                vertex.parallelism = parallelism;
+            }
+        }
         Ok(demand)
+    }
+
+    /// The positions of a vertex and of those that stay together with it.
+    fn together_with(&self, name: &str) -> Result<Vec<usize>> {
+        let mut vertices = self.vertices.iter();
+        let Some(found) = vertices.find(|vertex| vertex.name.as_str() == name) else {
+            let names: Vec<_> = self.vertices.iter().map(|v| v.name.as_str()).collect();
+            let what = format!("job {:?} has no vertex {name:?}", self.job);
+            return Err(Error::new(ErrorCode::InvalidJob, what)
+                .hint(format!("it has: {}", names.join(", "))));
+        };
+        let group = found.group();
+        let is_meant = |vertex: &VertexDemand| {
+            vertex.name == found.name || (group.is_some() && vertex.group() == group)
+        };
+        let vertices = self.vertices.iter().enumerate();
+        Ok(vertices
+            .filter(|(_, vertex)| is_meant(vertex))
+            .map(|(at, _)| at)
+            .collect())
     }
 
     /// The number of instances of all vertices.

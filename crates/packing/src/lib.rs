@@ -12,6 +12,7 @@
 //! * [`PackingPlan`], [`ContainerPlan`], [`PlanChange`]: the outcome, and what differs between two of them;
 //! * [`ResourceManager`] and its implementations [`RoundRobin`], [`BinPacking`], [`CompliantRoundRobin`];
 //! * [`ResourceManagers`]: policies by name, a user's own among them, so that each job chooses its own;
+//! * [`TOGETHER_ATTRIBUTE`]: which vertices have to stay together, whichever policy packs them;
 //! * [`Refusal`]: why a job can't be packed, with the numbers.
 //!
 //! The interface and the three policies are Heron's ("Twitter Heron: Towards Extensible Streaming Engines", ICDE 2017,
@@ -68,6 +69,7 @@ mod bins;
 mod keep;
 mod manager;
 mod place;
+mod together;
 
 mod bin_packing;
 mod compliant;
@@ -84,3 +86,4 @@ pub use plan_change::{Move, PlanChange};
 pub use refusal::{Refusal, Resource};
 pub use resources::{MilliCores, ResourceError, Resources};
 pub use round_robin::RoundRobin;
+pub use together::TOGETHER_ATTRIBUTE;

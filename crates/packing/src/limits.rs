@@ -18,7 +18,6 @@ pub struct PackingConfig {
     /// What a container needs beside its instances.
     pub padding: Padding,
     /// Settings of a policy of one's own.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, String>,
 }
 

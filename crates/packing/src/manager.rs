@@ -9,6 +9,7 @@ use ardea_core::{Error, ErrorCode, Result};
 
 use crate::bins::{self, Space};
 use crate::keep::{Kept, keep};
+use crate::together::Together;
 use crate::{
     BinPacking, CompliantRoundRobin, JobDemand, PackingConfig, PackingPlan, Refusal, RoundRobin,
     place,
@@ -120,13 +121,17 @@ impl ResourceManagers {
         self
     }
 
-    /// The policy of this name.
+    /// The policy of this name, which keeps together what has to be ([`TOGETHER_ATTRIBUTE`](crate::TOGETHER_ATTRIBUTE)).
     ///
     /// # Errors
     ///
     /// [`ErrorCode::InvalidConfig`] when there is none, with the names that there are.
     pub fn get(&self, name: &str) -> Result<Arc<dyn ResourceManager>> {
-        self.0.get(name).map(Arc::clone).ok_or_else(|| {
+        let found = self.0.get(name).map(|manager| {
+            let together: Arc<dyn ResourceManager> = Arc::new(Together(Arc::clone(manager)));
+            together
+        });
+        found.ok_or_else(|| {
             let names: Vec<_> = self.names().collect();
             Error::new(
                 ErrorCode::InvalidConfig,

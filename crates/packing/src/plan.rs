@@ -15,7 +15,8 @@ pub type Placement = BTreeMap<ContainerId, Vec<InstanceId>>;
 /// Which instance runs in which container: every instance of the job once.
 ///
 /// Immutable; a change is another plan. Serialised, it is the form in which the state manager keeps it; what is read back is
-/// checked again. Displayed, it is a table.
+/// checked again. Displayed, it is a table. (Here as in all that travels, nothing is left out when it is empty: formats that don't
+/// name fields could not be read then.)
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "Unchecked")]
 pub struct PackingPlan {
@@ -35,7 +36,7 @@ pub struct ContainerPlan {
     #[serde(with = "crate::by_vertex")]
     pub instances: Vec<InstanceId>,
     /// Anything else that a policy of one's own wants the scheduler to know of this container.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default)]
     pub attributes: BTreeMap<String, String>,
 }
 

@@ -21,10 +21,10 @@ fn over_windows<F: KeyedFold, B>(
     fold: F,
 ) -> Stream<WindowResult<F::Key, F::Out>, B, Timed> {
     let fold = Arc::new(fold);
-    let (from, routings): (Vec<_>, Vec<_>) = fed.into_iter().unzip();
+    let (from, ways): (Vec<_>, Vec<_>) = fed.into_iter().unzip();
     let lower: Lower = Box::new(move |lowering, name, inputs| {
         let spec = window.check().map_err(|error| error.in_vertex(name, 0))?;
-        let inputs = inputs.iter().copied().zip(routings.iter().cloned());
+        let inputs = inputs.iter().copied().zip(ways.iter().cloned());
         let mut ports = one_stage(lowering, name, inputs, spec, &fold);
         // Late records of several types can't be one stream; they are counted.
         ports.truncate(1);

@@ -3,10 +3,11 @@
 use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ardea_core::{Boundedness, Parallelism, Sink, supplier};
+use ardea_core::{Boundedness, Parallelism, Routing, Sink, supplier};
 use ardea_operators::CollectSinkP;
 
 use crate::Stream;
+use crate::step::Way;
 
 /// The records that a stream brought, in memory: for tests, notebooks and small results.
 ///
@@ -48,7 +49,7 @@ impl<T> Clone for Collected<T> {
 }
 
 impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
-    /// Collects the records in memory: the end of this branch.
+    /// Collects the records in the memory of this process: the end of this branch. A job that does so is refused by a cluster.
     pub fn collect(self) -> Collected<T> {
         let records: Arc<Mutex<Vec<T>>> = Arc::default();
         let into = Arc::clone(&records);
@@ -56,7 +57,10 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
             "collect",
             supplier(move || CollectSinkP::new(Arc::clone(&into))),
         );
-        self.write_to(sink.parallelism(Parallelism::ONE));
+        let pipeline = self.pipeline.clone();
+        let sink = sink.parallelism(Parallelism::ONE);
+        let step = self.end_in(sink, Way::within_process(Routing::Forward));
+        pipeline.edit(step, |step| step.is_for_author = true);
         Collected(records)
     }
 }

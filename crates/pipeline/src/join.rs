@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ardea_codec::Exchange;
 use ardea_core::{
     Boundedness, Edge, Ends, Join, Key, Ordinal, Parallelism, Priority, Processor, Routing,
     Timestamp, supplier,
@@ -13,7 +14,7 @@ use ardea_operators::{
 };
 
 use crate::keyed::{KeyedStream, meet};
-use crate::step::Lower;
+use crate::step::{Lower, Way};
 use crate::stream::{HasEventTime, Stream};
 
 impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
@@ -46,7 +47,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         join: J,
     ) -> Stream<U, B, E>
     where
-        V: Clone + Send + 'static,
+        V: Clone + Exchange,
         B2: Ends,
         K: Key,
         U: Send + 'static,
@@ -70,7 +71,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         join: J,
     ) -> Stream<U, B, E>
     where
-        V: Clone + Send + 'static,
+        V: Clone + Exchange,
         B2: Ends,
         K: Key,
         U: Send + 'static,
@@ -94,7 +95,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         join: J,
     ) -> Stream<U, B, E>
     where
-        V: Clone + Send + 'static,
+        V: Clone + Exchange,
         B2: Ends,
         K: Key,
         U: Send + 'static,
@@ -136,7 +137,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         map: M,
     ) -> Stream<U, B, E>
     where
-        V: Clone + Send + 'static,
+        V: Clone + Exchange,
         B2: Boundedness,
         S: Send + 'static,
         U: Send + 'static,
@@ -167,7 +168,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         logic: HashJoinLogic<PK, BK, J>,
     ) -> Stream<U, B, E>
     where
-        V: Clone + Send + 'static,
+        V: Clone + Exchange,
         K: Key,
         U: Send + 'static,
         PK: Fn(&T) -> K + Send + Sync + 'static,
@@ -194,11 +195,12 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         make: impl Fn() -> P + Send + Sync + 'static,
     ) -> Stream<U, B, E>
     where
-        V: Clone + Send + 'static,
+        V: Clone + Exchange,
         P: Processor + 'static,
     {
         self.assert_same_pipeline(&beside.pipeline);
         let make = supplier(make);
+        let to_all = Way::of::<V>(Routing::broadcast::<V>());
         let lower: Lower = Box::new(move |lowering, name, inputs| {
             let stream = lowering.follow(name, inputs[0], Arc::clone(&make));
             // What is told beside a stream has no part in its time: news that rarely comes must not hold back windows.
@@ -206,11 +208,8 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
                 (inputs[1].vertex, inputs[1].ordinal),
                 (stream.vertex, Ordinal::SECOND),
             );
-            lowering.dag.edge(
-                news.routing(Routing::broadcast::<V>())
-                    .priority(priority)
-                    .timeless(),
-            );
+            let news = to_all.clone().lead(news);
+            lowering.dag.edge(news.priority(priority).timeless());
             Ok(vec![stream])
         });
         self.pipeline
@@ -332,15 +331,17 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// ```
     pub fn sort_by_key<K, F>(self, name: impl Into<String>, key: F) -> Stream<T, B, E>
     where
+        T: Exchange,
         B: Ends,
         K: Ord + Send + 'static,
         F: Fn(&T) -> K + Send + Sync + 'static,
     {
+        let to_one = Way::of::<T>(Routing::AllToOne);
         let key = Arc::new(key);
         let make = supplier(move || SortP::new(Arc::clone(&key)));
         let lower: Lower = Box::new(move |lowering, name, inputs| {
             lowering.require_single(name, "an order over all records needs them in one place")?;
-            let input = (inputs[0], Routing::AllToOne);
+            let input = (inputs[0], to_one.clone());
             Ok(vec![lowering.fed(
                 name,
                 Parallelism::ONE,

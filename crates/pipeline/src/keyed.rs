@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_aggregate::Aggregate;
+use ardea_codec::Exchange;
 use ardea_core::{Boundedness, Ends, Key, Processor, ProcessorSupplier, Routing, supplier};
 use ardea_operators::{FoldOne, FoldPartials, GroupCombineP, GroupP, Partial, RollingP};
 
 use crate::pipeline::Pipeline;
-use crate::step::{Lower, Lowering, StepOutput};
+use crate::step::{Lower, StepOutput, Way};
 use crate::stream::{HasEventTime, Stream};
 use crate::window::{Window, WindowedStream};
 
@@ -20,6 +21,8 @@ use crate::window::{Window, WindowedStream};
 pub struct KeyedStream<T, K, F, B, E> {
     pub(crate) stream: Stream<T, B, E>,
     pub(crate) key: Arc<F>,
+    /// How its records come together by key.
+    way: Way,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -30,10 +33,16 @@ where
     F: Fn(&T) -> K + Send + Sync + 'static,
     B: Boundedness,
 {
-    pub(crate) fn new(stream: Stream<T, B, E>, key: F) -> Self {
+    pub(crate) fn new(stream: Stream<T, B, E>, key: F) -> Self
+    where
+        T: Exchange,
+    {
+        let key = Arc::new(key);
+        let by = Arc::clone(&key);
         KeyedStream {
             stream,
-            key: Arc::new(key),
+            key,
+            way: Way::of::<T>(Routing::keyed(move |record: &T| by(record))),
             kind: PhantomData,
         }
     }
@@ -44,11 +53,6 @@ where
     ) -> impl Fn(&T) -> K + Clone + Send + Sync + 'static + use<T, K, F, B, E> {
         let key = Arc::clone(&self.key);
         move |record: &T| key(record)
-    }
-
-    /// The routing that brings equal keys together.
-    pub(crate) fn routing(&self) -> Routing {
-        Routing::keyed(self.key_of())
     }
 
     /// A running aggregate: for each record, the key and the value over all of the key's records up to it.
@@ -117,6 +121,7 @@ where
         let timed = KeyedStream {
             stream: self.stream.retyped(),
             key: self.key,
+            way: self.way,
             kind: PhantomData,
         };
         WindowedStream::new(timed, window)
@@ -127,17 +132,22 @@ where
     /// On several cores each instance of the input first aggregates what it has, so that what travels is one partial result a key.
     pub fn aggregate<A>(self, name: impl Into<String>, aggregate: A) -> Stream<(K, A::Out), B, E>
     where
-        A: Aggregate<T>,
+        K: Exchange,
+        A: Aggregate<T, Acc: Exchange>,
         B: Ends,
     {
         let fold = Arc::new(FoldOne::new(self.key_of(), aggregate));
-        let routing = self.routing();
+        let by_key = |partial: &Partial<K, A::Acc>| partial.key.clone();
+        let (way, partials) = (
+            self.way,
+            Way::of::<Partial<K, A::Acc>>(Routing::keyed(by_key)),
+        );
         let lower: Lower = Box::new(move |lowering, name, inputs| {
             let parallelism = lowering.spread();
             let fold = Arc::clone(&fold);
-            if is_single(lowering, parallelism) {
+            if lowering.is_single(parallelism) {
                 let make = supplier(move || GroupP::new(Arc::clone(&fold)));
-                let input = (inputs[0], routing.clone());
+                let input = (inputs[0], way.clone());
                 return Ok(vec![lowering.fed(name, parallelism, [input], make)]);
             }
             // input ──▶ name: partial ──keyed──▶ name
@@ -149,13 +159,8 @@ where
             );
             let whole = Arc::new(FoldPartials::new(fold));
             let make = supplier(move || GroupP::new(Arc::clone(&whole)));
-            let by_key = Routing::keyed(|partial: &Partial<K, A::Acc>| partial.key.clone());
-            Ok(vec![lowering.fed(
-                name,
-                parallelism,
-                [(partial, by_key)],
-                make,
-            )])
+            let input = (partial, partials.clone());
+            Ok(vec![lowering.fed(name, parallelism, [input], make)])
         });
         self.stream
             .pipeline
@@ -175,14 +180,14 @@ where
         meet(&self.stream.pipeline, name, fed, supplier(make))
     }
 
-    /// Where the records come out, and the routing that brings equal keys together.
+    /// Where the records come out, and how equal keys come together.
     pub(crate) fn fed(&self) -> Fed {
-        (self.stream.from, self.routing())
+        (self.stream.from, self.way.clone())
     }
 }
 
 /// Where the records of a grouped stream come out, and how they get to a keyed step.
-pub(crate) type Fed = (StepOutput, Routing);
+pub(crate) type Fed = (StepOutput, Way);
 
 /// A step in which equal keys of one or several streams meet: one vertex on every core, each of whose inputs is fed by key.
 ///
@@ -196,10 +201,10 @@ pub(crate) fn meet<U, B, E>(
     fed: Vec<Fed>,
     make: Arc<dyn ProcessorSupplier>,
 ) -> Stream<U, B, E> {
-    let (from, routings): (Vec<_>, Vec<_>) = fed.into_iter().unzip();
+    let (from, ways): (Vec<_>, Vec<_>) = fed.into_iter().unzip();
     let lower: Lower = Box::new(move |lowering, name, inputs| {
         let parallelism = lowering.spread();
-        let inputs = inputs.iter().copied().zip(routings.iter().cloned());
+        let inputs = inputs.iter().copied().zip(ways.iter().cloned());
         Ok(vec![lowering.fed(
             name,
             parallelism,
@@ -208,9 +213,4 @@ pub(crate) fn meet<U, B, E>(
         )])
     });
     pipeline.add(name, from, 1, lower)
-}
-
-/// Whether a step has one instance, so that a first stage before it would only add work.
-pub(crate) fn is_single(lowering: &Lowering<'_>, parallelism: ardea_core::Parallelism) -> bool {
-    lowering.instances(parallelism) == 1
 }

@@ -9,12 +9,14 @@
 //! * [`Pipeline`], [`Stream`]: sources, sinks and steps on single records;
 //! * [`KeyedStream`], [`WindowedStream`], [`Window`]: grouping, windows, aggregates;
 //! * joins: [`Stream::hash_join`], [`KeyedStream::interval_join`], [`WindowedStream::join`] and others;
-//! * [`Collected`]: results in memory.
+//! * [`Collected`]: results in memory;
+//! * [`Exchange`], [`Local`]: which records may go to other processes.
 //!
 //! # Invariants
 //!
 //! * A pipeline is inert: nothing runs until it is submitted, and compiling it twice gives the same graph.
 //! * Every step lowers itself to vertices and edges of [`ardea_core::Dag`]; nothing else is run.
+//! * Steps after which records are elsewhere ask that they are [`Exchange`], so that a job that runs in one process runs on many.
 //! * Every step that keeps something for each key has the name that its author gave it.
 //!
 //! # Example
@@ -55,8 +57,10 @@ mod window;
 mod join;
 
 mod collected;
+mod job;
 mod step;
 
+pub use ardea_codec::{Exchange, Local};
 pub use ardea_operators::{
     EarlyFiring, Either, Firing, JoinInterval, KeyedContext, Trigger, WatermarkPolicy, WindowResult,
 };

@@ -1,25 +1,25 @@
 //! The pipeline: a job described step by step.
 
-use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fmt;
 use std::num::NonZeroU32;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ardea_core::{Boundedness, Dag, Result, Source};
+use ardea_core::{Boundedness, Dag, Demand, Result, Source};
 use ardea_engine::{JobConfig, JobHandle, Node, NodeConfig};
 
 use crate::Untimed;
-use crate::step::{self, Lower, Port, Step, StepName, StepOutput};
+use crate::step::{self, For, Lower, Port, Step, StepName, StepOutput};
 use crate::stream::Stream;
 
 /// A job under description: nothing runs yet.
 ///
-/// A pipeline is inert data. [`to_dag`](Pipeline::to_dag) compiles it to the core graph, which a node runs.
+/// A pipeline is inert data. [`to_dag`](Pipeline::to_dag) compiles it to the core graph, which a node runs. As a
+/// [`Job`](ardea_engine::Job) it compiles to that of a cluster.
 #[derive(Clone, Default)]
 pub struct Pipeline {
     name: String,
-    steps: Rc<RefCell<Vec<Step>>>,
+    steps: Arc<Mutex<Vec<Step>>>,
 }
 
 impl Pipeline {
@@ -27,7 +27,7 @@ impl Pipeline {
     pub fn new(name: impl Into<String>) -> Self {
         Pipeline {
             name: name.into(),
-            steps: Rc::default(),
+            steps: Arc::default(),
         }
     }
 
@@ -42,14 +42,17 @@ impl Pipeline {
         &self,
         source: impl Into<Source<T, B>>,
     ) -> Stream<T, B, Untimed> {
-        let (name, supplier, parallelism, isolation) = source.into().into_parts();
+        let source = source.into();
+        let demand = source.wanted_demand();
+        let (name, supplier, parallelism, isolation) = source.into_parts();
         let lower: Lower = Box::new(move |lowering, name, _| {
             let parallelism = lowering.wanted.unwrap_or(parallelism);
             let vertex = lowering.isolated_vertex(name, parallelism, isolation, supplier.clone());
             Ok(vec![Port::first_of(vertex, parallelism)])
         });
         let name = self.fresh_name(&name);
-        self.add(name, vec![], 1, lower)
+        let stream = self.add(name, vec![], 1, lower);
+        stream.resources(demand)
     }
 
     /// Compiles to the core graph, for a node with this many cooperative threads.
@@ -58,7 +61,7 @@ impl Pipeline {
     /// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob): a stream that ends nowhere, two stateful steps of one name,
     /// settings that make no sense (a window whose length is not a multiple of its slide).
     pub fn to_dag(&self, threads: NonZeroU32) -> Result<Dag> {
-        step::lower(&self.steps.borrow(), threads)
+        step::lower(&self.steps(), For::Node(threads))
     }
 
     /// Starts the job on a node.
@@ -114,21 +117,24 @@ impl Pipeline {
         required_outputs: usize,
         lower: Lower,
     ) -> Stream<T, B, E> {
-        let mut steps = self.steps.borrow_mut();
+        let mut steps = self.steps();
         let step = steps.len();
         steps.push(Step {
             name: name.into(),
             inputs,
             required_outputs,
             parallelism: None,
+            demand: Demand::default(),
+            is_for_author: false,
             lower,
         });
+        drop(steps);
         Stream::new(self.clone(), StepOutput { step, output: 0 })
     }
 
     /// A name for a step that was given none: its kind, and a number where there are several.
     pub(crate) fn fresh_name(&self, kind: &str) -> StepName {
-        let steps = self.steps.borrow();
+        let steps = self.steps();
         let taken: HashSet<&str> = steps.iter().map(|step| step.name.text.as_str()).collect();
         let mut text = kind.to_string();
         let mut number = 2;
@@ -144,18 +150,23 @@ impl Pipeline {
 
     /// Changes the step that a stream comes out of.
     pub(crate) fn edit(&self, step: usize, change: impl FnOnce(&mut Step)) {
-        change(&mut self.steps.borrow_mut()[step]);
+        change(&mut self.steps()[step]);
+    }
+
+    /// Its steps, in the order in which they were written. No code of a user's runs while they are held.
+    pub(crate) fn steps(&self) -> MutexGuard<'_, Vec<Step>> {
+        self.steps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether both describe the same job.
     pub(crate) fn is(&self, other: &Pipeline) -> bool {
-        Rc::ptr_eq(&self.steps, &other.steps)
+        Arc::ptr_eq(&self.steps, &other.steps)
     }
 }
 
 impl fmt::Debug for Pipeline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let steps = self.steps.borrow();
+        let steps = self.steps();
         write!(
             f,
             "Pipeline({:?}: {})",

@@ -3,9 +3,10 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use ardea_codec::{Exchange, codec_of};
 use ardea_core::{
-    Dag, Edge, Error, ErrorCode, Isolation, Ordinal, Parallelism, ProcessorSupplier, Result,
-    Routing, Vertex, VertexId,
+    ChunkCodec, Dag, Demand, Edge, Error, ErrorCode, Isolation, Ordinal, Parallelism,
+    ProcessorSupplier, Result, Routing, Vertex, VertexId,
 };
 
 /// Which output of which step.
@@ -34,8 +35,51 @@ impl Port {
     }
 }
 
+/// How records get into an input: to which instance, and as which bytes if that is in another process.
+#[derive(Clone)]
+pub(crate) struct Way {
+    routing: Routing,
+    codec: Option<Arc<dyn ChunkCodec>>,
+}
+
+impl Way {
+    /// For records that may leave their process.
+    pub(crate) fn of<T: Exchange>(routing: Routing) -> Way {
+        Way {
+            routing,
+            codec: codec_of::<T>(),
+        }
+    }
+
+    /// For records of which that is not known.
+    pub(crate) fn within_process(routing: Routing) -> Way {
+        Way {
+            routing,
+            codec: None,
+        }
+    }
+
+    /// The same bytes, to other instances.
+    pub(crate) fn routed(&self, routing: Routing) -> Way {
+        Way {
+            routing,
+            codec: self.codec.clone(),
+        }
+    }
+
+    /// Sets it on an edge.
+    pub(crate) fn lead(self, edge: Edge) -> Edge {
+        let edge = edge.routing(self.routing);
+        match self.codec {
+            Some(codec) => edge.codec(codec),
+            None => edge,
+        }
+    }
+}
+
 /// Turns a step, given where its inputs come out, into vertices; returns where its own outputs come out.
-pub(crate) type Lower = Box<dyn Fn(&mut Lowering<'_>, &str, &[Port]) -> Result<Vec<Port>>>;
+pub(crate) type Lower =
+    Box<dyn Fn(&mut Lowering<'_>, &str, &[Port]) -> Result<Vec<Port>> + Send + Sync>;
 
 /// The name of a step, and who chose it.
 pub(crate) struct StepName {
@@ -61,13 +105,26 @@ pub(crate) struct Step {
     /// How many of its outputs somebody has to read; later ones, such as late records, may be left alone.
     pub(crate) required_outputs: usize,
     pub(crate) parallelism: Option<Parallelism>,
+    pub(crate) demand: Demand,
+    /// Whether its results are for the process that describes the job, and nobody else.
+    pub(crate) is_for_author: bool,
     pub(crate) lower: Lower,
+}
+
+/// What a pipeline is lowered for.
+#[derive(Clone, Copy)]
+pub(crate) enum For {
+    /// A node with so many cooperative threads.
+    Node(NonZeroU32),
+    /// A cluster, where numbers of instances change while the job runs, and the graph must not.
+    Cluster,
 }
 
 /// The graph under construction while steps lower themselves into it.
 pub(crate) struct Lowering<'a> {
     pub(crate) dag: &'a mut Dag,
-    threads: NonZeroU32,
+    for_what: For,
+    demand: Demand,
     /// Whether nobody chose the name of the step at hand.
     has_generated_name: bool,
     /// What the step at hand was told by `Stream::parallelism`.
@@ -80,9 +137,12 @@ impl Lowering<'_> {
         self.wanted.unwrap_or(Parallelism::Auto)
     }
 
-    /// How many instances that comes to on this node.
-    pub(crate) fn instances(&self, parallelism: Parallelism) -> u32 {
-        parallelism.resolve(self.threads)
+    /// Whether a step will always have one instance, so that a first stage before it would only add work.
+    pub(crate) fn is_single(&self, parallelism: Parallelism) -> bool {
+        match self.for_what {
+            For::Node(threads) => parallelism.resolve(threads) == 1,
+            For::Cluster => false,
+        }
     }
 
     /// Refuses to have told a step with a single instance to have several.
@@ -109,7 +169,9 @@ impl Lowering<'_> {
     }
 
     fn named(&self, name: impl Into<Arc<str>>, supplier: Arc<dyn ProcessorSupplier>) -> Vertex {
-        Vertex::new(name, supplier).generated_name(self.has_generated_name)
+        Vertex::new(name, supplier)
+            .generated_name(self.has_generated_name)
+            .demand(self.demand)
     }
 
     /// Adds a vertex that runs as `isolation` says.
@@ -126,22 +188,22 @@ impl Lowering<'_> {
     }
 
     /// Leads a port into an input.
-    pub(crate) fn connect(&mut self, from: Port, to: VertexId, input: Ordinal, routing: Routing) {
-        self.dag
-            .edge(Edge::from_ordinals((from.vertex, from.ordinal), (to, input)).routing(routing));
+    pub(crate) fn connect(&mut self, from: Port, to: VertexId, input: Ordinal, way: Way) {
+        let edge = Edge::from_ordinals((from.vertex, from.ordinal), (to, input));
+        self.dag.edge(way.lead(edge));
     }
 
-    /// One vertex, each of whose inputs comes in over a routing of its own.
+    /// One vertex, each of whose inputs comes in on a way of its own.
     pub(crate) fn fed(
         &mut self,
         name: impl Into<Arc<str>>,
         parallelism: Parallelism,
-        inputs: impl IntoIterator<Item = (Port, Routing)>,
+        inputs: impl IntoIterator<Item = (Port, Way)>,
         supplier: Arc<dyn ProcessorSupplier>,
     ) -> Port {
         let vertex = self.vertex(name, parallelism, supplier);
-        for (ordinal, (input, routing)) in (0..).map(Ordinal).zip(inputs) {
-            self.connect(input, vertex, ordinal, routing);
+        for (ordinal, (input, way)) in (0..).map(Ordinal).zip(inputs) {
+            self.connect(input, vertex, ordinal, way);
         }
         Port::first_of(vertex, parallelism)
     }
@@ -157,7 +219,8 @@ impl Lowering<'_> {
             .generated_name(true)
             .parallelism(input.parallelism);
         let vertex = self.dag.vertex(stage);
-        self.connect(input, vertex, Ordinal::FIRST, Routing::Forward);
+        let way = Way::within_process(Routing::Forward);
+        self.connect(input, vertex, Ordinal::FIRST, way);
         Port::first_of(vertex, input.parallelism)
     }
 
@@ -170,8 +233,8 @@ impl Lowering<'_> {
         supplier: Arc<dyn ProcessorSupplier>,
     ) -> Port {
         let parallelism = self.wanted.unwrap_or(input.parallelism);
-        let routing = self.straight(input, parallelism);
-        self.fed(name, parallelism, [(input, routing)], supplier)
+        let way = Way::within_process(self.straight(input, parallelism));
+        self.fed(name, parallelism, [(input, way)], supplier)
     }
 
     /// Instance to instance where there are as many on both sides, else in turn.
@@ -185,7 +248,7 @@ impl Lowering<'_> {
 }
 
 /// Lowers all steps, in the order in which they were written: inputs come before their readers.
-pub(crate) fn lower(steps: &[Step], threads: NonZeroU32) -> Result<Dag> {
+pub(crate) fn lower(steps: &[Step], for_what: For) -> Result<Dag> {
     check_outputs(steps)?;
     let mut dag = Dag::new();
     let mut ports: Vec<Vec<Port>> = Vec::new();
@@ -197,7 +260,8 @@ pub(crate) fn lower(steps: &[Step], threads: NonZeroU32) -> Result<Dag> {
             .collect();
         let mut lowering = Lowering {
             dag: &mut dag,
-            threads,
+            for_what,
+            demand: step.demand,
             has_generated_name: step.name.is_generated,
             wanted: step.parallelism,
         };

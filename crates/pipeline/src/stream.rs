@@ -5,15 +5,16 @@ use std::marker::PhantomData;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
+use ardea_codec::Exchange;
 use ardea_core::{
-    Boundedness, Instance, Join, Ordinal, Parallelism, Processor, ProcessorSupplier, Result,
-    Routing, Sink, Timestamp, supplier,
+    Boundedness, Demand, Instance, Join, Ordinal, Parallelism, Processor, ProcessorSupplier,
+    Result, Routing, Sink, Timestamp, supplier,
 };
 use ardea_operators::{FilterMapP, FilterP, FlatMapP, InspectP, LimitP, MapP, MergeP, SampleP};
 
 use crate::keyed::KeyedStream;
 use crate::pipeline::Pipeline;
-use crate::step::{Lower, StepName, StepOutput};
+use crate::step::{Lower, StepName, StepOutput, Way};
 use crate::window::{Window, WindowedStream};
 
 /// The records of a stream have an event time: it can be windowed.
@@ -183,13 +184,15 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// If the other stream belongs to another pipeline.
     pub fn merge<B2>(self, other: Stream<T, B2, E>) -> Stream<T, <B as Join<B2>>::Out, E>
     where
+        T: Exchange,
         B: Join<B2>,
     {
         self.assert_same_pipeline(&other.pipeline);
-        let lower: Lower = Box::new(|lowering, name, inputs| {
+        let way = Way::of::<T>(Routing::Forward);
+        let lower: Lower = Box::new(move |lowering, name, inputs| {
             let parallelism = lowering.wanted.unwrap_or(inputs[0].parallelism);
-            let inputs =
-                [inputs[0], inputs[1]].map(|input| (input, lowering.straight(input, parallelism)));
+            let inputs = [inputs[0], inputs[1]]
+                .map(|input| (input, way.routed(lowering.straight(input, parallelism))));
             let make = supplier(MergeP::<T>::new);
             Ok(vec![lowering.fed(name, parallelism, inputs, make)])
         });
@@ -198,11 +201,16 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
             .add(name, vec![self.from, other.from], 1, lower)
     }
 
-    /// Spreads the records evenly over all cores: for expensive steps behind a source with one instance.
-    pub fn rebalance(self) -> Stream<T, B, E> {
-        let lower: Lower = Box::new(|lowering, name, inputs| {
+    /// Spreads the records evenly over all cores, and on a cluster over as many instances as it is [told](Self::parallelism): for
+    /// expensive steps behind a source with one instance.
+    pub fn rebalance(self) -> Stream<T, B, E>
+    where
+        T: Exchange,
+    {
+        let way = Way::of::<T>(Routing::RoundRobin);
+        let lower: Lower = Box::new(move |lowering, name, inputs| {
             let parallelism = lowering.spread();
-            let input = (inputs[0], Routing::RoundRobin);
+            let input = (inputs[0], way.clone());
             let make = supplier(MergeP::<T>::new);
             Ok(vec![lowering.fed(name, parallelism, [input], make)])
         });
@@ -228,6 +236,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// ```
     pub fn key_by<K, F>(self, key: F) -> KeyedStream<T, K, F, B, E>
     where
+        T: Exchange,
         K: ardea_core::Key,
         F: Fn(&T) -> K + Send + Sync + 'static,
     {
@@ -239,6 +248,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// The last stage of the aggregate is a single instance; on several cores each first combines what it has.
     pub fn window_all(self, window: Window) -> WindowedStream<T, (), fn(&T), B>
     where
+        T: Exchange,
         E: HasEventTime,
     {
         self.key_by((|_: &T| ()) as fn(&T)).window(window)
@@ -272,26 +282,66 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
 
     /// Sets how many instances the step has that this stream comes out of; the steps on single records that follow have as many.
     ///
-    /// Where it has other instances than the step before, records go to whichever has room, and lose their order. [`sort_by_key`](Self::sort_by_key)
-    /// can have a single instance only, and refuses others when the job is compiled.
+    /// Where it has other instances than the step before, records go to whichever has room, and lose their order. On a cluster they
+    /// can do so only within one container, unless it is a step that asks for [`Exchange`]: put it behind
+    /// [`rebalance`](Self::rebalance). [`sort_by_key`](Self::sort_by_key) can have a single instance only, and refuses others when
+    /// the job is compiled.
     pub fn parallelism(self, parallelism: Parallelism) -> Self {
         self.pipeline
             .edit(self.from.step, |step| step.parallelism = Some(parallelism));
         self
     }
 
+    /// Says what each instance of the step needs of its machine that this stream comes out of; only a cluster looks at it. Sinks say
+    /// it [themselves](ardea_core::Sink::demand).
+    ///
+    /// ```
+    /// use ardea_connect::{collections::items, null};
+    /// use ardea_core::Demand;
+    /// use ardea_pipeline::Pipeline;
+    ///
+    /// let p = Pipeline::new("once");
+    /// p.read_from(items(vec![3, 1, 3]))
+    ///     .key_by(|n| *n)
+    ///     .distinct("numbers")
+    ///     .resources(Demand { memory_bytes: Some(2 << 30), ..Demand::default() })
+    ///     .write_to(null::sink());
+    /// # p.run().unwrap();
+    /// ```
+    pub fn resources(self, each: Demand) -> Self {
+        self.pipeline
+            .edit(self.from.step, |step| step.demand = each);
+        self
+    }
+
     /// Writes the stream to a sink: the end of this branch.
-    pub fn write_to(self, sink: impl Into<Sink<T>>) {
-        let (name, make, parallelism, isolation) = sink.into().into_parts();
+    pub fn write_to(self, sink: impl Into<Sink<T>>)
+    where
+        T: Exchange,
+    {
+        self.end_in(sink.into(), Way::of::<T>(Routing::Forward));
+    }
+
+    /// As [`write_to`](Self::write_to), for records that serde does not know: they stay in their process. A cluster runs the sink
+    /// only in the container of the step before.
+    pub fn write_to_local(self, sink: impl Into<Sink<T>>) {
+        self.end_in(sink.into(), Way::within_process(Routing::Forward));
+    }
+
+    /// Ends in a sink, as whose input `way` leads; returns its step.
+    pub(crate) fn end_in(self, sink: Sink<T>, way: Way) -> usize {
+        let demand = sink.wanted_demand();
+        let (name, make, parallelism, isolation) = sink.into_parts();
         let name = self.pipeline.fresh_name(&name);
         let lower: Lower = Box::new(move |lowering, name, inputs| {
             let parallelism = lowering.wanted.unwrap_or(parallelism);
             let vertex = lowering.isolated_vertex(name, parallelism, isolation, make.clone());
-            let routing = lowering.straight(inputs[0], parallelism);
-            lowering.connect(inputs[0], vertex, Ordinal::FIRST, routing);
+            let way = way.routed(lowering.straight(inputs[0], parallelism));
+            lowering.connect(inputs[0], vertex, Ordinal::FIRST, way);
             Ok(vec![])
         });
-        let _: Stream<(), B, E> = self.pipeline.add(name, vec![self.from], 0, lower);
+        let end: Stream<(), B, E> = self.pipeline.add(name, vec![self.from], 0, lower);
+        end.resources(demand).from.step
     }
 
     /// A step on single records, under a generated name.

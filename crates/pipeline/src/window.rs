@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_aggregate::Aggregate;
+use ardea_codec::Exchange;
 use ardea_core::{
     Boundedness, Error, ErrorCode, Key, Ordinal, ProcessorSupplier, Result, Routing, supplier,
 };
@@ -12,8 +13,8 @@ use ardea_operators::{
     SlidingWindowP, Trigger, WindowResult, WindowSpec,
 };
 
-use crate::keyed::{KeyedStream, is_single};
-use crate::step::{Lower, Lowering, Port};
+use crate::keyed::KeyedStream;
+use crate::step::{Lower, Lowering, Port, Way};
 use crate::stream::{Stream, Timed};
 
 /// How event time is cut into windows. Checked when the pipeline is compiled.
@@ -161,7 +162,8 @@ where
         aggregate: A,
     ) -> Stream<WindowResult<K, A::Out>, B, Timed>
     where
-        A: Aggregate<T>,
+        K: Exchange,
+        A: Aggregate<T, Acc: Exchange>,
     {
         self.aggregate_and_late(name, aggregate).0
     }
@@ -180,10 +182,13 @@ where
         Stream<T, B, Timed>,
     )
     where
-        A: Aggregate<T>,
+        K: Exchange,
+        A: Aggregate<T, Acc: Exchange>,
     {
         let fold = FoldOne::new(self.keyed.key_of(), aggregate).early((*self.early).clone());
-        let routing = self.keyed.routing();
+        let (from, way) = self.keyed.fed();
+        let by_key = |partial: &Partial<K, A::Acc>| partial.key.clone();
+        let partials = Way::of::<Partial<K, A::Acc>>(Routing::keyed(by_key));
         let early = G::ACTIVE;
         let window = self.window;
         let fold = Arc::new(fold);
@@ -200,23 +205,22 @@ where
             }
             match spec {
                 Checked::Sliding(spec)
-                    if !early
-                        && window.allows_two_stages()
-                        && !is_single(lowering, parallelism) =>
+                    if !early && window.allows_two_stages() && !lowering.is_single(parallelism) =>
                 {
-                    Ok(two_stages(lowering, name, inputs[0], spec, &fold))
+                    let partials = partials.clone();
+                    Ok(two_stages(lowering, name, inputs[0], spec, &fold, partials))
                 }
                 _ => Ok(one_stage(
                     lowering,
                     name,
-                    [(inputs[0], routing.clone())],
+                    [(inputs[0], way.clone())],
                     spec,
                     &fold,
                 )),
             }
         });
-        let stream = self.keyed.stream;
-        let results: Stream<_, B, Timed> = stream.pipeline.add(name, vec![stream.from], 1, lower);
+        let pipeline = self.keyed.stream.pipeline;
+        let results: Stream<_, B, Timed> = pipeline.add(name, vec![from], 1, lower);
         let late = results.sibling(1);
         (results, late)
     }
@@ -231,7 +235,7 @@ where
 pub(crate) fn one_stage<F: KeyedFold>(
     lowering: &mut Lowering<'_>,
     name: &str,
-    inputs: impl IntoIterator<Item = (Port, Routing)>,
+    inputs: impl IntoIterator<Item = (Port, Way)>,
     spec: Checked,
     fold: &Arc<F>,
 ) -> Vec<Port> {
@@ -265,6 +269,7 @@ fn two_stages<F: KeyedFold>(
     input: Port,
     spec: WindowSpec,
     fold: &Arc<F>,
+    partials: Way,
 ) -> Vec<Port> {
     let parallelism = lowering.spread();
     let first = Arc::clone(fold);
@@ -275,7 +280,6 @@ fn two_stages<F: KeyedFold>(
     );
     let second = Arc::new(FoldPartials::new(Arc::clone(fold)));
     let make = supplier(move || SlidingWindowP::new(spec, Arc::clone(&second)));
-    let by_key = Routing::keyed(|partial: &Partial<F::Key, F::Acc>| partial.key.clone());
-    let results = lowering.fed(name, parallelism, [(partial, by_key)], make);
+    let results = lowering.fed(name, parallelism, [(partial, partials)], make);
     vec![results, late_of(partial)]
 }

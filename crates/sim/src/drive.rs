@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use ardea_control::{
     AgentAction, AgentConfig, AgentEvent, CandidateAction, CandidateEvent, Change, Credentials,
-    LeaseEvent, MasterAction, MasterEpoch, MasterEvent, Order, StoreReply, ToWorker, WorkerAgent,
-    WorkerId,
+    LeaseEvent, MasterAction, MasterEpoch, MasterEvent, Order, Run, StoreReply, ToWorker,
+    WorkerAgent, WorkerId,
 };
 
 use crate::network::{Host, Node};
@@ -47,6 +47,7 @@ impl World {
                 (Node::Master(master), Message::LeaseReply(id, reply))
             }
             Message::Record(master, id, request) => {
+                self.check_write(&request);
                 let reply = match down {
                     true => StoreReply::Unavailable,
                     false => match self.shelf.record(request) {
@@ -166,7 +167,7 @@ impl World {
                 self.watch.note(self.now, id, note);
             }
             MasterAction::StepDown(_) => {}
-            MasterAction::Finished => {
+            MasterAction::JobGone => {
                 if let Some(master) = self.masters.get_mut(&id) {
                     master.leaving = true;
                 }
@@ -199,6 +200,8 @@ impl World {
             changes: Vec::new(),
             running: BTreeSet::new(),
             busy_until: self.now,
+            ended: BTreeSet::new(),
+            applied: None,
             heard_of: MasterEpoch::default(),
             routes: None,
         };
@@ -209,7 +212,44 @@ impl World {
     pub(crate) fn tick_worker(&mut self, id: WorkerId) {
         if self.workers.contains_key(&id) {
             self.timeline.plan(self.now + TICK, Event::TickWorker(id));
+            self.end_instances(id);
             self.worker_event(id, AgentEvent::Tick);
+        }
+    }
+
+    /// Lets some instances of a worker come to their end, if it is time for that.
+    fn end_instances(&mut self, id: WorkerId) {
+        let now = self.now;
+        let over = self.config.ends_at.is_some_and(|at| now >= at);
+        let Some(worker) = self.workers.get_mut(&id).filter(|_| over) else {
+            return;
+        };
+        // Sources that don't read don't come to their end.
+        if worker.agent.run() != Run::Running || !worker.changes.is_empty() {
+            return;
+        }
+        let random = &mut self.random;
+        let ends: Vec<_> = worker
+            .running
+            .iter()
+            .filter(|instance| !worker.ended.contains(*instance) && random.per_mille(50))
+            .cloned()
+            .collect();
+        for instance in ends {
+            self.watch.ends(&instance);
+            worker.ended.insert(instance);
+        }
+        self.tell_end(id);
+    }
+
+    /// Tells a worker's agent that all which it runs has ended, if that is so.
+    fn tell_end(&mut self, id: WorkerId) {
+        let Some(worker) = self.workers.get(&id) else {
+            return;
+        };
+        let all = !worker.running.is_empty() && worker.running == worker.ended;
+        if let Some(order) = worker.applied.filter(|_| all && worker.changes.is_empty()) {
+            self.worker_event(id, AgentEvent::Ended(order));
         }
     }
 
@@ -269,6 +309,7 @@ impl World {
             let (_, stop, start) = worker.changes.remove(0);
             for instance in stop {
                 worker.running.remove(&instance);
+                worker.ended.remove(&instance);
                 self.watch.lets_go(id, &instance);
             }
             for instance in start {
@@ -276,7 +317,9 @@ impl World {
                 worker.running.insert(instance);
             }
         }
+        worker.applied = Some(order);
         self.worker_event(id, AgentEvent::Applied(order));
+        self.tell_end(id);
     }
 
     /// Stops a process, now or as soon as its host can be reached.

@@ -14,10 +14,11 @@
 //! * At most one process acts as master, and no master writes after a later one has.
 //! * A master never has an instance started while another worker that it counts on runs it.
 //! * An instance that stays in its container is never stopped.
+//! * A job is said to have finished only when each of its instances has come to its end, and then never runs again.
 //!
 //! And within two minutes after the last fault: the job runs as its user wants, each instance in exactly one worker, the one of its container,
 //! every worker routes by the newest plan and knows where all others are, and no other process is left; or the job
-//! was killed, and nothing is left at all.
+//! was killed or has finished, and nothing is left at all.
 //!
 //! # Example
 //!

@@ -43,17 +43,23 @@ pub struct Success {
     pub steps: u64,
 }
 
-/// Runs a small cluster of the seed's choice through faults of its choice: some workers, hosts, masters and commands, and in one of
-/// four the end of the job.
+/// Runs a small cluster of the seed's choice through faults of its choice: some workers, hosts, masters and commands; in one of
+/// four the job is killed, and in three of ten it comes to its end by itself.
 ///
 /// # Errors
 ///
 /// When something doesn't hold that always has to, or isn't well two minutes after the last fault.
 pub fn run_faults(seed: u64) -> Result<Success, Box<Failure>> {
     let mut random = Random::new(seed);
-    let config = small_world(&mut random);
-    let mut world = World::new(config, random.any());
+    let mut config = small_world(&mut random);
+    let world_seed = random.any();
     let until = random.time(Duration::from_secs(5), Duration::from_secs(60));
+    // Drawn from elsewhere, so that whether a job ends does not decide what befalls it.
+    let mut end = Random::new(!seed);
+    if end.per_mille(300) {
+        config.ends_at = Some(end.time(Duration::ZERO, until));
+    }
+    let mut world = World::new(config, world_seed);
     let faults = random.below(25);
     faults::plan(&mut world, faults, until);
     let commands = random.below(8);
@@ -147,6 +153,7 @@ fn small_world(random: &mut Random) -> WorldConfig {
         stateful: random.per_mille(600),
         stops_leftovers: random.per_mille(500),
         wild_clocks: random.per_mille(200),
+        ends_at: None,
         encodes: false,
     }
 }
@@ -224,6 +231,7 @@ fn large_world(containers: u32, instances: u32, encodes: bool) -> WorldConfig {
         stateful: true,
         stops_leftovers: true,
         wild_clocks: false,
+        ends_at: None,
         encodes,
     }
 }

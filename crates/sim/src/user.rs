@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ardea_control::{Command, CommandId, Intent, Refused};
+use ardea_control::{Command, CommandId, Refused};
 
 use crate::faults::Fault;
 use crate::network::Node;
@@ -91,7 +91,7 @@ impl World {
         let user = &mut self.user;
         let killed = match &self.shelf.record.value {
             None => true,
-            Some((record, _)) => record.intent == Intent::Kill,
+            Some((record, _)) => record.is_ending(),
         };
         if killed {
             user.plans.clear();

@@ -1,10 +1,12 @@
 //! What always has to hold, and what has to hold in the end.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_control::{
-    Assignment, Change, Departure, Intent, JobPhase, Note, Run, ToWorker, WorkerId,
+    Assignment, Change, Departure, Intent, JobPhase, JobRecord, Note, Run, StoreRequest, ToWorker,
+    WorkerId,
 };
 use ardea_packing::InstanceId;
 
@@ -23,6 +25,8 @@ pub struct Watch {
     pub first_running: Option<Duration>,
     /// Who runs an instance in earnest.
     holders: BTreeMap<InstanceId, BTreeSet<WorkerId>>,
+    /// The instances that have come to their end somewhere.
+    ended: BTreeSet<InstanceId>,
 }
 
 impl Watch {
@@ -65,6 +69,10 @@ impl Watch {
     pub(crate) fn holds(&mut self, worker: WorkerId, instance: &InstanceId) {
         let holders = self.holders.entry(instance.clone()).or_default();
         holders.insert(worker);
+    }
+
+    pub(crate) fn ends(&mut self, instance: &InstanceId) {
+        self.ended.insert(instance.clone());
     }
 
     pub(crate) fn lets_go(&mut self, worker: WorkerId, instance: &InstanceId) {
@@ -148,10 +156,33 @@ impl World {
         }
     }
 
+    /// A job is said to have finished only if each of its instances has come to its end, and for good.
+    pub(crate) fn check_write(&mut self, request: &StoreRequest<Arc<JobRecord>>) {
+        let StoreRequest::Write { value, .. } = request else {
+            return;
+        };
+        let stored = self.shelf.record.value.as_ref();
+        let stored = stored.filter(|(stored, _)| stored.epoch <= value.epoch);
+        if !value.finished {
+            if stored.is_some_and(|(stored, _)| stored.finished && stored.epoch < value.epoch) {
+                let broken = "a finished job is begun anew".to_string();
+                self.watch.broken(broken);
+            }
+            return;
+        }
+        let containers = value.plan.iter().flat_map(|plan| plan.containers());
+        let mut instances = containers.flat_map(|container| &container.instances);
+        let running = instances.find(|instance| !self.watch.ended.contains(*instance));
+        if let Some(instance) = running {
+            let broken = format!("the job is said to have finished, and {instance} runs");
+            self.watch.broken(broken);
+        }
+    }
+
     /// Nobody ends without need: because the job is over, or another process has its place.
     pub(crate) fn check_departure(&mut self, id: WorkerId, why: &Departure) {
         let record = self.shelf.record.value.as_ref().map(|(record, _)| record);
-        let over = record.is_none_or(|record| record.intent == Intent::Kill);
+        let over = record.is_none_or(|record| record.is_ending());
         let plan = record.and_then(|record| record.plan.as_ref());
         let planned = plan.is_some_and(|plan| plan.container(id.container).is_some());
         let replaced = !planned || !self.cluster.is_current(id);
@@ -194,8 +225,9 @@ impl World {
         }
         match &self.shelf.record.value {
             None => self.missing_until_gone(),
-            Some((record, _)) if record.intent == Intent::Kill => {
-                Some("the job is being killed".to_string())
+            Some((record, _)) if record.is_ending() => Some("the job is being removed".to_string()),
+            Some((record, _)) if self.config.ends_at.is_some() && record.intent == Intent::Run => {
+                Some("the job has not finished".to_string())
             }
             Some(_) => self.missing_until_steady(),
         }

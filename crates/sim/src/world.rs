@@ -45,6 +45,8 @@ pub struct WorldConfig {
     /// Whether clocks of masters run at speeds that leases don't allow for: then there may be two masters, and fencing has to
     /// keep the earlier one from doing harm.
     pub wild_clocks: bool,
+    /// From when on instances come to their end by themselves; of a job that goes on for ever, never.
+    pub ends_at: Option<Duration>,
     /// Whether messages to workers are encoded, to see what that takes.
     pub encodes: bool,
 }
@@ -137,6 +139,10 @@ pub(crate) struct WorkerProcess {
     /// What runs in earnest.
     pub(crate) running: BTreeSet<InstanceId>,
     pub(crate) busy_until: Duration,
+    /// Of what runs, what has come to its end by itself.
+    pub(crate) ended: BTreeSet<InstanceId>,
+    /// The last change that has been carried out.
+    pub(crate) applied: Option<Order>,
     /// The newest master that it has heard of.
     pub(crate) heard_of: MasterEpoch,
     /// The newest plan that it has routed by.

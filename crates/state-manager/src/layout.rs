@@ -1,14 +1,18 @@
 //! Where the cluster keeps what: paths, not contents.
 //!
 //! ```text
-//! /jobs/NAME/definition        the job as it was submitted
-//! /jobs/NAME/packing-plan      containers and the instances in each
-//! /jobs/NAME/scheduler         how its scheduler is reached
-//! /jobs/NAME/master            the leading job master: where it is; tied to its session, so it is its lease as well
-//! /jobs/NAME/containers/ID     host and ports of a container's worker; tied to its session
+//! /jobs/NAME/definition        the job: as it was submitted, and what its masters decide; the job is there while this is
+//! /jobs/NAME/packing-plan      containers and the instances in each, for readers; written after the definition
+//! /jobs/NAME/scheduler         the name of its scheduler, and how it is reached; for readers
+//! /jobs/NAME/master-SUBMISSION the leading job master's lease: where it is, and the number of its mastership
+//! /jobs/NAME/containers/ID     host and port of a container's worker; for readers
 //! /jobs/NAME/snapshots/EPOCH   what a complete snapshot consists of, and where it is
+//! /history/NAME/SUBMISSION     what is remembered of a job that is gone
 //! /workers/ID                  a worker of a session cluster, before it has a job; tied to its session
 //! ```
+//!
+//! A lease has the submission in its path, because it is written on its own: one that is written late, for a job that is gone, can't
+//! be taken for that of a later job of the same name.
 //!
 //! Names of jobs may be any text; numbers are written so that they sort as text as they do as numbers.
 
@@ -30,13 +34,31 @@ pub fn worker(id: &str) -> Result<StatePath> {
     workers()?.child_of_any_name(id)
 }
 
+/// Above what is remembered of jobs that are gone; its children are their names.
+pub fn history() -> Result<StatePath> {
+    StatePath::root().child("history")
+}
+
+/// Above what is remembered of the jobs of this name that are gone; its children are their submissions.
+pub fn past_jobs(name: &str) -> Result<StatePath> {
+    history()?.child_of_any_name(name)
+}
+
+/// What is remembered of one submission of that name.
+pub fn past_job(name: &str, submission: u64) -> Result<StatePath> {
+    past_jobs(name)?.child(&format!("{submission:016x}"))
+}
+
+/// What the names of leases begin with.
+const MASTER: &str = "master-";
+
 /// The nodes of one job.
 ///
 /// ```
 /// use ardea_state_manager::layout::JobLayout;
 ///
 /// let job = JobLayout::of("word count")?;
-/// assert_eq!(job.master().as_str(), "/jobs/word%20count/master");
+/// assert_eq!(job.master(42)?.as_str(), "/jobs/word%20count/master-000000000000002a");
 /// assert_eq!(job.container(7)?.as_str(), "/jobs/word%20count/containers/0000000007");
 /// # Ok::<(), ardea_core::Error>(())
 /// ```
@@ -46,7 +68,6 @@ pub struct JobLayout {
     definition: StatePath,
     packing_plan: StatePath,
     scheduler: StatePath,
-    master: StatePath,
     containers: StatePath,
     snapshots: StatePath,
 }
@@ -62,7 +83,6 @@ impl JobLayout {
             definition: base.child("definition")?,
             packing_plan: base.child("packing-plan")?,
             scheduler: base.child("scheduler")?,
-            master: base.child("master")?,
             containers: base.child("containers")?,
             snapshots: base.child("snapshots")?,
             base,
@@ -89,10 +109,9 @@ impl JobLayout {
         &self.scheduler
     }
 
-    /// Where the leading job master is. It goes with the master's session, so it is a lease, and its version is the
-    /// fencing token of what the master commands.
-    pub fn master(&self) -> &StatePath {
-        &self.master
+    /// Who leads this submission of the job, where, and in which mastership. It is a lease: what is not renewed ends.
+    pub fn master(&self, submission: u64) -> Result<StatePath> {
+        self.base.child(&format!("{MASTER}{submission:016x}"))
     }
 
     /// Above all containers.
@@ -100,7 +119,7 @@ impl JobLayout {
         &self.containers
     }
 
-    /// Host and ports of a container's worker; goes with the worker's session.
+    /// Host and port of a container's worker, as its master was told.
     pub fn container(&self, id: u32) -> Result<StatePath> {
         self.containers.child(&format!("{id:010}"))
     }
@@ -123,9 +142,34 @@ pub fn number_of(name: &str) -> Option<u64> {
         .then(|| name.parse().ok())?
 }
 
+/// The submission that a node of this name right below a job is the lease of, if it is one.
+pub fn submission_led_by(name: &str) -> Option<u64> {
+    submission_of(name.strip_prefix(MASTER)?)
+}
+
+/// The submission that a node of a job that is gone is named for, if it is one.
+pub fn submission_of(name: &str) -> Option<u64> {
+    let digits = name.len() == 16 && name.bytes().all(|b| b.is_ascii_hexdigit());
+    digits.then(|| u64::from_str_radix(name, 16).ok())?
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lease_names_its_submission() {
+        let job = JobLayout::of("a").expect("a name");
+        for submission in [0, 42, u64::MAX] {
+            let lease = job.master(submission).expect("a path");
+            assert_eq!(lease.name().and_then(submission_led_by), Some(submission));
+            let past = past_job("a", submission).expect("a path");
+            assert_eq!(past.name().and_then(submission_of), Some(submission));
+        }
+        for other in ["master", "master-", "master-x", "definition"] {
+            assert_eq!(submission_led_by(other), None);
+        }
+    }
 
     #[test]
     fn snapshots_sort_by_epoch_and_give_it_back() {

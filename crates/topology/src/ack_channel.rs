@@ -1,181 +1,149 @@
 //! The way back: how bolts tell a spout instance what became of its tuples.
 //!
 //! Acks flow against the arrows of the graph, so they are no edge of it: the graph has no cycle, and a bounded queue from bolt to spout would
-//! stop both when the spout waits for room downstream. A mailbox lies beside the graph instead. A bolt gathers the news of a whole
+//! stop both when the spout waits for room downstream. A [mailbox](Mailbox) lies beside the graph instead. A bolt gathers the news of a whole
 //! chunk and posts it in one go; the spout takes all that has come in one go. What lies in a mailbox is bounded by what is
 //! in flight, which the queues of the graph and the greatest number of pending tuples bound.
+//!
+//! Where a topology is spread over several processes, each of them has a mailbox for every spout instance that it hears of, wherever that
+//! lives; whoever runs the topology there carries the mail of those that live elsewhere, as [letters](crate::letter).
 
-use std::mem;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ardea_core::Waker;
+use ardea_core::{Error, ErrorCode, Result, SideChannel, VertexId, Waker};
 
-use crate::acker::Update;
-use crate::anchor::Root;
+use crate::anchor::Task;
+use crate::letter::Letter;
+use crate::mailbox::Mailbox;
+use crate::roster::Roster;
 
-/// What has been posted.
-#[derive(Debug, Default)]
-pub(crate) struct Mail {
-    pub(crate) updates: Vec<Update>,
-    pub(crate) failed: Vec<Root>,
+/// The mailboxes of one spout, by instance.
+type OfSpout = Mutex<BTreeMap<u32, Arc<Mailbox>>>;
+
+/// The mailboxes of all spout instances, made when somebody first asks for one.
+#[derive(Debug)]
+pub(crate) struct Mailboxes {
+    spouts: Box<[OfSpout]>,
+    /// How many processes that run a part of the topology have been lost.
+    losses: AtomicU64,
 }
 
-impl Mail {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.updates.is_empty() && self.failed.is_empty()
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.updates.clear();
-        self.failed.clear();
-    }
-}
-
-/// The mailbox of one spout instance.
-#[derive(Debug, Default)]
-pub(crate) struct Mailbox {
-    mail: Mutex<Inside>,
-    /// Whether there is mail; looked at without the lock.
-    has_mail: AtomicBool,
-    spout: OnceLock<Waker>,
-}
-
-#[derive(Debug, Default)]
-struct Inside {
-    mail: Mail,
-    /// Whether the spout rests and is to be woken.
-    rests: bool,
-}
-
-impl Mailbox {
-    /// Says whom to wake.
-    pub(crate) fn belongs_to(&self, spout: Waker) {
-        // A spout instance is opened once; a second waker would be the same.
-        let _ = self.spout.set(spout);
-    }
-
-    /// Posts news, which is then gone from `mail`.
-    fn post(&self, mail: &mut Mail) {
-        let mut inside = self.lock();
-        inside.mail.updates.append(&mut mail.updates);
-        inside.mail.failed.append(&mut mail.failed);
-        self.has_mail.store(true, Ordering::Release);
-        let wake = mem::take(&mut inside.rests);
-        drop(inside);
-        if let (true, Some(spout)) = (wake, self.spout.get()) {
-            spout.wake();
+impl Mailboxes {
+    /// For a topology with so many spouts.
+    pub(crate) fn new(spouts: usize) -> Self {
+        Mailboxes {
+            spouts: (0..spouts).map(|_| Mutex::default()).collect(),
+            losses: AtomicU64::new(0),
         }
     }
 
-    /// Exchanges what has come for the emptied `mail`; says whether anything had come.
-    pub(crate) fn take(&self, mail: &mut Mail) -> bool {
-        if !self.has_mail.load(Ordering::Acquire) {
-            return false;
-        }
-        let mut inside = self.lock();
-        self.has_mail.store(false, Ordering::Release);
-        mem::swap(&mut inside.mail, mail);
-        true
+    /// The mailbox of an instance; none of a spout that there is not.
+    pub(crate) fn of(&self, task: Task) -> Option<Arc<Mailbox>> {
+        let mut instances = lock(self.spouts.get(task.spout())?);
+        Some(Arc::clone(instances.entry(task.instance()).or_default()))
     }
 
-    /// The spout is about to rest: from now on mail wakes it. Says `false` if there is some already.
-    pub(crate) fn rest(&self) -> bool {
-        let mut inside = self.lock();
-        inside.rests = inside.mail.is_empty();
-        inside.rests
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inside> {
-        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A bolt instance's news for all spouts, gathered over a chunk.
-#[derive(Debug, Default)]
-pub(crate) struct Postman {
-    mailboxes: Arc<[Arc<Mailbox>]>,
-    bags: Vec<Mail>,
-}
-
-impl Postman {
-    /// To these mailboxes, by the number of the spout instance; none if acks are off.
-    pub(crate) fn new(mailboxes: Arc<[Arc<Mailbox>]>) -> Self {
-        let bags = mailboxes.iter().map(|_| Mail::default()).collect();
-        Postman { mailboxes, bags }
-    }
-
-    /// Notes that ids of a tree came or went. News of one tree in a row becomes one piece.
+    /// How many processes that run a part of the topology have been lost.
     #[inline]
-    pub(crate) fn update(&mut self, root: Root, ids: u64) {
-        let Some(bag) = self.bags.get_mut(root.task()) else {
-            return;
-        };
-        match bag.updates.last_mut() {
-            Some(last) if last.root == root => last.ids ^= ids,
-            _ => bag.updates.push(Update { root, ids }),
-        }
+    pub(crate) fn losses(&self) -> u64 {
+        self.losses.load(Ordering::Acquire)
     }
 
-    /// Notes that a tree has failed.
-    pub(crate) fn fail(&mut self, root: Root) {
-        if let Some(bag) = self.bags.get_mut(root.task()) {
-            bag.failed.push(root);
-        }
-    }
-
-    /// Delivers what has gathered.
-    pub(crate) fn deliver(&mut self) {
-        for (bag, mailbox) in self.bags.iter_mut().zip(self.mailboxes.iter()) {
-            if !bag.is_empty() {
-                mailbox.post(bag);
-            }
+    /// A process was lost: every spout instance that lives here is to hear of it.
+    fn lose(&self) {
+        self.losses.fetch_add(1, Ordering::AcqRel);
+        for instances in &self.spouts {
+            let mailboxes: Vec<Arc<Mailbox>> = lock(instances).values().cloned().collect();
+            mailboxes.iter().for_each(|mailbox| mailbox.wake_spout());
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::AtomicUsize;
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
-    use super::*;
+/// What a topology's instances tell each other beside the graph: acks, and how many instances there are.
+#[derive(Debug)]
+pub(crate) struct AckChannel {
+    /// The spouts, in the order of the topology; none if acks are off.
+    spouts: Vec<VertexId>,
+    mailboxes: Arc<Mailboxes>,
+    /// By vertex.
+    roster: Arc<Roster>,
+}
 
-    #[test]
-    fn a_resting_spout_is_woken_once() {
-        let mailbox = Arc::new(Mailbox::default());
-        let woken = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&woken);
-        mailbox.belongs_to(Waker::new(move || {
-            count.fetch_add(1, Ordering::SeqCst);
-        }));
-        let mut postman = Postman::new(Arc::from([Arc::clone(&mailbox)]));
-        let root = Root::new(0, 0, 0);
-        assert!(mailbox.rest());
-        for id in 1..=3 {
-            postman.update(root, id);
-            postman.deliver();
+impl AckChannel {
+    pub(crate) fn new(
+        spouts: Vec<VertexId>,
+        mailboxes: Arc<Mailboxes>,
+        roster: Arc<Roster>,
+    ) -> Self {
+        AckChannel {
+            spouts,
+            mailboxes,
+            roster,
         }
-        assert_eq!(woken.load(Ordering::SeqCst), 1);
-        assert!(!mailbox.rest(), "there is mail");
-        let mut mail = Mail::default();
-        assert!(mailbox.take(&mut mail));
-        assert_eq!(mail.updates.len(), 3);
-        assert!(mailbox.rest());
     }
 
-    #[test]
-    fn news_of_one_tree_in_a_row_is_one_piece() {
-        let mailbox = Arc::new(Mailbox::default());
-        let mut postman = Postman::new(Arc::from([Arc::clone(&mailbox)]));
-        let (one, other) = (Root::new(0, 1, 0), Root::new(0, 2, 0));
-        for (root, ids) in [(one, 1), (one, 2), (other, 4), (one, 8)] {
-            postman.update(root, ids);
+    fn task(&self, vertex: VertexId, instance: u32) -> Option<Task> {
+        let spout = self.spouts.iter().position(|spout| *spout == vertex)?;
+        Task::new(spout, instance)
+    }
+
+    fn mailbox(&self, vertex: VertexId, instance: u32) -> Option<Arc<Mailbox>> {
+        self.mailboxes.of(self.task(vertex, instance)?)
+    }
+}
+
+impl SideChannel for AckChannel {
+    fn name(&self) -> &str {
+        "acks"
+    }
+
+    fn vertices(&self) -> &[VertexId] {
+        &self.spouts
+    }
+
+    fn carry(&self, vertex: VertexId, instance: u32, carrier: Waker) {
+        if let Some(mailbox) = self.mailbox(vertex, instance) {
+            mailbox.carry(carrier);
         }
-        postman.update(Root::new(7, 0, 0), 1);
-        postman.deliver();
-        let mut mail = Mail::default();
-        mailbox.take(&mut mail);
-        let ids: Vec<u64> = mail.updates.iter().map(|update| update.ids).collect();
-        assert_eq!(ids, [3, 4, 8]);
+    }
+
+    fn keep(&self, vertex: VertexId, instance: u32) {
+        if let Some(mailbox) = self.mailbox(vertex, instance) {
+            mailbox.keep();
+        }
+    }
+
+    fn collect(&self, vertex: VertexId, instance: u32, out: &mut Vec<u8>) -> bool {
+        let mailbox = self.mailbox(vertex, instance);
+        mailbox.is_some_and(|mailbox| mailbox.collect(out))
+    }
+
+    fn deliver(&self, vertex: VertexId, instance: u32, letter: &[u8]) -> Result<()> {
+        let task = self.task(vertex, instance);
+        let found = task.and_then(|task| Some((task, self.mailboxes.of(task)?)));
+        let Some((task, mailbox)) = found else {
+            let what = format!(
+                "a letter came for instance {instance} of vertex {}, which has no mailbox",
+                vertex.index()
+            );
+            return Err(Error::new(ErrorCode::BadRecord, what)
+                .hint("check that all workers run the same version of the topology"));
+        };
+        mailbox.post_letter(&Letter::read(letter, task)?);
+        Ok(())
+    }
+
+    fn process_lost(&self) {
+        self.mailboxes.lose();
+    }
+
+    fn rescaled(&self, vertex: VertexId, parallelism: u32) {
+        self.roster.rescale(vertex.index(), parallelism);
     }
 }

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::MessageId;
-use crate::anchor::Root;
+use crate::anchor::{Root, Task};
 
 /// How many turns a message timeout has.
 const TURNS: u32 = 3;
@@ -36,6 +36,8 @@ pub(crate) enum AckEvent<'a> {
     Failed(&'a [Root]),
     /// Time has passed.
     Time,
+    /// A process that runs a part of the topology was lost: whatever is open may never be acked.
+    Lost,
 }
 
 /// Why a tuple failed.
@@ -45,6 +47,8 @@ pub enum FailReason {
     Bolt,
     /// It was not acked within the message timeout.
     Timeout,
+    /// It was pending when a process that ran a part of the topology was lost, and may be lost with it.
+    WorkerLost,
 }
 
 /// What follows for the spout.
@@ -84,7 +88,9 @@ struct Account {
 /// Follows the trees of one spout instance.
 #[derive(Debug)]
 pub(crate) struct Acker {
-    task: u16,
+    task: Task,
+    /// Of places that are used for the first time.
+    first_generation: u32,
     accounts: Vec<Account>,
     /// Free places, the longest unused first: what is late for one has the most time to come.
     free: VecDeque<u32>,
@@ -92,22 +98,34 @@ pub(crate) struct Acker {
     turn: u32,
     turn_length: Duration,
     turn_ends: Duration,
-    /// Where the search for old accounts goes on, if one is going on.
+    /// What was opened in this turn or before it is lost.
+    lost: u32,
+    /// Where the search for old and lost accounts goes on, if one is going on.
     sweep: Option<usize>,
 }
 
 impl Acker {
     /// For the spout instance `task` of the topology.
-    pub(crate) fn new(task: u16, message_timeout: Duration, now: Duration) -> Self {
+    ///
+    /// `first_generation` is any number, another one for each incarnation of the instance: what comes late for trees of the last
+    /// one is told by it from news of this one's.
+    pub(crate) fn new(
+        task: Task,
+        first_generation: u32,
+        message_timeout: Duration,
+        now: Duration,
+    ) -> Self {
         let turn_length = (message_timeout / TURNS).max(Duration::from_nanos(1));
         Acker {
             task,
+            first_generation,
             accounts: Vec::new(),
             free: VecDeque::new(),
             open: 0,
             turn: 1,
             turn_length,
             turn_ends: now.saturating_add(turn_length),
+            lost: 0,
             sweep: None,
         }
     }
@@ -150,10 +168,10 @@ impl Acker {
                     ids: 0,
                     message,
                     opened_nanos,
-                    generation: 0,
+                    generation: self.first_generation,
                     turn: self.turn,
                 });
-                Root::new(self.task, slot, 0)
+                Root::new(self.task, slot, self.first_generation)
             }
         }
     }
@@ -184,7 +202,16 @@ impl Acker {
                     }
                 }
             }
-            AckEvent::Time => self.look_for_old(now, actions),
+            AckEvent::Time => {
+                self.turn_if_due(now);
+                self.sweep_on(actions);
+            }
+            AckEvent::Lost => {
+                self.lost = self.turn;
+                self.turn += 1;
+                self.sweep = Some(0);
+                self.sweep_on(actions);
+            }
         }
     }
 
@@ -230,8 +257,7 @@ impl Acker {
         Some(message)
     }
 
-    /// Turns when it is time to, and looks through some of the accounts for those that are too old.
-    fn look_for_old(&mut self, now: Duration, actions: &mut AckActions) {
+    fn turn_if_due(&mut self, now: Duration) {
         if self.sweep.is_none() && now >= self.turn_ends {
             // Turns that nobody was there for count as well.
             let late = (now - self.turn_ends).as_nanos() / self.turn_length.as_nanos();
@@ -239,15 +265,23 @@ impl Acker {
             self.turn_ends = now.saturating_add(self.turn_length);
             self.sweep = Some(0);
         }
+    }
+
+    /// Looks through some more of the accounts for those that are too old or lost.
+    fn sweep_on(&mut self, actions: &mut AckActions) {
         let Some(start) = self.sweep else { return };
         let end = (start + SWEEP).min(self.accounts.len());
         for slot in start..end {
             let account = self.accounts[slot];
-            if account.turn != 0 && self.turn - account.turn > TURNS {
-                let root = Root::new(self.task, slot as u32, account.generation);
-                if let Some(message) = self.close(root) {
-                    actions.failed.push((message, FailReason::Timeout));
-                }
+            let reason = match account.turn {
+                0 => continue,
+                turn if turn <= self.lost => FailReason::WorkerLost,
+                turn if self.turn - turn > TURNS => FailReason::Timeout,
+                _ => continue,
+            };
+            let root = Root::new(self.task, slot as u32, account.generation);
+            if let Some(message) = self.close(root) {
+                actions.failed.push((message, reason));
             }
         }
         self.sweep = (end < self.accounts.len()).then_some(end);
@@ -266,8 +300,12 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_secs(30);
 
+    fn task(spout: usize, instance: u32) -> Task {
+        Task::new(spout, instance).unwrap()
+    }
+
     fn acker() -> Acker {
-        Acker::new(3, TIMEOUT, Duration::ZERO)
+        Acker::new(task(0, 3), 0, TIMEOUT, Duration::ZERO)
     }
 
     fn message(number: u64) -> MessageId {
@@ -304,7 +342,11 @@ mod tests {
     #[test]
     fn roots_that_nobody_gave_out_change_nothing() {
         let (mut acker, mut actions) = (acker(), AckActions::default());
-        for root in [Root::new(3, 0, 0), Root::new(9, 1, 1), Root::from_bits(!0)] {
+        for root in [
+            Root::new(task(0, 3), 0, 0),
+            Root::new(task(1, 3), 1, 1),
+            Root::from_bits(!0),
+        ] {
             let update = [Update { root, ids: 1 }];
             acker.on(Duration::ZERO, AckEvent::Updates(&update), &mut actions);
             acker.on(Duration::ZERO, AckEvent::Failed(&[root]), &mut actions);
@@ -366,6 +408,50 @@ mod tests {
             acker.on(now, AckEvent::Time, &mut actions);
         }
         assert_eq!(actions.failed.len(), 10_000);
+    }
+
+    #[test]
+    fn all_that_was_open_when_a_process_was_lost_fails_and_nothing_that_was_opened_later() {
+        let (mut acker, mut actions) = (acker(), AckActions::default());
+        let open = |acker: &mut Acker, number| {
+            let root = acker.open(Duration::ZERO, message(number));
+            acker.seal(Duration::ZERO, root, 1, &mut AckActions::default());
+            root
+        };
+        let old: Vec<Root> = (0..10_000).map(|number| open(&mut acker, number)).collect();
+        acker.on(Duration::ZERO, AckEvent::Lost, &mut actions);
+        let new: Vec<Root> = (10_000..10_100).map(|n| open(&mut acker, n)).collect();
+        while acker.deadline() == Some(Duration::ZERO) {
+            acker.on(Duration::ZERO, AckEvent::Time, &mut actions);
+        }
+        let lost: Vec<_> = (0..10_000)
+            .map(|number| (message(number), FailReason::WorkerLost))
+            .collect();
+        assert_eq!(actions.failed, lost);
+        assert_eq!(acker.pending(), 100);
+        // Acks that come late for what was lost change nothing; the others count.
+        for root in old.iter().chain(&new) {
+            let ids = 1;
+            let update = [Update { root: *root, ids }];
+            acker.on(Duration::ZERO, AckEvent::Updates(&update), &mut actions);
+        }
+        let acked: Vec<_> = (10_000..10_100).map(message).collect();
+        assert_eq!(actions.acked, acked);
+        assert_eq!((acker.pending(), acker.deadline()), (0, None));
+    }
+
+    #[test]
+    fn news_of_an_earlier_incarnations_trees_are_not_taken_for_this_ones() {
+        let mut actions = AckActions::default();
+        let [mut old, mut new] =
+            [7, 8].map(|first| Acker::new(task(0, 0), first, TIMEOUT, Duration::ZERO));
+        let late = old.open(Duration::ZERO, message(1));
+        let root = new.open(Duration::ZERO, message(1));
+        new.seal(Duration::ZERO, root, 5, &mut actions);
+        assert_eq!(late.slot(), root.slot());
+        new.on(Duration::ZERO, AckEvent::Failed(&[late]), &mut actions);
+        assert!(actions.is_empty());
+        assert_eq!(new.pending(), 1);
     }
 
     proptest! {

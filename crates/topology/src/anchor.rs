@@ -2,24 +2,55 @@
 
 use std::hash::{BuildHasher, RandomState};
 
+/// One spout instance of a topology: which spout, and which of its instances. It stays the same however spouts are rescaled.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct Task(u32);
+
+impl Task {
+    /// How many bits name the instance.
+    const INSTANCE_BITS: u32 = 14;
+    /// How many bits a task has.
+    const BITS: u32 = 20;
+    /// How many spouts a topology can have.
+    pub(crate) const MOST_SPOUTS: usize = 1 << (Task::BITS - Task::INSTANCE_BITS);
+    /// How many instances each of them can have.
+    pub(crate) const MOST_INSTANCES: u32 = 1 << Task::INSTANCE_BITS;
+
+    /// The instance of the spout at this place among the topology's spouts; none beyond what can be named.
+    pub(crate) fn new(spout: usize, instance: u32) -> Option<Task> {
+        let fits = spout < Task::MOST_SPOUTS && instance < Task::MOST_INSTANCES;
+        fits.then_some(Task((spout as u32) << Task::INSTANCE_BITS | instance))
+    }
+
+    /// The place of the spout among the topology's spouts.
+    pub(crate) fn spout(self) -> usize {
+        (self.0 >> Task::INSTANCE_BITS) as usize
+    }
+
+    /// Which instance of it.
+    pub(crate) fn instance(self) -> u32 {
+        self.0 & (Task::MOST_INSTANCES - 1)
+    }
+}
+
 /// One tuple that a spout wants to know the fate of, with everything that was made from it: a tuple tree.
 ///
-/// Names the spout's instance (16 bits), the place where it keeps account of the tree (24), and how often that place has been used (24),
-/// so that what comes late for a tree that is over is told from news of its successor.
+/// Names the spout's instance (20 bits), how often the place in which it keeps account of the tree has been used (20), and that place
+/// (24). The count of uses tells what comes late for a tree that is over from news of its successor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Root(u64);
 
 impl Root {
     /// How many trees one instance can follow at a time.
-    pub(crate) const MOST_SLOTS: usize = 1 << 24;
-    /// How many spout instances a topology can have.
-    pub(crate) const MOST_TASKS: usize = 1 << 16;
-    /// The greatest count of uses.
-    const GENERATIONS: u32 = (1 << 24) - 1;
+    pub(crate) const MOST_SLOTS: usize = 1 << Root::SLOT_BITS;
+    const SLOT_BITS: u32 = 24;
+    const GENERATION_BITS: u32 = 20;
 
-    pub(crate) fn new(task: u16, slot: u32, generation: u32) -> Root {
-        let generation = u64::from(generation & Self::GENERATIONS);
-        Root(u64::from(task) << 48 | generation << 24 | u64::from(slot) & 0xff_ffff)
+    pub(crate) fn new(task: Task, slot: u32, generation: u32) -> Root {
+        let generation = u64::from(generation) & ((1 << Self::GENERATION_BITS) - 1);
+        let slot = u64::from(slot) & (Self::MOST_SLOTS as u64 - 1);
+        let task = u64::from(task.0) << (Self::SLOT_BITS + Self::GENERATION_BITS);
+        Root(task | generation << Self::SLOT_BITS | slot)
     }
 
     /// From the bits that travelled.
@@ -32,18 +63,15 @@ impl Root {
         self.0
     }
 
-    /// The spout's instance, counted over all spouts of the topology.
-    pub(crate) fn task(self) -> usize {
-        (self.0 >> 48) as usize
+    /// The spout's instance.
+    #[inline]
+    pub(crate) fn task(self) -> Task {
+        Task((self.0 >> (Self::SLOT_BITS + Self::GENERATION_BITS)) as u32)
     }
 
+    #[inline]
     pub(crate) fn slot(self) -> usize {
-        (self.0 & 0xff_ffff) as usize
-    }
-
-    #[cfg(test)]
-    fn generation(self) -> u32 {
-        (self.0 >> 24) as u32 & Self::GENERATIONS
+        (self.0 & (Self::MOST_SLOTS as u64 - 1)) as usize
     }
 }
 
@@ -129,13 +157,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_root_names_task_slot_and_generation() {
-        let root = Root::new(65_535, 0xff_fffe, 0x100_0003);
-        assert_eq!(
-            (root.task(), root.slot(), root.generation()),
-            (65_535, 0xff_fffe, 3)
-        );
+    fn a_root_names_the_spout_its_instance_and_the_place() {
+        let task = Task::new(Task::MOST_SPOUTS - 1, Task::MOST_INSTANCES - 1).unwrap();
+        assert_eq!((task.spout(), task.instance()), (63, 16_383));
+        let root = Root::new(task, 0xff_fffe, 0x100_0003);
+        assert_eq!((root.task(), root.slot()), (task, 0xff_fffe));
+        assert_eq!(root, Root::new(task, 0xff_fffe, 3), "generations go round");
         assert_eq!(Root::from_bits(root.bits()), root);
+        let other = Task::new(3, 7).unwrap();
+        assert_ne!(Root::new(other, 0xff_fffe, 3), root);
+        assert_eq!(Task::new(Task::MOST_SPOUTS, 0), None);
+        assert_eq!(Task::new(0, Task::MOST_INSTANCES), None);
     }
 
     #[test]

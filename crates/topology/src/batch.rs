@@ -7,6 +7,9 @@ use ardea_core::{Chunk, Error, ErrorCode, Records, Result};
 use crate::anchor::Anchor;
 use crate::value::FieldWriter;
 
+/// The target of a tuple that has none.
+pub(crate) const NO_TARGET: u32 = u32::MAX;
+
 /// The greatest number of bytes that the fields of a batch may take.
 pub(crate) const MOST_BYTES: usize = u32::MAX as usize;
 
@@ -25,7 +28,7 @@ pub struct TupleBatch {
     /// What the tuples are tied to, if their fate is followed.
     pub(crate) anchors: Vec<Anchor>,
     pub(crate) anchor_ends: Vec<u32>,
-    /// Which instance each tuple is for, on a direct stream.
+    /// Which instance each tuple is for, on a direct stream; [`NO_TARGET`] for those that have come where they were to go.
     pub(crate) targets: Vec<u32>,
 }
 
@@ -146,7 +149,8 @@ impl TupleBatch {
 
     /// Which instance the tuple at `index` is for.
     pub(crate) fn target_of(&self, index: usize) -> Option<u32> {
-        self.targets.get(self.first + index).copied()
+        let target = self.targets.get(self.first + index).copied();
+        target.filter(|target| *target != NO_TARGET)
     }
 
     /// Appends a copy of one tuple of `other`.
@@ -250,13 +254,13 @@ pub(crate) fn batch_of(chunk: &mut Chunk) -> Result<&mut TupleBatch> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::anchor::Root;
+    use crate::anchor::{Root, Task};
 
     fn batch(words: &[&str]) -> TupleBatch {
         let mut batch = TupleBatch::default();
         for (n, word) in words.iter().enumerate() {
             batch.push(|w| w.str(word), 1).unwrap();
-            let root = Root::new(1, n as u32, 0);
+            let root = Root::new(Task::new(0, 1).unwrap(), n as u32, 0);
             batch.anchor((0..n).map(|id| Anchor {
                 root,
                 id: id as u64,

@@ -8,7 +8,6 @@ use ardea_core::{
     Processor, Progress, Result, Watermark,
 };
 
-use crate::ack_channel::Postman;
 use crate::batch::TupleBatch;
 use crate::bolt::Bolt;
 use crate::collector::{Collector, Ledger};
@@ -18,6 +17,7 @@ use crate::context::ComponentContext;
 use crate::emitter::Emitter;
 use crate::failure::Outcome;
 use crate::outputs::Outputs;
+use crate::postman::Postman;
 use crate::tuple::{Origin, Tuples};
 
 /// Makes the instances of a bolt.
@@ -183,10 +183,11 @@ impl<B: Bolt> Processor for BoltP<B> {
         let emitter = Emitter::new(
             Arc::clone(&context.vertex),
             &wiring.streams,
-            !wiring.mailboxes.is_empty(),
+            &wiring.roster,
+            wiring.mailboxes.is_some(),
             context.chunk_records,
         );
-        let postman = Postman::new(Arc::clone(&wiring.mailboxes));
+        let postman = Postman::new(wiring.mailboxes.clone());
         self.running = Some(Running {
             context: context.clone(),
             ledger: Ledger::new(emitter, postman),

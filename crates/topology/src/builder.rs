@@ -9,7 +9,7 @@ use ardea_core::{Isolation, Result};
 use crate::bolt::Bolt;
 use crate::bolt_processor::BoltMaker;
 use crate::check;
-use crate::component::{Component, Kind, Subscription};
+use crate::component::{Component, Kind, Subscription, Wants};
 use crate::grouping::Grouping;
 use crate::outputs::DEFAULT_STREAM;
 use crate::spout::Spout;
@@ -126,6 +126,7 @@ impl TopologyBuilder {
             name: name.into(),
             parallelism,
             isolation: Isolation::Tasklet,
+            wants: Wants::default(),
             kind,
             inputs: Vec::new(),
             tick: None,
@@ -136,16 +137,47 @@ impl TopologyBuilder {
     }
 }
 
+/// What can be said of spouts and bolts alike.
+macro_rules! where_it_runs {
+    () => {
+        /// Gives each instance a thread of its own: its code may block.
+        pub fn on_thread(self) -> Self {
+            self.isolation(Isolation::Thread)
+        }
+
+        /// Says where instances run. In a [process](Isolation::Process) of its own an instance that crashes takes no other with it;
+        /// embedded that is a thread.
+        pub fn isolation(self, isolation: Isolation) -> Self {
+            self.0.isolation = isolation;
+            self
+        }
+
+        /// Says how many cores each instance needs, such as 0.5, where the topology runs on a cluster. From 0.001 on, in thousandths.
+        pub fn cpu(self, cores: f64) -> Self {
+            self.0.wants.cpu_cores = Some(cores);
+            self
+        }
+
+        /// Says how many bytes of memory each instance needs, where the topology runs on a cluster.
+        pub fn memory(self, bytes: u64) -> Self {
+            self.0.wants.memory_bytes = Some(bytes);
+            self
+        }
+
+        /// Says how many bytes on disk each instance needs, where the topology runs on a cluster.
+        pub fn disk(self, bytes: u64) -> Self {
+            self.0.wants.disk_bytes = Some(bytes);
+            self
+        }
+    };
+}
+
 /// Says more of a spout.
 #[derive(Debug)]
 pub struct SpoutDeclarer<'a>(&'a mut Component);
 
 impl SpoutDeclarer<'_> {
-    /// Gives each instance a thread of its own: its code may block.
-    pub fn on_thread(self) -> Self {
-        self.0.isolation = Isolation::Thread;
-        self
-    }
+    where_it_runs!();
 }
 
 /// A stream of a component, as groupings name it: `"component"` for its default stream, or `("component", "stream")`.
@@ -180,8 +212,9 @@ impl BoltDeclarer<'_> {
         self.reads(from, Grouping::Shuffle)
     }
 
-    /// Reads a stream; each tuple stays with the instance of its sender's number if both have as many, with no queue between
-    /// them; else they are spread evenly.
+    /// Reads a stream; tuples stay in the process in which they were made, if there is an instance: batches go in turn to whichever of
+    /// those there has room. If there is none, they are spread evenly. Embedded, each tuple stays with the instance of its
+    /// sender's number if both have as many, with no queue between them.
     pub fn local_or_shuffle(self, from: impl Into<StreamRef>) -> Self {
         self.reads(from, Grouping::LocalOrShuffle)
     }
@@ -232,11 +265,7 @@ impl BoltDeclarer<'_> {
         self
     }
 
-    /// Gives each instance a thread of its own: its code may block.
-    pub fn on_thread(self) -> Self {
-        self.0.isolation = Isolation::Thread;
-        self
-    }
+    where_it_runs!();
 
     pub(crate) fn reads(self, from: impl Into<StreamRef>, grouping: Grouping) -> Self {
         let StreamRef { component, stream } = from.into();

@@ -5,8 +5,9 @@ use std::collections::{HashMap, HashSet};
 use ardea_core::settings::nearest;
 use ardea_core::{Error, ErrorCode, Result};
 
-use crate::anchor::Root;
-use crate::component::{Component, Kind, Subscription};
+use crate::anchor::Task;
+use crate::builder::Reliability;
+use crate::component::{Component, Kind, Subscription, Wants};
 use crate::grouping::Grouping;
 use crate::outputs::{OutputStream, Outputs};
 use crate::topology::TopologyConfig;
@@ -48,20 +49,18 @@ fn invalid(what: String) -> Error {
     Error::new(ErrorCode::InvalidJob, what)
 }
 
-fn check_components(name: &str, components: &[Component], config: &TopologyConfig) -> Result<()> {
-    let is_spout = |component: &&Component| matches!(component.kind, Kind::Spout(_));
-    if !components.iter().any(|component| is_spout(&component)) {
+/// Checks the components by themselves, and how many there are.
+pub(crate) fn check_components(
+    name: &str,
+    components: &[Component],
+    config: &TopologyConfig,
+) -> Result<()> {
+    if !components.iter().any(Component::is_spout) {
         return Err(invalid(format!("the topology {name:?} has no spout"))
             .hint("tuples come from spouts: add one"));
     }
-    let tasks: u64 = components
-        .iter()
-        .filter(is_spout)
-        .map(|spout| u64::from(spout.parallelism))
-        .sum();
-    if tasks > Root::MOST_TASKS as u64 {
-        let what = format!("the spouts of {name:?} have {tasks} instances");
-        return Err(invalid(what).hint(format!("at most {} are possible", Root::MOST_TASKS)));
+    if config.reliability == Reliability::AtLeastOnce {
+        check_tasks(name, components)?;
     }
     if config.message_timeout.is_zero() {
         return Err(invalid("the message timeout is zero".into())
@@ -71,6 +70,27 @@ fn check_components(name: &str, components: &[Component], config: &TopologyConfi
     for component in components {
         check_component(component, &components[0], names.insert(&component.name))
             .map_err(|(what, hint)| at_line(component.line, what).hint(hint))?;
+    }
+    Ok(())
+}
+
+/// Refuses more spouts, or instances of them, than the name of a tuple tree can tell apart.
+fn check_tasks(name: &str, components: &[Component]) -> Result<()> {
+    let spouts = components.iter().filter(|component| component.is_spout());
+    let (count, most) = (spouts.clone().count(), Task::MOST_SPOUTS);
+    if count > most {
+        let what =
+            format!("{name:?} has {count} spouts, and tuples are followed of at most {most}");
+        return Err(invalid(what).hint("join some of them, or do without acks: at most once"));
+    }
+    for spout in spouts {
+        let (of, instances, most) = (&spout.name, spout.parallelism, Task::MOST_INSTANCES);
+        if instances > most {
+            let what = format!(
+                "the spout {of:?} has {instances} instances, and tuples are followed of at most {most}"
+            );
+            return Err(at_line(spout.line, what).hint("lower its parallelism, or do without acks"));
+        }
     }
     Ok(())
 }
@@ -90,6 +110,16 @@ fn check_component(
     if component.parallelism == 0 {
         let what = format!("{name:?} has a parallelism of zero");
         return fault(what, "give it at least one instance");
+    }
+    if let Some(cores) = component.wants.cpu_cores
+        && !Wants::CORES.contains(&cores)
+    {
+        let what = format!("{name:?} wants {cores} cores for each instance");
+        return fault(what, "say how many, from 0.001 to 1000000");
+    }
+    if component.wants.memory_bytes == Some(0) {
+        let what = format!("{name:?} wants no memory at all");
+        return fault(what, "say how much each instance needs, or nothing");
     }
     if matches!(component.kind, Kind::Bolt(_)) && component.inputs.is_empty() {
         let hint = format!("say what it reads: .shuffle({:?})", first.name);

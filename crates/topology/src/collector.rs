@@ -2,12 +2,12 @@
 
 use ardea_core::{DeadLetter, InstanceContext, OnError, RecordGuard, Result};
 
-use crate::ack_channel::Postman;
 use crate::anchor::Anchor;
 use crate::emitter::{Emitter, To};
 use crate::encode::Values;
 use crate::failure::{Failure, Outcome};
 use crate::pace::Pace;
+use crate::postman::Postman;
 use crate::tuple::{Tuple, Tuples};
 
 /// A tuple that a bolt is not through with yet: neither acked nor failed, until [`Collector::ack`] or [`Collector::fail`] gets it.
@@ -77,6 +77,7 @@ impl<'a> Collector<'a> {
     pub(crate) fn new(ledger: &'a mut Ledger, context: &'a InstanceContext) -> Self {
         ledger.current.clear();
         ledger.excepted.clear();
+        ledger.emitter.heed_roster();
         Collector {
             pace: Pace::start(&context.clock),
             ledger,

@@ -8,15 +8,16 @@ use ardea_core::{
     Dag, Edge, Instance, Ordinal, Parallelism, ProcessorSupplier, Result, Vertex, VertexId,
 };
 
-use crate::ack_channel::Mailbox;
+use crate::ack_channel::{AckChannel, Mailboxes};
 use crate::anchor::Salt;
 use crate::builder::Reliability;
+use crate::codec::TupleCodec;
 use crate::component::{Component, Kind, Subscription};
-use crate::context::Roster;
-use crate::emitter::StreamPlan;
+use crate::emitter::{Reader, StreamPlan};
 use crate::grouping::Grouping;
 use crate::outputs::OutputStream;
-use crate::running::{Controls, SpoutCounters};
+use crate::roster::Roster;
+use crate::running::{Controls, SpoutInstances};
 use crate::topology::Topology;
 use crate::tuple::Origin;
 
@@ -24,16 +25,16 @@ use crate::tuple::Origin;
 #[derive(Debug)]
 pub(crate) struct SpoutWiring {
     pub(crate) streams: Vec<StreamPlan>,
-    pub(crate) roster: Roster,
-    /// The number of the first instance among all spout instances.
-    pub(crate) first_task: u16,
-    /// Of all spout instances; none if acks are off.
-    pub(crate) mailboxes: Arc<[Arc<Mailbox>]>,
+    pub(crate) roster: Arc<Roster>,
+    /// Its place among the topology's spouts.
+    pub(crate) spout: usize,
+    /// None if acks are off.
+    pub(crate) mailboxes: Option<Arc<Mailboxes>>,
     pub(crate) max_pending: usize,
     pub(crate) message_timeout: Duration,
     pub(crate) controls: Arc<Controls>,
     /// Of this spout's instances.
-    pub(crate) counters: Vec<Arc<SpoutCounters>>,
+    pub(crate) instances: Arc<SpoutInstances>,
 }
 
 /// What the instances of a bolt need to know of the topology.
@@ -42,9 +43,9 @@ pub(crate) struct BoltWiring {
     pub(crate) streams: Vec<StreamPlan>,
     /// Of each input.
     pub(crate) inputs: Vec<Input>,
-    pub(crate) roster: Roster,
-    /// Of all spout instances; none if acks are off.
-    pub(crate) mailboxes: Arc<[Arc<Mailbox>]>,
+    pub(crate) roster: Arc<Roster>,
+    /// None if acks are off.
+    pub(crate) mailboxes: Option<Arc<Mailboxes>>,
     pub(crate) tick: Option<Duration>,
 }
 
@@ -69,45 +70,66 @@ impl Input {
     }
 }
 
-/// The graph of a topology, and what its instances share with whoever watches it.
-pub(crate) fn compile(topology: &Topology) -> Result<(Dag, Arc<Controls>)> {
+/// Where the graph is to run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reach {
+    /// In this process, with as many instances as it says, to its end.
+    Local,
+    /// In several processes, which may be rescaled: its shape depends on no number of instances.
+    Distributed,
+}
+
+/// A topology as it is run.
+pub(crate) struct Compiled {
+    pub(crate) dag: Dag,
+    /// Shared with whoever watches it.
+    pub(crate) controls: Arc<Controls>,
+    /// What its instances tell each other beside the graph.
+    pub(crate) channel: Arc<AckChannel>,
+}
+
+/// The graph of a topology, and what belongs to it.
+pub(crate) fn compile(topology: &Topology, reach: Reach) -> Result<Compiled> {
     let components = &topology.components;
-    let roster: Roster = components
+    let roster = components
         .iter()
-        .map(|component| (Arc::clone(&component.name), component.parallelism))
-        .collect();
-    let spout_tasks: u32 = components
-        .iter()
-        .filter(|component| matches!(component.kind, Kind::Spout(_)))
-        .map(|component| component.parallelism)
-        .sum();
+        .map(|component| (Arc::clone(&component.name), component.parallelism));
+    let spouts = components.iter().filter(|component| component.is_spout());
     let follows = topology.config.reliability == Reliability::AtLeastOnce;
-    let mailboxes = (0..if follows { spout_tasks } else { 0 })
-        .map(|_| Arc::default())
-        .collect();
+    let mailboxes = Arc::new(Mailboxes::new(spouts.count()));
     let mut compiler = Compiler {
         topology,
-        roster,
-        mailboxes,
+        reach,
+        roster: Arc::new(Roster::new(roster)),
+        mailboxes: follows.then(|| Arc::clone(&mailboxes)),
         controls: Controls::new(),
-        counters: Vec::new(),
+        spouts: Vec::new(),
         dag: Dag::new(),
         vertices: Vec::new(),
     };
     compiler.vertices()?;
     compiler.edges();
-    let controls = compiler.controls.with_spouts(compiler.counters);
     compiler.dag.validate()?;
-    Ok((compiler.dag, controls))
+    let followed = components.iter().zip(&compiler.vertices);
+    let followed = followed.filter(|(component, _)| follows && component.is_spout());
+    let followed = followed.map(|(_, vertex)| *vertex).collect();
+    Ok(Compiled {
+        dag: compiler.dag,
+        controls: compiler.controls.with_spouts(compiler.spouts),
+        channel: Arc::new(AckChannel::new(followed, mailboxes, compiler.roster)),
+    })
 }
 
 struct Compiler<'a> {
     topology: &'a Topology,
-    roster: Roster,
-    mailboxes: Arc<[Arc<Mailbox>]>,
+    reach: Reach,
+    roster: Arc<Roster>,
+    /// None if acks are off.
+    mailboxes: Option<Arc<Mailboxes>>,
     controls: Arc<Controls>,
-    counters: Vec<(Arc<str>, Vec<Arc<SpoutCounters>>)>,
+    spouts: Vec<Arc<SpoutInstances>>,
     dag: Dag,
+    /// By component.
     vertices: Vec<VertexId>,
 }
 
@@ -125,17 +147,13 @@ impl Compiler<'_> {
     }
 
     fn vertices(&mut self) -> Result<()> {
-        let mut first_task = 0;
         for (component, outputs) in self.topology.components.iter().zip(&self.topology.outputs) {
             let streams = outputs.streams.iter().map(|s| self.stream(component, s));
             let streams = streams.collect();
             let supplier: Arc<dyn ProcessorSupplier> = match &component.kind {
                 Kind::Spout(make) => {
-                    let wiring = Arc::new(self.spout(component, streams, first_task));
-                    // Wraps only behind the last of as many as there may be.
-                    first_task = u16::wrapping_add(first_task, component.parallelism as u16);
-                    self.counters
-                        .push((Arc::clone(&component.name), wiring.counters.clone()));
+                    let wiring = Arc::new(self.spout(component, streams));
+                    self.spouts.push(Arc::clone(&wiring.instances));
                     let make = Arc::clone(make);
                     Arc::new(move |instance: Instance| make.processor(&wiring, instance))
                 }
@@ -148,30 +166,26 @@ impl Compiler<'_> {
             let instances = NonZeroU32::new(component.parallelism).unwrap_or(NonZeroU32::MIN);
             let vertex = Vertex::new(Arc::clone(&component.name), supplier)
                 .parallelism(Parallelism::Exactly(instances))
-                .isolation(component.isolation);
+                .isolation(component.isolation)
+                .demand(component.wants.demand());
             self.vertices.push(self.dag.vertex(vertex));
         }
         Ok(())
     }
 
-    fn spout(
-        &self,
-        component: &Component,
-        streams: Vec<StreamPlan>,
-        first_task: u16,
-    ) -> SpoutWiring {
+    fn spout(&self, component: &Component, streams: Vec<StreamPlan>) -> SpoutWiring {
         let config = &self.topology.config;
         SpoutWiring {
             streams,
             roster: Arc::clone(&self.roster),
-            first_task,
-            mailboxes: Arc::clone(&self.mailboxes),
+            spout: self.spouts.len(),
+            mailboxes: self.mailboxes.clone(),
             max_pending: config
                 .max_spout_pending
                 .map_or(usize::MAX, |most| most.get()),
             message_timeout: config.message_timeout,
             controls: Arc::clone(&self.controls),
-            counters: (0..component.parallelism).map(|_| Arc::default()).collect(),
+            instances: Arc::new(SpoutInstances::new(Arc::clone(&component.name))),
         }
     }
 
@@ -183,53 +197,40 @@ impl Compiler<'_> {
                 .map(|(number, input)| self.input(component, number, input))
                 .collect(),
             roster: Arc::clone(&self.roster),
-            mailboxes: Arc::clone(&self.mailboxes),
+            mailboxes: self.mailboxes.clone(),
             tick: component.tick,
         }
     }
 
     /// A stream, as the instances of its component write to it.
     fn stream(&self, of: &Component, stream: &OutputStream) -> StreamPlan {
-        let readings: Vec<(usize, Reading<'_>)> = self
-            .readings(of)
-            .enumerate()
-            .filter(|(_, (_, _, subscription))| subscription.stream == stream.name)
-            .collect();
-        let mut salts = Vec::new();
-        for (number, (_, (to, _, subscription))) in readings.iter().enumerate() {
-            match (&readings[..], &subscription.grouping) {
-                (_, Grouping::All) => {
-                    salts.extend((0..to.parallelism).map(|i| Salt::of(number, Some(i))));
-                }
-                ([_], _) => salts.push(Salt::NONE),
-                _ => salts.push(Salt::of(number, None)),
-            }
-        }
+        let readings = self.readings(of).enumerate();
+        let readings = readings.filter(|(_, (_, _, input))| input.stream == stream.name);
         StreamPlan {
             name: Arc::clone(&stream.name),
             fields: Arc::clone(&stream.fields),
             is_direct: stream.is_direct,
-            outputs: readings
-                .iter()
-                .map(|(output, _)| Ordinal(*output as u16))
+            readers: readings
+                .map(|(output, (to, _, input))| Reader {
+                    output: Ordinal(output as u16),
+                    component: self.place(&to.name),
+                    is_all: matches!(input.grouping, Grouping::All),
+                })
                 .collect(),
-            salts: salts.into(),
-            targets: readings
-                .iter()
-                .map(|(_, (to, _, _))| to.parallelism)
-                .min()
-                .unwrap_or(u32::MAX),
         }
+    }
+
+    /// The place of a component among all; there is one of each name.
+    fn place(&self, name: &str) -> usize {
+        let mut components = self.topology.components.iter();
+        let place = components.position(|component| *component.name == *name);
+        place.unwrap_or(0)
     }
 
     /// The input `number` of the bolt `to`.
     fn input(&self, to: &Component, number: usize, subscription: &Subscription) -> Input {
         let topology = self.topology;
-        let from = topology
-            .components
-            .iter()
-            .position(|component| component.name == subscription.component)
-            .unwrap_or(0);
+        let from = self.place(&subscription.component);
         let stream = topology.outputs[from]
             .streams
             .iter()
@@ -259,23 +260,17 @@ impl Compiler<'_> {
         let mut edges = Vec::new();
         for (from, source) in self.topology.components.iter().zip(&self.vertices) {
             for (output, (to, number, subscription)) in self.readings(from).enumerate() {
-                let position = self
-                    .topology
-                    .components
-                    .iter()
-                    .position(|c| c.name == to.name);
-                let target = self.vertices[position.unwrap_or(0)];
+                let target = self.vertices[self.place(&to.name)];
                 let origin = self.input(to, number, subscription).origin;
-                let routing =
-                    subscription
-                        .grouping
-                        .routing(&origin, from.parallelism, to.parallelism);
+                let is_aligned = self.reach == Reach::Local && from.parallelism == to.parallelism;
+                let fields = origin.fields.len();
                 edges.push(
                     Edge::from_ordinals(
                         (*source, Ordinal(output as u16)),
                         (target, Ordinal(number as u16)),
                     )
-                    .routing(routing),
+                    .routing(subscription.grouping.routing(&origin, is_aligned))
+                    .codec(Arc::new(TupleCodec::new(fields))),
                 );
             }
         }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::{Instance, Isolation, Processor, Result};
+use ardea_core::{Demand, Instance, Isolation, Processor, Result};
 
 use crate::compile::{BoltWiring, SpoutWiring};
 use crate::grouping::Grouping;
@@ -16,11 +16,40 @@ pub(crate) struct Component {
     pub(crate) name: Arc<str>,
     pub(crate) parallelism: u32,
     pub(crate) isolation: Isolation,
+    pub(crate) wants: Wants,
     pub(crate) kind: Kind,
     pub(crate) inputs: Vec<Subscription>,
     pub(crate) tick: Option<Duration>,
     /// Where it stands in the file that describes it, if one does.
     pub(crate) line: Option<u64>,
+}
+
+impl Component {
+    pub(crate) fn is_spout(&self) -> bool {
+        matches!(self.kind, Kind::Spout(_))
+    }
+}
+
+/// What each instance of a component wants of its machine, as it was written.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(crate) struct Wants {
+    pub(crate) cpu_cores: Option<f64>,
+    pub(crate) memory_bytes: Option<u64>,
+    pub(crate) disk_bytes: Option<u64>,
+}
+
+impl Wants {
+    /// The fewest cores that can be asked for, and the most.
+    pub(crate) const CORES: std::ops::RangeInclusive<f64> = 0.001..=1_000_000.0;
+
+    /// As the graph says it; the cores are within the limits.
+    pub(crate) fn demand(&self) -> Demand {
+        Demand {
+            cpu_millicores: self.cpu_cores.map(|cores| (cores * 1000.0).round() as u64),
+            memory_bytes: self.memory_bytes,
+            disk_bytes: self.disk_bytes,
+        }
+    }
 }
 
 /// That a bolt reads a stream.

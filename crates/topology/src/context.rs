@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use ardea_core::{Clock, Instance, InstanceContext, Waker};
 
-/// The components of a topology and their parallelism, shared by all instances.
-pub(crate) type Roster = Arc<[(Arc<str>, u32)]>;
+use crate::roster::Roster;
 
 /// What an instance of a spout or bolt may know of where it runs.
 #[derive(Clone, Debug)]
 pub struct ComponentContext {
     pub(crate) instance: InstanceContext,
-    pub(crate) roster: Roster,
+    pub(crate) roster: Arc<Roster>,
 }
 
 impl ComponentContext {
@@ -30,10 +29,10 @@ impl ComponentContext {
         self.instance.instance
     }
 
-    /// How many instances a component has; `None` if there is no such component.
+    /// How many instances a component has now; `None` if there is no such component. On a cluster the number may change while the
+    /// topology runs.
     pub fn instances_of(&self, component: &str) -> Option<u32> {
-        let found = self.roster.iter().find(|(name, _)| **name == *component);
-        found.map(|(_, instances)| *instances)
+        self.roster.instances_of(component)
     }
 
     /// The time.

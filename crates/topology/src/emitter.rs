@@ -9,6 +9,7 @@ use ardea_core::{Chunk, Error, ErrorCode, Ordinal, Outbox, Result};
 use crate::anchor::{Anchor, Ids, Salt};
 use crate::batch::{Refused, TupleBatch, batch_of};
 use crate::encode::Values;
+use crate::roster::Roster;
 
 /// From how many bytes on a batch is sent although it has room for more tuples.
 const FULL_BYTES: usize = 1 << 20;
@@ -19,18 +20,58 @@ pub(crate) struct StreamPlan {
     pub(crate) name: Arc<str>,
     pub(crate) fields: Arc<[Arc<str>]>,
     pub(crate) is_direct: bool,
-    /// The output of each subscription.
-    pub(crate) outputs: Vec<Ordinal>,
+    /// The subscriptions.
+    pub(crate) readers: Arc<[Reader]>,
+}
+
+/// Who subscribed to a stream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reader {
+    /// The output that leads there.
+    pub(crate) output: Ordinal,
+    /// The place of the bolt in the roster.
+    pub(crate) component: usize,
+    /// Whether each of its instances gets a copy.
+    pub(crate) is_all: bool,
+}
+
+impl StreamPlan {
+    /// What follows from how many instances the readers have now.
+    fn extent(&self, roster: &Roster) -> Extent {
+        let mut salts = Vec::new();
+        for (number, reader) in self.readers.iter().enumerate() {
+            if reader.is_all {
+                let instances = 0..roster.instances(reader.component);
+                salts.extend(instances.map(|instance| Salt::of(number, Some(instance))));
+            } else if self.readers.len() == 1 {
+                salts.push(Salt::NONE);
+            } else {
+                salts.push(Salt::of(number, None));
+            }
+        }
+        let readers = self.readers.iter();
+        let instances = readers.map(|reader| roster.instances(reader.component));
+        Extent {
+            salts,
+            targets: instances.min().unwrap_or(u32::MAX),
+        }
+    }
+}
+
+/// How far a stream's tuples go: what depends on the numbers of instances.
+#[derive(Debug)]
+struct Extent {
     /// Of all copies that are made of a tuple.
-    pub(crate) salts: Arc<[Salt]>,
-    /// On a direct stream: the fewest instances that any subscriber has.
-    pub(crate) targets: u32,
+    salts: Vec<Salt>,
+    /// The fewest instances that any subscriber has; a direct stream's tuples go to one below it.
+    targets: u32,
 }
 
 /// One stream under way.
 #[derive(Debug)]
 struct Stream {
     plan: StreamPlan,
+    extent: Extent,
     batch: TupleBatch,
     /// For each subscription a chunk to send with.
     spares: Vec<Chunk>,
@@ -43,6 +84,9 @@ struct Stream {
 pub(crate) struct Emitter {
     component: Arc<str>,
     streams: Vec<Stream>,
+    roster: Arc<Roster>,
+    /// The version of the roster that the streams' extents are of.
+    roster_version: u64,
     /// Whether the fate of tuples is followed.
     is_tracking: bool,
     ids: Ids,
@@ -64,11 +108,14 @@ impl Emitter {
     pub(crate) fn new(
         component: Arc<str>,
         plans: &[StreamPlan],
+        roster: &Arc<Roster>,
         is_tracking: bool,
         chunk_tuples: usize,
     ) -> Self {
+        let roster_version = roster.version();
         let streams = plans.iter().map(|plan| Stream {
-            spares: plan.outputs.iter().map(|_| Chunk::default()).collect(),
+            spares: plan.readers.iter().map(|_| Chunk::default()).collect(),
+            extent: plan.extent(roster),
             plan: plan.clone(),
             batch: TupleBatch::default(),
             sent: 0,
@@ -76,11 +123,29 @@ impl Emitter {
         Emitter {
             component,
             streams: streams.collect(),
+            roster: Arc::clone(roster),
+            roster_version,
             is_tracking,
             ids: Ids::random(),
             chunk_tuples,
             is_full: false,
             emitted: 0,
+        }
+    }
+
+    /// Takes note if components have another number of instances than before. To be called before each chunk of work.
+    #[inline]
+    pub(crate) fn heed_roster(&mut self) {
+        if self.roster.version() != self.roster_version {
+            self.measure();
+        }
+    }
+
+    #[cold]
+    fn measure(&mut self) {
+        self.roster_version = self.roster.version();
+        for stream in &mut self.streams {
+            stream.extent = stream.plan.extent(&self.roster);
         }
     }
 
@@ -113,8 +178,9 @@ impl Emitter {
         }) else {
             return Err(self.no_such_stream(to));
         };
-        if stream.plan.is_direct != target.is_some() || target >= Some(stream.plan.targets) {
-            return Err(wrong_target(&self.component, &stream.plan, target));
+        if stream.plan.is_direct != target.is_some() || target >= Some(stream.extent.targets) {
+            let targets = stream.extent.targets;
+            return Err(wrong_target(&self.component, &stream.plan, targets, target));
         }
         let batch = &mut stream.batch;
         let fields = stream.plan.fields.len();
@@ -122,7 +188,7 @@ impl Emitter {
             return Err(not_written(&self.component, &stream.plan, refused));
         }
         self.emitted += 1;
-        if stream.plan.outputs.is_empty() {
+        if stream.plan.readers.is_empty() {
             // Nobody subscribed: checked like any other, and gone.
             batch.clear();
             return Ok(0);
@@ -136,7 +202,7 @@ impl Emitter {
         }
         let id = self.ids.draw();
         batch.anchor(roots.into_iter().map(|anchor| Anchor { id, ..anchor }));
-        Ok(match &*stream.plan.salts {
+        Ok(match &*stream.extent.salts {
             [only] => only.apply(id),
             salts => salts.iter().fold(0, |ids, salt| ids ^ salt.apply(id)),
         })
@@ -146,8 +212,9 @@ impl Emitter {
     pub(crate) fn has_room(&self, outbox: &Outbox) -> bool {
         self.streams
             .iter()
-            .flat_map(|stream| &stream.plan.outputs)
-            .all(|output| outbox.has_room(*output) && !outbox.has_records(output.index()))
+            .flat_map(|stream| &*stream.plan.readers)
+            .map(|reader| reader.output)
+            .all(|output| outbox.has_room(output) && !outbox.has_records(output.index()))
     }
 
     /// Sends what has been emitted, as far as there is room; says whether all has gone.
@@ -191,7 +258,7 @@ impl Stream {
     fn flush(&mut self, outbox: &mut Outbox) -> Result<bool> {
         let last = self.spares.len().saturating_sub(1);
         while let Some(spare) = self.spares.get_mut(self.sent) {
-            let output = self.plan.outputs[self.sent];
+            let output = self.plan.readers[self.sent].output;
             let to_send = batch_of(spare)?;
             if self.sent == last {
                 mem::swap(to_send, &mut self.batch);
@@ -215,7 +282,7 @@ impl Stream {
 }
 
 #[cold]
-fn wrong_target(component: &str, plan: &StreamPlan, target: Option<u32>) -> Error {
+fn wrong_target(component: &str, plan: &StreamPlan, targets: u32, target: Option<u32>) -> Error {
     let name = &plan.name;
     let error = |what| Error::new(ErrorCode::InvalidJob, what);
     match target {
@@ -228,8 +295,7 @@ fn wrong_target(component: &str, plan: &StreamPlan, target: Option<u32>) -> Erro
         ))
         .hint("declare it with `direct_stream`"),
         Some(target) => error(format!(
-            "{component:?} emitted to instance {target} on {name:?}, whose subscribers have {}",
-            plan.targets
+            "{component:?} emitted to instance {target} on {name:?}, whose subscribers have {targets}"
         ))
         .hint("instances are counted from zero; ask the context for their number"),
     }
@@ -263,17 +329,68 @@ fn not_written(component: &str, plan: &StreamPlan, refused: Refused) -> Error {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_batch_that_some_subscriber_has_no_room_for_is_sent_once_to_each_all_the_same() {
-        let plan = StreamPlan {
+    fn plan(is_direct: bool, readers: &[(usize, bool)]) -> StreamPlan {
+        let readers = readers.iter().enumerate();
+        StreamPlan {
             name: crate::DEFAULT_STREAM.into(),
             fields: Arc::from([Arc::from("number")]),
-            is_direct: false,
-            outputs: vec![Ordinal(0), Ordinal(1)],
-            salts: Arc::from([Salt::of(0, None), Salt::of(1, None)]),
-            targets: 1,
+            is_direct,
+            readers: readers
+                .map(|(output, (component, is_all))| Reader {
+                    output: Ordinal(output as u16),
+                    component: *component,
+                    is_all: *is_all,
+                })
+                .collect(),
+        }
+    }
+
+    fn roster(instances: &[u32]) -> Arc<Roster> {
+        let names = instances
+            .iter()
+            .map(|instances| (Arc::from("reader"), *instances));
+        Arc::new(Roster::new(names))
+    }
+
+    #[test]
+    fn the_ids_of_a_tuples_copies_follow_the_number_of_those_who_get_one() {
+        let roster = roster(&[2, 7]);
+        let plans = [plan(false, &[(0, true), (1, false)])];
+        let mut emitter = Emitter::new("test".into(), &plans, &roster, true, 4);
+        let root = crate::anchor::Root::from_bits(0);
+        for instances in [2, 5, 1] {
+            roster.rescale(0, instances);
+            emitter.heed_roster();
+            let anchors = [Anchor { root, id: 0 }];
+            let ids = emitter.emit(To::Default, None, [1], anchors).unwrap();
+            let batch = &emitter.streams[0].batch;
+            let id = batch.anchors_of(batch.len() - 1)[0].id;
+            let every = (0..instances).map(|instance| Salt::of(0, Some(instance)));
+            let salts = every.chain([Salt::of(1, None)]);
+            assert_eq!(ids, salts.fold(0, |ids, salt| ids ^ salt.apply(id)));
+        }
+    }
+
+    #[test]
+    fn a_direct_stream_reaches_instances_that_were_added() {
+        let roster = roster(&[3, 2]);
+        let plans = [plan(true, &[(0, false), (1, false)])];
+        let mut emitter = Emitter::new("test".into(), &plans, &roster, false, 4);
+        let emit = |emitter: &mut Emitter| {
+            emitter.heed_roster();
+            emitter.emit(To::Default, Some(2), [1], []).is_ok()
         };
-        let mut emitter = Emitter::new("test".into(), &[plan], true, 4);
+        assert!(!emit(&mut emitter));
+        roster.rescale(1, 4);
+        assert!(emit(&mut emitter));
+        roster.rescale(0, 2);
+        assert!(!emit(&mut emitter));
+    }
+
+    #[test]
+    fn a_batch_that_some_subscriber_has_no_room_for_is_sent_once_to_each_all_the_same() {
+        let plan = plan(false, &[(0, false), (0, false)]);
+        let mut emitter = Emitter::new("test".into(), &[plan], &roster(&[1]), true, 4);
         let mut outbox = Outbox::new(2, 4);
         for number in 0..3 {
             emitter.emit(To::Default, None, [number], []).unwrap();

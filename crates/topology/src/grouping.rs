@@ -17,7 +17,7 @@ pub(crate) type Choose = dyn Fn(&Tuple<'_>, u32) -> u32 + Send + Sync;
 pub(crate) enum Grouping {
     /// Batches in turn, to whichever instance has room.
     Shuffle,
-    /// To the instance on the same thread where both have as many; else shuffled.
+    /// Stays in the process, and on the thread where both have as many; shuffled if nobody is there.
     LocalOrShuffle,
     /// To the owner of these fields.
     Fields(Vec<Arc<str>>),
@@ -48,11 +48,13 @@ impl Grouping {
         }
     }
 
-    /// As an edge of the graph, between components of these parallelisms. The fields are known to exist.
-    pub(crate) fn routing(&self, origin: &Origin, from: u32, to: u32) -> Routing {
+    /// As an edge of the graph. `is_aligned` says that both ends have, and will always have, as many instances. The fields are known to
+    /// exist.
+    pub(crate) fn routing(&self, origin: &Origin, is_aligned: bool) -> Routing {
         match self {
-            Grouping::LocalOrShuffle if from == to => Routing::Forward,
-            Grouping::Shuffle | Grouping::LocalOrShuffle | Grouping::None => Routing::RoundRobin,
+            Grouping::LocalOrShuffle if is_aligned => Routing::Forward,
+            Grouping::LocalOrShuffle => Routing::LocalOrRoundRobin,
+            Grouping::Shuffle | Grouping::None => Routing::RoundRobin,
             Grouping::Global => Routing::AllToOne,
             Grouping::All => Routing::Broadcast(Arc::new(Copies)),
             Grouping::Direct => Routing::Custom(Arc::new(ByTarget)),

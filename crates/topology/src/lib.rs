@@ -13,7 +13,8 @@
 //! * [`Tuple`] and [`Tuples`] are views of a [`TupleBatch`], in which tuples are encoded once and travel; [`Value`], [`Encode`];
 //! * [`Registry`] has components under names, from which a YAML file wires a topology;
 //! * [`RunningTopology`] activates, deactivates and reports;
-//! * `acker` and `ack_channel`: how a spout learns what became of a tuple.
+//! * `acker` and `ack_channel`: how a spout learns what became of a tuple;
+//! * [`Topology`] as an [`engine::Job`](ardea_engine::Job): `codec`, `letter` and `roster` are what it takes to run in many processes.
 //!
 //! # Invariants
 //!
@@ -22,6 +23,7 @@
 //! * A fields grouping and a pipeline's keyed edge send equal keys to the same instance.
 //! * With acks on, every message that a spout emits is acked or failed, once each time it is emitted. Acks cost one exchange a chunk.
 //! * A mistake in the graph is found before anything starts.
+//! * What comes from another process is checked when it is read: garbage is an error, and changes nothing.
 //!
 //! # Example
 //!
@@ -92,6 +94,7 @@ mod compile;
 mod component;
 mod grouping;
 mod outputs;
+mod roster;
 mod running;
 mod topology;
 
@@ -111,6 +114,7 @@ mod pace;
 mod spout_processor;
 
 mod batch;
+mod codec;
 mod encode;
 mod tuple;
 mod value;
@@ -119,6 +123,9 @@ mod wire;
 mod ack_channel;
 mod acker;
 mod anchor;
+mod letter;
+mod mailbox;
+mod postman;
 
 pub use acker::FailReason;
 pub use batch::TupleBatch;

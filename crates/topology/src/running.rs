@@ -1,5 +1,6 @@
 //! A topology that runs: what can be asked of it, and what it tells.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -18,6 +19,7 @@ pub(crate) struct SpoutCounters {
     pub(crate) acked: AtomicU64,
     pub(crate) failed: AtomicU64,
     pub(crate) timed_out: AtomicU64,
+    pub(crate) lost: AtomicU64,
     pub(crate) pending: AtomicU64,
     latencies: Mutex<Option<Histogram<u64>>>,
 }
@@ -41,15 +43,34 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Counters by spout, of each of its instances.
-type SpoutsCounters = Vec<(Arc<str>, Vec<Arc<SpoutCounters>>)>;
+/// The instances of a spout that have lived in this process, and what each tells.
+#[derive(Debug)]
+pub(crate) struct SpoutInstances {
+    name: Arc<str>,
+    counters: Mutex<BTreeMap<u32, Arc<SpoutCounters>>>,
+}
+
+impl SpoutInstances {
+    pub(crate) fn new(name: Arc<str>) -> Self {
+        SpoutInstances {
+            name,
+            counters: Mutex::default(),
+        }
+    }
+
+    /// The counters of an instance, which go on where an earlier incarnation left them.
+    pub(crate) fn counters(&self, instance: u32) -> Arc<SpoutCounters> {
+        Arc::clone(lock(&self.counters).entry(instance).or_default())
+    }
+}
 
 /// What a running topology shares with whoever watches it.
 #[derive(Debug)]
 pub(crate) struct Controls {
     is_active: AtomicBool,
-    spouts: Mutex<Vec<Waker>>,
-    counters: OnceLock<SpoutsCounters>,
+    /// By spout and instance.
+    spouts: Mutex<BTreeMap<(usize, u32), Waker>>,
+    instances: OnceLock<Vec<Arc<SpoutInstances>>>,
 }
 
 impl Controls {
@@ -57,13 +78,13 @@ impl Controls {
         Arc::new(Controls {
             is_active: AtomicBool::new(true),
             spouts: Mutex::default(),
-            counters: OnceLock::new(),
+            instances: OnceLock::new(),
         })
     }
 
-    pub(crate) fn with_spouts(self: &Arc<Self>, counters: SpoutsCounters) -> Arc<Self> {
+    pub(crate) fn with_spouts(self: &Arc<Self>, spouts: Vec<Arc<SpoutInstances>>) -> Arc<Self> {
         // Once a compilation, so it can't be set already.
-        let _ = self.counters.set(counters);
+        let _ = self.instances.set(spouts);
         Arc::clone(self)
     }
 
@@ -73,14 +94,14 @@ impl Controls {
         self.is_active.load(Ordering::Acquire)
     }
 
-    /// Has a spout instance woken when that changes.
-    pub(crate) fn register(&self, spout: Waker) {
-        lock(&self.spouts).push(spout);
+    /// Has a spout instance woken when that changes, instead of an earlier incarnation of it.
+    pub(crate) fn register(&self, instance: (usize, u32), spout: Waker) {
+        lock(&self.spouts).insert(instance, spout);
     }
 
     fn switch(&self, active: bool) {
         self.is_active.store(active, Ordering::Release);
-        lock(&self.spouts).iter().for_each(Waker::wake);
+        lock(&self.spouts).values().for_each(Waker::wake);
     }
 }
 
@@ -106,6 +127,8 @@ pub struct SpoutReport {
     pub failed: u64,
     /// Messages that were not acked in time.
     pub timed_out: u64,
+    /// Messages that failed because they were pending when a process that runs a part of the topology was lost.
+    pub lost: u64,
     /// Messages that are neither yet.
     pub pending: u64,
     /// From the emission of a message to the end of all that was made from it; `None` before the first.
@@ -157,9 +180,12 @@ impl RunningTopology {
 
     /// What became of the messages of each spout, up to now.
     pub fn spouts(&self) -> Vec<SpoutReport> {
-        let counters = self.controls.counters.get().into_iter().flatten();
-        counters
-            .map(|(name, instances)| report(name, instances))
+        let spouts = self.controls.instances.get().into_iter().flatten();
+        spouts
+            .map(|spout| {
+                let instances: Vec<_> = lock(&spout.counters).values().cloned().collect();
+                report(&spout.name, &instances)
+            })
             .collect()
     }
 }
@@ -186,6 +212,7 @@ fn report(name: &str, instances: &[Arc<SpoutCounters>]) -> SpoutReport {
         acked: sum(|counters| &counters.acked),
         failed: sum(|counters| &counters.failed),
         timed_out: sum(|counters| &counters.timed_out),
+        lost: sum(|counters| &counters.lost),
         pending: sum(|counters| &counters.pending),
         complete_latency: all
             .filter(|all| !all.is_empty())

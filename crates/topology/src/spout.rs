@@ -32,7 +32,7 @@ pub enum Next {
 
 /// Reads from outside and emits tuples: the code of one instance.
 ///
-/// One thread at a time calls it. Order of the calls: `open`, `activate`, then `next_tuple`, `ack`, `fail`, `activate` and `deactivate` in
+/// One thread at a time calls it. Order of the calls: `open`, `activate` (unless the topology starts deactivated), then `next_tuple`, `ack`, `fail`, `activate` and `deactivate` in
 /// turn, `close`. No call blocks, unless the component is declared [`on_thread`](crate::SpoutDeclarer::on_thread): then `next_tuple` may, but returns at
 /// least once a second, and acks wait for it.
 ///
@@ -71,7 +71,8 @@ pub trait Spout: Send {
         messages.iter().for_each(|message| self.ack(*message));
     }
 
-    /// This message was failed by a bolt, or not acked in time. A spout that can emits it again.
+    /// This message was failed by a bolt, was not acked in time, or was pending when a worker of the topology was lost. A spout that
+    /// can emits it again.
     fn fail(&mut self, message: MessageId) {
         let _ = message;
     }

@@ -4,14 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ardea_core::{Instance, InstanceContext, Outbox, Processor, Progress, Result, Watermark};
+use ardea_core::{
+    Error, ErrorCode, Instance, InstanceContext, Outbox, Processor, Progress, Result, Watermark,
+};
 
-use crate::ack_channel::{Mail, Mailbox};
+use crate::ack_channel::Mailboxes;
 use crate::acker::{AckActions, AckEvent, Acker, FailReason};
+use crate::anchor::{Ids, Task};
 use crate::compile::SpoutWiring;
 use crate::component::Make;
 use crate::context::ComponentContext;
 use crate::emitter::Emitter;
+use crate::mailbox::{Mail, Mailbox};
 use crate::outputs::Outputs;
 use crate::pace::Pace;
 use crate::running::SpoutCounters;
@@ -37,7 +41,7 @@ where
         Ok(Box::new(SpoutP {
             spout: (self.0)()?,
             wiring: Arc::clone(wiring),
-            counters: Arc::clone(&wiring.counters[instance.index as usize]),
+            counters: wiring.instances.counters(instance.index),
             running: None,
         }))
     }
@@ -57,6 +61,8 @@ struct Running {
     emitter: Emitter,
     follower: Option<Follower>,
     actions: AckActions,
+    /// Tuples that were emitted by earlier incarnations in this process.
+    emitted_before: u64,
     is_active: bool,
     /// It has said that it has emitted all there is, and nothing has failed since.
     is_exhausted: bool,
@@ -67,7 +73,38 @@ struct Running {
 struct Follower {
     acker: Acker,
     mailbox: Arc<Mailbox>,
+    /// Which spout this is of those that the mailbox has belonged to.
+    incarnation: u64,
     mail: Mail,
+    mailboxes: Arc<Mailboxes>,
+    /// How many losses of processes it has heard of.
+    losses: u64,
+    /// Whether the instance lives elsewhere now: nobody brings acks to this incarnation any more, and it emits nothing.
+    has_moved: bool,
+}
+
+impl Follower {
+    /// Takes in what has come; what follows from it is added to `actions`.
+    fn listen(&mut self, now: Duration, actions: &mut AckActions) {
+        let Follower {
+            acker,
+            mailbox,
+            mail,
+            ..
+        } = self;
+        if mailbox.take(mail) {
+            acker.on(now, AckEvent::Updates(&mail.updates), actions);
+            acker.on(now, AckEvent::Failed(&mail.failed), actions);
+            mail.clear();
+        }
+        let (losses, has_moved) = (self.mailboxes.losses(), self.mailbox.is_carried());
+        if losses != self.losses || (has_moved && !self.has_moved) {
+            acker.on(now, AckEvent::Lost, actions);
+        } else if acker.deadline().is_some_and(|deadline| deadline <= now) {
+            acker.on(now, AckEvent::Time, actions);
+        }
+        (self.losses, self.has_moved) = (losses, has_moved);
+    }
 }
 
 impl<S: Spout> SpoutP<S> {
@@ -77,21 +114,8 @@ impl<S: Spout> SpoutP<S> {
             return false;
         };
         let actions = &mut running.actions;
-        if let Some(Follower {
-            acker,
-            mailbox,
-            mail,
-        }) = &mut running.follower
-        {
-            let now = running.context.clock.now();
-            if mailbox.take(mail) {
-                acker.on(now, AckEvent::Updates(&mail.updates), actions);
-                acker.on(now, AckEvent::Failed(&mail.failed), actions);
-                mail.clear();
-            }
-            if acker.deadline().is_some_and(|deadline| deadline <= now) {
-                acker.on(now, AckEvent::Time, actions);
-            }
+        if let Some(follower) = &mut running.follower {
+            follower.listen(running.context.clock.now(), actions);
         }
         if actions.is_empty() {
             return false;
@@ -107,7 +131,7 @@ impl<S: Spout> SpoutP<S> {
         let Some(running) = &mut self.running else {
             return Ok(None);
         };
-        let active = self.wiring.controls.is_active();
+        let active = is_active(&self.wiring, &running.context);
         if active != running.is_active {
             running.is_active = active;
             if active {
@@ -116,17 +140,17 @@ impl<S: Spout> SpoutP<S> {
                 self.spout.deactivate();
             }
         }
-        let acker = running
-            .follower
-            .as_mut()
-            .map(|follower| &mut follower.acker);
+        let follower = running.follower.as_mut();
+        let has_moved = follower.as_ref().is_some_and(|it| it.has_moved);
+        let acker = follower.map(|follower| &mut follower.acker);
         let room = acker.as_ref().map_or(usize::MAX, |acker| {
             let most = self.wiring.max_pending.saturating_sub(acker.pending());
             most.min(acker.room())
         });
-        if !active || running.is_exhausted || room == 0 {
+        if !active || has_moved || running.is_exhausted || room == 0 {
             return Ok(None);
         }
+        running.emitter.heed_roster();
         let mut out = SpoutCollector {
             emitter: &mut running.emitter,
             acker,
@@ -137,9 +161,10 @@ impl<S: Spout> SpoutP<S> {
         let next = self.spout.next_batch(&mut out);
         let next = next.map_err(|failure| failure.into_error("the spout failed"))?;
         running.is_exhausted = next == Next::Done;
-        self.counters
-            .emitted
-            .store(running.emitter.emitted(), Ordering::Relaxed);
+        self.counters.emitted.store(
+            running.emitted_before + running.emitter.emitted(),
+            Ordering::Relaxed,
+        );
         Ok(Some(next))
     }
 
@@ -216,6 +241,11 @@ impl<S: Spout> SpoutP<S> {
         if let Some(running) = &mut self.running
             && !running.has_told_end
         {
+            let has_moved = running.follower.as_ref().is_some_and(|it| it.has_moved);
+            if has_moved {
+                // There is more to come, from where it has moved to.
+                return;
+            }
             running.has_told_end = true;
             outbox.watermark(Watermark::END);
         }
@@ -244,46 +274,75 @@ fn tell(spout: &mut impl Spout, actions: &AckActions, counters: &SpoutCounters) 
         match reason {
             FailReason::Bolt => add(&counters.failed, 1),
             FailReason::Timeout => add(&counters.timed_out, 1),
+            FailReason::WorkerLost => add(&counters.lost, 1),
         }
     }
+}
+
+/// Whether spouts are to emit: nobody has deactivated the topology, and its job is not paused.
+fn is_active(wiring: &SpoutWiring, context: &InstanceContext) -> bool {
+    wiring.controls.is_active() && !context.signals.is_paused()
+}
+
+/// What follows the messages of this instance; nothing with acks off.
+fn follower(wiring: &SpoutWiring, context: &InstanceContext) -> Result<Option<Follower>> {
+    let Some(mailboxes) = &wiring.mailboxes else {
+        return Ok(None);
+    };
+    let instance = context.instance.index;
+    let task = Task::new(wiring.spout, instance);
+    let found = task.and_then(|task| Some((task, mailboxes.of(task)?)));
+    let Some((task, mailbox)) = found else {
+        let what = format!("a spout can't have an instance {instance}");
+        return Err(Error::new(ErrorCode::LimitReached, what)
+            .hint(format!("at most {} are possible", Task::MOST_INSTANCES)));
+    };
+    let first_generation = Ids::random().draw() as u32;
+    let now = context.clock.now();
+    Ok(Some(Follower {
+        acker: Acker::new(task, first_generation, wiring.message_timeout, now),
+        incarnation: mailbox.belongs_to(context.waker.clone()),
+        mailbox,
+        mail: Mail::default(),
+        losses: mailboxes.losses(),
+        has_moved: false,
+        mailboxes: Arc::clone(mailboxes),
+    }))
 }
 
 impl<S: Spout> Processor for SpoutP<S> {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         let wiring = &self.wiring;
-        let task = wiring.first_task + context.instance.index as u16;
-        let mailbox = wiring.mailboxes.get(usize::from(task));
-        let follower = mailbox.map(|mailbox| {
-            mailbox.belongs_to(context.waker.clone());
-            Follower {
-                acker: Acker::new(task, wiring.message_timeout, context.clock.now()),
-                mailbox: Arc::clone(mailbox),
-                mail: Mail::default(),
-            }
-        });
-        wiring.controls.register(context.waker.clone());
+        let follower = follower(wiring, context)?;
+        let instance = (wiring.spout, context.instance.index);
+        wiring.controls.register(instance, context.waker.clone());
+        let is_active = is_active(wiring, context);
         self.running = Some(Running {
             context: context.clone(),
             emitter: Emitter::new(
                 Arc::clone(&context.vertex),
                 &wiring.streams,
+                &wiring.roster,
                 follower.is_some(),
                 context.chunk_records,
             ),
             follower,
             actions: AckActions::default(),
-            is_active: true,
+            emitted_before: self.counters.emitted.load(Ordering::Relaxed),
+            is_active,
             is_exhausted: false,
             has_told_end: false,
         });
-        let context = ComponentContext {
+        let component = ComponentContext {
             instance: context.clone(),
             roster: Arc::clone(&wiring.roster),
         };
         self.spout
-            .open(&context)
+            .open(&component)
             .map_err(|failure| failure.into_error("the spout could not be opened"))?;
-        self.spout.activate();
+        if is_active {
+            self.spout.activate();
+        }
         Ok(())
     }
 
@@ -291,11 +350,19 @@ impl<S: Spout> Processor for SpoutP<S> {
         self.step(outbox, true)
     }
 
+    fn pauses_itself(&self) -> bool {
+        true
+    }
+
     fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         self.step(outbox, false)
     }
 
     fn close(&mut self) {
+        let follower = self.running.as_ref().and_then(|r| r.follower.as_ref());
+        if let Some(follower) = follower {
+            follower.mailbox.leave(follower.incarnation);
+        }
         self.spout.close();
     }
 }

@@ -3,11 +3,13 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use ardea_core::{Dag, Result};
-use ardea_engine::{JobConfig, Node, NodeConfig};
+use ardea_core::settings::nearest;
+use ardea_core::{Dag, Error, ErrorCode, Result};
+use ardea_engine::{Job, JobConfig, Node, NodeConfig, Parallelisms, Program};
 
 use crate::builder::Reliability;
-use crate::compile::compile;
+use crate::check::check_components;
+use crate::compile::{Reach, compile};
 use crate::component::Component;
 use crate::outputs::Outputs;
 use crate::running::RunningTopology;
@@ -51,7 +53,7 @@ impl Topology {
     /// # Errors
     /// None for what was built; the graph is checked like any other.
     pub fn to_dag(&self) -> Result<Dag> {
-        Ok(compile(self)?.0)
+        Ok(compile(self, Reach::Local)?.dag)
     }
 
     /// Runs the topology in this process, on every core, until it ends: when all its spouts are done and every tuple has been dealt
@@ -85,8 +87,48 @@ impl Topology {
     /// # Errors
     /// As [`submit`](Topology::submit).
     pub fn submit_as(&self, node: &Node, config: JobConfig) -> Result<RunningTopology> {
-        let (dag, controls) = compile(self)?;
-        let job = node.submit(&dag, config)?;
-        Ok(RunningTopology::new(job, controls))
+        let compiled = compile(self, Reach::Local)?;
+        let job = node.submit(&compiled.dag, config)?;
+        Ok(RunningTopology::new(job, compiled.controls))
+    }
+
+    /// The same topology with so many instances of the components named.
+    fn rescaled(&self, parallelism: &Parallelisms) -> Result<Topology> {
+        let mut topology = self.clone();
+        for (name, instances) in parallelism {
+            let found = topology.components.iter_mut().find(|c| *c.name == **name);
+            let Some(component) = found else {
+                return Err(self.no_such_component(name));
+            };
+            component.parallelism = *instances;
+        }
+        check_components(&self.name, &topology.components, &self.config)?;
+        Ok(topology)
+    }
+
+    fn no_such_component(&self, name: &str) -> Error {
+        let known: Vec<&str> = self.components.iter().map(|c| &*c.name).collect();
+        let what = format!("the topology {:?} has no component {name:?}", self.name);
+        let list = format!("the components are {}", known.join(", "));
+        let error = Error::new(ErrorCode::InvalidJob, what);
+        match nearest(name, known.into_iter()) {
+            Some(meant) => error.hint(format!("did you mean {meant:?}? {list}")),
+            None => error.hint(list),
+        }
+    }
+}
+
+/// A topology that may run in several processes. Every process makes the same graph of it, whatever the numbers of instances are.
+impl Job for Topology {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn program(&self, parallelism: &Parallelisms) -> Result<Program> {
+        let compiled = compile(&self.rescaled(parallelism)?, Reach::Distributed)?;
+        Ok(Program {
+            dag: compiled.dag,
+            side_channels: vec![compiled.channel],
+        })
     }
 }

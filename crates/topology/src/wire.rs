@@ -18,34 +18,77 @@
 use ardea_core::{Error, ErrorCode, Result};
 
 use crate::anchor::{Anchor, Root};
-use crate::batch::TupleBatch;
+use crate::batch::{MOST_BYTES, NO_TARGET, TupleBatch};
 use crate::value::Field;
 
 const VERSION: u8 = 1;
 const ANCHORED: u8 = 1;
 const TARGETED: u8 = 2;
+/// How many bytes come before what belongs to the tuples.
+const HEADER: usize = 14;
+/// How many bytes an anchor takes.
+const ANCHOR: usize = 16;
 
 impl TupleBatch {
     /// Appends the batch, as far as it has not been read, to `to`.
     pub fn write_to(&self, to: &mut Vec<u8>) {
-        let anchored = !self.anchor_ends.is_empty();
-        let targeted = !self.targets.is_empty();
-        let (ends, bytes) = unread(&self.ends, &self.bytes, self.first());
-        let (anchor_ends, anchors) = unread(&self.anchor_ends, &self.anchors, self.first());
-        to.push(VERSION);
-        let flag = |flag, is_set| if is_set { flag } else { 0 };
-        to.push(flag(ANCHORED, anchored) | flag(TARGETED, targeted));
-        let sizes = [self.len(), bytes.len(), anchors.len()];
+        self.write_front(self.len(), to);
+    }
+
+    /// Appends the first `count` tuples of those that have not been read to `to`, as a batch; all of them if there are fewer.
+    pub(crate) fn write_front(&self, count: usize, to: &mut Vec<u8>) {
+        let count = count.min(self.len());
+        let tuples = Run::of(&self.ends, &self.bytes, self.first(), count);
+        let anchors = Run::of(&self.anchor_ends, &self.anchors, self.first(), count);
+        let targets = self.targets.get(self.first()..self.first() + count);
+        let flags = [
+            (ANCHORED, !self.anchor_ends.is_empty()),
+            (TARGETED, !self.targets.is_empty()),
+        ];
+        let flags = flags.into_iter().filter(|(_, is_set)| *is_set);
+        to.reserve(self.wire_len(count));
+        to.extend([VERSION, flags.fold(0, |flags, (flag, _)| flags | flag)]);
+        let sizes = [count, tuples.items.len(), anchors.items.len()];
         write_numbers(to, sizes.into_iter().map(|size| size as u32));
-        write_numbers(to, ends);
-        to.extend_from_slice(bytes);
-        write_numbers(to, anchor_ends);
-        for anchor in anchors {
-            to.extend_from_slice(&anchor.root.bits().to_le_bytes());
-            to.extend_from_slice(&anchor.id.to_le_bytes());
+        tuples.write_ends(to);
+        to.extend_from_slice(tuples.items);
+        anchors.write_ends(to);
+        for anchor in anchors.items {
+            let mut pair = [0; ANCHOR];
+            pair[..8].copy_from_slice(&anchor.root.bits().to_le_bytes());
+            pair[8..].copy_from_slice(&anchor.id.to_le_bytes());
+            to.extend_from_slice(&pair);
         }
-        let targets = self.targets.iter().skip(self.first());
-        write_numbers(to, targets.copied());
+        write_numbers(to, targets.unwrap_or_default().iter().copied());
+    }
+
+    /// How many bytes the first `count` of the tuples that have not been read take when they travel.
+    fn wire_len(&self, count: usize) -> usize {
+        let numbers = 1 + usize::from(!self.anchor_ends.is_empty());
+        let numbers = numbers + usize::from(!self.targets.is_empty());
+        let tuples = Run::of(&self.ends, &self.bytes, self.first(), count);
+        let anchors = Run::of(&self.anchor_ends, &self.anchors, self.first(), count);
+        HEADER + 4 * numbers * count + tuples.items.len() + ANCHOR * anchors.items.len()
+    }
+
+    /// How many tuples, at most `most` and at least one if there is one, take no more than `limit` bytes when they travel; a tuple
+    /// that takes more goes alone.
+    pub(crate) fn fitting(&self, most: usize, limit: usize) -> usize {
+        let most = most.min(self.len());
+        if self.wire_len(most) <= limit {
+            return most;
+        }
+        // The length grows with the count.
+        let (mut fits, mut too_many) = (0, most);
+        while fits + 1 < too_many {
+            let middle = fits + (too_many - fits) / 2;
+            if self.wire_len(middle) <= limit {
+                fits = middle;
+            } else {
+                too_many = middle;
+            }
+        }
+        fits.max(1).min(most)
     }
 
     /// Reads a batch of tuples with `fields` fields each. Everything is checked here, so that nothing need be later.
@@ -53,63 +96,171 @@ impl TupleBatch {
     /// # Errors
     /// [`ErrorCode::BadRecord`] for what [`write_to`](TupleBatch::write_to) does not write, with what is wrong.
     pub fn read_from(bytes: &[u8], fields: usize) -> Result<TupleBatch> {
-        read(bytes, fields).map_err(|wrong| {
+        let mut batch = TupleBatch::default();
+        batch.append_from(bytes, fields)?;
+        Ok(batch)
+    }
+
+    /// As [`read_from`](TupleBatch::read_from), to the end of this batch, whose memory is used; returns how many tuples came.
+    ///
+    /// # Errors
+    /// As [`read_from`](TupleBatch::read_from), and if the batch would grow past 4 GiB; it is then as it was.
+    pub fn append_from(&mut self, bytes: &[u8], fields: usize) -> Result<usize> {
+        let appended = Layout::read(bytes, fields).and_then(|layout| self.append(&layout));
+        appended.map_err(|wrong| {
             let what = format!("{} bytes are no batch of tuples: {wrong}", bytes.len());
             Error::new(ErrorCode::BadRecord, what)
                 .hint("check that both sides run the same version of the topology")
         })
     }
+
+    /// How many tuples a batch that travelled says that it has; `None` if it is too short to say so.
+    pub(crate) fn count_in(bytes: &[u8]) -> Option<usize> {
+        let count = bytes.get(2..)?.first_chunk::<4>()?;
+        Some(u32::from_le_bytes(*count) as usize)
+    }
+
+    fn append(&mut self, layout: &Layout<'_>) -> Result<usize, &'static str> {
+        if self.is_empty() {
+            self.clear();
+        }
+        let (before, start) = (self.ends.len(), self.bytes.len());
+        let anchors_before = self.anchors.len();
+        if start + layout.fields.len() > MOST_BYTES
+            || anchors_before + layout.anchors.len() / ANCHOR > MOST_BYTES
+        {
+            return Err("the batch at hand has no place for it");
+        }
+        self.bytes.extend_from_slice(layout.fields);
+        let ends = numbers(layout.ends).map(|end| end + start as u32);
+        self.ends.extend(ends);
+        let tuples = self.ends.len() - before;
+        // One that is followed or has a target, among others that aren't or haven't: theirs are filled in.
+        if layout.anchor_ends.is_some() || !self.anchor_ends.is_empty() {
+            self.anchor_ends.resize(before, 0);
+            let ends = numbers(layout.anchor_ends.unwrap_or_default());
+            self.anchor_ends
+                .extend(ends.map(|end| end + anchors_before as u32));
+            self.anchors
+                .extend(layout.anchors.chunks_exact(ANCHOR).map(anchor));
+            let all = self.anchors.len() as u32;
+            self.anchor_ends.resize(before + tuples, all);
+        }
+        if layout.targets.is_some() || !self.targets.is_empty() {
+            self.targets.resize(before, NO_TARGET);
+            self.targets
+                .extend(numbers(layout.targets.unwrap_or_default()));
+            self.targets.resize(before + tuples, NO_TARGET);
+        }
+        Ok(tuples)
+    }
 }
 
-/// What belongs to the tuples from `first` on: their ends, counted from there, and what lies between these.
-fn unread<'a, T>(
+/// A run of tuples: their ends, and what lies between these.
+struct Run<'a, T> {
+    /// The end before the first.
+    start: u32,
     ends: &'a [u32],
-    all: &'a [T],
-    first: usize,
-) -> (impl Iterator<Item = u32> + use<'a, T>, &'a [T]) {
-    let before = first.checked_sub(1).and_then(|last| ends.get(last));
-    let start = before.copied().unwrap_or(0);
-    let ends = ends.iter().skip(first).map(move |end| end - start);
-    (ends, all.get(start as usize..).unwrap_or_default())
+    items: &'a [T],
 }
 
-fn write_numbers(to: &mut Vec<u8>, numbers: impl Iterator<Item = u32>) {
-    to.extend(numbers.flat_map(u32::to_le_bytes));
+impl<'a, T> Run<'a, T> {
+    /// The `count` tuples from `first` on, of those that end at `ends` among `all`; none if there are no ends.
+    fn of(ends: &'a [u32], all: &'a [T], first: usize, count: usize) -> Self {
+        let before = first.checked_sub(1).and_then(|last| ends.get(last));
+        let start = before.copied().unwrap_or(0);
+        let ends = ends.get(first..first + count).unwrap_or_default();
+        let end = ends.last().copied().unwrap_or(start);
+        Run {
+            start,
+            ends,
+            items: all.get(start as usize..end as usize).unwrap_or_default(),
+        }
+    }
+
+    /// Appends the ends, counted from the first tuple's start.
+    fn write_ends(&self, to: &mut Vec<u8>) {
+        write_numbers(to, self.ends.iter().map(|end| end - self.start));
+    }
 }
 
-fn read(bytes: &[u8], fields: usize) -> Result<TupleBatch, &'static str> {
-    let mut rest = Reader(bytes);
-    let [version, flags] = rest.array()?;
-    if version != VERSION {
-        return Err("the version is unknown");
+fn write_numbers(to: &mut Vec<u8>, numbers: impl ExactSizeIterator<Item = u32>) {
+    let start = to.len();
+    to.resize(start + 4 * numbers.len(), 0);
+    for (place, number) in to[start..].chunks_exact_mut(4).zip(numbers) {
+        place.copy_from_slice(&number.to_le_bytes());
     }
-    if flags & !(ANCHORED | TARGETED) != 0 {
-        return Err("a flag is unknown");
+}
+
+fn numbers(bytes: &[u8]) -> impl ExactSizeIterator<Item = u32> + '_ {
+    let numbers = bytes.chunks_exact(4);
+    numbers.map(|number| u32::from_le_bytes(number.try_into().unwrap_or_default()))
+}
+
+/// A batch as it lies in the bytes that travelled, found sound.
+struct Layout<'a> {
+    ends: &'a [u8],
+    fields: &'a [u8],
+    anchor_ends: Option<&'a [u8]>,
+    anchors: &'a [u8],
+    targets: Option<&'a [u8]>,
+}
+
+impl<'a> Layout<'a> {
+    /// Finds a batch of tuples with so many fields each.
+    fn read(bytes: &'a [u8], fields: usize) -> Result<Layout<'a>, &'static str> {
+        let mut rest = Reader(bytes);
+        let [version, flags] = rest.array()?;
+        if version != VERSION {
+            return Err("the version is unknown");
+        }
+        if flags & !(ANCHORED | TARGETED) != 0 {
+            return Err("a flag is unknown");
+        }
+        let [tuples, length, anchors] = [rest.number()?, rest.number()?, rest.number()?];
+        let mut layout = Layout {
+            ends: rest.times(tuples, 4)?,
+            fields: rest.times(length, 1)?,
+            anchor_ends: None,
+            anchors: &[],
+            targets: None,
+        };
+        if flags & ANCHORED != 0 {
+            layout.anchor_ends = Some(rest.times(tuples, 4)?);
+            layout.anchors = rest.times(anchors, ANCHOR)?;
+        } else if anchors != 0 {
+            return Err("there are anchors without their flag");
+        }
+        if flags & TARGETED != 0 {
+            layout.targets = Some(rest.times(tuples, 4)?);
+        }
+        if !rest.0.is_empty() {
+            return Err("there is something behind the end");
+        }
+        layout.check(fields, anchors)?;
+        Ok(layout)
     }
-    let [tuples, length, anchors] = [rest.number()?, rest.number()?, rest.number()?];
-    let (tuples, length, anchors) = (tuples as usize, length as usize, anchors as usize);
-    let mut batch = TupleBatch::default();
-    batch.ends = rest.numbers(tuples)?;
-    batch.bytes = rest.take(length)?.to_vec();
-    check_ends(&batch.ends, length)?;
-    if flags & ANCHORED != 0 {
-        batch.anchor_ends = rest.numbers(tuples)?;
-        check_ends(&batch.anchor_ends, anchors)?;
-        let pairs = anchors.checked_mul(16).ok_or("the sizes are impossible")?;
-        batch.anchors = rest.take(pairs)?.chunks_exact(16).map(anchor).collect();
-    } else if anchors != 0 {
-        return Err("there are anchors without their flag");
+
+    fn check(&self, fields: usize, anchors: u32) -> Result<(), &'static str> {
+        const UNFIT: &str = "the ends of the tuples don't fit what there is";
+        let mut start = 0;
+        for end in numbers(self.ends) {
+            let tuple = self.fields.get(start..end as usize).ok_or(UNFIT)?;
+            check_fields(tuple, fields)?;
+            start = end as usize;
+        }
+        let mut last = 0;
+        for end in numbers(self.anchor_ends.unwrap_or_default()) {
+            if end < last {
+                return Err(UNFIT);
+            }
+            last = end;
+        }
+        if start != self.fields.len() || last != anchors {
+            return Err(UNFIT);
+        }
+        Ok(())
     }
-    if flags & TARGETED != 0 {
-        batch.targets = rest.numbers(tuples)?;
-    }
-    if !rest.0.is_empty() {
-        return Err("there is something behind the end");
-    }
-    for index in 0..tuples {
-        check_fields(batch.tuple(index), fields)?;
-    }
-    Ok(batch)
 }
 
 fn anchor(pair: &[u8]) -> Anchor {
@@ -121,13 +272,6 @@ fn anchor(pair: &[u8]) -> Anchor {
         root: Root::from_bits(half(0)),
         id: half(8),
     }
-}
-
-fn check_ends(ends: &[u32], length: usize) -> Result<(), &'static str> {
-    if !ends.is_sorted() || ends.last().map_or(0, |end| *end as usize) != length {
-        return Err("the ends of the tuples don't fit what there is");
-    }
-    Ok(())
 }
 
 fn check_fields(mut rest: &[u8], fields: usize) -> Result<(), &'static str> {
@@ -163,12 +307,10 @@ impl<'a> Reader<'a> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
-    fn numbers(&mut self, count: usize) -> Result<Vec<u32>, &'static str> {
-        let bytes = count.checked_mul(4).ok_or("the sizes are impossible")?;
-        let numbers = self.take(bytes)?.chunks_exact(4);
-        Ok(numbers
-            .map(|number| u32::from_le_bytes(number.try_into().unwrap_or_default()))
-            .collect())
+    /// So many things of so many bytes each.
+    fn times(&mut self, count: u32, bytes: usize) -> Result<&'a [u8], &'static str> {
+        let bytes = (count as usize).checked_mul(bytes);
+        self.take(bytes.ok_or("the sizes are impossible")?)
     }
 }
 
@@ -177,6 +319,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::anchor::Task;
     use crate::encode::{Encode, Items};
 
     /// A value that owns what it holds.
@@ -227,7 +370,7 @@ mod tests {
                 .push(|to| tuple.iter().for_each(|value| value.encode(to)), 2)
                 .unwrap();
             if anchored {
-                let root = Root::new(n as u16, 7, 1);
+                let root = Root::new(Task::new(0, n as u32).unwrap(), 7, 1);
                 batch.anchor((0..n as u64 % 3).map(|id| Anchor { root, id }));
             }
             if targeted {
@@ -259,6 +402,54 @@ mod tests {
                 prop_assert_eq!(rest.anchors_of(index), batch.anchors_of(index));
                 prop_assert_eq!(rest.target_of(index), batch.target_of(index));
             }
+        }
+
+        #[test]
+        fn a_batch_that_travels_in_parts_arrives_as_it_was(
+            tuples in prop::collection::vec([value(), value()], 0..40),
+            flags in any::<[bool; 4]>(),
+            read in 0usize..4,
+            limit in 0usize..600,
+        ) {
+            let [anchored, targeted, arrived_anchored, arrived_targeted] = flags;
+            let mut left = batch(&tuples, anchored, targeted);
+            left.discard_front(read);
+            let whole = left.clone();
+            // Behind what had arrived before, part of which has been read.
+            let mut arrived = batch(&[[Owned::Null, Owned::Null], [Owned::Null, Owned::Null]], arrived_anchored, arrived_targeted);
+            arrived.discard_front(1);
+            while !left.is_empty() {
+                let count = left.fitting(7, limit);
+                prop_assert!((1..=7).contains(&count));
+                let mut bytes = Vec::new();
+                left.write_front(count, &mut bytes);
+                prop_assert!(bytes.len() <= limit || count == 1);
+                prop_assert_eq!(left.wire_len(count), bytes.len());
+                let next = count + 1;
+                prop_assert!(next > left.len().min(7) || left.wire_len(next) > limit);
+                prop_assert_eq!(arrived.append_from(&bytes, 2).unwrap(), count);
+                left.discard_front(count);
+            }
+            prop_assert_eq!(arrived.len(), whole.len() + 1);
+            for index in 0..whole.len() {
+                prop_assert_eq!(arrived.tuple(index + 1), whole.tuple(index));
+                prop_assert_eq!(arrived.anchors_of(index + 1), whole.anchors_of(index));
+                prop_assert_eq!(arrived.target_of(index + 1), whole.target_of(index));
+            }
+        }
+
+        #[test]
+        fn what_is_refused_changes_nothing(
+            tuples in prop::collection::vec([value(), value()], 1..8),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let mut arrived = batch(&tuples, true, false);
+            let before = arrived.clone();
+            let mut bytes = Vec::new();
+            batch(&tuples, true, true).write_to(&mut bytes);
+            bytes.truncate(cut.index(bytes.len()));
+            prop_assert!(arrived.append_from(&bytes, 2).is_err());
+            prop_assert_eq!(arrived, before);
         }
 
         #[test]

@@ -4,13 +4,13 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::settings::{nearest, parse_duration};
+use ardea_core::settings::{nearest, parse_bytes, parse_duration};
 use ardea_core::{Error, ErrorCode, Isolation, Result};
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
 use crate::builder::{Reliability, TopologyBuilder};
-use crate::component::Subscription;
+use crate::component::{Subscription, Wants};
 use crate::grouping::Grouping;
 use crate::outputs::DEFAULT_STREAM;
 use crate::registry::{Registry, Settings};
@@ -45,6 +45,9 @@ struct Spout {
     #[serde(default = "one")]
     parallelism: u32,
     isolation: Option<Spanned<String>>,
+    cpu: Option<f64>,
+    memory: Option<Spanned<String>>,
+    disk: Option<Spanned<String>>,
     #[serde(default)]
     settings: serde_json::Map<String, serde_json::Value>,
 }
@@ -57,6 +60,9 @@ struct Bolt {
     #[serde(default = "one")]
     parallelism: u32,
     isolation: Option<Spanned<String>>,
+    cpu: Option<f64>,
+    memory: Option<Spanned<String>>,
+    disk: Option<Spanned<String>>,
     tick_every: Option<Spanned<String>>,
     #[serde(default)]
     settings: serde_json::Map<String, serde_json::Value>,
@@ -97,6 +103,7 @@ pub(crate) fn read(registry: &Registry, text: &str) -> Result<Topology> {
         let component = builder.add(&spout.name.value, spout.parallelism, kind);
         component.line = Some(line(&spout.name));
         component.isolation = isolation(spout.isolation.as_ref())?;
+        component.wants = wants(spout.cpu, spout.memory.as_ref(), spout.disk.as_ref())?;
     }
     for bolt in description.bolts {
         let make = find(&registry.bolts, &bolt.component, "bolt")?;
@@ -110,6 +117,7 @@ pub(crate) fn read(registry: &Registry, text: &str) -> Result<Topology> {
         let component = builder.add(&bolt.name.value, bolt.parallelism, kind);
         component.line = Some(line(&bolt.name));
         component.isolation = isolation(bolt.isolation.as_ref())?;
+        component.wants = wants(bolt.cpu, bolt.memory.as_ref(), bolt.disk.as_ref())?;
         component.inputs = inputs;
         component.tick = tick;
     }
@@ -169,9 +177,29 @@ fn isolation(word: Option<&Spanned<String>>) -> Result<Isolation> {
     let known = [
         ("tasklet", Isolation::Tasklet),
         ("thread", Isolation::Thread),
+        ("process", Isolation::Process),
     ];
     word.map_or(Ok(Isolation::Tasklet), |word| {
         choose(word, "isolation", known)
+    })
+}
+
+fn wants(
+    cpu: Option<f64>,
+    memory: Option<&Spanned<String>>,
+    disk: Option<&Spanned<String>>,
+) -> Result<Wants> {
+    let size = |text: &Spanned<String>| {
+        parse_bytes(&text.value).map_err(|error| {
+            wrong(line(text), &format!("{:?} is no size", text.value))
+                .because(error)
+                .hint("write it like 512MiB or 10GB")
+        })
+    };
+    Ok(Wants {
+        cpu_cores: cpu,
+        memory_bytes: memory.map(size).transpose()?,
+        disk_bytes: disk.map(size).transpose()?,
     })
 }
 

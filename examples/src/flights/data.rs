@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ardea::connect::format::{Csv, Decode};
 use ardea::core::{Bounded, ErrorCode, Instance, Isolation, Processor, ProcessorSupplier, Source};
 use ardea::prelude::{Timestamp, files};
 use ardea::{Error, Result};
@@ -13,7 +14,7 @@ use serde::de::DeserializeOwned;
 use super::recorded::RecordedP;
 
 /// The files that the program carries.
-const EMBEDDED: [(&str, &[u8]); 4] = [
+const EMBEDDED: [(&str, &[u8]); 5] = [
     (
         "flights.csv.zst",
         include_bytes!("../../data/flights.csv.zst"),
@@ -24,10 +25,17 @@ const EMBEDDED: [(&str, &[u8]); 4] = [
     ),
     ("planes.csv.gz", include_bytes!("../../data/planes.csv.gz")),
     (
+        "airports.csv.gz",
+        include_bytes!("../../data/airports.csv.gz"),
+    ),
+    (
         "airlines.csv.gz",
         include_bytes!("../../data/airlines.csv.gz"),
     ),
 ];
+
+/// The records of a file, one after the other.
+pub type Rows<T> = Box<dyn Iterator<Item = Result<T>> + Send>;
 
 /// The files of the flight data. The program's own are read from its memory: nothing is put on a disk.
 #[derive(Clone, Debug)]
@@ -59,6 +67,22 @@ impl Data {
         }
         let data = self.clone();
         self.source(name, move || RecordedP::new(data.clone(), name))
+    }
+
+    /// The records of one of the files, to be read by somebody's own code.
+    ///
+    /// # Errors
+    /// [`ErrorCode::ReadFailed`] if the file can't be opened; an item is an error if it can't be read, or is no such record.
+    pub fn rows<T: DeserializeOwned + 'static>(&self, name: &'static str) -> Result<Rows<T>> {
+        let (data, mut csv) = (self.clone(), Csv::new());
+        let rows = self.open(name)?.lines().map(move |line| {
+            let line = line.map_err(|error| data.cannot_read(name, error))?;
+            csv.decode(line.as_bytes()).map_err(|reason| {
+                let what = format!("{}: {line:?} is no such row", data.origin(name));
+                Error::new(ErrorCode::BadRecord, what).because(reason)
+            })
+        });
+        Ok(Box::new(rows.filter_map(Result::transpose)))
     }
 
     /// The records of one of the files in the order of `time`, each when its turn comes: `speed` seconds of recorded time pass in one.

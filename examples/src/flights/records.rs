@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use ardea::prelude::{Either, Timestamp};
 use serde::de::Error as _;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// A flight as it was planned, and how late it left.
 #[derive(Clone, Deserialize, Debug)]
@@ -29,8 +29,17 @@ pub struct Flight {
     pub dep_delay: Option<i64>,
 }
 
+/// An airport, and where it lies in time.
+#[derive(Clone, Deserialize, Debug)]
+pub struct Airport {
+    /// Its code.
+    pub faa: String,
+    /// How many hours it is ahead of Greenwich in winter.
+    pub tz: i64,
+}
+
 /// A flight that left.
-#[derive(Clone, Debug)]
+#[derive(Clone, Serialize, Deserialize, Debug)]
 pub struct Departure {
     /// The airline's code.
     pub carrier: String,
@@ -98,7 +107,7 @@ impl Departure {
 }
 
 /// The weather at an airport during an hour.
-#[derive(Clone, Deserialize, Debug)]
+#[derive(Clone, Serialize, Deserialize, Debug)]
 pub struct Weather {
     /// The airport.
     pub origin: String,
@@ -141,7 +150,7 @@ impl Weather {
 }
 
 /// A plane.
-#[derive(Clone, Deserialize, Debug)]
+#[derive(Clone, Serialize, Deserialize, Debug)]
 pub struct Plane {
     /// Its registration.
     pub tailnum: String,
@@ -159,7 +168,7 @@ impl Plane {
 }
 
 /// An airline.
-#[derive(Clone, Deserialize, Debug)]
+#[derive(Clone, Serialize, Deserialize, Debug)]
 pub struct Airline {
     /// Its code.
     pub carrier: String,
@@ -167,12 +176,15 @@ pub struct Airline {
     pub name: String,
 }
 
-/// A value that is missing where the data says `NA`.
+/// A value that is missing where the data says `NA`. Between the instances of a job, which is no format for people, it is itself.
 fn unless_na<'de, T, D>(from: D) -> Result<Option<T>, D::Error>
 where
-    T: FromStr<Err: Display>,
+    T: FromStr<Err: Display> + Deserialize<'de>,
     D: Deserializer<'de>,
 {
+    if !from.is_human_readable() {
+        return Option::deserialize(from);
+    }
     match String::deserialize(from)?.as_str() {
         "NA" | "" => Ok(None),
         text => text
@@ -184,6 +196,9 @@ where
 
 /// A point in time such as `2013-01-01T10:00:00Z`.
 fn rfc3339<'de, D: Deserializer<'de>>(from: D) -> Result<Timestamp, D::Error> {
+    if !from.is_human_readable() {
+        return Timestamp::deserialize(from);
+    }
     let text = String::deserialize(from)?;
     let time: jiff::Timestamp = text
         .parse()

@@ -9,7 +9,7 @@ use ardea_core::{Chunk, Clock, Marker, Result, Rows, Timestamp, Waker};
 use ardea_exchange::{
     Connection, EdgeReceiver, EdgeSender, End, Identity, InstanceNumber, Link, LinkConfig,
     ReceiverConfig, RowsCodec, SenderConfig, Side, StreamId, TcpTransport, Transport, Wire,
-    WorkerId,
+    WorkerNumber,
 };
 use hdrhistogram::Histogram;
 
@@ -70,7 +70,7 @@ impl Worker {
     ) -> Self {
         let identity = Identity {
             cluster: "bench".into(),
-            worker: WorkerId(number),
+            worker: WorkerNumber(number),
             incarnation: 1,
             token: None,
         };

@@ -12,7 +12,8 @@ use ardea_nexmark::baseline::{self, Baseline, Workload};
 use ardea_nexmark::queries::Query;
 use ardea_nexmark::{BidRow, DOLLAR_TO_EURO, SIDE_KEYS, Schedule, checksum, side_value};
 use ardea_operators::WindowResult;
-use ardea_pipeline::{Pipeline, Stream, Timed, Window};
+use ardea_pipeline::{Exchange, Pipeline, Stream, Timed, Window};
+use serde::{Deserialize, Serialize};
 
 use super::load::{LoadP, LoadShared, Pace};
 use super::params::NexmarkParams;
@@ -74,6 +75,7 @@ impl Measured {
 }
 
 /// A bid in another currency.
+#[derive(Serialize, Deserialize)]
 struct InEuros {
     auction: u64,
     bidder: u64,
@@ -260,7 +262,7 @@ impl JobSpec {
 
     fn measure<T, D>(&self, results: Stream<T, Unbounded, Timed>, digest: D)
     where
-        T: Send + 'static,
+        T: Exchange,
         D: Fn(&T) -> (u64, u64) + Clone + Send + Sync + 'static,
     {
         let (timing, meter) = (self.timing, self.meter.clone());

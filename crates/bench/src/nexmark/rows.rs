@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use ardea_core::Timestamp;
 use ardea_nexmark::{AuctionRow, BidRow, PersonRow, auction_at, bid_at, is_person_at, person_at};
+use serde::{Deserialize, Serialize};
 
 /// A sequence of events in the order of their times.
 pub(crate) trait Events: Clone + Send + Sync + 'static {
@@ -145,7 +146,7 @@ impl Events for Bids {
 }
 
 /// A person or an auction: what query 8 reads.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Serialize, Deserialize, Debug)]
 pub(crate) enum Opening {
     Person(PersonRow),
     Auction(AuctionRow),

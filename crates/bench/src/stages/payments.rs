@@ -4,6 +4,7 @@
 
 use ardea_core::Boundedness;
 use ardea_pipeline::{Stream, Timed};
+use serde::{Deserialize, Serialize};
 
 /// Every so many stages one is keyed by the account.
 const KEYED_EVERY: u32 = 30;
@@ -13,7 +14,7 @@ const ACCOUNTS: u64 = 1_000;
 const LIMIT: u64 = 100_000;
 
 /// A payment on its way.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Debug)]
 pub(crate) struct Payment {
     id: u64,
     account: u64,

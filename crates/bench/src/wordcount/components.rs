@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ardea_core::{Clock, Instance};
+use ardea_core::{Instance, Result};
 use ardea_topology::{
     Bolt, Collector, ComponentContext, MessageId, Next, Outcome, Outputs, Spout, SpoutCollector,
     Tuple, Tuples,
@@ -13,29 +13,74 @@ use hdrhistogram::Histogram;
 
 use super::table::WordCounts;
 use super::words::{Draws, Words};
-use crate::PATIENCE;
+use crate::usage::monotonic_nanos;
+use crate::{PATIENCE, nanoseconds};
 
 /// The least that a spout waits for the next words to be due: each wait costs a wake-up.
 const LEAST_WAIT: Duration = Duration::from_micros(50);
 
-/// What the instances of a run share. Counters are written by one instance each.
+/// How long a spout that has fallen silent sleeps at a time.
+const SILENT_WAIT: Duration = Duration::from_millis(100);
+
+/// How long a spout waits for the word to begin.
+const BEGIN_WAIT: Duration = Duration::from_millis(1);
+
+/// What the instances of a run share in one process. Counters are written by one instance each.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) words: Words,
     /// Tuples a second over all spouts, which take turns; as fast as possible without.
     pub(super) rate: Option<u64>,
     pub(super) acks: bool,
-    /// When the first tuple is due, and from when to when latencies count, on the node's clock.
-    pub(super) start: Duration,
-    pub(super) from: Duration,
-    pub(super) until: Duration,
+    /// Whether the job ends when it is over; else the spouts only fall silent.
+    pub(super) ends: bool,
+    pub(super) times: Times,
     pub(super) is_over: AtomicBool,
     /// Tuples dealt with: acked, or counted where there are no acks.
     pub(super) done: Vec<Counter>,
+    pub(super) emitted: Vec<Counter>,
+    pub(super) failed: Vec<Counter>,
     /// Words, and distinct ones, that the bolts counted.
-    pub(super) counted: AtomicU64,
-    pub(super) distinct: AtomicU64,
+    pub(super) counted: Vec<Counter>,
+    pub(super) distinct: Vec<Counter>,
     pub(super) latencies: Mutex<Histogram<u64>>,
+}
+
+/// In nanoseconds of the machine's monotonic clock.
+#[derive(Debug)]
+pub(super) struct Times {
+    /// When the first tuple is due; never, as long as nobody has said so.
+    start: AtomicU64,
+    /// Latencies count of what is due from then…
+    from: AtomicU64,
+    /// … until then.
+    until: AtomicU64,
+}
+
+impl Times {
+    pub(super) fn unknown() -> Self {
+        Times {
+            start: AtomicU64::new(u64::MAX),
+            from: AtomicU64::new(u64::MAX),
+            until: AtomicU64::new(u64::MAX),
+        }
+    }
+
+    pub(super) fn set(&self, start: u64, from: u64, until: u64) {
+        self.from.store(from, Ordering::Relaxed);
+        self.until.store(until, Ordering::Relaxed);
+        self.start.store(start, Ordering::Release);
+    }
+
+    /// When the first tuple is due, if that is known.
+    fn start(&self) -> Option<u64> {
+        let start = self.start.load(Ordering::Acquire);
+        (start != u64::MAX).then_some(start)
+    }
+
+    fn until(&self) -> u64 {
+        self.until.load(Ordering::Relaxed)
+    }
 }
 
 /// In cache lines of its own.
@@ -45,8 +90,11 @@ pub(super) struct Counter(AtomicU64);
 
 impl Counter {
     fn add(&self, count: usize) {
-        let sum = self.0.load(Ordering::Relaxed) + count as u64;
-        self.0.store(sum, Ordering::Relaxed);
+        self.set(self.get() + count as u64);
+    }
+
+    fn set(&self, count: u64) {
+        self.0.store(count, Ordering::Relaxed);
     }
 
     pub(super) fn get(&self) -> u64 {
@@ -55,24 +103,54 @@ impl Counter {
 }
 
 impl Shared {
+    /// Those of a run with so many instances of each component in all processes.
+    pub(super) fn new(
+        words: Words,
+        instances: u32,
+        acks: bool,
+        rate: Option<u64>,
+        ends: bool,
+    ) -> Result<Self> {
+        let counters = || (0..instances).map(|_| Counter::default()).collect();
+        Ok(Shared {
+            words,
+            rate,
+            acks,
+            ends,
+            times: Times::unknown(),
+            is_over: AtomicBool::new(false),
+            done: counters(),
+            emitted: counters(),
+            failed: counters(),
+            counted: counters(),
+            distinct: counters(),
+            latencies: Mutex::new(nanoseconds()?),
+        })
+    }
+
     /// Counts how long after they were due these were dealt with.
-    fn record(&self, now: Duration, due_nanos: impl Iterator<Item = u64>) {
-        let counts = self.from.as_nanos() as u64..self.until.as_nanos() as u64;
+    fn record(&self, due_nanos: impl Iterator<Item = u64>) {
+        let now = monotonic_nanos();
+        let counts = self.times.from.load(Ordering::Relaxed)..self.times.until();
         let mut histogram = self
             .latencies
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         for due in due_nanos.filter(|due| counts.contains(due)) {
-            histogram.saturating_record((now.as_nanos() as u64).saturating_sub(due));
+            histogram.saturating_record(now.saturating_sub(due));
         }
     }
+}
+
+/// The sum of counters.
+pub(super) fn sum(counters: &[Counter]) -> u64 {
+    counters.iter().map(Counter::get).sum()
 }
 
 /// Emits random words: as fast as possible, or each when it is due.
 pub(super) struct WordSpout {
     shared: Arc<Shared>,
     draws: Draws,
-    clock: Clock,
     instance: Instance,
     emitted: u64,
 }
@@ -82,7 +160,6 @@ impl WordSpout {
         WordSpout {
             shared,
             draws: Draws::new(0),
-            clock: Clock::system(),
             instance: Instance::ONLY,
             emitted: 0,
         }
@@ -90,20 +167,35 @@ impl WordSpout {
 
     /// When the next tuple is due, in nanoseconds.
     #[inline]
-    fn due(&self, rate: u64) -> u64 {
+    fn due(&self, start: u64, rate: u64) -> u64 {
         let turn = u128::from(self.emitted) * u128::from(self.instance.parallelism);
         let number = turn + u128::from(self.instance.index);
         let after = number * 1_000_000_000 / u128::from(rate);
-        self.shared.start.as_nanos() as u64 + after as u64
+        start + after as u64
     }
 
     /// Whether all has been emitted that was due in the measured time, or that takes too long.
-    fn is_done(&self, now: u64) -> bool {
-        let until = self.shared.until;
-        let owes = |rate| self.due(rate) < until.as_nanos() as u64;
-        let may_go_on = now < (until + PATIENCE).as_nanos() as u64;
+    fn is_done(&self, start: u64, now: u64) -> bool {
+        let until = self.shared.times.until();
+        let owes = |rate| self.due(start, rate) < until;
+        let may_go_on = now < until.saturating_add(PATIENCE.as_nanos() as u64);
         self.shared.is_over.load(Ordering::Relaxed)
             && !(may_go_on && self.shared.rate.is_some_and(owes))
+    }
+
+    /// Emits what is due, as far as there is room.
+    #[inline]
+    fn emit_due(&mut self, out: &mut SpoutCollector<'_>, start: u64, now: u64) -> Outcome<Next> {
+        loop {
+            let due = self.shared.rate.map_or(now, |rate| self.due(start, rate));
+            if due > now {
+                return Ok(Next::Wait(Duration::from_nanos(due - now).max(LEAST_WAIT)));
+            }
+            self.emit(out, due)?;
+            if out.is_full() {
+                return Ok(Next::More);
+            }
+        }
     }
 
     #[inline]
@@ -130,33 +222,30 @@ impl Spout for WordSpout {
     }
 
     fn open(&mut self, context: &ComponentContext) -> Outcome {
-        self.clock = context.clock().clone();
         self.instance = context.instance();
         self.draws = Draws::new(1000 + u64::from(self.instance.index));
         Ok(())
     }
 
     fn next_tuple(&mut self, out: &mut SpoutCollector<'_>) -> Outcome<Next> {
-        let now = self.clock.now().as_nanos() as u64;
-        self.emit(out, now)?;
+        self.emit(out, monotonic_nanos())?;
         Ok(Next::More)
     }
 
     fn next_batch(&mut self, out: &mut SpoutCollector<'_>) -> Outcome<Next> {
-        let now = self.clock.now().as_nanos() as u64;
-        if self.is_done(now) {
-            return Ok(Next::Done);
+        let Some(start) = self.shared.times.start() else {
+            return Ok(Next::Wait(BEGIN_WAIT));
+        };
+        let now = monotonic_nanos();
+        if self.is_done(start, now) {
+            return Ok(match self.shared.ends {
+                true => Next::Done,
+                false => Next::Wait(SILENT_WAIT),
+            });
         }
-        loop {
-            let due = self.shared.rate.map_or(now, |rate| self.due(rate));
-            if due > now {
-                return Ok(Next::Wait(Duration::from_nanos(due - now).max(LEAST_WAIT)));
-            }
-            self.emit(out, due)?;
-            if out.is_full() {
-                return Ok(Next::More);
-            }
-        }
+        let next = self.emit_due(out, start, now);
+        self.shared.emitted[self.instance.index as usize].set(self.emitted);
+        next
     }
 
     fn ack(&mut self, message: MessageId) {
@@ -166,14 +255,17 @@ impl Spout for WordSpout {
     fn ack_batch(&mut self, messages: &[MessageId]) {
         self.shared.done[self.instance.index as usize].add(messages.len());
         let due = messages.iter().map(|message| message.0);
-        self.shared.record(self.clock.now(), due);
+        self.shared.record(due);
+    }
+
+    fn fail(&mut self, _: MessageId) {
+        self.shared.failed[self.instance.index as usize].add(1);
     }
 }
 
 /// Counts words, a chunk at a time.
 pub(super) struct CountBolt {
     shared: Arc<Shared>,
-    clock: Clock,
     instance: Instance,
     counts: WordCounts,
 }
@@ -182,7 +274,6 @@ impl CountBolt {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         CountBolt {
             shared,
-            clock: Clock::system(),
             instance: Instance::ONLY,
             counts: WordCounts::default(),
         }
@@ -191,7 +282,6 @@ impl CountBolt {
 
 impl Bolt for CountBolt {
     fn prepare(&mut self, context: &ComponentContext) -> Outcome {
-        self.clock = context.clock().clone();
         self.instance = context.instance();
         Ok(())
     }
@@ -210,17 +300,11 @@ impl Bolt for CountBolt {
                 let due = tuples
                     .iter()
                     .map(|tuple| tuple.int_at(1).unwrap_or(0) as u64);
-                self.shared.record(self.clock.now(), due);
+                self.shared.record(due);
             }
         }
+        self.shared.counted[self.instance.index as usize].add(tuples.len());
+        self.shared.distinct[self.instance.index as usize].set(self.counts.distinct() as u64);
         Ok(tuples.len())
-    }
-
-    fn close(&mut self) {
-        self.shared
-            .counted
-            .fetch_add(self.counts.total(), Ordering::Relaxed);
-        let distinct = self.counts.distinct() as u64;
-        self.shared.distinct.fetch_add(distinct, Ordering::Relaxed);
     }
 }

@@ -16,6 +16,8 @@ use crate::report::Field;
 const MOST_WORDS: usize = 10_000_000;
 /// The most spouts.
 const MOST_PARALLELISM: u32 = 1_024;
+/// The most containers: all of them are processes of this machine.
+const MOST_CONTAINERS: u32 = 64;
 
 /// What `ardea bench wordcount` can be asked for; the names are those of its flags.
 #[derive(Clone, Debug)]
@@ -24,9 +26,11 @@ pub struct WordcountParams {
     pub words: usize,
     /// A file with a word a line, instead of generated ones.
     pub words_file: Option<PathBuf>,
-    /// Spouts, and as many bolts.
-    pub parallelism: u32,
-    /// Cooperative threads.
+    /// Spouts, and as many bolts; one for each container unless told.
+    pub parallelism: Option<u32>,
+    /// Processes: with one, this one; with more, a cluster on this machine runs them.
+    pub containers: u32,
+    /// Cooperative threads of each container.
     pub threads: u32,
     /// Whether every tuple is followed until it has been counted.
     pub acks: bool,
@@ -49,7 +53,8 @@ impl Default for WordcountParams {
         WordcountParams {
             words: 450_000,
             words_file: None,
-            parallelism: 1,
+            parallelism: None,
+            containers: 1,
             threads: 1,
             acks: false,
             rate: None,
@@ -70,11 +75,24 @@ impl WordcountParams {
                 self.words
             )));
         }
-        if self.parallelism == 0 || self.parallelism > MOST_PARALLELISM {
+        if self.containers == 0 || self.containers > MOST_CONTAINERS {
             return Err(refused(format!(
-                "{} spouts are not between 1 and {MOST_PARALLELISM}",
-                self.parallelism
+                "{} containers are not between 1 and {MOST_CONTAINERS}",
+                self.containers
             )));
+        }
+        let instances = self.instances();
+        if instances == 0 || instances > MOST_PARALLELISM {
+            return Err(refused(format!(
+                "{instances} spouts are not between 1 and {MOST_PARALLELISM}"
+            )));
+        }
+        if !instances.is_multiple_of(self.containers) {
+            return Err(refused(format!(
+                "{instances} spouts can't be shared out evenly to {} containers",
+                self.containers
+            ))
+            .hint("give --parallelism a multiple of --containers"));
         }
         if self.max_pending.is_some() && !self.acks {
             return Err(
@@ -95,6 +113,11 @@ impl WordcountParams {
         ])
     }
 
+    /// How many spouts there are, and as many bolts.
+    pub(super) fn instances(&self) -> u32 {
+        self.parallelism.unwrap_or(self.containers)
+    }
+
     /// `words` is how many there were.
     pub(super) fn fields(&self, words: usize) -> Vec<Field> {
         let file = self.words_file.as_ref();
@@ -104,8 +127,8 @@ impl WordcountParams {
                 "words_file",
                 json!(file.map(|path| path.display().to_string())),
             ),
-            ("parallelism", json!(self.parallelism)),
-            ("containers", json!(1)),
+            ("parallelism", json!(self.instances())),
+            ("containers", json!(self.containers)),
             ("threads", json!(self.threads)),
             ("acks", json!(self.acks)),
             ("rate", json!(self.rate)),
@@ -127,11 +150,14 @@ mod tests {
     #[test]
     fn parameters_that_measure_nothing_or_never_end_are_refused() {
         type Set = fn(&mut WordcountParams);
-        let wrong: [Set; 12] = [
+        let wrong: [Set; 15] = [
             |params| params.words = 0,
             |params| params.words = MOST_WORDS + 1,
-            |params| params.parallelism = 0,
-            |params| params.parallelism = MOST_PARALLELISM + 1,
+            |params| params.parallelism = Some(0),
+            |params| params.parallelism = Some(MOST_PARALLELISM + 1),
+            |params| params.containers = 0,
+            |params| params.containers = MOST_CONTAINERS + 1,
+            |params| (params.containers, params.parallelism) = (2, Some(3)),
             |params| params.max_pending = NonZeroUsize::new(1),
             |params| params.rate = Some(0),
             |params| params.rate = Some(u64::MAX),

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::hint::black_box;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::num::NonZeroUsize;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -12,13 +13,14 @@ use ardea_engine::{Node, NodeConfig};
 use ardea_topology::{Reliability, Topology, TopologyBuilder};
 use serde_json::json;
 
-use super::components::{CountBolt, Shared, WordSpout};
+use super::components::{CountBolt, Shared, WordSpout, sum};
 use super::params::WordcountParams;
+use super::spread;
 use super::table::WordCounts;
 use super::words::{Random, Words};
+use crate::noise;
 use crate::report::{Field, Report, Unit, latency, machine, rounded, seconds};
-use crate::usage::{Meanwhile, Spent, forget_peak, thread_cpu_time};
-use crate::{nanoseconds, noise};
+use crate::usage::{Meanwhile, Spent, forget_peak, monotonic_nanos, thread_cpu_time};
 
 /// Time for the topology to be up before the first tuple is due.
 const LEAD: Duration = Duration::from_millis(100);
@@ -36,20 +38,26 @@ const PLAIN_WORDS: usize = 20_000_000;
 /// returns; the topology's own failure.
 pub fn run(params: &WordcountParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     params.check()?;
+    if params.containers > 1 {
+        return spread::run(params, progress);
+    }
     forget_peak();
-    let words = match &params.words_file {
-        Some(path) => Words::from_file(path)?,
-        None => Words::generated(params.words),
-    };
+    let words = Words::of(params.words_file.as_deref(), params.words)?;
     progress("listening to the machine's own noise");
     let noise = noise::listen(params.threads)?;
     let node = Node::start(NodeConfig {
         spin: params.spin,
         ..NodeConfig::with_threads(params.threads)
     })?;
-    let shared = Arc::new(shared(params, words, node.clock().now() + LEAD)?);
-    let running = topology(params, &shared)?.submit(&node)?;
-    let done = || shared.done.iter().map(|counter| counter.get()).sum::<u64>();
+    let instances = params.instances();
+    let shared = Shared::new(words, instances, params.acks, params.rate, true)?;
+    let shared = Arc::new(shared);
+    let start = monotonic_nanos() + LEAD.as_nanos() as u64;
+    let from = start + params.warmup.as_nanos() as u64;
+    let until = from + params.duration.as_nanos() as u64;
+    shared.times.set(start, from, until);
+    let running = topology(&shared, instances, params.max_pending)?.submit(&node)?;
+    let done = || sum(&shared.done);
     progress("warming up");
     thread::sleep(LEAD + params.warmup);
     progress("measuring");
@@ -65,19 +73,13 @@ pub fn run(params: &WordcountParams, progress: &mut dyn FnMut(&str)) -> Result<R
     figures.extend(latencies(&shared));
     figures.extend([
         ("failed", json!(failed.sum::<u64>())),
-        ("distinct", json!(shared.distinct.load(Ordering::Relaxed))),
-        (
-            "lost",
-            json!(emitted.abs_diff(shared.counted.load(Ordering::Relaxed))),
-        ),
+        ("distinct", json!(sum(&shared.distinct))),
+        ("lost", json!(emitted.abs_diff(sum(&shared.counted)))),
     ]);
     drop(node);
     figures.extend(machine(spent, noise));
-    let plain = params.baseline.then(|| {
-        progress("running the plain loops over the same words");
-        (plain_loop(&shared.words), batched_loop(&shared.words))
-    });
-    figures.extend(comparison(spent.per_cpu_second(tuples), plain));
+    let per_cpu = spent.per_cpu_second(tuples);
+    figures.extend(beside_plain_loops(params, &shared.words, per_cpu, progress));
     Ok(Report {
         bench: "wordcount",
         parameters: params.fields(shared.words.len()),
@@ -85,8 +87,22 @@ pub fn run(params: &WordcountParams, progress: &mut dyn FnMut(&str)) -> Result<R
     })
 }
 
+/// How the topology compares with the plain loops, if they are to run.
+pub(super) fn beside_plain_loops(
+    params: &WordcountParams,
+    words: &Words,
+    per_cpu: Option<f64>,
+    progress: &mut dyn FnMut(&str),
+) -> Vec<Field> {
+    let plain = params.baseline.then(|| {
+        progress("running the plain loops over the same words");
+        (plain_loop(words), batched_loop(words))
+    });
+    comparison(per_cpu, plain)
+}
+
 /// What the tuples that were dealt with cost.
-fn counted(tuples: u64, spent: Spent) -> Vec<Field> {
+pub(super) fn counted(tuples: u64, spent: Spent) -> Vec<Field> {
     let per_second = tuples as f64 / spent.wall.as_secs_f64();
     let per_cpu = spent.per_cpu_second(tuples);
     vec![
@@ -120,39 +136,25 @@ fn comparison(per_cpu: Option<f64>, plain: Option<(f64, f64)>) -> Vec<Field> {
     ]
 }
 
-fn shared(params: &WordcountParams, words: Words, start: Duration) -> Result<Shared> {
-    let from = start + params.warmup;
-    Ok(Shared {
-        words,
-        rate: params.rate,
-        acks: params.acks,
-        start,
-        from,
-        until: from + params.duration,
-        is_over: AtomicBool::new(false),
-        done: (0..params.parallelism)
-            .map(|_| Default::default())
-            .collect(),
-        counted: AtomicU64::new(0),
-        distinct: AtomicU64::new(0),
-        latencies: Mutex::new(nanoseconds()?),
-    })
-}
-
-fn topology(params: &WordcountParams, shared: &Arc<Shared>) -> Result<Topology> {
+/// Spouts and bolts that share this.
+pub(super) fn topology(
+    shared: &Arc<Shared>,
+    instances: u32,
+    max_pending: Option<NonZeroUsize>,
+) -> Result<Topology> {
     let mut builder = TopologyBuilder::new("wordcount");
-    if params.acks {
+    if shared.acks {
         builder.reliability(Reliability::AtLeastOnce);
     }
-    if let Some(most) = params.max_pending {
+    if let Some(most) = max_pending {
         builder.max_spout_pending(most);
     }
     let (spout, bolt) = (Arc::clone(shared), Arc::clone(shared));
-    builder.spout("words", params.parallelism, move || {
+    builder.spout("words", instances, move || {
         WordSpout::new(Arc::clone(&spout))
     });
     builder
-        .bolt("count", params.parallelism, move || {
+        .bolt("count", instances, move || {
             CountBolt::new(Arc::clone(&bolt))
         })
         .fields("words", ["word"]);
@@ -198,7 +200,7 @@ mod tests {
     fn quick(acks: bool, rate: Option<u64>) -> Report {
         let params = WordcountParams {
             words: 1000,
-            parallelism: 2,
+            parallelism: Some(2),
             acks,
             rate,
             duration: Duration::from_millis(100),

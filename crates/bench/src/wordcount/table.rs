@@ -135,6 +135,7 @@ impl WordCounts {
     }
 
     /// The sum of all counts.
+    #[cfg(test)]
     pub(crate) fn total(&self) -> u64 {
         self.slots.iter().map(|slot| slot.count).sum()
     }

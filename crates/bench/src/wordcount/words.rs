@@ -17,6 +17,14 @@ pub(crate) struct Words {
 }
 
 impl Words {
+    /// Those of this file, or else so many that are generated.
+    pub(crate) fn of(file: Option<&Path>, count: usize) -> Result<Words> {
+        match file {
+            Some(path) => Words::from_file(path),
+            None => Ok(Words::generated(count)),
+        }
+    }
+
     /// So many distinct words of 3 to 16 small letters.
     pub(crate) fn generated(count: usize) -> Words {
         let mut random = Random(SEED);

@@ -3,8 +3,10 @@
 mod exchange;
 mod forward;
 mod nexmark;
+mod recovery;
 mod repeat;
 mod stages;
+mod submit;
 mod table;
 mod wakeup;
 mod wordcount;
@@ -19,7 +21,7 @@ use crate::failure::Failure;
 pub enum BenchCommand {
     /// Throughput, or latency at a rate, of a NEXMark query, beside a plain loop that computes the same
     Nexmark(nexmark::NexmarkBenchArgs),
-    /// Throughput, or latency at a rate, of word count as a topology, with or without acks
+    /// Throughput, or latency at a rate, of word count as a topology, with or without acks, in one container or several
     Wordcount(wordcount::WordcountBenchArgs),
     /// Latency from end to end of a pipeline of many stages
     Stages(stages::StagesBenchArgs),
@@ -29,6 +31,10 @@ pub enum BenchCommand {
     Exchange(exchange::ExchangeBenchArgs),
     /// What it costs a worker to pass frames on that are not for it
     Forward(forward::ForwardBenchArgs),
+    /// How long it takes from submitting a job until its first record is through
+    Submit(submit::SubmitBenchArgs),
+    /// How long a killed worker is missed
+    Recovery(recovery::RecoveryBenchArgs),
 }
 
 /// What every bench can be told.
@@ -48,5 +54,7 @@ pub fn run(command: &BenchCommand, context: &Context) -> Result<(), Failure> {
         BenchCommand::Wakeup(args) => wakeup::run(args, context),
         BenchCommand::Exchange(args) => exchange::run(args, context),
         BenchCommand::Forward(args) => forward::run(args, context),
+        BenchCommand::Submit(args) => submit::run(args, context),
+        BenchCommand::Recovery(args) => recovery::run(args, context),
     }
 }

@@ -1,23 +1,36 @@
 //! `ardea plan`: how a job would run.
 
+mod for_cluster;
+
+use std::path::Path;
+
 use ardea_core::{Dag, Edge, Isolation, Parallelism, VertexId};
 use ardea_engine::ExecutionPlan;
 use serde_json::{Value, json};
 
-use crate::args::JobArgs;
+use crate::args::PlanArgs;
 use crate::commands::jobs;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::stdout;
+use crate::{stdout, topology_file};
 
-/// Prints the job's graph, and the tasklets that the engine would make of it; runs nothing.
-pub fn run(args: &JobArgs, context: &Context) -> Result<(), Failure> {
-    let (name, rest) = args.split();
+/// Prints the job's graph, and the tasklets that the engine would make of it; runs nothing. Of a job of a cluster, how it runs there; of a
+/// topology in a file or a program that is a job, how it would be packed.
+pub fn run(args: &PlanArgs, context: &Context) -> Result<(), Failure> {
+    let (name, rest) = args.job.split();
+    let path = Path::new(name);
+    let is_file = topology_file::is_one(path) || path.components().count() > 1;
+    if is_file || args.dry_run {
+        return for_cluster::packed(path, rest, args, context);
+    }
+    if args.place.cluster.is_some() || args.place.at.is_some() {
+        return for_cluster::running(name, args, context);
+    }
     let job = jobs::find(name)?;
     if jobs::asks_for_help(rest) {
         return stdout::print(&jobs::usage(job));
     }
-    let config = context.node_config(args.threads)?;
+    let config = context.node_config(args.job.threads)?;
     let pipeline = (job.build)(rest)?;
     let dag = pipeline.to_dag(config.threads)?;
     let plan = ExecutionPlan::of(&dag, config.threads, config.fuse)?;

@@ -1,14 +1,22 @@
-//! `ardea run`: runs a job by its name.
+//! `ardea run`: runs a job by its name, or a topology from a file.
+
+use std::path::Path;
 
 use crate::args::JobArgs;
 use crate::commands::jobs;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::{stdout, supervise};
+use crate::{stdout, supervise, topology_file};
 
 /// Runs the job, or explains it if its arguments ask for that.
 pub fn run(args: &JobArgs, context: &Context) -> Result<(), Failure> {
     let (name, rest) = args.split();
+    let path = Path::new(name);
+    if topology_file::is_one(path) {
+        let topology = topology_file::read(path)?;
+        let config = context.node_config(args.threads)?;
+        return supervise::run_topology(&topology, config, context);
+    }
     named(name, rest, args.threads, context)
 }
 

@@ -5,12 +5,28 @@ use std::path::Path;
 
 use crate::ardea::{run, succeed};
 
-const COMMANDS: [&[&str]; 17] = [
+const COMMANDS: [&[&str]; 33] = [
     &[],
     &["demo"],
     &["run"],
     &["jobs"],
     &["plan"],
+    &["submit"],
+    &["list"],
+    &["describe"],
+    &["activate"],
+    &["deactivate"],
+    &["kill"],
+    &["restart"],
+    &["update"],
+    &["logs"],
+    &["metrics"],
+    &["top"],
+    &["cluster"],
+    &["cluster", "start"],
+    &["cluster", "stop"],
+    &["cluster", "status"],
+    &["version"],
     &["bench"],
     &["bench", "nexmark"],
     &["bench", "wordcount"],

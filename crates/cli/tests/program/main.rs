@@ -3,6 +3,7 @@
 mod ardea;
 
 mod bench;
+mod clusters;
 mod completions;
 mod exit_codes;
 mod generate;
@@ -11,3 +12,4 @@ mod interrupts;
 mod jobs;
 mod named_pipes;
 mod pipes;
+mod served;

@@ -7,7 +7,8 @@ use ardea_packing::{ContainerId, InstanceId, PackingPlan};
 
 use super::scheduler_desk::Subject;
 use super::{
-    ContainerRequest, Ending, JobMaster, MasterAction, Note, SchedulerAnswer, SchedulerCall,
+    ContainerRequest, ContainerState, Ending, JobMaster, MasterAction, Note, SchedulerAnswer,
+    SchedulerCall,
 };
 use crate::{Backoff, Cause, MemberEvent, PlanVersion, Refused, WorkerId};
 
@@ -38,6 +39,15 @@ enum State {
 }
 
 impl Container {
+    pub(super) fn state(&self) -> ContainerState {
+        match self.state {
+            State::Up => ContainerState::Up,
+            State::Expected(_) => ContainerState::Expected,
+            State::RestartAt(_) => ContainerState::BackingOff,
+            State::Restarting(_) => ContainerState::Restarting,
+        }
+    }
+
     /// Whether a process that this master doesn't know of may be running the instance.
     pub(super) fn may_be_running(&self, instance: &InstanceId) -> bool {
         self.unheard_until.is_some() && self.instances.binary_search(instance).is_ok()
@@ -84,6 +94,7 @@ impl JobMaster {
                 let _ = self.members.on(now, MemberEvent::Exited(worker));
             }
             self.workers.remove(&id);
+            self.ended.remove(&id);
             self.desk.forget(Subject::Container(id));
         }
         let order = self.next_order();
@@ -214,13 +225,26 @@ impl JobMaster {
         if matches!(container.state, State::Restarting(_) | State::RestartAt(_)) {
             return;
         }
-        container.state = if restarts {
-            let at = container.backoff.failed(now);
-            actions.push(MasterAction::Note(Note::RestartAt(id, at)));
-            State::RestartAt(at)
-        } else {
-            State::Expected(now + self.config.register_within)
-        };
+        if !restarts {
+            container.state = State::Expected(now + self.config.register_within);
+            return;
+        }
+        let at = container.backoff.failed(now);
+        actions.push(MasterAction::Note(Note::RestartAt(id, at)));
+        container.state = State::RestartAt(at);
+        if at <= now {
+            self.start_again(id);
+        }
+    }
+
+    /// Has the scheduler start a container again whose time has come.
+    fn start_again(&mut self, id: ContainerId) {
+        if let Some(container) = self.containers.get_mut(&id) {
+            container.state = State::Restarting(None);
+            let order = self.next_order();
+            let call = SchedulerCall::Restart(id);
+            self.desk.ask(Subject::Container(id), order, call);
+        }
     }
 
     /// Has containers started again whose time has come.
@@ -233,10 +257,7 @@ impl JobMaster {
             heard_of_all |= over.is_some();
             match container.state {
                 State::Expected(until) if now >= until => late.push(*id),
-                State::RestartAt(at) if now >= at => {
-                    container.state = State::Restarting(None);
-                    due.push(*id);
-                }
+                State::RestartAt(at) if now >= at => due.push(*id),
                 _ => {}
             }
         }
@@ -248,9 +269,7 @@ impl JobMaster {
             self.settle_waiting(now, actions);
         }
         for id in due {
-            let order = self.next_order();
-            let call = SchedulerCall::Restart(id);
-            self.desk.ask(Subject::Container(id), order, call);
+            self.start_again(id);
         }
     }
 

@@ -26,6 +26,7 @@ impl JobMaster {
         match kept {
             Kept::Read => self.take_over(actions),
             Kept::Stored => {
+                self.not_stored = None;
                 if let Some(command) = self.deciding.take() {
                     actions.push(MasterAction::Reply(command, Ok(())));
                 }
@@ -37,8 +38,21 @@ impl JobMaster {
                     let refused = Refused::NoSuchJob(self.job.to_string());
                     actions.push(MasterAction::Reply(command, Err(refused)));
                 }
-                actions.push(MasterAction::Finished);
+                actions.push(MasterAction::JobGone);
             }
+            Kept::Refused(message) => match self.deciding.take() {
+                Some(command) => {
+                    let resources = false;
+                    let refused = Refused::Impossible { resources, message };
+                    actions.push(MasterAction::Reply(command, Err(refused)));
+                }
+                None => {
+                    self.not_stored = Some(message);
+                    if self.ending == Ending::Deleting {
+                        self.keeper.delete();
+                    }
+                }
+            },
             Kept::Superseded(newest) => self.step_down(newest, actions),
         }
     }
@@ -48,7 +62,7 @@ impl JobMaster {
         let Some(mut record) = self.keeper.record().cloned() else {
             return;
         };
-        if record.plan.is_none() && record.intent != Intent::Kill {
+        if record.plan.is_none() && !record.is_ending() {
             match self.manager.pack(&record.demand, &record.packing) {
                 Ok(plan) => {
                     record.plan = Some(Arc::new(self.sized(plan)));
@@ -74,9 +88,9 @@ impl JobMaster {
         let Some(record) = self.keeper.record().cloned() else {
             return;
         };
-        if record.intent == Intent::Kill {
+        if record.is_ending() {
             if self.ending == Ending::No {
-                self.begin_to_kill(now, actions);
+                self.begin_to_end(now, actions);
             }
             return;
         }
@@ -105,12 +119,16 @@ impl JobMaster {
         self.settle_all(now, actions);
     }
 
-    fn begin_to_kill(&mut self, now: Duration, actions: &mut Vec<MasterAction>) {
+    /// The job ends, because it was killed or has finished: has everything stopped, and removed after that.
+    fn begin_to_end(&mut self, now: Duration, actions: &mut Vec<MasterAction>) {
         self.ending = Ending::Stopping;
         self.scaling = None;
         for command in std::mem::take(&mut self.restarting).into_values() {
-            let refused = self.busy("being killed");
+            let refused = self.busy(self.how_it_ends());
             actions.push(MasterAction::Reply(command, Err(refused)));
+        }
+        for (id, command) in std::mem::take(&mut self.commands) {
+            self.take_command(id, command, actions);
         }
         let containers: Vec<_> = self.containers.keys().copied().collect();
         for id in &containers {
@@ -141,10 +159,26 @@ impl JobMaster {
                 self.keeper.propose(record);
                 return;
             }
+            if self.has_finished() {
+                record.finished = true;
+                self.keeper.propose(record);
+                return;
+            }
             if !self.advance_scaling(now, actions) {
                 return;
             }
         }
+    }
+
+    /// Whether every worker has said that all it has to run has ended, while none is missing and no plan is being changed.
+    fn has_finished(&self) -> bool {
+        let all = !self.containers.is_empty() && self.ended.len() == self.containers.len();
+        all && self.scaling.is_none() && self.unsettled.is_empty()
+    }
+
+    fn how_it_ends(&self) -> &'static str {
+        let finished = self.keeper.record().is_some_and(|record| record.finished);
+        if finished { "finished" } else { "being killed" }
     }
 
     /// Everybody does what the stage asks of them: goes on to the next. Whether something else may be due now.
@@ -190,7 +224,7 @@ impl JobMaster {
         let refused = match (&command, self.killing()) {
             // It is being done already.
             (Command::Kill, true) => return actions.push(MasterAction::Reply(id, Ok(()))),
-            (_, true) => self.busy("being killed"),
+            (_, true) => self.busy(self.how_it_ends()),
             _ if self.commands.len() >= MOST_COMMANDS => self.busy("dealing with other commands"),
             _ => return self.commands.push_back((id, command)),
         };
@@ -246,12 +280,11 @@ impl JobMaster {
         let Some(plan) = record.plan.as_ref().filter(|_| record.started) else {
             return Err(self.busy("being started"));
         };
-        let mut demand = record.demand.clone();
-        for (vertex, count) in parallelism {
-            demand = demand
-                .with_parallelism(vertex.as_str(), *count)
-                .map_err(|error| Refused::impossible(&error))?;
-        }
+        let wanted = parallelism.iter();
+        let demand = record
+            .demand
+            .rescaled(wanted.map(|(vertex, count)| (vertex.as_str(), *count)))
+            .map_err(|error| Refused::impossible(&error))?;
         if demand == record.demand {
             return Ok(false);
         }

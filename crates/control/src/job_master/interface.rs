@@ -100,7 +100,7 @@ pub enum MasterAction {
     /// Another master has taken over: give up the lease and drop this one.
     StepDown(MasterEpoch),
     /// The job's record is deleted: remove what else is stored of it, the lease last, and end.
-    Finished,
+    JobGone,
 }
 
 /// What a scheduler is asked for; by level, so that a call may be repeated.
@@ -139,6 +139,19 @@ pub enum SchedulerAnswer {
     Failed(String),
 }
 
+/// What a master waits for at a container.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum ContainerState {
+    /// Nothing: its worker is there.
+    Up,
+    /// That its worker comes.
+    Expected,
+    /// The time at which it is started again.
+    BackingOff,
+    /// The scheduler, which starts it again.
+    Restarting,
+}
+
 /// A command's number, chosen by whoever sends it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -164,7 +177,7 @@ pub enum Command {
 pub enum JobPhase {
     /// Its master reads what is stored of it.
     Reading,
-    /// It can't be packed, for this reason; it waits to be killed.
+    /// It can't be packed, or its record can't be kept, for this reason; it waits to be killed.
     Impossible(String),
     /// Its containers are started and prepared.
     Starting,
@@ -176,7 +189,9 @@ pub enum JobPhase {
     Recovering,
     /// It comes from one plan to the next.
     Updating,
-    /// It ends.
+    /// All of it has come to its end by itself; what is left of it is removed.
+    Finished,
+    /// It ends, because its user wants that.
     Killing,
     /// It is gone.
     Gone,

@@ -20,6 +20,8 @@ pub(super) enum Kept {
     Stored,
     /// The record is deleted, by this master or somebody else: the job is gone.
     Gone,
+    /// The state manager does not take it, or what is there can't be read; nothing is proposed any more.
+    Refused(String),
     /// Another master has written.
     Superseded(MasterEpoch),
 }
@@ -144,6 +146,11 @@ impl RecordKeeper {
                 self.next_at = now + PAUSE;
                 None
             }
+            StoreReply::Refused(why) => {
+                self.wanted = None;
+                self.next_at = now + PAUSE;
+                Some(Kept::Refused(why))
+            }
         }
     }
 
@@ -236,6 +243,19 @@ mod tests {
             expected: Some(StoreVersion(7)),
         };
         assert_eq!(request, write);
+    }
+
+    #[test]
+    fn what_the_state_manager_does_not_take_is_given_up_and_what_is_stored_stays() {
+        let (mut keeper, id) = writing();
+        let refused = StoreReply::Refused("too large".to_string());
+        let kept = keeper.answered(NOW, id, refused);
+        assert_eq!(kept, Some(Kept::Refused("too large".to_string())));
+        assert!(!keeper.is_busy());
+        assert_eq!(
+            keeper.record().map(|record| record.intent),
+            Some(Intent::Run)
+        );
     }
 
     #[test]

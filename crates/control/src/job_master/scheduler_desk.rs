@@ -48,6 +48,7 @@ impl SchedulerDesk {
             send_at: Duration::ZERO,
             backoff: Backoff::new(BackoffConfig {
                 first: Duration::from_millis(200),
+                second: Duration::from_millis(400),
                 most: Duration::from_secs(10),
                 forgets_after: Duration::from_secs(60),
             }),

@@ -20,6 +20,8 @@ struct Desk {
     replies: Vec<(CommandId, Result<(), Refused>)>,
     calls: Vec<SchedulerCall>,
     finished: bool,
+    /// Whether the state manager takes nothing.
+    refuses: bool,
 }
 
 fn job() -> JobRef {
@@ -63,6 +65,7 @@ impl Desk {
             replies: Vec::new(),
             calls: Vec::new(),
             finished: false,
+            refuses: false,
         };
         desk.happens(MasterEvent::Tick);
         desk
@@ -95,7 +98,7 @@ impl Desk {
                         events.push(MasterEvent::Scheduler(order, SchedulerAnswer::Done));
                     }
                     MasterAction::Reply(id, reply) => self.replies.push((id, reply)),
-                    MasterAction::Finished => self.finished = true,
+                    MasterAction::JobGone => self.finished = true,
                     MasterAction::Phase(_) | MasterAction::Note(_) => {}
                     MasterAction::StepDown(epoch) => panic!("{epoch:?}"),
                 }
@@ -106,6 +109,9 @@ impl Desk {
     fn store(&mut self, request: StoreRequest<Arc<JobRecord>>) -> StoreReply<Arc<JobRecord>> {
         match request {
             StoreRequest::Read => StoreReply::Found(self.stored.clone()),
+            StoreRequest::Write { .. } if self.refuses => {
+                StoreReply::Refused("too large".to_string())
+            }
             StoreRequest::Write { value, expected } => {
                 let version = self.stored.as_ref().map(|(_, version)| *version);
                 assert_eq!(expected, version);
@@ -140,8 +146,17 @@ impl Desk {
 
     /// The worker says that it runs what it was told last.
     fn carry_out(&mut self, worker: WorkerId) {
+        self.say(worker, false);
+    }
+
+    /// The worker says that it runs what it was told last, and whether all of that has ended.
+    fn say(&mut self, worker: WorkerId, ended: bool) {
         let applied = self.newest(worker).map(|assignment| assignment.order);
-        let status = Status { worker, applied };
+        let status = Status {
+            worker,
+            applied,
+            ended,
+        };
         self.happens(MasterEvent::From(ToMaster::Status(status)));
     }
 
@@ -243,19 +258,70 @@ fn a_killed_job_leaves_no_record_and_tells_its_workers_to_end() {
 }
 
 #[test]
-fn a_worker_whose_process_ends_is_started_again_after_a_wait() {
+fn a_worker_whose_process_ends_is_started_again_at_once_and_after_a_wait_the_next_time() {
     let mut desk = Desk::running();
+    let restarts = |desk: &Desk| {
+        let restart = SchedulerCall::Restart(ContainerId(1));
+        desk.calls.iter().filter(|call| **call == restart).count()
+    };
     desk.happens(MasterEvent::Exited(worker(1)));
     assert_eq!(desk.master.phase(), &JobPhase::Recovering);
-    desk.now += Duration::from_millis(50);
+    assert_eq!(restarts(&desk), 1);
+    let second = WorkerId {
+        incarnation: 2,
+        ..worker(1)
+    };
+    desk.register(second, Credentials::of(&job()));
+    desk.happens(MasterEvent::Exited(second));
+    assert_eq!(restarts(&desk), 1);
+    desk.now += Duration::from_millis(100);
     desk.happens(MasterEvent::Tick);
-    assert!(!desk.calls.contains(&SchedulerCall::Restart(ContainerId(1))));
-    desk.now += Duration::from_millis(50);
+    assert_eq!(restarts(&desk), 2);
+}
+
+#[test]
+fn a_job_has_finished_when_every_worker_says_that_all_it_runs_has_ended() {
+    let mut desk = Desk::running();
+    desk.say(worker(1), true);
+    desk.say(worker(2), false);
+    assert_eq!(desk.master.phase(), &JobPhase::Running);
+    // What was said of an earlier assignment says nothing of the one that has come since.
+    assert_eq!(desk.command(Command::Deactivate), Some(Ok(())));
+    desk.say(worker(2), true);
+    assert_eq!(desk.master.phase(), &JobPhase::Paused);
+    desk.say(worker(1), true);
+    assert!(desk.finished && desk.stored.is_none());
+    assert_eq!(desk.calls.last(), Some(&SchedulerCall::Kill));
+    let leave = (worker(1), ToWorker::Leave(MasterEpoch(1)));
+    assert!(desk.told.contains(&leave));
+}
+
+#[test]
+fn a_master_that_takes_over_a_finished_job_starts_nothing_and_removes_it() {
+    let mut desk = Desk::running();
+    let (record, version) = desk.stored.take().unwrap();
+    let finished = true;
+    let record = JobRecord {
+        finished,
+        ..(*record).clone()
+    };
+    desk.stored = Some((Arc::new(record), version));
+    desk.calls.clear();
+    let manager = Arc::new(RoundRobin);
+    desk.master = JobMaster::new(job(), MasterEpoch(2), manager, MasterConfig::default());
     desk.happens(MasterEvent::Tick);
-    assert_eq!(
-        desk.calls.last(),
-        Some(&SchedulerCall::Restart(ContainerId(1)))
-    );
+    assert_eq!(desk.calls, [SchedulerCall::Kill]);
+    assert!(desk.stored.is_none());
+}
+
+#[test]
+fn an_update_that_can_not_be_stored_is_refused_and_the_job_goes_on() {
+    let mut desk = Desk::running();
+    desk.refuses = true;
+    let update = Command::Update([("v".into(), 6)].into());
+    let refused = desk.command(update).unwrap().unwrap_err();
+    assert_eq!(refused.to_string(), "too large");
+    assert_eq!(desk.master.phase(), &JobPhase::Running);
 }
 
 #[test]

@@ -120,6 +120,7 @@ impl JobMaster {
             sent_at: Duration::ZERO,
         };
         self.workers.insert(worker.container, joined);
+        self.ended.remove(&worker.container);
         self.joined(worker, actions);
         let stamp = self.next_order();
         self.peers.set(now, Peer { worker, endpoint }, stamp);
@@ -134,7 +135,11 @@ impl JobMaster {
         status: Status,
         actions: &mut Vec<MasterAction>,
     ) {
-        let Status { worker, applied } = status;
+        let Status {
+            worker,
+            applied,
+            ended,
+        } = status;
         self.member_event(now, MemberEvent::Heard(worker), actions);
         let Some(known) = self.workers.get_mut(&worker.container) else {
             return;
@@ -146,6 +151,16 @@ impl JobMaster {
         let fresh = applied.filter(|order| order.epoch == self.epoch && known.applied < applied);
         if let Some(order) = fresh {
             known.carried_out(order);
+        }
+        // Of an order that has been followed by another, it says nothing about now.
+        let newest = known.told.back().map(|told| told.order);
+        if newest.is_some() && applied == newest && known.applied == newest {
+            match ended {
+                true => self.ended.insert(worker.container),
+                false => self.ended.remove(&worker.container),
+            };
+        }
+        if fresh.is_some() {
             self.settle(now, worker.container, actions);
             self.settle_waiting(now, actions);
         }
@@ -160,6 +175,7 @@ impl JobMaster {
             .is_some_and(|known| known.id == worker)
         {
             self.workers.remove(&container);
+            self.ended.remove(&container);
         }
     }
 
@@ -202,6 +218,7 @@ impl JobMaster {
             .is_none_or(|told| told.content != content)
         {
             worker.told.push_back(Told { order, content });
+            self.ended.remove(&container);
             self.send_assignment(now, container, actions);
         }
     }

@@ -152,3 +152,30 @@ fn what_is_being_stopped_counts_as_held_until_it_has_stopped() {
     agent.on(NOW, AgentEvent::Applied(order(1, 2)));
     assert_eq!(held(&agent), 1);
 }
+
+#[test]
+fn the_end_of_all_instances_is_told_until_a_later_order_is_carried_out() {
+    let mut agent = joined(1);
+    agent.on(NOW, plan(1));
+    agent.on(NOW, assignment(1, 1, &[0]));
+    agent.on(NOW, AgentEvent::Applied(order(1, 1)));
+    let ended = |agent: &mut WorkerAgent, event| {
+        let told = agent.on(NOW, event).into_iter().rev();
+        let mut statuses = told.filter_map(|action| match action {
+            AgentAction::Send(_, ToMaster::Status(status)) => Some(status.ended),
+            _ => None,
+        });
+        statuses.next()
+    };
+    assert_eq!(
+        ended(&mut agent, AgentEvent::Ended(order(1, 1))),
+        Some(true)
+    );
+    agent.on(NOW, assignment(1, 2, &[0, 1]));
+    assert_eq!(
+        ended(&mut agent, AgentEvent::Ended(order(1, 1))),
+        Some(true)
+    );
+    let applied = AgentEvent::Applied(order(1, 2));
+    assert_eq!(ended(&mut agent, applied), Some(false));
+}

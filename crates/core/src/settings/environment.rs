@@ -46,6 +46,7 @@ pub(super) fn assignments(
             )));
         };
         found.push(Assignment {
+            profile: None,
             key: setting.key.to_string(),
             text: text.to_string(),
             origin: Origin::Variable(name.into_owned()),

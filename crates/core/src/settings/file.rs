@@ -14,6 +14,9 @@ use crate::{Error, ErrorCode, Result};
 /// The file that is read when none is named, if it exists.
 pub const CONFIG_FILE: &str = "ardea.toml";
 
+/// A value in the file: where it is, of which profile, under which key.
+type Entry<'v, 'text> = (usize, Option<String>, String, &'v DeValue<'text>);
+
 /// A file larger than this is taken for something else; settings fill a few kilobytes.
 const MOST_BYTES: u64 = 64 * 1024;
 
@@ -60,6 +63,25 @@ impl ConfigFile {
         }
     }
 
+    /// As [`find`](Self::find), and the one in the user's own folder of configuration (`~/.config/ardea/ardea.toml`) as well: in the
+    /// order in which [`Resolver::file`](super::Resolver::file) takes them. A file that is named stands alone.
+    ///
+    /// # Errors
+    ///
+    /// As [`find`](Self::find).
+    pub fn find_all(
+        named: Option<&Path>,
+        directory: &Path,
+        of_user: Option<&Path>,
+    ) -> Result<Vec<Self>> {
+        let of_user = match (named, of_user) {
+            (None, Some(of_user)) => Self::find(None, of_user)?,
+            _ => None,
+        };
+        let here = Self::find(named, directory)?;
+        Ok(of_user.into_iter().chain(here).collect())
+    }
+
     /// The name by which errors call it.
     pub fn name(&self) -> &str {
         &self.name
@@ -69,37 +91,71 @@ impl ConfigFile {
     pub(super) fn assignments(&self, schema: &Schema) -> Result<Vec<Assignment>> {
         let table = DeTable::parse(&self.text).map_err(|error| self.syntax_error(&error))?;
         let mut entries = Vec::new();
-        let mut tables = vec![(String::new(), table.get_ref())];
-        while let Some((prefix, table)) = tables.pop() {
+        let mut tables = vec![(None, String::new(), table.get_ref())];
+        let profiles = schema.profiles().map(|profiles| profiles.table);
+        while let Some((profile, prefix, table)) = tables.pop() {
             for (name, value) in table {
                 let key = format!("{prefix}{}", name.get_ref());
+                let at = name.span().start;
                 match value.get_ref() {
-                    DeValue::Table(inner) if !inner.is_empty() || schema.has_table(&key) => {
-                        tables.push((format!("{key}."), inner));
+                    DeValue::Table(all) if profile.is_none() && profiles == Some(key.as_str()) => {
+                        for (name, value) in all {
+                            match value.get_ref() {
+                                DeValue::Table(inner) => {
+                                    let name = Some(name.get_ref().to_string());
+                                    tables.push((name, String::new(), inner));
+                                }
+                                scalar => {
+                                    let key = format!("{key}.{}", name.get_ref());
+                                    entries.push((name.span().start, None, key, scalar));
+                                }
+                            }
+                        }
                     }
-                    scalar => entries.push((name.span().start, key, scalar)),
+                    DeValue::Table(inner)
+                        if !inner.is_empty() || profile.is_some() || schema.has_table(&key) =>
+                    {
+                        tables.push((profile.clone(), format!("{key}."), inner));
+                    }
+                    scalar => entries.push((at, profile.clone(), key, scalar)),
                 }
             }
         }
         entries.sort_unstable_by_key(|(at, ..)| *at);
-        self.in_order(schema, &entries)
+        self.in_order(schema, entries)
     }
 
-    fn in_order(
-        &self,
-        schema: &Schema,
-        entries: &[(usize, String, &DeValue<'_>)],
-    ) -> Result<Vec<Assignment>> {
+    /// The names of the profiles in it, also of those without settings. None if it isn't TOML: then its settings are refused.
+    pub(super) fn profile_names(&self, schema: &Schema) -> Vec<String> {
+        let Some(profiles) = schema.profiles() else {
+            return Vec::new();
+        };
+        let Ok(table) = DeTable::parse(&self.text) else {
+            return Vec::new();
+        };
+        let all = table.get_ref().get(profiles.table);
+        let all = all.and_then(|all| all.get_ref().as_table());
+        let names = all.into_iter().flatten();
+        names.map(|(name, _)| name.get_ref().to_string()).collect()
+    }
+
+    fn in_order(&self, schema: &Schema, entries: Vec<Entry<'_, '_>>) -> Result<Vec<Assignment>> {
         let mut assignments: Vec<Assignment> = Vec::new();
-        for (at, key, value) in entries {
+        for (at, profile, key, value) in entries {
             let origin = Origin::File {
                 name: Arc::clone(&self.name),
-                line: self.line_of(*at),
+                line: self.line_of(at),
             };
-            let Some(setting) = schema.find(key) else {
-                return Err(schema.unknown_key(key, &origin));
+            let found = match profile {
+                None => schema.find(&key),
+                Some(_) => schema.find_in_profile(&key),
             };
-            if let Some(first) = assignments.iter().find(|earlier| earlier.key == *key) {
+            let Some(setting) = found else {
+                return Err(schema.unknown_key(&key, &origin));
+            };
+            let is_same =
+                |earlier: &&Assignment| earlier.key == setting.key && earlier.profile == profile;
+            if let Some(first) = assignments.iter().find(is_same) {
                 let what = format!("{key} is set twice, at {} and {origin}", first.origin);
                 return Err(Error::new(ErrorCode::InvalidConfig, what).hint("keep one of them"));
             }
@@ -110,7 +166,8 @@ impl ConfigFile {
                     .hint(format!("write {}, for example {example}", setting.kind)));
             };
             assignments.push(Assignment {
-                key: key.clone(),
+                profile,
+                key: setting.key.to_string(),
                 text,
                 origin,
             });
@@ -278,6 +335,21 @@ mod tests {
             .unwrap()
             .unwrap();
         assert_eq!(found.text, "threads = 3");
+    }
+
+    #[test]
+    fn the_users_own_file_comes_first_unless_one_is_named() {
+        let [of_user, here] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        for (directory, text) in [(&of_user, "threads = 2"), (&here, "threads = 3")] {
+            fs::write(directory.path().join(CONFIG_FILE), text).unwrap();
+        }
+        let texts = |named: Option<&Path>| {
+            let files = ConfigFile::find_all(named, here.path(), Some(of_user.path()));
+            let texts = files.unwrap().into_iter().map(|file| file.text);
+            texts.collect::<Vec<_>>()
+        };
+        assert_eq!(texts(None), ["threads = 2", "threads = 3"]);
+        assert_eq!(texts(Some(&here.path().join(CONFIG_FILE))), ["threads = 3"]);
     }
 
     #[test]

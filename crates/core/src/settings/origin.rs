@@ -35,6 +35,8 @@ impl fmt::Display for Origin {
 /// A key and value as somebody wrote them, not yet looked at.
 #[derive(Clone, Debug)]
 pub(super) struct Assignment {
+    /// Of which profile it is, if it is in the table of one.
+    pub(super) profile: Option<String>,
     pub(super) key: String,
     pub(super) text: String,
     pub(super) origin: Origin,

@@ -1,5 +1,6 @@
 //! What every setting is, and where that was written.
 
+use std::collections::BTreeMap;
 use std::error::Error as StdError;
 use std::time::Duration;
 
@@ -50,6 +51,16 @@ impl Resolved {
     /// Where the value of a setting was written, if there is one of this key.
     pub fn origin(&self, key: &str) -> Option<&Origin> {
         self.find(key).map(|entry| &entry.origin)
+    }
+
+    /// What was written by somebody, as one would write it again, by key: all that another process needs to come to the same.
+    pub fn written(&self) -> BTreeMap<String, String> {
+        let written = self
+            .settled
+            .iter()
+            .filter(|entry| entry.origin != Origin::Default);
+        let pair = |entry: &Settled| (entry.setting.key.to_string(), entry.value.to_string());
+        written.map(pair).collect()
     }
 
     /// A setting of kind [`Kind::Count`](super::Kind::Count).

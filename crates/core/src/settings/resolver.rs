@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use super::environment;
 use super::file::ConfigFile;
+use super::nearest::nearest;
 use super::origin::{Assignment, Origin};
 use super::resolved::{Resolved, Settled, refused};
 use super::schema::Schema;
@@ -11,11 +12,12 @@ use crate::{Error, ErrorCode, Result};
 
 /// Gathers what was written about settings, and decides.
 ///
-/// The order of its calls doesn't matter: a flag overrides the environment, that the file, that the default.
+/// The order of its calls doesn't matter, but for two of one kind: a flag overrides the environment, that the chosen profile of a file,
+/// that the rest of the file, that the default.
 #[derive(Clone, Debug)]
 pub struct Resolver<'a> {
     schema: &'a Schema,
-    file: Option<ConfigFile>,
+    files: Vec<ConfigFile>,
     variables: Vec<(OsString, OsString)>,
     others: Vec<String>,
     flags: Vec<String>,
@@ -26,16 +28,16 @@ impl<'a> Resolver<'a> {
     pub fn new(schema: &'a Schema) -> Self {
         Resolver {
             schema,
-            file: None,
+            files: Vec::new(),
             variables: Vec::new(),
             others: Vec::new(),
             flags: Vec::new(),
         }
     }
 
-    /// The configuration file, if there is one.
-    pub fn file(mut self, file: Option<ConfigFile>) -> Self {
-        self.file = file;
+    /// A configuration file, if there is one. Of two, the later counts.
+    pub fn file(mut self, file: impl IntoIterator<Item = ConfigFile>) -> Self {
+        self.files.extend(file);
         self
     }
 
@@ -84,17 +86,71 @@ impl<'a> Resolver<'a> {
                 origin: Origin::Default,
             });
         }
-        if let Some(file) = &self.file {
-            self.apply(&mut settled, file.assignments(self.schema)?)?;
+        let mut written = Vec::new();
+        for file in &self.files {
+            written.extend(file.assignments(self.schema)?);
         }
         let variables = environment::assignments(self.schema, &self.variables, &self.others)?;
-        self.apply(&mut settled, variables)?;
-        self.apply(&mut settled, self.flag_assignments()?)?;
+        let flags = self.flag_assignments()?;
+        let (of_profiles, of_files): (Vec<_>, Vec<_>) = written
+            .into_iter()
+            .partition(|assignment| assignment.profile.is_some());
+        let stronger = variables.into_iter().chain(flags).collect::<Vec<_>>();
+        let chosen = self.chosen_profile(of_files.iter().chain(&stronger))?;
+        self.apply(&mut settled, of_files)?;
+        // What another profile says is looked at all the same.
+        let (chosen, others): (Vec<_>, Vec<_>) = of_profiles
+            .into_iter()
+            .partition(|assignment| assignment.profile == chosen);
+        self.apply(&mut settled.clone(), others)?;
+        self.apply(&mut settled, chosen)?;
+        self.apply(&mut settled, stronger)?;
         Ok(Resolved::new(settled))
     }
 
+    /// The profile that counts, if there are any: the one that the last of these assignments to the choosing setting names.
+    fn chosen_profile<'s>(
+        &self,
+        assignments: impl Iterator<Item = &'s Assignment>,
+    ) -> Result<Option<String>> {
+        let Some(profiles) = self.schema.profiles() else {
+            return Ok(None);
+        };
+        let names: Vec<String> = self
+            .files
+            .iter()
+            .flat_map(|file| file.profile_names(self.schema))
+            .collect();
+        let is_choice = |assignment: &&Assignment| assignment.key == profiles.chosen_by;
+        let Some(choice) = assignments.filter(is_choice).last() else {
+            // That of the default counts if it is there.
+            let setting = self.schema.find(profiles.chosen_by);
+            return Ok(setting.map(|setting| setting.default.to_string()));
+        };
+        let name = choice.text.clone();
+        let is_default = self
+            .schema
+            .find(profiles.chosen_by)
+            .is_some_and(|setting| setting.default == name);
+        if is_default || names.is_empty() || names.contains(&name) {
+            return Ok(Some(name));
+        }
+        let what = format!(
+            "{} is {name:?} (from {}), and there is no table [{}.{name}]",
+            profiles.chosen_by, choice.origin, profiles.table
+        );
+        let hint = match nearest(&name, names.iter().map(String::as_str)) {
+            Some(near) => format!("did you mean {near}?"),
+            None => format!("there are {}", names.join(", ")),
+        };
+        Err(Error::new(ErrorCode::InvalidConfig, what).hint(hint))
+    }
+
     fn apply(&self, settled: &mut [Settled], assignments: Vec<Assignment>) -> Result<()> {
-        for Assignment { key, text, origin } in assignments {
+        for assignment in assignments {
+            let Assignment {
+                key, text, origin, ..
+            } = assignment;
             let Some(entry) = settled.iter_mut().find(|entry| entry.setting.key == key) else {
                 return Err(self.schema.unknown_key(&key, &origin));
             };
@@ -110,6 +166,7 @@ impl<'a> Resolver<'a> {
     fn flag_assignments(&self) -> Result<Vec<Assignment>> {
         let split = |flag: &String| match flag.split_once('=') {
             Some((key, text)) => Ok(Assignment {
+                profile: None,
                 key: key.trim().to_string(),
                 text: text.to_string(),
                 origin: Origin::Flag,
@@ -210,6 +267,74 @@ mod tests {
             assert_eq!(resolved.origin("queue.chunks").unwrap().to_string(), origin);
             assert_eq!(resolved.origin("slice"), Some(&Origin::Default));
         }
+    }
+
+    /// The origin and value of `queue.chunks`, with profiles that `name` chooses.
+    fn chosen(file: &str, variables: &[(&str, &str)], flags: &[&str]) -> Result<String> {
+        let schema = Schema::of(SETTINGS).with_profiles("profiles", "name");
+        let resolved = Resolver::new(&schema)
+            .flags(flags.iter().copied())
+            .environment(variables.iter().copied())
+            .file(Some(ConfigFile::new("ardea.toml", file)))
+            .resolve()?;
+        let origin = resolved.origin("queue.chunks").unwrap();
+        Ok(format!("{} {origin}", resolved.count("queue.chunks")?))
+    }
+
+    #[test]
+    fn the_chosen_profile_counts_before_its_file_and_after_the_environment() {
+        let file =
+            "queue.chunks = 1\n[profiles.a]\nqueue.chunks = 2\n[profiles.b]\nqueue.chunks = 3";
+        for (variables, flags, expected) in [
+            (&[][..], &[][..], "1 ardea.toml:1"),
+            (&[], &["name=a"], "2 ardea.toml:3"),
+            (&[("ARDEA_NAME", "b")], &[], "3 ardea.toml:5"),
+            (&[("ARDEA_NAME", "b")], &["name=a"], "2 ardea.toml:3"),
+            (
+                &[("ARDEA_QUEUE_CHUNKS", "4")],
+                &["name=a"],
+                "4 ARDEA_QUEUE_CHUNKS",
+            ),
+            (&[], &["name=a", "queue.chunks=5"], "5 --set"),
+        ] {
+            assert_eq!(chosen(file, variables, flags).unwrap(), expected);
+        }
+        assert_eq!(chosen("", &[], &["name=any"]).unwrap(), "16 default");
+    }
+
+    #[test]
+    fn a_profile_is_checked_whether_it_is_chosen_or_not() {
+        for (file, why) in [
+            ("[profiles.a]\nqueue.chunks = 0", "ardea.toml:2"),
+            (
+                "[profiles.a]\nqueue.chunk = 1",
+                "did you mean queue.chunks?",
+            ),
+            (
+                "[profiles.a]\nname = \"b\"",
+                "no setting name (from ardea.toml:2)",
+            ),
+            ("[profiles]\na = 1", "no setting profiles.a"),
+            ("profiles = 1", "no setting profiles"),
+        ] {
+            let error = chosen(file, &[], &[]).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+        let error = chosen("[profiles.prod]\n[profiles.test]", &[], &["name=prd"]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "ARD-102: name is \"prd\" (from --set), and there is no table [profiles.prd]; did you mean prod?"
+        );
+    }
+
+    #[test]
+    fn of_two_files_the_later_counts() {
+        let schema = Schema::of(SETTINGS);
+        let files = ["threads = 1\npin = false", "threads = 2"];
+        let files = files.map(|text| ConfigFile::new("x.toml", text));
+        let resolved = Resolver::new(&schema).file(files).resolve().unwrap();
+        assert_eq!(resolved.count_or_auto("threads").unwrap(), Some(2));
+        assert!(!resolved.flag("pin").unwrap());
     }
 
     #[test]

@@ -10,6 +10,16 @@ use crate::{Error, ErrorCode, Result};
 #[derive(Clone, Debug)]
 pub struct Schema {
     settings: Vec<&'static Setting>,
+    profiles: Option<Profiles>,
+}
+
+/// Where in a file profiles are, and which setting chooses one of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Profiles {
+    /// The table whose tables they are.
+    pub(super) table: &'static str,
+    /// The setting whose value is the name of the one that counts.
+    pub(super) chosen_by: &'static str,
 }
 
 impl Schema {
@@ -17,6 +27,7 @@ impl Schema {
     pub fn of(settings: &'static [Setting]) -> Self {
         Schema {
             settings: settings.iter().collect(),
+            profiles: None,
         }
     }
 
@@ -24,6 +35,46 @@ impl Schema {
     pub fn and(mut self, settings: &'static [Setting]) -> Self {
         self.settings.extend(settings);
         self
+    }
+
+    /// Profiles as well: each table below `table` in a file has settings that count where the setting `chosen_by` names the table,
+    /// and then before those of the file itself.
+    ///
+    /// In a profile, the settings of the table of `chosen_by` may be written without that table.
+    ///
+    /// ```
+    /// use ardea_core::settings::{ConfigFile, Kind, Resolver, Schema, Setting};
+    ///
+    /// const fn text(key: &'static str, default: &'static str) -> Setting {
+    ///     Setting { key, kind: Kind::Text, default, about: "…", trades: "…" }
+    /// }
+    ///
+    /// static SETTINGS: &[Setting] = &[text("cluster.name", "local"), text("cluster.state", "auto")];
+    ///
+    /// let schema = Schema::of(SETTINGS).with_profiles("clusters", "cluster.name");
+    /// let file = ConfigFile::new("ardea.toml", "[clusters.prod]\nstate = \"etcd://10.0.0.7:2379/prod\"");
+    /// let resolved = Resolver::new(&schema).file(Some(file)).flags(["cluster.name=prod"]).resolve()?;
+    /// assert_eq!(resolved.text("cluster.state")?, "etcd://10.0.0.7:2379/prod");
+    /// assert_eq!(resolved.origin("cluster.state").unwrap().to_string(), "ardea.toml:2");
+    /// # Ok::<(), ardea_core::Error>(())
+    /// ```
+    pub fn with_profiles(mut self, table: &'static str, chosen_by: &'static str) -> Self {
+        self.profiles = Some(Profiles { table, chosen_by });
+        self
+    }
+
+    pub(super) fn profiles(&self) -> Option<Profiles> {
+        self.profiles
+    }
+
+    /// The setting that `key` means in a profile.
+    pub(super) fn find_in_profile(&self, key: &str) -> Option<&'static Setting> {
+        let chosen_by = self.profiles?.chosen_by;
+        let own = chosen_by
+            .rsplit_once('.')
+            .and_then(|(table, _)| self.find(&format!("{table}.{key}")));
+        own.or_else(|| self.find(key))
+            .filter(|setting| setting.key != chosen_by)
     }
 
     /// The settings, in order.

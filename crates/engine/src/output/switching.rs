@@ -25,6 +25,8 @@ pub(crate) struct NewLanes {
     pub(crate) lanes: Vec<NewLane>,
     /// How many of them get records.
     pub(crate) consumers: usize,
+    /// The places of those whose consumers are in this process.
+    pub(crate) local: Vec<usize>,
     pub(crate) routing: Routing,
     /// Dropped when all this is carried out.
     pub(crate) receipt: Receipt,
@@ -45,13 +47,14 @@ impl Said {
     pub(super) fn note(&mut self, marker: Marker, routed: u64) {
         // What follows an end is a new beginning.
         self.done_at = None;
+        if let Some(coming) = &mut self.coming {
+            match marker {
+                Marker::Watermark(Watermark::NONE) => coming.speak(),
+                _ => coming.begin(),
+            }
+        }
         match marker {
             Marker::Watermark(watermark) => {
-                if let Some(coming) = &mut self.coming
-                    && watermark == Watermark::NONE
-                {
-                    coming.speak();
-                }
                 self.watermark = self.watermark.max(Some(watermark));
                 self.idle_at = None;
             }
@@ -74,7 +77,7 @@ impl Said {
 
     /// What was said of an end, and of those who come, is void.
     pub(super) fn begin_anew(&mut self) {
-        (self.done_at, self.coming) = (None, Some(Coming::Expected));
+        (self.done_at, self.coming) = (None, Some(Coming::Unbegun));
     }
 
     /// The same for an output over which no record has gone.
@@ -171,9 +174,10 @@ impl OutputEdge {
         );
         switching.closing.extend(before.into_iter().flatten());
         switching.receipts.push(wanted.receipt);
-        if self.consumers != wanted.consumers {
+        if self.consumers != wanted.consumers || self.local != wanted.local {
             self.consumers = wanted.consumers;
-            self.route = Route::of(&wanted.routing, wanted.consumers);
+            self.local = wanted.local;
+            self.route = Route::of(&wanted.routing, self.consumers, &self.local);
         }
     }
 

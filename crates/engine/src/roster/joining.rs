@@ -100,12 +100,15 @@ impl Draft {
         let crossing = matches!(role, Role::Receiver { .. }).then_some(producer.number);
         let before = producer.outputs.get(output).cloned().unwrap_or_default();
         let places: HashMap<LaneKey, usize> = before.keys.iter().copied().zip(0..).collect();
-        let (mut keys, mut lanes) = (Vec::new(), Vec::new());
+        let (mut keys, mut lanes, mut local) = (Vec::new(), Vec::new(), Vec::new());
         for to in &wanted.to {
             let Some(consumer) = self.member(roster, to.role) else {
                 continue;
             };
             let key = (consumer.number, to.input);
+            if lanes.len() < wanted.consumers && matches!(to.role, Role::Chain { .. }) {
+                local.push(lanes.len());
+            }
             keys.push(key);
             lanes.push(match places.get(&key) {
                 Some(kept) => NewLane::Kept(*kept),
@@ -133,7 +136,7 @@ impl Draft {
         if let Some(recruit) = self.recruits.get_mut(&role) {
             let chunk_records = threads.config.chunk_records.get();
             let lanes = lanes.into_iter().filter_map(NewLane::into_new).collect();
-            let mut edge = OutputEdge::new(&routing, lanes, after.consumers, chunk_records);
+            let mut edge = OutputEdge::new(&routing, lanes, after.consumers, local, chunk_records);
             if crossing.is_some() {
                 edge = edge.crossing();
             }
@@ -156,6 +159,7 @@ impl Draft {
             let lanes = NewLanes {
                 lanes,
                 consumers,
+                local,
                 routing,
                 receipt,
             };

@@ -209,7 +209,8 @@ fn routing(number: u8) -> Routing {
         0 => Routing::keyed(|n: &u64| n % 97),
         1 => Routing::custom(|n: &u64| *n as u32 / 3),
         2 => Routing::AllToOne,
-        _ => Routing::RoundRobin,
+        3 => Routing::RoundRobin,
+        _ => Routing::LocalOrRoundRobin,
     }
 }
 
@@ -241,6 +242,30 @@ fn a_step_that_doubles_and_halves_loses_nothing_and_disturbs_nobody_else() {
     let lives = |journal: &Journal| journal.count(|saw| *saw == Saw::Closed);
     // Each instance was started once, and ended once; those that stayed were not touched.
     assert_eq!((lives(&middle), lives(&end)), (2 + 2 + 4 + 1, 2));
+}
+
+#[test]
+fn consumers_that_come_near_and_go_away_are_preferred_as_long_as_they_are_near() {
+    let claims = Claims::default();
+    let routings = [Routing::LocalOrRoundRobin, Routing::AllToOne];
+    let (dag, middle, end) = graph(&claims, routings, [1, 2, 1]);
+    let mut job = Changing::start(dag, 2, &[1, 2, 1], || 0);
+    let mut near = Vec::new();
+    for (steps, is_shared) in [([0, 1], false), ([1, 1], true), ([1, 0], false)] {
+        job.change(vec![vec![0], steps.to_vec(), vec![0]], || claims.trickle());
+        let from = claims.given();
+        claims.flow(1_000);
+        near.push((from..claims.given(), is_shared));
+    }
+    claims.enough.store(true, Ordering::SeqCst);
+    job.sites.complete();
+    check(&claims, &[&middle, &end]);
+    for (numbers, is_shared) in near {
+        let lives = (0..).map(|life| (middle.of(life), middle.records_of(life)));
+        let lives = lives.take_while(|(saw, _)| !saw.is_empty());
+        let met = lives.filter(|(_, records)| records.iter().any(|n| numbers.contains(n)));
+        assert_eq!(met.count(), 1 + usize::from(is_shared), "{numbers:?}");
+    }
 }
 
 /// For each instance that there ever was: time has risen to its end, and no record came behind it; then came the end, once.
@@ -367,7 +392,7 @@ fn story() -> impl Strategy<Value = Story> {
     let choices = prop::collection::vec((0u32..3, prop::bool::weighted(0.3)), 1..=20);
     (
         1u32..=3,
-        [0u8..4, 0..4],
+        [0u8..5, 0..5],
         (prop::bool::weighted(0.3), prop::bool::weighted(0.3)),
         counts(),
         prop::collection::vec((counts(), choices), 1..=4),

@@ -39,6 +39,7 @@ fn every_routing_gives_the_same_over_one_two_and_three_sites() {
         for (routing, counts) in [
             (Routing::Forward, [3, 3, 3]),
             (Routing::RoundRobin, [2, 4, 3]),
+            (Routing::LocalOrRoundRobin, [2, 3, 4]),
             (Routing::keyed(|n: &u64| n % 97), [3, 4, 2]),
             (Routing::custom(|n: &u64| *n as u32), [2, 3, 5]),
             (Routing::broadcast::<u64>(), [1, 2, 3]),
@@ -90,6 +91,19 @@ fn check_end(saw: &[Saw]) {
     assert_eq!(saw[saw.len() - 2..], [Saw::Complete, Saw::Closed]);
     let ends = saw.iter().filter(|event| matches!(event, Saw::EdgeDone(_)));
     assert_eq!(ends.count(), 1);
+}
+
+#[test]
+fn records_stay_where_they_are_if_there_is_a_consumer_and_else_go_round_all() {
+    let (dag, middle, end) = graph(&Routing::LocalOrRoundRobin, [1, 3, 2]);
+    let mut all = Sites::new(3, 1);
+    all.deploy(&dag, &[vec![0], vec![0, 1, 0], vec![1, 2]]);
+    all.complete();
+    let came = |journal: &Journal, instance| journal.records_of(instance).len();
+    assert_eq!(came(&middle, 1), 0);
+    assert!(came(&middle, 0) > 0 && came(&middle, 2) > 0);
+    assert!(came(&end, 0) > 0 && came(&end, 1) > 0);
+    assert_eq!([&middle, &end].map(Journal::records), [every(), every()]);
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! Workers that talk to each other, over every transport, well and badly.
 
+mod certificates;
 mod conformance;
 mod cuts;
 mod pair;
 mod strangers;
 mod streams;
+mod tls;
 mod wakes;
 mod whole;

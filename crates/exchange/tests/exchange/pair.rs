@@ -5,6 +5,9 @@ use std::time::{Duration, Instant};
 
 use ardea_core::{Chunk, Clock, Result, Waker};
 use ardea_exchange::*;
+use ardea_tls::Tls;
+
+use crate::certificates::certificates;
 
 /// How long anything may take before a test gives up.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -22,7 +25,7 @@ pub fn until(mut done: impl FnMut() -> bool) {
 pub fn identity(worker: u64) -> Identity {
     Identity {
         cluster: "harbour".into(),
-        worker: WorkerId(worker),
+        worker: WorkerNumber(worker),
         incarnation: 1,
         token: None,
     }
@@ -34,6 +37,7 @@ pub type Ways = (Box<dyn Transport>, Box<dyn Transport>, &'static str);
 /// The transports to test.
 pub fn transports() -> Vec<Ways> {
     let network = MemoryNetwork::default();
+    let certificates = certificates();
     vec![
         (
             Box::new(network.transport()),
@@ -41,7 +45,22 @@ pub fn transports() -> Vec<Ways> {
             "second",
         ),
         (Box::new(tcp()), Box::new(tcp()), "127.0.0.1:0"),
+        (
+            Box::new(tls(&certificates)),
+            Box::new(tls(&certificates)),
+            "127.0.0.1:0",
+        ),
     ]
+}
+
+/// The same with TLS.
+fn tls(certificates: &Tls) -> TcpTransport {
+    let mut config = TcpConfig {
+        tls: Some(certificates.clone()),
+        ..TcpConfig::default()
+    };
+    config.framed.assembler.block_bytes = 20_000;
+    TcpTransport::new(config).unwrap()
 }
 
 /// TCP with small blocks, so that frames are cut in many places.
@@ -126,7 +145,7 @@ pub fn pair(
     };
     let mut workers = (
         Worker {
-            link: link(there, Side::Connected(Some(WorkerId(2))), 1, &*first),
+            link: link(there, Side::Connected(Some(WorkerNumber(2))), 1, &*first),
             transport: first,
             clock: clock.clone(),
         },

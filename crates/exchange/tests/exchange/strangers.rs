@@ -26,7 +26,7 @@ fn meet(ours: &Identity, theirs: &Identity) -> Vec<(PeerGone, PeerGone)> {
                 clock.now(),
             )
         };
-        let mut a = link(a, Side::Connected(Some(WorkerId(2))), ours, &*first);
+        let mut a = link(a, Side::Connected(Some(WorkerNumber(2))), ours, &*first);
         let mut b = link(b, Side::Accepted, theirs, &*second);
         let (mut one, mut other) = (None, None);
         until(|| {

@@ -3,13 +3,13 @@
 use ardea_aggregate::{Aggregate, and_then, average, top_n};
 use ardea_core::{Bounded, Timestamp};
 use ardea_pipeline::{Pipeline, Stream, Timed};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::QueryRun;
 use crate::Event;
 
 /// An auction and its winning bid.
-#[derive(Clone, Debug)]
+#[derive(Clone, Serialize, Deserialize, Debug)]
 struct Won {
     auction: u64,
     seller: u64,
@@ -87,7 +87,7 @@ fn won(run: &QueryRun, p: &Pipeline) -> Stream<Won, Bounded, Timed> {
         )
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct OfCategory {
     category: u64,
     price: f64,
@@ -101,7 +101,7 @@ pub(super) fn q4(run: &QueryRun, p: &Pipeline) {
         .write_to(run.sink());
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct OfSeller {
     seller: u64,
     price: f64,

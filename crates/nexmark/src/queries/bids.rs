@@ -2,7 +2,7 @@
 
 use ardea_core::Bounded;
 use ardea_pipeline::{Pipeline, Stream, Timed};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::QueryRun;
 use crate::{Bid, DOLLAR_TO_EURO, Event};
@@ -19,7 +19,7 @@ pub(super) fn q0(run: &QueryRun, p: &Pipeline) {
     bids(run, p).write_to(run.sink());
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct InEuros {
     auction: u64,
     bidder: u64,
@@ -38,7 +38,7 @@ pub(super) fn q1(run: &QueryRun, p: &Pipeline) {
         .write_to(run.sink());
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct Chosen {
     auction: u64,
     price: u64,

@@ -7,13 +7,13 @@ use ardea_aggregate::{count, filtering, mapping, pick_any};
 use ardea_connect::collections;
 use ardea_core::{Error, ErrorCode, FileUse, Result};
 use ardea_pipeline::{Pipeline, Window};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::QueryRun;
 use super::bids::bids;
 use crate::{Event, SIDE_KEYS};
 
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct LocalItem {
     name: String,
     city: String,
@@ -77,7 +77,7 @@ fn person_of(event: &Event) -> u64 {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct NewSeller {
     window_start: i64,
     window_end: i64,
@@ -112,7 +112,7 @@ pub(super) fn q8(run: &QueryRun, p: &Pipeline) {
         .write_to(run.sink());
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct WithSide {
     auction: u64,
     bidder: u64,

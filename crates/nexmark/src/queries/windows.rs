@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use ardea_aggregate::{all_with_max, count};
 use ardea_pipeline::{Pipeline, Window, WindowResult};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::QueryRun;
 use super::bids::bids;
 use crate::Bid;
 
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct Hot {
     window_start: i64,
     window_end: i64,
@@ -41,7 +41,7 @@ pub(super) fn q5(run: &QueryRun, p: &Pipeline) {
         .write_to(run.sink());
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct Highest {
     window_start: i64,
     window_end: i64,

@@ -4,9 +4,10 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use ardea_core::{Inbox, Ordinal, Outbox, Processor, RecordGuard, Result, Rows};
+use serde::{Deserialize, Serialize};
 
 /// One of two, for [`PartitionMapP`].
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Either<A, B> {
     /// For the first output.
     Left(A),

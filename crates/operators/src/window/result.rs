@@ -1,9 +1,10 @@
 //! What windows emit.
 
 use ardea_core::Timestamp;
+use serde::{Deserialize, Serialize};
 
 /// Why a window's result came when it came.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Firing {
     /// Before the window was closed, because a trigger said so: what it holds so far.
     Early,
@@ -15,7 +16,7 @@ pub enum Firing {
 }
 
 /// The result of a window for one key. Its event time is the last microsecond of the window.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct WindowResult<K, R> {
     /// The first time in the window.
     pub start: Timestamp,

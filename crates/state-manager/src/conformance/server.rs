@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -24,6 +24,7 @@ pub struct Skipped(pub String);
 pub struct Server {
     script: PathBuf,
     folder: tempfile::TempDir,
+    address: IpAddr,
     port: u16,
     peer: u16,
     running: Mutex<Option<Running>>,
@@ -44,12 +45,22 @@ impl Server {
     ///
     /// If the server should run here and doesn't.
     pub fn start(script: &str) -> Result<Self, Skipped> {
+        Self::start_at(script, Ipv4Addr::LOCALHOST.into())
+    }
+
+    /// The same, listening at that address of this machine: for clients on other hosts.
+    ///
+    /// # Panics
+    ///
+    /// If the server should run here and doesn't.
+    pub fn start_at(script: &str, address: IpAddr) -> Result<Self, Skipped> {
         let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/services");
         for attempt in 1.. {
-            let (port, peer) = free_ports();
+            let (port, peer) = free_ports(address);
             let server = Server {
                 script: scripts.join(script),
                 folder: tempfile::tempdir().expect("a temporary folder"),
+                address,
                 port,
                 peer,
                 running: Mutex::default(),
@@ -71,7 +82,7 @@ impl Server {
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
-        SocketAddr::from(([127, 0, 0, 1], self.port))
+        SocketAddr::from((self.address, self.port))
     }
 
     /// Kills the server with `kill -9`. Its data stays.
@@ -101,6 +112,7 @@ impl Server {
             .arg(self.folder.path())
             .arg(self.port.to_string())
             .arg(self.peer.to_string())
+            .env("ARDEA_SERVICES_ADDRESS", self.address.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -167,7 +179,7 @@ impl fmt::Display for Failed {
 
 /// Two ports that nobody listens on, below those that the system gives to outgoing connections: a server that is
 /// started again needs its own once more. Processes begin their search in different places.
-fn free_ports() -> (u16, u16) {
+fn free_ports(address: IpAddr) -> (u16, u16) {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let begin = std::process::id().wrapping_mul(97);
     let mut free = std::iter::repeat_with(|| {
@@ -175,10 +187,10 @@ fn free_ports() -> (u16, u16) {
         10_000 + u16::try_from(begin.wrapping_add(step) % 20_000).unwrap_or(0)
     })
     .take(20_000)
-    .filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
+    .filter(|port| TcpListener::bind((address, *port)).is_ok());
     match (free.next(), free.next()) {
         (Some(port), Some(peer)) => (port, peer),
-        _ => panic!("there are no free ports on 127.0.0.1"),
+        _ => panic!("there are no free ports at {address}"),
     }
 }
 

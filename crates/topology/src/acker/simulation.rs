@@ -1,6 +1,6 @@
 //! The acker against what happened in earnest: bolts whose news come late, in any order, twice or never.
 //!
-//! Within a process a mailbox neither loses nor doubles; what lies between workers may, when a connection is cut. A spout that emits in
+//! Within a process a mailbox neither loses nor doubles; what lies between workers may, when a connection is cut or a worker is lost. A spout that emits in
 //! bursts, with rests longer than its message timeout, drives the acker as `SpoutP` does.
 
 use std::collections::{BTreeMap, HashMap};
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::{AckActions, AckEvent, Acker, FailReason, Update};
 use crate::MessageId;
-use crate::anchor::{Ids, Root};
+use crate::anchor::{Ids, Root, Task};
 
 /// How long a message may take; its trees take a hundredth of it.
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -36,6 +36,8 @@ enum Event {
     Tuple(Root, u64),
     /// A bolt's news come to the spout.
     News(Vec<Update>, Vec<Root>),
+    /// A process was lost, and the spout hears of it.
+    Lost,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,6 +67,8 @@ struct Simulation {
     actions: AckActions,
     truth: Vec<Truth>,
     messages: HashMap<Root, usize>,
+    /// How many messages had been emitted when a process was last lost.
+    lost_before: usize,
     /// News that a bolt has gathered and not yet sent.
     updates: Vec<Update>,
     failed: Vec<Root>,
@@ -78,10 +82,11 @@ impl Simulation {
             weather,
             timeline: BTreeMap::new(),
             planned: 0,
-            acker: Acker::new(0, TIMEOUT, Duration::ZERO),
+            acker: Acker::new(Task::new(0, 0).unwrap(), 0, TIMEOUT, Duration::ZERO),
             actions: AckActions::default(),
             truth: Vec::new(),
             messages: HashMap::new(),
+            lost_before: 0,
             updates: Vec::new(),
             failed: Vec::new(),
         }
@@ -107,6 +112,10 @@ impl Simulation {
                     self.acker.on(now, updates, &mut self.actions);
                     let failed = AckEvent::Failed(&failed);
                     self.acker.on(now, failed, &mut self.actions);
+                }
+                Event::Lost => {
+                    self.lost_before = self.truth.len();
+                    self.acker.on(now, AckEvent::Lost, &mut self.actions);
                 }
             }
             if self
@@ -225,6 +234,7 @@ impl Simulation {
             .map(|message| (*message, Told::Acked));
         let failed = self.actions.failed.iter();
         let failed = failed.map(|(message, reason)| (*message, Told::Failed(*reason)));
+        let lost_before = self.lost_before as u64;
         for (MessageId(message), told) in acked.chain(failed) {
             let truth = &mut self.truth[message as usize];
             if let Some(before) = truth.told.replace(told) {
@@ -238,6 +248,7 @@ impl Simulation {
                     let is_due = age >= TIMEOUT && age <= TIMEOUT * 4 / 3 + STEP;
                     is_due && (truth.spoilt || truth.open > 0)
                 }
+                Told::Failed(FailReason::WorkerLost) => message < lost_before,
             };
             if !is_true {
                 return Err(format!(
@@ -266,12 +277,16 @@ proptest! {
         bursts in prop::collection::vec((0u64..12_000, 1u64..60), 1..8),
         lost in 0u64..30,
         doubled in 0u64..30,
+        losses in prop::collection::vec(0u64..40_000, 0..4),
     ) {
         let mut simulation = Simulation::new(seed, Weather { lost, doubled });
         let mut at = Duration::ZERO;
         for (pause_millis, burst) in bursts {
             at += Duration::from_millis(pause_millis);
             simulation.plan(at, Event::Emit(burst));
+        }
+        for loss_millis in losses {
+            simulation.plan(Duration::from_millis(loss_millis), Event::Lost);
         }
         let outcome = simulation.run();
         prop_assert!(outcome.is_ok(), "{}", outcome.unwrap_err());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::parts::{Numbers, each, emitting};
 use ardea_core::ErrorCode;
-use ardea_topology::{BoltDeclarer, Outputs, TopologyBuilder};
+use ardea_topology::{BoltDeclarer, Outputs, Reliability, TopologyBuilder};
 
 /// The error of a topology with a spout "numbers" (number, word), a bolt "split" (word; "late": word; direct "aimed": word), and a bolt
 /// "count" that reads what `declare` says.
@@ -108,9 +108,39 @@ fn names_numbers_and_fields_that_make_no_sense_are_refused() {
     let empty = build(&|_| {});
     assert!(empty.contains("has no spout"), "{empty}");
     let crowd = build(&|builder| {
-        builder.spout("many", 70_000, spout);
+        builder.reliability(Reliability::AtLeastOnce);
+        builder.spout("many", 16_385, spout);
     });
-    assert!(crowd.contains("at most 65536"), "{crowd}");
+    assert!(
+        crowd.contains(
+            "the spout \"many\" has 16385 instances, and tuples are followed of at most 16384"
+        ),
+        "{crowd}"
+    );
+    let various = build(&|builder| {
+        builder.reliability(Reliability::AtLeastOnce);
+        for number in 0..65 {
+            builder.spout(&format!("spout {number}"), 1, spout);
+        }
+    });
+    assert!(
+        various.contains("has 65 spouts, and tuples are followed of at most 64"),
+        "{various}"
+    );
+    for cores in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        let greedy = build(&|builder| {
+            builder.spout("numbers", 1, spout).cpu(cores);
+        });
+        let told = format!("\"numbers\" wants {cores} cores for each instance");
+        assert!(greedy.contains(&told), "{greedy}");
+    }
+    let bare = build(&|builder| {
+        builder.spout("numbers", 1, spout).memory(0);
+    });
+    assert!(
+        bare.contains("\"numbers\" wants no memory at all"),
+        "{bare}"
+    );
     for (outputs, told) in [
         (
             Outputs::fields(["a", "a"]),

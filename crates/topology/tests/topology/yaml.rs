@@ -1,9 +1,11 @@
 //! Topologies that a file describes.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use crate::parts::{Arrivals, Numbers, emitting, notes, run};
-use ardea_core::ErrorCode;
+use ardea_core::{Demand, ErrorCode, Isolation, Parallelism};
+use ardea_engine::{Job, Parallelisms};
 use ardea_topology::{Outputs, Registry};
 
 #[derive(serde::Deserialize)]
@@ -41,6 +43,8 @@ spouts:
     component: numbers
     parallelism: 2
     isolation: thread
+    cpu: 0.5
+    memory: 512MiB
     settings:
       end: 1000
 bolts:
@@ -54,6 +58,9 @@ bolts:
   - name: notes
     component: notes
     parallelism: 2
+    isolation: process
+    memory: 1048576
+    disk: 10GB
     tick_every: 10ms
     inputs:
       - from: double
@@ -76,87 +83,136 @@ fn a_file_wires_components_by_name() {
 }
 
 #[test]
+fn a_file_says_what_instances_need_and_makes_a_job() {
+    let topology = registry(&Arrivals::default()).topology(GOOD).unwrap();
+    let wider = Parallelisms::from([("double".to_string(), 5)]);
+    let program = topology.program(&wider).unwrap();
+    let vertices = program.dag.vertices();
+    let [numbers, double, notes] = vertices else {
+        panic!("{vertices:?}");
+    };
+    assert_eq!(numbers.wanted_isolation(), Isolation::Thread);
+    assert_eq!(notes.wanted_isolation(), Isolation::Process);
+    assert_eq!(
+        double.wanted_parallelism(),
+        Parallelism::Exactly(NonZeroU32::new(5).unwrap())
+    );
+    assert_eq!(
+        numbers.wanted_demand(),
+        Demand {
+            cpu_millicores: Some(500),
+            memory_bytes: Some(512 << 20),
+            disk_bytes: None
+        }
+    );
+    assert_eq!(double.wanted_demand(), Demand::default());
+    assert_eq!(
+        notes.wanted_demand(),
+        Demand {
+            cpu_millicores: None,
+            memory_bytes: Some(1 << 20),
+            disk_bytes: Some(10_000_000_000)
+        }
+    );
+}
+
+/// What stands in the good file, what stands there instead, and what is told of it.
+const FAULTS: &[(&str, &str, &str)] = &[
+    (
+        "component: double",
+        "component: dubble",
+        "line 17: there is no bolt \"dubble\"; did you mean \"double\"? there are double, notes",
+    ),
+    (
+        "grouping: global",
+        "grouping: globe",
+        "line 36: there is no grouping \"globe\"; did you mean \"global\"?",
+    ),
+    (
+        "function: by-value",
+        "function: by-colour",
+        "line 33: there is no grouping function \"by-colour\"; there are by-value",
+    ),
+    (
+        "message_timeout: 30s",
+        "message_timeout: long",
+        "line 5: \"long\" is no duration",
+    ),
+    (
+        "isolation: thread",
+        "isolation: planet",
+        "line 10: there is no isolation \"planet\"; there are tasklet, thread, process",
+    ),
+    (
+        "reliability: at-least-once",
+        "reliability: exactly",
+        "line 3: there is no reliability \"exactly\"",
+    ),
+    (
+        "stream: odd",
+        "stream: od",
+        "\"double\" has no stream \"od\" for the edge \"double\" (stream \"od\") → \"notes\", global (line 34); did you mean \"odd\"?",
+    ),
+    ("from: numbers", "from: number", "did you mean \"numbers\"?"),
+    (
+        "fields: [word, number]",
+        "",
+        "line 21: a grouping by fields names none",
+    ),
+    (
+        "        function: by-value\n",
+        "",
+        "line 32: a custom grouping names no function",
+    ),
+    (
+        "grouping: global",
+        "grouping: global\n        fields: [number]",
+        "line 36: a grouping \"global\" has no fields",
+    ),
+    (
+        "end: 1000",
+        "begin: 1000",
+        "line 7: the settings of \"numbers\" are wrong: unknown field `begin`, expected `end`",
+    ),
+    (
+        "parallelism: 2\n    isolation",
+        "paralelism: 2\n    isolation",
+        "line 9: unknown field",
+    ),
+    (
+        "max_spout_pending: 100",
+        "max_spout_pending: none",
+        "line 4: ",
+    ),
+    (
+        "parallelism: 2\n    isolation",
+        "parallelism: 0\n    isolation",
+        "line 7: \"numbers\" has a parallelism of zero",
+    ),
+    (
+        "name: notes\n",
+        "name: double\n",
+        "line 23: two components are named \"double\"",
+    ),
+    ("cpu: 0.5", "cpu: 0", "line 7: \"numbers\" wants 0 cores"),
+    ("cpu: 0.5", "cpu: half", "line 11: "),
+    (
+        "memory: 512MiB",
+        "memory: 512 Mib",
+        "line 12: \"512 Mib\" is no size",
+    ),
+    (
+        "disk: 10GB",
+        "disk: plenty",
+        "line 28: \"plenty\" is no size",
+    ),
+    ("name: doubles", "name: [", "line "),
+];
+
+#[test]
 fn what_is_wrong_is_told_with_its_line() {
     let registry = registry(&Arrivals::default());
-    for (good, bad, told) in [
-        (
-            "component: double",
-            "component: dubble",
-            "line 15: there is no bolt \"dubble\"; did you mean \"double\"? there are double, notes",
-        ),
-        (
-            "grouping: global",
-            "grouping: globe",
-            "line 31: there is no grouping \"globe\"; did you mean \"global\"?",
-        ),
-        (
-            "function: by-value",
-            "function: by-colour",
-            "line 28: there is no grouping function \"by-colour\"; there are by-value",
-        ),
-        (
-            "message_timeout: 30s",
-            "message_timeout: long",
-            "line 5: \"long\" is no duration",
-        ),
-        (
-            "isolation: thread",
-            "isolation: planet",
-            "line 10: there is no isolation \"planet\"; there are tasklet, thread",
-        ),
-        (
-            "reliability: at-least-once",
-            "reliability: exactly",
-            "line 3: there is no reliability \"exactly\"",
-        ),
-        (
-            "stream: odd",
-            "stream: od",
-            "\"double\" has no stream \"od\" for the edge \"double\" (stream \"od\") → \"notes\", global (line 29); did you mean \"odd\"?",
-        ),
-        ("from: numbers", "from: number", "did you mean \"numbers\"?"),
-        (
-            "fields: [word, number]",
-            "",
-            "line 19: a grouping by fields names none",
-        ),
-        (
-            "        function: by-value\n",
-            "",
-            "line 27: a custom grouping names no function",
-        ),
-        (
-            "grouping: global",
-            "grouping: global\n        fields: [number]",
-            "line 31: a grouping \"global\" has no fields",
-        ),
-        (
-            "end: 1000",
-            "begin: 1000",
-            "line 7: the settings of \"numbers\" are wrong: unknown field `begin`, expected `end`",
-        ),
-        (
-            "parallelism: 2\n    isolation",
-            "paralelism: 2\n    isolation",
-            "line 9: unknown field",
-        ),
-        (
-            "max_spout_pending: 100",
-            "max_spout_pending: none",
-            "line 4: ",
-        ),
-        (
-            "parallelism: 2\n    isolation",
-            "parallelism: 0\n    isolation",
-            "line 7: \"numbers\" has a parallelism of zero",
-        ),
-        (
-            "name: notes\n",
-            "name: double\n",
-            "line 21: two components are named \"double\"",
-        ),
-        ("name: doubles", "name: [", "line "),
-    ] {
+    for (good, bad, told) in FAULTS {
         assert!(GOOD.contains(good), "{good}");
         let error = registry.topology(&GOOD.replacen(good, bad, 1)).unwrap_err();
         let text = error.to_string();

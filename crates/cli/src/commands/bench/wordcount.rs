@@ -22,9 +22,12 @@ pub struct WordcountBenchArgs {
     /// Take the words from this file, one a line
     #[arg(long, value_name = "FILE", conflicts_with = "words")]
     words_file: Option<PathBuf>,
-    /// Spouts, and as many bolts
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
-    parallelism: u32,
+    /// Spouts, and as many bolts; one for each container unless told
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    parallelism: Option<u32>,
+    /// Processes; more than one are containers of a cluster on this machine, which is made for the bench
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    containers: u32,
     /// Follow every tuple until it has been counted
     #[arg(long)]
     acks: bool,
@@ -43,7 +46,7 @@ pub struct WordcountBenchArgs {
     /// How long runs before that
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "3s")]
     warmup: Duration,
-    /// Cooperative threads
+    /// Cooperative threads, of each container
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     threads: u32,
     /// How long an idle thread looks for work before it sleeps: more is steadier, and burns up to a whole core
@@ -63,6 +66,7 @@ pub fn run(args: &WordcountBenchArgs, context: &Context) -> Result<(), Failure> 
         words: usize::try_from(args.words).unwrap_or(usize::MAX),
         words_file: args.words_file.clone(),
         parallelism: args.parallelism,
+        containers: args.containers,
         threads: args.threads,
         acks: args.acks,
         rate: args.rate,

@@ -326,7 +326,7 @@ wire_tuples! {
 /// Gives a struct the layout of its fields, one behind the other.
 ///
 /// ```
-/// use ardea_exchange::{Wire, wire};
+/// use ardea_codec::{Wire, wire};
 ///
 /// #[derive(Debug, PartialEq)]
 /// struct Bid { auction: u64, price: u64, bidder: String }

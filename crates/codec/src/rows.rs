@@ -15,10 +15,9 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use ardea_core::{Chunk, ChunkCodec, Error, ErrorCode, Result, Timestamp};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use crate::wire::{Wire, WireError};
+use crate::{Exchange, SerdeValues};
 
 /// The most records in a frame.
 pub const MOST_FRAME_RECORDS: usize = u16::MAX as usize;
@@ -31,12 +30,15 @@ pub trait ValueCodec<T>: Send + Sync {
     /// If a value can't be written.
     fn put(&self, values: &[T], limit: usize, out: &mut Vec<u8>) -> Result<usize>;
 
-    /// Takes `count` values.
+    /// Appends the `count` values of which `input` consists.
     ///
     /// # Errors
-    /// If the bytes are no such values.
-    fn get(&self, input: &mut &[u8], count: usize, into: &mut Vec<T>) -> Result<(), WireError>;
+    /// If it does not, or of others.
+    fn get(&self, input: &[u8], count: usize, into: &mut Vec<T>) -> Result<(), BadValues>;
 }
+
+/// Why bytes are no values.
+type BadValues = Box<dyn std::error::Error + Send + Sync>;
 
 /// Values in their own fixed layout: see [`Wire`].
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,68 +49,13 @@ impl<T: Wire> ValueCodec<T> for WireValues {
         Ok(T::put_some(values, limit, out))
     }
 
-    fn get(&self, input: &mut &[u8], count: usize, into: &mut Vec<T>) -> Result<(), WireError> {
-        T::get_some(input, count, into)
-    }
-}
-
-/// Values of any type that serde knows, in the format of postcard: for types that are not [`Wire`]. Compact, and several times
-/// slower.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SerdeValues;
-
-impl<T: Serialize + DeserializeOwned> ValueCodec<T> for SerdeValues {
-    fn put(&self, values: &[T], limit: usize, out: &mut Vec<u8>) -> Result<usize> {
-        let end = out.len().saturating_add(limit);
-        for (index, value) in values.iter().enumerate() {
-            if out.len() >= end && index > 0 {
-                return Ok(index);
-            }
-            postcard::serialize_with_flavor(value, Append(out)).map_err(|error| {
-                Error::new(
-                    ErrorCode::UserError,
-                    format!("a {} can't be sent", std::any::type_name::<T>()),
-                )
-                .because(error)
-                .hint("its Serialize must know the length of every list and map beforehand")
-            })?;
+    fn get(&self, mut input: &[u8], count: usize, into: &mut Vec<T>) -> Result<(), BadValues> {
+        T::get_some(&mut input, count, into)?;
+        if input.is_empty() {
+            Ok(())
+        } else {
+            Err(WireError::Long.into())
         }
-        Ok(values.len())
-    }
-
-    fn get(&self, input: &mut &[u8], count: usize, into: &mut Vec<T>) -> Result<(), WireError> {
-        // A value may take no byte at all, so that the payload says nothing of how many there are.
-        into.reserve(count.min(input.len()));
-        for _ in 0..count {
-            let (value, rest) = postcard::take_from_bytes(input).map_err(|error| match error {
-                postcard::Error::DeserializeUnexpectedEnd => WireError::Short,
-                _ => WireError::Invalid,
-            })?;
-            into.push(value);
-            *input = rest;
-        }
-        Ok(())
-    }
-}
-
-/// Lets postcard write to the end of a payload.
-struct Append<'a>(&'a mut Vec<u8>);
-
-impl postcard::ser_flavors::Flavor for Append<'_> {
-    type Output = ();
-
-    fn try_push(&mut self, data: u8) -> postcard::Result<()> {
-        self.0.push(data);
-        Ok(())
-    }
-
-    fn try_extend(&mut self, data: &[u8]) -> postcard::Result<()> {
-        self.0.extend_from_slice(data);
-        Ok(())
-    }
-
-    fn finalize(self) -> postcard::Result<()> {
-        Ok(())
     }
 }
 
@@ -125,10 +72,10 @@ impl<T: Wire> RowsCodec<T> {
     }
 }
 
-impl<T: Serialize + DeserializeOwned> RowsCodec<T, SerdeValues> {
+impl<T: Exchange> RowsCodec<T, SerdeValues> {
     /// For records that serde knows.
     pub fn serde() -> Self {
-        RowsCodec::new(SerdeValues)
+        RowsCodec::new(SerdeValues::default())
     }
 }
 
@@ -209,18 +156,14 @@ impl<T, V: ValueCodec<T>> RowsCodec<T, V> {
         mut payload: &[u8],
         values: &mut Vec<T>,
         times: &mut Vec<Timestamp>,
-    ) -> Result<(), WireError> {
+    ) -> Result<(), BadValues> {
         let before = values.len();
         get_times(&mut payload, records, times)?;
-        self.values.get(&mut payload, records, values)?;
+        self.values.get(payload, records, values)?;
         if values.len() != before + records {
-            return Err(WireError::Short);
+            return Err(WireError::Short.into());
         }
-        if payload.is_empty() {
-            Ok(())
-        } else {
-            Err(WireError::Long)
-        }
+        Ok(())
     }
 }
 

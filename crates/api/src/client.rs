@@ -1,0 +1,181 @@
+//! A client of the interface.
+
+mod log_lines;
+mod place;
+mod request;
+
+use std::time::Duration;
+
+use ardea_core::{Result, Token};
+use ardea_packing::ContainerId;
+use ardea_tls::Tls;
+use serde::de::DeserializeOwned;
+
+use crate::{
+    ClusterInfo, HostView, JobDescription, JobSummary, LogQuery, MetricsQuery, MetricsRange,
+    ParallelismUpdate, Plans, RangeQuery, SampleView, SubmitRequest, TopView,
+};
+
+pub use log_lines::LogLines;
+use place::Place;
+use request::{Asked, path};
+
+/// A client of a cluster's interface.
+///
+/// Each call makes a connection of its own, follows a redirection to the host that leads the job, and gives up after its patience. All
+/// have to be called on a tokio runtime with time and I/O enabled.
+///
+/// ```no_run
+/// # async fn look() -> ardea_core::Result<()> {
+/// let cluster = ardea_api::Client::new("http://127.0.0.1:7400", None)?;
+/// for job in cluster.list().await? {
+///     println!("{} is {}", job.name, job.phase.as_str());
+/// }
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors of every method
+///
+/// * What the cluster says, with its code.
+/// * [`Network`](ardea_core::ErrorCode::Network): nobody answers, or not in time. A command may have been taken all the same.
+/// * [`BadAnswer`](ardea_core::ErrorCode::BadAnswer): somebody else answers.
+#[derive(Clone, Debug)]
+pub struct Client {
+    place: Place,
+    token: Option<Token>,
+    tls: Option<Tls>,
+    patience: Duration,
+}
+
+impl Client {
+    /// Of the interface at that address: `http://HOST:PORT`, or `https://HOST:PORT`, for which it needs [certificates](Self::tls).
+    ///
+    /// # Errors
+    /// [`InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if this is no such address.
+    pub fn new(base: &str, token: Option<Token>) -> Result<Self> {
+        Ok(Client {
+            place: Place::parse(base)?,
+            token,
+            tls: None,
+            patience: Duration::from_secs(35),
+        })
+    }
+
+    /// The certificates by which it and the cluster prove who they are, if the cluster has some. With them it sends nothing to who has
+    /// none.
+    pub fn tls(mut self, tls: Option<Tls>) -> Self {
+        self.tls = tls;
+        self
+    }
+
+    /// How long an answer may take; 35 s unless told.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Where it asks.
+    pub fn base(&self) -> String {
+        self.place.to_string()
+    }
+
+    /// The cluster itself.
+    pub async fn about(&self) -> Result<ClusterInfo> {
+        self.get("/v1/cluster".into()).await
+    }
+
+    /// Its hosts, sorted by name.
+    pub async fn hosts(&self) -> Result<Vec<HostView>> {
+        self.get("/v1/hosts".into()).await
+    }
+
+    /// All jobs, sorted by name.
+    pub async fn list(&self) -> Result<Vec<JobSummary>> {
+        self.get("/v1/jobs".into()).await
+    }
+
+    /// Submits a job whose package is in the store.
+    pub async fn submit(&self, request: &SubmitRequest) -> Result<JobSummary> {
+        let asked = Asked::post("/v1/jobs".into()).json(request)?;
+        self.ask(asked).await?.json().await
+    }
+
+    /// All that is known of a job.
+    pub async fn describe(&self, job: &str) -> Result<JobDescription> {
+        self.get(path(job, "")).await
+    }
+
+    /// Ends a job.
+    pub async fn kill(&self, job: &str) -> Result<()> {
+        self.command(Asked::delete(path(job, ""))).await
+    }
+
+    /// Has the sources of a job read again.
+    pub async fn activate(&self, job: &str) -> Result<()> {
+        self.command(Asked::post(path(job, "/activate"))).await
+    }
+
+    /// Has the sources of a job read nothing.
+    pub async fn deactivate(&self, job: &str) -> Result<()> {
+        self.command(Asked::post(path(job, "/deactivate"))).await
+    }
+
+    /// Stops what runs in a container, and starts it again.
+    pub async fn restart(&self, job: &str, container: ContainerId) -> Result<()> {
+        let path = path(job, &format!("/containers/{container}/restart"));
+        self.command(Asked::post(path)).await
+    }
+
+    /// Gives vertices other numbers of instances.
+    pub async fn update(&self, job: &str, update: &ParallelismUpdate) -> Result<()> {
+        let asked = Asked::put(path(job, "/parallelism")).json(update)?;
+        self.command(asked).await
+    }
+
+    /// The logical, physical and packing plan of a job.
+    pub async fn plans(&self, job: &str) -> Result<Plans> {
+        self.get(path(job, "/plan")).await
+    }
+
+    /// What the job's processes have written, and with [`follow`](LogQuery::follow) what they write from now on.
+    pub async fn logs(&self, job: &str, query: &LogQuery) -> Result<LogLines> {
+        let asked = Asked::get(path(job, "/logs")).query(query)?;
+        Ok(LogLines::of(self.ask(asked).await?))
+    }
+
+    /// The latest value of each series that matches.
+    pub async fn metrics(&self, job: &str, query: &MetricsQuery) -> Result<Vec<SampleView>> {
+        let asked = Asked::get(path(job, "/metrics")).query(query)?;
+        self.ask(asked).await?.json().await
+    }
+
+    /// The values of the series that match, over a time.
+    pub async fn metrics_range(&self, job: &str, query: &RangeQuery) -> Result<MetricsRange> {
+        let asked = Asked::get(path(job, "/metrics/range")).query(query)?;
+        self.ask(asked).await?.json().await
+    }
+
+    /// How each vertex and container of a job is doing.
+    pub async fn top(&self, job: &str) -> Result<TopView> {
+        self.get(path(job, "/top")).await
+    }
+
+    async fn get<T: DeserializeOwned>(&self, path: String) -> Result<T> {
+        self.ask(Asked::get(path)).await?.json().await
+    }
+
+    async fn command(&self, asked: Asked) -> Result<()> {
+        self.ask(asked).await?.ignored().await
+    }
+
+    async fn ask(&self, asked: Asked) -> Result<request::Answered> {
+        asked
+            .of(
+                &self.place,
+                (self.token.as_ref(), self.tls.as_ref()),
+                self.patience,
+            )
+            .await
+    }
+}

@@ -1,0 +1,297 @@
+//! One request and its answer, over a connection of its own.
+
+use std::time::Duration;
+
+use ardea_core::{Error, ErrorCode, Result, Token};
+use ardea_tls::Tls;
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, LOCATION};
+use axum::http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout_at};
+
+use super::place::Place;
+use crate::Fault;
+
+/// A larger answer is no cluster's.
+const MOST_ANSWER_BYTES: usize = 256 << 20;
+/// From one host to the job's master's, and on if that has just changed.
+const MOST_REDIRECTIONS: u32 = 4;
+
+/// What is asked.
+pub(super) struct Asked {
+    method: Method,
+    path: String,
+    body: Option<Bytes>,
+}
+
+/// The path of something of a job.
+pub(super) fn path(job: &str, rest: &str) -> String {
+    let mut path = "/v1/jobs/".to_string();
+    for byte in job.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_~".contains(&byte) {
+            path.push(char::from(byte));
+        } else {
+            path += &format!("%{byte:02X}");
+        }
+    }
+    path + rest
+}
+
+impl Asked {
+    pub(super) fn get(path: String) -> Self {
+        Asked::new(Method::GET, path)
+    }
+
+    pub(super) fn post(path: String) -> Self {
+        Asked::new(Method::POST, path)
+    }
+
+    pub(super) fn put(path: String) -> Self {
+        Asked::new(Method::PUT, path)
+    }
+
+    pub(super) fn delete(path: String) -> Self {
+        Asked::new(Method::DELETE, path)
+    }
+
+    fn new(method: Method, path: String) -> Self {
+        Asked {
+            method,
+            path,
+            body: None,
+        }
+    }
+
+    /// With a body.
+    pub(super) fn json(mut self, body: &impl Serialize) -> Result<Self> {
+        let json = serde_json::to_vec(body).map_err(unwritable)?;
+        self.body = Some(Bytes::from(json));
+        Ok(self)
+    }
+
+    /// With parameters.
+    pub(super) fn query(mut self, query: &impl Serialize) -> Result<Self> {
+        let query = serde_urlencoded::to_string(query).map_err(unwritable)?;
+        if !query.is_empty() {
+            self.path += &format!("?{query}");
+        }
+        Ok(self)
+    }
+
+    /// Asks there, and where that leads.
+    pub(super) async fn of(
+        self,
+        place: &Place,
+        (token, tls): (Option<&Token>, Option<&Tls>),
+        patience: Duration,
+    ) -> Result<Answered> {
+        let deadline = Instant::now() + patience;
+        let (mut place, mut path) = (place.clone(), self.path.clone());
+        for _ in 0..=MOST_REDIRECTIONS {
+            let once = self.once(&place, &path, (token, tls));
+            let response = timeout_at(deadline, once)
+                .await
+                .map_err(|_| silent(&place, patience))??;
+            if response.status() != StatusCode::TEMPORARY_REDIRECT {
+                return Answered {
+                    response,
+                    place,
+                    deadline,
+                    patience,
+                }
+                .checked()
+                .await;
+            }
+            (place, path) = target(&response, &place)?;
+        }
+        let what = "the hosts of the cluster send a request from one to the other";
+        Err(Error::new(ErrorCode::Superseded, what)
+            .hint("the job is changing its master: try again in a moment"))
+    }
+
+    async fn once(
+        &self,
+        place: &Place,
+        path: &str,
+        (token, tls): (Option<&Token>, Option<&Tls>),
+    ) -> Result<axum::http::Response<Incoming>> {
+        let stream = connect(place, tls).await?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| broken(place, error))?;
+        // Ends with the answer, or when the answer is dropped.
+        tokio::spawn(connection);
+        let mut request = Request::builder()
+            .method(self.method.clone())
+            .uri(path)
+            .header(HOST, place.authority());
+        if let Some(token) = token {
+            request = request.header(AUTHORIZATION, format!("Bearer {}", token.secret()));
+        }
+        if self.body.is_some() {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
+        let body = Full::new(self.body.clone().unwrap_or_default());
+        let request = request.body(body).map_err(|error| {
+            let what = "the request can't be made";
+            Error::new(ErrorCode::InvalidConfig, what)
+                .because(error)
+                .hint("check the token: it has to be one line of plain letters")
+        })?;
+        sender
+            .send_request(request)
+            .await
+            .map_err(|error| broken(place, error))
+    }
+}
+
+/// What a connection is, encrypted or not.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// A connection to the place. Nothing goes over one that is not encrypted if it has to be.
+async fn connect(place: &Place, tls: Option<&Tls>) -> Result<Box<dyn Stream>> {
+    match (place.is_encrypted, tls) {
+        (true, None) => {
+            let what = format!("{place} wants certificates, and there are none");
+            return Err(Error::new(ErrorCode::InvalidConfig, what).hint(CERTIFICATES));
+        }
+        (false, Some(_)) => {
+            let what = format!("{place} is not encrypted, but the cluster has certificates");
+            return Err(Error::new(ErrorCode::InvalidConfig, what).hint("write https://HOST:PORT"));
+        }
+        _ => {}
+    }
+    let stream = TcpStream::connect((place.host.as_str(), place.port))
+        .await
+        .map_err(|error| unreachable(place, error))?;
+    Ok(match tls {
+        Some(tls) => Box::new(tls.connect(stream, &place.host).await?),
+        None => Box::new(stream),
+    })
+}
+
+const CERTIFICATES: &str =
+    "name the files: cluster.tls_authority, cluster.tls_certificate and cluster.tls_key";
+
+/// Where a redirection leads: an address and a path.
+fn target(response: &axum::http::Response<Incoming>, place: &Place) -> Result<(Place, String)> {
+    let location = response.headers().get(LOCATION);
+    let location = location.and_then(|location| location.to_str().ok());
+    let (Some(location), stranger) = (location, strange(place, response.status())) else {
+        return Err(strange(place, response.status()));
+    };
+    let next = Place::parse(location).map_err(|_| stranger.clone())?;
+    let uri: axum::http::Uri = location.parse().map_err(|_| stranger)?;
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    Ok((next, path.to_string()))
+}
+
+/// An answer that has begun.
+#[derive(Debug)]
+pub(super) struct Answered {
+    response: axum::http::Response<Incoming>,
+    place: Place,
+    deadline: Instant,
+    patience: Duration,
+}
+
+impl Answered {
+    /// The answer if it is a good one; else what the cluster says is wrong.
+    async fn checked(self) -> Result<Self> {
+        let status = self.response.status();
+        if status.is_success() {
+            return Ok(self);
+        }
+        let stranger = strange(&self.place, status);
+        let body = self.whole().await?;
+        match serde_json::from_slice::<Fault>(&body) {
+            Ok(fault) => Err(fault.into()),
+            Err(_) => Err(stranger),
+        }
+    }
+
+    /// The answer as JSON.
+    pub(super) async fn json<T: DeserializeOwned>(self) -> Result<T> {
+        let (place, status) = (self.place.clone(), self.response.status());
+        let body = self.whole().await?;
+        serde_json::from_slice(&body).map_err(|error| strange(&place, status).because(error))
+    }
+
+    /// The answer, which says nothing more than that it is one.
+    pub(super) async fn ignored(self) -> Result<()> {
+        self.whole().await.map(|_| ())
+    }
+
+    /// The answer as it comes, and where from.
+    pub(super) fn streamed(self) -> (Incoming, Place) {
+        (self.response.into_body(), self.place)
+    }
+
+    async fn whole(self) -> Result<Bytes> {
+        let body = Limited::new(self.response.into_body(), MOST_ANSWER_BYTES).collect();
+        match timeout_at(self.deadline, body).await {
+            Ok(Ok(body)) => Ok(body.to_bytes()),
+            Ok(Err(error)) => Err(broken(&self.place, error)),
+            Err(_) => Err(silent(&self.place, self.patience)),
+        }
+    }
+}
+
+fn unreachable(place: &Place, error: std::io::Error) -> Error {
+    let what = format!("cannot reach the cluster's interface at {place}");
+    Error::new(ErrorCode::Network, what)
+        .because(error)
+        .hint("start the cluster (ardea cluster start), or name its interface with --at")
+}
+
+fn silent(place: &Place, patience: Duration) -> Error {
+    let what = format!(
+        "the cluster's interface at {place} did not answer within {} s",
+        patience.as_secs_f64()
+    );
+    Error::new(ErrorCode::Network, what)
+        .hint("what was asked for may be done all the same: look, then try again")
+}
+
+/// The connection broke.
+pub(super) fn broken(
+    place: &Place,
+    error: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> Error {
+    let what = format!("the connection to the cluster's interface at {place} broke");
+    Error::new(ErrorCode::Network, what)
+        .because(error)
+        .hint("what was asked for may be done all the same: look, then try again")
+}
+
+fn strange(place: &Place, status: StatusCode) -> Error {
+    let what = format!("what answers at {place} is no cluster's interface ({status})");
+    Error::new(ErrorCode::BadAnswer, what)
+        .hint("check the address, and that both are of the same version")
+}
+
+fn unwritable(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+    Error::new(ErrorCode::Internal, "a request can't be written")
+        .because(error)
+        .hint("please report this")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_name_of_a_job_makes_a_path() {
+        assert_eq!(path("word-count", "/top"), "/v1/jobs/word-count/top");
+        assert_eq!(path("a b/ä?.", ""), "/v1/jobs/a%20b%2F%C3%A4%3F%2E");
+    }
+}

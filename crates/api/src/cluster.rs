@@ -1,0 +1,74 @@
+//! What the interface serves.
+
+use ardea_packing::ContainerId;
+
+use crate::{
+    ClusterInfo, HostView, JobDescription, JobSummary, LogQuery, LogStream, MetricsQuery,
+    MetricsRange, ParallelismUpdate, Pending, Plans, RangeQuery, SampleView, SubmitRequest,
+    TopView,
+};
+
+/// A cluster, as it is seen and commanded from outside. The server calls it, and whoever runs a host implements it.
+///
+/// Object-safe; all methods are called on a tokio runtime. A host that does not lead a job may answer what concerns it with
+/// [`Unanswered::Elsewhere`](crate::Unanswered::Elsewhere); nothing is passed on in silence.
+///
+/// # Errors of every method that names a job
+///
+/// * [`NoSuchJob`](ardea_core::ErrorCode::NoSuchJob): there is none of that name,
+///   and the hint is the name that was probably meant.
+/// * [`WrongState`](ardea_core::ErrorCode::WrongState): the job is doing something that this can't be done beside.
+/// * [`StateUnavailable`](ardea_core::ErrorCode::StateUnavailable): the state manager did not answer.
+///
+/// Commands are answered when they are decided and stored, not when they have been carried out: the phase of the job tells that.
+pub trait Cluster: Send + Sync {
+    /// The cluster itself.
+    fn about(&self) -> Pending<'_, ClusterInfo>;
+
+    /// Its hosts, sorted by name.
+    fn hosts(&self) -> Pending<'_, Vec<HostView>>;
+
+    /// All jobs, sorted by name.
+    fn list(&self) -> Pending<'_, Vec<JobSummary>>;
+
+    /// All that is known of a job.
+    fn describe<'a>(&'a self, job: &'a str) -> Pending<'a, JobDescription>;
+
+    /// Takes a job whose package is in the store already. To submit the same again (the same random number) is no error, and has no
+    /// effect.
+    ///
+    /// Fails with [`NameTaken`](ardea_core::ErrorCode::NameTaken) if another job has the name, with
+    /// [`ResourcesImpossible`](ardea_core::ErrorCode::ResourcesImpossible) if it can't be packed, with
+    /// [`WrongCluster`](ardea_core::ErrorCode::WrongCluster) if it is meant for another one.
+    fn submit(&self, request: SubmitRequest) -> Pending<'_, JobSummary>;
+
+    /// Has the sources read again.
+    fn activate<'a>(&'a self, job: &'a str) -> Pending<'a, ()>;
+
+    /// Has the sources read nothing until [`activate`](Self::activate); everything else stays.
+    fn deactivate<'a>(&'a self, job: &'a str) -> Pending<'a, ()>;
+
+    /// Ends the job, and leaves nothing behind.
+    fn kill<'a>(&'a self, job: &'a str) -> Pending<'a, ()>;
+
+    /// Stops what runs in a container, and starts it again.
+    fn restart<'a>(&'a self, job: &'a str, container: ContainerId) -> Pending<'a, ()>;
+
+    /// Gives vertices other numbers of instances, while the job runs.
+    fn update<'a>(&'a self, job: &'a str, update: ParallelismUpdate) -> Pending<'a, ()>;
+
+    /// The logical, physical and packing plan.
+    fn plans<'a>(&'a self, job: &'a str) -> Pending<'a, Plans>;
+
+    /// What the job's processes have written: the last lines, and with [`follow`](LogQuery::follow) what they write from now on.
+    fn logs<'a>(&'a self, job: &'a str, query: LogQuery) -> Pending<'a, LogStream>;
+
+    /// The latest value of each series that matches.
+    fn metrics<'a>(&'a self, job: &'a str, query: MetricsQuery) -> Pending<'a, Vec<SampleView>>;
+
+    /// The values of the series that match, over a time.
+    fn metrics_range<'a>(&'a self, job: &'a str, query: RangeQuery) -> Pending<'a, MetricsRange>;
+
+    /// How each vertex and container is doing at the moment.
+    fn top<'a>(&'a self, job: &'a str) -> Pending<'a, TopView>;
+}

@@ -1,0 +1,117 @@
+//! Errors as the interface tells them: a status, and a body that says what, why and what to do next.
+
+use ardea_core::settings::nearest;
+use ardea_core::{Error, ErrorCode};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What failed, as the interface tells it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Fault {
+    /// The stable code, such as `ARD-604`.
+    pub code: String,
+    /// What failed, on what, and why.
+    pub message: String,
+    /// What to do next, if that is known.
+    pub hint: Option<String>,
+}
+
+impl From<&Error> for Fault {
+    fn from(error: &Error) -> Self {
+        let code = error.code().as_str();
+        let text = error.without_hint().to_string();
+        let message = text
+            .strip_prefix(code)
+            .and_then(|rest| rest.strip_prefix(": "))
+            .unwrap_or(&text);
+        Fault {
+            code: code.to_string(),
+            message: message.to_string(),
+            hint: error.what_next().map(str::to_string),
+        }
+    }
+}
+
+impl From<Fault> for Error {
+    /// A code that this version doesn't know becomes part of the message.
+    fn from(fault: Fault) -> Error {
+        let error = match ErrorCode::named(&fault.code) {
+            Some(code) => Error::new(code, fault.message),
+            None => Error::new(
+                ErrorCode::BadAnswer,
+                format!("{}: {}", fault.code, fault.message),
+            ),
+        };
+        match fault.hint {
+            Some(hint) => error.hint(hint),
+            None => error,
+        }
+    }
+}
+
+/// The HTTP status of an error: 4xx if whoever asked can mend it, 503 if trying again may help.
+pub fn status_of(code: ErrorCode) -> u16 {
+    match code {
+        ErrorCode::InvalidJob | ErrorCode::InvalidConfig | ErrorCode::BadRequest => 400,
+        ErrorCode::Unauthorized => 401,
+        ErrorCode::NoSuchJob | ErrorCode::NoSuchContainer => 404,
+        ErrorCode::NameTaken
+        | ErrorCode::WrongState
+        | ErrorCode::WrongCluster
+        | ErrorCode::VersionMismatch
+        | ErrorCode::StateConflict => 409,
+        ErrorCode::ResourcesImpossible | ErrorCode::BrokenPlan => 422,
+        ErrorCode::StateUnavailable
+        | ErrorCode::StateUnknown
+        | ErrorCode::SessionEnded
+        | ErrorCode::Superseded
+        | ErrorCode::Network
+        | ErrorCode::NoRoom
+        | ErrorCode::SchedulerUnavailable
+        | ErrorCode::LimitReached => 503,
+        _ => 500,
+    }
+}
+
+/// The error for a job that the cluster hasn't; `jobs` are those that it has.
+pub fn no_such_job<'a>(name: &str, jobs: impl Iterator<Item = &'a str>) -> Error {
+    let hint = match nearest(name, jobs) {
+        Some(meant) => format!("did you mean {meant}?"),
+        None => "`ardea list` shows the cluster's jobs".to_string(),
+    };
+    Error::new(ErrorCode::NoSuchJob, format!("there is no job {name:?}")).hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_comes_out_of_its_fault_as_it_went_in() {
+        let error = Error::new(ErrorCode::NameTaken, "cannot submit")
+            .because(std::io::Error::other("there is one"))
+            .hint("choose another name");
+        let fault = Fault::from(&error);
+        assert_eq!(fault.code, "ARD-603");
+        assert_eq!(fault.message, "cannot submit: there is one");
+        assert_eq!(Error::from(fault).to_string(), error.to_string());
+    }
+
+    #[test]
+    fn a_code_of_a_later_version_is_still_told() {
+        let fault = Fault {
+            code: "ARD-999".into(),
+            message: "something new".into(),
+            hint: None,
+        };
+        let error = Error::from(fault);
+        assert_eq!(error.code(), ErrorCode::BadAnswer);
+        assert!(error.to_string().contains("ARD-999: something new"));
+    }
+
+    #[test]
+    fn a_misspelt_job_is_told_the_nearest_one() {
+        let error = no_such_job("wordcuont", ["wordcount", "bids"].into_iter());
+        assert_eq!(error.what_next(), Some("did you mean wordcount?"));
+    }
+}

@@ -1,0 +1,234 @@
+//! Jobs, as they are told.
+
+use std::collections::BTreeMap;
+
+use ardea_control::JobPhase;
+use ardea_packing::{ContainerId, Resources};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::foreign;
+
+/// What a job is doing, in one word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Its master reads what is stored of it, or it has none at the moment.
+    Reading,
+    /// It can't be packed; it waits to be killed.
+    Impossible,
+    /// Its containers are started and prepared.
+    Starting,
+    /// It runs.
+    Running,
+    /// It is there, and its sources don't read.
+    Paused,
+    /// Workers are missing; the others go on.
+    Recovering,
+    /// It comes from one plan to the next.
+    Updating,
+    /// It has come to its end by itself; what is left of it is removed.
+    Finished,
+    /// It ends, because somebody wants that.
+    Killing,
+    /// It is gone.
+    Gone,
+}
+
+impl Phase {
+    /// As it is written in JSON, and for people.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Phase::Reading => "reading",
+            Phase::Impossible => "impossible",
+            Phase::Starting => "starting",
+            Phase::Running => "running",
+            Phase::Paused => "paused",
+            Phase::Recovering => "recovering",
+            Phase::Updating => "updating",
+            Phase::Finished => "finished",
+            Phase::Killing => "killing",
+            Phase::Gone => "gone",
+        }
+    }
+
+    /// The phase of a job's master, and why it is in it where there is a reason.
+    pub fn of(phase: &JobPhase) -> (Phase, Option<String>) {
+        let plain = match phase {
+            JobPhase::Reading => Phase::Reading,
+            JobPhase::Impossible(why) => return (Phase::Impossible, Some(why.clone())),
+            JobPhase::Starting => Phase::Starting,
+            JobPhase::Running => Phase::Running,
+            JobPhase::Paused => Phase::Paused,
+            JobPhase::Recovering => Phase::Recovering,
+            JobPhase::Updating => Phase::Updating,
+            JobPhase::Finished => Phase::Finished,
+            JobPhase::Killing => Phase::Killing,
+            JobPhase::Gone => Phase::Gone,
+        };
+        (plain, None)
+    }
+}
+
+/// A job, in a line.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct JobSummary {
+    /// Its name, unique in the cluster.
+    pub name: String,
+    /// Which submission of that name: a random number, in hexadecimal digits.
+    pub submission: String,
+    /// What it is doing.
+    pub phase: Phase,
+    /// Why, where that needs a reason.
+    pub reason: Option<String>,
+    /// Since when it has been in this phase, in milliseconds since 1970.
+    pub since_ms: u64,
+    /// How many containers it has.
+    pub container_count: u32,
+    /// How many of them have a worker that is heard of.
+    pub worker_count: u32,
+    /// How many instances it has.
+    pub instance_count: u32,
+    /// The version of Ardea that its program was built with.
+    pub version: String,
+}
+
+/// All that is known of a job.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct JobDescription {
+    /// In a line.
+    #[serde(flatten)]
+    pub summary: JobSummary,
+    /// What its containers run.
+    pub program: ProgramView,
+    /// The packing policy, by name.
+    pub packing: String,
+    /// The scheduler, by name.
+    pub scheduler: String,
+    /// The settings that differ from their defaults.
+    pub settings: BTreeMap<String, String>,
+    /// Who leads it, if anybody does.
+    pub master: Option<MasterView>,
+    /// Its vertices, in the order of its graph.
+    pub vertices: Vec<VertexView>,
+    /// Its containers, by number.
+    pub containers: Vec<ContainerView>,
+    /// What went wrong in instances, the latest first.
+    pub problems: Vec<ProblemView>,
+    /// What has happened, the latest last.
+    pub notes: Vec<NoteView>,
+}
+
+/// What the containers of a job run.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct ProgramView {
+    /// The SHA-256 of the package, in hexadecimal digits.
+    pub package: String,
+    /// The program within it.
+    pub executable: String,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+}
+
+/// The master of a job.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct MasterView {
+    /// The host on which it runs.
+    pub host: String,
+    /// Where its workers reach it.
+    pub address: String,
+    /// The number of its mastership.
+    pub epoch: u64,
+}
+
+/// A vertex of a job.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct VertexView {
+    /// Its name.
+    pub name: String,
+    /// How many instances it has.
+    pub parallelism: u32,
+    /// What each of them takes.
+    #[schemars(with = "foreign::Resources")]
+    pub resources: Resources,
+}
+
+/// Whether a container has a worker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ContainerState {
+    /// It has one.
+    Up,
+    /// It has one that has not been heard of for a while.
+    Suspected,
+    /// It has none: it is being started, or died.
+    Down,
+}
+
+impl ContainerState {
+    /// As it is written in JSON, and for people.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ContainerState::Up => "up",
+            ContainerState::Suspected => "suspected",
+            ContainerState::Down => "down",
+        }
+    }
+}
+
+/// A container of a job.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct ContainerView {
+    /// Its number.
+    #[schemars(with = "u32")]
+    pub id: ContainerId,
+    /// Whether it has a worker.
+    pub state: ContainerState,
+    /// On which host, if that is known.
+    pub host: Option<String>,
+    /// What it is there, in the words of the scheduler: `pid 4711`.
+    pub process: Option<String>,
+    /// Where other workers reach its worker.
+    pub address: Option<String>,
+    /// Which life of its worker this is.
+    pub incarnation: Option<u64>,
+    /// When its worker was last heard of, in milliseconds since 1970.
+    pub heard_ms: Option<u64>,
+    /// How often it was started again.
+    pub restarts: u32,
+    /// What it may use.
+    #[schemars(with = "foreign::Resources")]
+    pub required: Resources,
+    /// What it runs: `counts#3` is the fourth instance of `counts`.
+    pub instances: Vec<String>,
+}
+
+/// What went wrong in an instance.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct ProblemView {
+    /// The instance.
+    pub instance: String,
+    /// How often something went wrong in it.
+    pub count: u64,
+    /// When it last did, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// What went wrong last.
+    pub message: String,
+}
+
+/// Something that happened.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct NoteView {
+    /// When, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// What, for people.
+    pub text: String,
+}
+
+/// Other numbers of instances.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ParallelismUpdate {
+    /// How many instances each of these vertices gets; all others keep theirs.
+    pub parallelism: BTreeMap<String, u32>,
+}

@@ -1,0 +1,81 @@
+//! The REST interface of a cluster: what can be asked and commanded, over HTTP and JSON.
+//!
+//! In reading order:
+//!
+//! * [`Cluster`]: all that can be asked and commanded; a host implements it, the server calls it; [`Answer`], [`Unanswered`];
+//! * [`JobSummary`], [`JobDescription`], [`Plans`], [`TopView`], [`SubmitRequest`] and the like: the types, which are JSON on the wire;
+//! * [`Fault`]: errors on the wire, and [`status_of`];
+//! * [`Server`], [`ServerConfig`]: listens, and asks a `Cluster`; [`openapi_document`] describes what it answers. Both are made of one
+//!   table, `routes`;
+//! * [`Client`]: asks a server;
+//! * [`CLUSTER_SETTINGS`], [`ClusterSettings`]: which cluster, and how jobs are packed for it.
+//!
+//! # Invariants
+//!
+//! * What is read of a client is bounded, checked, and never makes the server panic.
+//! * Times are milliseconds since 1970, sizes bytes, and say so in their names.
+//!
+//! # Example
+//!
+//! ```
+//! use ardea_api::{JobSummary, Phase};
+//!
+//! let json = r#"{
+//!     "name": "word-count", "submission": "2a", "phase": "running", "reason": null, "since_ms": 0,
+//!     "container_count": 2, "worker_count": 2, "instance_count": 4, "version": "0.1.0"
+//! }"#;
+//! let job: JobSummary = serde_json::from_str(json).unwrap();
+//! assert_eq!(job.phase, Phase::Running);
+//! ```
+#![forbid(unsafe_code)]
+
+mod answer;
+mod client;
+mod cluster;
+
+mod fault;
+mod openapi;
+mod routes;
+mod server;
+
+mod foreign;
+mod host;
+mod job;
+mod job_name;
+mod logs;
+mod metrics;
+mod plans;
+mod settings;
+mod shown;
+mod submit;
+mod token_file;
+mod top;
+
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+
+pub use answer::{Answer, Pending, Unanswered};
+pub use client::{Client, LogLines};
+pub use cluster::Cluster;
+pub use fault::{Fault, no_such_job, status_of};
+pub use host::{ClusterInfo, HostView, HostedContainer};
+pub use job::{
+    ContainerState, ContainerView, JobDescription, JobSummary, MasterView, NoteView,
+    ParallelismUpdate, Phase, ProblemView, ProgramView, VertexView,
+};
+pub use job_name::check_job_name;
+pub use logs::{
+    DEFAULT_TAIL_LINES, LogEvent, LogLine, LogQuery, LogSource, LogStream, MOST_LINE_BYTES,
+    MOST_TAIL_LINES,
+};
+pub use metrics::{
+    MetricsQuery, MetricsRange, PointView, RangeQuery, SampleKind, SampleView, SeriesView,
+};
+pub use openapi::openapi_document;
+pub use plans::{
+    LogicalEdge, LogicalPlan, LogicalVertex, PhysicalContainer, PhysicalPlan, PlacedGroup, Plans,
+};
+pub use server::{Server, ServerConfig};
+pub use settings::{CLUSTER_SETTINGS, ClusterSettings, is_of_the_cluster, load_tls, with_clusters};
+pub use submit::SubmitRequest;
+pub use top::{ContainerTop, TopView, VertexTop};

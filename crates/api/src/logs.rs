@@ -1,0 +1,90 @@
+//! What the processes of a job have written.
+
+use ardea_core::Error;
+use ardea_packing::ContainerId;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+
+use crate::Fault;
+
+/// How many lines are told when nobody says how many.
+pub const DEFAULT_TAIL_LINES: u32 = 100;
+/// The most lines that can be asked for.
+pub const MOST_TAIL_LINES: u32 = 10_000;
+/// A line longer than this is told in pieces.
+pub const MOST_LINE_BYTES: usize = 64 * 1024;
+
+/// Which of the two a process wrote to.
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum LogSource {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+impl LogSource {
+    /// As it is written in JSON, and for people.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LogSource::Stdout => "stdout",
+            LogSource::Stderr => "stderr",
+        }
+    }
+}
+
+/// Which lines are wanted.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LogQuery {
+    /// Of this container; of all if not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<u32>")]
+    pub container: Option<ContainerId>,
+    /// Written there; to either if not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<LogSource>,
+    /// So many of the last lines of each file; 100 if not said, 10,000 at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 10_000))]
+    pub tail: Option<u32>,
+    /// Whether what is written from now on follows, until the connection is closed or the job is gone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub follow: bool,
+}
+
+impl LogQuery {
+    /// How many of the last lines of each file are wanted.
+    pub fn tail_lines(&self) -> u32 {
+        self.tail.unwrap_or(DEFAULT_TAIL_LINES).min(MOST_TAIL_LINES)
+    }
+}
+
+/// A line that a process of a job wrote.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct LogLine {
+    /// The container.
+    #[schemars(with = "u32")]
+    pub container: ContainerId,
+    /// Where it was written to.
+    pub source: LogSource,
+    /// The line, without its end; what is no UTF-8 is replaced.
+    pub text: String,
+}
+
+/// What a line of the answer to a request for logs is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LogEvent {
+    /// A line that was written.
+    Line(LogLine),
+    /// There are no more, for this reason; the last one.
+    Fault(Fault),
+}
+
+/// Lines as they come. Whoever sends them stops when nobody receives any more; an error is the last that is sent.
+pub type LogStream = mpsc::Receiver<Result<LogLine, Error>>;

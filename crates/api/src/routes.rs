@@ -1,0 +1,317 @@
+//! The routes: one table, of which the server makes its router and the document its paths.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+
+use crate::{
+    ClusterInfo, HostView, JobDescription, JobSummary, LogEvent, LogQuery, MetricsQuery,
+    MetricsRange, ParallelismUpdate, Plans, RangeQuery, SampleView, SubmitRequest, TopView,
+};
+
+/// What a route does; each has one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Operation {
+    About,
+    Hosts,
+    List,
+    Submit,
+    Describe,
+    Kill,
+    Activate,
+    Deactivate,
+    Restart,
+    Update,
+    Plans,
+    Logs,
+    Metrics,
+    MetricsRange,
+    Top,
+    Document,
+}
+
+/// The method of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verb {
+    Get,
+    Post,
+    Put,
+    Delete,
+}
+
+impl Verb {
+    /// As the document writes it.
+    pub(crate) fn in_lower_case(self) -> &'static str {
+        match self {
+            Verb::Get => "get",
+            Verb::Post => "post",
+            Verb::Put => "put",
+            Verb::Delete => "delete",
+        }
+    }
+}
+
+/// Makes the schema of a type.
+pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+/// What a route answers when all is well.
+#[derive(Clone, Copy)]
+pub(crate) enum Success {
+    /// 200 with JSON.
+    Json(SchemaOf),
+    /// 201 with JSON.
+    Created(SchemaOf),
+    /// 200 with JSON objects, one a line, as they come.
+    Lines(SchemaOf),
+    /// 202 without a body: it was decided, and will be done.
+    Accepted,
+    /// 200 with an OpenAPI document.
+    Document,
+}
+
+impl Success {
+    /// The status.
+    pub(crate) fn status(self) -> u16 {
+        match self {
+            Success::Json(_) | Success::Lines(_) | Success::Document => 200,
+            Success::Created(_) => 201,
+            Success::Accepted => 202,
+        }
+    }
+}
+
+/// A route.
+pub(crate) struct Route {
+    pub(crate) verb: Verb,
+    /// With its parameters in braces; those are `job` and `container`.
+    pub(crate) path: &'static str,
+    pub(crate) operation: Operation,
+    /// Its name in the document, unique.
+    pub(crate) id: &'static str,
+    /// What it does, in one sentence.
+    pub(crate) about: &'static str,
+    /// The type whose fields are the parameters behind the `?`.
+    pub(crate) query: Option<SchemaOf>,
+    /// The type of the body.
+    pub(crate) body: Option<SchemaOf>,
+    pub(crate) success: Success,
+    /// The statuses of its own failures; those of all routes are 400, 401, 500 and 503.
+    pub(crate) failures: &'static [u16],
+}
+
+impl Route {
+    /// Whether it concerns one job, and so may be answered by another host.
+    pub(crate) fn names_a_job(&self) -> bool {
+        self.path.contains("{job}")
+    }
+
+    /// The names of the parameters in the path.
+    pub(crate) fn path_parameters(&self) -> impl Iterator<Item = &'static str> {
+        self.path
+            .split('/')
+            .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+    }
+}
+
+fn schema<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<T>()
+}
+
+/// The schema of a query itself, whose properties are the parameters.
+fn query<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    T::json_schema(generator)
+}
+
+const fn get(
+    path: &'static str,
+    operation: Operation,
+    id: &'static str,
+    answer: SchemaOf,
+) -> Route {
+    Route {
+        verb: Verb::Get,
+        path,
+        operation,
+        id,
+        about: "",
+        query: None,
+        body: None,
+        success: Success::Json(answer),
+        failures: &[],
+    }
+}
+
+const fn command(verb: Verb, path: &'static str, operation: Operation, id: &'static str) -> Route {
+    Route {
+        verb,
+        path,
+        operation,
+        id,
+        about: "",
+        query: None,
+        body: None,
+        success: Success::Accepted,
+        failures: &[404, 409],
+    }
+}
+
+/// All of them.
+pub(crate) static ROUTES: &[Route] = &[
+    Route {
+        about: "The cluster itself",
+        ..get(
+            "/v1/cluster",
+            Operation::About,
+            "describeCluster",
+            schema::<ClusterInfo>,
+        )
+    },
+    Route {
+        about: "The hosts of the cluster, sorted by name",
+        ..get(
+            "/v1/hosts",
+            Operation::Hosts,
+            "listHosts",
+            schema::<Vec<HostView>>,
+        )
+    },
+    Route {
+        about: "All jobs, sorted by name",
+        ..get(
+            "/v1/jobs",
+            Operation::List,
+            "listJobs",
+            schema::<Vec<JobSummary>>,
+        )
+    },
+    Route {
+        verb: Verb::Post,
+        about: "Submit a job whose package is in the store; the same again is no error and has no effect",
+        body: Some(schema::<SubmitRequest>),
+        success: Success::Created(schema::<JobSummary>),
+        failures: &[409, 422],
+        ..get(
+            "/v1/jobs",
+            Operation::Submit,
+            "submitJob",
+            schema::<JobSummary>,
+        )
+    },
+    Route {
+        about: "All that is known of a job",
+        failures: &[404],
+        ..get(
+            "/v1/jobs/{job}",
+            Operation::Describe,
+            "describeJob",
+            schema::<JobDescription>,
+        )
+    },
+    Route {
+        about: "End a job, and leave nothing of it behind",
+        ..command(Verb::Delete, "/v1/jobs/{job}", Operation::Kill, "killJob")
+    },
+    Route {
+        about: "Have the sources of a job read again",
+        ..command(
+            Verb::Post,
+            "/v1/jobs/{job}/activate",
+            Operation::Activate,
+            "activateJob",
+        )
+    },
+    Route {
+        about: "Have the sources of a job read nothing until it is activated",
+        ..command(
+            Verb::Post,
+            "/v1/jobs/{job}/deactivate",
+            Operation::Deactivate,
+            "deactivateJob",
+        )
+    },
+    Route {
+        about: "Stop what runs in a container, and start it again",
+        ..command(
+            Verb::Post,
+            "/v1/jobs/{job}/containers/{container}/restart",
+            Operation::Restart,
+            "restartContainer",
+        )
+    },
+    Route {
+        about: "Give vertices other numbers of instances, while the job runs",
+        body: Some(schema::<ParallelismUpdate>),
+        failures: &[404, 409, 422],
+        ..command(
+            Verb::Put,
+            "/v1/jobs/{job}/parallelism",
+            Operation::Update,
+            "updateParallelism",
+        )
+    },
+    Route {
+        about: "The logical, physical and packing plan of a job",
+        failures: &[404],
+        ..get(
+            "/v1/jobs/{job}/plan",
+            Operation::Plans,
+            "getPlans",
+            schema::<Plans>,
+        )
+    },
+    Route {
+        about: "What the processes of a job have written",
+        query: Some(query::<LogQuery>),
+        success: Success::Lines(schema::<LogEvent>),
+        failures: &[404],
+        ..get(
+            "/v1/jobs/{job}/logs",
+            Operation::Logs,
+            "getLogs",
+            schema::<LogEvent>,
+        )
+    },
+    Route {
+        about: "The latest values of a job's metrics",
+        query: Some(query::<MetricsQuery>),
+        failures: &[404],
+        ..get(
+            "/v1/jobs/{job}/metrics",
+            Operation::Metrics,
+            "getMetrics",
+            schema::<Vec<SampleView>>,
+        )
+    },
+    Route {
+        about: "The values of a metric of a job over a time",
+        query: Some(query::<RangeQuery>),
+        failures: &[404],
+        ..get(
+            "/v1/jobs/{job}/metrics/range",
+            Operation::MetricsRange,
+            "getMetricsRange",
+            schema::<MetricsRange>,
+        )
+    },
+    Route {
+        about: "How each vertex and container of a job is doing at the moment",
+        failures: &[404],
+        ..get(
+            "/v1/jobs/{job}/top",
+            Operation::Top,
+            "getTop",
+            schema::<TopView>,
+        )
+    },
+    Route {
+        about: "This document",
+        success: Success::Document,
+        ..get(
+            DOCUMENT_PATH,
+            Operation::Document,
+            "getDocument",
+            schema::<LogEvent>,
+        )
+    },
+];
+
+/// Where the document is.
+pub(crate) const DOCUMENT_PATH: &str = "/v1/openapi.json";

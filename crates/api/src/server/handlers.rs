@@ -1,0 +1,253 @@
+//! What each route does: reads what came, asks the cluster, tells the answer.
+
+use std::sync::{Arc, LazyLock};
+
+use ardea_core::{Error, ErrorCode};
+use ardea_packing::ContainerId;
+use axum::body::{Body, Bytes};
+use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use axum::http::header::{CONTENT_TYPE, LOCATION};
+use axum::http::{HeaderValue, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::lines::Lines;
+use crate::fault::status_of;
+use crate::{Answer, Cluster, Fault, LogQuery, MetricsQuery, RangeQuery, Unanswered};
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const JSON_LINES: HeaderValue = HeaderValue::from_static("application/x-ndjson");
+
+/// What all handlers share.
+#[derive(Clone)]
+pub(super) struct Shared(pub(super) Arc<dyn Cluster>);
+
+type Job = Result<Path<String>, PathRejection>;
+type JobAndContainer = Result<Path<(String, u32)>, PathRejection>;
+type Asked<T> = Result<Query<T>, QueryRejection>;
+type Received = Result<Bytes, BytesRejection>;
+/// An answer, or what came is no request.
+type Outcome = Result<Response, Misread>;
+
+/// What came is no request, for this reason.
+pub(super) struct Misread(StatusCode, Error);
+
+impl Misread {
+    fn because(what: &str) -> Self {
+        let error = Error::new(ErrorCode::BadRequest, shortened(what));
+        Misread(StatusCode::BAD_REQUEST, error)
+    }
+}
+
+impl IntoResponse for Misread {
+    fn into_response(self) -> Response {
+        failed_with(self.0, &self.1)
+    }
+}
+
+pub(super) async fn about(State(shared): State<Shared>, uri: Uri) -> Response {
+    told(StatusCode::OK, shared.0.about().await, &uri)
+}
+
+pub(super) async fn hosts(State(shared): State<Shared>, uri: Uri) -> Response {
+    told(StatusCode::OK, shared.0.hosts().await, &uri)
+}
+
+pub(super) async fn list(State(shared): State<Shared>, uri: Uri) -> Response {
+    told(StatusCode::OK, shared.0.list().await, &uri)
+}
+
+pub(super) async fn submit(State(shared): State<Shared>, uri: Uri, body: Received) -> Outcome {
+    let request = read(body)?;
+    Ok(told(
+        StatusCode::CREATED,
+        shared.0.submit(request).await,
+        &uri,
+    ))
+}
+
+pub(super) async fn describe(State(shared): State<Shared>, uri: Uri, job: Job) -> Outcome {
+    let job = named(job)?;
+    Ok(told(StatusCode::OK, shared.0.describe(&job).await, &uri))
+}
+
+pub(super) async fn kill(State(shared): State<Shared>, uri: Uri, job: Job) -> Outcome {
+    let job = named(job)?;
+    Ok(accepted(shared.0.kill(&job).await, &uri))
+}
+
+pub(super) async fn activate(State(shared): State<Shared>, uri: Uri, job: Job) -> Outcome {
+    let job = named(job)?;
+    Ok(accepted(shared.0.activate(&job).await, &uri))
+}
+
+pub(super) async fn deactivate(State(shared): State<Shared>, uri: Uri, job: Job) -> Outcome {
+    let job = named(job)?;
+    Ok(accepted(shared.0.deactivate(&job).await, &uri))
+}
+
+pub(super) async fn restart(
+    State(shared): State<Shared>,
+    uri: Uri,
+    path: JobAndContainer,
+) -> Outcome {
+    let Path((job, container)) = path.map_err(|wrong| Misread::because(&wrong.body_text()))?;
+    let answer = shared.0.restart(&job, ContainerId(container)).await;
+    Ok(accepted(answer, &uri))
+}
+
+pub(super) async fn update(
+    State(shared): State<Shared>,
+    uri: Uri,
+    job: Job,
+    body: Received,
+) -> Outcome {
+    let (job, update) = (named(job)?, read(body)?);
+    Ok(accepted(shared.0.update(&job, update).await, &uri))
+}
+
+pub(super) async fn plans(State(shared): State<Shared>, uri: Uri, job: Job) -> Outcome {
+    let job = named(job)?;
+    Ok(told(StatusCode::OK, shared.0.plans(&job).await, &uri))
+}
+
+pub(super) async fn logs(
+    State(shared): State<Shared>,
+    uri: Uri,
+    job: Job,
+    query: Asked<LogQuery>,
+) -> Outcome {
+    let (job, query) = (named(job)?, asked(query)?);
+    let lines = match shared.0.logs(&job, query).await {
+        Ok(lines) => lines,
+        Err(unanswered) => return Ok(not_here(unanswered, &uri)),
+    };
+    let body = Body::new(Lines::of(lines));
+    Ok(([(CONTENT_TYPE, JSON_LINES)], body).into_response())
+}
+
+pub(super) async fn metrics(
+    State(shared): State<Shared>,
+    uri: Uri,
+    job: Job,
+    query: Asked<MetricsQuery>,
+) -> Outcome {
+    let (job, query) = (named(job)?, asked(query)?);
+    let answer = shared.0.metrics(&job, query).await;
+    Ok(told(StatusCode::OK, answer, &uri))
+}
+
+pub(super) async fn metrics_range(
+    State(shared): State<Shared>,
+    uri: Uri,
+    job: Job,
+    query: Asked<RangeQuery>,
+) -> Outcome {
+    let (job, query) = (named(job)?, asked(query)?);
+    let answer = shared.0.metrics_range(&job, query).await;
+    Ok(told(StatusCode::OK, answer, &uri))
+}
+
+pub(super) async fn top(State(shared): State<Shared>, uri: Uri, job: Job) -> Outcome {
+    let job = named(job)?;
+    Ok(told(StatusCode::OK, shared.0.top(&job).await, &uri))
+}
+
+pub(super) async fn document() -> Response {
+    static DOCUMENT: LazyLock<String> = LazyLock::new(|| crate::openapi_document().to_string());
+    ([(CONTENT_TYPE, JSON)], DOCUMENT.as_str()).into_response()
+}
+
+fn named(job: Job) -> Result<String, Misread> {
+    match job {
+        Ok(Path(job)) => Ok(job),
+        Err(wrong) => Err(Misread::because(&wrong.body_text())),
+    }
+}
+
+fn asked<T>(query: Asked<T>) -> Result<T, Misread> {
+    match query {
+        Ok(Query(query)) => Ok(query),
+        Err(wrong) => Err(Misread::because(&wrong.body_text())),
+    }
+}
+
+fn read<T: DeserializeOwned>(body: Received) -> Result<T, Misread> {
+    let bytes = body.map_err(|wrong| {
+        let status = wrong.status();
+        let what = match status {
+            StatusCode::PAYLOAD_TOO_LARGE => "the body is too large".to_string(),
+            _ => format!("the body can't be read: {}", shortened(&wrong.body_text())),
+        };
+        Misread(status, Error::new(ErrorCode::BadRequest, what))
+    })?;
+    serde_json::from_slice(&bytes)
+        .map_err(|wrong| Misread::because(&format!("the body is not what is expected: {wrong}")))
+}
+
+/// A text of others, so much of it as a message bears.
+pub(super) fn shortened(text: &str) -> String {
+    const MOST: usize = 300;
+    let mut short: String = text.chars().take(MOST).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
+}
+
+fn told<T: Serialize>(status: StatusCode, answer: Answer<T>, asked: &Uri) -> Response {
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(unanswered) => return not_here(unanswered, asked),
+    };
+    match serde_json::to_vec(&answer) {
+        Ok(json) => (status, [(CONTENT_TYPE, JSON)], json).into_response(),
+        Err(error) => failed(
+            &Error::new(ErrorCode::Internal, "the answer is no JSON")
+                .because(error)
+                .hint("please report this"),
+        ),
+    }
+}
+
+fn accepted(answer: Answer<()>, asked: &Uri) -> Response {
+    match answer {
+        Ok(()) => StatusCode::ACCEPTED.into_response(),
+        Err(unanswered) => not_here(unanswered, asked),
+    }
+}
+
+fn not_here(unanswered: Unanswered, asked: &Uri) -> Response {
+    let base = match unanswered {
+        Unanswered::Failed(error) => return failed(&error),
+        Unanswered::Elsewhere { base } => base,
+    };
+    let path = asked.path_and_query().map_or("/", |path| path.as_str());
+    let location = format!("{}{path}", base.trim_end_matches('/'));
+    match HeaderValue::try_from(&location) {
+        Ok(location) => (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, location)]).into_response(),
+        Err(error) => failed(
+            &Error::new(
+                ErrorCode::Internal,
+                format!("{base:?} is the address of no host"),
+            )
+            .because(error)
+            .hint("please report this"),
+        ),
+    }
+}
+
+/// The answer that says what failed, with the status that belongs to its code.
+pub(super) fn failed(error: &Error) -> Response {
+    let status = StatusCode::from_u16(status_of(error.code()));
+    failed_with(status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), error)
+}
+
+pub(super) fn failed_with(status: StatusCode, error: &Error) -> Response {
+    let fault = Fault::from(error);
+    // Texts always become JSON.
+    let json = serde_json::to_vec(&fault).unwrap_or_default();
+    (status, [(CONTENT_TYPE, JSON)], json).into_response()
+}

@@ -1,0 +1,85 @@
+//! The table of routes as a router.
+
+use std::sync::Arc;
+
+use ardea_core::{Error, ErrorCode};
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::http::StatusCode;
+use axum::middleware::from_fn_with_state;
+use axum::response::Response;
+use axum::routing::{MethodFilter, MethodRouter, on};
+
+use super::handlers::{self, Shared, failed_with};
+use super::{ServerConfig, bounds, guard};
+use crate::Cluster;
+use crate::routes::{DOCUMENT_PATH, Operation, ROUTES, Verb};
+
+/// All routes, with who may ask and how much before them.
+pub(super) fn router(cluster: Arc<dyn Cluster>, config: &ServerConfig) -> Router {
+    let mut router = Router::new();
+    for route in ROUTES {
+        router = router.route(route.path, method(route.verb, route.operation));
+    }
+    router
+        .fallback(no_such_route)
+        .method_not_allowed_fallback(no_such_method)
+        .with_state(Shared(cluster))
+        .layer(DefaultBodyLimit::max(config.most_body_bytes))
+        .layer(from_fn_with_state(
+            Arc::new(guard::Guard::of(config)),
+            guard::check,
+        ))
+        .layer(from_fn_with_state(
+            Arc::new(config.patience),
+            bounds::in_time,
+        ))
+}
+
+fn method(verb: Verb, operation: Operation) -> MethodRouter<Shared> {
+    let filter = match verb {
+        Verb::Get => MethodFilter::GET,
+        Verb::Post => MethodFilter::POST,
+        Verb::Put => MethodFilter::PUT,
+        Verb::Delete => MethodFilter::DELETE,
+    };
+    match operation {
+        Operation::About => on(filter, handlers::about),
+        Operation::Hosts => on(filter, handlers::hosts),
+        Operation::List => on(filter, handlers::list),
+        Operation::Submit => on(filter, handlers::submit),
+        Operation::Describe => on(filter, handlers::describe),
+        Operation::Kill => on(filter, handlers::kill),
+        Operation::Activate => on(filter, handlers::activate),
+        Operation::Deactivate => on(filter, handlers::deactivate),
+        Operation::Restart => on(filter, handlers::restart),
+        Operation::Update => on(filter, handlers::update),
+        Operation::Plans => on(filter, handlers::plans),
+        Operation::Logs => on(filter, handlers::logs),
+        Operation::Metrics => on(filter, handlers::metrics),
+        Operation::MetricsRange => on(filter, handlers::metrics_range),
+        Operation::Top => on(filter, handlers::top),
+        Operation::Document => on(filter, handlers::document),
+    }
+}
+
+async fn no_such_route(request: Request) -> Response {
+    let what = format!(
+        "there is nothing at {}",
+        handlers::shortened(request.uri().path())
+    );
+    let error = Error::new(ErrorCode::BadRequest, what);
+    let hint = format!("{DOCUMENT_PATH} describes what there is");
+    failed_with(StatusCode::NOT_FOUND, &error.hint(hint))
+}
+
+async fn no_such_method(request: Request) -> Response {
+    let what = format!(
+        "{} is not what can be done with {}",
+        handlers::shortened(request.method().as_str()),
+        handlers::shortened(request.uri().path())
+    );
+    let error = Error::new(ErrorCode::BadRequest, what);
+    let hint = format!("{DOCUMENT_PATH} describes what can be");
+    failed_with(StatusCode::METHOD_NOT_ALLOWED, &error.hint(hint))
+}

@@ -1,0 +1,431 @@
+//! A cluster that is only pretended, for tests of whatever talks to the interface (feature `testing`).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ardea_core::{Error, ErrorCode};
+use ardea_packing::{
+    ContainerId, JobDemand, PackingConfig, PackingPlan, ResourceManager, Resources, RoundRobin,
+};
+use tokio::sync::mpsc;
+
+use crate::{
+    Answer, Cluster, ClusterInfo, ContainerState, ContainerTop, ContainerView, HostView,
+    JobDescription, JobSummary, LogLine, LogQuery, LogSource, LogStream, MetricsQuery,
+    MetricsRange, NoteView, ParallelismUpdate, Pending, Phase, Plans, PointView, ProgramView,
+    RangeQuery, SampleKind, SampleView, SeriesView, SubmitRequest, TopView, Unanswered, VertexTop,
+    VertexView, check_job_name, no_such_job,
+};
+
+/// A cluster without hosts, whose jobs are taken, packed and told of, and never run.
+///
+/// It is a value behind an `Arc`: clones are the same cluster.
+#[derive(Clone, Default)]
+pub struct PretendedCluster(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    jobs: BTreeMap<String, Job>,
+    /// Who leads jobs of these names.
+    elsewhere: BTreeMap<String, String>,
+    commands: Vec<String>,
+}
+
+struct Job {
+    request: SubmitRequest,
+    plan: PackingPlan,
+    version: u64,
+    phase: Phase,
+    restarts: BTreeMap<ContainerId, u32>,
+}
+
+impl PretendedCluster {
+    /// Without jobs.
+    pub fn new() -> Self {
+        PretendedCluster::default()
+    }
+
+    /// Lets another host lead the job of that name: whoever asks for it is sent there.
+    pub fn led_elsewhere(&self, job: &str, base: &str) {
+        self.state().elsewhere.insert(job.into(), base.into());
+    }
+
+    /// The commands that were given, in words, in their order.
+    pub fn commands(&self) -> Vec<String> {
+        self.state().commands.clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with<T>(&self, name: &str, tell: impl FnOnce(&mut Job) -> T) -> Answer<T> {
+        let mut state = self.state();
+        if let Some(base) = state.elsewhere.get(name) {
+            return Err(Unanswered::Elsewhere { base: base.clone() });
+        }
+        if !state.jobs.contains_key(name) {
+            return Err(no_such_job(name, state.jobs.keys().map(String::as_str)).into());
+        }
+        match state.jobs.get_mut(name) {
+            Some(job) => Ok(tell(job)),
+            None => Err(no_such_job(name, std::iter::empty()).into()),
+        }
+    }
+
+    fn command(&self, name: &str, what: String, act: impl FnOnce(&mut Job)) -> Answer<()> {
+        self.with(name, act)?;
+        self.state().commands.push(what);
+        Ok(())
+    }
+
+    fn take(&self, request: SubmitRequest) -> Answer<JobSummary> {
+        let plan = RoundRobin.pack(&request.demand, &request.packing)?;
+        let name = request.definition.job.name.clone();
+        check_job_name(&name)?;
+        let mut state = self.state();
+        let there = state.jobs.get(&name);
+        if there.is_some_and(|there| there.request.definition.job != request.definition.job) {
+            let what = format!("cluster \"pretended\" has a job {name:?} already");
+            let error = Error::new(ErrorCode::NameTaken, what);
+            return Err(error.hint("choose another name, or kill that job").into());
+        }
+        let job = state.jobs.entry(name).or_insert(Job {
+            request,
+            plan,
+            version: 1,
+            phase: Phase::Running,
+            restarts: BTreeMap::new(),
+        });
+        Ok(job.summary())
+    }
+
+    fn change(&self, name: &str, update: &ParallelismUpdate) -> Answer<()> {
+        let (plan, packing) =
+            self.with(name, |job| (job.plan.clone(), job.request.packing.clone()))?;
+        let wanted = update.parallelism.iter();
+        let demand = plan
+            .demand()
+            .rescaled(wanted.map(|(vertex, count)| (vertex.as_str(), *count)))?;
+        let next = RoundRobin.repack(&plan, &demand, &packing)?;
+        let what = format!("update {name} {:?}", update.parallelism);
+        self.command(name, what, |job| {
+            job.plan = next;
+            job.version += 1;
+            job.request.demand = demand;
+        })
+    }
+}
+
+impl Job {
+    fn summary(&self) -> JobSummary {
+        let job = &self.request.definition.job;
+        let containers = self.plan.containers().len() as u32;
+        JobSummary {
+            name: job.name.clone(),
+            submission: format!("{:x}", job.submission),
+            phase: self.phase,
+            reason: None,
+            since_ms: 0,
+            container_count: containers,
+            worker_count: containers,
+            instance_count: self.plan.instance_count() as u32,
+            version: self.request.definition.version.clone(),
+        }
+    }
+
+    fn containers(&self) -> Vec<ContainerView> {
+        let of_one = |container: &ardea_packing::ContainerPlan| ContainerView {
+            id: container.id,
+            state: ContainerState::Up,
+            host: Some("here".into()),
+            process: Some(format!("pid {}", 4000 + container.id.0)),
+            address: Some(format!("127.0.0.1:{}", 7000 + container.id.0)),
+            incarnation: Some(1),
+            heard_ms: Some(0),
+            restarts: self.restarts.get(&container.id).copied().unwrap_or(0),
+            required: container.required,
+            instances: container.instances.iter().map(|i| i.to_string()).collect(),
+        };
+        self.plan.containers().iter().map(of_one).collect()
+    }
+
+    fn description(&self) -> JobDescription {
+        let definition = &self.request.definition;
+        let vertex = |vertex: &ardea_packing::VertexDemand| VertexView {
+            name: vertex.name.to_string(),
+            parallelism: vertex.parallelism,
+            resources: vertex.resources,
+        };
+        JobDescription {
+            summary: self.summary(),
+            program: ProgramView {
+                package: definition.program.package.clone(),
+                executable: definition.program.executable.clone(),
+                arguments: definition.program.arguments.clone(),
+            },
+            packing: definition.packing.clone(),
+            scheduler: definition.scheduler.clone(),
+            settings: definition.settings.clone(),
+            master: None,
+            vertices: self.request.demand.vertices.iter().map(vertex).collect(),
+            containers: self.containers(),
+            problems: Vec::new(),
+            notes: vec![NoteView {
+                at_ms: 0,
+                text: "plan 1 was made".into(),
+            }],
+        }
+    }
+
+    fn top(&self) -> TopView {
+        let vertices = self.request.demand.vertices.iter().map(|vertex| VertexTop {
+            vertex: vertex.name.to_string(),
+            instances: vertex.parallelism,
+            records_in_per_s: Some(1_250_000.0),
+            busy: Some(0.5),
+            ..VertexTop::default()
+        });
+        let containers = self.plan.containers().iter().map(|container| ContainerTop {
+            container: container.id.0,
+            memory_bytes: Some(64 << 20),
+            restarts: self.restarts.get(&container.id).copied().unwrap_or(0),
+            ..ContainerTop::default()
+        });
+        TopView {
+            job: self.request.definition.job.name.clone(),
+            phase: self.phase,
+            at_ms: 0,
+            vertices: vertices.collect(),
+            containers: containers.collect(),
+        }
+    }
+
+    fn samples(&self, query: &MetricsQuery) -> Vec<SampleView> {
+        let instances = self.plan.containers().iter();
+        let instances = instances.flat_map(|c| c.instances.iter().map(move |i| (c.id, i)));
+        instances
+            .filter(|(container, instance)| {
+                query.container.is_none_or(|wanted| wanted == container.0)
+                    && query.instance.is_none_or(|wanted| wanted == instance.index)
+                    && query
+                        .vertex
+                        .as_ref()
+                        .is_none_or(|wanted| wanted == instance.vertex.as_str())
+            })
+            .map(|(container, instance)| SampleView {
+                name: "ardea_records_in_total".into(),
+                labels: BTreeMap::from([
+                    ("vertex".to_string(), instance.vertex.to_string()),
+                    ("instance".to_string(), instance.index.to_string()),
+                    ("container".to_string(), container.to_string()),
+                ]),
+                kind: SampleKind::Counter,
+                value: Some(42.0),
+                at_ms: 0,
+            })
+            .filter(|sample| query.name.as_ref().is_none_or(|name| *name == sample.name))
+            .collect()
+    }
+}
+
+/// Answers at once.
+fn now<'a, T: Send + 'a>(answer: Answer<T>) -> Pending<'a, T> {
+    Box::pin(std::future::ready(answer))
+}
+
+impl Cluster for PretendedCluster {
+    fn about(&self) -> Pending<'_, ClusterInfo> {
+        now(Ok(ClusterInfo {
+            name: "pretended".into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            state: "file:/nowhere".into(),
+            packages: "file:/nowhere".into(),
+            scheduler: "local".into(),
+            packing: "round-robin".into(),
+            hosts: 1,
+            jobs: self.state().jobs.len() as u32,
+        }))
+    }
+
+    fn hosts(&self) -> Pending<'_, Vec<HostView>> {
+        now(Ok(vec![HostView {
+            name: "here".into(),
+            address: "127.0.0.1:7401".into(),
+            api: "http://127.0.0.1:7400".into(),
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            total: Resources::ZERO,
+            free: Resources::ZERO,
+            containers: Vec::new(),
+            leads: self.state().jobs.keys().cloned().collect(),
+        }]))
+    }
+
+    fn list(&self) -> Pending<'_, Vec<JobSummary>> {
+        now(Ok(self.state().jobs.values().map(Job::summary).collect()))
+    }
+
+    fn describe<'a>(&'a self, job: &'a str) -> Pending<'a, JobDescription> {
+        now(self.with(job, |job| job.description()))
+    }
+
+    fn submit(&self, request: SubmitRequest) -> Pending<'_, JobSummary> {
+        now(self.take(request))
+    }
+
+    fn activate<'a>(&'a self, job: &'a str) -> Pending<'a, ()> {
+        now(self.command(job, format!("activate {job}"), |job| {
+            job.phase = Phase::Running;
+        }))
+    }
+
+    fn deactivate<'a>(&'a self, job: &'a str) -> Pending<'a, ()> {
+        now(self.command(job, format!("deactivate {job}"), |job| {
+            job.phase = Phase::Paused;
+        }))
+    }
+
+    fn kill<'a>(&'a self, job: &'a str) -> Pending<'a, ()> {
+        let answer = self.command(job, format!("kill {job}"), |_| {});
+        if answer.is_ok() {
+            self.state().jobs.remove(job);
+        }
+        now(answer)
+    }
+
+    fn restart<'a>(&'a self, job: &'a str, container: ContainerId) -> Pending<'a, ()> {
+        let has = self.with(job, |job| job.plan.container(container).is_some());
+        now(match has {
+            Ok(true) => self.command(job, format!("restart {job} {container}"), |job| {
+                *job.restarts.entry(container).or_default() += 1;
+            }),
+            Ok(false) => {
+                let what = format!("job {job:?} has no container {container}");
+                Err(Error::new(ErrorCode::NoSuchContainer, what).into())
+            }
+            Err(unanswered) => Err(unanswered),
+        })
+    }
+
+    fn update<'a>(&'a self, job: &'a str, update: ParallelismUpdate) -> Pending<'a, ()> {
+        now(self.change(job, &update))
+    }
+
+    fn plans<'a>(&'a self, job: &'a str) -> Pending<'a, Plans> {
+        now(self.with(job, |job| {
+            let packing = Some((job.version, job.plan.clone()));
+            Plans::of(&job.request.demand, packing, &job.containers())
+        }))
+    }
+
+    fn logs<'a>(&'a self, job: &'a str, query: LogQuery) -> Pending<'a, LogStream> {
+        let containers = self.with(job, |job| job.containers());
+        now(containers.map(|containers| {
+            let wanted = containers
+                .into_iter()
+                .filter(|container| query.container.is_none_or(|only| only == container.id));
+            let lines: Vec<LogLine> = wanted
+                .map(|container| LogLine {
+                    container: container.id,
+                    source: query.source.unwrap_or(LogSource::Stdout),
+                    text: format!("hello from container {}", container.id),
+                })
+                .collect();
+            let (sender, receiver) = mpsc::channel(lines.len().max(1));
+            for line in lines {
+                // There is room for all.
+                let _ = sender.try_send(Ok(line));
+            }
+            receiver
+        }))
+    }
+
+    fn metrics<'a>(&'a self, job: &'a str, query: MetricsQuery) -> Pending<'a, Vec<SampleView>> {
+        now(self.with(job, |job| job.samples(&query)))
+    }
+
+    fn metrics_range<'a>(&'a self, job: &'a str, query: RangeQuery) -> Pending<'a, MetricsRange> {
+        let latest = MetricsQuery {
+            name: Some(query.name),
+            vertex: query.vertex,
+            instance: query.instance,
+            container: query.container,
+        };
+        let samples = self.with(job, |job| job.samples(&latest));
+        now(samples.map(|samples| MetricsRange {
+            series: samples
+                .into_iter()
+                .map(|sample| SeriesView {
+                    points: vec![PointView {
+                        at_ms: query.from_ms.unwrap_or(sample.at_ms),
+                        value: sample.value,
+                    }],
+                    name: sample.name,
+                    labels: sample.labels,
+                    kind: sample.kind,
+                })
+                .collect(),
+        }))
+    }
+
+    fn top<'a>(&'a self, job: &'a str) -> Pending<'a, TopView> {
+        now(self.with(job, |job| job.top()))
+    }
+}
+
+/// A request for a job of three vertices in two containers.
+pub fn word_count(cluster: &str, name: &str, submission: u64) -> SubmitRequest {
+    use ardea_control::{JobDefinition, JobRef, ProgramRef};
+    use ardea_packing::VertexDemand;
+
+    let mut demand = JobDemand::new(name);
+    for (vertex, parallelism) in [("lines", 1), ("words", 2), ("counts", 2)] {
+        demand = demand.vertex(VertexDemand::new(vertex, parallelism, Resources::ZERO));
+    }
+    let vertex = |vertex: &ardea_packing::VertexDemand| crate::LogicalVertex {
+        name: vertex.name.to_string(),
+        parallelism: vertex.parallelism,
+        isolation: "tasklet".into(),
+        together: None,
+    };
+    let edge = |(from, to, routing): &(&str, &str, &str)| crate::LogicalEdge {
+        from: from.to_string(),
+        output: 0,
+        to: to.to_string(),
+        input: 0,
+        routing: routing.to_string(),
+    };
+    let edges = [
+        ("lines", "words", "round robin"),
+        ("words", "counts", "keyed"),
+    ];
+    let logical = crate::LogicalPlan {
+        vertices: demand.vertices.iter().map(vertex).collect(),
+        edges: edges.iter().map(edge).collect(),
+    };
+    logical.write_into(&mut demand);
+    SubmitRequest {
+        definition: JobDefinition {
+            job: JobRef {
+                cluster: cluster.into(),
+                name: name.into(),
+                submission,
+            },
+            program: ProgramRef {
+                package: "ab".repeat(32),
+                executable: "wordcount".into(),
+                arguments: vec!["--words".into(), "100".into()],
+            },
+            packing: "round-robin".into(),
+            scheduler: "local".into(),
+            settings: BTreeMap::from([("slice".to_string(), "50us".to_string())]),
+            version: "0.1.0".into(),
+        },
+        demand,
+        packing: PackingConfig {
+            containers: std::num::NonZeroU32::new(2),
+            ..PackingConfig::default()
+        },
+    }
+}

@@ -1,0 +1,191 @@
+//! What a client asks and commands reaches the cluster, and what the cluster says reaches the client.
+
+use std::collections::BTreeMap;
+
+use ardea_api::testing::word_count;
+use ardea_api::{Client, LogQuery, LogSource, MetricsQuery, ParallelismUpdate, Phase, RangeQuery};
+use ardea_core::ErrorCode;
+use ardea_packing::ContainerId;
+
+use crate::served::{loopback, serve, serve_word_count};
+
+#[tokio::test]
+async fn a_job_is_submitted_looked_at_commanded_and_killed() {
+    let served = serve_word_count().await;
+    let client = served.client(None);
+    let jobs = client.list().await.unwrap();
+    assert_eq!(jobs.len(), 1);
+    assert_eq!(
+        (jobs[0].name.as_str(), jobs[0].phase),
+        ("word-count", Phase::Running)
+    );
+    assert_eq!(client.about().await.unwrap().jobs, 1);
+    assert_eq!(client.hosts().await.unwrap()[0].leads, ["word-count"]);
+
+    client.deactivate("word-count").await.unwrap();
+    let described = client.describe("word-count").await.unwrap();
+    assert_eq!(described.summary.phase, Phase::Paused);
+    assert_eq!(described.containers.len(), 2);
+    client.activate("word-count").await.unwrap();
+    client.restart("word-count", ContainerId(2)).await.unwrap();
+    let top = client.top("word-count").await.unwrap();
+    assert_eq!(top.containers[1].restarts, 1);
+
+    let parallelism = BTreeMap::from([("words".to_string(), 4)]);
+    let update = ParallelismUpdate { parallelism };
+    client.update("word-count", &update).await.unwrap();
+    let plans = client.plans("word-count").await.unwrap();
+    assert_eq!(plans.version, Some(2));
+    assert_eq!(plans.logical.edges.len(), 2);
+    assert_eq!(plans.packing.unwrap().instance_count(), 7);
+
+    client.kill("word-count").await.unwrap();
+    assert!(client.list().await.unwrap().is_empty());
+    assert_eq!(
+        served.cluster.commands(),
+        [
+            "deactivate word-count",
+            "activate word-count",
+            "restart word-count 2",
+            "update word-count {\"words\": 4}",
+            "kill word-count"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn metrics_and_logs_are_chosen_by_what_is_asked_for() {
+    let served = serve_word_count().await;
+    let client = served.client(None);
+    let all = MetricsQuery::default();
+    assert_eq!(client.metrics("word-count", &all).await.unwrap().len(), 5);
+    let words = MetricsQuery {
+        vertex: Some("words".into()),
+        instance: Some(1),
+        ..all
+    };
+    assert_eq!(client.metrics("word-count", &words).await.unwrap().len(), 1);
+    let range = RangeQuery {
+        name: "ardea_records_in_total".into(),
+        vertex: None,
+        instance: None,
+        container: Some(1),
+        from_ms: Some(7),
+        to_ms: None,
+    };
+    let range = client.metrics_range("word-count", &range).await.unwrap();
+    assert!(
+        range
+            .series
+            .iter()
+            .all(|series| series.points[0].at_ms == 7)
+    );
+
+    let query = LogQuery {
+        container: Some(ContainerId(2)),
+        source: Some(LogSource::Stderr),
+        tail: Some(10),
+        follow: true,
+    };
+    let mut lines = client.logs("word-count", &query).await.unwrap();
+    let line = lines.next().await.unwrap().unwrap();
+    assert_eq!(line.text, "hello from container 2");
+    assert_eq!(line.source, LogSource::Stderr);
+    assert!(lines.next().await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn errors_come_through_with_code_and_hint() {
+    let served = serve_word_count().await;
+    let client = served.client(None);
+    let error = client.describe("word-cuont").await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::NoSuchJob);
+    assert_eq!(error.what_next(), Some("did you mean word-count?"));
+
+    let same = word_count("pretended", "word-count", 42);
+    client.submit(&same).await.unwrap();
+    let other = word_count("pretended", "word-count", 43);
+    let error = client.submit(&other).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::NameTaken);
+
+    let mut too_large = word_count("pretended", "large", 1);
+    too_large.packing.limits.instances = std::num::NonZeroU32::new(1);
+    let error = client.submit(&too_large).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::ResourcesImpossible);
+
+    let parallelism = BTreeMap::from([("wrods".to_string(), 4)]);
+    let update = ParallelismUpdate { parallelism };
+    let error = client.update("word-count", &update).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidJob);
+}
+
+#[tokio::test]
+async fn names_of_any_letters_reach_the_cluster_as_they_are() {
+    let served = serve(loopback()).await;
+    let client = served.client(None);
+    for name in ["a b", "a/b", "ä?#%2F", "..", "x&y=z"] {
+        let request = word_count("pretended", name, 1);
+        client.submit(&request).await.unwrap();
+        let described = client.describe(name).await.unwrap();
+        assert_eq!(described.summary.name, name);
+    }
+}
+
+#[tokio::test]
+async fn a_request_follows_to_the_host_that_leads_the_job() {
+    let (leader, other) = (serve_word_count().await, serve(loopback()).await);
+    let base = format!("http://{}", leader.address);
+    other.cluster.led_elsewhere("word-count", &base);
+    let client = other.client(None);
+    assert_eq!(client.top("word-count").await.unwrap().vertices.len(), 3);
+    let parallelism = BTreeMap::from([("counts".to_string(), 3)]);
+    let update = ParallelismUpdate { parallelism };
+    client.update("word-count", &update).await.unwrap();
+    assert_eq!(leader.cluster.commands().len(), 1);
+    assert!(other.cluster.commands().is_empty());
+
+    leader
+        .cluster
+        .led_elsewhere("word-count", &format!("http://{}", other.address));
+    let error = client.top("word-count").await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Superseded, "{error}");
+}
+
+#[tokio::test]
+async fn an_address_at_which_nobody_or_somebody_else_answers_is_told() {
+    let gone = serve(loopback()).await;
+    let client = gone.client(None);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    let stranger = tokio::spawn(async move {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        for answer in [
+            "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello",
+            "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n",
+            "HTTP/1.1 307 X\r\nlocation: ftp://x\r\ncontent-length: 0\r\n\r\n",
+        ] {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let _ = stream.read(&mut [0; 4096]).await;
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+        let (stream, _) = listener.accept().await.unwrap();
+        drop(stream);
+    });
+    let other = Client::new(&base, None).unwrap();
+    for _ in 0..3 {
+        let error = other.list().await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::BadAnswer, "{error}");
+    }
+    assert_eq!(other.list().await.unwrap_err().code(), ErrorCode::Network);
+    stranger.await.unwrap();
+
+    drop(gone);
+    let error = loop {
+        // The listener goes a moment after its task was told to.
+        match client.list().await {
+            Err(error) => break error,
+            Ok(_) => tokio::task::yield_now().await,
+        }
+    };
+    assert_eq!(error.code(), ErrorCode::Network);
+}

@@ -1,0 +1,145 @@
+//! Garbage, too much, and too little.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use serde_json::Value;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+use crate::served::{Answer, loopback, serve, serve_word_count};
+
+/// The answer is an error that a program can read.
+fn is_a_fault(answer: &Answer) -> bool {
+    let fault: Value = serde_json::from_str(&answer.body).unwrap_or_default();
+    fault["code"].is_string() && fault["message"].is_string()
+}
+
+#[tokio::test]
+async fn what_is_misspelt_is_told_as_every_other_error() {
+    let served = serve_word_count().await;
+    for (method, path, body, status) in [
+        ("GET", "/", "", 404),
+        ("GET", "/v1/job", "", 404),
+        ("GET", "/v1/jobs/", "", 404),
+        ("PATCH", "/v1/jobs", "", 405),
+        ("POST", "/v1/jobs/word-count", "", 405),
+        ("POST", "/v1/jobs", "", 400),
+        ("POST", "/v1/jobs", "{", 400),
+        ("POST", "/v1/jobs", "[]", 400),
+        ("POST", "/v1/jobs", "{\"definition\": 1}", 400),
+        (
+            "PUT",
+            "/v1/jobs/word-count/parallelism",
+            "{\"paralelism\": {}}",
+            400,
+        ),
+        (
+            "PUT",
+            "/v1/jobs/word-count/parallelism",
+            "{\"parallelism\": {\"words\": -1}}",
+            400,
+        ),
+        (
+            "PUT",
+            "/v1/jobs/word-count/parallelism",
+            "{\"parallelism\": {\"words\": 0}}",
+            400,
+        ),
+        ("POST", "/v1/jobs/word-count/containers/x/restart", "", 400),
+        (
+            "POST",
+            "/v1/jobs/word-count/containers/99999999999/restart",
+            "",
+            400,
+        ),
+        ("GET", "/v1/jobs/word-count/logs?tail=many", "", 400),
+        ("GET", "/v1/jobs/word-count/logs?tial=3", "", 400),
+        ("GET", "/v1/jobs/word-count/metrics/range", "", 400),
+        ("GET", "/v1/jobs/%ff/top", "", 400),
+        ("GET", "/v1/jobs/nothing/top", "", 404),
+    ] {
+        let answer = served.ask(method, path, "", body).await;
+        assert_eq!(answer.status, status, "{method} {path} {body}: {answer:?}");
+        assert!(is_a_fault(&answer), "{method} {path} {body}: {answer:?}");
+    }
+    assert!(served.cluster.commands().is_empty());
+}
+
+#[tokio::test]
+async fn what_is_too_large_is_refused_and_the_rest_goes_on() {
+    let mut config = loopback();
+    config.most_body_bytes = 1000;
+    let served = serve(config).await;
+    let body = format!("\"{}\"", "x".repeat(2000));
+    let answer = served.ask("POST", "/v1/jobs", "", &body).await;
+    assert_eq!(answer.status, 413);
+    assert!(is_a_fault(&answer));
+    let promised =
+        b"POST /v1/jobs HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 99999999999\r\n\r\n";
+    // It hangs up before it has sent what it promised.
+    assert_eq!(served.raw(promised).await.unwrap().status, 400);
+    let head = format!("x-much: {}\r\n", "x".repeat(200_000));
+    assert_eq!(served.ask("GET", "/v1/jobs", &head, "").await.status, 431);
+    let long = format!("/v1/jobs/{}", "x".repeat(30_000));
+    let answer = served.ask("GET", &long, "", "").await;
+    assert_eq!(answer.status, 404);
+    assert!(served.client(None).list().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn whoever_is_silent_keeps_nobody_out_and_is_given_up() {
+    let mut config = loopback();
+    config.patience = Duration::from_millis(50);
+    let served = serve(config).await;
+    let mut streams = Vec::new();
+    for begin in [
+        "",
+        "GET /v1/jobs HTT",
+        "POST /v1/jobs HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 9\r\n\r\n{",
+    ] {
+        let mut stream = TcpStream::connect(served.address).await.unwrap();
+        stream.write_all(begin.as_bytes()).await.unwrap();
+        streams.push(stream);
+    }
+    assert!(served.client(None).list().await.unwrap().is_empty());
+    for mut stream in streams {
+        use tokio::io::AsyncReadExt;
+        let mut answer = Vec::new();
+        let read = stream.read_to_end(&mut answer);
+        let _ = tokio::time::timeout(crate::served::PATIENCE, read)
+            .await
+            .unwrap();
+    }
+}
+
+#[test]
+fn no_bytes_bring_the_server_down() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let served = runtime.block_on(serve_word_count());
+    let words = prop_oneof![
+        Just(b"GET ".to_vec()),
+        Just(b"POST ".to_vec()),
+        Just(b"/v1/jobs".to_vec()),
+        Just(b"/word-count".to_vec()),
+        Just(b"/logs?tail=".to_vec()),
+        Just(b" HTTP/1.1\r\n".to_vec()),
+        Just(b"host: 127.0.0.1\r\n".to_vec()),
+        Just(b"transfer-encoding: chunked\r\n".to_vec()),
+        Just(b"content-length: 3\r\n".to_vec()),
+        Just(b"\r\n".to_vec()),
+        Just(b"{\"definition\":".to_vec()),
+        Just(b"ffffffffffffffffff\r\n".to_vec()),
+        prop::collection::vec(any::<u8>(), 0..40),
+    ];
+    let requests = prop::collection::vec(words, 0..12);
+    let mut runner = TestRunner::new(Config::with_cases(300));
+    let outcome = runner.run(&requests, |parts| {
+        runtime.block_on(served.raw(&parts.concat()));
+        Ok(())
+    });
+    outcome.unwrap();
+    let jobs = runtime.block_on(served.client(None).list()).unwrap();
+    assert_eq!(jobs.len(), 1);
+}

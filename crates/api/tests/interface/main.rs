@@ -1,0 +1,7 @@
+//! The interface over real sockets, with a pretended cluster behind it.
+
+mod client;
+mod document;
+mod hostile;
+mod safe_by_default;
+mod served;

@@ -1,0 +1,191 @@
+//! What a host's process does, from its start to its end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_api::{CLUSTER_SETTINGS, ClusterSettings};
+use ardea_core::settings::{Resolver, Schema};
+use ardea_core::{Error, ErrorCode, Result};
+use ardea_courier::Security;
+use ardea_host::{Host, HostSetup};
+use ardea_master::{Jobs, Standing};
+use ardea_packages::{Cache, CacheConfig, PackageStores, StoreOptions};
+use ardea_scheduler::CachedPrograms;
+use ardea_state_manager::layout::JobLayout;
+use ardea_state_manager::{StateManager, StateOptions};
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::run_files::RunFile;
+use super::{HostStart, Launcher, Modules};
+use crate::job::open_state;
+
+/// How long a host that is for one job waits for that to be submitted once whoever started the host is gone.
+const JOB_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long a host stays behind its job, so that whoever watches it learns of its end.
+const LINGERS: Duration = Duration::from_secs(3);
+
+/// How often a host that is for one job sees whether there is another to stand by.
+const LOOKS_EVERY: Duration = Duration::from_secs(2);
+
+/// Is a host that was started in the background: in a session of its own, so that no terminal's end or Ctrl-C reaches it.
+pub(crate) fn be_host(start: HostStart, modules: Modules) -> Result<()> {
+    // Refused to the leader of a process group, which is in nobody's way already.
+    let _ = rustix::process::setsid();
+    let name = start.name.clone();
+    host_process(start, modules, |api| {
+        eprintln!("host {name} is up: {api}");
+    })
+}
+
+/// Runs a host until it is told to end (SIGTERM, SIGINT), or the job that it is for is gone. `ready` is called with the address of
+/// its interface when it can be asked.
+///
+/// # Errors
+/// What keeps it from starting; nothing runs then.
+pub fn host_process(
+    start: HostStart,
+    modules: Modules,
+    ready: impl FnOnce(&str) + Send,
+) -> Result<()> {
+    let schema = Schema::of(CLUSTER_SETTINGS);
+    let resolved = Resolver::new(&schema).flags(&start.settings).resolve()?;
+    let cluster = ClusterSettings::from_settings(&resolved, None)?;
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("ardea-host")
+        .enable_all()
+        .build()
+        .map_err(|error| {
+            Error::new(
+                ErrorCode::LimitReached,
+                "the system gives no threads to a host",
+            )
+            .because(error)
+        })?;
+    let ended = runtime.block_on(run(start, cluster, modules, ready));
+    // What still waits for a disk is not waited for.
+    runtime.shutdown_timeout(Duration::from_millis(200));
+    ended
+}
+
+async fn run(
+    start: HostStart,
+    cluster: ClusterSettings,
+    modules: Modules,
+    ready: impl FnOnce(&str),
+) -> Result<()> {
+    let state = open_state(&cluster.state, StateOptions::default()).await?;
+    let token = cluster.token()?;
+    let directory = cluster.directory.clone();
+    let cache = Cache::open(directory.join("cache"), CacheConfig::default())?;
+    let options = StoreOptions {
+        token: token.clone(),
+        ..StoreOptions::default()
+    };
+    let host = Host::start(HostSetup {
+        name: start.name.clone(),
+        jobs: match &start.job {
+            Some(job) => Jobs::Named(job.clone()),
+            None => Jobs::All,
+        },
+        state: Arc::clone(&state),
+        security: Security::new(cluster.name.as_str())
+            .token(token)
+            .tls(cluster.tls()?),
+        managers: modules.managers,
+        schedulers: modules.schedulers,
+        programs: Arc::new(CachedPrograms::new(
+            cache,
+            PackageStores::builtin(),
+            options,
+        )),
+        attributes: start.attributes.clone(),
+        lease: Default::default(),
+        master: Default::default(),
+        cluster: cluster.clone(),
+    })
+    .await?;
+    let file = RunFile::of_this_process(&start.name, start.job.as_deref(), host.api())?;
+    file.write(&directory)?;
+    ready(host.api());
+    let ended = tokio::select! {
+        told = told_to_end() => told,
+        gone = job_is_gone(&start, &state) => gone,
+        never = keep_two(&start, &cluster, &host) => never,
+    };
+    file.remove(&directory);
+    host.close().await;
+    ended
+}
+
+/// Until somebody says so.
+async fn told_to_end() -> Result<()> {
+    let listen = |kind| {
+        signal(kind).map_err(|error| {
+            Error::new(ErrorCode::LimitReached, "cannot listen for signals").because(error)
+        })
+    };
+    let mut terminate = listen(SignalKind::terminate())?;
+    let mut interrupt = listen(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminate.recv() => Ok(()),
+        _ = interrupt.recv() => Ok(()),
+    }
+}
+
+/// Until the job that the host is for has been there and is gone, or was not submitted in time.
+async fn job_is_gone(start: &HostStart, state: &Arc<dyn StateManager>) -> Result<()> {
+    let Some(job) = &start.job else {
+        return std::future::pending().await;
+    };
+    let layout = JobLayout::of(job)?;
+    let submitter = rustix::process::getppid();
+    let mut was_there = false;
+    loop {
+        let Ok(mut watcher) = state.watch_node(layout.definition()).await else {
+            tokio::time::sleep(LOOKS_EVERY).await;
+            continue;
+        };
+        loop {
+            let next = match was_there {
+                true => watcher.next().await,
+                false => match tokio::time::timeout(JOB_WITHIN, watcher.next()).await {
+                    Ok(next) => next,
+                    // A submitter may take as long as it likes to pack and store the job.
+                    Err(_) if rustix::process::getppid() == submitter => continue,
+                    Err(_) => return Ok(()),
+                },
+            };
+            match next {
+                Ok(Some(_)) => was_there = true,
+                Ok(None) if was_there => {
+                    tokio::time::sleep(LINGERS).await;
+                    return Ok(());
+                }
+                Ok(None) => {}
+                Err(_) => break,
+            }
+        }
+    }
+}
+
+/// Sees to it that there is another host for the job, as long as this one leads it.
+async fn keep_two(start: &HostStart, cluster: &ClusterSettings, host: &Host) -> Result<()> {
+    let Some(job) = &start.job else {
+        return std::future::pending().await;
+    };
+    let launcher = Launcher::of(cluster.clone());
+    loop {
+        tokio::time::sleep(LOOKS_EVERY).await;
+        let leads = host
+            .master()
+            .desk(job)
+            .is_some_and(|desk| matches!(desk.standing(), Standing::Leads { .. }));
+        if leads {
+            // If none can be started now, one may be later.
+            let _ = launcher.stand_by(job);
+        }
+    }
+}

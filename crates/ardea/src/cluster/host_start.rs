@@ -1,0 +1,84 @@
+//! What a host's process is told when it is started.
+
+use std::collections::BTreeMap;
+
+use ardea_api::ClusterSettings;
+use ardea_core::{Error, ErrorCode, Result};
+use serde::{Deserialize, Serialize};
+
+/// The environment variable in which a host's process finds its [`HostStart`], as JSON.
+pub const HOST_START_VARIABLE: &str = "ARDEA_HOST";
+
+/// What a host's process is told when it is started.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct HostStart {
+    /// The host's name, unique in its cluster.
+    pub name: String,
+    /// The job that it is for; every job of the cluster, if it is for none.
+    pub job: Option<String>,
+    /// The cluster's settings, as `key=value`.
+    pub settings: Vec<String>,
+    /// What schedulers may want to know of the host, such as its `rack`.
+    pub attributes: BTreeMap<String, String>,
+}
+
+impl HostStart {
+    /// A host of that cluster, whose interface gets any free port unless one is wanted.
+    pub fn of(name: impl Into<String>, cluster: &ClusterSettings, port: u16) -> Self {
+        let mut settings = vec![
+            format!("cluster.name={}", cluster.name),
+            format!("cluster.state={}", cluster.state),
+            format!("cluster.directory={}", cluster.directory.display()),
+            format!("cluster.packages={}", cluster.packages),
+            format!("cluster.scheduler={}", cluster.scheduler),
+            format!("cluster.packing={}", cluster.packing),
+            format!("cluster.host={}", cluster.host),
+            format!("cluster.port={port}"),
+        ];
+        if let Some(file) = &cluster.token_file {
+            settings.push(format!("cluster.token_file={}", file.display()));
+        }
+        if let Some(files) = &cluster.certificates {
+            settings.extend([
+                format!("cluster.tls_authority={}", files.authority),
+                format!("cluster.tls_certificate={}", files.certificate),
+                format!("cluster.tls_key={}", files.key),
+            ]);
+        }
+        HostStart {
+            name: name.into(),
+            settings,
+            ..HostStart::default()
+        }
+    }
+
+    /// For one job only.
+    pub fn for_job(mut self, job: impl Into<String>) -> Self {
+        self.job = Some(job.into());
+        self
+    }
+}
+
+/// What this process was started with, if it was started as a host.
+///
+/// # Errors
+/// [`ErrorCode::InvalidConfig`] if the variable that says so says something else.
+pub fn as_host() -> Result<Option<HostStart>> {
+    let Some(text) = std::env::var_os(HOST_START_VARIABLE) else {
+        return Ok(None);
+    };
+    let read = text.to_str().map(serde_json::from_str).transpose();
+    match read {
+        Ok(Some(start)) => Ok(Some(start)),
+        other => {
+            let what =
+                format!("the variable {HOST_START_VARIABLE} does not say how to start a host");
+            let error = Error::new(ErrorCode::InvalidConfig, what)
+                .hint("it is set by `cluster start`; unset it to run the program by hand");
+            Err(match other {
+                Err(why) => error.because(why),
+                Ok(_) => error,
+            })
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Starts and stops hosts of this machine: processes that outlive whoever started them.
+
+use std::fs::{self, File, OpenOptions};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use ardea_api::ClusterSettings;
+use ardea_core::{Error, ErrorCode, Result};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::host_start::{HOST_START_VARIABLE, HostStart};
+use super::run_files::RunFile;
+
+/// How long a host may take to be there, and to be gone.
+const WITHIN: Duration = Duration::from_secs(20);
+
+/// How often it is looked whether it is.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// How many hosts a cluster for one job has.
+const HOSTS_OF_A_JOB: usize = 2;
+
+/// Starts and stops the hosts of a cluster that are processes of this machine and this program.
+#[derive(Clone, Debug)]
+pub struct Launcher {
+    cluster: ClusterSettings,
+}
+
+/// A host that runs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Started {
+    /// Its name.
+    pub name: String,
+    /// Where its interface is: `http://HOST:PORT`.
+    pub api: String,
+    /// Its process.
+    pub pid: u32,
+    /// The job that it is for, if it is for one.
+    pub job: Option<String>,
+}
+
+impl Launcher {
+    /// Of that cluster.
+    pub fn of(cluster: ClusterSettings) -> Self {
+        Launcher { cluster }
+    }
+
+    /// The hosts that run on this machine, sorted by name.
+    pub fn running(&self) -> Vec<Started> {
+        let files = RunFile::all(&self.cluster.directory).into_iter();
+        files.map(Started::from).collect()
+    }
+
+    /// Starts hosts until so many run that are for all jobs, and waits until they are there. Gives those that it started.
+    ///
+    /// # Errors
+    /// [`ErrorCode::StartFailed`] with what a host said that did not come; those that did come stay.
+    pub fn start(&self, hosts: usize) -> Result<Vec<Started>> {
+        let running = self.running();
+        let taken = |name: &str| running.iter().any(|host| host.name == name);
+        let general = running.iter().filter(|host| host.job.is_none()).count();
+        let names = (1..).map(|number| format!("host-{number}"));
+        let names: Vec<String> = names
+            .filter(|name| !taken(name))
+            .take(hosts.saturating_sub(general))
+            .collect();
+        let mut children = Vec::new();
+        for (number, name) in names.iter().enumerate() {
+            // The first gets the port that commands know.
+            let port = if number == 0 && general == 0 {
+                self.cluster.port
+            } else {
+                0
+            };
+            children.push(self.spawn(HostStart::of(name.as_str(), &self.cluster, port))?);
+        }
+        children
+            .into_iter()
+            .map(|child| self.await_host(child))
+            .collect()
+    }
+
+    /// Starts the hosts of a cluster that is for one job, and waits until they are there.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_for(&self, job: &str) -> Result<Vec<Started>> {
+        let running = self.for_job(job).len();
+        let mut children = Vec::new();
+        for _ in running..HOSTS_OF_A_JOB {
+            children.push(self.spawn(self.host_of(job))?);
+        }
+        children
+            .into_iter()
+            .map(|child| self.await_host(child))
+            .collect()
+    }
+
+    /// Sees to it that a job's cluster has a host that stands by; does not wait for it.
+    pub(super) fn stand_by(&self, job: &str) -> Result<()> {
+        if self.for_job(job).len() < HOSTS_OF_A_JOB {
+            let Launched { mut child, .. } = self.spawn(self.host_of(job))?;
+            // Its end is noticed, whenever that is, so that no zombie is left.
+            std::thread::spawn(move || child.wait());
+        }
+        Ok(())
+    }
+
+    fn for_job(&self, job: &str) -> Vec<Started> {
+        let mut hosts = self.running();
+        hosts.retain(|host| host.job.as_deref() == Some(job));
+        hosts
+    }
+
+    /// Stops all hosts of this machine, and waits until they are gone. Containers go on. Gives those that it stopped.
+    ///
+    /// # Errors
+    /// [`ErrorCode::LimitReached`] if one does not end in time.
+    pub fn stop(&self) -> Result<Vec<Started>> {
+        let files = RunFile::all(&self.cluster.directory);
+        for file in &files {
+            let pid = i32::try_from(file.pid).ok().and_then(Pid::from_raw);
+            if let Some(pid) = pid.filter(|_| file.is_alive()) {
+                // One that has just ended is what is wanted.
+                let _ = kill_process(pid, Signal::TERM);
+            }
+        }
+        let deadline = Instant::now() + WITHIN;
+        while files.iter().any(RunFile::is_alive) {
+            if Instant::now() >= deadline {
+                let left: Vec<String> = files
+                    .iter()
+                    .filter(|file| file.is_alive())
+                    .map(|file| file.pid.to_string())
+                    .collect();
+                let what = format!(
+                    "hosts did not end within {} s: {}",
+                    WITHIN.as_secs(),
+                    left.join(", ")
+                );
+                return Err(Error::new(ErrorCode::LimitReached, what).hint("kill these processes"));
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(files.into_iter().map(Started::from).collect())
+    }
+
+    fn host_of(&self, job: &str) -> HostStart {
+        // A host that died a moment ago may still be known by its name.
+        let name = format!("{job}-{:08x}", ardea_master::new_submission() as u32);
+        HostStart::of(name, &self.cluster, 0).for_job(job)
+    }
+
+    fn spawn(&self, start: HostStart) -> Result<Launched> {
+        let folder = self.cluster.directory.join("logs");
+        let log = folder.join(format!("{}.log", start.name.replace(['/', '\0'], "_")));
+        let failed = |error: std::io::Error| {
+            Error::new(
+                ErrorCode::StartFailed,
+                format!("cannot start host {:?}", start.name),
+            )
+            .because(error)
+            .hint("check cluster.directory and its permissions")
+        };
+        fs::create_dir_all(&folder).map_err(failed)?;
+        let out = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .map_err(failed)?;
+        let written = out.metadata().map_err(failed)?.len();
+        let told = serde_json::to_string(&start).map_err(|error| failed(error.into()))?;
+        let child = Command::new(own_program())
+            .env(HOST_START_VARIABLE, told)
+            .stdin(Stdio::null())
+            .stdout(out.try_clone().map_err(failed)?)
+            .stderr(out)
+            .spawn()
+            .map_err(failed)?;
+        Ok(Launched {
+            child,
+            start,
+            log,
+            written,
+        })
+    }
+
+    /// Waits until a host is there.
+    fn await_host(&self, mut launched: Launched) -> Result<Started> {
+        let pid = launched.child.id();
+        let deadline = Instant::now() + WITHIN;
+        loop {
+            let files = RunFile::all(&self.cluster.directory);
+            if let Some(file) = files.into_iter().find(|file| file.pid == pid) {
+                return Ok(file.into());
+            }
+            let ended = launched.child.try_wait().ok().flatten();
+            if ended.is_some() || Instant::now() >= deadline {
+                let what = format!("host {:?} did not come up", launched.start.name);
+                let error = Error::new(ErrorCode::StartFailed, what);
+                let said = launched.said();
+                return Err(match said.is_empty() {
+                    true => error,
+                    false => error.because(said),
+                }
+                .hint(format!("its log is {}", launched.log.display())));
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+/// A host that was started.
+struct Launched {
+    child: Child,
+    start: HostStart,
+    log: PathBuf,
+    /// How long its log was before.
+    written: u64,
+}
+
+impl Launched {
+    /// The last thing that it said.
+    fn said(&self) -> String {
+        use std::io::{Read, Seek, SeekFrom};
+        let mut text = String::new();
+        let read = File::open(&self.log).and_then(|mut file| {
+            file.seek(SeekFrom::Start(self.written))?;
+            file.take(64 << 10).read_to_string(&mut text)
+        });
+        match read {
+            Ok(_) => text.trim().to_string(),
+            Err(_) => String::new(),
+        }
+    }
+}
+
+impl From<RunFile> for Started {
+    fn from(file: RunFile) -> Self {
+        Started {
+            name: file.name,
+            api: file.api,
+            pid: file.pid,
+            job: file.job,
+        }
+    }
+}
+
+/// This program, also when its file has been replaced since.
+fn own_program() -> PathBuf {
+    PathBuf::from("/proc/self/exe")
+}

@@ -1,0 +1,79 @@
+//! The parts of a cluster that a site may want to choose, by name.
+
+use ardea_core::Result;
+use ardea_exchange::Transport;
+use ardea_metrics::{MetricsSink, MetricsSinks, SinkSetup};
+use ardea_packing::{ResourceManager, ResourceManagers};
+use ardea_scheduler::{Local, SchedulerKind, Schedulers};
+use ardea_worker::{TransportSetup, Transports};
+
+/// Packing policies, schedulers, metrics sinks and transports by name: those that come with Ardea, and a program's own.
+///
+/// A program that has some passes them to [`main_with`](crate::main_with): its hosts and its containers know them then.
+#[derive(Clone, Debug)]
+pub struct Modules {
+    pub(crate) managers: ResourceManagers,
+    pub(crate) schedulers: Schedulers,
+    pub(crate) sinks: MetricsSinks,
+    pub(crate) transports: Transports,
+}
+
+impl Default for Modules {
+    fn default() -> Self {
+        Modules::builtin()
+    }
+}
+
+impl Modules {
+    /// Those that come with Ardea.
+    pub fn builtin() -> Self {
+        Modules {
+            managers: ResourceManagers::builtin(),
+            schedulers: Schedulers::none(),
+            sinks: MetricsSinks::builtin(),
+            transports: Transports::builtin(),
+        }
+    }
+
+    /// Adds a packing policy, or replaces the one of this name: `cluster.packing`.
+    pub fn packing(mut self, name: &str, policy: impl ResourceManager + 'static) -> Self {
+        self.managers = self.managers.with(name, policy);
+        self
+    }
+
+    /// Adds a scheduler, or replaces the one of this name: `cluster.scheduler`.
+    pub fn scheduler(mut self, name: &str, kind: impl SchedulerKind + 'static) -> Self {
+        self.schedulers = self.schedulers.with(name, kind);
+        self
+    }
+
+    /// Adds a scheduler that leaves its work to `local` of the host that it is used on: `cluster.scheduler`.
+    pub fn scheduler_over_local<K: SchedulerKind + 'static>(
+        mut self,
+        name: &str,
+        make: impl Fn(Local) -> K + Send + Sync + 'static,
+    ) -> Self {
+        self.schedulers = self.schedulers.over_local(name, make);
+        self
+    }
+
+    /// Adds a metrics sink, or replaces the one of this name: `metrics.sinks`. It is made in each container.
+    pub fn sink(
+        mut self,
+        name: &str,
+        make: impl Fn(&SinkSetup) -> Result<Box<dyn MetricsSink>> + Send + Sync + 'static,
+    ) -> Self {
+        self.sinks = self.sinks.with(name, make);
+        self
+    }
+
+    /// Adds a transport, or replaces the one of this name: `worker.transport`. It is made in each container.
+    pub fn transport(
+        mut self,
+        name: &str,
+        make: impl Fn(&TransportSetup) -> Result<Box<dyn Transport>> + Send + Sync + 'static,
+    ) -> Self {
+        self.transports = self.transports.with(name, make);
+        self
+    }
+}

@@ -1,0 +1,135 @@
+//! Which processes of this machine are hosts of a cluster: a file each, in the cluster's folder.
+//!
+//! A process is known by its number and the moment at which the kernel started it, so that another one of the same number is
+//! never taken for it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ardea_core::{Error, ErrorCode, Result};
+use serde::{Deserialize, Serialize};
+
+/// The process of a host.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct RunFile {
+    /// The host.
+    pub(super) name: String,
+    /// The job that it is for, if it is for one.
+    pub(super) job: Option<String>,
+    /// Where its interface is: `http://HOST:PORT`.
+    pub(super) api: String,
+    /// Its process.
+    pub(super) pid: u32,
+    /// When the kernel started it, in its own ticks.
+    pub(super) started: u64,
+}
+
+/// The folder with the files.
+fn folder(cluster: &Path) -> PathBuf {
+    cluster.join("run")
+}
+
+impl RunFile {
+    /// Of this process.
+    pub(super) fn of_this_process(name: &str, job: Option<&str>, api: &str) -> Result<Self> {
+        let pid = std::process::id();
+        let started = started(pid).ok_or_else(|| {
+            Error::new(
+                ErrorCode::ReadFailed,
+                "cannot tell when this process was started",
+            )
+            .hint("mount /proc")
+        })?;
+        Ok(RunFile {
+            name: name.to_string(),
+            job: job.map(str::to_string),
+            api: api.to_string(),
+            pid,
+            started,
+        })
+    }
+
+    /// Writes it, in one step.
+    pub(super) fn write(&self, cluster: &Path) -> Result<()> {
+        let folder = folder(cluster);
+        let path = folder.join(format!("{}.json", self.pid));
+        let part = folder.join(format!(".{}.part", self.pid));
+        let written = (|| {
+            fs::create_dir_all(&folder)?;
+            fs::write(&part, serde_json::to_vec(self)?)?;
+            fs::rename(&part, &path)
+        })();
+        written.map_err(|error: io::Error| {
+            Error::new(
+                ErrorCode::WriteFailed,
+                format!("cannot write {}", path.display()),
+            )
+            .because(error)
+            .hint("check the folder's permissions, or name another by cluster.directory")
+        })
+    }
+
+    /// Whether its process runs.
+    pub(super) fn is_alive(&self) -> bool {
+        started(self.pid) == Some(self.started)
+    }
+
+    /// Removes it.
+    pub(super) fn remove(&self, cluster: &Path) {
+        // What is not there is removed.
+        let _ = fs::remove_file(folder(cluster).join(format!("{}.json", self.pid)));
+    }
+
+    /// Of all hosts that run; files of those that don't are removed.
+    pub(super) fn all(cluster: &Path) -> Vec<RunFile> {
+        let entries = fs::read_dir(folder(cluster))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let files = entries.filter_map(|entry| {
+            let text = fs::read(entry.path()).ok()?;
+            serde_json::from_slice::<RunFile>(&text).ok()
+        });
+        let mut alive: Vec<RunFile> = files
+            .filter(|file| {
+                let alive = file.is_alive();
+                if !alive {
+                    file.remove(cluster);
+                }
+                alive
+            })
+            .collect();
+        alive.sort_by(|one, other| one.name.cmp(&other.name));
+        alive
+    }
+}
+
+/// When the kernel started a process, if it runs and is no zombie.
+fn started(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold anything.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let state = fields.next()?;
+    if state == "Z" || state == "X" {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_running_process_is_known_and_another_of_its_number_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = RunFile::of_this_process("a", Some("b"), "http://127.0.0.1:1").unwrap();
+        file.write(folder.path()).unwrap();
+        assert_eq!(RunFile::all(folder.path()), [file.clone()]);
+        file.started += 1;
+        file.write(folder.path()).unwrap();
+        assert!(RunFile::all(folder.path()).is_empty());
+        assert!(RunFile::all(folder.path()).is_empty());
+    }
+}

@@ -1,0 +1,97 @@
+//! A bolt that counts.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use ardea_core::settings::parse_duration;
+use ardea_core::{Error, ErrorCode, Result};
+use ardea_topology::{Bolt, Collector, Outcome, Outputs, Settings, Tuple};
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CountSettings {
+    #[serde(default = "word")]
+    field: String,
+    #[serde(default = "a_second")]
+    every: String,
+}
+
+fn word() -> String {
+    "word".into()
+}
+
+fn a_second() -> String {
+    "1s".into()
+}
+
+/// How often a word came, and whether that has been told.
+#[derive(Default)]
+struct Counted {
+    count: i64,
+    has_changed: bool,
+}
+
+/// Counts words; tells the changes at regular times, and at the end.
+pub(super) struct Count {
+    field: String,
+    every: Duration,
+    counts: HashMap<String, Counted>,
+}
+
+impl Count {
+    pub(super) fn of(settings: &Settings) -> Result<Self> {
+        let CountSettings { field, every } = settings.parse()?;
+        let wrong = |why: String| {
+            let what = format!("bolt count tells counts every {every:?}");
+            Error::new(ErrorCode::InvalidConfig, what).because(why)
+        };
+        let every_parsed = parse_duration(&every).map_err(|why| wrong(why.to_string()))?;
+        if every_parsed.is_zero() {
+            return Err(wrong("that is no time".into()));
+        }
+        Ok(Count {
+            field,
+            every: every_parsed,
+            counts: HashMap::new(),
+        })
+    }
+
+    fn tell(&mut self, out: &mut Collector<'_>) -> Outcome {
+        for (word, counted) in &mut self.counts {
+            if std::mem::take(&mut counted.has_changed) {
+                out.emit((word.as_str(), counted.count))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Bolt for Count {
+    fn outputs(&self) -> Outputs {
+        Outputs::fields(["word", "count"])
+    }
+
+    fn execute(&mut self, tuple: &Tuple<'_>, _: &mut Collector<'_>) -> Outcome {
+        let word = tuple.str(&self.field)?;
+        let counted = match self.counts.get_mut(word) {
+            Some(counted) => counted,
+            None => self.counts.entry(word.to_string()).or_default(),
+        };
+        counted.count += 1;
+        counted.has_changed = true;
+        Ok(())
+    }
+
+    fn tick_interval(&self) -> Option<Duration> {
+        Some(self.every)
+    }
+
+    fn tick(&mut self, out: &mut Collector<'_>) -> Outcome {
+        self.tell(out)
+    }
+
+    fn finish(&mut self, out: &mut Collector<'_>) -> Outcome {
+        self.tell(out)
+    }
+}

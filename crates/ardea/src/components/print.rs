@@ -1,0 +1,51 @@
+//! A bolt that prints.
+
+use std::io::{self, Write};
+
+use ardea_core::{Error, ErrorCode};
+use ardea_topology::{Bolt, Collector, Outcome, Tuple, Tuples};
+
+/// Prints tuples on standard output, a line each.
+#[derive(Default)]
+pub(super) struct Print(String);
+
+impl Print {
+    fn add(&mut self, tuple: &Tuple<'_>) {
+        use std::fmt::Write;
+        for (place, value) in tuple.values().enumerate() {
+            if place > 0 {
+                self.0.push('\t');
+            }
+            // A text takes what is written to it.
+            let _ = write!(self.0, "{value}");
+        }
+        self.0.push('\n');
+    }
+
+    fn print(&mut self) -> Outcome {
+        let mut out = io::stdout().lock();
+        let written = out.write_all(self.0.as_bytes()).and_then(|()| out.flush());
+        self.0.clear();
+        written.map_err(|error| {
+            let code = match error.kind() {
+                io::ErrorKind::BrokenPipe => ErrorCode::OutputClosed,
+                _ => ErrorCode::WriteFailed,
+            };
+            Error::new(code, "cannot write to standard output").because(error)
+        })?;
+        Ok(())
+    }
+}
+
+impl Bolt for Print {
+    fn execute(&mut self, tuple: &Tuple<'_>, _: &mut Collector<'_>) -> Outcome {
+        self.add(tuple);
+        self.print()
+    }
+
+    fn execute_batch(&mut self, tuples: &Tuples<'_>, _: &mut Collector<'_>) -> Outcome<usize> {
+        tuples.iter().for_each(|tuple| self.add(&tuple));
+        self.print()?;
+        Ok(tuples.len())
+    }
+}

@@ -1,0 +1,71 @@
+//! Programs that are jobs: one executable runs its job in its own process, submits it to a cluster, and is the worker there.
+//!
+//! ```no_run
+//! use std::process::ExitCode;
+//! use ardea::topology::*;
+//! # struct Numbers;
+//! # impl Spout for Numbers {
+//! #     fn outputs(&self) -> Outputs { Outputs::fields(["number"]) }
+//! #     fn next_tuple(&mut self, _: &mut SpoutCollector<'_>) -> Outcome<Next> { Ok(Next::Done) }
+//! # }
+//! # struct Print;
+//! # impl Bolt for Print {
+//! #     fn execute(&mut self, _: &Tuple<'_>, _: &mut Collector<'_>) -> Outcome { Ok(()) }
+//! # }
+//!
+//! fn main() -> ExitCode {
+//!     ardea::main(|_arguments| {
+//!         let mut topology = TopologyBuilder::new("numbers");
+//!         topology.spout("numbers", 1, || Numbers);
+//!         topology.bolt("print", 2, || Print).shuffle("numbers");
+//!         topology.build()
+//!     })
+//! }
+//! ```
+//!
+//! Such a program is called so:
+//!
+//! | command line | what it does |
+//! |---|---|
+//! | `numbers [ARGS]`, `numbers run [OPTIONS] [ARGS]` | runs the job in this process; Ctrl-C drains it |
+//! | `numbers plan [OPTIONS] [ARGS]` | shows its graph, and how it would be packed |
+//! | `numbers submit [OPTIONS] [ARGS]` | submits it to a cluster |
+//! | `numbers help` | explains this |
+//!
+//! In reading order: [`main`](fn@main) reads the command line (`arguments`); [`Embedded`] and `embedded` run a job here; [`demand`] says what
+//! it asks for; [`Prepared`] is a job that is known to fit, [`submit`] brings it to a [`Target`], such as a [`RestTarget`].
+//!
+//! # Invariants
+//!
+//! * The job is described anew in every process, from the same arguments: the closure given to [`main`](fn@main) has to depend on nothing else.
+//! * What can't be packed is refused before anything is stored.
+//! * However submitting ends, there is a whole job or none.
+
+mod arguments;
+mod console;
+mod demand;
+mod embedded;
+mod failure;
+mod files;
+mod locate;
+mod main;
+mod prepare;
+mod profile;
+mod rest;
+mod submit;
+mod target;
+mod worker;
+
+pub use console::{Console, told};
+pub use demand::demand;
+pub use embedded::Embedded;
+pub use failure::{exit_code, told_as_json, told_as_text};
+pub use files::packaged;
+pub use locate::{client_of, open_state};
+pub use main::{main, main_with};
+pub use prepare::{Prepared, Wanted};
+pub use profile::{read_settings, resolver, schema};
+pub use rest::{RestTarget, Store};
+pub use submit::{Step, Submitted, Target, submit};
+pub use target::connect;
+pub use worker::{as_worker, work};

@@ -1,0 +1,227 @@
+//! The command line of a program that is a job.
+
+use std::path::PathBuf;
+
+use ardea_core::settings::nearest;
+use ardea_core::{Error, ErrorCode, Result};
+
+/// What the program is asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Command {
+    /// Run the job here.
+    Run,
+    /// Show how it would run.
+    Plan,
+    /// Submit it.
+    Submit,
+    /// Explain the program.
+    Help,
+}
+
+/// The command line, read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Arguments {
+    pub(super) command: Command,
+    pub(super) options: Options,
+    /// What is the job's own.
+    pub(super) of_job: Vec<String>,
+}
+
+/// What stands before the job's own arguments.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Options {
+    /// `key=value`, as they were given; `--cluster` and `--threads` are short for two of them.
+    pub(super) set: Vec<String>,
+    pub(super) config: Option<PathBuf>,
+    pub(super) name: Option<String>,
+    pub(super) files: Vec<PathBuf>,
+    pub(super) at: Option<String>,
+    pub(super) detach: bool,
+    pub(super) json: bool,
+    pub(super) quiet: bool,
+}
+
+/// The options with a value, and what that is.
+const WITH_VALUE: [(&str, &str); 7] = [
+    ("--set", "KEY=VALUE"),
+    ("--config", "FILE"),
+    ("--threads", "N"),
+    ("--cluster", "NAME"),
+    ("--at", "URL"),
+    ("--name", "NAME"),
+    ("--file", "PATH"),
+];
+const WITHOUT: [&str; 4] = ["--detach", "--json", "--quiet", "--help"];
+
+impl Arguments {
+    /// Of what follows the program's name. Without a command, all is the job's.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidConfig`] for an option that is none, or lacks its value.
+    pub(super) fn read(given: &[String]) -> Result<Self> {
+        let command = match given.first().map(String::as_str) {
+            Some("run") => Command::Run,
+            Some("plan") => Command::Plan,
+            Some("submit") => Command::Submit,
+            Some("help" | "--help" | "-h") => Command::Help,
+            _ => {
+                return Ok(Arguments {
+                    command: Command::Run,
+                    options: Options::default(),
+                    of_job: given.to_vec(),
+                });
+            }
+        };
+        let mut arguments = Arguments {
+            command,
+            options: Options::default(),
+            of_job: Vec::new(),
+        };
+        let mut rest = given[1..].iter();
+        while let Some(word) = rest.next() {
+            if word == "--" {
+                arguments.of_job.extend(rest.cloned());
+                break;
+            }
+            if !word.starts_with('-') || word == "-" {
+                // From the first that is no option on, all is the job's.
+                arguments.of_job.push(word.clone());
+                arguments.of_job.extend(rest.cloned());
+                break;
+            }
+            let (name, value) = match word.split_once('=') {
+                Some((name, value)) => (name, Some(value.to_string())),
+                None => (word.as_str(), None),
+            };
+            match WITH_VALUE.iter().find(|(known, _)| *known == name) {
+                Some((_, what)) => {
+                    let value = value.or_else(|| rest.next().cloned());
+                    let lacking = || refuse(format!("{name} needs a value: {name} {what}"), None);
+                    let value = value.ok_or_else(lacking)?;
+                    arguments.options.take(name, value);
+                }
+                None if value.is_none() && WITHOUT.contains(&name) => arguments.flag(name),
+                None if word == "-q" => arguments.options.quiet = true,
+                None if word == "-h" => arguments.command = Command::Help,
+                None => return Err(unknown(word)),
+            }
+        }
+        Ok(arguments)
+    }
+
+    fn flag(&mut self, name: &str) {
+        match name {
+            "--detach" => self.options.detach = true,
+            "--json" => self.options.json = true,
+            "--quiet" => self.options.quiet = true,
+            _ => self.command = Command::Help,
+        }
+    }
+}
+
+impl Options {
+    fn take(&mut self, name: &str, value: String) {
+        match name {
+            "--set" => self.set.push(value),
+            "--threads" => self.set.push(format!("threads={value}")),
+            "--cluster" => self.set.push(format!("cluster.name={value}")),
+            "--config" => self.config = Some(PathBuf::from(value)),
+            "--at" => self.at = Some(value),
+            "--name" => self.name = Some(value),
+            _ => self.files.push(PathBuf::from(value)),
+        }
+    }
+}
+
+fn unknown(word: &str) -> Error {
+    let known = WITH_VALUE.iter().map(|(name, _)| *name);
+    let near = nearest(word, known.chain(WITHOUT));
+    refuse(format!("there is no option {word}"), near)
+}
+
+fn refuse(what: String, near: Option<&str>) -> Error {
+    let hint = match near {
+        Some(near) => format!("did you mean {near}?"),
+        None => "`help` lists the options; what is the job's own stands behind --".to_string(),
+    };
+    Error::new(ErrorCode::InvalidConfig, what).hint(hint)
+}
+
+/// What `help` prints.
+pub(super) fn help(program: &str) -> String {
+    format!(
+        "\
+A job of Ardea. What stands behind the options is the job's own; so is all, if there is no command.
+
+Usage:
+  {program} [ARGS]                   run it in this process; Ctrl-C drains it, a second one stops it
+  {program} run [OPTIONS] [ARGS]     the same, with options
+  {program} plan [OPTIONS] [ARGS]    show its graph, and how it would be packed; runs nothing
+  {program} submit [OPTIONS] [ARGS]  submit it to a cluster
+  {program} help                     print this
+
+Options:
+  --set KEY=VALUE   change a setting; `ardea config` explains them
+  --threads N       run: cooperative threads; all cores unless told
+  --config FILE     read settings from this file, and from no other
+  --cluster NAME    submit, plan: to which cluster; [clusters.NAME] in ardea.toml has its settings
+  --at URL          submit: ask the interface there
+  --name NAME       submit: under this name, and not the job's own
+  --file PATH       submit: a file or folder that goes along; may be given several times
+  --detach          submit: don't wait until it runs
+  --json            print results as JSON on standard output, errors as JSON on standard error
+  -q, --quiet       print no progress
+
+Examples:
+  {program} submit --cluster prod --name nightly
+  {program} submit --file model.bin --set job.containers=4 -- --from yesterday
+  {program} plan --set job.containers=2
+"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<Arguments> {
+        let words: Vec<String> = line.split_whitespace().map(String::from).collect();
+        Arguments::read(&words)
+    }
+
+    #[test]
+    fn without_a_command_all_is_the_jobs() {
+        for line in ["", "book.txt --top 3", "--json", "running"] {
+            let arguments = read(line).unwrap();
+            assert_eq!(arguments.command, Command::Run);
+            assert_eq!(arguments.of_job.join(" "), line);
+        }
+    }
+
+    #[test]
+    fn options_stand_before_what_is_the_jobs() {
+        let arguments = read(
+            "submit --cluster prod --set=a=b --file x --file y --detach --name n in.txt --json",
+        )
+        .unwrap();
+        let options = arguments.options;
+        assert_eq!(arguments.command, Command::Submit);
+        assert_eq!(options.set, ["cluster.name=prod", "a=b"]);
+        assert_eq!(options.files, [PathBuf::from("x"), PathBuf::from("y")]);
+        assert_eq!(options.name.as_deref(), Some("n"));
+        assert!(options.detach && !options.json);
+        assert_eq!(arguments.of_job, ["in.txt", "--json"]);
+        assert_eq!(read("run --json -- --detach").unwrap().of_job, ["--detach"]);
+        assert_eq!(read("plan -").unwrap().of_job, ["-"]);
+    }
+
+    #[test]
+    fn a_wrong_option_is_refused_with_the_one_that_was_meant() {
+        let error = read("submit --clutser prod").unwrap_err();
+        assert_eq!(error.what_next(), Some("did you mean --cluster?"));
+        for line in ["submit --name", "plan --detach=yes", "run -x"] {
+            assert_eq!(read(line).unwrap_err().code(), ErrorCode::InvalidConfig);
+        }
+        assert_eq!(read("submit --help").unwrap().command, Command::Help);
+    }
+}

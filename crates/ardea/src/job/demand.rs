@@ -1,0 +1,132 @@
+//! What a job asks for, as its graph says.
+
+use std::num::NonZeroU32;
+
+use ardea_api::{LogicalEdge, LogicalPlan, LogicalVertex};
+use ardea_core::{Dag, Isolation, Result, VertexId};
+use ardea_engine::together;
+use ardea_packing::{JobDemand, MilliCores, Resources, VertexDemand};
+
+/// Where nobody has said how many instances a vertex has, it has one on a cluster.
+const ONE: NonZeroU32 = NonZeroU32::MIN;
+
+/// What the job of this graph asks for. An instance takes what its vertex says, and for what that doesn't say, what `unsaid` has of it.
+///
+/// The graph itself goes along in the attributes of the vertices, for packing policies and for people: see [`LogicalPlan`].
+///
+/// # Errors
+/// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob) if the graph can't run.
+pub fn demand(job: &str, dag: &Dag, unsaid: Resources) -> Result<JobDemand> {
+    let groups = together(dag)?;
+    let group_of = |id: VertexId| {
+        let mut groups = groups.iter();
+        let group = groups.find(|group| group.len() > 1 && group.contains(&id))?;
+        let first = group.first()?;
+        Some(dag.get(*first).name().to_string())
+    };
+    let mut demand = JobDemand::new(job);
+    let mut logical = LogicalPlan::default();
+    for id in dag.topological_order()? {
+        let vertex = dag.get(id);
+        let parallelism = vertex.wanted_parallelism().resolve(ONE);
+        let said = vertex.wanted_demand();
+        let each = Resources {
+            cpu: said.cpu_millicores.map_or(unsaid.cpu, MilliCores),
+            memory_bytes: said.memory_bytes.unwrap_or(unsaid.memory_bytes),
+            disk_bytes: said.disk_bytes.unwrap_or(unsaid.disk_bytes),
+        };
+        demand = demand.vertex(VertexDemand::new(&**vertex.name(), parallelism, each));
+        logical.vertices.push(LogicalVertex {
+            name: vertex.name().to_string(),
+            parallelism,
+            isolation: match vertex.wanted_isolation() {
+                Isolation::Tasklet => "tasklet".into(),
+                Isolation::Thread => "thread".into(),
+                Isolation::Process => "process".into(),
+            },
+            together: group_of(id),
+        });
+    }
+    let name = |id: VertexId| dag.get(id).name().to_string();
+    logical.edges = dag
+        .edges()
+        .iter()
+        .map(|edge| LogicalEdge {
+            from: name(edge.source().0),
+            output: edge.source().1.index(),
+            to: name(edge.target().0),
+            input: edge.target().1.index(),
+            routing: format!("{:?}", edge.wanted_routing()),
+        })
+        .collect();
+    logical.write_into(&mut demand);
+    Ok(demand)
+}
+
+#[cfg(test)]
+mod tests {
+    use ardea_core::{Demand, Edge, Parallelism, Processor, Routing, Vertex, supplier};
+
+    use super::*;
+
+    struct Nothing;
+    impl Processor for Nothing {}
+
+    #[test]
+    fn a_demand_has_the_vertices_their_resources_and_the_graph() {
+        let mut dag = Dag::new();
+        let vertex = |name: &str, count: u32| {
+            let parallelism = NonZeroU32::new(count).map(Parallelism::Exactly).unwrap();
+            Vertex::new(name, supplier(|| Nothing)).parallelism(parallelism)
+        };
+        let lines = dag.vertex(vertex("lines", 2));
+        let words = dag.vertex(vertex("words", 2));
+        let each = Demand {
+            cpu_millicores: Some(500),
+            ..Demand::default()
+        };
+        let counts = dag.vertex(vertex("counts", 3).demand(each));
+        let auto = dag.vertex(Vertex::new("sink", supplier(|| Nothing)));
+        dag.edge(Edge::between(lines, words).routing(Routing::Forward));
+        dag.edge(Edge::between(words, counts));
+        dag.edge(Edge::between(counts, auto));
+        let more = dag.vertex(vertex("more", 1));
+        dag.edge(Edge::between(auto, more));
+        let unsaid = Resources {
+            cpu: MilliCores(100),
+            memory_bytes: 7,
+            disk_bytes: 0,
+        };
+        let demand = demand("job", &dag, unsaid).unwrap();
+        let asked: Vec<_> = demand
+            .vertices
+            .iter()
+            .map(|v| {
+                (
+                    v.name.as_str(),
+                    v.parallelism,
+                    v.resources.cpu.0,
+                    v.resources.memory_bytes,
+                )
+            })
+            .collect();
+        let expected = [
+            ("lines", 2, 100, 7),
+            ("words", 2, 100, 7),
+            ("counts", 3, 500, 7),
+            ("sink", 1, 100, 7),
+            ("more", 1, 100, 7),
+        ];
+        assert_eq!(asked, expected);
+        let logical = LogicalPlan::of(&demand);
+        assert_eq!(logical.edges.len(), 4);
+        // One instance of each does not keep vertices together: there may be more of one later.
+        let groups = [
+            vec!["lines", "words"],
+            vec!["counts"],
+            vec!["sink"],
+            vec!["more"],
+        ];
+        assert_eq!(logical.groups(), groups);
+    }
+}

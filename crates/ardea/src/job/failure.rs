@@ -1,0 +1,106 @@
+//! Errors as a person or a program reads them, and as an exit code.
+
+use ardea_core::{Error, ErrorCode};
+use serde_json::{Map, Value, json};
+
+/// The exit code for an error: 1 the job failed, 2 the command line, a setting or the job's description is wrong or asks for more than can
+/// be had, 3 a file or the network, 130 cancelled.
+pub fn exit_code(code: ErrorCode) -> u8 {
+    match code {
+        ErrorCode::InvalidJob
+        | ErrorCode::InvalidConfig
+        | ErrorCode::LimitReached
+        | ErrorCode::ResourcesImpossible
+        | ErrorCode::BrokenPlan
+        | ErrorCode::NameTaken
+        | ErrorCode::NoSuchJob
+        | ErrorCode::NoSuchContainer
+        | ErrorCode::WrongCluster
+        | ErrorCode::WrongState
+        | ErrorCode::Unauthorized
+        | ErrorCode::BadRequest => 2,
+        ErrorCode::ReadFailed
+        | ErrorCode::WriteFailed
+        | ErrorCode::Network
+        | ErrorCode::BadAnswer
+        | ErrorCode::StateUnavailable
+        | ErrorCode::StateUnknown
+        | ErrorCode::StateCorrupt
+        | ErrorCode::SessionEnded
+        | ErrorCode::Superseded
+        | ErrorCode::NoRoom
+        | ErrorCode::SchedulerUnavailable => 3,
+        ErrorCode::Cancelled => 130,
+        _ => 1,
+    }
+}
+
+/// What failed, and on a line of its own what to do next.
+pub fn told_as_text(error: &Error) -> String {
+    let hint = error.what_next().map_or(String::new(), |hint| {
+        format!("  hint: {}\n", hint.trim_end().replace('\n', "\n  "))
+    });
+    format!("error: {}\n{hint}", error.without_hint())
+}
+
+/// The parts of an error, as one object.
+pub fn told_as_json(error: &Error, exit_code: u8) -> Value {
+    let what = error.without_hint().to_string();
+    let code = error.code();
+    let message = what
+        .strip_prefix(code.as_str())
+        .and_then(|rest| rest.strip_prefix(": "));
+    let mut fields = Map::new();
+    fields.insert("code".into(), json!(code.as_str()));
+    fields.insert("message".into(), json!(message.unwrap_or(&what)));
+    fields.insert("hint".into(), json!(error.what_next()));
+    if let Some((vertex, instance)) = error.vertex() {
+        fields.insert("vertex".into(), json!(vertex));
+        fields.insert("instance".into(), json!(instance));
+    }
+    if let Some((input, position)) = error.record() {
+        fields.insert("input".into(), json!(input));
+        fields.insert("record".into(), json!(position));
+    }
+    fields.insert("exit_code".into(), json!(exit_code));
+    json!({ "error": fields })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error() -> Error {
+        Error::new(ErrorCode::ReadFailed, "cannot read a; b.csv")
+            .because(std::io::Error::other("no; such file"))
+            .in_vertex("files", 2)
+            .at_record(0, 7)
+    }
+
+    #[test]
+    fn a_hint_stands_on_its_own_line_whatever_the_error_says() {
+        assert_eq!(
+            told_as_text(&error().hint("check; the path")),
+            "error: ARD-301: cannot read a; b.csv: no; such file (vertex \"files\", instance 2, record 7 of input 0)\n  hint: check; the path\n"
+        );
+        assert!(!told_as_text(&error()).contains("hint"));
+    }
+
+    #[test]
+    fn as_json_an_error_has_its_parts() {
+        let value = told_as_json(&error().hint("check"), 3);
+        assert_eq!(value["error"]["code"], "ARD-301");
+        assert_eq!(value["error"]["hint"], "check");
+        assert_eq!(value["error"]["vertex"], "files");
+        assert_eq!(value["error"]["record"], 7);
+        assert_eq!(value["error"]["exit_code"], 3);
+    }
+
+    #[test]
+    fn the_exit_code_says_who_has_to_act() {
+        assert_eq!(exit_code(ErrorCode::UserPanic), 1);
+        assert_eq!(exit_code(ErrorCode::NameTaken), 2);
+        assert_eq!(exit_code(ErrorCode::Network), 3);
+        assert_eq!(exit_code(ErrorCode::Cancelled), 130);
+    }
+}

@@ -1,0 +1,194 @@
+//! Where a cluster's interface is.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_api::{Client, ClusterInfo, ClusterSettings};
+use ardea_core::{Error, ErrorCode, Result};
+#[cfg(feature = "etcd")]
+use ardea_state_etcd::EtcdState;
+
+use ardea_state_manager::{FileState, StateManager, StateOptions, StateUrl, StoreKind, layout};
+#[cfg(feature = "zookeeper")]
+use ardea_state_zookeeper::ZooKeeperState;
+use serde_json::Value;
+
+/// How long one host may take to say that it is there.
+const GREETING: Duration = Duration::from_secs(3);
+
+/// Opens the state manager at a URL.
+///
+/// # Errors
+/// [`ErrorCode::InvalidConfig`] for a text that is no such URL, [`ErrorCode::StateUnavailable`] if it can't be reached.
+pub async fn open_state(url: &str, options: StateOptions) -> Result<Arc<dyn StateManager>> {
+    Ok(match url.parse()? {
+        StateUrl::File(directory) => Arc::new(FileState::open(&directory, options).await?),
+        StateUrl::Servers {
+            kind,
+            servers,
+            root,
+        } => match kind {
+            #[cfg(feature = "zookeeper")]
+            StoreKind::ZooKeeper => {
+                Arc::new(ZooKeeperState::connect(&servers, &root, options).await?)
+            }
+            #[cfg(feature = "etcd")]
+            StoreKind::Etcd => Arc::new(EtcdState::connect(&servers, &root, options).await?),
+            #[cfg(not(all(feature = "zookeeper", feature = "etcd")))]
+            kind => return Err(left_out(kind, &servers, &root)),
+        },
+    })
+}
+
+#[cfg(not(all(feature = "zookeeper", feature = "etcd")))]
+fn left_out(kind: StoreKind, servers: &[String], root: &ardea_state_manager::StatePath) -> Error {
+    let (name, feature) = match kind {
+        StoreKind::ZooKeeper => ("ZooKeeper", "zookeeper"),
+        StoreKind::Etcd => ("etcd", "etcd"),
+    };
+    let at = servers.join(",");
+    let what =
+        format!("this program is built without the client of {name}, which keeps {root} at {at}");
+    Error::new(ErrorCode::InvalidConfig, what).hint(format!(
+        "build it with the feature `{feature}` of the crate ardea"
+    ))
+}
+
+/// A client of the cluster, and what that says of itself: of the interface that is named, or else of a host that has registered in the cluster's state and answers.
+///
+/// # Errors
+/// [`ErrorCode::Network`] if there is none, [`ErrorCode::WrongCluster`] if what answers is another cluster's; what a host says, above
+/// all that the token is wrong.
+pub async fn client_of(cluster: &ClusterSettings) -> Result<(Client, ClusterInfo)> {
+    let (token, tls) = (cluster.token()?, cluster.tls()?);
+    let bases = match &cluster.api {
+        Some(base) => vec![base.clone()],
+        None => registered(cluster).await?,
+    };
+    let mut last = None;
+    for base in bases {
+        let client = Client::new(&base, token.clone())?.tls(tls.clone());
+        match client.clone().patience(GREETING).about().await {
+            Ok(about) if is_meant(&about, cluster) => return Ok((client, about)),
+            Ok(about) => {
+                let what = format!(
+                    "{base} is of cluster {:?}, and not of {:?}",
+                    about.name, cluster.name
+                );
+                let error = Error::new(ErrorCode::WrongCluster, what);
+                last =
+                    Some(error.hint("name the cluster with --cluster, or its interface with --at"));
+            }
+            // Another host may be there.
+            Err(error) if error.code() == ErrorCode::Network => last = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(last.unwrap_or_else(|| nobody(cluster)))
+}
+
+/// Whoever names an interface and no cluster means the cluster that answers there.
+fn is_meant(about: &ClusterInfo, cluster: &ClusterSettings) -> bool {
+    about.name == cluster.name || (cluster.api.is_some() && !cluster.is_named)
+}
+
+/// The interfaces of the hosts that have registered in the cluster's state.
+async fn registered(cluster: &ClusterSettings) -> Result<Vec<String>> {
+    // Looking makes no state where there is none.
+    if let StateUrl::File(directory) = cluster.state.parse()?
+        && !Path::new(&directory).exists()
+    {
+        return Ok(Vec::new());
+    }
+    let state = open_state(&cluster.state, StateOptions::default()).await?;
+    let above = layout::workers()?;
+    let mut bases = Vec::new();
+    for name in state.children(&above).await? {
+        let Some(node) = state.get(&above.child(&name)?).await? else {
+            continue;
+        };
+        let advert: Value = serde_json::from_slice(&node.value).unwrap_or_default();
+        bases.extend(advert["attributes"]["api"].as_str().map(str::to_string));
+    }
+    Ok(bases)
+}
+
+fn nobody(cluster: &ClusterSettings) -> Error {
+    let what = format!("no host of cluster {:?} is up", cluster.name);
+    Error::new(ErrorCode::Network, what).hint(format!(
+        "start one (ardea cluster start --cluster {}), or name its interface with --at; its state is in {}",
+        cluster.name, cluster.state
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::read_settings;
+
+    fn settings(directory: &Path, more: &[&str]) -> ClusterSettings {
+        let own = format!("cluster.directory={}", directory.display());
+        let flags = more.iter().map(|flag| flag.to_string()).chain([own]);
+        let config = directory.join("ardea.toml");
+        std::fs::write(&config, "").unwrap();
+        let flags: Vec<String> = flags.collect();
+        read_settings(Some(&config), &flags).unwrap().2
+    }
+
+    #[tokio::test]
+    async fn a_cluster_without_hosts_is_told_and_nothing_is_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = client_of(&settings(folder.path(), &[])).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::Network);
+        assert!(error.to_string().contains("cluster start"), "{error}");
+        assert!(!folder.path().join("state").exists());
+    }
+
+    #[tokio::test]
+    async fn a_host_is_found_in_the_state_and_the_wrong_cluster_is_refused() {
+        use ardea_api::testing::PretendedCluster;
+        use ardea_api::{Server, ServerConfig};
+        use ardea_state_manager::Expected;
+
+        let address = ([127, 0, 0, 1], 0).into();
+        let cluster = Arc::new(PretendedCluster::new());
+        let server = Server::bind(cluster, ServerConfig::at(address))
+            .await
+            .unwrap();
+        let base = format!("http://{}", server.address().unwrap());
+        tokio::spawn(server.serve());
+
+        let folder = tempfile::tempdir().unwrap();
+        let named = settings(folder.path(), &["cluster.name=pretended"]);
+        let state = open_state(&named.state, StateOptions::default())
+            .await
+            .unwrap();
+        for (host, value) in [
+            ("a", "no JSON".to_string()),
+            (
+                "b",
+                r#"{"attributes": {"api": "http://127.0.0.1:1"}}"#.to_string(),
+            ),
+            (
+                "c",
+                format!(r#"{{"attributes": {{"api": "{base}"}}, "host": "c"}}"#),
+            ),
+        ] {
+            let path = layout::worker(host).unwrap();
+            state
+                .set(&path, value.as_bytes(), Expected::Any)
+                .await
+                .unwrap();
+        }
+        assert_eq!(client_of(&named).await.unwrap().0.base(), base);
+
+        let whichever = settings(folder.path(), &[&format!("cluster.api={base}")]);
+        let (_, about) = client_of(&whichever).await.unwrap();
+        assert_eq!(about.name, "pretended");
+
+        let other = settings(folder.path(), &["cluster.name=other"]);
+        let error = client_of(&other).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::WrongCluster);
+    }
+}

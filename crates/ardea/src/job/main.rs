@@ -1,0 +1,174 @@
+//! The program.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use ardea_api::ClusterSettings;
+use ardea_core::{Error, ErrorCode, Result};
+use ardea_engine::Job;
+
+use super::arguments::{Arguments, Command, Options, help};
+use super::console::{Console, told};
+use super::embedded::{self, Embedded, End};
+use super::failure::{exit_code, told_as_json, told_as_text};
+use super::prepare::{Prepared, Wanted};
+use super::profile::read_settings;
+use super::submit::submit;
+use super::target::connect;
+use super::worker::{as_worker, work};
+use crate::cluster::{Modules, as_host, be_host};
+
+/// The exit code of a job that a first Ctrl-C brought to an early end.
+const DRAINED: u8 = 4;
+
+/// The whole program: reads the command line, and runs, shows or submits the job that `describe` makes of the arguments which are the
+/// job's own. In a container of a cluster it is the worker of that job. See [`ardea::job`](crate::job) for the commands.
+///
+/// `describe` is called in every process of the job, with the same arguments, and has to describe the same job.
+pub fn main<J, F>(describe: F) -> ExitCode
+where
+    J: Job + Embedded,
+    F: Fn(&[String]) -> Result<J>,
+{
+    main_with(Modules::builtin(), describe)
+}
+
+/// As [`main`], with parts of one's own beside those that come with Ardea: packing policies, schedulers, metrics sinks, transports.
+/// Settings choose them by name, as in `--set cluster.packing=by-rack`.
+pub fn main_with<J, F>(modules: Modules, describe: F) -> ExitCode
+where
+    J: Job + Embedded,
+    F: Fn(&[String]) -> Result<J>,
+{
+    let given: Vec<String> = std::env::args_os()
+        .skip(1)
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    let mut is_json = false;
+    let outcome = run(&given, modules, &describe, &mut is_json);
+    let (error, code) = match outcome {
+        Ok(End::Completed) => return ExitCode::SUCCESS,
+        Ok(End::Drained) => return ExitCode::from(DRAINED),
+        // Whoever read the output has seen enough: a normal end.
+        Err(error) if error.code() == ErrorCode::OutputClosed => return ExitCode::SUCCESS,
+        Err(error) => {
+            let code = exit_code(error.code());
+            (error, code)
+        }
+    };
+    let text = match is_json {
+        true => format!("{}\n", told_as_json(&error, code)),
+        false => told_as_text(&error),
+    };
+    // If standard error is closed there is nobody to tell.
+    let _ = io::stderr().write_all(text.as_bytes());
+    ExitCode::from(code)
+}
+
+fn run<J: Job + Embedded>(
+    given: &[String],
+    modules: Modules,
+    describe: &dyn Fn(&[String]) -> Result<J>,
+    is_json: &mut bool,
+) -> Result<End> {
+    if let Some(start) = as_host()? {
+        return be_host(start, modules).map(|()| End::Completed);
+    }
+    if let Some(start) = as_worker()? {
+        return work(start, &describe(given)?, &modules).map(|()| End::Completed);
+    }
+    let Arguments {
+        command,
+        options,
+        of_job,
+    } = Arguments::read(given)?;
+    *is_json = options.json;
+    if command == Command::Help {
+        return print(&help(&own_name())).map(|()| End::Completed);
+    }
+    let (resolved, node, mut cluster) = read_settings(options.config.as_deref(), &options.set)?;
+    let job = describe(&of_job)?;
+    if command == Command::Run {
+        return embedded::run(&job, node);
+    }
+    cluster.api = options.at.clone().or(cluster.api);
+    let wanted = Wanted {
+        job: &job,
+        name: options.name.clone(),
+        executable: own_program()?,
+        executable_name: own_name(),
+        files: options.files.clone(),
+        arguments: of_job,
+    };
+    let prepared = Prepared::of(&wanted, &cluster, &resolved, &modules)?;
+    match command {
+        Command::Plan => plan(&prepared, &options)?,
+        _ => bring(&prepared, &cluster, &options)?,
+    }
+    Ok(End::Completed)
+}
+
+fn plan(prepared: &Prepared, options: &Options) -> Result<()> {
+    let plans = prepared.plans();
+    match options.json {
+        true => print_json(&plans),
+        false => print(&plans.to_string()),
+    }
+}
+
+fn bring(prepared: &Prepared, cluster: &ClusterSettings, options: &Options) -> Result<()> {
+    let mut console = Console::of_process(options.quiet || options.json);
+    let target = connect(cluster, &prepared.job().name)?;
+    let patience = (!options.detach).then_some(cluster.patience);
+    let submitted = submit(prepared, &*target, patience, &mut |step| {
+        console.tell(&step)
+    })?;
+    console.clear();
+    match options.json {
+        true => print_json(&submitted),
+        false if options.quiet => Ok(()),
+        false => print(&told(&submitted)),
+    }
+}
+
+/// What the program is called.
+fn own_name() -> String {
+    let program = std::env::current_exe().ok();
+    let name = program.as_ref().and_then(|program| program.file_name());
+    let name = name.map(|name| name.to_string_lossy().into_owned());
+    // What is replaced by a newer build while it runs is called so by Linux.
+    let name = name.map(|name| name.trim_end_matches(" (deleted)").to_string());
+    name.unwrap_or_else(|| "job".into())
+}
+
+/// Where the program itself is, also when its file has been replaced since.
+fn own_program() -> Result<PathBuf> {
+    let own = PathBuf::from("/proc/self/exe");
+    if own.exists() {
+        return Ok(own);
+    }
+    std::env::current_exe().map_err(|error| {
+        Error::new(ErrorCode::ReadFailed, "cannot find this program's own file")
+            .because(error)
+            .hint("mount /proc")
+    })
+}
+
+fn print_json(value: &impl serde::Serialize) -> Result<()> {
+    let text = serde_json::to_string(value).map_err(|error| {
+        Error::new(ErrorCode::Internal, "the result is no JSON")
+            .because(error)
+            .hint("please report this")
+    })?;
+    print(&format!("{text}\n"))
+}
+
+fn print(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.map_err(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => Error::new(ErrorCode::OutputClosed, "nobody reads"),
+        _ => Error::new(ErrorCode::WriteFailed, "cannot write to standard output").because(error),
+    })
+}

@@ -1,0 +1,164 @@
+//! A job that is to be submitted, and is known to fit.
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::path::PathBuf;
+
+use ardea_api::{ClusterSettings, Plans, SubmitRequest, check_job_name, is_of_the_cluster};
+use ardea_control::{JobDefinition, JobRef, ProgramRef};
+use ardea_core::settings::Resolved;
+use ardea_core::{Error, ErrorCode, Result};
+use ardea_engine::{Job, Parallelisms};
+use ardea_packing::{JobDemand, PackingPlan, ResourceManagers};
+
+use crate::cluster::Modules;
+
+use super::demand::demand;
+
+/// What is to be submitted.
+pub struct Wanted<'a> {
+    /// The job.
+    pub job: &'a dyn Job,
+    /// Its name on the cluster, if that is another one.
+    pub name: Option<String>,
+    /// The program that is to run in its containers.
+    pub executable: PathBuf,
+    /// What it is called there.
+    pub executable_name: String,
+    /// Files and folders that go along; they come to lie beside the program.
+    pub files: Vec<PathBuf>,
+    /// The arguments of the program.
+    pub arguments: Vec<String>,
+}
+
+/// A job that is to be submitted to a cluster, and is known to fit.
+#[derive(Debug)]
+pub struct Prepared {
+    /// What it asks for.
+    pub demand: JobDemand,
+    /// How it was packed here; the cluster packs it again.
+    pub plan: PackingPlan,
+    /// The files of its package: where they are, and what they are called within it.
+    pub files: Vec<(PathBuf, String)>,
+    /// What is submitted; the package is not known yet.
+    request: SubmitRequest,
+}
+
+impl Prepared {
+    /// Describes the job, packs it, and looks whether its files are there.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidJob`] if its graph can't run, [`ErrorCode::ResourcesImpossible`] if it doesn't fit, with the numbers;
+    /// [`ErrorCode::InvalidConfig`] for a wrong name or policy; [`ErrorCode::ReadFailed`] if a file isn't there.
+    pub fn of(
+        wanted: &Wanted<'_>,
+        cluster: &ClusterSettings,
+        settings: &Resolved,
+        modules: &Modules,
+    ) -> Result<Self> {
+        let name = wanted.name.as_deref().unwrap_or(wanted.job.name());
+        check_job_name(name)?;
+        let files = files(wanted)?;
+        let program = wanted.job.program(&Parallelisms::new())?;
+        let demand = demand(name, &program.dag, cluster.instance)?;
+        let request = SubmitRequest {
+            definition: JobDefinition {
+                job: JobRef {
+                    cluster: cluster.name.clone(),
+                    name: name.to_string(),
+                    submission: random(),
+                },
+                program: ProgramRef {
+                    package: String::new(),
+                    executable: wanted.executable_name.clone(),
+                    arguments: wanted.arguments.clone(),
+                },
+                packing: cluster.packing.clone(),
+                scheduler: cluster.scheduler.clone(),
+                settings: of_the_job(settings),
+                version: env!("CARGO_PKG_VERSION").into(),
+            },
+            demand: demand.clone(),
+            packing: cluster.packed_within.clone(),
+        };
+        let plan = pack(&request, &modules.managers)?;
+        Ok(Prepared {
+            demand,
+            plan,
+            files,
+            request,
+        })
+    }
+
+    /// The job, as one submission of it.
+    pub fn job(&self) -> &JobRef {
+        &self.request.definition.job
+    }
+
+    /// Its plans, as they would be.
+    pub fn plans(&self) -> Plans {
+        Plans::of(&self.demand, Some((1, self.plan.clone())), &[])
+    }
+
+    /// What is submitted to the cluster of this name, once its package has this SHA-256.
+    pub fn request(&self, cluster: &str, package: String) -> SubmitRequest {
+        let mut request = self.request.clone();
+        request.definition.job.cluster = cluster.to_string();
+        request.definition.program.package = package;
+        request
+    }
+}
+
+/// Packs it as the cluster will.
+fn pack(request: &SubmitRequest, managers: &ResourceManagers) -> Result<PackingPlan> {
+    managers
+        .get(&request.definition.packing)?
+        .pack(&request.demand, &request.packing)
+}
+
+/// What its processes have to know of the settings.
+fn of_the_job(settings: &Resolved) -> BTreeMap<String, String> {
+    let mut written = settings.written();
+    written.retain(|key, _| !is_of_the_cluster(key));
+    written
+}
+
+/// The files of the package, each under its own name.
+fn files(wanted: &Wanted<'_>) -> Result<Vec<(PathBuf, String)>> {
+    let mut files = vec![(wanted.executable.clone(), wanted.executable_name.clone())];
+    for path in &wanted.files {
+        let name = path
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned());
+        let Some(name) = name else {
+            let what = format!("{} is the name of no file", path.display());
+            return Err(Error::new(ErrorCode::InvalidConfig, what)
+                .hint("name a file or a folder that is to go along"));
+        };
+        std::fs::metadata(path).map_err(|error| {
+            let what = format!("cannot read {}, which is to go along", path.display());
+            Error::new(ErrorCode::ReadFailed, what)
+                .because(error)
+                .hint("check the path and its permissions")
+        })?;
+        if files.iter().any(|(_, other)| *other == name) {
+            let what = format!("two files that are to go along are called {name:?}");
+            return Err(Error::new(ErrorCode::InvalidConfig, what)
+                .hint("they come to lie in one folder: rename one, or put them into folders"));
+        }
+        files.push((path.clone(), name));
+    }
+    Ok(files)
+}
+
+/// A number that no other submission has; std's seeds are random.
+fn random() -> u64 {
+    let mut hasher = RandomState::new().build_hasher();
+    hasher.write_u128(
+        std::time::UNIX_EPOCH
+            .elapsed()
+            .map_or(0, |since| since.as_nanos()),
+    );
+    hasher.write_u32(std::process::id());
+    hasher.finish()
+}

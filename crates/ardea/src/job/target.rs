@@ -1,0 +1,127 @@
+//! The cluster that settings name, as it is submitted to.
+
+use std::cell::OnceCell;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ardea_api::{ClusterSettings, JobSummary, SubmitRequest};
+use ardea_core::{Error, ErrorCode, Result};
+use ardea_packages::{Contents, PackageStores, StoreOptions};
+
+use ardea_state_manager::StateUrl;
+
+use super::locate::client_of;
+use super::rest::{RestTarget, Store, runtime};
+use super::submit::Target;
+use crate::cluster::Launcher;
+
+/// The cluster that these settings name, for this job.
+///
+/// Where no host is up that is for all jobs, and the cluster's state is a folder of this machine, the job gets hosts of its own when it is
+/// submitted.
+///
+/// # Errors
+/// As [`client_of`](super::client_of): it can't be reached, or is another.
+pub fn connect(cluster: &ClusterSettings, job: &str) -> Result<Box<dyn Target>> {
+    let found = runtime()?.block_on(client_of(cluster));
+    let is_up = match &found {
+        Err(error) => error.code() != ErrorCode::Network,
+        Ok(_) => true,
+    };
+    let store = store_of(cluster)?;
+    if is_of_this_machine(cluster)? && needs_own_hosts(cluster, is_up) {
+        return Ok(Box::new(OwnHosts {
+            settings: cluster.clone(),
+            job: job.to_string(),
+            store,
+            hosts: OnceCell::new(),
+        }));
+    }
+    let (client, about) = found?;
+    Ok(Box::new(RestTarget::new(client, about.name, store)?))
+}
+
+/// Whether this machine is all that there is of the cluster.
+fn is_of_this_machine(cluster: &ClusterSettings) -> Result<bool> {
+    let in_folder = matches!(cluster.state.parse()?, StateUrl::File(_));
+    Ok(cluster.api.is_none() && in_folder)
+}
+
+/// Whether nobody would lead another job: no host is up, or each is for one job only.
+fn needs_own_hosts(cluster: &ClusterSettings, is_up: bool) -> bool {
+    let running = Launcher::of(cluster.clone()).running();
+    match running.is_empty() {
+        true => !is_up,
+        false => running.iter().all(|host| host.job.is_some()),
+    }
+}
+
+/// A cluster of this machine whose hosts for the job are started when that is submitted: not before its program is stored, which may
+/// take longer than hosts wait for a job.
+struct OwnHosts {
+    settings: ClusterSettings,
+    job: String,
+    store: Store,
+    hosts: OnceCell<RestTarget>,
+}
+
+impl OwnHosts {
+    fn hosts(&self) -> Result<&RestTarget> {
+        if let Some(hosts) = self.hosts.get() {
+            return Ok(hosts);
+        }
+        Launcher::of(self.settings.clone()).start_for(&self.job)?;
+        let (client, about) = runtime()?.block_on(client_of(&self.settings))?;
+        let started = RestTarget::new(client, about.name, Arc::clone(&self.store))?;
+        Ok(self.hosts.get_or_init(|| started))
+    }
+}
+
+impl Target for OwnHosts {
+    fn cluster(&self) -> &str {
+        &self.settings.name
+    }
+
+    fn store(&self, files: &[(PathBuf, String)]) -> Result<String> {
+        (self.store)(files)
+    }
+
+    fn submit(&self, request: SubmitRequest) -> Result<()> {
+        self.hosts()?.submit(request)
+    }
+
+    fn look(&self, job: &str) -> Result<JobSummary> {
+        self.hosts()?.look(job)
+    }
+}
+
+/// The package store of a cluster.
+fn store_of(cluster: &ClusterSettings) -> Result<Store> {
+    let options = StoreOptions {
+        token: cluster.token()?,
+        ..StoreOptions::default()
+    };
+    let store = PackageStores::builtin().open(&cluster.packages, &options)?;
+    Ok(Arc::new(move |files: &[(PathBuf, String)]| {
+        let mut contents = Contents::new();
+        for (path, name) in files {
+            contents = match path.is_dir() {
+                true => contents.folder(name, path)?,
+                false => contents.file(name, path)?,
+            };
+        }
+        let folder = scratch()?;
+        let packed = contents.pack(folder.path())?;
+        runtime()?.block_on(store.put(&packed))?;
+        Ok(packed.digest().to_string())
+    }))
+}
+
+/// A folder for as long as it takes.
+fn scratch() -> Result<tempfile::TempDir> {
+    tempfile::tempdir().map_err(|error| {
+        Error::new(ErrorCode::WriteFailed, "cannot make a folder to pack in")
+            .because(error)
+            .hint("check the free space and permissions of the folder for temporary files (TMPDIR)")
+    })
+}

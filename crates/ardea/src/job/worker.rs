@@ -1,0 +1,59 @@
+//! This program as the worker of a container.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use ardea_api::load_tls;
+use ardea_control::{Lookup, WorkerStart};
+use ardea_core::Result;
+use ardea_engine::Job;
+use ardea_master::LeaseFinder;
+use ardea_state_manager::StateOptions;
+use ardea_worker::{FinderFactory, MasterFinder, Surroundings};
+
+use super::locate::open_state;
+use crate::cluster::Modules;
+
+/// What this process was started with, if it was started as the worker of a container.
+///
+/// # Errors
+/// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if the variable that says so says something else.
+pub fn as_worker() -> Result<Option<WorkerStart>> {
+    ardea_worker::start_from_environment()
+}
+
+/// Is the worker of a container, until its master tells it to leave.
+///
+/// # Errors
+/// What keeps it from starting, its master's refusal, or the failure of the job.
+pub fn work(start: WorkerStart, job: &dyn Job, modules: &Modules) -> Result<()> {
+    let surroundings = Surroundings {
+        finder: by_lease(),
+        sinks: modules.sinks.clone(),
+        transports: modules.transports.clone(),
+        tls: start.certificates.as_ref().map(load_tls).transpose()?,
+        command: None,
+    };
+    ardea_worker::run(&start, job, surroundings)
+}
+
+/// Finds the master by its lease in the cluster's state.
+fn by_lease() -> Box<FinderFactory> {
+    Box::new(|start| {
+        let (url, job) = (start.state_url.clone(), start.job.clone());
+        Box::pin(async move {
+            let state = open_state(&url, StateOptions::default()).await?;
+            let finder = LeaseFinder::new(state, job)?;
+            Ok(Arc::new(ByLease(finder)) as Arc<dyn MasterFinder>)
+        })
+    })
+}
+
+struct ByLease(LeaseFinder);
+
+impl MasterFinder for ByLease {
+    fn look_up(&self) -> Pin<Box<dyn Future<Output = Lookup> + Send + '_>> {
+        Box::pin(self.0.look_up())
+    }
+}

@@ -1,0 +1,22 @@
+//! Benches over several processes: a cluster in a folder of its own, for as long as a bench runs, and what its containers tell.
+//!
+//! ```text
+//! bench ── Ground: folder, hosts ── submits ──▶ host ── starts ──▶ worker (this program, told its work in JSON)
+//!   └───── Gathering: socket in the folder ◀── orders, samples ──▶ attend: a thread of the worker
+//! ```
+//!
+//! * [`ground`](Ground): the cluster;
+//! * [`wire`](Gathering): how the bench asks its workers;
+//! * [`work`]: what a worker does.
+
+mod ground;
+mod wire;
+mod work;
+
+pub(crate) use ground::Ground;
+pub(crate) use wire::{Attended, Gathering, Order, Sample, note_first};
+pub(crate) use work::Load;
+pub use work::work;
+
+/// The first argument of a worker that works for a bench; what it does there follows, in JSON.
+pub const BENCH_ARGUMENT: &str = "bench";

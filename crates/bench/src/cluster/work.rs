@@ -1,0 +1,85 @@
+//! What a container of a bench's job does: the bench's own program, told its work in JSON.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ardea::cluster::Modules;
+use ardea::topology::Topology;
+use ardea_control::WorkerStart;
+use ardea_core::{Error, ErrorCode, Result};
+use serde::{Deserialize, Serialize};
+
+use super::wire::{Attended, Who, attend};
+use super::{BENCH_ARGUMENT, Order};
+use crate::pulse::{self, PulseLoad};
+use crate::wordcount::spread::{self, WordcountLoad};
+
+/// The work of a job's containers, the same in each of them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Load {
+    /// Where the bench listens.
+    pub(crate) socket: PathBuf,
+    pub(crate) kind: Kind,
+}
+
+/// Which work.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Kind {
+    Wordcount(WordcountLoad),
+    Pulse(PulseLoad),
+}
+
+impl Load {
+    pub(crate) fn wordcount(socket: PathBuf, load: WordcountLoad) -> Self {
+        Load {
+            socket,
+            kind: Kind::Wordcount(load),
+        }
+    }
+
+    pub(crate) fn pulse(socket: PathBuf, load: PulseLoad) -> Self {
+        Load {
+            socket,
+            kind: Kind::Pulse(load),
+        }
+    }
+
+    /// The topology, and what the bench may ask of it.
+    pub(crate) fn topology(&self) -> Result<(Topology, Arc<dyn Attended>)> {
+        match &self.kind {
+            Kind::Wordcount(load) => spread::topology(load),
+            Kind::Pulse(load) => pulse::topology(load),
+        }
+    }
+
+    /// The arguments of the program that does it.
+    pub(crate) fn arguments(&self) -> Result<Vec<String>> {
+        let told = serde_json::to_string(self).map_err(|error| {
+            Error::new(ErrorCode::Internal, "a bench's work is no JSON").because(error)
+        })?;
+        Ok(vec![BENCH_ARGUMENT.to_string(), told])
+    }
+}
+
+/// Is the worker of a container of a bench's job; `told` is what follows [`BENCH_ARGUMENT`].
+///
+/// # Errors
+/// [`ErrorCode::InvalidConfig`] if this is no bench's work, [`ErrorCode::Network`] if the bench is gone; those of
+/// [`ardea::job::work`].
+pub fn work(start: WorkerStart, told: &str) -> Result<()> {
+    let load: Load = serde_json::from_str(told).map_err(|error| {
+        Error::new(ErrorCode::InvalidConfig, "this is the work of no bench")
+            .because(error)
+            .hint("workers of benches are started by `ardea bench`")
+    })?;
+    let (topology, attended) = load.topology()?;
+    let who = Who {
+        container: start.worker.container.0,
+        incarnation: start.worker.incarnation,
+    };
+    // A container that comes when the bench is over has nothing to do.
+    attend(&load.socket, who, Arc::clone(&attended))?;
+    let outcome = ardea::job::work(start, &topology, &Modules::builtin());
+    attended.obey(Order::Over);
+    outcome
+}

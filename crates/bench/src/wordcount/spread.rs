@@ -1,0 +1,211 @@
+//! A run over several containers: a job of a cluster on this machine, whose processes are asked what they did.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ardea_core::Result;
+use ardea_core::settings::duration::format_duration;
+use ardea_topology::Topology;
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::components::{Shared, sum};
+use super::params::WordcountParams;
+use super::run::{beside_plain_loops, counted, topology as topology_of};
+use super::words::Words;
+use crate::cluster::{Attended, Gathering, Ground, Load, Order, Sample};
+use crate::report::{Field, Report, Unit, latency, machine_of, rounded, seconds};
+use crate::usage::{Spent, monotonic_nanos};
+use crate::{PATIENCE, nanoseconds, noise};
+
+/// Time for the word to begin to have reached all containers.
+const LEAD: Duration = Duration::from_millis(200);
+
+/// How long containers may take to come up.
+const COME_WITHIN: Duration = Duration::from_secs(60);
+
+/// How often it is looked whether all tuples have arrived.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What a container needs to know of a run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct WordcountLoad {
+    words: usize,
+    words_file: Option<PathBuf>,
+    instances: u32,
+    acks: bool,
+    rate: Option<u64>,
+    max_pending: Option<NonZeroUsize>,
+}
+
+/// The topology of a container, and what the bench may ask of it.
+pub(crate) fn topology(load: &WordcountLoad) -> Result<(Topology, Arc<dyn Attended>)> {
+    let words = Words::of(load.words_file.as_deref(), load.words)?;
+    let shared = Shared::new(words, load.instances, load.acks, load.rate, false)?;
+    let shared = Arc::new(shared);
+    let topology = topology_of(&shared, load.instances, load.max_pending)?;
+    Ok((topology, shared))
+}
+
+impl Attended for Shared {
+    fn obey(&self, order: Order) {
+        match order {
+            Order::Begin { start, from, until } => self.times.set(start, from, until),
+            Order::Over => self.is_over.store(true, Ordering::Relaxed),
+            Order::Forget | Order::Tell { .. } => {}
+        }
+    }
+
+    fn numbers(&self) -> BTreeMap<String, u64> {
+        let counters = [
+            ("done", &self.done),
+            ("emitted", &self.emitted),
+            ("failed", &self.failed),
+            ("counted", &self.counted),
+            ("distinct", &self.distinct),
+        ];
+        counters
+            .into_iter()
+            .map(|(name, counters)| (name.to_string(), sum(counters)))
+            .collect()
+    }
+
+    fn latencies(&self) -> Vec<(u64, u64)> {
+        let nanos = self.latencies.lock();
+        let nanos = nanos.unwrap_or_else(PoisonError::into_inner);
+        let recorded = nanos.iter_recorded();
+        recorded
+            .map(|value| (value.value_iterated_to(), value.count_at_value()))
+            .collect()
+    }
+}
+
+/// What all containers and hosts had done at a moment.
+struct Seen {
+    at: Instant,
+    samples: Vec<Sample>,
+    hosts_cpu: Duration,
+}
+
+impl Seen {
+    fn now(gathering: &Gathering, ground: &Ground) -> Self {
+        Seen {
+            at: Instant::now(),
+            samples: gathering.samples(false),
+            hosts_cpu: ground.host_cpu_time(),
+        }
+    }
+
+    fn count(&self, name: &str) -> u64 {
+        self.samples.iter().map(|sample| sample.count(name)).sum()
+    }
+
+    fn cpu(&self) -> Duration {
+        let nanos = self.samples.iter().map(|sample| sample.cpu_nanos);
+        Duration::from_nanos(nanos.sum())
+    }
+}
+
+/// Runs it; the parameters are known to make sense.
+pub(super) fn run(params: &WordcountParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
+    let words = Words::of(params.words_file.as_deref(), params.words)?;
+    progress("listening to the machine's own noise");
+    let noise = noise::listen(params.containers * params.threads)?;
+    progress("starting a cluster");
+    let ground = Ground::new(
+        1,
+        &[
+            format!("job.containers={}", params.containers),
+            format!("threads={}", params.threads),
+            format!("spin={}", format_duration(params.spin)),
+        ],
+    )?;
+    let gathering = Gathering::in_folder(ground.folder())?;
+    let load = WordcountLoad {
+        words: params.words,
+        words_file: params.words_file.clone(),
+        instances: params.instances(),
+        acks: params.acks,
+        rate: params.rate,
+        max_pending: params.max_pending,
+    };
+    let load = Load::wordcount(gathering.path().to_path_buf(), load);
+    let submission = ground.submit("wordcount", &load)?;
+    ground.wait_until_running(&submission.job, COME_WITHIN)?;
+    gathering.wait_for(params.containers as usize, COME_WITHIN)?;
+    let start = monotonic_nanos() + LEAD.as_nanos() as u64;
+    let from = start + params.warmup.as_nanos() as u64;
+    let until = from + params.duration.as_nanos() as u64;
+    gathering.order(Order::Begin { start, from, until });
+    progress("warming up");
+    thread::sleep(Duration::from_nanos(from.saturating_sub(monotonic_nanos())));
+    progress("measuring");
+    let before = Seen::now(&gathering, &ground);
+    thread::sleep(params.duration);
+    let after = Seen::now(&gathering, &ground);
+    let last = end(&gathering);
+    ground.kill(&submission.job)?;
+    drop(ground);
+    let spent = Spent {
+        wall: after.at - before.at,
+        cpu: after.cpu().saturating_sub(before.cpu()),
+    };
+    let tuples = after.count("done").saturating_sub(before.count("done"));
+    let mut figures = counted(tuples, spent);
+    figures.extend(latency(&merged(&last)?, Unit::Millis));
+    figures.extend(whole_run(&last));
+    figures.push((
+        "host_cpu_seconds",
+        json!(seconds(after.hosts_cpu.saturating_sub(before.hosts_cpu))),
+    ));
+    let peaks: Option<Vec<f64>> = last.iter().map(|sample| sample.rss_mb).collect();
+    let rss_mb = peaks.map(|peaks| rounded(peaks.iter().sum(), 10.0));
+    figures.extend(machine_of(spent, rss_mb, noise));
+    let per_cpu = spent.per_cpu_second(tuples);
+    figures.extend(beside_plain_loops(params, &words, per_cpu, progress));
+    Ok(Report {
+        bench: "wordcount",
+        parameters: params.fields(words.len()),
+        figures,
+    })
+}
+
+/// Has the spouts fall silent, and waits until what they have emitted has arrived.
+fn end(gathering: &Gathering) -> Vec<Sample> {
+    gathering.order(Order::Over);
+    let deadline = Instant::now() + 2 * PATIENCE;
+    let mut emitted_before = None;
+    loop {
+        let samples = gathering.samples(true);
+        let count = |name| samples.iter().map(|it| it.count(name)).sum::<u64>();
+        let emitted = count("emitted");
+        let is_silent = emitted_before.replace(emitted) == Some(emitted);
+        if (is_silent && count("counted") == emitted) || Instant::now() >= deadline {
+            return samples;
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+fn merged(samples: &[Sample]) -> Result<Histogram<u64>> {
+    let mut all = nanoseconds()?;
+    for (nanos, count) in samples.iter().flat_map(|sample| &sample.latencies) {
+        all.saturating_record_n(*nanos, *count);
+    }
+    Ok(all)
+}
+
+fn whole_run(samples: &[Sample]) -> Vec<Field> {
+    let count = |name| samples.iter().map(|it| it.count(name)).sum::<u64>();
+    vec![
+        ("failed", json!(count("failed"))),
+        ("distinct", json!(count("distinct"))),
+        ("lost", json!(count("emitted").abs_diff(count("counted")))),
+    ]
+}

@@ -1,0 +1,271 @@
+//! The commands that talk to a cluster.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ardea_api::LogSource;
+use clap::Subcommand;
+
+use super::duration;
+
+/// Which cluster.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct Where {
+    /// Which cluster; the table [clusters.NAME] of ardea.toml has its settings
+    #[arg(long, value_name = "NAME")]
+    pub cluster: Option<String>,
+    /// Ask this interface: http://HOST:PORT; found in the cluster's state unless told
+    #[arg(long, value_name = "URL")]
+    pub at: Option<String>,
+}
+
+/// One job of a cluster.
+#[derive(clap::Args, Debug)]
+pub struct RemoteJob {
+    /// The job's name
+    pub job: String,
+    /// Where it is.
+    #[command(flatten)]
+    pub place: Where,
+}
+
+pub(super) const SUBMIT_HELP: &str = "\
+Examples:
+  ardea submit word-count.yaml --set job.containers=2
+  ardea submit ./my-job --cluster prod --name nightly -- --from yesterday
+  ardea submit word-count.yaml --file book.txt --detach
+  ardea submit sensors -- --rate 7000
+
+A YAML file wires the components that come with ardea, or your program's own: see the guide's chapter on topologies.
+`ardea jobs` lists the jobs that come with ardea.
+A program is a job of its own (ardea::main): `ardea submit ./my-job` is `./my-job submit`.";
+
+/// `ardea submit`.
+#[derive(clap::Args, Debug)]
+pub struct SubmitArgs {
+    /// A topology (.yaml), a job that comes with ardea, or a program that is a job
+    #[arg(value_name = "FILE")]
+    pub what: PathBuf,
+    /// Where it goes.
+    #[command(flatten)]
+    pub place: Where,
+    /// Under this name, and not the job's own
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// A file or folder that goes along; may be given several times
+    #[arg(long = "file", value_name = "PATH")]
+    pub files: Vec<PathBuf>,
+    /// Don't wait until it runs
+    #[arg(long)]
+    pub detach: bool,
+    /// The program's own arguments, behind --
+    #[arg(last = true, value_name = "ARGS")]
+    pub args: Vec<String>,
+}
+
+/// `ardea kill`.
+#[derive(clap::Args, Debug)]
+pub struct KillArgs {
+    /// Which.
+    #[command(flatten)]
+    pub job: RemoteJob,
+    /// Don't ask
+    #[arg(long, short)]
+    pub yes: bool,
+    /// Don't wait until it is gone
+    #[arg(long)]
+    pub detach: bool,
+}
+
+/// `ardea restart`.
+#[derive(clap::Args, Debug)]
+pub struct RestartArgs {
+    /// The job's name
+    pub job: String,
+    /// The number of the container; `ardea describe JOB` lists them
+    pub container: u32,
+    /// Where it is.
+    #[command(flatten)]
+    pub place: Where,
+}
+
+pub(super) const UPDATE_HELP: &str = "\
+Example: ardea update word-count counts=8 words=2
+
+Instances that stay are not stopped, and neither is the job.";
+
+/// `ardea update`.
+#[derive(clap::Args, Debug)]
+pub struct UpdateArgs {
+    /// The job's name
+    pub job: String,
+    /// How many instances each of these vertices gets
+    #[arg(required = true, value_name = "VERTEX=N", value_parser = vertex_count)]
+    pub parallelism: Vec<(String, u32)>,
+    /// Where it is.
+    #[command(flatten)]
+    pub place: Where,
+    /// Don't wait until they run
+    #[arg(long)]
+    pub detach: bool,
+}
+
+pub(super) const LOGS_HELP: &str = "\
+Examples:
+  ardea logs word-count --container 2 --tail 1000
+  ardea logs word-count --follow --source stderr";
+
+/// `ardea logs`.
+#[derive(clap::Args, Debug)]
+pub struct LogsArgs {
+    /// Which.
+    #[command(flatten)]
+    pub job: RemoteJob,
+    /// Of this container only
+    #[arg(long, short, value_name = "N")]
+    pub container: Option<u32>,
+    /// Only what was written there: stdout or stderr
+    #[arg(long, value_name = "SOURCE", value_parser = log_source)]
+    pub source: Option<LogSource>,
+    /// So many of the last lines of each file
+    #[arg(long, short = 'n', value_name = "N", default_value_t = ardea_api::DEFAULT_TAIL_LINES,
+        value_parser = clap::value_parser!(u32).range(..=i64::from(ardea_api::MOST_TAIL_LINES)))]
+    pub tail: u32,
+    /// Go on with what is written from now on, until Ctrl-C or the job's end
+    #[arg(long, short)]
+    pub follow: bool,
+}
+
+pub(super) const METRICS_HELP: &str = "\
+Examples:
+  ardea metrics word-count --vertex counts
+  ardea metrics word-count --name ardea_records_in_total --since 10m --json";
+
+/// `ardea metrics`.
+#[derive(clap::Args, Debug)]
+pub struct MetricsArgs {
+    /// Which.
+    #[command(flatten)]
+    pub job: RemoteJob,
+    /// Only series of this name
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Only of this vertex
+    #[arg(long, value_name = "VERTEX")]
+    pub vertex: Option<String>,
+    /// Only of the instance with this index
+    #[arg(long, value_name = "N")]
+    pub instance: Option<u32>,
+    /// Only of this container
+    #[arg(long, short, value_name = "N")]
+    pub container: Option<u32>,
+    /// Not the latest values, but all of so long ago until now; needs --name
+    #[arg(long, value_name = "DURATION", value_parser = duration, requires = "name")]
+    pub since: Option<Duration>,
+}
+
+/// `ardea top`.
+#[derive(clap::Args, Debug)]
+pub struct TopArgs {
+    /// Which.
+    #[command(flatten)]
+    pub job: RemoteJob,
+    /// How often to look again
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "1s")]
+    pub every: Duration,
+    /// Print it once
+    #[arg(long)]
+    pub once: bool,
+}
+
+pub(super) const CLUSTER_HELP: &str = "\
+Examples:
+  ardea cluster start --workers 4
+  ardea cluster status
+  ardea cluster stop";
+
+/// `ardea cluster …`.
+#[derive(Subcommand, Debug)]
+pub enum ClusterCommand {
+    /// Start hosts of a cluster on this machine: a session cluster, which many jobs share
+    Start(ClusterStartArgs),
+    /// Stop the hosts of a cluster on this machine; its jobs go on until they are killed, unless told otherwise
+    Stop(ClusterStopArgs),
+    /// Show a cluster: its hosts, what runs on each, and its jobs
+    Status(Where),
+}
+
+/// `ardea cluster start`.
+#[derive(clap::Args, Debug)]
+pub struct ClusterStartArgs {
+    /// Which cluster; the table [clusters.NAME] of ardea.toml has its settings
+    #[arg(long, value_name = "NAME")]
+    pub cluster: Option<String>,
+    /// How many hosts to have on this machine
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub workers: u32,
+    /// Be a host of the cluster, in the foreground, until Ctrl-C
+    #[arg(long, conflicts_with = "workers")]
+    pub foreground: bool,
+    /// The name of the host, unique in the cluster; that of the machine unless told
+    #[arg(long, value_name = "NAME", requires = "foreground")]
+    pub name: Option<String>,
+    /// What schedulers may want to know of the host, such as rack=7
+    #[arg(long = "attribute", value_name = "NAME=VALUE", requires = "foreground", value_parser = attribute)]
+    pub attributes: Vec<(String, String)>,
+}
+
+/// `ardea cluster stop`.
+#[derive(clap::Args, Debug)]
+pub struct ClusterStopArgs {
+    /// Which cluster
+    #[arg(long, value_name = "NAME")]
+    pub cluster: Option<String>,
+    /// Kill its jobs first
+    #[arg(long)]
+    pub kill_jobs: bool,
+}
+
+/// A name and a value.
+fn attribute(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text
+        .split_once('=')
+        .filter(|(name, _)| !name.is_empty())
+        .ok_or("write NAME=VALUE, such as rack=7")?;
+    Ok((name.to_string(), value.to_string()))
+}
+
+/// A vertex and its number of instances.
+fn vertex_count(text: &str) -> Result<(String, u32), String> {
+    // From the right: a vertex may have a `=` in its name.
+    let (vertex, count) = text
+        .rsplit_once('=')
+        .filter(|(vertex, _)| !vertex.is_empty())
+        .ok_or("write VERTEX=N, such as counts=8")?;
+    match count.parse() {
+        Ok(0) => Err("a vertex has at least one instance".into()),
+        Ok(count) => Ok((vertex.to_string(), count)),
+        Err(_) => Err(format!("{count:?} is no number of instances")),
+    }
+}
+
+fn log_source(text: &str) -> Result<LogSource, String> {
+    [LogSource::Stdout, LogSource::Stderr]
+        .into_iter()
+        .find(|source| source.as_str() == text)
+        .ok_or_else(|| "write stdout or stderr".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vertex_may_have_any_name() {
+        assert_eq!(vertex_count("counts=8"), Ok(("counts".into(), 8)));
+        assert_eq!(vertex_count("a=b=2"), Ok(("a=b".into(), 2)));
+        for text in ["counts", "=3", "counts=0", "counts=-1", "counts=many", ""] {
+            assert!(vertex_count(text).is_err(), "{text}");
+        }
+    }
+}

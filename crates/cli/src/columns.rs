@@ -1,0 +1,80 @@
+//! Tables of text: columns under headings, as wide as they have to be.
+
+/// Which side the cells of a column stand at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// Words.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+use Side::{Left, Right};
+
+/// A table; a heading that begins with `>` is of numbers. Cells stay on their line, whatever is in them.
+pub fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
+    let sides: Vec<Side> = headings
+        .iter()
+        .map(|heading| {
+            if heading.starts_with('>') {
+                Right
+            } else {
+                Left
+            }
+        })
+        .collect();
+    let heading = headings
+        .iter()
+        .map(|heading| heading.trim_start_matches('>').to_string())
+        .collect();
+    let lines: Vec<Vec<String>> = std::iter::once(heading)
+        .chain(
+            rows.iter()
+                .map(|row| row.iter().map(|cell| plain(cell)).collect()),
+        )
+        .collect();
+    let width = |column: usize| {
+        let cells = lines.iter().filter_map(|line| line.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..headings.len()).map(width).collect();
+    let mut text = String::new();
+    for line in &lines {
+        let mut shown = String::new();
+        for ((cell, width), side) in line.iter().zip(&widths).zip(&sides) {
+            // A format's width ends at 65,535.
+            let padding = " ".repeat(width - cell.chars().count());
+            match side {
+                Left => shown.extend([cell, padding.as_str(), "  "]),
+                Right => shown.extend([padding.as_str(), cell, "  "]),
+            }
+        }
+        text += shown.trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+/// What others wrote, so that it can't draw on the terminal.
+fn plain(cell: &str) -> String {
+    match cell.contains(char::is_control) {
+        true => cell.escape_debug().to_string(),
+        false => cell.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_stand_left_and_numbers_right() {
+        let rows = [["a", "1"], ["word\ncount", "100"]];
+        let rows = rows.map(|row| row.map(String::from).to_vec());
+        assert_eq!(
+            table(&["job", ">n"], &rows),
+            "job            n\na              1\nword\\ncount  100\n"
+        );
+        assert_eq!(table(&["job"], &[]), "job\n");
+    }
+}

@@ -1,0 +1,31 @@
+//! `ardea cluster`: starts, stops and shows clusters.
+
+mod start;
+mod status;
+mod stop;
+
+use ardea::cluster::Started;
+use serde_json::{Value, json};
+
+use crate::args::ClusterCommand;
+use crate::context::Context;
+use crate::failure::Failure;
+
+pub use start::be_host;
+
+/// Does what was asked for.
+pub fn run(command: ClusterCommand, context: &Context) -> Result<(), Failure> {
+    match command {
+        ClusterCommand::Start(args) => start::run(&args, context),
+        ClusterCommand::Stop(args) => stop::run(&args, context),
+        ClusterCommand::Status(place) => status::run(&place, context),
+    }
+}
+
+/// Hosts of this machine, as JSON.
+fn hosts_json(hosts: &[Started]) -> Value {
+    let hosts = hosts.iter().map(
+        |host| json!({ "host": host.name, "pid": host.pid, "api": host.api, "job": host.job }),
+    );
+    hosts.collect()
+}

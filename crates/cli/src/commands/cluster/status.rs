@@ -1,0 +1,59 @@
+//! `ardea cluster status`: a cluster, its hosts and its jobs.
+
+use ardea_api::HostView;
+use serde_json::json;
+
+use crate::args::Where;
+use crate::columns::table;
+use crate::commands::list::jobs_table;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::reach::Reached;
+use crate::stdout;
+
+/// Prints three tables, or an object.
+pub fn run(place: &Where, context: &Context) -> Result<(), Failure> {
+    let cluster = Reached::of(place, context)?;
+    let about = cluster.ask(cluster.client.about())?;
+    let hosts = cluster.ask(cluster.client.hosts())?;
+    let jobs = cluster.ask(cluster.client.list())?;
+    if context.json {
+        return stdout::print_json(&json!({ "cluster": about, "hosts": hosts, "jobs": jobs }));
+    }
+    let rows = [
+        ("cluster", &about.name),
+        ("interface", &cluster.client.base()),
+        ("version", &about.version),
+        ("state", &about.state),
+        ("packages", &about.packages),
+        ("scheduler", &about.scheduler),
+        ("packing", &about.packing),
+    ];
+    let mut text = String::new();
+    for (name, value) in rows {
+        text += &format!("{name:9}  {value}\n");
+    }
+    text += &format!("\n{}", hosts_table(&hosts));
+    if !jobs.is_empty() {
+        text += &format!("\n{}", jobs_table(&jobs));
+    }
+    stdout::print(&text)
+}
+
+fn hosts_table(hosts: &[HostView]) -> String {
+    let headings = ["host", "address", ">pid", ">containers", "free", "leads"];
+    let rows: Vec<Vec<String>> = hosts
+        .iter()
+        .map(|host| {
+            vec![
+                host.name.clone(),
+                host.address.clone(),
+                host.pid.to_string(),
+                host.containers.len().to_string(),
+                host.free.to_string(),
+                host.leads.join(" "),
+            ]
+        })
+        .collect();
+    table(&headings, &rows)
+}

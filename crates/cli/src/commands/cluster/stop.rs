@@ -1,0 +1,68 @@
+//! `ardea cluster stop`: ends the hosts of a cluster on this machine.
+
+use ardea::cluster::{Launcher, Started};
+use serde_json::json;
+
+use super::hosts_json;
+use crate::args::{ClusterStopArgs, Where};
+use crate::context::Context;
+use crate::failure::{Failure, print_error};
+use crate::reach::Reached;
+use crate::stdout;
+
+/// Tells the hosts to end, and waits until they have.
+pub fn run(args: &ClusterStopArgs, context: &Context) -> Result<(), Failure> {
+    let mut place = Where {
+        cluster: args.cluster.clone(),
+        at: None,
+    };
+    let cluster = context.cluster(&place)?;
+    let launcher = Launcher::of(cluster.clone());
+    if let Some(host) = launcher.running().first() {
+        place.at = Some(host.api.clone());
+        let reached = Reached::of(&place, context);
+        if args.kill_jobs {
+            kill_jobs(reached.as_ref().map_err(Clone::clone)?)?;
+        } else if let Ok(reached) = &reached {
+            warn_of_jobs(reached, context);
+        }
+    }
+    tell(&cluster.name, &launcher.stop()?, context)
+}
+
+fn kill_jobs(cluster: &Reached) -> Result<(), Failure> {
+    for job in cluster.ask(cluster.client.list())? {
+        cluster.ask(cluster.client.kill(&job.name))?;
+    }
+    cluster.wait_until("the end of all jobs", || {
+        Ok(cluster.ask(cluster.client.list())?.is_empty())
+    })
+}
+
+/// Jobs that go on without a host are worth a word.
+fn warn_of_jobs(cluster: &Reached, context: &Context) {
+    let jobs = cluster.ask(cluster.client.list()).unwrap_or_default();
+    if jobs.is_empty() || context.quiet || context.json {
+        return;
+    }
+    let names: Vec<&str> = jobs.iter().map(|job| job.name.as_str()).collect();
+    print_error(&format!(
+        "these jobs go on, and nobody watches them on this machine until it is started again: {}\n",
+        names.join(", ")
+    ));
+}
+
+fn tell(cluster: &str, stopped: &[Started], context: &Context) -> Result<(), Failure> {
+    if context.json {
+        let hosts = hosts_json(stopped);
+        return stdout::print_json(&json!({ "cluster": cluster, "stopped": hosts }));
+    }
+    let what = match stopped.is_empty() {
+        false => "is stopped on this machine",
+        true => "is not up on this machine",
+    };
+    if !context.quiet {
+        print_error(&format!("cluster {cluster} {what}\n"));
+    }
+    Ok(())
+}

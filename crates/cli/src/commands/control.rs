@@ -1,0 +1,154 @@
+//! `ardea activate`, `deactivate`, `kill`, `restart` and `update`: what a job of a cluster is told.
+
+use std::io::{self, BufRead, IsTerminal};
+
+use ardea_api::{LogicalPlan, ParallelismUpdate, Phase};
+use ardea_core::ErrorCode;
+use ardea_packing::ContainerId;
+use serde_json::json;
+
+use crate::args::{KillArgs, RemoteJob, RestartArgs, UpdateArgs};
+use crate::context::Context;
+use crate::failure::{Failure, print_error};
+use crate::reach::Reached;
+use crate::stdout;
+
+/// Has the sources read again.
+pub fn activate(args: &RemoteJob, context: &Context) -> Result<(), Failure> {
+    let cluster = Reached::of(&args.place, context)?;
+    cluster.ask(cluster.client.activate(&args.job))?;
+    tell(context, &args.job, "is activated")
+}
+
+/// Has the sources read nothing.
+pub fn deactivate(args: &RemoteJob, context: &Context) -> Result<(), Failure> {
+    let cluster = Reached::of(&args.place, context)?;
+    cluster.ask(cluster.client.deactivate(&args.job))?;
+    tell(
+        context,
+        &args.job,
+        "is deactivated: its sources read nothing until it is activated",
+    )
+}
+
+/// Ends the job for good. On a terminal it asks first.
+pub fn kill(args: &KillArgs, context: &Context) -> Result<(), Failure> {
+    let (name, place) = (&args.job.job, &args.job.place);
+    let cluster = Reached::of(place, context)?;
+    let described = cluster.ask(cluster.client.describe(name))?;
+    let summary = &described.summary;
+    if !args.yes && io::stdin().is_terminal() && !context.json {
+        let question = format!(
+            "kill {name} ({}, {} instances in {} containers) on cluster {}? [y/N] ",
+            summary.phase.as_str(),
+            summary.instance_count,
+            summary.container_count,
+            cluster.settings.name,
+        );
+        if !agrees(&question) {
+            return tell(context, name, "was not killed");
+        }
+    }
+    cluster.ask(cluster.client.kill(name))?;
+    if args.detach {
+        return tell(context, name, "is being killed");
+    }
+    cluster.wait_until(&format!("the end of {name}"), || {
+        match cluster.ask(cluster.client.describe(name)) {
+            Ok(now) => {
+                let is_another = now.summary.submission != summary.submission;
+                Ok(is_another || matches!(now.summary.phase, Phase::Gone | Phase::Finished))
+            }
+            Err(Failure::Error(error)) if error.code() == ErrorCode::NoSuchJob => Ok(true),
+            Err(failure) => Err(failure),
+        }
+    })?;
+    tell(context, name, "is killed")
+}
+
+/// Starts a container again.
+pub fn restart(args: &RestartArgs, context: &Context) -> Result<(), Failure> {
+    let cluster = Reached::of(&args.place, context)?;
+    let container = ContainerId(args.container);
+    cluster.ask(cluster.client.restart(&args.job, container))?;
+    let what = format!("restarts container {container}");
+    tell(context, &args.job, &what)
+}
+
+/// Gives vertices other numbers of instances.
+pub fn update(args: &UpdateArgs, context: &Context) -> Result<(), Failure> {
+    let update = ParallelismUpdate {
+        parallelism: args.parallelism.iter().cloned().collect(),
+    };
+    if update.parallelism.len() < args.parallelism.len() {
+        return Err(Failure::usage(
+            "a vertex is named twice",
+            "name each once: VERTEX=N",
+        ));
+    }
+    let cluster = Reached::of(&args.place, context)?;
+    let graph = cluster.ask(cluster.client.plans(&args.job))?.logical;
+    cluster.ask(cluster.client.update(&args.job, &update))?;
+    if !args.detach {
+        cluster.wait_until(&format!("the update of {}", args.job), || {
+            let now = cluster.ask(cluster.client.describe(&args.job))?;
+            let asked = update.parallelism.iter();
+            let mut asked = asked.map(|(name, count)| (name.as_str(), *count));
+            let vertices = &now.vertices;
+            let has = |(name, count)| {
+                let mut vertices = vertices.iter();
+                vertices.any(|vertex| vertex.name == name && vertex.parallelism == count)
+            };
+            Ok(asked.all(has) && matches!(now.summary.phase, Phase::Running | Phase::Paused))
+        })?;
+    }
+    let numbers: Vec<String> = update
+        .parallelism
+        .iter()
+        .map(|(vertex, count)| format!("{vertex}={count}"))
+        .collect();
+    let verb = if args.detach {
+        "is being updated"
+    } else {
+        "is updated"
+    };
+    let mut what = format!("{verb}: {}", numbers.join(", "));
+    let along = taken_along(&graph, &update);
+    if !along.is_empty() {
+        what += &format!("; with it, as they stay together: {}", along.join(", "));
+    }
+    tell(context, &args.job, &what)
+}
+
+/// The vertices that change with those that are named, each with its number.
+fn taken_along(graph: &LogicalPlan, update: &ParallelismUpdate) -> Vec<String> {
+    let mut along = Vec::new();
+    for group in graph.groups() {
+        let named = group.iter().find_map(|name| update.parallelism.get(*name));
+        let others = group.iter();
+        let others = others.filter(|name| !update.parallelism.contains_key(**name));
+        along.extend(named.iter().flat_map(|count| {
+            let others = others.clone();
+            others.map(move |name| format!("{name}={count}"))
+        }));
+    }
+    along
+}
+
+fn agrees(question: &str) -> bool {
+    print_error(question);
+    let mut answer = String::new();
+    // What can't be read is no yes.
+    let _ = io::stdin().lock().read_line(&mut answer);
+    matches!(answer.trim(), "y" | "Y" | "yes")
+}
+
+fn tell(context: &Context, job: &str, what: &str) -> Result<(), Failure> {
+    if context.json {
+        return stdout::print_json(&json!({ "job": job, "outcome": what }));
+    }
+    if !context.quiet {
+        print_error(&format!("{job} {what}\n"));
+    }
+    Ok(())
+}

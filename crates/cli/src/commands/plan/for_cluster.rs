@@ -1,0 +1,42 @@
+//! `ardea plan` for clusters: how a job of one runs, and how one would be packed.
+
+use std::path::Path;
+
+use ardea_api::Plans;
+use serde_json::json;
+
+use crate::args::PlanArgs;
+use crate::commands::submit::{Own, become_program, shared_options};
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::reach::Reached;
+use crate::stdout;
+
+/// Prints the plans of a job of a cluster.
+pub fn running(job: &str, args: &PlanArgs, context: &Context) -> Result<(), Failure> {
+    let cluster = Reached::of(&args.place, context)?;
+    let plans = cluster.ask(cluster.client.plans(job))?;
+    print(&plans, context)
+}
+
+/// Prints how a topology in a file, a job that comes with ardea, or a program that is a job would be packed.
+pub fn packed(
+    file: &Path,
+    rest: &[String],
+    args: &PlanArgs,
+    context: &Context,
+) -> Result<(), Failure> {
+    let Some(own) = Own::find(file, rest)? else {
+        let options = shared_options(&args.place, context);
+        return Err(become_program(file, "plan", &options, rest));
+    };
+    let prepared = own.prepared(&None, &[], &args.place, context)?;
+    print(&prepared.plans(), context)
+}
+
+fn print(plans: &Plans, context: &Context) -> Result<(), Failure> {
+    match context.json {
+        true => stdout::print_json(&json!(plans)),
+        false => stdout::print(&plans.to_string()),
+    }
+}

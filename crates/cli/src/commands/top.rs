@@ -1,0 +1,267 @@
+//! `ardea top`: how a job is doing, again and again.
+//!
+//! It is a job itself: a source asks the cluster, and live tables show what it says.
+
+use std::io;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ardea_api::{Client, ContainerTop, TopView, VertexTop};
+use ardea_connect::live_table::{Row, Table};
+use ardea_core::settings::format_bytes;
+use ardea_core::{
+    InstanceContext, Isolation, Ordinal, Outbox, Processor, Progress, Result, Source, Timestamp,
+    Unbounded, supplier,
+};
+use ardea_engine::{JobConfig, Node, NodeConfig};
+use ardea_pipeline::Pipeline;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio::runtime::Runtime;
+
+use crate::args::TopArgs;
+use crate::columns::table;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::figures::{duration, short};
+use crate::reach::{Reached, runtime};
+use crate::status_line::can_redraw;
+use crate::stdout;
+
+const VERTICES: [&str; 9] = [
+    "vertex",
+    "instances",
+    "in/s",
+    "out/s",
+    "busy",
+    "blocked",
+    "behind",
+    "restarts",
+    "problems",
+];
+const CONTAINERS: [&str; 5] = ["container", "host", "cores", "memory", "restarts"];
+
+/// Prints it once, or shows it until Ctrl-C; in a pipe, and as JSON, printed anew each time.
+pub fn run(args: &TopArgs, context: &Context) -> Result<(), Failure> {
+    let cluster = Reached::of(&args.job.place, context)?;
+    let job = &args.job.job;
+    let first = cluster.ask(cluster.client.top(job))?;
+    if args.once || context.json || !can_redraw(&io::stdout()) {
+        print(&first, context)?;
+        if args.once {
+            return Ok(());
+        }
+        loop {
+            thread::sleep(args.every);
+            print(&cluster.ask(cluster.client.top(job))?, context)?;
+        }
+    }
+    show(cluster.client.clone(), job, args.every, context)
+}
+
+fn print(view: &TopView, context: &Context) -> Result<(), Failure> {
+    if context.json {
+        return stdout::print_json(&json!(view));
+    }
+    let right = |headings: &[&str], words: usize| -> Vec<String> {
+        let columns = headings.iter().enumerate();
+        let heading = |(at, name): (usize, &&str)| match at < words {
+            true => name.to_string(),
+            false => format!(">{name}"),
+        };
+        columns.map(heading).collect()
+    };
+    let vertices: Vec<Vec<String>> = view.vertices.iter().map(of_vertex).collect();
+    let containers: Vec<Vec<String>> = view.containers.iter().map(of_container).collect();
+    let (first, second) = (right(&VERTICES, 1), right(&CONTAINERS, 2));
+    let text = |headings: &[String], rows: &[Vec<String>]| {
+        let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
+        table(&headings, rows)
+    };
+    stdout::print(&format!(
+        "{} is {}\n\n{}\n{}\n",
+        view.job,
+        view.phase.as_str(),
+        text(&first, &vertices),
+        text(&second, &containers)
+    ))
+}
+
+/// What there is to say of a vertex, its name first.
+fn of_vertex(top: &VertexTop) -> Vec<String> {
+    vec![
+        top.vertex.clone(),
+        top.instances.to_string(),
+        figure(top.records_in_per_s, short),
+        figure(top.records_out_per_s, short),
+        figure(top.busy, percent),
+        figure(top.backpressure, percent),
+        figure(top.lag_s, |lag| {
+            duration(Duration::try_from_secs_f64(lag.max(0.0)).unwrap_or(Duration::MAX))
+        }),
+        top.restarts.to_string(),
+        top.problems.to_string(),
+    ]
+}
+
+fn of_container(top: &ContainerTop) -> Vec<String> {
+    vec![
+        top.container.to_string(),
+        top.host.clone().unwrap_or_default(),
+        figure(top.cpu_cores, |cores| format!("{cores:.2}")),
+        top.memory_bytes.map_or("–".into(), |bytes| {
+            // Whole mebibytes are close enough.
+            format_bytes(bytes >> 20 << 20)
+        }),
+        top.restarts.to_string(),
+    ]
+}
+
+fn figure(value: Option<f64>, shown: impl FnOnce(f64) -> String) -> String {
+    value.map_or("–".into(), shown)
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+/// A row of one of the two tables, or that it is not there any more.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum Line {
+    Vertex(usize, Vec<String>),
+    Container(usize, Vec<String>),
+    NoVertex(String),
+    NoContainer(String),
+}
+
+/// Shows live tables until Ctrl-C, or until there is nothing to be shown any more.
+fn show(client: Client, job: &str, every: Duration, context: &Context) -> Result<(), Failure> {
+    let p = Pipeline::new(format!("top of {job}"));
+    let (name, of) = (job.to_string(), job.to_string());
+    let looks = supplier(move || Looks::at(client.clone(), name.clone(), every));
+    let source: Source<Line, Unbounded> = Source::new("looks", looks).isolation(Isolation::Thread);
+    let lines = p.read_from(source);
+    let rows_of = |title: &str, columns: &[&str]| {
+        Table::new(
+            title.to_string(),
+            columns.iter().map(|name| name.to_string()),
+        )
+    };
+    let (vertices, containers) =
+        lines.split(|line| matches!(line, Line::Vertex(..) | Line::NoVertex(_)));
+    vertices.write_to(rows_of(&of, &VERTICES).sink(row));
+    containers.write_to(rows_of("containers", &CONTAINERS).sink(row));
+    let config = NodeConfig::with_threads(1);
+    let dag = p.to_dag(config.threads)?;
+    let node = Node::start(config)?;
+    let running = node.submit(&dag, JobConfig::named(p.name()))?;
+    let passing = context.interrupts.drain(&running);
+    let outcome = running.join();
+    drop(passing);
+    Ok(outcome?)
+}
+
+fn row(line: &Line) -> Row {
+    let (at, cells) = match line {
+        Line::Vertex(at, cells) | Line::Container(at, cells) => (*at, cells),
+        Line::NoVertex(key) | Line::NoContainer(key) => return Row::gone(key),
+    };
+    let key = cells.first().map_or("", String::as_str);
+    // In the order in which they come.
+    let mut row = Row::new(key).weight(-(at as f64));
+    let has_words = matches!(line, Line::Container(..));
+    for (place, cell) in cells.iter().enumerate().skip(1) {
+        row = match has_words && place == 1 {
+            true => row.text(cell),
+            false => row.number(cell),
+        };
+    }
+    row
+}
+
+/// Asks the cluster every so often; runs on a thread of its own.
+struct Looks {
+    client: Client,
+    job: String,
+    every: Duration,
+    runtime: Option<Runtime>,
+    next: Instant,
+    waiting: Vec<Line>,
+    shown: Vec<Line>,
+}
+
+impl Looks {
+    fn at(client: Client, job: String, every: Duration) -> Self {
+        Looks {
+            client,
+            job,
+            every,
+            runtime: None,
+            next: Instant::now(),
+            waiting: Vec::new(),
+            shown: Vec::new(),
+        }
+    }
+
+    /// What the tables are to show, with what they are to show no longer.
+    fn look(&mut self) -> Result<()> {
+        let Some(runtime) = &self.runtime else {
+            return Ok(());
+        };
+        let view = runtime.block_on(self.client.top(&self.job))?;
+        let vertices = view.vertices.iter().enumerate();
+        let containers = view.containers.iter().enumerate();
+        let lines: Vec<Line> = vertices
+            .map(|(at, top)| Line::Vertex(at, of_vertex(top)))
+            .chain(containers.map(|(at, top)| Line::Container(at, of_container(top))))
+            .collect();
+        let gone = self.shown.iter().filter_map(|before| {
+            let is_there = lines.iter().any(|line| same(line, before));
+            (!is_there).then(|| match before {
+                Line::Container(_, cells) => Line::NoContainer(cells[0].clone()),
+                Line::Vertex(_, cells) => Line::NoVertex(cells[0].clone()),
+                other => other.clone(),
+            })
+        });
+        self.waiting = gone.chain(lines.iter().cloned()).collect();
+        // Taken from the end.
+        self.waiting.reverse();
+        self.shown = lines;
+        Ok(())
+    }
+}
+
+/// Whether both are of one row.
+fn same(one: &Line, other: &Line) -> bool {
+    match (one, other) {
+        (Line::Vertex(_, a), Line::Vertex(_, b)) => a.first() == b.first(),
+        (Line::Container(_, a), Line::Container(_, b)) => a.first() == b.first(),
+        _ => false,
+    }
+}
+
+impl Processor for Looks {
+    fn init(&mut self, _: &InstanceContext) -> Result<()> {
+        self.runtime = Some(runtime()?);
+        Ok(())
+    }
+
+    fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        if self.waiting.is_empty() && Instant::now() >= self.next {
+            self.next = Instant::now() + self.every;
+            self.look()?;
+        }
+        let mut lane = outbox.lane::<Line>(Ordinal::FIRST)?;
+        let mut has_moved = false;
+        while !lane.is_full()
+            && let Some(line) = self.waiting.pop()
+        {
+            lane.push(line, Timestamp::MIN);
+            has_moved = true;
+        }
+        Ok(match has_moved {
+            true => Progress::MADE,
+            false => Progress::NONE,
+        })
+    }
+}

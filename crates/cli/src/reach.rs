@@ -1,0 +1,82 @@
+//! A cluster that was reached: what its commands ask.
+
+use std::future::Future;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ardea::job::client_of;
+use ardea_api::{Client, ClusterSettings};
+use ardea_core::{Error, ErrorCode, Result};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::args::Where;
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// How often a job is looked at while it is waited for.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A cluster, and what waits for its answers.
+pub struct Reached {
+    /// What it is asked with.
+    pub client: Client,
+    /// What is known of it.
+    pub settings: ClusterSettings,
+    runtime: Runtime,
+}
+
+impl Reached {
+    /// The cluster that the options and settings name.
+    pub fn of(place: &Where, context: &Context) -> Result<Self, Failure> {
+        let mut settings = context.cluster(place)?;
+        let runtime = runtime()?;
+        let (client, about) = runtime.block_on(client_of(&settings))?;
+        settings.name = about.name;
+        Ok(Reached {
+            client,
+            settings,
+            runtime,
+        })
+    }
+
+    /// Waits for an answer.
+    pub fn ask<T>(&self, answer: impl Future<Output = Result<T>>) -> Result<T, Failure> {
+        Ok(self.runtime.block_on(answer)?)
+    }
+
+    /// Looks at something again and again until it says that it is there, or patience ends.
+    pub fn wait_until(
+        &self,
+        what: &str,
+        mut is_there: impl FnMut() -> Result<bool, Failure>,
+    ) -> Result<(), Failure> {
+        let patience = self.settings.patience;
+        let deadline = Instant::now() + patience;
+        while !is_there()? {
+            if Instant::now() >= deadline {
+                let what = format!(
+                    "{what} has not come about after {} s",
+                    patience.as_secs_f64()
+                );
+                let error = Error::new(ErrorCode::StateUnavailable, what)
+                    .hint("it was taken, and may still come about: `ardea describe` says more");
+                return Err(error.into());
+            }
+            thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+}
+
+/// What waits for answers, on this thread.
+pub fn runtime() -> Result<Runtime> {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| {
+        Error::new(
+            ErrorCode::LimitReached,
+            "the system gives nothing to wait with",
+        )
+        .because(error)
+        .hint("raise the limit of open files (ulimit -n)")
+    })
+}

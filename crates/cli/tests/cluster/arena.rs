@@ -1,0 +1,273 @@
+//! A cluster in a folder of its own, which is gone with all that runs of it when the test ends, however it ends.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::processes::{self, Process, Role};
+
+/// How long a test waits for what must come.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Words without end, counted in two containers, with acks.
+pub const WORD_COUNT: &str = "
+name: word-count
+config: { reliability: at-least-once }
+spouts:
+  - { name: words, component: words, parallelism: 2, settings: { rate: 500 } }
+bolts:
+  - { name: counts, component: count, parallelism: 2, inputs: [{ from: words, grouping: fields, fields: [word] }] }
+  - { name: out, component: print, inputs: [{ from: counts, grouping: global }] }
+";
+
+/// A cluster in a folder of its own.
+pub struct Arena {
+    folder: TempDir,
+}
+
+impl Arena {
+    /// In which nothing runs yet.
+    pub fn new() -> Self {
+        let folder = tempfile::Builder::new()
+            .prefix("ardea-cluster-")
+            .tempdir()
+            .unwrap();
+        let arena = Arena { folder };
+        arena.write("ardea.toml", "[cluster]\nport = 0\n");
+        arena.write("word-count.yaml", WORD_COUNT);
+        arena
+    }
+
+    /// With hosts for all jobs.
+    pub fn with_hosts(hosts: usize) -> Self {
+        let arena = Arena::new();
+        arena.succeed(&format!("cluster start --workers {hosts}"));
+        arena
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The folder of the cluster.
+    pub fn cluster(&self) -> PathBuf {
+        self.path().join("state/ardea/clusters/local")
+    }
+
+    pub fn write(&self, name: &str, text: &str) {
+        fs::write(self.path().join(name), text).unwrap();
+    }
+
+    /// A program in this folder, with these words.
+    fn command(&self, program: &Path, line: &str) -> Command {
+        let mut command = Command::new(program);
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("ARDEA_") {
+                command.env_remove(name);
+            }
+        }
+        command
+            .args(line.split_whitespace())
+            .current_dir(self.path())
+            .env("HOME", self.path())
+            .env("TMPDIR", self.path())
+            .env("XDG_STATE_HOME", self.path().join("state"))
+            .env_remove("XDG_CONFIG_HOME")
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Starts a command of `ardea`, and doesn't wait for it.
+    pub fn begin(&self, line: &str) -> Child {
+        let mut command = self.command(ardea(), line);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().unwrap()
+    }
+
+    pub fn run(&self, line: &str) -> Output {
+        self.command(ardea(), line).output().unwrap()
+    }
+
+    /// What a command says that succeeds.
+    pub fn succeed(&self, line: &str) -> String {
+        let output = self.run(line);
+        assert!(
+            output.status.success(),
+            "{line}: {output:?}\n{}",
+            self.told()
+        );
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    pub fn json(&self, line: &str) -> Value {
+        serde_json::from_str(&self.succeed(&format!("{line} --json"))).unwrap()
+    }
+
+    /// What a command complains of that fails.
+    pub fn fail(&self, line: &str) -> String {
+        let output = self.run(line);
+        assert!(!output.status.success(), "{line}: {output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    }
+
+    /// Has the job `numbers` submit itself.
+    pub fn submit_numbers(&self, options: &str, arguments: &str) {
+        let line = format!("submit {options} -- {arguments}");
+        let output = self.command(own(), &line).output().unwrap();
+        assert!(
+            output.status.success(),
+            "{line}: {output:?}\n{}",
+            self.told()
+        );
+    }
+
+    /// What is told of a job; nothing if there is none, or nobody tells it at the moment.
+    pub fn look(&self, job: &str) -> Option<Value> {
+        let output = self.run(&format!("describe {job} --json"));
+        let is_told = output.status.success();
+        is_told.then(|| serde_json::from_slice(&output.stdout).unwrap())
+    }
+
+    pub fn phase(&self, job: &str) -> Option<String> {
+        Some(self.look(job)?["phase"].as_str()?.to_string())
+    }
+
+    /// The latest value of a metric, over all instances of a vertex.
+    pub fn metric(&self, job: &str, vertex: &str, name: &str) -> f64 {
+        let line = format!("metrics {job} --vertex {vertex} --name {name} --json");
+        let output = self.run(&line);
+        let told: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        let samples = told.as_array().cloned().unwrap_or_default();
+        samples.iter().filter_map(|it| it["value"].as_f64()).sum()
+    }
+
+    pub fn processes(&self) -> Vec<Process> {
+        processes::all_of(&self.path().display().to_string())
+    }
+
+    /// The workers of a job: container and process.
+    pub fn workers(&self, job: &str) -> Vec<(u64, i32)> {
+        let all = self.processes().into_iter();
+        let of_job = all.filter_map(|process| match process.role {
+            Role::Worker(of, container) if of == job => Some((container, process.pid)),
+            _ => None,
+        });
+        let mut workers: Vec<(u64, i32)> = of_job.collect();
+        workers.sort_unstable();
+        workers
+    }
+
+    /// The hosts: name and process.
+    pub fn hosts(&self) -> Vec<(String, i32)> {
+        let all = self.processes().into_iter();
+        let hosts = all.filter_map(|process| match process.role {
+            Role::Host(name) => Some((name, process.pid)),
+            _ => None,
+        });
+        hosts.collect()
+    }
+
+    /// The process of a host.
+    pub fn host(&self, name: &str) -> i32 {
+        let hosts = self.hosts();
+        let found = hosts.iter().find(|(known, _)| known == name);
+        found.unwrap_or_else(|| panic!("no {name} in {hosts:?}")).1
+    }
+
+    /// Waits until something is so.
+    pub fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !is_so() {
+            assert!(Instant::now() < deadline, "not {what}\n{}", self.told());
+            thread::park_timeout(LOOK);
+        }
+    }
+
+    pub fn until_phase(&self, job: &str, phase: &str) {
+        self.until(&format!("{phase}: {job}"), || {
+            self.phase(job).as_deref() == Some(phase)
+        });
+    }
+
+    /// What there is to read when something went wrong.
+    fn told(&self) -> String {
+        let mut told = format!("{:?}\n", self.processes());
+        for job in ["word-count", "numbers"] {
+            let described = self.run(&format!("describe {job} -v"));
+            told += &String::from_utf8_lossy(&described.stdout);
+        }
+        let mut folders = vec![self.cluster().join("logs"), self.cluster().join("local")];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+                let path = entry.path();
+                let name = entry.file_name().to_string_lossy().into_owned();
+                if path.is_dir() && name != "work" {
+                    folders.push(path);
+                } else if name.ends_with(".log") && name != "stdout.log" {
+                    let text = fs::read(&path).unwrap_or_default();
+                    let tail = &text[text.len().saturating_sub(3000)..];
+                    let tail = String::from_utf8_lossy(tail);
+                    told += &format!("--- {}\n{tail}\n", path.display());
+                }
+            }
+        }
+        told
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // Hosts first: they would start again what is killed.
+        for round in 0..100 {
+            let left = self.processes();
+            if left.is_empty() {
+                return;
+            }
+            let is_host = |it: &&Process| matches!(it.role, Role::Host(_) | Role::Command);
+            let hosts: Vec<&Process> = left.iter().filter(is_host).collect();
+            let victims = match hosts.is_empty() || round > 10 {
+                true => left.iter().collect(),
+                false => hosts,
+            };
+            victims.iter().for_each(|it| processes::kill(it.pid));
+            thread::park_timeout(LOOK);
+        }
+    }
+}
+
+/// The program `ardea`, without what only debuggers read: it is packed and unpacked many times.
+fn ardea() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| stripped(Path::new(env!("CARGO_BIN_EXE_ardea")), "ardea"))
+}
+
+/// This program, as `ardea` is.
+fn own() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| stripped(&std::env::current_exe().unwrap(), "numbers"))
+}
+
+fn stripped(program: &Path, name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let part = folder.join(format!("{name}-{}", std::process::id()));
+    let strip = Command::new("strip")
+        .arg("-o")
+        .arg(&part)
+        .arg(program)
+        .status();
+    if !strip.is_ok_and(|status| status.success()) {
+        fs::copy(program, &part).unwrap();
+    }
+    let path = folder.join(name);
+    fs::rename(&part, &path).unwrap();
+    path
+}

@@ -1,0 +1,71 @@
+//! What users change of jobs that run.
+
+use serde_json::Value;
+
+use crate::arena::Arena;
+use crate::deaths::Counted;
+
+pub fn an_update_under_load_leaves_others_alone_and_loses_nothing() {
+    let job = Counted::begun(8_000, 1_000);
+    let arena = &job.arena;
+    job.until_more();
+    let before = arena.workers("numbers");
+    let lives = lives(arena);
+
+    for count in [4, 2] {
+        arena.succeed(&format!("update numbers pass={count}"));
+        let described = arena.json("describe numbers");
+        let vertices = described["vertices"].as_array().unwrap();
+        let pass = vertices.iter().find(|it| it["name"] == "pass").unwrap();
+        assert_eq!(pass["parallelism"], count);
+        let now = arena.workers("numbers");
+        assert!(
+            before.iter().all(|it| now.contains(it)),
+            "{before:?} {now:?}"
+        );
+        assert!(lives.iter().all(|it| self::lives(arena).contains(it)));
+        job.until_more();
+    }
+    let refused = arena.fail("update numbers nothing=2");
+    assert!(refused.contains("nothing"), "{refused}");
+    job.until_over();
+}
+
+/// The containers of `numbers`, each with the number of its life.
+fn lives(arena: &Arena) -> Vec<(Value, Value)> {
+    let described = arena.json("describe numbers");
+    let containers = described["containers"].as_array().unwrap();
+    let life = |it: &Value| (it["id"].clone(), it["incarnation"].clone());
+    containers.iter().map(life).collect()
+}
+
+pub fn a_job_is_paused_and_its_containers_are_restarted_one_by_one() {
+    let arena = Arena::with_hosts(1);
+    arena.succeed("submit word-count.yaml --set job.containers=2");
+    let rate = || {
+        let top = arena.json("top word-count --once");
+        let vertices = top["vertices"].as_array().unwrap();
+        let words = vertices.iter().find(|it| it["vertex"] == "words").unwrap();
+        words["records_out_per_s"].as_f64()
+    };
+    arena.until("emitting", || rate().is_some_and(|rate| rate > 0.0));
+    arena.succeed("deactivate word-count");
+    arena.until_phase("word-count", "paused");
+    arena.until("quiet", || rate() == Some(0.0));
+
+    let before = arena.workers("word-count");
+    arena.succeed("restart word-count 2");
+    arena.until("another process in container 2", || {
+        let now = arena.workers("word-count");
+        now.len() == 2 && now[1] != before[1]
+    });
+    assert_eq!(arena.workers("word-count")[0], before[0]);
+    arena.until_phase("word-count", "paused");
+    assert_eq!(rate(), Some(0.0), "what is restarted is still paused");
+
+    arena.succeed("activate word-count");
+    arena.until_phase("word-count", "running");
+    arena.until("emitting again", || rate().is_some_and(|rate| rate > 0.0));
+    let refused = arena.fail("restart word-count 7");
+    assert!(refused.contains('7'), "{refused}");
+}

@@ -1,0 +1,119 @@
+//! Processes of a job that are killed without a word.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::arena::Arena;
+use crate::numbers::numbers_in;
+use crate::processes::{kill, kill_group};
+
+/// A job `numbers` that runs in three containers, and where it writes things down.
+pub struct Counted {
+    pub arena: Arena,
+    pub data: PathBuf,
+    total: u64,
+}
+
+impl Counted {
+    /// Of so many numbers, so many a second.
+    pub fn begun(total: u64, rate: u32) -> Self {
+        let arena = Arena::with_hosts(2);
+        let data = arena.path().join("data");
+        fs::create_dir(&data).unwrap();
+        let arguments = format!("{} {total} {rate}", data.display());
+        arena.submit_numbers("--set job.containers=3", &arguments);
+        Counted { arena, data, total }
+    }
+
+    pub fn seen(&self) -> usize {
+        numbers_in(&self.data, "seen").len()
+    }
+
+    /// Waits until the job has moved on.
+    pub fn until_more(&self) {
+        let goal = (self.seen() + 300).min(self.total as usize);
+        self.arena.until("more numbers", || self.seen() >= goal);
+    }
+
+    /// Waits until all numbers have been acked, and the job is gone.
+    pub fn until_over(&self) {
+        let arena = &self.arena;
+        arena.until("the end of numbers", || {
+            arena.json("list").as_array().is_some_and(Vec::is_empty)
+        });
+        let all: BTreeSet<u64> = (0..self.total).collect();
+        assert_eq!(numbers_in(&self.data, "acked"), all);
+        let seen = numbers_in(&self.data, "seen");
+        let lost: Vec<&u64> = all.difference(&seen).collect();
+        assert!(lost.is_empty(), "{} lost: {lost:?}", lost.len());
+        assert_eq!(arena.workers("numbers"), []);
+    }
+
+    /// The container of an instance.
+    pub fn container_of(&self, instance: &str) -> u64 {
+        let described = self.arena.json("describe numbers");
+        let containers = described["containers"].as_array().unwrap();
+        let has = |it: &&Value| {
+            it["instances"]
+                .as_array()
+                .unwrap()
+                .contains(&instance.into())
+        };
+        containers.iter().find(has).unwrap()["id"].as_u64().unwrap()
+    }
+
+    /// The process of a container.
+    pub fn worker(&self, container: u64) -> Option<i32> {
+        let workers = self.arena.workers("numbers");
+        let found = workers.iter().find(|(id, _)| *id == container);
+        found.map(|(_, pid)| *pid)
+    }
+
+    /// Has a container's process killed, waits until there is another and numbers flow again, and sees that no other one is new.
+    fn kill_container(&self, container: u64, kill: fn(i32)) {
+        let before = self.arena.workers("numbers");
+        let victim = self.worker(container).unwrap();
+        kill(victim);
+        self.arena.until("a new worker", || {
+            let now = self.worker(container);
+            now.is_some_and(|now| now != victim)
+        });
+        self.arena.until_phase("numbers", "running");
+        self.until_more();
+        let others = |workers: Vec<(u64, i32)>| -> Vec<(u64, i32)> {
+            let others = workers.into_iter().filter(|it| it.0 != container);
+            others.collect()
+        };
+        assert_eq!(others(self.arena.workers("numbers")), others(before));
+    }
+}
+
+pub fn with_acks_no_death_loses_a_number() {
+    let job = Counted::begun(15_000, 1_000);
+    let arena = &job.arena;
+    job.until_more();
+    let with_spout = job.container_of("numbers#0");
+    let without = (1..=3).find(|container| *container != with_spout);
+    job.kill_container(without.unwrap(), kill);
+    job.kill_container(with_spout, kill_group);
+
+    // All hosts at once: the containers go on without, and the next hosts find them.
+    let workers = arena.workers("numbers");
+    let hosts = arena.hosts();
+    hosts.iter().for_each(|(_, pid)| kill(*pid));
+    job.until_more();
+    arena.succeed("cluster start --workers 2");
+    arena.until_phase("numbers", "running");
+    assert_eq!(arena.workers("numbers"), workers, "nothing was restarted");
+    job.kill_container(without.unwrap(), kill);
+
+    job.until_over();
+    let remembered = arena.cluster().join("state/tree/history/numbers");
+    let nodes = fs::read_dir(remembered).unwrap().flatten();
+    let nodes = nodes.filter_map(|it| fs::read(it.path().join(".node")).ok());
+    let is_finished = |node: Vec<u8>| String::from_utf8_lossy(&node).contains("\"finished\":true");
+    assert!(nodes.map(is_finished).any(|is| is));
+}

@@ -1,0 +1,136 @@
+//! A job's life without accidents, and the hosts that are for one job.
+
+use std::fs;
+
+use crate::arena::Arena;
+
+pub fn a_submitted_job_is_seen_alike_everywhere_and_leaves_nothing_when_it_is_killed() {
+    let arena = Arena::with_hosts(2);
+    assert_eq!(arena.hosts().len(), 2);
+    arena.succeed("submit word-count.yaml --set job.containers=2");
+
+    let listed = arena.json("list");
+    let described = arena.json("describe word-count");
+    for field in [
+        "name",
+        "submission",
+        "phase",
+        "container_count",
+        "instance_count",
+    ] {
+        assert_eq!(listed[0][field], described[field], "{field}");
+    }
+    assert_eq!(described["phase"], "running");
+    assert_eq!(described["instance_count"], 5);
+    let workers = arena.workers("word-count");
+    assert_eq!(workers.iter().map(|it| it.0).collect::<Vec<_>>(), [1, 2]);
+
+    let plans = arena.json("plan --cluster local word-count");
+    let packed = plans["physical"]["containers"].as_array().unwrap();
+    let described = described["containers"].as_array().unwrap();
+    for (packed, described) in packed.iter().zip(described) {
+        assert_eq!(packed["id"], described["id"]);
+        assert_eq!(packed["address"], described["address"]);
+        assert_eq!(described["state"], "up");
+    }
+
+    arena.until("counted in both containers", || {
+        let top = arena.json("top word-count --once");
+        let rates = top["vertices"].as_array().unwrap().iter();
+        let rates: Vec<f64> = rates
+            .filter_map(|it| it["records_in_per_s"].as_f64())
+            .collect();
+        let containers = top["containers"].as_array().unwrap().len();
+        containers == 2 && rates.iter().filter(|rate| **rate > 0.0).count() >= 2
+    });
+    arena.until("metrics of records", || {
+        arena.metric("word-count", "counts", "ardea_records_in_total") > 0.0
+    });
+    arena.until("something printed", || {
+        arena
+            .succeed("logs word-count --source stdout")
+            .contains('\t')
+    });
+    let status = arena.json("cluster status");
+    assert_eq!(status["hosts"].as_array().unwrap().len(), 2);
+    assert_eq!(status["jobs"][0]["name"], "word-count");
+
+    arena.succeed("kill word-count --yes");
+    assert_eq!(arena.workers("word-count"), []);
+    assert_eq!(arena.hosts().len(), 2);
+    assert_eq!(arena.json("list").as_array().unwrap().len(), 0);
+    assert_eq!(left_in_containers(&arena), ["stderr.log", "stdout.log"]);
+    assert!(!arena.cluster().join("state/tree/jobs/word-count").exists());
+
+    arena.succeed("cluster stop");
+    assert_eq!(arena.processes(), []);
+}
+
+/// What the containers of all jobs have left behind, beside what is known of how they ended.
+fn left_in_containers(arena: &Arena) -> Vec<String> {
+    let mut left = Vec::new();
+    let mut folders = vec![arena.cluster().join("local/jobs")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            match entry.path().is_dir() {
+                true => folders.push(entry.path()),
+                false if name.ends_with(".json") || name == "lock" => {}
+                false => left.push(name),
+            }
+        }
+    }
+    left.sort();
+    left.dedup();
+    left
+}
+
+pub fn a_cluster_for_one_job_outlives_its_leader_and_ends_with_the_job() {
+    let arena = Arena::new();
+    arena.succeed("submit word-count.yaml --set job.containers=2");
+    assert_eq!(arena.hosts().len(), 2);
+    let workers = arena.workers("word-count");
+    assert_eq!(workers.len(), 2);
+    let leader = leader(&arena, "word-count").unwrap();
+    crate::processes::kill(arena.host(&leader));
+
+    arena.until("another leads, and a third stands by", || {
+        let leads = self::leader(&arena, "word-count");
+        leads.is_some_and(|now| now != leader) && arena.hosts().len() == 2
+    });
+    arena.until_phase("word-count", "running");
+    assert_eq!(
+        arena.workers("word-count"),
+        workers,
+        "nothing was restarted"
+    );
+    let described = arena.json("describe word-count");
+    for container in described["containers"].as_array().unwrap() {
+        assert_eq!(container["restarts"], 0);
+    }
+
+    arena.succeed("kill word-count --yes");
+    assert_eq!(arena.workers("word-count"), []);
+    arena.until("gone: the hosts", || arena.processes().is_empty());
+}
+
+/// The host that leads a job.
+pub fn leader(arena: &Arena, job: &str) -> Option<String> {
+    let described = arena.look(job)?;
+    Some(described["master"]["host"].as_str()?.to_string())
+}
+
+pub fn a_second_job_without_hosts_for_all_gets_its_own() {
+    let arena = Arena::new();
+    arena.succeed("submit word-count.yaml");
+    arena.succeed("submit word-count.yaml --name other");
+    assert_eq!(arena.hosts().len(), 4);
+    let listed = arena.json("list");
+    assert_eq!(listed.as_array().unwrap().len(), 2);
+    let taken = arena.fail("submit word-count.yaml --name other");
+    assert!(taken.contains("ARD-603"), "{taken}");
+
+    arena.succeed("kill word-count --yes");
+    arena.until("gone: the first one's hosts", || arena.hosts().len() == 2);
+    assert_eq!(arena.phase("other").as_deref(), Some("running"));
+}

@@ -1,0 +1,67 @@
+//! Clusters of one machine as their users meet them: the real program, its hosts and containers, and what is done to them.
+//!
+//! In reading order: `arena` is a cluster in a folder of its own, which leaves nothing behind; `processes` finds what runs of it;
+//! `numbers` is a job that shows whether anything was lost; `suite` runs the tests, which are in the other files.
+//!
+//! This program is that job as well: in containers it is the worker, and `submit` has it submit itself. So it has a `main` of its own.
+
+use std::process::ExitCode;
+
+mod arena;
+mod numbers;
+mod processes;
+mod suite;
+
+mod changes;
+mod deaths;
+mod hostile;
+mod life;
+mod submits;
+
+use suite::Test;
+
+const TESTS: &[Test] = &[
+    Test {
+        name: "a_submitted_job_is_seen_alike_everywhere_and_leaves_nothing_when_it_is_killed",
+        run: life::a_submitted_job_is_seen_alike_everywhere_and_leaves_nothing_when_it_is_killed,
+    },
+    Test {
+        name: "a_cluster_for_one_job_outlives_its_leader_and_ends_with_the_job",
+        run: life::a_cluster_for_one_job_outlives_its_leader_and_ends_with_the_job,
+    },
+    Test {
+        name: "a_second_job_without_hosts_for_all_gets_its_own",
+        run: life::a_second_job_without_hosts_for_all_gets_its_own,
+    },
+    Test {
+        name: "with_acks_no_death_loses_a_number",
+        run: deaths::with_acks_no_death_loses_a_number,
+    },
+    Test {
+        name: "an_update_under_load_leaves_others_alone_and_loses_nothing",
+        run: changes::an_update_under_load_leaves_others_alone_and_loses_nothing,
+    },
+    Test {
+        name: "a_job_is_paused_and_its_containers_are_restarted_one_by_one",
+        run: changes::a_job_is_paused_and_its_containers_are_restarted_one_by_one,
+    },
+    Test {
+        name: "what_can_not_run_is_refused_with_the_reason",
+        run: hostile::what_can_not_run_is_refused_with_the_reason,
+    },
+    Test {
+        name: "garbage_on_every_port_is_borne",
+        run: hostile::garbage_on_every_port_is_borne,
+    },
+    Test {
+        name: "a_submit_that_is_killed_leaves_a_whole_job_or_none",
+        run: submits::a_submit_that_is_killed_leaves_a_whole_job_or_none,
+    },
+];
+
+fn main() -> ExitCode {
+    if numbers::is_asked_for() {
+        return ardea::main(numbers::build);
+    }
+    suite::run(TESTS)
+}

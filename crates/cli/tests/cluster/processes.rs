@@ -1,0 +1,128 @@
+//! What runs on this machine of a cluster, read from `/proc`.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use serde_json::Value;
+
+/// A process of a cluster.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Process {
+    pub pid: i32,
+    pub role: Role,
+}
+
+/// What a process is for.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Role {
+    /// A host, by name.
+    Host(String),
+    /// The worker of a container: the job, and the container's number.
+    Worker(String, u64),
+    /// Something that a container has started.
+    OfContainer,
+    /// A command.
+    Command,
+}
+
+/// All processes in whose environment this folder is.
+pub fn all_of(folder: &str) -> Vec<Process> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let mut found: Vec<Process> = pids.filter_map(|pid| of_folder(pid, folder)).collect();
+    found.sort();
+    found
+}
+
+fn of_folder(pid: i32, folder: &str) -> Option<Process> {
+    if pid == std::process::id() as i32 {
+        return None;
+    }
+    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let environment = String::from_utf8_lossy(&environment).into_owned();
+    let value = |name: &str| {
+        let mut lines = environment.split('\0');
+        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
+    };
+    if !environment.contains(folder) || is_dead(pid) {
+        return None;
+    }
+    let json = |name: &str| value(name).and_then(|text| serde_json::from_str::<Value>(text).ok());
+    let role = if let Some(worker) = json("ARDEA_WORKER") {
+        match session(pid) == Some(pid) {
+            true => Role::Worker(
+                worker["job"]["name"].as_str()?.to_string(),
+                worker["worker"]["container"].as_u64()?,
+            ),
+            false => Role::OfContainer,
+        }
+    } else if let Some(host) = json("ARDEA_HOST") {
+        Role::Host(host["name"].as_str()?.to_string())
+    } else {
+        Role::Command
+    };
+    Some(Process { pid, role })
+}
+
+/// The fields of `/proc/PID/stat` behind the name, which may hold anything.
+fn stat(pid: i32) -> Option<Vec<String>> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let fields = stat.rsplit_once(')')?.1.split_whitespace();
+    Some(fields.map(str::to_string).collect())
+}
+
+fn is_dead(pid: i32) -> bool {
+    stat(pid).is_none_or(|fields| matches!(&*fields[0], "Z" | "X"))
+}
+
+fn session(pid: i32) -> Option<i32> {
+    stat(pid)?.get(3)?.parse().ok()
+}
+
+/// Kills a process; that it is gone already is well.
+pub fn kill(pid: i32) {
+    if let Some(pid) = Pid::from_raw(pid) {
+        let _ = kill_process(pid, Signal::KILL);
+    }
+}
+
+/// Kills a process and those of its group.
+pub fn kill_group(pid: i32) {
+    if let Some(pid) = Pid::from_raw(pid) {
+        let _ = kill_process_group(pid, Signal::KILL);
+    }
+}
+
+/// The memory that a process has at the moment.
+pub fn resident_bytes(pid: i32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or(0) << 10
+}
+
+/// The TCP ports of this machine's own address at which a process listens.
+pub fn ports(pid: i32) -> Vec<u16> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd"))
+        .into_iter()
+        .flatten();
+    let links = entries
+        .flatten()
+        .filter_map(|fd| fs::read_link(fd.path()).ok());
+    let sockets: BTreeSet<String> = links
+        .filter_map(|link| {
+            let link = link.to_string_lossy().into_owned();
+            let inode = link.strip_prefix("socket:[")?.strip_suffix(']')?;
+            Some(inode.to_string())
+        })
+        .collect();
+    let table = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
+    let listening = table.lines().skip(1).filter_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let is_own = fields.get(3) == Some(&"0A") && sockets.contains(*fields.get(9)?);
+        let port = fields.get(1)?.rsplit_once(':')?.1;
+        is_own.then(|| u16::from_str_radix(port, 16).ok()).flatten()
+    });
+    listening.collect()
+}

@@ -1,0 +1,84 @@
+//! Runs tests, a few at a time: most of what they do is waiting.
+//!
+//! Understands what `cargo test` passes on most often: words that names contain, `--exact`, `--list`, `--skip`.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Instant;
+
+/// How many tests run at the same time.
+const AT_ONCE: usize = 3;
+
+/// A test: it fails by panicking.
+pub struct Test {
+    pub name: &'static str,
+    pub run: fn(),
+}
+
+/// Runs those that the command line asks for.
+pub fn run(tests: &[Test]) -> ExitCode {
+    let wanted = Wanted::of_command_line();
+    let chosen: Vec<&Test> = tests.iter().filter(|it| wanted.has(it.name)).collect();
+    if wanted.only_list {
+        chosen
+            .iter()
+            .for_each(|test| println!("{}: test", test.name));
+        return ExitCode::SUCCESS;
+    }
+    println!("\nrunning {} tests", chosen.len());
+    let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(test) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let began = Instant::now();
+                    let passed = catch_unwind(AssertUnwindSafe(test.run)).is_ok();
+                    let outcome = if passed { "ok" } else { "FAILED" };
+                    let seconds = began.elapsed().as_secs_f64();
+                    println!("test {} ... {outcome} ({seconds:.1} s)", test.name);
+                    failed.fetch_add(usize::from(!passed), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner();
+    println!("\n{} passed; {failed} failed\n", chosen.len() - failed);
+    ExitCode::from(if failed == 0 { 0 } else { 101 })
+}
+
+/// Which tests are asked for.
+#[derive(Default)]
+struct Wanted {
+    words: Vec<String>,
+    skipped: Vec<String>,
+    is_exact: bool,
+    only_list: bool,
+}
+
+impl Wanted {
+    fn of_command_line() -> Self {
+        let mut wanted = Wanted::default();
+        let mut given = std::env::args().skip(1);
+        while let Some(word) = given.next() {
+            match &*word {
+                "--exact" => wanted.is_exact = true,
+                "--list" => wanted.only_list = true,
+                "--skip" => wanted.skipped.extend(given.next()),
+                // How the tests are run and told is the same always.
+                option if option.starts_with('-') => {}
+                _ => wanted.words.push(word),
+            }
+        }
+        wanted
+    }
+
+    fn has(&self, name: &str) -> bool {
+        let is = |word: &String| match self.is_exact {
+            true => name == word,
+            false => name.contains(&**word),
+        };
+        (self.words.is_empty() || self.words.iter().any(is)) && !self.skipped.iter().any(is)
+    }
+}

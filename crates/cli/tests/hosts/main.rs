@@ -1,0 +1,106 @@
+//! Several hosts: a cluster of four, as network namespaces of this machine, with a real ZooKeeper or etcd, a job that is spread over
+//! them, and everything that may die or be cut off on the way. `make hosts` runs it; it needs root.
+//!
+//! ```text
+//! scripts/hosts.sh [zookeeper|etcd] [SCENARIO …]
+//! ```
+//!
+//! This program is also the job: see `numbers`. In reading order: `ground` (namespaces, cut and healed), `cluster` (hosts as
+//! processes, and what they say), `ledger` and `numbers` (the job, and what it has lost: nothing), `measured`, then the scenarios,
+//! in `deaths`, `cuts`, `outage` and `beside`.
+
+mod beside;
+mod cluster;
+mod cuts;
+mod deaths;
+mod ground;
+mod ledger;
+mod measured;
+mod numbers;
+mod outage;
+mod poll;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use ardea_state_manager::conformance::Skipped;
+
+use cluster::{Cluster, Kind};
+use measured::Measured;
+
+/// Something that happens to a cluster with a job, which goes on.
+type Scenario = fn(&mut Cluster, &mut Measured);
+
+const SCENARIOS: &[(&str, Scenario)] = &[
+    ("a_worker_is_killed", deaths::worker),
+    ("a_containers_group_is_killed", deaths::group),
+    ("the_host_that_leads_is_killed", deaths::leader),
+    ("a_host_that_does_not_lead_is_killed", deaths::follower),
+    ("a_host_stays_dead", deaths::host_for_good),
+    ("a_host_is_cut_off_and_healed", cuts::follower),
+    ("the_host_that_leads_is_cut_off_and_healed", cuts::leader),
+    ("two_hosts_are_cut_from_each_other", cuts::pair),
+    (
+        "the_state_managers_server_is_gone_for_a_while",
+        outage::server,
+    ),
+    ("two_jobs_run_side_by_side", beside::two_jobs),
+    ("all_numbers_arrive_and_the_job_ends", deaths::the_end),
+];
+
+fn main() -> ExitCode {
+    if numbers::is_meant() {
+        return ardea::main(numbers::describe);
+    }
+    let wanted: Vec<String> = std::env::args().skip(1).collect();
+    // What asks a test program for its list of tests gets an empty one.
+    if wanted.iter().any(|word| word == "--list") {
+        return ExitCode::SUCCESS;
+    }
+    let named = |name: &str| wanted.iter().any(|word| word == name);
+    let kinds: Vec<Kind> = Kind::ALL
+        .into_iter()
+        .filter(|kind| named(kind.name()) || !Kind::ALL.iter().any(|kind| named(kind.name())))
+        .collect();
+    let asked: Vec<&String> = wanted
+        .iter()
+        .filter(|word| !Kind::ALL.iter().any(|kind| kind.name() == *word))
+        .collect();
+    let mut failed = Vec::new();
+    for kind in kinds {
+        match Cluster::start(kind) {
+            Ok(mut cluster) => failed.extend(run(&mut cluster, kind, &asked)),
+            Err(Skipped(why)) => eprintln!("SKIPPED several hosts with {}: {why}", kind.name()),
+        }
+    }
+    match failed.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => {
+            eprintln!("FAILED: {}", failed.join(", "));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs what is asked for, one after the other; gives the names of what failed.
+fn run(cluster: &mut Cluster, kind: Kind, asked: &[&String]) -> Vec<String> {
+    let mut measured = Measured::default();
+    let mut failed = Vec::new();
+    for (name, scenario) in SCENARIOS {
+        if !asked.is_empty() && !asked.iter().any(|word| name.contains(word.as_str())) {
+            continue;
+        }
+        let begun = Instant::now();
+        let outcome = catch_unwind(AssertUnwindSafe(|| scenario(cluster, &mut measured)));
+        let took = begun.elapsed().as_secs_f64();
+        let told = if outcome.is_ok() { "ok" } else { "FAILED" };
+        eprintln!("{}: {name} … {told} ({took:.1} s)", kind.name());
+        if outcome.is_err() {
+            cluster.tell_all();
+            failed.push(format!("{}: {name}", kind.name()));
+        }
+    }
+    measured.print(kind.name());
+    failed
+}

@@ -1,0 +1,32 @@
+//! How long it took, by the way: told, never judged.
+
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Times by what they are of, in milliseconds.
+#[derive(Clone, Debug, Default)]
+pub struct Measured(BTreeMap<&'static str, Vec<u64>>);
+
+impl Measured {
+    /// From then until then, in milliseconds since 1970.
+    pub fn note(&mut self, what: &'static str, from_ms: u64, until_ms: u64) {
+        let took = until_ms.saturating_sub(from_ms);
+        self.0.entry(what).or_default().push(took);
+    }
+
+    /// All of them.
+    pub fn print(&self, kind: &str) {
+        for (what, times) in &self.0 {
+            let times: Vec<String> = times.iter().map(u64::to_string).collect();
+            println!("{kind}: {what}: {} ms", times.join(", "));
+        }
+    }
+}
+
+/// Now, in milliseconds since 1970.
+pub fn now_ms() -> u64 {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,75 @@
+//! A pretended cluster, and the program that talks to it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use ardea_api::testing::{PretendedCluster, word_count};
+use ardea_api::{Client, Server, ServerConfig};
+use ardea_core::Token;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use crate::ardea::{Finished, ardea, finish};
+
+/// A cluster that answers until this is dropped, with a folder of its own for whoever talks to it.
+pub struct Served {
+    pub cluster: PretendedCluster,
+    pub base: String,
+    pub folder: TempDir,
+    runtime: Runtime,
+}
+
+impl Served {
+    /// Without jobs.
+    pub fn new(token: Option<&str>) -> Self {
+        let runtime = Runtime::new().unwrap();
+        let cluster = PretendedCluster::new();
+        let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
+        let config = ServerConfig::at(loopback).token(token.map(Token::new));
+        let server = runtime
+            .block_on(Server::bind(Arc::new(cluster.clone()), config))
+            .unwrap();
+        let base = format!("http://{}", server.address().unwrap());
+        runtime.spawn(server.serve());
+        Served {
+            cluster,
+            base,
+            folder: tempfile::tempdir().unwrap(),
+            runtime,
+        }
+    }
+
+    /// With a job `word-count`.
+    pub fn with_word_count() -> Self {
+        let served = Served::new(None);
+        let client = Client::new(&served.base, None).unwrap();
+        let request = word_count("pretended", "word-count", 42);
+        served.runtime.block_on(client.submit(&request)).unwrap();
+        served
+    }
+
+    /// Runs the program with these arguments, told where the cluster is by its settings; `{folder}` stands for the folder.
+    pub fn run(&self, line: &str) -> Finished {
+        let folder = self.folder.path().display().to_string();
+        let words = line
+            .split(' ')
+            .map(|word| word.replace("{folder}", &folder));
+        let words: Vec<String> = words.collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let mut command = ardea(&words);
+        command
+            .current_dir(self.folder.path())
+            .env("HOME", self.folder.path())
+            .env_remove("XDG_CONFIG_HOME")
+            .env_remove("XDG_STATE_HOME")
+            .env("ARDEA_CLUSTER_API", &self.base);
+        finish(command.spawn().unwrap())
+    }
+
+    /// As [`run`](Self::run), and fails the test unless the program succeeds.
+    pub fn succeed(&self, line: &str) -> String {
+        let finished = self.run(line);
+        assert_eq!(finished.code, Some(0), "{line}: {finished:?}");
+        finished.out
+    }
+}

@@ -1,0 +1,119 @@
+//! Values that serde knows.
+
+use std::any::type_name;
+use std::error::Error as StdError;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ardea_core::{Error, ErrorCode, Result};
+
+use crate::Exchange;
+use crate::fault::Fault;
+use crate::reader::Reader;
+use crate::rows::ValueCodec;
+use crate::writer::Writer;
+
+/// Values of any type that serde can write and read.
+///
+/// The format describes itself: each value begins with a byte that says what it is (`tag.rs`), and the names of a struct's fields
+/// are sent once a payload. So enums whose variants are told apart by a field of theirs, and fields that are left out, renamed or
+/// flattened, as they are common in records that come from JSON or CSV, come back as they were. Numbers have their full width; lists
+/// of numbers say once what they are.
+///
+/// The first record is read back before it is sent: one that does not come back is refused here, where it is known what it is.
+///
+/// A `&'static str` in a record becomes one where it is read as well: the text is kept there as long as the program runs. So these
+/// should be few different ones, as literals are; 16 MB are allowed.
+#[derive(Debug, Default)]
+pub struct SerdeValues {
+    /// Whether the type holds texts that live as long as the program. Set when the first is met; only a hint of how to begin.
+    borrows: AtomicBool,
+    /// Whether it has been seen that what is written here can be read.
+    is_tried: AtomicBool,
+}
+
+impl<T: Exchange> ValueCodec<T> for SerdeValues {
+    fn put(&self, values: &[T], limit: usize, out: &mut Vec<u8>) -> Result<usize> {
+        if let Some(first) = values.first()
+            && !self.is_tried.load(Ordering::Relaxed)
+        {
+            self.try_out(first)?;
+            self.is_tried.store(true, Ordering::Relaxed);
+        }
+        write(values, limit, out).map_err(cannot_be_sent::<T>)
+    }
+
+    fn get(
+        &self,
+        input: &[u8],
+        count: usize,
+        into: &mut Vec<T>,
+    ) -> std::result::Result<(), Box<dyn StdError + Send + Sync>> {
+        Ok(self.read(input, count, into)?)
+    }
+}
+
+impl SerdeValues {
+    /// Reads a value back: where that fails it had better fail here, where it is known what it is.
+    fn try_out<T: Exchange>(&self, value: &T) -> Result<()> {
+        let mut bytes = Vec::new();
+        let written = write(std::slice::from_ref(value), 0, &mut bytes);
+        let read = written.and_then(|_| self.read::<T>(&bytes, 1, &mut Vec::new()));
+        read.map_err(cannot_be_sent::<T>)
+    }
+
+    fn read<T: Exchange>(
+        &self,
+        input: &[u8],
+        count: usize,
+        into: &mut Vec<T>,
+    ) -> std::result::Result<(), Fault> {
+        let mut reader = Reader::of(input, self.borrows.load(Ordering::Relaxed))?;
+        into.reserve(count.min(input.len()));
+        for _ in 0..count {
+            let before = reader.rest();
+            let value = match T::deserialize(&mut reader) {
+                Err(Fault::Borrows(_)) => {
+                    reader.again_and_keep(before);
+                    let value = T::deserialize(&mut reader)?;
+                    self.borrows.store(true, Ordering::Relaxed);
+                    value
+                }
+                value => value?,
+            };
+            into.push(value);
+        }
+        if reader.rest().is_empty() {
+            Ok(())
+        } else {
+            Err(Fault::Garbled)
+        }
+    }
+}
+
+fn write<T: Exchange>(
+    values: &[T],
+    limit: usize,
+    out: &mut Vec<u8>,
+) -> std::result::Result<usize, Fault> {
+    let end = out.len().saturating_add(limit);
+    let mut writer = Writer::new(out);
+    let mut count = 0;
+    for value in values {
+        if writer.out.len() >= end && count > 0 {
+            break;
+        }
+        value.serialize(&mut writer)?;
+        count += 1;
+    }
+    writer.finish()?;
+    Ok(count)
+}
+
+fn cannot_be_sent<T>(fault: Fault) -> Error {
+    Error::new(
+        ErrorCode::UserError,
+        format!("a {} can't be sent to another process", type_name::<T>()),
+    )
+    .because(fault)
+    .hint("serde has to read it as it wrote it (a function that reads text asks is_human_readable); what must stay is put into a Local")
+}

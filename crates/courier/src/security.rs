@@ -1,0 +1,136 @@
+//! Who may speak here, and how much is taken of them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_core::{Error, ErrorCode, Result, Token};
+use ardea_tls::Tls;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+
+/// How much memory and patience a peer is given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// The longest greeting, in bytes: what a stranger can make this process remember.
+    pub greeting_bytes: usize,
+    /// Who has not greeted by then is sent away.
+    pub greeting_within: Duration,
+    /// The longest message, in bytes.
+    pub message_bytes: usize,
+    /// How many strangers are greeted at a time; more wait to be taken.
+    pub strangers: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            greeting_bytes: 4 << 10,
+            greeting_within: Duration::from_secs(5),
+            message_bytes: 64 << 20,
+            strangers: 1024,
+        }
+    }
+}
+
+/// What proves that a process belongs to a cluster, and keeps what it says from others. Cheap to clone.
+#[derive(Clone)]
+pub struct Security {
+    pub(crate) cluster: Arc<str>,
+    pub(crate) token: Option<Token>,
+    pub(crate) tls: Option<Tls>,
+    pub(crate) limits: Limits,
+}
+
+impl Security {
+    /// That of the cluster of this name, which has no secret: it can only be listened to on this machine.
+    pub fn new(cluster: impl Into<Arc<str>>) -> Self {
+        Security {
+            cluster: cluster.into(),
+            token: None,
+            tls: None,
+            limits: Limits::default(),
+        }
+    }
+
+    /// The cluster's secret, if it has one. It is as secret as the connection is: between hosts that others can listen to, it
+    /// needs [TLS](Self::tls) as well.
+    pub fn token(mut self, token: Option<Token>) -> Self {
+        self.token = token;
+        self
+    }
+
+    /// The certificates by which both sides prove who they are, if connections are encrypted. All of a cluster have them, or nobody.
+    pub fn tls(mut self, tls: Option<Tls>) -> Self {
+        self.tls = tls;
+        self
+    }
+
+    /// Other limits than the default ones.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// The cluster's name.
+    pub fn cluster(&self) -> &str {
+        &self.cluster
+    }
+
+    /// Whether peers have to prove who they are.
+    pub(crate) fn proves(&self) -> bool {
+        self.token.is_some() || self.tls.is_some()
+    }
+
+    /// A connection that has come in, encrypted if it has to be.
+    pub(crate) async fn wrap_accepted(
+        &self,
+        stream: TcpStream,
+        peer: &str,
+    ) -> Result<Box<dyn Stream>> {
+        match &self.tls {
+            Some(tls) => Ok(Box::new(tls.accept(stream, peer).await?)),
+            None => Ok(Box::new(stream)),
+        }
+    }
+
+    /// A connection to `host`, encrypted if it has to be.
+    pub(crate) async fn wrap_connected(
+        &self,
+        host: &str,
+        stream: TcpStream,
+    ) -> Result<Box<dyn Stream>> {
+        match &self.tls {
+            Some(tls) => Ok(Box::new(tls.connect(stream, host).await?)),
+            None => Ok(Box::new(stream)),
+        }
+    }
+}
+
+impl fmt::Debug for Security {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Security")
+            .field("cluster", &self.cluster)
+            .field("token", &self.token)
+            .field("tls", &self.tls.is_some())
+            .field("limits", &self.limits)
+            .finish()
+    }
+}
+
+/// A two-way stream of bytes, whatever is below it.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// Refuses to listen where strangers can reach it, if members prove nothing.
+pub(crate) fn may_listen(security: &Security, at: &std::net::SocketAddr) -> Result<()> {
+    if security.proves() || at.ip().is_loopback() {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorCode::InvalidConfig,
+        format!("{at} can be reached from other machines, and peers prove nothing"),
+    )
+    .hint("configure a token or certificates, or listen at 127.0.0.1"))
+}

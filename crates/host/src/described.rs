@@ -1,0 +1,189 @@
+//! A job as its master sees it, in the words of the REST interface.
+
+use ardea_api::{
+    ContainerState, ContainerView, JobDescription, JobSummary, MasterView, NoteView, Phase, Plans,
+    ProblemView, ProgramView, VertexView,
+};
+use ardea_control::{Intent, JobDefinition};
+use ardea_core::Error;
+use ardea_master::{JobView, StoredJob};
+
+use crate::directory::host_of;
+
+/// A job in a line, as its master sees it.
+pub(crate) fn summary(view: &JobView) -> JobSummary {
+    let (phase, reason) = Phase::of(&view.phase);
+    let workers = view.containers.iter().filter(|one| one.worker.is_some());
+    let instances = view.vertices.iter().map(|vertex| vertex.parallelism);
+    JobSummary {
+        name: view.job.name.clone(),
+        submission: format!("{:x}", view.job.submission),
+        phase,
+        reason,
+        since_ms: view.since_ms,
+        container_count: count(view.containers.len()),
+        worker_count: count(workers.count()),
+        instance_count: instances.sum(),
+        version: view.submitted.definition.version.clone(),
+    }
+}
+
+/// A job in a line, of which only what is stored is known: nobody leads it.
+pub(crate) fn unled(stored: &StoredJob) -> JobSummary {
+    let record = &stored.record;
+    let containers = record
+        .plan
+        .as_ref()
+        .map_or(0, |plan| plan.containers().len());
+    JobSummary {
+        name: record.job.name.clone(),
+        submission: format!("{:x}", record.job.submission),
+        phase: match record.intent {
+            Intent::Kill => Phase::Killing,
+            Intent::Run | Intent::Pause => Phase::Reading,
+        },
+        reason: Some("it has no master at the moment".into()),
+        since_ms: stored.submitted.at_ms,
+        container_count: count(containers),
+        worker_count: 0,
+        instance_count: u32::try_from(record.demand.instance_count()).unwrap_or(u32::MAX),
+        version: stored.submitted.definition.version.clone(),
+    }
+}
+
+/// A job of which what is stored can't be read.
+pub(crate) fn unreadable(name: String, error: &Error) -> JobSummary {
+    JobSummary {
+        name,
+        submission: String::new(),
+        phase: Phase::Impossible,
+        reason: Some(error.to_string()),
+        since_ms: 0,
+        container_count: 0,
+        worker_count: 0,
+        instance_count: 0,
+        version: String::new(),
+    }
+}
+
+/// All that is known of a job, as its master sees it.
+pub(crate) fn description(view: &JobView) -> JobDescription {
+    let definition = &view.submitted.definition;
+    JobDescription {
+        summary: summary(view),
+        program: program(definition),
+        packing: definition.packing.clone(),
+        scheduler: definition.scheduler.clone(),
+        settings: definition.settings.clone(),
+        master: Some(MasterView {
+            host: host_of(&view.master.holder).to_string(),
+            address: view.master.address.clone(),
+            epoch: view.master.epoch.0,
+        }),
+        vertices: vertices(view),
+        containers: containers(view),
+        problems: problems(view),
+        notes: notes(view),
+    }
+}
+
+/// All that is known of a job that nobody leads.
+pub(crate) fn unled_description(stored: &StoredJob) -> JobDescription {
+    let definition = &stored.submitted.definition;
+    let demand = &stored.record.demand;
+    JobDescription {
+        summary: unled(stored),
+        program: program(definition),
+        packing: definition.packing.clone(),
+        scheduler: definition.scheduler.clone(),
+        settings: definition.settings.clone(),
+        master: None,
+        vertices: demand
+            .vertices
+            .iter()
+            .map(|vertex| VertexView {
+                name: vertex.name.to_string(),
+                parallelism: vertex.parallelism,
+                resources: vertex.resources,
+            })
+            .collect(),
+        containers: Vec::new(),
+        problems: Vec::new(),
+        notes: Vec::new(),
+    }
+}
+
+/// The plans of a job, by what is stored and by what its master sees, if there is one.
+pub(crate) fn plans(stored: &StoredJob, view: Option<&JobView>) -> Plans {
+    let record = &stored.record;
+    let packing = record.plan.as_ref();
+    let packing = packing.map(|plan| (record.plan_version.0, (**plan).clone()));
+    let containers = view.map_or_else(Vec::new, containers);
+    Plans::of(&record.demand, packing, &containers)
+}
+
+fn program(definition: &JobDefinition) -> ProgramView {
+    ProgramView {
+        package: definition.program.package.clone(),
+        executable: definition.program.executable.clone(),
+        arguments: definition.program.arguments.clone(),
+    }
+}
+
+fn vertices(view: &JobView) -> Vec<VertexView> {
+    let vertices = view.vertices.iter().map(|vertex| VertexView {
+        name: vertex.name.clone(),
+        parallelism: vertex.parallelism,
+        resources: vertex.resources,
+    });
+    vertices.collect()
+}
+
+pub(crate) fn containers(view: &JobView) -> Vec<ContainerView> {
+    let containers = view.containers.iter().map(|container| {
+        let worker = container.worker.as_ref();
+        ContainerView {
+            id: container.id,
+            state: match worker {
+                Some(worker) if worker.suspected => ContainerState::Suspected,
+                Some(_) => ContainerState::Up,
+                None => ContainerState::Down,
+            },
+            host: container.host.clone(),
+            process: container.process.clone(),
+            address: worker.map(|worker| worker.address.clone()),
+            incarnation: worker.map(|worker| worker.worker.incarnation),
+            heard_ms: worker.map(|worker| worker.heard_ms),
+            restarts: container.restarts,
+            required: container.required,
+            instances: container
+                .instances
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
+        }
+    });
+    containers.collect()
+}
+
+fn problems(view: &JobView) -> Vec<ProblemView> {
+    let problems = view.problems.iter().map(|problem| ProblemView {
+        instance: problem.instance.to_string(),
+        count: problem.count,
+        at_ms: problem.at_ms,
+        message: problem.message.clone(),
+    });
+    problems.collect()
+}
+
+fn notes(view: &JobView) -> Vec<NoteView> {
+    let notes = view.notes.iter().map(|note| NoteView {
+        at_ms: note.at_ms,
+        text: note.what.to_string(),
+    });
+    notes.collect()
+}
+
+fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}

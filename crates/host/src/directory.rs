@@ -1,0 +1,121 @@
+//! Who the hosts of a cluster are, and where to ask them.
+
+use std::sync::Arc;
+
+use ardea_core::Result;
+use ardea_scheduler::HostRecord;
+use ardea_state_manager::{StateManager, layout};
+
+/// The attribute of a host's record that says where its REST interface is.
+pub(crate) const API: &str = "api";
+/// The attribute that says which process it is.
+pub(crate) const PID: &str = "pid";
+/// The attribute that says which version of Ardea it is.
+pub(crate) const VERSION: &str = "version";
+
+/// The hosts that have registered in a state manager.
+#[derive(Clone, Debug)]
+pub(crate) struct Directory(pub(crate) Arc<dyn StateManager>);
+
+impl Directory {
+    /// All hosts, sorted by name; those whose record can't be read are left out.
+    pub(crate) async fn all(&self) -> Result<Vec<(String, HostRecord)>> {
+        let workers = layout::workers()?;
+        let mut found = Vec::new();
+        for child in self.0.children(&workers).await? {
+            let path = workers.child(&child)?;
+            let Some(name) = path.any_name() else {
+                continue;
+            };
+            let Some(node) = self.0.get(&path).await? else {
+                continue; // gone meanwhile
+            };
+            if let Ok(record) = HostRecord::read(&name, &node.value) {
+                found.push((name, record));
+            }
+        }
+        found.sort_by(|(one, _), (other, _)| one.cmp(other));
+        Ok(found)
+    }
+
+    /// Where the REST interface of a host is, if the host is there.
+    pub(crate) async fn api_of(&self, host: &str) -> Result<Option<String>> {
+        let Some(node) = self.0.get(&layout::worker(host)?).await? else {
+            return Ok(None);
+        };
+        let record = HostRecord::read(host, &node.value)?;
+        Ok(record.attributes.get(API).cloned())
+    }
+}
+
+/// Which of these hosts has a container whose worker is reached at that address. Several hosts may be on one machine: then it is the one
+/// that leads the job, if it is among them.
+pub(crate) fn host_at<'h>(
+    hosts: &'h [(String, HostRecord)],
+    address: &str,
+    leader: Option<&str>,
+) -> Option<&'h str> {
+    let at_address = hosts.iter().filter(|(_, record)| record.host == address);
+    let mut there = at_address.map(|(name, _)| name.as_str());
+    let first = there.clone().next();
+    there.find(|name| Some(*name) == leader).or(first)
+}
+
+/// A host as a candidate for masterships: a name that no other process has or had.
+pub(crate) fn holder(host: &str, life: u64) -> String {
+    format!("{host}@{life:x}")
+}
+
+/// The host of a candidate of that name.
+pub(crate) fn host_of(holder: &str) -> &str {
+    holder.rsplit_once('@').map_or(holder, |(host, _)| host)
+}
+
+/// Where any interface of the cluster is: what a command asks that was told none.
+///
+/// # Errors
+///
+/// When the state manager doesn't answer.
+pub async fn find_api(state: &Arc<dyn StateManager>) -> Result<Option<String>> {
+    let hosts = Directory(Arc::clone(state)).all().await?;
+    let mut apis = hosts
+        .into_iter()
+        .filter_map(|(_, record)| record.attributes.get(API).cloned());
+    Ok(apis.next())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ardea_packing::Resources;
+
+    #[test]
+    fn a_container_is_on_the_host_at_its_address_and_of_several_on_the_leading_one() {
+        let record = |name: &str, host: &str| {
+            let record = HostRecord {
+                host: host.to_string(),
+                address: format!("{host}:70"),
+                total: Resources::ZERO,
+                used: Resources::ZERO,
+                attributes: Default::default(),
+            };
+            (name.to_string(), record)
+        };
+        let hosts = [
+            record("a", "10.0.0.1"),
+            record("b", "10.0.0.2"),
+            record("c", "10.0.0.1"),
+        ];
+        assert_eq!(host_at(&hosts, "10.0.0.1", None), Some("a"));
+        assert_eq!(host_at(&hosts, "10.0.0.1", Some("c")), Some("c"));
+        assert_eq!(host_at(&hosts, "10.0.0.1", Some("b")), Some("a"));
+        assert_eq!(host_at(&hosts, "10.0.0.3", Some("a")), None);
+    }
+
+    #[test]
+    fn a_holder_names_its_host_whatever_that_is_called() {
+        for host in ["a", "a@b", ""] {
+            assert_eq!(host_of(&holder(host, 0xfe)), host);
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The process that stands for a machine.
+
+use std::fmt;
+use std::sync::Arc;
+
+use ardea_api::{Server, ServerConfig};
+use ardea_core::Result;
+use ardea_master::{MasterProcess, MasterSetup, new_submission};
+use ardea_scheduler::{HostIdentity, Hosts, Local, Runner, RunnerConfig, RunnerServer, Schedulers};
+use tokio::task::JoinHandle;
+
+use crate::HostSetup;
+use crate::directory::{API, PID, VERSION, holder};
+use crate::served::Served;
+
+/// The process that stands for a machine in a cluster: a candidate for the mastership of its jobs, a runner of containers, and the
+/// REST interface.
+///
+/// Dropping it is as if the process had died: containers go on, leases run out. [`close`](Self::close) gives leases up at once.
+pub struct Host {
+    name: String,
+    api: String,
+    master: Arc<MasterProcess>,
+    _runner: RunnerServer,
+    served: Arc<Served>,
+    serving: Serving,
+}
+
+impl Host {
+    /// Starts all of it, and registers the host.
+    ///
+    /// # Errors
+    ///
+    /// A port that is taken, a folder that can't be used, a name that another host of the cluster has, a state manager that doesn't
+    /// answer. Nothing runs then.
+    pub async fn start(setup: HostSetup) -> Result<Self> {
+        let folder = setup.cluster.directory.clone();
+        let programs = &setup.programs;
+        // Containers of `local` are found by whichever process of this machine leads their job: one folder for all of them.
+        let local = runner(&setup, folder.join("local"));
+        let local = Runner::open(local, Arc::clone(programs)).await?;
+        let own = runner(&setup, folder.join("hosts").join(&setup.name));
+        let own = Runner::open(own, Arc::clone(programs)).await?;
+
+        let hosts = Hosts::new(Arc::clone(&setup.state), setup.security.clone());
+        let schedulers: Schedulers = setup
+            .schedulers
+            .clone()
+            .with_local(Local::new(local.clone()))
+            .with("hosts", hosts);
+        let listen = format!("{}:0", bracketed(&setup.cluster.host));
+        let master = MasterSetup {
+            holder: holder(&setup.name, new_submission()),
+            listen: listen.clone(),
+            advertised_host: Some(setup.cluster.host.clone()),
+            state: Arc::clone(&setup.state),
+            security: setup.security.clone(),
+            managers: setup.managers.clone(),
+            schedulers,
+            launch: setup.launch(),
+            lease: setup.lease,
+            master: setup.master,
+        };
+        let (token, tls) = (setup.cluster.token()?, setup.cluster.tls()?);
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let config = ServerConfig::at(setup.api_address()?)
+            .token(token.clone())
+            .tls(tls.clone());
+        let served = Served::new(&setup, token, tls);
+        let server = Server::bind(Arc::clone(&served) as _, config).await?;
+        let api = format!(
+            "{scheme}://{}:{}",
+            bracketed(&setup.cluster.host),
+            server.address()?.port()
+        );
+        let identity = HostIdentity {
+            id: setup.name.clone(),
+            listen_at: listen,
+            attributes: attributes(&setup, &api),
+        };
+        let registered = RunnerServer::start(
+            identity,
+            own,
+            Arc::clone(&setup.state),
+            setup.security.clone(),
+        )
+        .await?;
+        // Only a host that others can find stands for jobs.
+        let master = Arc::new(MasterProcess::start(master, setup.jobs.clone()).await?);
+        served.attend(Arc::clone(&master));
+        let serving = Serving(tokio::spawn(server.serve()));
+        Ok(Host {
+            name: setup.name,
+            api,
+            master,
+            _runner: registered,
+            served,
+            serving,
+        })
+    }
+
+    /// Its name in the cluster.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where its REST interface is: `http://HOST:PORT`, or `https://HOST:PORT` in a cluster with certificates.
+    pub fn api(&self) -> &str {
+        &self.api
+    }
+
+    /// The jobs that it stands for.
+    pub fn master(&self) -> &MasterProcess {
+        &self.master
+    }
+
+    /// Gives up what it leads in good order, so that others lead at once, and ends. Containers go on.
+    pub async fn close(self) {
+        let Host {
+            master,
+            serving,
+            served,
+            ..
+        } = self;
+        drop(serving);
+        served.leave();
+        // A request that is just being answered still holds it: then leases run out.
+        if let Some(master) = Arc::into_inner(master) {
+            master.close().await;
+        }
+    }
+}
+
+/// The task that answers requests; ends with this.
+struct Serving(JoinHandle<()>);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Host({} at {})", self.name, self.api)
+    }
+}
+
+fn runner(setup: &HostSetup, folder: std::path::PathBuf) -> RunnerConfig {
+    RunnerConfig {
+        host: setup.cluster.host.clone(),
+        ..RunnerConfig::new(folder)
+    }
+}
+
+fn attributes(setup: &HostSetup, api: &str) -> std::collections::BTreeMap<String, String> {
+    let mut attributes = setup.attributes.clone();
+    let version = env!("CARGO_PKG_VERSION").to_string();
+    let own = [
+        (API, api.to_string()),
+        (PID, std::process::id().to_string()),
+        (VERSION, version),
+    ];
+    attributes.extend(own.map(|(name, value)| (name.to_string(), value)));
+    attributes
+}
+
+fn bracketed(host: &str) -> String {
+    match host.contains(':') && !host.starts_with('[') {
+        true => format!("[{host}]"),
+        false => host.to_string(),
+    }
+}

@@ -1,0 +1,115 @@
+//! Who can answer for a job.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_api::{Answer, Client, Unanswered, no_such_job};
+use ardea_core::{Error, ErrorCode, Result, Token};
+use ardea_master::{JobDesk, JobStore, MasterProcess, Standing, StoredJob};
+use ardea_state_manager::StateManager;
+use ardea_state_manager::layout::{self, JobLayout};
+use ardea_tls::Tls;
+
+use crate::directory::{Directory, host_of};
+
+/// How long another host may take to tell of its jobs.
+const OTHERS_WITHIN: Duration = Duration::from_secs(2);
+
+/// The jobs of a cluster, and who leads them.
+#[derive(Clone, Debug)]
+pub(crate) struct Jobs {
+    pub(crate) state: Arc<dyn StateManager>,
+    pub(crate) token: Option<Token>,
+    pub(crate) tls: Option<Tls>,
+}
+
+/// Who can answer for a job.
+pub(crate) enum Found {
+    /// This process, which leads it.
+    Here(JobDesk),
+    /// The host that leads it, whose interface is there.
+    There(String),
+    /// Nobody at the moment; this is what is stored.
+    Nobody(Box<StoredJob>),
+}
+
+impl Jobs {
+    /// The names of all jobs, sorted.
+    pub(crate) async fn names(&self) -> Result<Vec<String>> {
+        let jobs = layout::jobs()?;
+        let mut names = Vec::new();
+        for child in self.state.children(&jobs).await? {
+            let Some(name) = jobs.child(&child)?.any_name() else {
+                continue;
+            };
+            // What is left of a job that is gone is no job; one that can't be read is.
+            match self.stored(&name).await {
+                Ok(None) => {}
+                Ok(Some(_)) => names.push(name),
+                Err(error) if error.code() == ErrorCode::StateCorrupt => names.push(name),
+                Err(error) => return Err(error),
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// What is stored of a job, if there is one of that name.
+    pub(crate) async fn stored(&self, name: &str) -> Result<Option<StoredJob>> {
+        let Ok(layout) = JobLayout::of(name) else {
+            return Ok(None);
+        };
+        let node = self.state.get(layout.definition()).await?;
+        node.map(|node| StoredJob::decode(&node.value)).transpose()
+    }
+
+    /// Who can answer for the job of that name.
+    pub(crate) async fn find(&self, master: &MasterProcess, name: &str) -> Answer<Found> {
+        if let Some(desk) = master.desk(name)
+            && matches!(desk.standing(), Standing::Leads { .. })
+        {
+            return Ok(Found::Here(desk));
+        }
+        let Some(stored) = self.stored(name).await? else {
+            let names = self.names().await?;
+            return Err(no_such_job(name, names.iter().map(String::as_str)).into());
+        };
+        Ok(match self.leader(&stored).await? {
+            Some(api) => Found::There(api),
+            None => Found::Nobody(Box::new(stored)),
+        })
+    }
+
+    /// The desk of a job that is led here; everything else is no answer.
+    pub(crate) async fn here(&self, master: &MasterProcess, name: &str) -> Answer<JobDesk> {
+        match self.find(master, name).await? {
+            Found::Here(desk) => Ok(desk),
+            Found::There(base) => Err(Unanswered::Elsewhere { base }),
+            Found::Nobody(_) => Err(unled(name).into()),
+        }
+    }
+
+    /// A client of the interface at that address, which belongs to a host of this cluster.
+    pub(crate) fn client(&self, api: &str) -> Result<Client> {
+        let client = Client::new(api, self.token.clone())?.tls(self.tls.clone());
+        Ok(client.patience(OTHERS_WITHIN))
+    }
+
+    /// Where the interface of the host is that leads a job.
+    async fn leader(&self, stored: &StoredJob) -> Result<Option<String>> {
+        let store = JobStore::new(Arc::clone(&self.state), stored.record.job.clone())?;
+        match store.leader().await? {
+            Some(lease) if !lease.resigned => {
+                let directory = Directory(Arc::clone(&self.state));
+                directory.api_of(host_of(&lease.holder)).await
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+fn unled(name: &str) -> Error {
+    let what = format!("nobody leads the job {name:?} at the moment");
+    Error::new(ErrorCode::Superseded, what)
+        .hint("its data goes on; another host takes over within seconds, then try again")
+}

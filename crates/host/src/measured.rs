@@ -1,0 +1,185 @@
+//! What a job's workers have measured, in the words of the REST interface.
+
+use std::collections::BTreeMap;
+
+use ardea_api::{
+    ContainerTop, MetricsQuery, MetricsRange, Phase, PointView, RangeQuery, SampleKind, SampleView,
+    SeriesView, TopView, VertexTop,
+};
+use ardea_core::Timestamp;
+use ardea_master::JobView;
+use ardea_metrics::catalogue::{self, Kind};
+use ardea_metrics::{Curve, Grain, History, Labels, Selector};
+
+/// Over which time the rates of `top` are: long enough for a few seconds' worth of batches.
+const TOP_SECONDS: u64 = 5;
+
+/// What is told when nobody says from when on.
+const DEFAULT_RANGE_MS: u64 = 600_000;
+
+/// Beyond a minute the history is looked at by ten seconds.
+const SECONDS_GRAIN_MS: u64 = 60_000;
+
+/// The latest values of the series that are asked for.
+pub(crate) fn latest(history: &History, query: &MetricsQuery, now_ms: u64) -> Vec<SampleView> {
+    let names = match &query.name {
+        Some(name) => vec![name.clone()],
+        None => history.names().iter().map(ToString::to_string).collect(),
+    };
+    let mut samples = Vec::new();
+    for name in names {
+        let selector = selector(&name, &query.vertex, query.instance, query.container);
+        for latest in history.latest(&selector) {
+            samples.push(SampleView {
+                name: name.clone(),
+                labels: labels(&latest.labels),
+                kind: kind(&name),
+                value: number(latest.value),
+                at_ms: now_ms,
+            });
+        }
+    }
+    samples
+}
+
+/// The values of the series that are asked for, over the time that is asked for.
+pub(crate) fn range(history: &History, query: &RangeQuery, now_ms: u64) -> MetricsRange {
+    let to_ms = query.to_ms.unwrap_or(now_ms);
+    let from_ms = query
+        .from_ms
+        .unwrap_or(to_ms.saturating_sub(DEFAULT_RANGE_MS));
+    let grain = match now_ms.saturating_sub(from_ms) <= SECONDS_GRAIN_MS {
+        true => Grain::Seconds,
+        false => Grain::TenSeconds,
+    };
+    let selector = selector(&query.name, &query.vertex, query.instance, query.container);
+    let curves = history.range(&selector, grain, at(from_ms), at(to_ms));
+    let series = curves.into_iter().map(|curve| SeriesView {
+        name: query.name.clone(),
+        labels: labels(&curve.labels),
+        kind: kind(&query.name),
+        points: points(&curve),
+    });
+    MetricsRange {
+        series: series.collect(),
+    }
+}
+
+/// How the job is doing at the moment.
+pub(crate) fn top(history: &History, view: &JobView, now_ms: u64) -> TopView {
+    let vertices = view.vertices.iter().map(|vertex| {
+        let name = &vertex.name;
+        let of = |metric: &str| Selector::of(metric).with("vertex", name.as_str());
+        let sum =
+            |metric: catalogue::Metric| recent(history, &of(metric.name), now_ms, f64::max, true);
+        let worst =
+            |metric: catalogue::Metric| recent(history, &of(metric.name), now_ms, f64::max, false);
+        let latest = history.latest(&of(catalogue::WATERMARK_LAG.name));
+        let restarts = history.latest(&of(catalogue::RESTARTS.name));
+        let problems = view
+            .problems
+            .iter()
+            .filter(|one| one.instance.vertex.as_str() == name);
+        VertexTop {
+            vertex: name.clone(),
+            instances: vertex.parallelism,
+            records_in_per_s: sum(catalogue::RECORDS_IN),
+            records_out_per_s: sum(catalogue::RECORDS_OUT),
+            busy: worst(catalogue::BUSY),
+            backpressure: worst(catalogue::BLOCKED),
+            lag_s: latest.iter().map(|one| one.value).reduce(f64::max),
+            restarts: restarts.iter().map(|one| one.value as u64).sum(),
+            problems: problems.map(|one| one.count).sum(),
+        }
+    });
+    let containers = view.containers.iter().map(|container| {
+        let id = container.id.to_string();
+        let of =
+            |metric: catalogue::Metric| Selector::of(metric.name).with("container", id.as_str());
+        let memory = history.latest(&of(catalogue::RESIDENT));
+        ContainerTop {
+            container: container.id.0,
+            host: container.host.clone(),
+            cpu_cores: recent(history, &of(catalogue::CPU), now_ms, f64::max, true),
+            memory_bytes: memory.first().map(|one| one.value as u64),
+            restarts: container.restarts,
+        }
+    });
+    TopView {
+        job: view.job.name.clone(),
+        phase: Phase::of(&view.phase).0,
+        at_ms: now_ms,
+        vertices: vertices.collect(),
+        containers: containers.collect(),
+    }
+}
+
+/// The mean of the last seconds of each series, added up, or else joined.
+fn recent(
+    history: &History,
+    selector: &Selector,
+    now_ms: u64,
+    join: fn(f64, f64) -> f64,
+    adds_up: bool,
+) -> Option<f64> {
+    let from = now_ms.saturating_sub((TOP_SECONDS + 1) * 1000);
+    let curves = history.range(selector, Grain::Seconds, at(from), at(now_ms));
+    let means = curves.iter().map(|curve| {
+        let sum: f64 = curve.points.iter().map(|point| point.value).sum();
+        sum / curve.points.len() as f64
+    });
+    means.reduce(if adds_up { |a, b| a + b } else { join })
+}
+
+fn selector(
+    name: &str,
+    vertex: &Option<String>,
+    instance: Option<u32>,
+    container: Option<u32>,
+) -> Selector {
+    let mut selector = Selector::of(name);
+    if let Some(vertex) = vertex {
+        selector = selector.with("vertex", vertex.as_str());
+    }
+    if let Some(instance) = instance {
+        selector = selector.with("instance", instance.to_string());
+    }
+    match container {
+        Some(container) => selector.with("container", container.to_string()),
+        None => selector,
+    }
+}
+
+fn labels(labels: &Labels) -> BTreeMap<String, String> {
+    let pairs = labels.iter();
+    pairs
+        .map(|(name, value)| (name.to_string(), value.to_string()))
+        .collect()
+}
+
+fn kind(name: &str) -> SampleKind {
+    match catalogue::find(name).map(|metric| metric.kind) {
+        Some(Kind::Gauge) => SampleKind::Gauge,
+        // The lines of a histogram are counters.
+        Some(Kind::Counter | Kind::Histogram) => SampleKind::Counter,
+        None if name.ends_with("_total") => SampleKind::Counter,
+        None => SampleKind::Gauge,
+    }
+}
+
+fn points(curve: &Curve) -> Vec<PointView> {
+    let points = curve.points.iter().map(|point| PointView {
+        at_ms: u64::try_from(point.at.as_micros() / 1000).unwrap_or(0),
+        value: number(point.value),
+    });
+    points.collect()
+}
+
+/// JSON has no other numbers.
+fn number(value: f64) -> Option<f64> {
+    value.is_finite().then_some(value)
+}
+
+fn at(ms: u64) -> Timestamp {
+    Timestamp::from_micros(i64::try_from(ms.saturating_mul(1000)).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,326 @@
+//! What the REST interface of a host answers.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ardea_api::{
+    Answer, Cluster, ClusterInfo, ClusterSettings, HostView, HostedContainer, JobDescription,
+    JobSummary, LogQuery, LogStream, MetricsQuery, MetricsRange, ParallelismUpdate, Pending, Plans,
+    RangeQuery, SampleView, SubmitRequest, TopView, Unanswered,
+};
+use ardea_control::Command;
+use ardea_core::{Error, ErrorCode, Token};
+use ardea_master::{MasterProcess, Standing, submit};
+use ardea_packing::{ContainerId, ResourceManagers, Resources, VertexName};
+use ardea_scheduler::HostRecord;
+use ardea_tls::Tls;
+
+use crate::directory::{API, Directory, PID, VERSION, host_at};
+use crate::jobs::{Found, Jobs};
+use crate::{HostSetup, described, logs, measured};
+
+/// A cluster, as one of its hosts tells it.
+pub(crate) struct Served {
+    name: String,
+    cluster: ClusterSettings,
+    managers: ResourceManagers,
+    jobs: Jobs,
+    directory: Directory,
+    /// From when the host stands for jobs until it ends.
+    master: Mutex<Option<Arc<MasterProcess>>>,
+}
+
+impl Served {
+    pub(crate) fn new(setup: &HostSetup, token: Option<Token>, tls: Option<Tls>) -> Arc<Self> {
+        Arc::new(Served {
+            name: setup.name.clone(),
+            cluster: setup.cluster.clone(),
+            managers: setup.managers.clone(),
+            jobs: Jobs {
+                state: Arc::clone(&setup.state),
+                token,
+                tls,
+            },
+            directory: Directory(Arc::clone(&setup.state)),
+            master: Mutex::new(None),
+        })
+    }
+
+    /// The host stands for jobs.
+    pub(crate) fn attend(&self, master: Arc<MasterProcess>) {
+        *self.slot() = Some(master);
+    }
+
+    /// The host ends.
+    pub(crate) fn leave(&self) {
+        *self.slot() = None;
+    }
+
+    fn slot(&self) -> std::sync::MutexGuard<'_, Option<Arc<MasterProcess>>> {
+        self.master.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn master(&self) -> Answer<Arc<MasterProcess>> {
+        self.slot().clone().ok_or_else(|| {
+            let what = format!("host {:?} is just starting or ending", self.name);
+            Error::new(ErrorCode::Superseded, what)
+                .hint("try again in a moment")
+                .into()
+        })
+    }
+
+    async fn command(&self, job: &str, command: Command) -> Answer<()> {
+        let desk = self.jobs.here(&*self.master()?, job).await?;
+        Ok(desk.command(command).await?)
+    }
+
+    /// The jobs that a host leads, as it says itself.
+    async fn led_by(&self, name: &str, api: &str) -> Vec<String> {
+        if name == self.name {
+            let Ok(master) = self.master() else {
+                return Vec::new();
+            };
+            let led = master.desks().into_iter();
+            let led = led.filter(|desk| matches!(desk.standing(), Standing::Leads { .. }));
+            return led.map(|desk| desk.job().name.clone()).collect();
+        }
+        let mut led = Vec::new();
+        let Ok(names) = self.jobs.names().await else {
+            return led;
+        };
+        let Ok(master) = self.master() else {
+            return led;
+        };
+        for job in names {
+            if let Ok(Found::There(at)) = self.jobs.find(&master, &job).await
+                && at == api
+            {
+                led.push(job);
+            }
+        }
+        led
+    }
+
+    /// The containers of all jobs, each with the name of its host.
+    async fn hosted(
+        &self,
+        hosts: &[(String, HostRecord)],
+    ) -> Answer<Vec<(String, HostedContainer)>> {
+        let mut hosted = Vec::new();
+        for job in self.jobs.names().await? {
+            let Ok(description) = self.describe_wherever(&job).await else {
+                continue; // gone, or without a master
+            };
+            let leader = description
+                .master
+                .as_ref()
+                .map(|master| master.host.as_str());
+            for container in &description.containers {
+                let address = container.host.as_deref();
+                let Some(host) = address.and_then(|at| host_at(hosts, at, leader)) else {
+                    continue; // it runs nowhere yet
+                };
+                let one = HostedContainer {
+                    job: job.clone(),
+                    container: container.id.0,
+                    process: container.process.clone(),
+                };
+                hosted.push((host.to_string(), one));
+            }
+        }
+        Ok(hosted)
+    }
+
+    /// A job's description, from the host that leads it.
+    async fn describe_wherever(&self, job: &str) -> Answer<JobDescription> {
+        match self.jobs.find(&*self.master()?, job).await? {
+            Found::Here(desk) => Ok(described::description(&desk.view().await?)),
+            Found::There(api) => Ok(self.jobs.client(&api)?.describe(job).await?),
+            Found::Nobody(stored) => Ok(described::unled_description(&stored)),
+        }
+    }
+}
+
+impl Cluster for Served {
+    fn about(&self) -> Pending<'_, ClusterInfo> {
+        Box::pin(async {
+            let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+            Ok(ClusterInfo {
+                name: self.cluster.name.clone(),
+                version: env!("CARGO_PKG_VERSION").to_string(),
+                state: self.cluster.state.clone(),
+                packages: self.cluster.packages.clone(),
+                scheduler: self.cluster.scheduler.clone(),
+                packing: self.cluster.packing.clone(),
+                hosts: count(self.directory.all().await?.len()),
+                jobs: count(self.jobs.names().await?.len()),
+            })
+        })
+    }
+
+    fn hosts(&self) -> Pending<'_, Vec<HostView>> {
+        Box::pin(async {
+            let registered = self.directory.all().await?;
+            let hosted = self.hosted(&registered).await?;
+            let mut hosts = Vec::new();
+            for (name, record) in registered {
+                let known = |attribute: &str| record.attributes.get(attribute).cloned();
+                let api = known(API).unwrap_or_default();
+                let containers = hosted.iter().filter(|(host, _)| *host == name);
+                hosts.push(HostView {
+                    leads: self.led_by(&name, &api).await,
+                    containers: containers.map(|(_, one)| one.clone()).collect(),
+                    address: record.address.clone(),
+                    pid: known(PID).and_then(|pid| pid.parse().ok()).unwrap_or(0),
+                    version: known(VERSION).unwrap_or_default(),
+                    total: record.total,
+                    free: record
+                        .total
+                        .checked_sub(record.used)
+                        .unwrap_or(Resources::ZERO),
+                    name,
+                    api,
+                });
+            }
+            Ok(hosts)
+        })
+    }
+
+    fn list(&self) -> Pending<'_, Vec<JobSummary>> {
+        Box::pin(async {
+            let mut jobs = Vec::new();
+            for name in self.jobs.names().await? {
+                match self.describe_wherever(&name).await {
+                    Ok(description) => jobs.push(description.summary),
+                    // Whoever leads it does not answer in time: what is stored is true as well.
+                    Err(_) => match self.jobs.stored(&name).await {
+                        Ok(stored) => jobs.extend(stored.map(|stored| described::unled(&stored))),
+                        // What can't be read hides no other job.
+                        Err(error) => jobs.push(described::unreadable(name, &error)),
+                    },
+                }
+            }
+            Ok(jobs)
+        })
+    }
+
+    fn describe<'a>(&'a self, job: &'a str) -> Pending<'a, JobDescription> {
+        Box::pin(async move {
+            match self.jobs.find(&*self.master()?, job).await? {
+                Found::Here(desk) => Ok(described::description(&desk.view().await?)),
+                Found::There(base) => Err(Unanswered::Elsewhere { base }),
+                Found::Nobody(stored) => Ok(described::unled_description(&stored)),
+            }
+        })
+    }
+
+    fn submit(&self, request: SubmitRequest) -> Pending<'_, JobSummary> {
+        Box::pin(async move {
+            let SubmitRequest {
+                definition,
+                demand,
+                packing,
+            } = request;
+            let job = definition.job.clone();
+            if job.cluster != self.cluster.name {
+                let what = format!("job {job} is not for cluster {:?}", self.cluster.name);
+                return Err(Error::new(ErrorCode::WrongCluster, what)
+                    .hint("submit it with --cluster, or name another interface")
+                    .into());
+            }
+            let state = Arc::clone(&self.jobs.state);
+            let patience = self.cluster.patience;
+            submit(state, definition, demand, packing, &self.managers, patience).await?;
+            match self.jobs.stored(&job.name).await? {
+                Some(stored) => Ok(described::unled(&stored)),
+                None => Err(Error::new(
+                    ErrorCode::NoSuchJob,
+                    format!("job {job} was taken, and is gone already"),
+                )
+                .into()),
+            }
+        })
+    }
+
+    fn activate<'a>(&'a self, job: &'a str) -> Pending<'a, ()> {
+        Box::pin(self.command(job, Command::Activate))
+    }
+
+    fn deactivate<'a>(&'a self, job: &'a str) -> Pending<'a, ()> {
+        Box::pin(self.command(job, Command::Deactivate))
+    }
+
+    fn kill<'a>(&'a self, job: &'a str) -> Pending<'a, ()> {
+        Box::pin(self.command(job, Command::Kill))
+    }
+
+    fn restart<'a>(&'a self, job: &'a str, container: ContainerId) -> Pending<'a, ()> {
+        Box::pin(self.command(job, Command::Restart(container)))
+    }
+
+    fn update<'a>(&'a self, job: &'a str, update: ParallelismUpdate) -> Pending<'a, ()> {
+        let wanted = update.parallelism.into_iter();
+        let wanted = wanted.map(|(vertex, count)| (VertexName::new(vertex), count));
+        Box::pin(self.command(job, Command::Update(wanted.collect())))
+    }
+
+    fn plans<'a>(&'a self, job: &'a str) -> Pending<'a, Plans> {
+        Box::pin(async move {
+            match self.jobs.find(&*self.master()?, job).await? {
+                Found::Here(desk) => {
+                    let view = desk.view().await?;
+                    let stored = self.jobs.stored(job).await?;
+                    let stored =
+                        stored.ok_or_else(|| ardea_api::no_such_job(job, [].into_iter()))?;
+                    Ok(described::plans(&stored, Some(&view)))
+                }
+                Found::There(base) => Err(Unanswered::Elsewhere { base }),
+                Found::Nobody(stored) => Ok(described::plans(&stored, None)),
+            }
+        })
+    }
+
+    fn logs<'a>(&'a self, job: &'a str, query: LogQuery) -> Pending<'a, LogStream> {
+        Box::pin(async move {
+            let desk = self.jobs.here(&*self.master()?, job).await?;
+            let view = desk.view().await?;
+            let known = view.containers.iter().map(|container| container.id);
+            let wanted: Vec<_> = match query.container {
+                Some(container) => vec![container],
+                None => known.collect(),
+            };
+            Ok(logs::stream(desk.scheduler().await?, wanted, query))
+        })
+    }
+
+    fn metrics<'a>(&'a self, job: &'a str, query: MetricsQuery) -> Pending<'a, Vec<SampleView>> {
+        Box::pin(async move {
+            let desk = self.jobs.here(&*self.master()?, job).await?;
+            let metrics = desk.metrics().await?;
+            Ok(metrics.ask(|history| measured::latest(history, &query, now_ms())))
+        })
+    }
+
+    fn metrics_range<'a>(&'a self, job: &'a str, query: RangeQuery) -> Pending<'a, MetricsRange> {
+        Box::pin(async move {
+            let desk = self.jobs.here(&*self.master()?, job).await?;
+            let metrics = desk.metrics().await?;
+            Ok(metrics.ask(|history| measured::range(history, &query, now_ms())))
+        })
+    }
+
+    fn top<'a>(&'a self, job: &'a str) -> Pending<'a, TopView> {
+        Box::pin(async move {
+            let desk = self.jobs.here(&*self.master()?, job).await?;
+            let (view, metrics) = (desk.view().await?, desk.metrics().await?);
+            Ok(metrics.ask(|history| measured::top(history, &view, now_ms())))
+        })
+    }
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    })
+}

@@ -1,0 +1,102 @@
+//! What a driver tells of its job: now, and when it is gone.
+
+use ardea_control::{JobMaster, PlanVersion};
+use ardea_packing::ContainerPlan;
+
+use crate::clock::now_ms;
+use crate::driver::Driver;
+use crate::{ContainerView, JobView, MasterView, PastJob, VertexView, WorkerView};
+
+/// How many notes are remembered of a job that is gone.
+const LAST_NOTES: usize = 50;
+
+impl Driver {
+    /// The job as this process sees it, while it leads it.
+    pub(crate) fn view(&self) -> Option<JobView> {
+        let master = self.candidate.master()?;
+        let record = master.record();
+        let plan = record.and_then(|record| record.plan.as_ref());
+        let containers = plan.map_or(&[][..], |plan| plan.containers());
+        let (phase, since_ms) = self.chronicle.present();
+        let vertices = record.map_or(&[][..], |record| &record.demand.vertices);
+        Some(JobView {
+            job: self.store.job().clone(),
+            submitted: (*self.submitted).clone(),
+            master: MasterView {
+                holder: self.setup.holder.clone(),
+                address: self.address.clone(),
+                epoch: master.epoch(),
+            },
+            phase: phase.clone(),
+            since_ms,
+            intent: record.map(|record| record.intent),
+            plan: record.map_or(PlanVersion::default(), |record| record.plan_version),
+            vertices: vertices
+                .iter()
+                .map(|vertex| VertexView {
+                    name: vertex.name.as_str().to_string(),
+                    parallelism: vertex.parallelism,
+                    resources: vertex.resources,
+                })
+                .collect(),
+            containers: containers
+                .iter()
+                .map(|container| self.container(master, container))
+                .collect(),
+            problems: self.chronicle.problems(),
+            notes: self.chronicle.notes(usize::MAX),
+        })
+    }
+
+    fn container(&self, master: &JobMaster, container: &ContainerPlan) -> ContainerView {
+        let id = container.id;
+        let place = self.chronicle.place(id);
+        ContainerView {
+            id,
+            state: master.container(id),
+            required: container.required,
+            instances: container.instances.clone(),
+            worker: self.worker(master, container),
+            host: place.map(|place| place.host.clone()),
+            process: place.map(|place| place.process.clone()),
+            restarts: self.chronicle.restarts(id),
+        }
+    }
+
+    fn worker(&self, master: &JobMaster, container: &ContainerPlan) -> Option<WorkerView> {
+        let worker = master.worker(container.id)?;
+        let address = master.endpoint(container.id)?;
+        let (heard, suspected) = master.last_heard(container.id)?;
+        let ago = self.begin.elapsed().saturating_sub(heard);
+        let ago = u64::try_from(ago.as_millis()).unwrap_or(u64::MAX);
+        Some(WorkerView {
+            worker,
+            address: address.to_string(),
+            heard_ms: now_ms().saturating_sub(ago),
+            suspected,
+        })
+    }
+
+    /// What is remembered of the job when it is gone, which it is about to be.
+    pub(crate) fn past(&self) -> Option<PastJob> {
+        let master = self.candidate.master()?;
+        let record = master.record()?;
+        let plan = record.plan.as_ref();
+        let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let definition = &self.submitted.definition;
+        Some(PastJob {
+            job: self.store.job().clone(),
+            finished: record.finished,
+            started: record.started,
+            submitted_ms: self.submitted.at_ms,
+            ended_ms: now_ms(),
+            packing: definition.packing.clone(),
+            scheduler: definition.scheduler.clone(),
+            version: definition.version.clone(),
+            containers: plan.map_or(0, |plan| count(plan.containers().len())),
+            instances: plan.map_or(0, |plan| count(plan.instance_count())),
+            problems: self.chronicle.problems(),
+            notes: self.chronicle.notes(LAST_NOTES),
+        })
+    }
+}

@@ -1,0 +1,452 @@
+//! Drives control's machine for one job: passes in what has happened, and does what comes out.
+//!
+//! One task owns the machine. Nothing that it does waits: requests to the state manager and calls to the scheduler are tasks of
+//! their own that send their answer back, and what goes to workers is queued.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ardea_control::{
+    Candidate, CandidateAction, CandidateEvent, CommandId, JobMaster, JobRecord, LeaseEvent,
+    LeaseRecord, MasterAction, MasterConfig, MasterEpoch, MasterEvent, Note, Refused, Registration,
+    RequestId, StoreReply, StoreRequest, ToMaster, ToWorker, WorkerId,
+};
+use ardea_core::Result;
+use ardea_packing::ContainerId;
+use ardea_scheduler::LaunchPlan;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+
+use crate::candidacy::{Ask, Standing};
+use crate::chronicle::Chronicle;
+use crate::facts::Publisher;
+use crate::leftovers;
+use crate::links::{LinkEvent, Links, speaker};
+use crate::scheduling::{SchedulerEvent, Scheduling};
+use crate::{JobStore, MasterSetup, Submitted};
+
+/// How often the machine is told that time has passed.
+const TICK: Duration = Duration::from_millis(50);
+
+/// How many words of workers may wait; who speaks meanwhile waits.
+const WORDS: usize = 1_024;
+
+/// How long to wait before what is left of a job is removed again, if that failed.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// What comes back from tasks.
+#[derive(Debug)]
+pub(crate) enum Done {
+    /// The state manager's answer about the lease.
+    Lease(RequestId, StoreReply<LeaseRecord>),
+    /// The state manager's answer about the record.
+    Record(RequestId, StoreReply<Arc<JobRecord>>),
+    /// Nothing is left of the job.
+    Removed,
+}
+
+/// Where things come in.
+pub(crate) struct Inlets {
+    asks: mpsc::UnboundedReceiver<Ask>,
+    done: mpsc::UnboundedReceiver<Done>,
+    scheduler: mpsc::UnboundedReceiver<SchedulerEvent>,
+    words: mpsc::Receiver<LinkEvent>,
+}
+
+/// The driver of one candidacy.
+pub(crate) struct Driver {
+    pub(crate) setup: MasterSetup,
+    pub(crate) store: JobStore,
+    pub(crate) submitted: Arc<Submitted>,
+    pub(crate) address: String,
+    launch: LaunchPlan,
+    pub(crate) begin: Instant,
+    pub(crate) candidate: Candidate,
+    pub(crate) chronicle: Chronicle,
+    links: Links,
+    /// Workers that were faster than the lease's answer, or the record's: they are heard when the master can hear them.
+    early: BTreeMap<ContainerId, Registration>,
+    scheduling: Option<Scheduling>,
+    publisher: Option<Publisher>,
+    commands: HashMap<CommandId, oneshot::Sender<Result<(), Refused>>>,
+    commands_taken: u64,
+    resigned: Option<oneshot::Sender<()>>,
+    standing: watch::Sender<Standing>,
+    /// The job is gone: what is left of it is being removed.
+    leaving: bool,
+    over: bool,
+    tasks: JoinSet<()>,
+    done: mpsc::UnboundedSender<Done>,
+    scheduler_events: mpsc::UnboundedSender<SchedulerEvent>,
+}
+
+impl Driver {
+    pub(crate) fn new(
+        setup: &MasterSetup,
+        store: JobStore,
+        submitted: Arc<Submitted>,
+        address: &str,
+        standing: watch::Sender<Standing>,
+        asks: mpsc::UnboundedReceiver<Ask>,
+    ) -> Result<(Self, Inlets)> {
+        let definition = &submitted.definition;
+        let manager = setup.managers.get(&definition.packing)?;
+        let config = MasterConfig {
+            scheduler: setup.schedulers.get(&definition.scheduler)?.traits(),
+            ..setup.master
+        };
+        let (job, lease) = (store.job().clone(), setup.lease);
+        let (done, done_out) = mpsc::unbounded_channel();
+        let (scheduler_events, scheduler_out) = mpsc::unbounded_channel();
+        let (words, words_out) = mpsc::channel(WORDS);
+        let driver = Driver {
+            candidate: Candidate::new(&setup.holder, address, job, manager, lease, config),
+            launch: setup.launch.plan_for(&submitted),
+            setup: setup.clone(),
+            store,
+            submitted,
+            address: address.to_string(),
+            begin: Instant::now(),
+            chronicle: Chronicle::new(),
+            links: Links::new(words),
+            early: BTreeMap::new(),
+            scheduling: None,
+            publisher: None,
+            commands: HashMap::new(),
+            commands_taken: 0,
+            resigned: None,
+            standing,
+            leaving: false,
+            over: false,
+            tasks: JoinSet::new(),
+            done,
+            scheduler_events,
+        };
+        let inlets = Inlets {
+            asks,
+            done: done_out,
+            scheduler: scheduler_out,
+            words: words_out,
+        };
+        Ok((driver, inlets))
+    }
+
+    /// Drives the machine until the job is gone and nothing is left of it.
+    pub(crate) async fn run(mut self, mut inlets: Inlets) {
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        while !self.over {
+            tokio::select! {
+                // The clock first: many words must not keep a lease from being renewed.
+                biased;
+                _ = ticks.tick() => self.tick(),
+                Some(done) = inlets.done.recv() => self.done(done),
+                Some(event) = inlets.scheduler.recv() => self.scheduler_event(event),
+                ask = inlets.asks.recv() => match ask {
+                    Some(ask) => self.asked(ask),
+                    // Nobody can ask any more: the candidacy was dropped.
+                    None => return,
+                },
+                Some(event) = inlets.words.recv() => self.link_event(event),
+            }
+            self.tell_standing();
+        }
+    }
+
+    fn tick(&mut self) {
+        while self.tasks.try_join_next().is_some() {}
+        self.happens(CandidateEvent::Tick);
+    }
+
+    fn done(&mut self, done: Done) {
+        match done {
+            Done::Lease(id, reply) => {
+                self.happens(CandidateEvent::Lease(LeaseEvent::Reply(id, reply)));
+            }
+            Done::Record(id, reply) => {
+                self.master(MasterEvent::Record(id, reply));
+                self.publish_plan();
+                self.hear_early();
+            }
+            Done::Removed => self.over = true,
+        }
+    }
+
+    /// Passes on what came too early, if the master can hear it now.
+    fn hear_early(&mut self) {
+        let master = self.candidate.master();
+        if master.is_some_and(JobMaster::hears_workers) {
+            for (_, early) in std::mem::take(&mut self.early) {
+                self.master(MasterEvent::From(ToMaster::Register(early)));
+            }
+        }
+    }
+
+    fn scheduler_event(&mut self, event: SchedulerEvent) {
+        let current = self.scheduling.as_ref().map(Scheduling::epoch);
+        match event {
+            SchedulerEvent::Ready(epoch, scheduler) if Some(epoch) == current => {
+                if let Some(scheduling) = &mut self.scheduling {
+                    scheduling.ready(scheduler);
+                }
+            }
+            SchedulerEvent::NotReady(epoch, why) if Some(epoch) == current => {
+                self.chronicle.note(Note::SchedulerFailed(why));
+            }
+            SchedulerEvent::Answered(order, answer) => {
+                if let Some(scheduling) = &mut self.scheduling {
+                    scheduling.answered(order);
+                }
+                self.master(MasterEvent::Scheduler(order, answer));
+            }
+            SchedulerEvent::Happened(epoch, event) if Some(epoch) == current => {
+                if let Some(ended) = self.chronicle.container(event) {
+                    self.master(MasterEvent::Exited(ended));
+                }
+            }
+            // Of a mastership that is over.
+            SchedulerEvent::Ready(..)
+            | SchedulerEvent::NotReady(..)
+            | SchedulerEvent::Happened(..) => {}
+        }
+    }
+
+    fn link_event(&mut self, event: LinkEvent) {
+        match event {
+            LinkEvent::Said(id, message) => {
+                let worker = speaker(&message);
+                self.links.heard(id, worker);
+                let master = self.candidate.master();
+                match message {
+                    ToMaster::Register(early) if !master.is_some_and(JobMaster::hears_workers) => {
+                        self.early.insert(worker.container, early);
+                    }
+                    message => self.master(MasterEvent::From(message)),
+                }
+            }
+            LinkEvent::Gone(id) => {
+                for worker in self.links.close(id) {
+                    self.early.remove(&worker.container);
+                    self.master(MasterEvent::Closed(worker));
+                }
+            }
+        }
+    }
+
+    fn asked(&mut self, ask: Ask) {
+        match ask {
+            Ask::Connected(courier) => self.links.add(courier),
+            Ask::Command(command, answer) => {
+                if self.leaving {
+                    let gone = Refused::NoSuchJob(self.store.job().to_string());
+                    let _ = answer.send(Err(gone));
+                    return;
+                }
+                if self.candidate.master().is_none() {
+                    // Whoever asks looks the leader up; which mastership that is, this process does not know.
+                    let newest = MasterEpoch::default();
+                    let _ = answer.send(Err(Refused::NotMaster { newest }));
+                    return;
+                }
+                self.commands_taken += 1;
+                let id = CommandId(self.commands_taken);
+                self.commands.insert(id, answer);
+                self.master(MasterEvent::Command(id, command));
+            }
+            Ask::View(answer) => {
+                let _ = answer.send(self.view());
+            }
+            Ask::Metrics(answer) => {
+                let leads = self.candidate.master().is_some();
+                let _ = answer.send(leads.then(|| self.links.metrics().clone()));
+            }
+            Ask::Scheduler(answer) => {
+                let scheduling = self.scheduling.as_ref();
+                let _ = answer.send(scheduling.and_then(|s| s.scheduler().cloned()));
+            }
+            Ask::Resign(answer) => {
+                let leads = self.candidate.master().is_some();
+                self.happens(CandidateEvent::Lease(LeaseEvent::Resign));
+                match leads && self.candidate.master().is_some() {
+                    true => self.resigned = Some(answer),
+                    false => {
+                        let _ = answer.send(());
+                    }
+                }
+            }
+        }
+    }
+
+    fn master(&mut self, event: MasterEvent) {
+        self.happens(CandidateEvent::Master(event));
+    }
+
+    /// Passes an event to the machine, and does what comes out.
+    fn happens(&mut self, event: CandidateEvent) {
+        let mut events = VecDeque::from([event]);
+        while let Some(event) = events.pop_front() {
+            if self.leaving {
+                return;
+            }
+            for action in self.candidate.on(self.begin.elapsed(), event) {
+                self.act(action, &mut events);
+            }
+        }
+    }
+
+    fn act(&mut self, action: CandidateAction, events: &mut VecDeque<CandidateEvent>) {
+        match action {
+            CandidateAction::Lease(id, request) => {
+                let (store, done) = (self.store.clone(), self.done.clone());
+                self.tasks.spawn(async move {
+                    let _ = done.send(Done::Lease(id, store.lease(request).await));
+                });
+            }
+            CandidateAction::Master(action) => self.act_as_master(action, events),
+            CandidateAction::Gained => self.gained(),
+            CandidateAction::Lost => self.lost(),
+            CandidateAction::JobGone => self.leave(),
+        }
+    }
+
+    fn act_as_master(&mut self, action: MasterAction, events: &mut VecDeque<CandidateEvent>) {
+        match action {
+            MasterAction::To(worker, message) => {
+                let closed = self.send(worker, &message).into_iter();
+                events.extend(closed.map(|w| CandidateEvent::Master(MasterEvent::Closed(w))));
+            }
+            MasterAction::Record(id, request) => self.ask_record(id, request),
+            MasterAction::Scheduler(order, call) => {
+                if let Some(scheduling) = &mut self.scheduling {
+                    scheduling.call(order, call);
+                }
+            }
+            MasterAction::Reply(id, reply) => {
+                if let Some(answer) = self.commands.remove(&id) {
+                    let _ = answer.send(reply);
+                }
+            }
+            MasterAction::Phase(phase) => self.chronicle.phase(phase),
+            MasterAction::Note(note) => {
+                if let Note::Joined(worker) = &note {
+                    self.publish_worker(*worker);
+                }
+                self.chronicle.note(note);
+            }
+            // Whoever leads now holds the lease: that it is lost follows.
+            MasterAction::StepDown(_) => {}
+            MasterAction::JobGone => self.leave(),
+        }
+    }
+
+    fn send(&mut self, worker: WorkerId, message: &ToWorker) -> Vec<WorkerId> {
+        match self.links.send(worker, message) {
+            Ok(closed) => closed,
+            Err(error) => {
+                self.chronicle
+                    .notice(format!("worker {worker} can't be told: {error}"));
+                Vec::new()
+            }
+        }
+    }
+
+    fn ask_record(&mut self, id: RequestId, request: StoreRequest<Arc<JobRecord>>) {
+        let (store, done) = (self.store.clone(), self.done.clone());
+        let submitted = Arc::clone(&self.submitted);
+        let deletes = matches!(request, StoreRequest::Delete { .. });
+        let past = deletes.then(|| self.past()).flatten();
+        self.tasks.spawn(async move {
+            let reply = store.record(submitted, request, past).await;
+            let _ = done.send(Done::Record(id, reply));
+        });
+    }
+
+    fn gained(&mut self) {
+        let Some(epoch) = self.candidate.master().map(|master| master.epoch()) else {
+            return;
+        };
+        self.chronicle = Chronicle::new();
+        self.links.begin_anew();
+        self.scheduling = Some(Scheduling::start(
+            epoch,
+            self.setup.schedulers.clone(),
+            self.launch.clone(),
+            self.scheduler_events.clone(),
+        ));
+        let scheduler = &self.submitted.definition.scheduler;
+        let store = self.store.clone();
+        self.publisher = Some(Publisher::start(store, scheduler, &self.address));
+    }
+
+    fn lost(&mut self) {
+        self.scheduling = None;
+        self.publisher = None;
+        self.early.clear();
+        // Its workers look for whoever leads now.
+        self.links.close_all();
+        let newest = MasterEpoch::default();
+        for (_, answer) in self.commands.drain() {
+            let _ = answer.send(Err(Refused::NotMaster { newest }));
+        }
+        if let Some(resigned) = self.resigned.take() {
+            let _ = resigned.send(());
+        }
+    }
+
+    /// The job is gone: removes what is left of it.
+    fn leave(&mut self) {
+        self.leaving = true;
+        self.scheduling = None;
+        self.publisher = None;
+        // Workers that have not been told to leave find out by themselves.
+        self.links.close_all();
+        for (_, answer) in self.commands.drain() {
+            let _ = answer.send(Err(Refused::NoSuchJob(self.store.job().to_string())));
+        }
+        if let Some(resigned) = self.resigned.take() {
+            let _ = resigned.send(());
+        }
+        let (store, done) = (self.store.clone(), self.done.clone());
+        self.tasks.spawn(async move {
+            while leftovers::remove(&store).await.is_err() {
+                tokio::time::sleep(PAUSE).await;
+            }
+            let _ = done.send(Done::Removed);
+        });
+    }
+
+    fn publish_plan(&self) {
+        let record = self.candidate.master().and_then(|master| master.record());
+        if let (Some(publisher), Some(record)) = (&self.publisher, record)
+            && let Some(plan) = &record.plan
+        {
+            publisher.plan(record.plan_version, plan);
+        }
+    }
+
+    fn publish_worker(&self, worker: WorkerId) {
+        let endpoint = self.candidate.master();
+        let endpoint = endpoint.and_then(|master| master.endpoint(worker.container));
+        if let (Some(publisher), Some(endpoint)) = (&self.publisher, endpoint) {
+            publisher.worker(worker, endpoint);
+        }
+    }
+
+    fn tell_standing(&self) {
+        let standing = match self.candidate.mastership(self.begin.elapsed()) {
+            _ if self.over => Standing::Over,
+            Some(epoch) if !self.leaving && self.candidate.master().is_some() => Standing::Leads {
+                epoch,
+                phase: self.chronicle.present().0.clone(),
+            },
+            _ => Standing::StandsBy,
+        };
+        self.standing.send_if_modified(|before| {
+            let changed = *before != standing;
+            *before = standing;
+            changed
+        });
+    }
+}

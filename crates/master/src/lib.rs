@@ -1,0 +1,94 @@
+//! Job masters as processes: control's machines with everything around them that waits.
+//!
+//! The machines of `ardea-control` decide, and know no socket, clock or disk. Here are the state manager's nodes that they read and
+//! write, the connections of workers, the calls to schedulers, and the task that joins them for each job.
+//!
+//! # Main types
+//!
+//! * [`submit`]: how a job gets into a cluster;
+//! * [`MasterProcess`], [`MasterSetup`]: a process that may be master of every job of a cluster, or of one; [`Jobs`];
+//! * [`Candidacy`], [`JobDesk`], [`Standing`]: such a process as candidate for one job, where to ask it, and what came of it;
+//! * [`JobView`]: a job as its master sees it; [`JobMetrics`]: what its workers have measured; [`PastJob`]: what is remembered of one that is gone;
+//! * [`LeaseFinder`]: how workers find the master;
+//! * [`JobStore`], [`StoredJob`]: what stands in the state manager; [`PlanFact`] and the like: what is told there to readers;
+//! * [`sweep`]: removes what belongs to no job.
+//!
+//! # Invariants
+//!
+//! * A job is there from one write on, and gone from one deletion on: the node [`definition`](ardea_state_manager::layout::JobLayout::definition).
+//! * The task of a machine never waits for the state manager, a scheduler or a worker.
+//! * What is told to readers follows from the record, is written after it, and is read back by no machine.
+//! * A lease that is written late belongs to its submission, and can do no harm to a later job of that name.
+//! * Dropping anything here is as if its process had died; containers go on.
+//!
+//! # Example: a job is submitted, and a process stands for it
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//! use ardea_control::{JobDefinition, JobRef, ProgramRef};
+//! use ardea_master::{JobStore, new_submission, submit};
+//! use ardea_packing::{JobDemand, PackingConfig, ResourceManagers, Resources, VertexDemand};
+//! use ardea_state_manager::{FileState, StateManager, StateOptions};
+//!
+//! # let folder = tempfile::tempdir().expect("a folder");
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+//! # runtime.block_on(async {
+//! let state: Arc<dyn StateManager> = Arc::new(FileState::open(folder.path(), StateOptions::default()).await?);
+//! let job = JobRef { cluster: "harbour".into(), name: "word-count".into(), submission: new_submission() };
+//! let definition = JobDefinition {
+//!     job: job.clone(),
+//!     program: ProgramRef { package: "0".repeat(64), executable: "word-count".into(), arguments: vec![] },
+//!     packing: "round-robin".into(),
+//!     scheduler: "local".into(),
+//!     settings: Default::default(),
+//!     version: "0.1.0".into(),
+//! };
+//! let demand = JobDemand::new("word-count").vertex(VertexDemand::new("words", 2, Resources::ZERO));
+//! let (packing, managers) = (PackingConfig::default(), ResourceManagers::builtin());
+//! submit(Arc::clone(&state), definition, demand, packing, &managers, Duration::from_secs(10)).await?;
+//!
+//! let stored = JobStore::new(state, job)?.read().await?.expect("it was just submitted");
+//! assert!(stored.record.plan.is_none(), "its master makes the plan");
+//! # Ok::<(), ardea_core::Error>(())
+//! # }).unwrap();
+//! ```
+#![forbid(unsafe_code)]
+
+mod clock;
+
+mod past_jobs;
+mod store;
+mod stored_job;
+
+mod facts;
+mod finder;
+mod leftovers;
+mod submit;
+
+mod chronicle;
+mod job_metrics;
+mod links;
+mod scheduling;
+mod view;
+
+mod candidacy;
+mod describe;
+mod driver;
+mod master_process;
+mod setup;
+
+pub use candidacy::{Candidacy, JobDesk, Standing};
+pub use facts::{PlanFact, SchedulerFact, WorkerFact};
+pub use finder::LeaseFinder;
+pub use job_metrics::JobMetrics;
+pub use leftovers::sweep;
+pub use master_process::{Jobs, MasterProcess};
+pub use past_jobs::{PastJob, REMEMBERED_JOBS, past_jobs_of};
+pub use setup::{LaunchSetup, MasterSetup};
+pub use store::JobStore;
+pub use stored_job::{StoredJob, Submitted};
+pub use submit::{new_submission, submit};
+pub use view::{
+    ContainerView, Happening, JobView, MasterView, NoteView, ProblemView, VertexView, WorkerView,
+};

@@ -1,0 +1,125 @@
+//! What is remembered of jobs that are gone: a short record each, the last hundred.
+
+use ardea_control::JobRef;
+use ardea_core::{Error, ErrorCode, Result};
+use ardea_state_manager::layout::{self, past_job, past_jobs, submission_of};
+use ardea_state_manager::{Expected, StateManager, StatePath, Version};
+use serde::{Deserialize, Serialize};
+
+use crate::{NoteView, ProblemView};
+
+/// How many jobs are remembered.
+pub const REMEMBERED_JOBS: usize = 100;
+
+/// How much is remembered of each, in bytes of JSON.
+const MOST_BYTES: usize = 64 << 10;
+
+/// What is remembered of a job that is gone.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct PastJob {
+    /// The job.
+    pub job: JobRef,
+    /// Whether it has come to its end by itself; otherwise its user has killed it.
+    pub finished: bool,
+    /// Whether it has ever run with all of its workers.
+    pub started: bool,
+    /// When it was submitted, in milliseconds since 1970.
+    pub submitted_ms: u64,
+    /// When it ended, in milliseconds since 1970.
+    pub ended_ms: u64,
+    /// The packing policy, by name.
+    pub packing: String,
+    /// The scheduler, by name.
+    pub scheduler: String,
+    /// The version of Ardea that its program was built with.
+    pub version: String,
+    /// How many containers it had last.
+    pub containers: u32,
+    /// How many instances it had last.
+    pub instances: u32,
+    /// What went wrong in its instances, as far as its last master knew.
+    pub problems: Vec<ProblemView>,
+    /// What happened last.
+    pub notes: Vec<NoteView>,
+}
+
+/// Remembers a job, and forgets the oldest if there are too many. To do it again changes nothing.
+///
+/// # Errors
+///
+/// When the state manager does not take it. That old ones could not be forgotten is none: the next job's master tries it again.
+pub(crate) async fn write(state: &dyn StateManager, past: &PastJob) -> Result<()> {
+    let path = past_job(&past.job.name, past.job.submission)?;
+    state.set(&path, &encode(past)?, Expected::Any).await?;
+    let _ = forget_oldest(state).await;
+    Ok(())
+}
+
+/// As JSON, with as many problems and notes as there is room for.
+fn encode(past: &PastJob) -> Result<Vec<u8>> {
+    let mut past = past.clone();
+    loop {
+        let value = serde_json::to_vec(&past).map_err(|error| {
+            let what = "what is remembered of a job can't be encoded";
+            Error::new(ErrorCode::Internal, what).because(error)
+        })?;
+        if value.len() <= MOST_BYTES || (past.notes.is_empty() && past.problems.is_empty()) {
+            return Ok(value);
+        }
+        // The latest notes are last, the latest problems first.
+        past.notes.drain(..past.notes.len().div_ceil(2));
+        past.problems.truncate(past.problems.len() / 2);
+    }
+}
+
+/// The jobs of this name that are gone, the latest first.
+///
+/// # Errors
+///
+/// When the state manager does not answer. What can't be read is left out.
+pub async fn past_jobs_of(state: &dyn StateManager, name: &str) -> Result<Vec<PastJob>> {
+    let mut found = Vec::new();
+    for (path, _) in submissions(state, &past_jobs(name)?).await? {
+        let node = state.get(&path).await?;
+        found.extend(node.and_then(|node| serde_json::from_slice::<PastJob>(&node.value).ok()));
+    }
+    found.sort_by_key(|past| std::cmp::Reverse(past.ended_ms));
+    Ok(found)
+}
+
+/// The nodes of the submissions below a name.
+async fn submissions(state: &dyn StateManager, name: &StatePath) -> Result<Vec<(StatePath, u64)>> {
+    let mut found = Vec::new();
+    for child in state.children(name).await? {
+        if let Some(submission) = submission_of(&child) {
+            found.push((name.child(&child)?, submission));
+        }
+    }
+    Ok(found)
+}
+
+async fn forget_oldest(state: &dyn StateManager) -> Result<()> {
+    let history = layout::history()?;
+    let mut all = Vec::new();
+    for name in state.children(&history).await? {
+        all.extend(submissions(state, &history.child(&name)?).await?);
+    }
+    if all.len() <= REMEMBERED_JOBS {
+        return Ok(());
+    }
+    let mut aged: Vec<(Version, StatePath)> = Vec::new();
+    for (path, _) in all {
+        let node = state.get(&path).await?;
+        aged.extend(node.map(|node| (node.version, path)));
+    }
+    aged.sort();
+    let surplus = aged.len().saturating_sub(REMEMBERED_JOBS);
+    for (version, path) in aged.into_iter().take(surplus) {
+        state.delete(&path, Some(version)).await?;
+        if let Some(name) = path.parent() {
+            // Refused while another submission of the name is remembered.
+            let _ = state.delete(&name, None).await;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,259 @@
+//! One job in the state manager: what control's machines ask, put to it.
+//!
+//! | control says | here it is |
+//! |---|---|
+//! | the record | the node [`JobLayout::definition`]: definition and record in one value, so that a job is made by one write |
+//! | the lease | the node [`JobLayout::master`] of the submission |
+//! | `Conflict` | [`ErrorCode::StateConflict`] |
+//! | `Refused` | what will not change by asking again: too large, access denied, damaged, another layout |
+//! | `Unavailable` | everything else, among that a write of which nobody knows whether it was done |
+//!
+//! **Leases of jobs that are gone.** A state manager has no transaction over two nodes. So where there is no lease, the job is
+//! looked at before one is written, and once more after that: if it is gone by then, the lease is removed. A process that dies between
+//! the two leaves a lease behind that belongs to no job; nobody takes it for that of another one, since it is named for the submission,
+//! and [`sweep`](crate::sweep) removes it.
+
+use std::sync::Arc;
+
+use ardea_control::{JobRecord, JobRef, LeaseRecord, StoreReply, StoreRequest, StoreVersion};
+use ardea_core::{Error, ErrorCode, Result};
+use ardea_state_manager::layout::JobLayout;
+use ardea_state_manager::{Expected, StateManager, StatePath, Version};
+use serde::{Deserialize, Serialize};
+
+use crate::past_jobs::{self, PastJob};
+use crate::{StoredJob, Submitted};
+
+/// The version of a lease's JSON.
+const LEASE_VERSION: u32 = 1;
+
+/// One submission of a job in the state manager. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct JobStore {
+    state: Arc<dyn StateManager>,
+    job: Arc<JobRef>,
+    layout: Arc<JobLayout>,
+    lease: StatePath,
+}
+
+/// A lease as it is stored.
+#[derive(Serialize, Deserialize)]
+struct StoredLease {
+    version: u32,
+    #[serde(flatten)]
+    lease: LeaseRecord,
+}
+
+impl JobStore {
+    /// This submission of a job.
+    ///
+    /// # Errors
+    ///
+    /// When no node can have the job's name: it is empty, or longer than 200 bytes.
+    pub fn new(state: Arc<dyn StateManager>, job: JobRef) -> Result<Self> {
+        let layout = JobLayout::of(&job.name)?;
+        Ok(JobStore {
+            lease: layout.master(job.submission)?,
+            state,
+            job: Arc::new(job),
+            layout: Arc::new(layout),
+        })
+    }
+
+    /// The job.
+    pub fn job(&self) -> &JobRef {
+        &self.job
+    }
+
+    /// Its nodes.
+    pub fn layout(&self) -> &JobLayout {
+        &self.layout
+    }
+
+    /// The node of its lease.
+    pub fn lease_path(&self) -> &StatePath {
+        &self.lease
+    }
+
+    /// The state manager.
+    pub fn state(&self) -> &Arc<dyn StateManager> {
+        &self.state
+    }
+
+    /// What is stored of the job; nothing if it is gone, or there is another one of its name.
+    ///
+    /// # Errors
+    ///
+    /// When the state manager does not answer, or what is there can't be read.
+    pub async fn read(&self) -> Result<Option<StoredJob>> {
+        let Some(node) = self.state.get(self.layout.definition()).await? else {
+            return Ok(None);
+        };
+        let stored = StoredJob::decode(&node.value)?;
+        Ok(Some(stored).filter(|stored| stored.record.job == *self.job))
+    }
+
+    /// Whether the job is there. Reads its node, but does not unpack it.
+    ///
+    /// # Errors
+    ///
+    /// When the state manager does not answer.
+    pub async fn exists(&self) -> Result<bool> {
+        let node = self.state.get(self.layout.definition()).await?;
+        Ok(node.is_some_and(|node| {
+            StoredJob::submission(&node.value).is_ok_and(|found| found == self.job.submission)
+        }))
+    }
+
+    /// Who leads the job, or did last.
+    ///
+    /// # Errors
+    ///
+    /// When the state manager does not answer, or what is there can't be read.
+    pub async fn leader(&self) -> Result<Option<LeaseRecord>> {
+        match self.state.get(&self.lease).await? {
+            Some(node) => read_lease(&node.value).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// What is asked of the record. A job is removed only after what is remembered of it has been written.
+    pub async fn record(
+        &self,
+        submitted: Arc<Submitted>,
+        request: StoreRequest<Arc<JobRecord>>,
+        past: Option<PastJob>,
+    ) -> StoreReply<Arc<JobRecord>> {
+        let asked = self.ask_record(submitted, request, past).await;
+        asked.unwrap_or_else(|error| reply_of(&error))
+    }
+
+    async fn ask_record(
+        &self,
+        submitted: Arc<Submitted>,
+        request: StoreRequest<Arc<JobRecord>>,
+        past: Option<PastJob>,
+    ) -> Result<StoreReply<Arc<JobRecord>>> {
+        let path = self.layout.definition();
+        Ok(match request {
+            StoreRequest::Read => match self.state.get(path).await? {
+                Some(node) => {
+                    let stored = StoredJob::decode(&node.value)?;
+                    StoreReply::Found(Some((stored.record, stored_version(node.version))))
+                }
+                None => StoreReply::Found(None),
+            },
+            StoreRequest::Write { value, expected } => {
+                let job = StoredJob {
+                    submitted,
+                    record: value,
+                };
+                let value = job.encode()?;
+                let version = self.state.set(path, &value, expectation(expected)).await?;
+                StoreReply::Written(stored_version(version))
+            }
+            StoreRequest::Delete { expected } => {
+                if let Some(past) = past {
+                    let written = past_jobs::write(&*self.state, &past).await;
+                    // What the state manager never takes must not keep the job from going.
+                    if let Err(error) = written
+                        && matches!(reply_of::<()>(&error), StoreReply::Unavailable)
+                    {
+                        return Err(error);
+                    }
+                }
+                let expected = Version::new(expected.0);
+                self.state.delete(path, Some(expected)).await?;
+                StoreReply::Deleted
+            }
+        })
+    }
+
+    /// What is asked of the lease.
+    pub async fn lease(&self, request: StoreRequest<LeaseRecord>) -> StoreReply<LeaseRecord> {
+        let asked = self.ask_lease(request).await;
+        asked.unwrap_or_else(|error| reply_of(&error))
+    }
+
+    async fn ask_lease(
+        &self,
+        request: StoreRequest<LeaseRecord>,
+    ) -> Result<StoreReply<LeaseRecord>> {
+        let path = &self.lease;
+        Ok(match request {
+            StoreRequest::Read => match self.state.get(path).await? {
+                Some(node) => {
+                    let lease = read_lease(&node.value)?;
+                    StoreReply::Found(Some((lease, stored_version(node.version))))
+                }
+                None => StoreReply::Found(None),
+            },
+            StoreRequest::Write { value, expected } => {
+                let first = expected.is_none();
+                if first && !self.exists().await? {
+                    return Ok(StoreReply::JobGone);
+                }
+                let value = write_lease(value)?;
+                let version = self.state.set(path, &value, expectation(expected)).await?;
+                if first && !self.exists().await? {
+                    self.state.delete(path, Some(version)).await?;
+                    return Ok(StoreReply::JobGone);
+                }
+                StoreReply::Written(stored_version(version))
+            }
+            StoreRequest::Delete { expected } => {
+                let expected = Version::new(expected.0);
+                self.state.delete(path, Some(expected)).await?;
+                StoreReply::Deleted
+            }
+        })
+    }
+}
+
+fn write_lease(lease: LeaseRecord) -> Result<Vec<u8>> {
+    let version = LEASE_VERSION;
+    serde_json::to_vec(&StoredLease { version, lease })
+        .map_err(|error| Error::new(ErrorCode::Internal, "a lease can't be encoded").because(error))
+}
+
+/// Reads the value of a lease's node.
+pub(crate) fn read_lease(value: &[u8]) -> Result<LeaseRecord> {
+    let stored: StoredLease = serde_json::from_slice(value).map_err(|error| {
+        Error::new(ErrorCode::StateCorrupt, "a job's lease is damaged")
+            .because(error)
+            .hint("remove its node: a master writes it anew")
+    })?;
+    if stored.version != LEASE_VERSION {
+        let what = format!(
+            "a job's lease is of version {}, and this version of Ardea reads {LEASE_VERSION}",
+            stored.version
+        );
+        return Err(Error::new(ErrorCode::VersionMismatch, what)
+            .hint("run the same version of ardea in all processes of the cluster"));
+    }
+    Ok(stored.lease)
+}
+
+fn expectation(version: Option<StoreVersion>) -> Expected {
+    match version {
+        Some(version) => Expected::Version(Version::new(version.0)),
+        None => Expected::Absent,
+    }
+}
+
+fn stored_version(version: Version) -> StoreVersion {
+    StoreVersion(version.get())
+}
+
+/// What a machine is told of a failure.
+fn reply_of<T>(error: &Error) -> StoreReply<T> {
+    match error.code() {
+        ErrorCode::StateConflict => StoreReply::Conflict,
+        ErrorCode::StateRefused
+        | ErrorCode::StateCorrupt
+        | ErrorCode::LimitReached
+        | ErrorCode::VersionMismatch
+        | ErrorCode::Internal => StoreReply::Refused(error.to_string()),
+        _ => StoreReply::Unavailable,
+    }
+}

@@ -1,0 +1,106 @@
+//! How a job gets into a cluster.
+
+use std::hash::{BuildHasher, RandomState};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ardea_control::{JobDefinition, JobRecord, Submission, SubmissionAction, SubmissionEvent};
+use ardea_core::{Error, ErrorCode, Result};
+use ardea_packing::{JobDemand, PackingConfig, ResourceManagers};
+use ardea_state_manager::StateManager;
+use tokio::sync::mpsc;
+
+use crate::clock::now_ms;
+use crate::{JobStore, StoredJob, Submitted};
+
+/// How often a submission is told that time has passed.
+const TICK: Duration = Duration::from_millis(50);
+
+/// A number for a submission, for [`JobRef::submission`](ardea_control::JobRef): two are never the same in practice.
+pub fn new_submission() -> u64 {
+    // Seeded by the operating system for each process, and another one each time.
+    let pid = NonZeroU32::new(std::process::id());
+    RandomState::new().hash_one((pid, now_ms()))
+}
+
+/// Puts a job into the cluster whose state this is. Its package has to be in the package store before.
+///
+/// The job is there, as a whole, from the moment of one write on, and not before: whoever dies while this runs leaves a job or none. It
+/// is packed here first, so that what can't be packed or stored is refused before anything is there; the plan is made
+/// by the job's master.
+///
+/// # Errors
+///
+/// * [`ErrorCode::ResourcesImpossible`], [`ErrorCode::InvalidJob`]: it can't be packed, with the numbers;
+/// * [`ErrorCode::InvalidConfig`]: there is no such packing policy, or no node can have the job's name;
+/// * [`ErrorCode::LimitReached`]: it is too large to be stored, with both sizes;
+/// * [`ErrorCode::NameTaken`]: another job has its name;
+/// * [`ErrorCode::StateUnknown`]: the state manager did not answer within `patience`; whether the job is there has to be looked up. To
+///   submit the same again, with the same number, is safe.
+pub async fn submit(
+    state: Arc<dyn StateManager>,
+    definition: JobDefinition,
+    demand: JobDemand,
+    packing: PackingConfig,
+    managers: &ResourceManagers,
+    patience: Duration,
+) -> Result<()> {
+    let job = definition.job.clone();
+    let store = JobStore::new(state, job.clone())?;
+    let manager = managers.get(&definition.packing)?;
+    let record = JobRecord::submitted(job.clone(), demand, packing);
+    let plan = manager.pack(&record.demand, &record.packing)?;
+    let submission = Submission::new(record.clone(), &*manager)?;
+    let submitted = Arc::new(Submitted {
+        definition,
+        at_ms: now_ms(),
+    });
+    let stored = StoredJob {
+        submitted: Arc::clone(&submitted),
+        record: Arc::new(record),
+    };
+    stored.check_size(plan)?;
+    match tokio::time::timeout(patience, drive(submission, store, submitted)).await {
+        Ok(outcome) => outcome,
+        Err(_) => {
+            let what = format!(
+                "whether job {job} was submitted is not known: the state manager did not answer within {} s",
+                patience.as_secs_f64()
+            );
+            Err(Error::new(ErrorCode::StateUnknown, what)
+                .hint("look at the list of jobs when the state manager is back, and submit it again if it is not there"))
+        }
+    }
+}
+
+async fn drive(
+    mut submission: Submission,
+    store: JobStore,
+    submitted: Arc<Submitted>,
+) -> Result<()> {
+    let begin = Instant::now();
+    let (replies, mut replied) = mpsc::unbounded_channel();
+    let mut ticks = tokio::time::interval(TICK);
+    loop {
+        let event = tokio::select! {
+            Some((id, reply)) = replied.recv() => SubmissionEvent::Reply(id, reply),
+            _ = ticks.tick() => SubmissionEvent::Tick,
+        };
+        for action in submission.on(begin.elapsed(), event) {
+            match action {
+                SubmissionAction::Store(id, request) => {
+                    let (store, replies) = (store.clone(), replies.clone());
+                    let submitted = Arc::clone(&submitted);
+                    tokio::spawn(async move {
+                        let reply = store.record(submitted, request, None).await;
+                        // Nobody listens when the submission was given up.
+                        let _ = replies.send((id, reply));
+                    });
+                }
+                SubmissionAction::Accepted => return Ok(()),
+                SubmissionAction::Refused(refused) => return Err(refused.into()),
+            }
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! A job as its master sees it: plain data, for whoever shows it.
+
+use ardea_control::{
+    ContainerState, Intent, JobPhase, JobRef, MasterEpoch, Note, PlanVersion, WorkerId,
+};
+use ardea_packing::{ContainerId, InstanceId, Resources};
+use ardea_scheduler::Ending;
+use serde::{Deserialize, Serialize};
+
+use crate::Submitted;
+
+/// A job as its master sees it. Times are milliseconds since 1970 by the master's clock.
+///
+/// What the master has seen itself (notes, problems, restarts) begins with its mastership.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct JobView {
+    /// The job.
+    pub job: JobRef,
+    /// What was submitted, and when.
+    pub submitted: Submitted,
+    /// Who leads it.
+    pub master: MasterView,
+    /// What it is doing.
+    pub phase: JobPhase,
+    /// Since when.
+    pub since_ms: u64,
+    /// What its user wants of it; nothing while the master reads what is stored.
+    pub intent: Option<Intent>,
+    /// The plan's number; zero while there is none.
+    pub plan: PlanVersion,
+    /// Its vertices, with how many instances each has, in the order of the graph.
+    pub vertices: Vec<VertexView>,
+    /// Its containers, by number.
+    pub containers: Vec<ContainerView>,
+    /// What went wrong in instances, the latest first.
+    pub problems: Vec<ProblemView>,
+    /// What has happened, the latest last; at most 1,000.
+    pub notes: Vec<NoteView>,
+}
+
+/// Who leads a job.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct MasterView {
+    /// The process, by the name that it has in leases.
+    pub holder: String,
+    /// Where workers reach it.
+    pub address: String,
+    /// The number of its mastership.
+    pub epoch: MasterEpoch,
+}
+
+/// A vertex of a job.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VertexView {
+    /// Its name.
+    pub name: String,
+    /// How many instances it has, by the newest plan.
+    pub parallelism: u32,
+    /// What each of them takes.
+    pub resources: Resources,
+}
+
+/// A container of a job.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ContainerView {
+    /// Its number.
+    pub id: ContainerId,
+    /// What the master waits for.
+    pub state: ContainerState,
+    /// What it may use.
+    pub required: Resources,
+    /// What it runs by the newest plan.
+    pub instances: Vec<InstanceId>,
+    /// Its worker, while it has one.
+    pub worker: Option<WorkerView>,
+    /// The host that it was started on last, as the scheduler says.
+    pub host: Option<String>,
+    /// What it is there, as the scheduler says: `pid 4711`.
+    pub process: Option<String>,
+    /// How often it was started again, since this master leads.
+    pub restarts: u32,
+}
+
+/// A container's worker.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct WorkerView {
+    /// Which life of its container it is.
+    pub worker: WorkerId,
+    /// Where other workers reach it.
+    pub address: String,
+    /// When it was last heard of.
+    pub heard_ms: u64,
+    /// Whether it has not been heard of for a while.
+    pub suspected: bool,
+}
+
+/// What went wrong in an instance.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ProblemView {
+    /// The instance.
+    pub instance: InstanceId,
+    /// How often.
+    pub count: u64,
+    /// When it last did.
+    pub at_ms: u64,
+    /// What it was last.
+    pub message: String,
+}
+
+/// Something that has happened.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct NoteView {
+    /// When.
+    pub at_ms: u64,
+    /// What.
+    pub what: Happening,
+}
+
+/// Something that has happened to a job.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Happening {
+    /// It is in another phase.
+    Phase(JobPhase),
+    /// What its master has noted.
+    Noted(Note),
+    /// The process of a container has ended.
+    Exited {
+        /// Which one.
+        worker: WorkerId,
+        /// How.
+        how: Ending,
+        /// What it wrote last to standard error.
+        last_words: Vec<String>,
+    },
+    /// What the scheduler, or this process, wants a person to know.
+    Notice {
+        /// The container that it is about, if it is about one.
+        container: Option<ContainerId>,
+        /// What.
+        text: String,
+    },
+}
+
+/// As a person would say it.
+impl std::fmt::Display for Happening {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Happening::Phase(phase) => write!(f, "the job is {}", phase_in_words(phase)),
+            Happening::Noted(note) => noted(f, note),
+            Happening::Exited {
+                worker,
+                how,
+                last_words,
+            } => {
+                write!(f, "the process of worker {worker} {how}")?;
+                match last_words.last() {
+                    Some(line) => write!(f, ": {line}"),
+                    None => Ok(()),
+                }
+            }
+            Happening::Notice { container, text } => match container {
+                Some(container) => write!(f, "container {container}: {text}"),
+                None => f.write_str(text),
+            },
+        }
+    }
+}
+
+fn phase_in_words(phase: &JobPhase) -> String {
+    let words = match phase {
+        JobPhase::Reading => "being read by its master",
+        JobPhase::Impossible(why) => return format!("not possible: {why}"),
+        JobPhase::Starting => "being started",
+        JobPhase::Running => "running",
+        JobPhase::Paused => "paused",
+        JobPhase::Recovering => "recovering: workers are missing",
+        JobPhase::Updating => "being updated",
+        JobPhase::Finished => "finished",
+        JobPhase::Killing => "being killed",
+        JobPhase::Gone => "gone",
+    };
+    words.to_string()
+}
+
+fn noted(f: &mut std::fmt::Formatter<'_>, note: &Note) -> std::fmt::Result {
+    match note {
+        Note::Packed(version) => write!(f, "plan {} was made", version.0),
+        Note::Joined(worker) => write!(f, "worker {worker} has joined"),
+        Note::Turned(worker, why) => write!(f, "worker {worker} was refused: {why}"),
+        Note::Suspected(worker) => write!(f, "worker {worker} has not been heard of for a while"),
+        Note::Died(worker, cause) => {
+            write!(f, "worker {worker} was given up: {}", cause.in_words())
+        }
+        Note::Missing(container) => {
+            write!(f, "no worker of container {container} has come in time")
+        }
+        Note::RestartAt(container, _) => write!(f, "container {container} will be started again"),
+        Note::SchedulerFailed(why) => write!(f, "the scheduler failed: {why}"),
+        Note::Problem(instance, message) => write!(f, "instance {instance} failed: {message}"),
+    }
+}

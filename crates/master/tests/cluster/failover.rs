@@ -1,0 +1,133 @@
+//! One master goes, another comes, and no worker notices more than that.
+
+use ardea_control::{Command, JobPhase, MasterEpoch};
+use ardea_master::{JobStore, Standing};
+use tokio::io::AsyncWriteExt;
+
+use crate::rig::{Rig, desk, leads};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_standby_takes_over_from_a_dead_leader_and_no_worker_is_restarted() {
+    let rig = Rig::new().await;
+    let first = rig.master("a").await;
+    let job = rig.submit("word-count").await.unwrap();
+    leads(&first, "word-count", JobPhase::Running).await;
+    let second = rig.master("b").await;
+    assert_eq!(
+        desk(&second, "word-count").await.standing(),
+        Standing::StandsBy
+    );
+    let before = rig.machine.workers();
+    drop(first);
+    let desk = leads(&second, "word-count", JobPhase::Running).await;
+    let view = desk.view().await.unwrap();
+    assert_eq!(view.master.epoch, MasterEpoch(2));
+    assert!(
+        view.containers
+            .iter()
+            .all(|container| container.restarts == 0)
+    );
+    assert_eq!(rig.machine.workers(), before);
+    for notes in rig.machine.all_notes() {
+        assert_eq!(notes.lock().unwrap().starts, 3);
+    }
+    let leader = JobStore::new(rig.state(), job)
+        .unwrap()
+        .leader()
+        .await
+        .unwrap();
+    let leader = leader.expect("a lease");
+    assert_eq!(
+        (leader.holder.as_str(), leader.address.as_str()),
+        ("b", second.address())
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_ends_in_good_order_is_followed_at_once_and_commands_go_on() {
+    let rig = Rig::new().await;
+    let first = rig.master("a").await;
+    rig.submit("word-count").await.unwrap();
+    leads(&first, "word-count", JobPhase::Running).await;
+    let second = rig.master("b").await;
+    desk(&second, "word-count").await;
+    let before = rig.machine.workers();
+    first.close().await;
+    let desk = leads(&second, "word-count", JobPhase::Running).await;
+    assert_eq!(rig.machine.workers(), before);
+    desk.command(Command::Kill).await.unwrap();
+    let over = desk.wait_for(|standing| *standing == Standing::Over);
+    tokio::time::timeout(crate::rig::DEADLINE, over)
+        .await
+        .expect("over");
+    rig.workers("no worker", <[_]>::is_empty).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_process_leads_many_jobs_and_the_end_of_one_is_none_of_the_others() {
+    let rig = Rig::new().await;
+    let master = rig.master("a").await;
+    for name in ["one", "two", "three"] {
+        rig.submit(name).await.unwrap();
+    }
+    for name in ["one", "two", "three"] {
+        leads(&master, name, JobPhase::Running).await;
+    }
+    assert_eq!(master.desks().len(), 3);
+    let two = desk(&master, "two").await;
+    two.command(Command::Kill).await.unwrap();
+    let over = two.wait_for(|standing| *standing == Standing::Over);
+    tokio::time::timeout(crate::rig::DEADLINE, over)
+        .await
+        .expect("over");
+    rig.workers("four workers", |workers| workers.len() == 4)
+        .await;
+    for name in ["one", "three"] {
+        leads(&master, name, JobPhase::Running).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn garbage_and_strangers_at_the_masters_port_change_nothing() {
+    let rig = Rig::new().await;
+    let master = rig.master("a").await;
+    let job = rig.submit("word-count").await.unwrap();
+    leads(&master, "word-count", JobPhase::Running).await;
+    let mut garbage = tokio::net::TcpStream::connect(master.address())
+        .await
+        .unwrap();
+    let _ = garbage.write_all(&[0xA5; 100_000]).await;
+    let unknown = ardea_courier::Greeting::new("to work").of_job("nobody#1");
+    let refused = ardea_courier::connect(
+        master.address(),
+        &unknown,
+        &rig.security,
+        crate::rig::DEADLINE,
+    );
+    let refused = refused.await.unwrap_err();
+    assert!(refused.to_string().contains("nobody#1"), "{refused}");
+    // Somebody who greets well and then talks nonsense.
+    let greeting = ardea_courier::Greeting::new("to work").of_job(job.key());
+    let courier = ardea_courier::connect(
+        master.address(),
+        &greeting,
+        &rig.security,
+        crate::rig::DEADLINE,
+    );
+    let (mut sender, mut receiver) = courier.await.unwrap().split();
+    sender
+        .send(&"nonsense of no kind of message")
+        .await
+        .unwrap();
+    assert!(!matches!(
+        receiver.receive::<ardea_control::ToWorker>().await,
+        Ok(Some(_))
+    ));
+    let desk = leads(&master, "word-count", JobPhase::Running).await;
+    let view = desk.view().await.unwrap();
+    assert!(
+        view.containers
+            .iter()
+            .all(|container| container.restarts == 0)
+    );
+}

@@ -1,0 +1,12 @@
+//! Masters as processes would be: a state manager in files, real connections, and workers' agents that a scheduler starts in
+//! tasks of this process.
+
+mod away;
+mod commands;
+mod failover;
+mod flaky;
+mod life;
+mod rig;
+mod scheduler;
+mod stored;
+mod worker;

@@ -1,0 +1,161 @@
+//! What is stored, and what never stays: late leases, submissions that are given up.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+use ardea_control::{LeaseRecord, Lookup, MasterEpoch, StoreReply, StoreRequest};
+use ardea_master::{JobStore, LeaseFinder, sweep};
+use ardea_packing::ResourceManagers;
+use ardea_state_manager::layout::{JobLayout, jobs};
+use ardea_state_manager::{Expected, StateManager};
+
+use crate::rig::{DEADLINE, Rig};
+
+fn lease() -> LeaseRecord {
+    LeaseRecord {
+        holder: "late".into(),
+        address: "127.0.0.1:1".into(),
+        epoch: MasterEpoch(1),
+        resigned: false,
+    }
+}
+
+fn claim() -> StoreRequest<LeaseRecord> {
+    StoreRequest::Write {
+        value: lease(),
+        expected: None,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_of_a_job_that_is_gone_is_not_taken_and_leaves_nothing() {
+    let rig = Rig::new().await;
+    let job = rig.submit("word-count").await.unwrap();
+    let store = JobStore::new(rig.state(), job).unwrap();
+    assert!(matches!(store.lease(claim()).await, StoreReply::Written(_)));
+    assert_eq!(store.lease(claim()).await, StoreReply::Conflict);
+    assert_eq!(store.leader().await.unwrap(), Some(lease()));
+    let layout = JobLayout::of("word-count").unwrap();
+    rig.state.delete(layout.definition(), None).await.unwrap();
+    rig.state.delete(store.lease_path(), None).await.unwrap();
+    assert_eq!(store.lease(claim()).await, StoreReply::JobGone);
+    assert!(rig.state.get(store.lease_path()).await.unwrap().is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_finder_tells_who_leads_and_who_follows_and_that_the_job_is_gone() {
+    let rig = Rig::new().await;
+    let job = rig.submit("word-count").await.unwrap();
+    let store = JobStore::new(rig.state(), job.clone()).unwrap();
+    let finder = LeaseFinder::new(rig.state(), job).unwrap();
+    assert_eq!(finder.look_up().await, Lookup::Nobody);
+    let mut expected = None;
+    for epoch in [1, 2] {
+        let value = LeaseRecord {
+            epoch: MasterEpoch(epoch),
+            ..lease()
+        };
+        let claim = StoreRequest::Write { value, expected };
+        let StoreReply::Written(version) = store.lease(claim).await else {
+            panic!("it is not taken");
+        };
+        expected = Some(version);
+        let begin = Instant::now();
+        loop {
+            assert!(begin.elapsed() < DEADLINE, "{epoch} is not found");
+            let found = finder.look_up().await;
+            if matches!(found, Lookup::Master { epoch: MasterEpoch(e), .. } if e == epoch) {
+                break;
+            }
+        }
+    }
+    // A lease that nobody was left to remove misleads nobody for ever.
+    rig.state
+        .delete(store.layout().definition(), None)
+        .await
+        .unwrap();
+    let begin = Instant::now();
+    while finder.look_up().await != Lookup::JobGone {
+        assert!(begin.elapsed() < DEADLINE, "the job is looked for in vain");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sweep_removes_what_belongs_to_no_job_and_nothing_else() {
+    let rig = Rig::new().await;
+    let job = rig.submit("word-count").await.unwrap();
+    let store = JobStore::new(rig.state(), job).unwrap();
+    store.lease(claim()).await;
+    let layout = JobLayout::of("word-count").unwrap();
+    let orphans = [
+        layout.master(7).unwrap(),
+        layout.container(3).unwrap(),
+        JobLayout::of("gone").unwrap().master(8).unwrap(),
+    ];
+    let fact = br#"{"submission":"7"}"#;
+    for orphan in &orphans {
+        rig.state.set(orphan, fact, Expected::Absent).await.unwrap();
+    }
+    sweep(&*rig.state).await.unwrap();
+    for orphan in &orphans {
+        assert!(rig.state.get(orphan).await.unwrap().is_none(), "{orphan}");
+    }
+    assert_eq!(
+        rig.state.children(&jobs().unwrap()).await.unwrap(),
+        ["word-count"]
+    );
+    assert_eq!(store.leader().await.unwrap(), Some(lease()));
+    assert!(store.read().await.unwrap().is_some());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_submission_that_is_given_up_at_any_moment_leaves_a_whole_job_or_none() {
+    let rig = Rig::new().await;
+    let managers = ResourceManagers::builtin();
+    let (mut whole, mut none) = (0, 0);
+    for polls in 0..40 {
+        let name = format!("job {polls}");
+        let (definition, demand, packing) = rig.job(&name);
+        let job = definition.job.clone();
+        {
+            let again = (definition.clone(), demand.clone(), packing.clone());
+            let submitting =
+                ardea_master::submit(rig.state(), again.0, again.1, again.2, &managers, DEADLINE);
+            let mut submitting = pin!(submitting);
+            // Between two looks the runtime goes on; after the last the submission is dropped where it is.
+            for _ in 0..polls {
+                let look = submitting
+                    .as_mut()
+                    .poll(&mut Context::from_waker(Waker::noop()));
+                if let Poll::Ready(done) = look {
+                    done.unwrap();
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+        let store = JobStore::new(rig.state(), job).unwrap();
+        match store.read().await.unwrap() {
+            Some(stored) => {
+                assert_eq!(stored.record.demand, demand);
+                whole += 1;
+            }
+            None => none += 1,
+        }
+        // With the same number it can be submitted again, whatever has become of it.
+        ardea_master::submit(
+            rig.state(),
+            definition,
+            demand,
+            packing,
+            &managers,
+            DEADLINE,
+        )
+        .await
+        .unwrap();
+        assert!(store.exists().await.unwrap());
+    }
+    assert!(none > 0, "{whole} whole, {none} none");
+}

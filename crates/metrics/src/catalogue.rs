@@ -1,0 +1,178 @@
+//! Every metric that Ardea itself tells: names, kinds, labels, and how values of several instances become one.
+//!
+//! Names follow one rule: `ardea_`, what is counted, the unit in its basic form (`seconds`, `bytes`, `ratio`), and
+//! `_total` behind a counter. `docs/metrics.md` shows the same table, and a test compares the two.
+
+use Fold::{Max, Min, Sum};
+use Kind::{Counter, Gauge, Histogram};
+
+/// The labels of an instance's metrics; `job` and `container` come from its process.
+pub const INSTANCE: &[&str] = &["job", "container", "vertex", "instance"];
+/// The labels of a process's metrics.
+pub const PROCESS: &[&str] = &["job", "container"];
+/// The labels of a connection's metrics; `peer` is the container at the other end.
+pub const LINK: &[&str] = &["job", "container", "peer"];
+
+/// What kind of value a metric has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// [`Value::Counter`](crate::Value::Counter).
+    Counter,
+    /// [`Value::Gauge`](crate::Value::Gauge).
+    Gauge,
+    /// [`Value::Histogram`](crate::Value::Histogram).
+    Histogram,
+}
+
+impl Kind {
+    /// As the text formats call it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        }
+    }
+}
+
+/// How the gauges of several instances become one. Counters are always added up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fold {
+    /// Their sum.
+    Sum,
+    /// The largest.
+    Max,
+    /// The smallest.
+    Min,
+}
+
+impl Fold {
+    /// As the guide calls it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Fold::Sum => "sum",
+            Fold::Max => "max",
+            Fold::Min => "min",
+        }
+    }
+}
+
+/// One metric that Ardea tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Metric {
+    /// Its name.
+    pub name: &'static str,
+    /// What kind of value it has.
+    pub kind: Kind,
+    /// What tells its values apart; one more may be named in [`about`](Self::about).
+    pub labels: &'static [&'static str],
+    /// How values of several instances become one.
+    pub fold: Fold,
+    /// What it says, in a sentence without a full stop.
+    pub about: &'static str,
+}
+
+macro_rules! metrics {
+    ($($(#[$doc:meta])* $id:ident = $name:literal, $kind:ident, $labels:expr, $fold:ident, $about:literal;)*) => {
+        $(
+            #[doc = $about]
+            pub const $id: Metric = Metric {
+                name: $name,
+                kind: $kind,
+                labels: $labels,
+                fold: $fold,
+                about: $about,
+            };
+        )*
+
+        /// All of them.
+        pub const ALL: &[Metric] = &[$($id),*];
+    };
+}
+
+/// The labels of [`EXCEPTIONS`].
+const EXCEPTION: &[&str] = &["job", "container", "vertex", "instance", "code"];
+/// The labels of [`SINK_DROPPED`].
+const SINK: &[&str] = &["job", "container", "sink"];
+
+metrics! {
+    RECORDS_IN = "ardea_records_in_total", Counter, INSTANCE, Sum, "records read, over all inputs";
+    RECORDS_OUT = "ardea_records_out_total", Counter, INSTANCE, Sum, "records written, over all outputs";
+    LATE = "ardea_late_records_total", Counter, INSTANCE, Sum, "records behind the watermark and the allowed lateness";
+    BAD = "ardea_bad_records_total", Counter, INSTANCE, Sum, "records set aside or dropped because they could not be dealt with";
+    BUSY = "ardea_busy_seconds_total", Counter, INSTANCE, Sum, "time spent working; steps that share a tasklet share it, and it stands at their first";
+    BLOCKED = "ardea_blocked_seconds_total", Counter, INSTANCE, Sum, "time at rest because outputs were full: backpressure";
+    IDLE = "ardea_idle_seconds_total", Counter, INSTANCE, Sum, "time at rest with nothing to do";
+    BLOCKED_SLICES = "ardea_blocked_slices_total", Counter, INSTANCE, Sum, "slices that found the outputs full";
+    LONGEST_SLICE = "ardea_longest_slice_seconds", Gauge, INSTANCE, Max, "the longest time so far without giving others their turn";
+    QUEUE_FILL = "ardea_queue_fill_ratio", Gauge, INSTANCE, Max, "how full the fullest input queue is, from 0 to 1";
+    WATERMARK = "ardea_watermark_seconds", Gauge, INSTANCE, Min, "how far event time has come, in seconds since 1970; not told before the first watermark and after the last";
+    WATERMARK_LAG = "ardea_watermark_lag_seconds", Gauge, INSTANCE, Max, "how far event time is behind the clock";
+    EPOCHS = "ardea_epochs_total", Counter, INSTANCE, Sum, "epochs ended";
+    RESTARTS = "ardea_instance_restarts_total", Counter, INSTANCE, Sum, "times the instance was started again within its process";
+    EXCEPTIONS = "ardea_exceptions_total", Counter, EXCEPTION, Sum, "errors and panics of the instance, by error code";
+    LATENCY = "ardea_latency_seconds", Histogram, INSTANCE, Sum, "time from a record's birth at its source until the instance had dealt with it";
+    LINK_BYTES_IN = "ardea_link_bytes_in_total", Counter, LINK, Sum, "bytes of frames that came from the peer";
+    LINK_BYTES_OUT = "ardea_link_bytes_out_total", Counter, LINK, Sum, "bytes of frames that went to the peer";
+    LINK_FRAMES_IN = "ardea_link_frames_in_total", Counter, LINK, Sum, "frames that came from the peer";
+    LINK_STRAY_RECORDS = "ardea_link_stray_records_total", Counter, LINK, Sum, "records that came for streams which nobody here has open, such as those of instances that have left";
+    LOST_RECORDS = "ardea_lost_records_total", Counter, PROCESS, Sum, "records that were under way when a container was lost, and those that came for instances which are not there";
+    LOST_LETTERS = "ardea_lost_letters_total", Counter, PROCESS, Sum, "news beside the graph, such as acks, that came and could not be delivered";
+    CPU = "ardea_process_cpu_seconds_total", Counter, PROCESS, Sum, "processor time of the process";
+    RESIDENT = "ardea_process_resident_bytes", Gauge, PROCESS, Sum, "memory that the process holds";
+    THREADS = "ardea_process_threads", Gauge, PROCESS, Sum, "threads of the process";
+    OPEN_FDS = "ardea_process_open_fds", Gauge, PROCESS, Sum, "files, sockets and pipes that the process has open";
+    STARTED = "ardea_process_start_time_seconds", Gauge, PROCESS, Max, "when the process was started, in seconds since 1970";
+    SINK_DROPPED = "ardea_metrics_dropped_batches_total", Counter, SINK, Sum, "batches that a metrics sink did not take, because it was too slow or failed";
+}
+
+/// The metric of this name, if it is one of [`ALL`]; the lines of a histogram belong to it.
+pub fn find(name: &str) -> Option<&'static Metric> {
+    let plain = ["_bucket", "_sum", "_count"]
+        .iter()
+        .find_map(|suffix| name.strip_suffix(suffix));
+    ALL.iter()
+        .find(|metric| metric.name == name)
+        .or_else(|| ALL.iter().find(|metric| Some(metric.name) == plain))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_follow_the_rule() {
+        for metric in ALL {
+            assert!(metric.name.starts_with("ardea_"), "{}", metric.name);
+            let is_total = metric.name.ends_with("_total");
+            assert_eq!(is_total, metric.kind == Kind::Counter, "{}", metric.name);
+            assert!(!metric.about.ends_with('.'), "{}", metric.about);
+            assert_eq!(find(metric.name), Some(metric), "names are given once");
+        }
+        assert_eq!(find("ardea_latency_seconds_bucket"), Some(&LATENCY));
+        assert_eq!(find("ardea_nothing"), None);
+    }
+
+    #[test]
+    fn the_guide_shows_the_same_table() {
+        let guide = include_str!("../../../docs/metrics.md");
+        let rows: Vec<&str> = guide
+            .lines()
+            .filter(|line| line.starts_with("| `ardea_"))
+            .collect();
+        let expected: Vec<String> = ALL
+            .iter()
+            .map(|metric| {
+                let labels = metric.labels.join(", ");
+                format!(
+                    "| `{}` | {} | {labels} | {} | {} |",
+                    metric.name,
+                    metric.kind.as_str(),
+                    metric.fold.as_str(),
+                    metric.about
+                )
+            })
+            .collect();
+        assert_eq!(rows, expected, "docs/metrics.md");
+    }
+}

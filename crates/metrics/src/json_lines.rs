@@ -1,0 +1,308 @@
+//! The sink that writes a file: one line of JSON a batch, rotated by size.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use ardea_core::{Error, ErrorCode, Result};
+use serde::Serialize;
+
+use crate::{Batch, Labels, MetricsSink, SinkSetup, Value};
+
+/// Writes each batch as a line of JSON to the end of a file.
+///
+/// A file that would grow beyond its limit becomes `FILE.1`, that which has this name `FILE.2`, and so on; the oldest goes.
+/// The limit is 64 MiB with four old files unless said otherwise. As `json-lines:FILE` in a list of sinks; `{container}` and
+/// other labels of the process in braces are replaced, so that each process of a job can have a file of its own.
+///
+/// ```json
+/// {"at":"2026-01-02T03:04:05Z","process":{"job":"a"},"samples":[{"name":"carts_open","labels":{"shop":"b"},"kind":"gauge","value":7.0}]}
+/// ```
+///
+/// A histogram has `buckets`, pairs of an upper bound (`null`: none) and how many are not above it, a summary `quantiles`,
+/// pairs of a rank and a value, and both `sum` and `count`. What is no finite number is `null`.
+#[derive(Debug)]
+pub struct JsonLines {
+    path: PathBuf,
+    most_bytes: u64,
+    keep: usize,
+    file: Option<(File, u64)>,
+}
+
+impl JsonLines {
+    /// Into this file, which is made when the first batch comes.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        JsonLines {
+            path: path.into(),
+            most_bytes: 64 << 20,
+            keep: 4,
+            file: None,
+        }
+    }
+
+    /// Another limit for the file's size in bytes; a longer line has a file of its own.
+    pub fn most_bytes(mut self, bytes: u64) -> Self {
+        self.most_bytes = bytes;
+        self
+    }
+
+    /// Another number of old files.
+    pub fn keep(mut self, files: usize) -> Self {
+        self.keep = files;
+        self
+    }
+
+    pub(crate) fn from_setup(setup: &SinkSetup) -> Result<Self> {
+        let mut path = setup.required("json-lines:FILE")?.to_string();
+        for (name, value) in setup.process.iter() {
+            // A name may hold what would lead into another folder.
+            let value = value.replace(['/', '\0'], "_");
+            path = path.replace(&format!("{{{name}}}"), &value);
+        }
+        Ok(JsonLines::new(path))
+    }
+
+    fn old(&self, age: usize) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push(format!(".{age}"));
+        PathBuf::from(name)
+    }
+
+    fn write(&mut self, line: &[u8]) -> io::Result<()> {
+        let (file, size) = match self.file.take() {
+            Some(open) => open,
+            None => open(&self.path)?,
+        };
+        let is_full = size > 0 && size + line.len() as u64 > self.most_bytes;
+        let (mut file, size) = if is_full {
+            drop(file);
+            self.rotate()?;
+            open(&self.path)?
+        } else {
+            (file, size)
+        };
+        if let Err(error) = file.write_all(line) {
+            // What was written of the line goes again; if even that fails, opening the file mends it.
+            let _ = file.set_len(size);
+            return Err(error);
+        }
+        self.file = Some((file, size + line.len() as u64));
+        Ok(())
+    }
+
+    fn rotate(&self) -> io::Result<()> {
+        if self.keep == 0 {
+            return fs::remove_file(&self.path);
+        }
+        for age in (1..self.keep).rev() {
+            match fs::rename(self.old(age), self.old(age + 1)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        fs::rename(&self.path, self.old(1))
+    }
+}
+
+/// Opens a file for appending, and cuts off a line that was not written to its end. Its size as well.
+fn open(path: &Path) -> io::Result<(File, u64)> {
+    let mut file = OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create(true)
+        .open(path)?;
+    let mut size = file.metadata()?.len();
+    let mut block = [0; 4_096];
+    let whole = size;
+    while size > 0 {
+        let from = size.saturating_sub(block.len() as u64);
+        let part = &mut block[..(size - from) as usize];
+        file.seek(SeekFrom::Start(from))?;
+        file.read_exact(part)?;
+        if let Some(at) = part.iter().rposition(|byte| *byte == b'\n') {
+            size = from + at as u64 + 1;
+            break;
+        }
+        size = from;
+    }
+    if size < whole {
+        file.set_len(size)?;
+    }
+    Ok((file, size))
+}
+
+#[derive(Serialize)]
+struct LineShape<'a> {
+    at: String,
+    process: &'a Labels,
+    samples: Vec<SampleShape<'a>>,
+}
+
+#[derive(Serialize)]
+struct SampleShape<'a> {
+    name: &'a str,
+    labels: &'a Labels,
+    kind: &'static str,
+    #[serde(flatten)]
+    value: ValueShape<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum ValueShape<'a> {
+    Plain {
+        value: f64,
+    },
+    Histogram {
+        buckets: Vec<(f64, u64)>,
+        sum: f64,
+        count: u64,
+    },
+    Summary {
+        quantiles: &'a [(f64, f64)],
+        sum: f64,
+        count: u64,
+    },
+}
+
+fn line(batch: &Batch) -> Result<Vec<u8>> {
+    let samples = batch.samples.iter().map(|sample| SampleShape {
+        name: sample.name.as_str(),
+        labels: &sample.labels,
+        kind: sample.value.kind(),
+        value: match &sample.value {
+            Value::Counter(value) | Value::Gauge(value) => ValueShape::Plain { value: *value },
+            Value::Histogram(buckets) => ValueShape::Histogram {
+                buckets: buckets.cumulative().collect(),
+                sum: buckets.sum(),
+                count: buckets.count(),
+            },
+            Value::Summary(quantiles) => ValueShape::Summary {
+                quantiles: &quantiles.values,
+                sum: quantiles.sum,
+                count: quantiles.count,
+            },
+        },
+    });
+    let shape = LineShape {
+        at: batch.at.to_string(),
+        process: &batch.process,
+        samples: samples.collect(),
+    };
+    let mut line = serde_json::to_vec(&shape).map_err(|error| {
+        Error::new(ErrorCode::Internal, "a batch of metrics is no JSON").because(error)
+    })?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+impl MetricsSink for JsonLines {
+    fn name(&self) -> &str {
+        "json-lines"
+    }
+
+    fn take(&mut self, batch: &Batch) -> Result<()> {
+        let line = line(batch)?;
+        self.write(&line).map_err(|error| {
+            let what = format!("metrics can't be written to {}", self.path.display());
+            Error::new(ErrorCode::WriteFailed, what)
+                .because(error)
+                .hint("check the folder, its permissions and the space left")
+        })
+    }
+
+    fn place(&self) -> String {
+        self.path.display().to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Buckets;
+    use ardea_core::Timestamp;
+    use serde_json::json;
+
+    fn batch(number: f64) -> Batch {
+        let at = Timestamp::from_secs(1_700_000_000);
+        let mut batch = Batch::new(Labels::of([("container", "1/2")]), at, at);
+        batch.push("level", &Labels::of([("a", "\"")]), Value::Gauge(number));
+        batch
+    }
+
+    fn lines(path: &Path) -> Vec<serde_json::Value> {
+        let text = fs::read_to_string(path).expect("it is there");
+        text.lines()
+            .map(|line| serde_json::from_str(line).expect("JSON"))
+            .collect()
+    }
+
+    #[test]
+    fn a_batch_is_a_line_of_json() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let setup = SinkSetup {
+            argument: Some(format!("{}/m-{{container}}.jsonl", folder.path().display())),
+            process: batch(0.0).process,
+        };
+        let mut sink = JsonLines::from_setup(&setup).expect("it has an argument");
+        let mut told = batch(7.0);
+        let mut buckets = Buckets::new(&[1.0]);
+        buckets.observe(3.0);
+        told.push("took", &Labels::none(), Value::Histogram(buckets));
+        sink.take(&told).expect("written");
+        let path = folder.path().join("m-1_2.jsonl");
+        assert_eq!(
+            lines(&path),
+            [json!({
+                "at": "2023-11-14T22:13:20Z",
+                "process": {"container": "1/2"},
+                "samples": [
+                    {"name": "level", "labels": {"a": "\""}, "kind": "gauge", "value": 7.0},
+                    {"name": "took", "labels": {}, "kind": "histogram",
+                     "buckets": [[1.0, 0], [null, 1]], "sum": 3.0, "count": 1},
+                ],
+            })]
+        );
+    }
+
+    #[test]
+    fn a_full_file_is_put_aside_and_the_oldest_goes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("m.jsonl");
+        let size = line(&batch(0.0)).expect("JSON").len() as u64;
+        let mut sink = JsonLines::new(&path).most_bytes(2 * size).keep(2);
+        for number in 0..9 {
+            sink.take(&batch(f64::from(number))).expect("written");
+        }
+        let first = |name: &str| lines(&folder.path().join(name))[0]["samples"][0]["value"].clone();
+        assert_eq!(first("m.jsonl"), json!(8.0));
+        assert_eq!(first("m.jsonl.1"), json!(6.0));
+        assert_eq!(first("m.jsonl.2"), json!(4.0));
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 3);
+    }
+
+    #[test]
+    fn a_line_that_was_cut_off_is_gone_when_the_next_one_comes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("m.jsonl");
+        for torn in ["{\"at\"".to_string(), "x".repeat(10_000)] {
+            JsonLines::new(&path).take(&batch(1.0)).expect("written");
+            let mut file = OpenOptions::new().append(true).open(&path).expect("open");
+            file.write_all(torn.as_bytes()).expect("written");
+        }
+        JsonLines::new(&path).take(&batch(2.0)).expect("written");
+        assert_eq!(lines(&path).len(), 3);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_made_is_an_error_that_names_it_and_the_next_batch_is_tried() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("missing/m.jsonl");
+        let mut sink = JsonLines::new(&path);
+        let error = sink.take(&batch(1.0)).expect_err("no folder");
+        assert_eq!(error.code(), ErrorCode::WriteFailed);
+        assert!(error.to_string().contains("missing/m.jsonl"), "{error}");
+        fs::create_dir(folder.path().join("missing")).expect("a folder");
+        sink.take(&batch(1.0)).expect("written");
+    }
+}

@@ -1,0 +1,290 @@
+//! Hands batches to sinks, each on a thread of its own.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ardea_core::{Error, ErrorCode, Result};
+
+use crate::{Batch, Labels, MetricsSink, MetricsSinks, Value, catalogue};
+
+/// How many batches wait for a sink: some seconds' worth.
+const QUEUE_BATCHES: usize = 8;
+
+/// The metrics manager of a process: hands each batch to all sinks.
+///
+/// Telling it never blocks, and one sink knows nothing of another. Dropping it ends the sinks after what waits for them;
+/// [`close`](Self::close) waits for that.
+#[derive(Debug)]
+pub struct MetricsManager {
+    posts: Vec<Post>,
+}
+
+/// A sink as the manager sees it.
+#[derive(Debug)]
+struct Post {
+    name: String,
+    place: String,
+    queue: SyncSender<Arc<Batch>>,
+    ended: Receiver<()>,
+    counts: Arc<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    taken: AtomicU64,
+    dropped: AtomicU64,
+    failed: AtomicU64,
+    last_error: Mutex<Option<Error>>,
+}
+
+/// What became of the batches for one sink.
+#[derive(Clone, Debug)]
+pub struct SinkReport {
+    /// The sink's name.
+    pub name: String,
+    /// Where it takes them.
+    pub place: String,
+    /// Batches that it has taken.
+    pub taken: u64,
+    /// Batches that found its queue full.
+    pub dropped: u64,
+    /// Batches that it failed on.
+    pub failed: u64,
+    /// Why it failed last.
+    pub last_error: Option<Error>,
+}
+
+impl MetricsManager {
+    /// Makes and starts the sinks of a list such as `prometheus,json-lines:metrics.jsonl`; an empty list is fine.
+    ///
+    /// # Errors
+    /// What keeps a sink from being made; those before it have ended again then. A thread that the system refuses is
+    /// [`LimitReached`](ErrorCode::LimitReached).
+    pub fn start(list: &str, process: &Labels, sinks: &MetricsSinks) -> Result<Self> {
+        let mut manager = MetricsManager { posts: Vec::new() };
+        for sink in sinks.make(list, process)? {
+            manager.add(sink)?;
+        }
+        Ok(manager)
+    }
+
+    /// Starts one more sink.
+    ///
+    /// # Errors
+    /// [`LimitReached`](ErrorCode::LimitReached) when the system refuses a thread.
+    pub fn add(&mut self, sink: Box<dyn MetricsSink>) -> Result<()> {
+        let (queue, batches) = sync_channel(QUEUE_BATCHES);
+        let (ending, ended) = channel();
+        let counts = Arc::new(Counts::default());
+        let post = Post {
+            name: sink.name().to_string(),
+            place: sink.place(),
+            queue,
+            ended,
+            counts: Arc::clone(&counts),
+        };
+        thread::Builder::new()
+            .name(format!("metrics {}", post.name))
+            .spawn(move || {
+                serve(sink, &batches, &counts);
+                // Dropped at last, it says that the sink is gone.
+                drop(ending);
+            })
+            .map_err(|error| {
+                Error::new(
+                    ErrorCode::LimitReached,
+                    format!("the metrics sink {:?} gets no thread", post.name),
+                )
+                .because(error)
+            })?;
+        self.posts.push(post);
+        Ok(())
+    }
+
+    /// Hands a batch to all sinks, and returns at once.
+    pub fn tell(&self, batch: &Arc<Batch>) {
+        for post in &self.posts {
+            if post.queue.try_send(Arc::clone(batch)).is_err() {
+                post.counts.dropped.fetch_add(1, Relaxed);
+            }
+        }
+    }
+
+    /// What became of the batches so far, by sink.
+    pub fn report(&self) -> Vec<SinkReport> {
+        let reports = self.posts.iter().map(|post| SinkReport {
+            name: post.name.clone(),
+            place: post.place.clone(),
+            taken: post.counts.taken.load(Relaxed),
+            dropped: post.counts.dropped.load(Relaxed),
+            failed: post.counts.failed.load(Relaxed),
+            last_error: lock(&post.counts.last_error).clone(),
+        });
+        reports.collect()
+    }
+
+    /// Adds to a batch, before it is told, how many batches each sink missed so far.
+    pub fn write(&self, batch: &mut Batch) {
+        for report in self.report() {
+            let labels = Labels::of([("sink", &report.name)]);
+            let missed = (report.dropped + report.failed) as f64;
+            batch.push(
+                catalogue::SINK_DROPPED.name,
+                &labels,
+                Value::Counter(missed),
+            );
+        }
+    }
+
+    /// Lets the sinks take what waits for them, and end; the names of those that have not within `patience`.
+    pub fn close(self, patience: Duration) -> Vec<String> {
+        let deadline = Instant::now() + patience;
+        let posts: Vec<_> = self
+            .posts
+            .into_iter()
+            .map(|post| (post.name, post.ended))
+            .collect();
+        let stuck = posts.into_iter().filter(|(_, ended)| {
+            let left = deadline.saturating_duration_since(Instant::now());
+            ended.recv_timeout(left) == Err(RecvTimeoutError::Timeout)
+        });
+        stuck.map(|(name, _)| name).collect()
+    }
+}
+
+/// The thread of a sink: ends when the manager has gone.
+fn serve(mut sink: Box<dyn MetricsSink>, batches: &Receiver<Arc<Batch>>, counts: &Counts) {
+    for batch in batches {
+        let outcome = catch_unwind(AssertUnwindSafe(|| sink.take(&batch)));
+        let outcome = outcome.unwrap_or_else(|_| {
+            Err(Error::new(
+                ErrorCode::UserPanic,
+                format!("the metrics sink {:?} panicked", sink.name()),
+            ))
+        });
+        match outcome {
+            Ok(()) => counts.taken.fetch_add(1, Relaxed),
+            Err(error) => {
+                *lock(&counts.last_error) = Some(error);
+                counts.failed.fetch_add(1, Relaxed)
+            }
+        };
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ardea_core::Timestamp;
+
+    fn batch() -> Arc<Batch> {
+        let now = Timestamp::from_secs(1);
+        Arc::new(Batch::new(Labels::none(), now, now))
+    }
+
+    /// Polls until `condition` holds, for up to a minute.
+    fn wait(condition: impl Fn() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !condition() {
+            assert!(Instant::now() < deadline, "it never happened");
+            thread::yield_now();
+        }
+    }
+
+    struct Fake<F>(&'static str, F);
+
+    impl<F: FnMut() -> Result<()> + Send> MetricsSink for Fake<F> {
+        fn name(&self) -> &str {
+            self.0
+        }
+        fn take(&mut self, _: &Batch) -> Result<()> {
+            (self.1)()
+        }
+    }
+
+    #[test]
+    fn a_sink_that_blocks_fails_or_panics_stops_neither_the_others_nor_the_teller() {
+        let (release, held) = channel::<()>();
+        let mut manager =
+            MetricsManager::start("", &Labels::none(), &MetricsSinks::builtin()).expect("none");
+        let sinks: Vec<Box<dyn MetricsSink>> = vec![
+            Box::new(Fake("blocks", move || {
+                let _ = held.recv();
+                Ok(())
+            })),
+            Box::new(Fake("fails", || {
+                Err(Error::new(ErrorCode::Network, "away"))
+            })),
+            Box::new(Fake("panics", || panic!("as it was told to"))),
+            Box::new(Fake("works", || Ok(()))),
+        ];
+        for sink in sinks {
+            manager.add(sink).expect("a thread");
+        }
+        let told = 30;
+        for n in 1..=told {
+            manager.tell(&batch());
+            wait(|| manager.report()[3].taken == n);
+            wait(|| manager.report()[1].failed == n && manager.report()[2].failed == n);
+        }
+        let report = manager.report();
+        // One is being taken, a queue full waits, or none is being taken yet.
+        assert!(
+            report[0].dropped >= told - QUEUE_BATCHES as u64 - 1,
+            "{report:?}"
+        );
+        assert_eq!((report[0].taken, report[3].dropped), (0, 0));
+        let why = report[1].last_error.as_ref().map(Error::code);
+        assert_eq!(why, Some(ErrorCode::Network));
+        let why = report[2].last_error.as_ref().map(Error::code);
+        assert_eq!(why, Some(ErrorCode::UserPanic));
+
+        let now = Timestamp::from_secs(1);
+        let mut batch = Batch::new(Labels::none(), now, now);
+        manager.write(&mut batch);
+        assert_eq!(batch.samples.len(), 4);
+        assert_eq!(batch.samples[1].value, Value::Counter(told as f64));
+
+        assert_eq!(
+            manager.close(Duration::ZERO).first().map(String::as_str),
+            Some("blocks")
+        );
+        drop(release);
+    }
+
+    #[test]
+    fn what_waits_for_a_sink_is_taken_before_it_ends() {
+        let taken = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&taken);
+        let mut manager = MetricsManager { posts: Vec::new() };
+        let sink = Fake("counts", move || {
+            counter.fetch_add(1, Relaxed);
+            Ok(())
+        });
+        manager.add(Box::new(sink)).expect("a thread");
+        for _ in 0..QUEUE_BATCHES {
+            manager.tell(&batch());
+        }
+        assert_eq!(manager.close(Duration::from_secs(60)), Vec::<String>::new());
+        assert_eq!(taken.load(Relaxed), QUEUE_BATCHES as u64);
+    }
+
+    #[test]
+    fn a_sink_that_there_is_not_is_refused_with_those_that_there_are() {
+        let error = MetricsManager::start("promethius", &Labels::none(), &MetricsSinks::builtin())
+            .expect_err("misspelt");
+        assert_eq!(error.code(), ErrorCode::InvalidConfig);
+        assert!(
+            error.to_string().contains("json-lines, prometheus"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,111 @@
+//! What a process uses: processor time, memory, threads, descriptors.
+
+use std::fs;
+use std::time::Duration;
+
+use ardea_core::{Error, ErrorCode, Result};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::readings::seconds;
+use crate::{Batch, Labels, Value, catalogue as m};
+
+/// What this process uses.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct ProcessReading {
+    /// Processor time so far, of all threads.
+    pub cpu: Duration,
+    /// Memory held, in bytes.
+    pub resident_bytes: u64,
+    /// Threads.
+    pub threads: u64,
+    /// Open descriptors.
+    pub open_fds: u64,
+}
+
+impl ProcessReading {
+    /// Reads it of the calling process, from `/proc/self`; some 50 µs.
+    ///
+    /// # Errors
+    /// [`ReadFailed`](ErrorCode::ReadFailed) where there is no `/proc`, or nothing can be opened any more.
+    pub fn read() -> Result<Self> {
+        let status = fs::read_to_string("/proc/self/status").map_err(unreadable)?;
+        let cpu = clock_gettime(ClockId::ProcessCPUTime);
+        // The directory that is being read is open itself.
+        let open_fds = fs::read_dir("/proc/self/fd").map_err(unreadable)?.count() - 1;
+        Ok(ProcessReading {
+            cpu: Duration::new(
+                u64::try_from(cpu.tv_sec).unwrap_or(0),
+                u32::try_from(cpu.tv_nsec).unwrap_or(0),
+            ),
+            resident_bytes: field(&status, "VmRSS:") * 1_024,
+            threads: field(&status, "Threads:"),
+            open_fds: open_fds as u64,
+        })
+    }
+
+    /// Adds what was read to the batch of the process.
+    pub fn write(&self, batch: &mut Batch) {
+        let labels = Labels::none();
+        batch.push(m::CPU.name, &labels, Value::Counter(self.cpu.as_secs_f64()));
+        let started = seconds(batch.started);
+        for (metric, level) in [
+            (m::RESIDENT, self.resident_bytes as f64),
+            (m::THREADS, self.threads as f64),
+            (m::OPEN_FDS, self.open_fds as f64),
+            (m::STARTED, started),
+        ] {
+            batch.push(metric.name, &labels, Value::Gauge(level));
+        }
+    }
+}
+
+/// The number behind a name in `/proc/self/status`; zero if there is none.
+fn field(status: &str, name: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let number = line.and_then(|line| line.split_whitespace().next());
+    number.and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+fn unreadable(error: std::io::Error) -> Error {
+    Error::new(
+        ErrorCode::ReadFailed,
+        "what this process uses can't be read from /proc/self",
+    )
+    .because(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ardea_core::Timestamp;
+
+    #[test]
+    fn a_process_knows_what_it_uses() {
+        let before = ProcessReading::read().expect("there is /proc");
+        assert!(before.resident_bytes > 100_000, "{before:?}");
+        assert!(before.threads >= 1 && before.open_fds >= 3, "{before:?}");
+        let mut work = 0u64;
+        loop {
+            work = (0..100_000).fold(work, |sum: u64, n| sum.wrapping_mul(31).wrapping_add(n));
+            let now = ProcessReading::read().expect("there is /proc");
+            if now.cpu > before.cpu {
+                break;
+            }
+        }
+    }
+
+    #[test]
+    fn every_metric_of_the_catalogue_about_processes_is_told() {
+        let now = Timestamp::from_secs(5);
+        let mut batch = Batch::new(Labels::none(), now, now);
+        ProcessReading::default().write(&mut batch);
+        let told: Vec<_> = batch.samples.iter().map(|s| s.name.as_str()).collect();
+        let of_processes = m::ALL
+            .iter()
+            .filter(|metric| metric.name.starts_with("ardea_process_"));
+        assert_eq!(
+            told,
+            of_processes.map(|metric| metric.name).collect::<Vec<_>>()
+        );
+    }
+}

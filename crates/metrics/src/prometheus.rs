@@ -1,0 +1,115 @@
+//! The sink that Prometheus reads: the latest batches, behind an HTTP endpoint.
+
+mod endpoint;
+mod text;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use ardea_core::Result;
+
+use crate::{Batch, Labels, MetricsSink, SinkSetup};
+use endpoint::Endpoint;
+pub(crate) use text::Format;
+
+/// The port that OpenTelemetry gives to endpoints for Prometheus, and after it the next free one.
+const DEFAULT_ADDRESS: &str = "127.0.0.1:9464+";
+
+/// How long a process is shown after its last batch.
+const SHOWN_FOR: Duration = Duration::from_secs(60);
+
+/// Serves the latest batch of each process at `http://ADDRESS/metrics`, in the text format 0.0.4 or, for who asks, as
+/// OpenMetrics.
+///
+/// As `prometheus:ADDRESS` in a list of sinks. A `+` behind the port takes the first free of the hundred from there, for
+/// several processes on one host; the default is `127.0.0.1:9464+`. There is neither encryption nor a password: an address
+/// other than loopback shows the metrics to whoever can reach it.
+///
+/// ```
+/// use std::io::{Read, Write};
+/// use ardea_core::Timestamp;
+/// use ardea_metrics::{Batch, Labels, MetricsSink, Prometheus, Value};
+///
+/// let mut prometheus = Prometheus::bind("127.0.0.1:0")?;
+/// let now = Timestamp::from_secs(1);
+/// let mut batch = Batch::new(Labels::of([("job", "a")]), now, now);
+/// batch.push("carts_open", &Labels::none(), Value::Gauge(7.0));
+/// prometheus.take(&batch)?;
+///
+/// let mut reader = std::net::TcpStream::connect(prometheus.address())?;
+/// reader.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")?;
+/// let mut answer = String::new();
+/// reader.read_to_string(&mut answer)?;
+/// assert!(answer.ends_with("# TYPE carts_open gauge\ncarts_open{job=\"a\"} 7\n"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Prometheus {
+    shelf: Arc<Shelf>,
+    endpoint: Endpoint,
+}
+
+/// The latest batch of each process.
+#[derive(Default)]
+pub(crate) struct Shelf(Mutex<BTreeMap<Labels, (Instant, Batch)>>);
+
+impl Shelf {
+    fn put(&self, batch: Batch) {
+        let mut batches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        batches.retain(|_, (since, _)| since.elapsed() < SHOWN_FOR);
+        batches.insert(batch.process.clone(), (Instant::now(), batch));
+    }
+
+    fn render(&self, format: Format) -> String {
+        let batches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let shown = batches
+            .values()
+            .filter(|(since, _)| since.elapsed() < SHOWN_FOR);
+        text::render(shown.map(|(_, batch)| batch), format)
+    }
+}
+
+impl Prometheus {
+    /// Serves at this address, `HOST:PORT` or `HOST:PORT+`.
+    ///
+    /// # Errors
+    /// [`InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if it is none, [`Network`](ardea_core::ErrorCode::Network)
+    /// if it is in use.
+    pub fn bind(address: &str) -> Result<Self> {
+        let shelf = Arc::new(Shelf::default());
+        let endpoint = Endpoint::bind(address, Arc::clone(&shelf))?;
+        Ok(Prometheus { shelf, endpoint })
+    }
+
+    /// Where it serves.
+    pub fn address(&self) -> SocketAddr {
+        self.endpoint.address()
+    }
+
+    pub(crate) fn from_setup(setup: &SinkSetup) -> Result<Self> {
+        Prometheus::bind(setup.argument.as_deref().unwrap_or(DEFAULT_ADDRESS))
+    }
+}
+
+impl MetricsSink for Prometheus {
+    fn name(&self) -> &str {
+        "prometheus"
+    }
+
+    fn take(&mut self, batch: &Batch) -> Result<()> {
+        self.shelf.put(batch.clone());
+        Ok(())
+    }
+
+    fn place(&self) -> String {
+        format!("http://{}/metrics", self.address())
+    }
+}
+
+impl fmt::Debug for Prometheus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Prometheus({})", self.place())
+    }
+}

@@ -1,0 +1,240 @@
+//! A very small HTTP server: one page, a connection a request, everything bounded.
+//!
+//! Prometheus asks once in seconds, so a thread a request is cheap, and needs no runtime. A stranger who sends slowly, much
+//! or nothing holds one of a few places for a few seconds.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{
+    IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs,
+};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use ardea_core::{Error, ErrorCode, Result};
+
+use super::{Format, Shelf};
+
+/// How many are served at a time; others are told to come again.
+const MOST_CONNECTIONS: usize = 16;
+/// The most bytes of a request's head.
+const MOST_HEAD_BYTES: usize = 8 * 1_024;
+/// How long a request may take to come, and each piece of the answer to leave.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How many ports a `+` allows.
+const PORTS: u16 = 100;
+
+/// The listening thread; dropping it closes the address.
+pub(super) struct Endpoint {
+    address: SocketAddr,
+    is_closed: Arc<AtomicBool>,
+    listening: Option<JoinHandle<()>>,
+}
+
+impl Endpoint {
+    pub(super) fn bind(text: &str, shelf: Arc<Shelf>) -> Result<Self> {
+        let listener = listen(text)?;
+        let address = listener.local_addr().map_err(|error| in_use(text, error))?;
+        let is_closed = Arc::new(AtomicBool::new(false));
+        let closed = Arc::clone(&is_closed);
+        let listening = thread::Builder::new()
+            .name("metrics endpoint".to_string())
+            .spawn(move || accept(&listener, &shelf, &closed))
+            .map_err(|error| {
+                Error::new(
+                    ErrorCode::LimitReached,
+                    "the metrics endpoint gets no thread",
+                )
+                .because(error)
+            })?;
+        Ok(Endpoint {
+            address,
+            is_closed,
+            listening: Some(listening),
+        })
+    }
+
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.is_closed.store(true, Ordering::Release);
+        // A connection of our own wakes the listening thread.
+        let ip = match self.address.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+            ip => ip,
+        };
+        let woken = TcpStream::connect_timeout(&SocketAddr::new(ip, self.address.port()), PATIENCE);
+        if let (Ok(_), Some(listening)) = (woken, self.listening.take()) {
+            let _ = listening.join();
+        }
+    }
+}
+
+/// Listens at `HOST:PORT`, or at the first free port from there if a `+` follows.
+fn listen(text: &str) -> Result<TcpListener> {
+    let plain = text.trim_end_matches('+');
+    let addresses: Vec<SocketAddr> = match plain.to_socket_addrs() {
+        Ok(addresses) => addresses.collect(),
+        Err(error) => {
+            let what = format!("{text:?} is no address for metrics");
+            return Err(Error::new(ErrorCode::InvalidConfig, what)
+                .because(error)
+                .hint("write HOST:PORT, or HOST:PORT+ for the first free port from there"));
+        }
+    };
+    let ports = if plain.len() < text.len() { PORTS } else { 1 };
+    let mut why = None;
+    for offset in 0..ports {
+        for address in &addresses {
+            let Some(port) = address.port().checked_add(offset) else {
+                continue;
+            };
+            match TcpListener::bind(SocketAddr::new(address.ip(), port)) {
+                Ok(listener) => return Ok(listener),
+                Err(error) => why = Some(error),
+            }
+        }
+    }
+    Err(in_use(
+        text,
+        why.unwrap_or_else(|| ErrorKind::AddrNotAvailable.into()),
+    ))
+}
+
+fn in_use(text: &str, error: std::io::Error) -> Error {
+    let what = format!("metrics can't be served at {text}");
+    Error::new(ErrorCode::Network, what)
+        .because(error)
+        .hint("choose another port, or write + behind it for the first free one from there")
+}
+
+fn accept(listener: &TcpListener, shelf: &Arc<Shelf>, is_closed: &AtomicBool) {
+    let served = Arc::new(AtomicUsize::new(0));
+    for stream in listener.incoming() {
+        if is_closed.load(Ordering::Acquire) {
+            return;
+        }
+        let Ok(stream) = stream else {
+            // Out of descriptors, most likely: without a pause this thread would fill a core until there are some.
+            thread::sleep(Duration::from_millis(100));
+            continue;
+        };
+        let Some(place) = Place::take(&served) else {
+            refuse(stream);
+            continue;
+        };
+        let shelf = Arc::clone(shelf);
+        let serving = move || {
+            serve(stream, &shelf);
+            drop(place);
+        };
+        // Without a thread the connection is closed, which says as much as can be said.
+        let _ = thread::Builder::new()
+            .name("metrics reader".to_string())
+            .spawn(serving);
+    }
+}
+
+/// One of the few places, given back when dropped.
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn take(served: &Arc<AtomicUsize>) -> Option<Self> {
+        if served.load(Ordering::Acquire) >= MOST_CONNECTIONS {
+            return None;
+        }
+        served.fetch_add(1, Ordering::AcqRel);
+        Some(Place(Arc::clone(served)))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Says that there are too many. A connection that is new has room for so little: this blocks nobody.
+fn refuse(mut stream: TcpStream) {
+    let _ = stream.set_nonblocking(true);
+    let _ = stream.write_all(refusal("503 Service Unavailable", "too many readers").as_bytes());
+}
+
+/// Answers one request and closes the connection. Whatever fails, there is nobody to tell.
+fn serve(mut stream: TcpStream, shelf: &Shelf) {
+    let _ = stream.set_write_timeout(Some(PATIENCE));
+    let answer = match read_head(&mut stream) {
+        Some(head) => answer(&head, shelf),
+        None => refusal("400 Bad Request", "no request that can be understood"),
+    };
+    if stream.write_all(answer.as_bytes()).is_ok() {
+        let _ = stream.shutdown(Shutdown::Write);
+    }
+}
+
+/// The head of the request, if it comes in time and is not too long.
+fn read_head(stream: &mut TcpStream) -> Option<String> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut head = Vec::new();
+    let mut part = [0; 1_024];
+    loop {
+        let left = deadline.checked_duration_since(Instant::now())?;
+        stream
+            .set_read_timeout(Some(left.max(Duration::from_millis(1))))
+            .ok()?;
+        let read = match stream.read(&mut part) {
+            Ok(0) => return None,
+            Ok(read) => read,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(_) => return None,
+        };
+        head.extend_from_slice(&part[..read]);
+        if head.windows(4).any(|end| end == b"\r\n\r\n") {
+            return String::from_utf8(head).ok();
+        }
+        if head.len() > MOST_HEAD_BYTES {
+            return None;
+        }
+    }
+}
+
+fn answer(head: &str, shelf: &Shelf) -> String {
+    let mut lines = head.split("\r\n");
+    let mut request = lines.next().unwrap_or_default().split(' ');
+    let (method, path) = (request.next(), request.next().unwrap_or_default());
+    if !matches!(method, Some("GET" | "HEAD")) {
+        return refusal("405 Method Not Allowed", "only GET");
+    }
+    if path.split('?').next() != Some("/metrics") {
+        return refusal("404 Not Found", "metrics are at /metrics");
+    }
+    let accept = lines
+        .filter_map(|line| line.split_once(':'))
+        .find(|(name, _)| name.eq_ignore_ascii_case("accept"));
+    let format = Format::accepted(accept.map_or("", |(_, value)| value));
+    let page = shelf.render(format);
+    let body = if method == Some("HEAD") { "" } else { &page };
+    format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        format.content_type(),
+        page.len()
+    )
+}
+
+fn refusal(status: &str, why: &str) -> String {
+    let allow = if status.starts_with("405") {
+        "Allow: GET, HEAD\r\n"
+    } else {
+        ""
+    };
+    format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n{allow}Connection: close\r\n\r\n{why}\n",
+        why.len() + 1
+    )
+}

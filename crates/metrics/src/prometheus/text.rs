@@ -1,0 +1,182 @@
+//! Batches as Prometheus reads them: the text format 0.0.4, and OpenMetrics 1.0.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use crate::value::number_text;
+use crate::{Batch, Labels, Value, catalogue};
+
+/// Which of the two formats.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Format {
+    /// The text format, version 0.0.4.
+    Text,
+    /// OpenMetrics, version 1.0.0.
+    OpenMetrics,
+}
+
+impl Format {
+    /// What an `Accept` header asks for.
+    pub(crate) fn accepted(header: &str) -> Self {
+        if header.contains("application/openmetrics-text") {
+            Format::OpenMetrics
+        } else {
+            Format::Text
+        }
+    }
+
+    pub(crate) fn content_type(self) -> &'static str {
+        match self {
+            Format::Text => "text/plain; version=0.0.4; charset=utf-8",
+            Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+}
+
+/// All values of one name: one kind, and each set of labels once.
+struct Family<'a> {
+    kind: &'static str,
+    values: BTreeMap<Labels, &'a Value>,
+}
+
+/// All samples by name; of two with the same labels the last counts, and of two kinds under one name the first.
+pub(crate) fn render<'a>(batches: impl Iterator<Item = &'a Batch>, format: Format) -> String {
+    let mut families: BTreeMap<&str, Family<'_>> = BTreeMap::new();
+    let mut of_two_kinds = 0;
+    for batch in batches {
+        for sample in &batch.samples {
+            let kind = sample.value.kind();
+            let family = families
+                .entry(sample.name.as_str())
+                .or_insert_with(|| Family {
+                    kind,
+                    values: BTreeMap::new(),
+                });
+            if family.kind != kind {
+                of_two_kinds += 1;
+                continue;
+            }
+            let labels = sample.labels.over(&batch.process);
+            family.values.insert(labels, &sample.value);
+        }
+    }
+    let mut out = String::new();
+    for (name, family) in &families {
+        write_family(&mut out, name, family, format);
+    }
+    match format {
+        Format::Text if of_two_kinds > 0 => {
+            let _ = writeln!(
+                out,
+                "# {of_two_kinds} samples left out: another kind has their name"
+            );
+        }
+        Format::Text => {}
+        Format::OpenMetrics => out.push_str("# EOF\n"),
+    }
+    out
+}
+
+fn write_family(out: &mut String, name: &str, family: &Family<'_>, format: Format) {
+    // In OpenMetrics a counter's family has the name without the ending, and each of its lines has it.
+    let (head, tail) = match format {
+        Format::OpenMetrics if family.kind == "counter" => {
+            (name.strip_suffix("_total").unwrap_or(name), "_total")
+        }
+        _ => (name, ""),
+    };
+    if let Some(metric) = catalogue::find(name) {
+        let _ = writeln!(out, "# HELP {head} {}", metric.about);
+    }
+    let _ = writeln!(out, "# TYPE {head} {}", family.kind);
+    for (labels, value) in &family.values {
+        value.lines(|line| {
+            let name = if tail.is_empty() { name } else { head };
+            let with_own = line.label.map(|(label, value)| labels.with(label, value));
+            let labels = with_own.as_ref().unwrap_or(labels);
+            let _ = write!(out, "{name}{tail}{}", line.suffix);
+            if !labels.is_empty() {
+                let _ = write!(out, "{{{labels}}}");
+            }
+            let _ = writeln!(out, " {}", number_text(line.number));
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Buckets, Quantiles};
+    use ardea_core::Timestamp;
+
+    fn batch() -> Batch {
+        let now = Timestamp::from_secs(9);
+        let mut batch = Batch::new(Labels::of([("job", "a\"b")]), now, now);
+        let labels = Labels::of([("vertex", "v\\1\n")]);
+        batch.push("ardea_records_in_total", &labels, Value::Counter(12.0));
+        batch.push("odd.name", &Labels::none(), Value::Gauge(f64::NEG_INFINITY));
+        let mut buckets = Buckets::new(&[0.5]);
+        buckets.observe_many(0.25, 3);
+        buckets.observe(2.0);
+        batch.push("took_seconds", &Labels::none(), Value::Histogram(buckets));
+        let quantiles = Quantiles {
+            values: vec![(0.5, 1.5), (0.99, f64::NAN)],
+            sum: 3.0,
+            count: 2,
+        };
+        batch.push("waits", &Labels::none(), Value::Summary(quantiles));
+        batch
+    }
+
+    #[test]
+    fn text_has_each_family_once_with_help_type_and_escaped_labels() {
+        let text = render([&batch()].into_iter(), Format::Text);
+        let expected = r#"# HELP ardea_records_in_total records read, over all inputs
+# TYPE ardea_records_in_total counter
+ardea_records_in_total{job="a\"b",vertex="v\\1\n"} 12
+# TYPE odd_name gauge
+odd_name{job="a\"b"} -Inf
+# TYPE took_seconds histogram
+took_seconds_bucket{job="a\"b",le="0.5"} 3
+took_seconds_bucket{job="a\"b",le="+Inf"} 4
+took_seconds_sum{job="a\"b"} 2.75
+took_seconds_count{job="a\"b"} 4
+# TYPE waits summary
+waits{job="a\"b",quantile="0.5"} 1.5
+waits{job="a\"b",quantile="0.99"} NaN
+waits_sum{job="a\"b"} 3
+waits_count{job="a\"b"} 2
+"#;
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn openmetrics_names_a_counters_family_without_its_ending_and_ends_with_eof() {
+        let text = render([&batch()].into_iter(), Format::OpenMetrics);
+        assert!(
+            text.contains("# TYPE ardea_records_in counter\nardea_records_in_total{"),
+            "{text}"
+        );
+        assert!(text.ends_with("\n# EOF\n"));
+        assert_eq!(render([].into_iter(), Format::OpenMetrics), "# EOF\n");
+    }
+
+    #[test]
+    fn processes_share_families_duplicates_are_shown_once_and_other_kinds_are_left_out() {
+        let now = Timestamp::from_secs(9);
+        let batches = ["1", "2"].map(|container| {
+            let mut batch = Batch::new(Labels::of([("container", container)]), now, now);
+            batch.push("level", &Labels::none(), Value::Gauge(1.0));
+            batch.push("level", &Labels::none(), Value::Gauge(2.0));
+            batch.push("level", &Labels::none(), Value::Counter(3.0));
+            batch
+        });
+        let text = render(batches.iter(), Format::Text);
+        assert_eq!(text.matches("# TYPE").count(), 1);
+        assert_eq!(text.matches("} 2\n").count(), 2);
+        assert!(
+            text.ends_with("# 2 samples left out: another kind has their name\n"),
+            "{text}"
+        );
+    }
+}

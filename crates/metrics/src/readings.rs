@@ -1,0 +1,170 @@
+//! What instances and links have counted, as samples.
+
+use ardea_core::{MetricsSnapshot, Timestamp};
+
+use crate::catalogue::{self as m, Metric};
+use crate::{Batch, Buckets, Labels, Value};
+
+/// What one instance has counted.
+#[derive(Clone, Debug)]
+pub struct InstanceReading {
+    /// The vertex's name.
+    pub vertex: String,
+    /// Which instance.
+    pub instance: u32,
+    /// Its counters; with [`snapshot_at`](ardea_core::InstanceMetrics::snapshot_at) also times at rest.
+    pub counters: MetricsSnapshot,
+    /// Times it was started again within its process.
+    pub restarts: u64,
+    /// Errors and panics, by code: `("ARD-201", 3)`.
+    pub exceptions: Vec<(String, u64)>,
+    /// Latency from end to end, where it is measured.
+    pub latency: Option<Buckets>,
+}
+
+impl InstanceReading {
+    /// Counters alone: no restarts, no exceptions.
+    pub fn new(vertex: impl Into<String>, instance: u32, counters: MetricsSnapshot) -> Self {
+        InstanceReading {
+            vertex: vertex.into(),
+            instance,
+            counters,
+            restarts: 0,
+            exceptions: Vec::new(),
+            latency: None,
+        }
+    }
+
+    /// Adds what was read to the batch of its process.
+    pub fn write(&self, batch: &mut Batch) {
+        let instance = self.instance.to_string();
+        let labels = Labels::of([("vertex", &*self.vertex), ("instance", &*instance)]);
+        let now = batch.at;
+        let mut tell = |metric: &Metric, number: f64| {
+            let value = match metric.kind {
+                m::Kind::Counter => Value::Counter(number),
+                _ => Value::Gauge(number),
+            };
+            batch.push(metric.name, &labels, value);
+        };
+        let counters = &self.counters;
+        tell(&m::RECORDS_IN, counters.records_in as f64);
+        tell(&m::RECORDS_OUT, counters.records_out as f64);
+        tell(&m::LATE, counters.late as f64);
+        tell(&m::BAD, counters.bad as f64);
+        tell(&m::BUSY, counters.busy.as_secs_f64());
+        tell(&m::BLOCKED, counters.blocked_for.as_secs_f64());
+        tell(&m::IDLE, counters.idle_for.as_secs_f64());
+        tell(&m::BLOCKED_SLICES, counters.blocked as f64);
+        tell(&m::LONGEST_SLICE, counters.longest_slice.as_secs_f64());
+        tell(&m::QUEUE_FILL, f64::from(counters.queue_permille) / 1_000.0);
+        tell(&m::EPOCHS, counters.epochs as f64);
+        tell(&m::RESTARTS, self.restarts as f64);
+        if counters.watermark.is_event_time() {
+            tell(&m::WATERMARK, seconds(counters.watermark));
+            tell(
+                &m::WATERMARK_LAG,
+                now.since(counters.watermark).as_secs_f64(),
+            );
+        }
+        for (code, count) in &self.exceptions {
+            let labels = labels.with("code", code);
+            batch.push(m::EXCEPTIONS.name, &labels, Value::Counter(*count as f64));
+        }
+        if let Some(latency) = &self.latency {
+            batch.push(m::LATENCY.name, &labels, Value::Histogram(latency.clone()));
+        }
+    }
+}
+
+/// What one connection to another container has counted.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LinkReading {
+    /// The container at the other end.
+    pub peer: String,
+    /// Frames that came in.
+    pub frames_in: u64,
+    /// Bytes of these.
+    pub bytes_in: u64,
+    /// Bytes that went out.
+    pub bytes_out: u64,
+    /// Records that came for streams which nobody has open.
+    pub stray_records: u64,
+}
+
+impl LinkReading {
+    /// Adds what was read to the batch of its process.
+    pub fn write(&self, batch: &mut Batch) {
+        let labels = Labels::of([("peer", &self.peer)]);
+        for (metric, count) in [
+            (m::LINK_BYTES_IN, self.bytes_in),
+            (m::LINK_BYTES_OUT, self.bytes_out),
+            (m::LINK_FRAMES_IN, self.frames_in),
+            (m::LINK_STRAY_RECORDS, self.stray_records),
+        ] {
+            batch.push(metric.name, &labels, Value::Counter(count as f64));
+        }
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn seconds(time: Timestamp) -> f64 {
+    time.as_micros() as f64 / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn names(batch: &Batch) -> BTreeSet<&str> {
+        batch.samples.iter().map(|s| s.name.as_str()).collect()
+    }
+
+    #[test]
+    fn an_instance_tells_all_of_its_metrics_once_with_the_kinds_of_the_catalogue() {
+        let now = Timestamp::from_secs(100);
+        let mut batch = Batch::new(Labels::none(), now, now);
+        let counters = MetricsSnapshot {
+            watermark: Timestamp::from_secs(70),
+            ..MetricsSnapshot::default()
+        };
+        InstanceReading {
+            exceptions: vec![("ARD-201".to_string(), 3)],
+            latency: Some(Buckets::of_latencies()),
+            ..InstanceReading::new("words", 7, counters)
+        }
+        .write(&mut batch);
+        assert_eq!(names(&batch).len(), batch.samples.len());
+        let of_instances = m::ALL
+            .iter()
+            .filter(|metric| metric.labels.contains(&"instance"));
+        assert_eq!(
+            names(&batch),
+            of_instances.map(|metric| metric.name).collect()
+        );
+        for sample in &batch.samples {
+            let metric = m::find(sample.name.as_str()).expect("it is in the catalogue");
+            assert_eq!(metric.kind.as_str(), sample.value.kind());
+        }
+        let lag = batch
+            .samples
+            .iter()
+            .find(|s| s.name.as_str() == m::WATERMARK_LAG.name);
+        assert_eq!(lag.map(|sample| &sample.value), Some(&Value::Gauge(30.0)));
+    }
+
+    #[test]
+    fn a_watermark_that_is_no_time_is_not_told() {
+        for watermark in [Timestamp::MIN, Timestamp::MAX] {
+            let now = Timestamp::from_secs(100);
+            let mut batch = Batch::new(Labels::none(), now, now);
+            let counters = MetricsSnapshot {
+                watermark,
+                ..MetricsSnapshot::default()
+            };
+            InstanceReading::new("words", 7, counters).write(&mut batch);
+            assert!(!names(&batch).contains(m::WATERMARK_LAG.name));
+        }
+    }
+}

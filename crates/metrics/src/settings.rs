@@ -1,0 +1,68 @@
+//! The settings of a process's metrics.
+
+use std::time::Duration;
+
+use ardea_core::Result;
+use ardea_core::settings::{Kind, Resolved, Setting};
+
+/// The settings under `metrics`.
+///
+/// ```
+/// use ardea_core::settings::{Resolver, Schema};
+/// use ardea_metrics::{METRICS_SETTINGS, MetricsConfig};
+///
+/// let schema = Schema::of(METRICS_SETTINGS);
+/// let resolved = Resolver::new(&schema).flags(["metrics.sinks=prometheus"]).resolve()?;
+/// assert_eq!(MetricsConfig::from_settings(&resolved)?.sinks, "prometheus");
+/// # Ok::<(), ardea_core::Error>(())
+/// ```
+pub static METRICS_SETTINGS: &[Setting] = &[
+    Setting {
+        key: "metrics.sinks",
+        kind: Kind::Text,
+        default: "",
+        about: "where a process takes its metrics, besides to the job's master: names with arguments, such as prometheus:127.0.0.1:9464+,json-lines:metrics.jsonl",
+        trades: "each has a thread in every process of the job",
+    },
+    Setting {
+        key: "metrics.every",
+        kind: Kind::Duration {
+            least: Duration::from_millis(100),
+            most: Duration::from_secs(60),
+        },
+        default: "1s",
+        about: "how often a process tells its metrics",
+        trades: "more often shows changes sooner, and costs some kilobytes each time",
+    },
+];
+
+/// The values of [`METRICS_SETTINGS`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MetricsConfig {
+    /// The list of sinks, for [`MetricsManager::start`](crate::MetricsManager::start).
+    pub sinks: String,
+    /// How often metrics are told.
+    pub every: Duration,
+}
+
+impl MetricsConfig {
+    /// As it was written.
+    ///
+    /// # Errors
+    /// If the schema lacks [`METRICS_SETTINGS`].
+    pub fn from_settings(resolved: &Resolved) -> Result<Self> {
+        Ok(MetricsConfig {
+            sinks: resolved.text("metrics.sinks")?.to_string(),
+            every: resolved.duration("metrics.every")?,
+        })
+    }
+}
+
+impl Default for MetricsConfig {
+    fn default() -> Self {
+        MetricsConfig {
+            sinks: String::new(),
+            every: Duration::from_secs(1),
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Records come together by key wherever their key belongs: a type that serde does not know can't go there.
+
+use ardea_connect::collections::items;
+use ardea_pipeline::Pipeline;
+
+#[derive(Clone)]
+struct Reading {
+    sensor: u32,
+}
+
+fn main() {
+    let p = Pipeline::new("readings");
+    let readings = p.read_from(items(vec![Reading { sensor: 1 }]));
+    readings.key_by(|reading| reading.sensor).distinct("sensors").map(|r| r.sensor).collect();
+}

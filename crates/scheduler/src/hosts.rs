@@ -1,0 +1,86 @@
+//! The scheduler `hosts`: containers on the machines of a cluster, each of which has a [`RunnerServer`].
+//!
+//! Hosts register in the state manager below `/workers`, with nodes that go with their sessions. A job's scheduler watches them,
+//! keeps a connection to each, and asks them what they hold: which container is where is known by the runners and remembered by nobody
+//! else, so a scheduler that is made anew finds it all. A host whose session has ended is lost; its containers are told to have ended, and
+//! are placed elsewhere when the job's master wants them started again. When such a host comes back, what was started elsewhere meanwhile
+//! is stopped there: of two lives of a container the later one counts.
+
+mod board;
+mod calls;
+mod job;
+mod link;
+mod message;
+mod placement;
+mod record;
+mod roster;
+mod server;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_control::SchedulerTraits;
+use ardea_courier::Security;
+use ardea_state_manager::StateManager;
+
+use crate::{ContainerEvents, LaunchPlan, Pending, Scheduler, SchedulerKind};
+
+pub use record::HostRecord;
+pub use server::{HostIdentity, RunnerServer};
+
+/// All containers on the hosts that have registered in a state manager.
+///
+/// Stateful: the job's master says when a container that has ended is started again. Containers may be of different sizes. Where they
+/// go is said by what hosts have left and by the containers' attributes: `host=NAME`, `rack=NAME`, `spread=host`, `spread=rack`. Two jobs that are
+/// placed at the same moment don't see each other yet, and may get more of a host than it has.
+#[derive(Clone)]
+pub struct Hosts {
+    state: Arc<dyn StateManager>,
+    security: Security,
+    lost_after: Duration,
+}
+
+impl Hosts {
+    /// On the hosts that have registered there, and prove that they are of the cluster.
+    pub fn new(state: Arc<dyn StateManager>, security: Security) -> Self {
+        Hosts {
+            state,
+            security,
+            lost_after: Duration::from_secs(1),
+        }
+    }
+
+    /// How long a host may be missing from the state manager before it is taken for lost: long enough for one that was
+    /// started again to register. A second, unless this is said.
+    pub fn lost_after(mut self, lost_after: Duration) -> Self {
+        self.lost_after = lost_after;
+        self
+    }
+}
+
+impl SchedulerKind for Hosts {
+    fn traits(&self) -> SchedulerTraits {
+        SchedulerTraits {
+            stateful: true,
+            homogeneous: false,
+        }
+    }
+
+    fn initialize(&self, launch: LaunchPlan) -> Pending<'_, (Arc<dyn Scheduler>, ContainerEvents)> {
+        Box::pin(async move {
+            let (job, events) = job::HostsJob::begin(self.clone(), launch).await?;
+            Ok((Arc::new(job) as Arc<dyn Scheduler>, events))
+        })
+    }
+}
+
+impl fmt::Debug for Hosts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hosts")
+            .field("state", &self.state.place())
+            .field("security", &self.security)
+            .field("lost_after", &self.lost_after)
+            .finish()
+    }
+}

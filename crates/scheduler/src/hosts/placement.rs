@@ -1,0 +1,261 @@
+//! Which container goes to which host.
+//!
+//! The largest first, each to the host that has the largest part of itself left afterwards, so that hosts fill evenly. What
+//! a container's attributes say comes before that:
+//!
+//! | attribute | means |
+//! |---|---|
+//! | `host=NAME` | on the host of that name only |
+//! | `rack=NAME` | only on hosts whose attribute `rack` is that; so with every attribute that any host has |
+//! | `spread=host` | where the fewest containers of the job are |
+//! | `spread=rack` | in the rack with the fewest containers of the job; so with every attribute of hosts |
+
+use std::collections::BTreeMap;
+
+use ardea_control::ContainerRequest;
+use ardea_core::{Error, ErrorCode};
+use ardea_packing::{ContainerId, Resource, Resources};
+
+/// What is known of a host when containers are placed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Candidate {
+    /// What it is registered as.
+    pub(super) id: String,
+    /// What is left of it.
+    pub(super) free: Resources,
+    /// What it has.
+    pub(super) total: Resources,
+    /// What is known of it.
+    pub(super) attributes: BTreeMap<String, String>,
+    /// How many containers of the job are there.
+    pub(super) containers: usize,
+}
+
+/// Finds a host for each of these containers; for those without one, why. `O(containers · hosts)`.
+pub(super) fn place(
+    mut missing: Vec<ContainerRequest>,
+    mut hosts: Vec<Candidate>,
+) -> (BTreeMap<ContainerId, String>, Vec<Error>) {
+    missing.sort_by_key(|request| {
+        let size = request.required;
+        let order = (size.memory_bytes, size.cpu, size.disk_bytes);
+        (std::cmp::Reverse(order), request.id)
+    });
+    let (mut placed, mut refused) = (BTreeMap::new(), Vec::new());
+    for request in missing {
+        match best(&request, &hosts) {
+            Some(at) => {
+                let host = &mut hosts[at];
+                host.free = host
+                    .free
+                    .checked_sub(request.required)
+                    .unwrap_or(Resources::ZERO);
+                host.containers += 1;
+                placed.insert(request.id, host.id.clone());
+            }
+            None => refused.push(no_room(&request, &hosts)),
+        }
+    }
+    (placed, refused)
+}
+
+fn best(request: &ContainerRequest, hosts: &[Candidate]) -> Option<usize> {
+    let fitting = hosts
+        .iter()
+        .enumerate()
+        .filter(|(_, host)| suits(request, host, hosts) && request.required.fits_in(&host.free));
+    let spread = request.attributes.get("spread");
+    fitting
+        .min_by_key(|(_, host)| {
+            let crowd = spread.map_or(0, |spread| crowd(spread, host, hosts));
+            let left = std::cmp::Reverse(left_after(request, host));
+            (crowd, left, host.containers, host.id.clone())
+        })
+        .map(|(at, _)| at)
+}
+
+/// Whether the container may be there at all.
+fn suits(request: &ContainerRequest, host: &Candidate, hosts: &[Candidate]) -> bool {
+    request
+        .attributes
+        .iter()
+        .all(|(name, value)| match name.as_str() {
+            "spread" => true,
+            "host" => host.id == *value || host.attributes.get("host") == Some(value),
+            // An attribute that no host has says nothing to this scheduler.
+            _ if hosts.iter().all(|host| !host.attributes.contains_key(name)) => true,
+            _ => host.attributes.get(name) == Some(value),
+        })
+}
+
+/// How many containers of the job are on this host, or on those that share its attribute of that name.
+fn crowd(spread: &str, host: &Candidate, hosts: &[Candidate]) -> usize {
+    let of_host = |host: &Candidate| host.attributes.get(spread).cloned();
+    match (spread, of_host(host)) {
+        ("host", _) | (_, None) => host.containers,
+        (_, group) => hosts
+            .iter()
+            .filter(|other| of_host(other) == group)
+            .map(|other| other.containers)
+            .sum(),
+    }
+}
+
+/// The part of the host that is left when the container is there, of what is scarcest, in millionths.
+fn left_after(request: &ContainerRequest, host: &Candidate) -> u128 {
+    let left = host
+        .free
+        .checked_sub(request.required)
+        .unwrap_or(Resources::ZERO);
+    [Resource::Cpu, Resource::Memory, Resource::Disk]
+        .into_iter()
+        .map(|of| {
+            let total = u128::from(host.total.amount(of).max(1));
+            u128::from(left.amount(of)) * 1_000_000 / total
+        })
+        .min()
+        .unwrap_or(0)
+}
+
+fn no_room(request: &ContainerRequest, hosts: &[Candidate]) -> Error {
+    let suiting: Vec<_> = hosts
+        .iter()
+        .filter(|host| suits(request, host, hosts))
+        .collect();
+    let roomiest = suiting.iter().max_by_key(|host| left_after(request, host));
+    let why = match (hosts.is_empty(), roomiest) {
+        (true, _) => "no host has registered".to_string(),
+        (_, None) => format!("none of {} hosts has its attributes", hosts.len()),
+        (_, Some(host)) => format!(
+            "of {} hosts, {} has {} left",
+            suiting.len(),
+            host.id,
+            host.free
+        ),
+    };
+    Error::new(
+        ErrorCode::NoRoom,
+        format!(
+            "no host has room for container {}, which needs {}",
+            request.id, request.required
+        ),
+    )
+    .because(why)
+    .hint("add a host, stop other jobs, or ask for less")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ardea_packing::MilliCores;
+    use proptest::prelude::*;
+
+    fn size(cores: u64) -> Resources {
+        Resources {
+            cpu: MilliCores(cores * 1000),
+            memory_bytes: cores << 30,
+            disk_bytes: 0,
+        }
+    }
+
+    fn request(id: u32, cores: u64, attributes: &[(&str, &str)]) -> ContainerRequest {
+        let attributes = attributes
+            .iter()
+            .map(|(k, v)| (k.to_string(), v.to_string()));
+        ContainerRequest {
+            id: ContainerId(id),
+            required: size(cores),
+            attributes: attributes.collect(),
+        }
+    }
+
+    fn host(id: &str, cores: u64, attributes: &[(&str, &str)]) -> Candidate {
+        let attributes = attributes
+            .iter()
+            .map(|(k, v)| (k.to_string(), v.to_string()));
+        Candidate {
+            id: id.to_string(),
+            free: size(cores),
+            total: size(cores),
+            attributes: attributes.collect(),
+            containers: 0,
+        }
+    }
+
+    #[test]
+    fn hosts_fill_evenly() {
+        let hosts = vec![host("a", 4, &[]), host("b", 4, &[])];
+        let missing = (1..=4).map(|id| request(id, 2, &[])).collect();
+        let (placed, refused) = place(missing, hosts);
+        assert!(refused.is_empty());
+        assert_eq!(placed.values().filter(|id| *id == "a").count(), 2);
+    }
+
+    #[test]
+    fn attributes_of_hosts_are_kept_and_others_say_nothing() {
+        let rack = |name| [("rack", name)];
+        let hosts = vec![host("a", 9, &rack("r1")), host("b", 1, &rack("r2"))];
+        let attributes = [("rack", "r2"), ("colour", "blue")];
+        let (placed, _) = place(vec![request(1, 1, &attributes)], hosts.clone());
+        assert_eq!(placed[&ContainerId(1)], "b");
+        let (_, refused) = place(vec![request(1, 1, &rack("r3"))], hosts.clone());
+        assert_eq!(refused[0].code(), ErrorCode::NoRoom);
+        assert!(
+            refused[0]
+                .to_string()
+                .contains("none of 2 hosts has its attributes")
+        );
+        let (placed, _) = place(vec![request(1, 1, &[("host", "b")])], hosts);
+        assert_eq!(placed[&ContainerId(1)], "b");
+    }
+
+    #[test]
+    fn spread_comes_before_room() {
+        let hosts = vec![
+            host("a", 90, &[("rack", "r1")]),
+            host("b", 80, &[("rack", "r1")]),
+            host("c", 9, &[("rack", "r2")]),
+        ];
+        let missing = |spread| {
+            (1..=2)
+                .map(|id| request(id, 1, &[("spread", spread)]))
+                .collect()
+        };
+        let (placed, _) = place(missing("rack"), hosts.clone());
+        assert_eq!(placed.values().collect::<Vec<_>>(), ["a", "c"]);
+        let (placed, _) = place(missing("host"), hosts);
+        assert_eq!(placed.values().collect::<Vec<_>>(), ["a", "b"]);
+    }
+
+    #[test]
+    fn what_has_no_room_is_refused_with_the_numbers_and_the_rest_is_placed() {
+        let missing = vec![request(1, 64, &[]), request(2, 1, &[])];
+        let (placed, refused) = place(missing, vec![host("a", 4, &[])]);
+        assert_eq!(placed.len(), 1);
+        let error = refused[0].to_string();
+        assert!(error.contains("container 1, which needs 64 cpu"), "{error}");
+        assert!(error.contains("of 1 hosts, a has"), "{error}");
+        let (_, refused) = place(vec![request(1, 1, &[])], Vec::new());
+        assert!(refused[0].to_string().contains("no host has registered"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_host_gets_more_than_it_has(
+            sizes in proptest::collection::vec(0_u64..6, 0..30),
+            hosts in proptest::collection::vec(0_u64..20, 0..6),
+        ) {
+            let missing: Vec<_> = (1_u32..).zip(&sizes).map(|(id, cores)| request(id, *cores, &[])).collect();
+            let named: Vec<_> = hosts.iter().enumerate().map(|(n, cores)| host(&format!("h{n}"), *cores, &[])).collect();
+            let (placed, refused) = place(missing.clone(), named.clone());
+            prop_assert_eq!(placed.len() + refused.len(), missing.len());
+            for host in named {
+                let there = missing.iter().filter(|request| placed.get(&request.id) == Some(&host.id));
+                let sum = there.fold(Resources::ZERO, |sum, request| {
+                    sum.checked_add(request.required).expect("small numbers")
+                });
+                prop_assert!(sum.fits_in(&host.total));
+            }
+        }
+    }
+}

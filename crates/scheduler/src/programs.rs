@@ -1,0 +1,170 @@
+//! Where the program of a job is on this machine.
+
+use std::any::Any;
+use std::fmt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use ardea_control::ProgramRef;
+use ardea_core::{Error, ErrorCode, Result};
+use ardea_packages::{Cache, CachedPackage, Digest, PackageStores, StoreOptions};
+
+use crate::Pending;
+
+/// Gets the packages of jobs onto this machine.
+pub trait Programs: Send + Sync + fmt::Debug {
+    /// The folder with the files of the package of a program, fetched from the package store at the URL `packages` if it
+    /// is not here yet.
+    fn unpacked<'a>(&'a self, program: &'a ProgramRef, packages: &'a str) -> Pending<'a, Unpacked>;
+}
+
+/// Programs from package stores, by way of this machine's [`Cache`].
+#[derive(Clone, Debug)]
+pub struct CachedPrograms {
+    cache: Cache,
+    stores: PackageStores,
+    options: StoreOptions,
+}
+
+impl CachedPrograms {
+    /// Programs in this cache, from stores of these kinds, which are spoken to like this.
+    pub fn new(cache: Cache, stores: PackageStores, options: StoreOptions) -> Self {
+        CachedPrograms {
+            cache,
+            stores,
+            options,
+        }
+    }
+}
+
+impl Programs for CachedPrograms {
+    fn unpacked<'a>(&'a self, program: &'a ProgramRef, packages: &'a str) -> Pending<'a, Unpacked> {
+        Box::pin(async move {
+            let digest: Digest = program.package.parse()?;
+            let store = self.stores.open(packages, &self.options)?;
+            let package = self.cache.fetch(&digest, &*store).await?;
+            Ok(Unpacked::from(package))
+        })
+    }
+}
+
+/// The files of a package, in a folder of this machine.
+#[derive(Clone)]
+pub struct Unpacked {
+    folder: PathBuf,
+    /// The entry of a cache, which must not be dropped.
+    cached: Option<Arc<CachedPackage>>,
+    /// Whatever else must not be dropped.
+    held: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+/// They stay in the cache as long as this lives, and as long as a process that was started [from them](Unpacked::spawning).
+impl From<CachedPackage> for Unpacked {
+    fn from(package: CachedPackage) -> Self {
+        Unpacked {
+            folder: package.folder().to_path_buf(),
+            cached: Some(Arc::new(package)),
+            held: None,
+        }
+    }
+}
+
+impl Unpacked {
+    /// They are in this folder.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Unpacked {
+            folder: folder.into(),
+            cached: None,
+            held: None,
+        }
+    }
+
+    /// Keeps something for as long as this process needs the files. An entry of a [`Cache`] is better turned into this by `from`:
+    /// then it stays for the processes that were started as well.
+    pub fn holding(mut self, held: Arc<dyn Any + Send + Sync>) -> Self {
+        self.held = Some(held);
+        self
+    }
+
+    /// Calls `spawn`, which starts a process that needs the files: they stay as long as it lives.
+    ///
+    /// # Errors
+    ///
+    /// When that can't be arranged; nothing was started then.
+    pub fn spawning<T>(&self, spawn: impl FnOnce() -> T) -> Result<T> {
+        match &self.cached {
+            Some(package) => package.spawning(spawn),
+            None => Ok(spawn()),
+        }
+    }
+
+    /// Where they are.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The program among them.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorCode::StartFailed`] if it is not there, lies outside of the package, or can't be run.
+    pub fn executable(&self, program: &ProgramRef) -> Result<PathBuf> {
+        let name = Path::new(&program.executable);
+        let refused = |why: &str| {
+            Error::new(
+                ErrorCode::StartFailed,
+                format!("the program {:?} can't be run", program.executable),
+            )
+            .because(why.to_string())
+            .hint("pack the job again, with an executable of that name in it")
+        };
+        if !name
+            .components()
+            .all(|part| matches!(part, Component::Normal(_)))
+        {
+            return Err(refused("it is not a path within the package"));
+        }
+        let path = self.folder.join(name);
+        match path.metadata() {
+            Err(error) => Err(refused(&error.to_string())),
+            Ok(metadata) if !metadata.is_file() => Err(refused("it is no file")),
+            Ok(metadata) if metadata.permissions().mode() & 0o111 == 0 => {
+                Err(refused("it is not executable"))
+            }
+            Ok(_) => Ok(path),
+        }
+    }
+}
+
+impl fmt::Debug for Unpacked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_held = self.cached.is_some() || self.held.is_some();
+        f.debug_struct("Unpacked")
+            .field("folder", &self.folder)
+            .field("is_held", &is_held)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_an_executable_file_within_its_package() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let package = Unpacked::new(folder.path());
+        std::fs::write(folder.path().join("notes.txt"), "").expect("written");
+        std::fs::create_dir(folder.path().join("data")).expect("made");
+        for executable in ["", "none", "notes.txt", "data", "../sh", "/bin/sh", "./x"] {
+            let program = ProgramRef {
+                package: "0".into(),
+                executable: executable.into(),
+                arguments: Vec::new(),
+            };
+            let error = package.executable(&program).expect_err(executable);
+            assert_eq!(error.code(), ErrorCode::StartFailed, "{executable}");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! How a container's process is started so that none is ever lost: it waits at a gate until it is written down.
+//!
+//! What is started is a shell that waits for a word on its standard input and then becomes the program; number and start
+//! time stay the same. If whoever starts it dies before the word, the input ends, and the shell with it. So there is no moment at which
+//! a program runs of which no record says so.
+//!
+//! The process gets a session of its own by the program `setsid`, so that no terminal's end and no Ctrl-C reaches it; where there is no
+//! such program, it gets a process group of its own, which serves as well unless it opens a terminal.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
+
+use ardea_core::{Error, ErrorCode, Result};
+
+use super::process::ProcessMark;
+
+/// Waits for the word, then becomes the program.
+const GATE: &str = r#"read -r word && [ "$word" = go ] || exit 125; exec "$@" </dev/null"#;
+
+/// What is to be started.
+pub(super) struct Start<'a> {
+    /// The program.
+    pub(super) executable: &'a Path,
+    /// What is passed to it.
+    pub(super) arguments: &'a [String],
+    /// Where it runs.
+    pub(super) folder: &'a Path,
+    /// The variables that it gets beside those of this process, of which those that begin with `ARDEA_` are left out.
+    pub(super) environment: Vec<(String, String)>,
+    /// Where its output goes.
+    pub(super) stdout: File,
+    /// Where its complaints go.
+    pub(super) stderr: File,
+}
+
+/// A process that waits at the gate. Dropping this sends it away.
+#[derive(Debug)]
+pub(super) struct AtGate {
+    child: Option<Child>,
+    mark: ProcessMark,
+}
+
+impl AtGate {
+    /// Starts a process up to the gate.
+    pub(super) fn new(start: Start<'_>) -> Result<Self> {
+        let failed = |error: std::io::Error| {
+            Error::new(
+                ErrorCode::StartFailed,
+                format!("cannot start {}", start.executable.display()),
+            )
+            .because(error)
+        };
+        let mut command = match &*SETSID {
+            Some(setsid) => {
+                let mut command = Command::new(setsid);
+                command.arg("sh");
+                command
+            }
+            None => {
+                let mut command = Command::new("sh");
+                command.process_group(0);
+                command
+            }
+        };
+        for (name, _) in std::env::vars_os().filter(|(name, _)| is_ours(name)) {
+            command.env_remove(name);
+        }
+        let mut child = command
+            .args(["-c", GATE, "ardea-container"])
+            .arg(start.executable)
+            .args(start.arguments)
+            .envs(start.environment)
+            .current_dir(start.folder)
+            .stdin(Stdio::piped())
+            .stdout(start.stdout)
+            .stderr(start.stderr)
+            .spawn()
+            .map_err(failed)?;
+        match ProcessMark::of(child.id()) {
+            Ok(mark) => Ok(AtGate {
+                child: Some(child),
+                mark,
+            }),
+            Err(error) => {
+                send_away(&mut child);
+                Err(failed(error))
+            }
+        }
+    }
+
+    /// The process, before and behind the gate.
+    pub(super) fn mark(&self) -> &ProcessMark {
+        &self.mark
+    }
+
+    /// Opens the gate. The process is not waited for any more by this.
+    pub(super) fn open(mut self) -> Result<()> {
+        let Some(mut child) = self.child.take() else {
+            return Ok(());
+        };
+        let said = child.stdin.take().map(|mut input| input.write_all(b"go\n"));
+        match said {
+            Some(Ok(())) => Ok(()),
+            failed => {
+                self.child = Some(child);
+                let error = Error::new(
+                    ErrorCode::StartFailed,
+                    "a container's process ended before its program began",
+                );
+                Err(match failed {
+                    Some(Err(why)) => error.because(why),
+                    _ => error,
+                })
+            }
+        }
+    }
+}
+
+impl Drop for AtGate {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            send_away(&mut child);
+        }
+    }
+}
+
+/// Ends a process at the gate.
+fn send_away(child: &mut Child) {
+    drop(child.stdin.take());
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// The program `setsid`, if this machine has it.
+static SETSID: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|folder| folder.join("setsid"))
+        .find(|program| program.is_file())
+});
+
+fn is_ours(name: &OsString) -> bool {
+    name.as_encoded_bytes().starts_with(b"ARDEA_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start(folder: &Path) -> AtGate {
+        let file = |name| File::create(folder.join(name)).expect("a file");
+        let arguments = ["-c", "echo $ARDEA_TEST; ps -o sid= -p $$; exit 7"].map(String::from);
+        AtGate::new(Start {
+            executable: Path::new("/bin/sh"),
+            arguments: &arguments,
+            folder,
+            environment: vec![("ARDEA_TEST".to_string(), "hello".to_string())],
+            stdout: file("out"),
+            stderr: file("err"),
+        })
+        .expect("started")
+    }
+
+    #[test]
+    fn a_process_runs_behind_the_gate_in_a_session_of_its_own() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at_gate = start(folder.path());
+        let handle = at_gate.mark().open().expect("looked").expect("it is there");
+        let pid = at_gate.mark().pid();
+        at_gate.open().expect("opened");
+        while !handle.has_ended() {
+            std::thread::yield_now();
+        }
+        assert_eq!(handle.ending_of_child(), Some(crate::Ending::Code(7)));
+        handle.reap();
+        let said = std::fs::read_to_string(folder.path().join("out")).expect("read");
+        let mut lines = said.lines();
+        assert_eq!(lines.next(), Some("hello"));
+        if SETSID.is_some()
+            && let Some(session) = lines.next()
+        {
+            assert_eq!(session.trim(), pid.to_string());
+        }
+    }
+
+    #[test]
+    fn a_process_that_is_sent_away_at_the_gate_has_done_nothing_and_is_gone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at_gate = start(folder.path());
+        let mark = at_gate.mark().clone();
+        drop(at_gate);
+        assert!(mark.open().expect("looked").is_none());
+        let said = std::fs::read_to_string(folder.path().join("out")).expect("read");
+        assert_eq!(said, "");
+    }
+}

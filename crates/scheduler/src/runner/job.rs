@@ -1,0 +1,315 @@
+//! One job's containers on this machine: what a scheduler asks of a runner.
+
+use std::sync::Arc;
+
+use ardea_control::{ContainerRequest, MasterEpoch, Order};
+use ardea_core::{Error, ErrorCode, Result};
+use ardea_packing::ContainerId;
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+
+use super::folders::JobFolder;
+use super::process::ProcessHandle;
+use super::records::{JobFile, RunFile};
+use super::{Runner, blocking, ending, output, watch};
+use crate::{
+    ContainerEvent, ContainerEvents, EventFeed, LaunchPlan, LogPiece, LogRequest, RunningContainer,
+    Unpacked, container_events,
+};
+
+/// One job's containers on this machine. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct RunnerJob {
+    pub(super) runner: Runner,
+    pub(super) folder: JobFolder,
+    pub(super) launch: Arc<LaunchPlan>,
+    /// The job's package, once it was needed.
+    pub(super) package: Arc<Mutex<Option<Unpacked>>>,
+    subscription: Arc<Subscription>,
+}
+
+/// That somebody is told of a job's containers; ends when dropped.
+#[derive(Debug)]
+struct Subscription {
+    runner: Runner,
+    folder: JobFolder,
+    number: u64,
+}
+
+impl Runner {
+    /// Takes up a job: finds what runs of it, and tells that and all that happens to it from now on.
+    pub(crate) async fn job(&self, launch: LaunchPlan) -> Result<(RunnerJob, ContainerEvents)> {
+        let folder = JobFolder::of(&self.0.config.folder, launch.job());
+        let (feed, events) = container_events();
+        // Before looking, so that nothing is missed between.
+        let subscription = self.subscribe(&folder, feed.clone());
+        if let Some(why) = self.unlimited_because() {
+            let text = format!("limits of cpu and memory are not enforced: {why}");
+            let container = None;
+            feed.tell(ContainerEvent::Notice { container, text });
+        }
+        for event in self.take_in(&folder).await? {
+            feed.tell(event);
+        }
+        let job = RunnerJob {
+            runner: self.clone(),
+            folder,
+            launch: Arc::new(launch),
+            package: Arc::default(),
+            subscription: Arc::new(subscription),
+        };
+        Ok((job, events))
+    }
+
+    fn subscribe(&self, folder: &JobFolder, feed: EventFeed) -> Subscription {
+        let mut live = self.0.live();
+        let number = live.next_feed;
+        live.next_feed += 1;
+        let feeds = live.feeds.entry(folder.clone()).or_default();
+        feeds.push((number, feed));
+        Subscription {
+            runner: self.clone(),
+            folder: folder.clone(),
+            number,
+        }
+    }
+
+    /// Watches the containers of a job that run, and ends what those that don't have left behind; how things are, as events.
+    pub(super) async fn take_in(&self, folder: &JobFolder) -> Result<Vec<ContainerEvent>> {
+        let job = folder.clone();
+        let ids = blocking(move || job.containers()).await?;
+        let mut events = Vec::new();
+        for id in ids {
+            let Some((run, process)) = look(folder, id).await? else {
+                continue;
+            };
+            events.push(match process {
+                Some(process) if !process.has_ended() => {
+                    let running = watch::running(&self.0.config.host, id, &run);
+                    self.watch(folder, id, run, process);
+                    ContainerEvent::Started(running)
+                }
+                process => found_dead(folder, id, run, process).await?,
+            });
+        }
+        Ok(events)
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        let mut live = self.runner.0.live();
+        if let Some(feeds) = live.feeds.get_mut(&self.folder) {
+            feeds.retain(|(number, _)| *number != self.number);
+            if feeds.is_empty() {
+                live.feeds.remove(&self.folder);
+            }
+        }
+    }
+}
+
+impl RunnerJob {
+    /// Has exactly these containers here. New lives are numbered from `floor`, at least.
+    pub(crate) async fn have(
+        &self,
+        order: Order,
+        wanted: Vec<ContainerRequest>,
+        floor: u64,
+    ) -> Result<()> {
+        let job = self.clone();
+        let ids = blocking(move || {
+            let _lock = job.folder.lock()?;
+            let mut file = job.file_for(order.epoch)?;
+            if order < file.newest {
+                return Err(superseded("a newer call was heard"));
+            }
+            let mut ids: Vec<_> = wanted.iter().map(|request| request.id).collect();
+            file.newest = order;
+            file.wanted = wanted;
+            job.folder.set_job(&file)?;
+            ids.extend(job.folder.containers()?);
+            ids.sort_unstable();
+            ids.dedup();
+            Ok(ids)
+        })
+        .await?;
+        self.for_each(
+            ids,
+            move |job, id| async move { job.settle(id, floor).await },
+        )
+        .await
+    }
+
+    /// Stops what runs in a container, and starts it again; the number of its new life. With a request, it is a container that
+    /// should be here from now on.
+    pub(crate) async fn restart(
+        &self,
+        order: Order,
+        id: ContainerId,
+        request: Option<ContainerRequest>,
+        floor: u64,
+    ) -> Result<u64> {
+        let job = self.clone();
+        let request = blocking(move || {
+            let _lock = job.folder.lock()?;
+            let mut file = job.file_for(order.epoch)?;
+            if let Some(request) = request {
+                file.wanted.retain(|wanted| wanted.id != id);
+                file.wanted.push(request);
+            }
+            let heard = Order {
+                epoch: order.epoch,
+                number: 0,
+            };
+            file.newest = file.newest.max(heard);
+            job.folder.set_job(&file)?;
+            file.wanted(id).cloned().ok_or_else(|| no_such(&job, id))
+        })
+        .await?;
+        self.start_again(order, request, floor).await
+    }
+
+    /// The containers that run.
+    pub(crate) async fn containers(&self) -> Result<Vec<RunningContainer>> {
+        let job = self.clone();
+        blocking(move || {
+            let mut running = Vec::new();
+            for id in job.folder.containers()? {
+                let run = job.folder.container(id).run()?;
+                running.extend(run.and_then(|run| job.if_running(id, &run)));
+            }
+            Ok(running)
+        })
+        .await
+    }
+
+    /// A piece of what a container has written.
+    pub(crate) async fn logs(&self, id: ContainerId, request: LogRequest) -> Result<LogPiece> {
+        let folder = self.folder.container(id);
+        blocking(move || output::piece(folder.path(), &request)).await
+    }
+
+    /// Tells nobody any more. What is under way goes on.
+    pub(crate) fn close(&self) {
+        let mut live = self.runner.0.live();
+        if let Some(feeds) = live.feeds.get_mut(&self.folder) {
+            feeds.retain(|(number, _)| *number != self.subscription.number);
+        }
+    }
+
+    /// Does something to containers at the same time, and goes on when it fails for some of them.
+    pub(super) async fn for_each<F>(
+        &self,
+        ids: Vec<ContainerId>,
+        deed: impl Fn(RunnerJob, ContainerId) -> F,
+    ) -> Result<()>
+    where
+        F: Future<Output = Result<()>> + Send + 'static,
+    {
+        let all = ids.len();
+        let mut deeds = JoinSet::new();
+        for id in ids {
+            deeds.spawn(deed(self.clone(), id));
+        }
+        let mut failures = Vec::new();
+        while let Some(done) = deeds.join_next().await {
+            match done {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => failures.push(error),
+                Err(error) => failures
+                    .push(Error::new(ErrorCode::Internal, "a runner panicked").because(error)),
+            }
+        }
+        let failed = failures.len();
+        match failures.into_iter().next() {
+            None => Ok(()),
+            Some(first) if all == 1 => Err(first),
+            Some(first) => Err(Error::new(
+                first.code(),
+                format!("{failed} of {all} containers failed, one of them"),
+            )
+            .because(first)),
+        }
+    }
+
+    /// What is wanted of the job, for a call of that mastership. Under the job's lock.
+    pub(super) fn file_for(&self, epoch: MasterEpoch) -> Result<JobFile> {
+        let file = self.folder.job()?.unwrap_or_else(|| JobFile {
+            launch: (*self.launch).clone(),
+            newest: Order::default(),
+            wanted: Vec::new(),
+            killed_at: None,
+        });
+        if epoch < file.newest.epoch {
+            return Err(superseded("a newer master was heard"));
+        }
+        if file.killed_at.is_some() {
+            return Err(superseded("the job was killed"));
+        }
+        Ok(file)
+    }
+
+    pub(super) fn if_running(&self, id: ContainerId, run: &RunFile) -> Option<RunningContainer> {
+        let process = run.process.open().ok()??;
+        let host = &self.runner.0.config.host;
+        (!process.has_ended()).then(|| watch::running(host, id, run))
+    }
+}
+
+/// A container's latest life, and what is left of its process.
+pub(super) async fn look(
+    job: &JobFolder,
+    id: ContainerId,
+) -> Result<Option<(RunFile, Option<ProcessHandle>)>> {
+    let folder = job.container(id);
+    blocking(move || {
+        let Some(run) = folder.run()? else {
+            return Ok(None);
+        };
+        let process = run.process.open().map_err(|error| {
+            Error::new(
+                ErrorCode::SchedulerUnavailable,
+                format!("cannot look at process {}", run.process.pid()),
+            )
+            .because(error)
+        })?;
+        Ok(Some((run, process)))
+    })
+    .await
+}
+
+async fn found_dead(
+    folder: &JobFolder,
+    id: ContainerId,
+    run: RunFile,
+    process: Option<ProcessHandle>,
+) -> Result<ContainerEvent> {
+    let container = folder.container(id);
+    blocking(move || {
+        let is_news = container.end(run.incarnation)?.is_none();
+        let end = ending::conclude(&container, &run, process.as_ref())?;
+        if is_news {
+            ending::sweep(&container, &run)?;
+        }
+        Ok(watch::exited(&container, id, &run, &end))
+    })
+    .await
+}
+
+pub(crate) fn superseded(why: &str) -> Error {
+    Error::new(
+        ErrorCode::Superseded,
+        format!("this call to the scheduler is not carried out: {why}"),
+    )
+}
+
+fn no_such(job: &RunnerJob, id: ContainerId) -> Error {
+    let host = &job.runner.0.config.host;
+    Error::new(
+        ErrorCode::NoSuchContainer,
+        format!(
+            "no container {id} of {} was asked for at {host}",
+            job.launch.job()
+        ),
+    )
+}

@@ -1,0 +1,234 @@
+//! What a container may use, enforced by the kernel where that is allowed: control groups, version 2.
+//!
+//! A group for each container is made below a group of the runner's: one that it is given, or its own. A group that has
+//! groups below it may hold no processes, so a runner that uses its own first moves itself into one below, `ardea-host`; that is
+//! what a service manager that delegates a group expects (`Delegate=yes` in systemd, with `KillMode=process`, so that
+//! containers outlive the service).
+
+use std::fmt::Write as _;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ardea_core::{ErrorCode, Result};
+use ardea_packing::Resources;
+
+use super::records::cannot;
+
+/// A share of cpu is given out each so many microseconds.
+const PERIOD_MICROS: u64 = 100_000;
+
+/// Where groups are made, or why there are none.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Limits {
+    /// Below this group.
+    Below(PathBuf),
+    /// Nothing is enforced, for this reason.
+    Off(String),
+}
+
+impl Limits {
+    /// Prepares the group `below`, or that of this process.
+    pub(super) fn prepare(below: Option<&Path>) -> Self {
+        let own;
+        let base = match below {
+            Some(base) => base,
+            None => match own_group() {
+                Ok(Some(group)) => {
+                    own = group;
+                    &own
+                }
+                Ok(None) => return Limits::Off("there are no control groups of version 2".into()),
+                Err(error) => return Limits::Off(format!("its control group is unknown: {error}")),
+            },
+        };
+        let controllers = match std::fs::read_to_string(base.join("cgroup.controllers")) {
+            Ok(controllers) => controllers,
+            Err(error) => {
+                return Limits::Off(format!("{} is no control group: {error}", base.display()));
+            }
+        };
+        for needed in ["cpu", "memory"] {
+            if !controllers.split_whitespace().any(|name| name == needed) {
+                return Limits::Off(format!(
+                    "the control group {} can't limit {needed}",
+                    base.display()
+                ));
+            }
+        }
+        match enable(base) {
+            Ok(()) => Limits::Below(base.to_path_buf()),
+            Err(error) => Limits::Off(format!(
+                "the control group {} can't be divided: {error}",
+                base.display()
+            )),
+        }
+    }
+
+    /// Why nothing is enforced, if nothing is.
+    pub(super) fn reason_off(&self) -> Option<&str> {
+        match self {
+            Limits::Below(_) => None,
+            Limits::Off(why) => Some(why),
+        }
+    }
+
+    /// Makes a group of that name; what is asked for as zero is not limited.
+    pub(super) fn group(&self, name: &str, resources: &Resources) -> Result<Option<PathBuf>> {
+        let Limits::Below(base) = self else {
+            return Ok(None);
+        };
+        let group = base.join(name);
+        let made = || -> io::Result<()> {
+            match std::fs::create_dir(&group) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
+            std::fs::write(group.join("cpu.max"), cpu_max(resources))?;
+            std::fs::write(group.join("memory.max"), memory_max(resources))?;
+            // One killed process of a container would leave the others waiting for it.
+            std::fs::write(group.join("memory.oom.group"), "1")
+        };
+        made().map_err(|error| cannot(ErrorCode::StartFailed, "make", &group, error))?;
+        Ok(Some(group))
+    }
+}
+
+/// Puts a process into a group.
+pub(super) fn join(group: &Path, pid: i32) -> Result<()> {
+    let file = group.join("cgroup.procs");
+    std::fs::write(&file, pid.to_string())
+        .map_err(|error| cannot(ErrorCode::StartFailed, "write", &file, error))
+}
+
+/// Removes the group of an ended container; what is said of it if the kernel has ended processes of it for want of memory.
+pub(super) fn leave(group: &Path) -> Option<String> {
+    let events = std::fs::read_to_string(group.join("memory.events")).unwrap_or_default();
+    let kills = events
+        .lines()
+        .find_map(|line| line.strip_prefix("oom_kill "));
+    let limit = std::fs::read_to_string(group.join("memory.max")).unwrap_or_default();
+    // All that is left in it goes; where that file is missing, they have been ended one by one.
+    let _ = std::fs::write(group.join("cgroup.kill"), "1");
+    let _ = std::fs::remove_dir(group);
+    let was_killed = kills.is_some_and(|count| count.trim() != "0");
+    was_killed.then(|| {
+        let limit = limit.trim();
+        format!("the kernel ended it for using more than its memory limit of {limit} bytes")
+    })
+}
+
+fn enable(base: &Path) -> io::Result<()> {
+    let control = base.join("cgroup.subtree_control");
+    if std::fs::write(&control, "+cpu +memory").is_ok() {
+        return Ok(());
+    }
+    let own = base.join("ardea-host");
+    match std::fs::create_dir(&own) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    std::fs::write(own.join("cgroup.procs"), std::process::id().to_string())?;
+    std::fs::write(&control, "+cpu +memory")
+}
+
+/// The group of this process, if the machine has groups of version 2.
+fn own_group() -> io::Result<Option<PathBuf>> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup")?;
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
+    let path = groups.lines().find_map(|line| line.strip_prefix("0::/"));
+    let mount = mounts.lines().find_map(|line| {
+        let (place, kind) = line.split_once(" - ")?;
+        let place = place.split(' ').nth(4)?;
+        kind.starts_with("cgroup2 ").then_some(place)
+    });
+    Ok(mount
+        .zip(path)
+        .map(|(mount, path)| Path::new(mount).join(path)))
+}
+
+fn cpu_max(resources: &Resources) -> String {
+    let mut text = String::new();
+    match resources.cpu.0 {
+        0 => text.push_str("max"),
+        // The kernel takes no less than a millisecond.
+        milli => {
+            let quota = milli.saturating_mul(PERIOD_MICROS / 1000).max(1000);
+            let _ = write!(text, "{quota}");
+        }
+    }
+    let _ = write!(text, " {PERIOD_MICROS}");
+    text
+}
+
+fn memory_max(resources: &Resources) -> String {
+    match resources.memory_bytes {
+        0 | u64::MAX => "max".to_string(),
+        bytes => bytes.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ardea_packing::MilliCores;
+
+    fn base(controllers: &str) -> tempfile::TempDir {
+        let base = tempfile::tempdir().expect("a folder");
+        std::fs::write(base.path().join("cgroup.controllers"), controllers).expect("written");
+        base
+    }
+
+    #[test]
+    fn a_container_gets_a_group_with_its_limits() {
+        let base = base("cpuset cpu io memory pids\n");
+        let limits = Limits::prepare(Some(base.path()));
+        assert_eq!(limits, Limits::Below(base.path().to_path_buf()));
+        let resources = Resources {
+            cpu: MilliCores(1_500),
+            memory_bytes: 1 << 30,
+            disk_bytes: 0,
+        };
+        let group = limits
+            .group("job-3", &resources)
+            .expect("made")
+            .expect("a group");
+        join(&group, 42).expect("joined");
+        let read = |name| std::fs::read_to_string(group.join(name)).expect("read");
+        assert_eq!(read("cpu.max"), "150000 100000");
+        assert_eq!(read("memory.max"), "1073741824");
+        assert_eq!(read("cgroup.procs"), "42");
+        let unlimited = limits.group("job-4", &Resources::ZERO).expect("made");
+        let unlimited = unlimited.expect("a group").join("cpu.max");
+        assert_eq!(
+            std::fs::read_to_string(unlimited).expect("read"),
+            "max 100000"
+        );
+    }
+
+    #[test]
+    fn an_end_for_want_of_memory_is_told() {
+        let base = base("cpu memory");
+        std::fs::write(base.path().join("memory.events"), "oom 1\noom_kill 1\n").expect("written");
+        std::fs::write(base.path().join("memory.max"), "4096\n").expect("written");
+        assert!(leave(base.path()).is_some_and(|said| said.contains("4096 bytes")));
+        std::fs::write(base.path().join("memory.events"), "oom_kill 0\n").expect("written");
+        assert_eq!(leave(base.path()), None);
+    }
+
+    #[test]
+    fn a_group_that_can_t_limit_says_so() {
+        let limits = Limits::prepare(Some(base("cpuset io").path()));
+        assert!(
+            limits
+                .reason_off()
+                .is_some_and(|why| why.contains("can't limit cpu"))
+        );
+        let limits = Limits::prepare(Some(Path::new("/proc/none")));
+        assert!(
+            limits
+                .reason_off()
+                .is_some_and(|why| why.contains("no control group"))
+        );
+        assert_eq!(limits.group("x", &Resources::ZERO).expect("none"), None);
+    }
+}

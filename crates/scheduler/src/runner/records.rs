@@ -1,0 +1,111 @@
+//! What is written down of jobs and containers, so that whoever comes later finds them: small files of JSON.
+//!
+//! Each is replaced as a whole, by a rename. None is synced to the disk: what they tell of are processes, which a crash of the
+//! machine ends as well, and their start of the machine is written beside their number.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use ardea_control::{ContainerRequest, Order};
+use ardea_core::{Error, ErrorCode, Result};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::process::ProcessMark;
+use crate::{Ending, LaunchPlan};
+
+/// `job.json`: what is wanted of a job here.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct JobFile {
+    /// The job.
+    pub(crate) launch: LaunchPlan,
+    /// The newest call about all containers, and the highest mastership in any call.
+    pub(crate) newest: Order,
+    /// The containers that there should be.
+    pub(crate) wanted: Vec<ContainerRequest>,
+    /// When the job was killed, in milliseconds since 1970; nothing of it is started after that.
+    pub(crate) killed_at: Option<u64>,
+}
+
+impl JobFile {
+    /// The container, if it should be there.
+    pub(crate) fn wanted(&self, id: ardea_packing::ContainerId) -> Option<&ContainerRequest> {
+        self.wanted.iter().find(|request| request.id == id)
+    }
+}
+
+/// `run.json`: the latest life of a container.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct RunFile {
+    /// Which life.
+    pub(crate) incarnation: u64,
+    /// For which call it was started.
+    pub(crate) asked: Order,
+    /// Its process.
+    pub(crate) process: ProcessMark,
+    /// How long `stderr.log` was before.
+    pub(crate) stderr_from: u64,
+    /// Its control group, if it has one.
+    pub(crate) cgroup: Option<PathBuf>,
+}
+
+/// `end.json`: how a container's process has ended.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct EndFile {
+    /// Which life; another one than that of `run.json` says nothing.
+    pub(crate) incarnation: u64,
+    /// How.
+    pub(crate) how: Ending,
+    /// What else is known of it.
+    pub(crate) remark: Option<String>,
+}
+
+/// Reads a record; `None` if there is none.
+pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
+    let text = match std::fs::read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(cannot(ErrorCode::ReadFailed, "read", path, error)),
+    };
+    serde_json::from_slice(&text).map(Some).map_err(|error| {
+        cannot(ErrorCode::ReadFailed, "understand", path, error)
+            .hint("another version of ardea, or somebody else, wrote it: stop what it tells of by hand, and remove it")
+    })
+}
+
+/// Writes a record, as a whole or not at all.
+pub(crate) fn write(path: &Path, record: &impl Serialize) -> Result<()> {
+    let failed = |error: io::Error| cannot(ErrorCode::WriteFailed, "write", path, error);
+    let text = serde_json::to_vec(record).map_err(|error| failed(error.into()))?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    // Several processes may write the same record: each has a scratch file of its own.
+    let mut scratch = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
+    scratch.write_all(&text).map_err(failed)?;
+    scratch.persist(path).map_err(|error| failed(error.error))?;
+    Ok(())
+}
+
+/// Removes a file or folder; that there is none is fine.
+pub(crate) fn remove(path: &Path) -> Result<()> {
+    let removed = match path.symlink_metadata() {
+        Ok(metadata) if metadata.is_dir() => std::fs::remove_dir_all(path),
+        Ok(_) => std::fs::remove_file(path),
+        Err(error) => Err(error),
+    };
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(cannot(ErrorCode::WriteFailed, "remove", path, error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// An error about a file.
+pub(crate) fn cannot(
+    code: ErrorCode,
+    what: &str,
+    path: &Path,
+    why: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> Error {
+    Error::new(code, format!("cannot {what} {}", path.display())).because(why)
+}

@@ -1,0 +1,129 @@
+//! Waits for the ends of containers, of those that were started here and of those that were found running.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use ardea_control::WorkerId;
+use ardea_core::{Error, ErrorCode, Result};
+use ardea_packing::ContainerId;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use super::folders::{ContainerFolder, JobFolder};
+use super::process::ProcessHandle;
+use super::records::{EndFile, RunFile};
+use super::{Inner, Runner, blocking, ending, output};
+use crate::{ContainerEvent, RunningContainer};
+
+impl Runner {
+    /// Has the end of a life told, unless that is under way.
+    pub(super) fn watch(
+        &self,
+        job: &JobFolder,
+        id: ContainerId,
+        run: RunFile,
+        process: ProcessHandle,
+    ) {
+        let key = (job.clone(), id);
+        let before = self.0.live().watched.insert(key, run.incarnation);
+        if before == Some(run.incarnation) {
+            return;
+        }
+        let (inner, job) = (Arc::clone(&self.0), job.clone());
+        tokio::spawn(async move {
+            let ended = wait_for(&process).await;
+            let folder = job.container(id);
+            let life = run.clone();
+            let end = match ended {
+                Ok(()) => blocking(move || ending::conclude(&folder, &life, Some(&process))).await,
+                Err(error) => Err(error),
+            };
+            inner.unwatch(&job, id, run.incarnation);
+            let event = match end {
+                Ok(end) => exited(&job.container(id), id, &run, &end),
+                // Better a container that is started again needlessly than one that is missed.
+                Err(error) => lost_sight(id, &run, &error),
+            };
+            inner.tell(&job, &event);
+            let folder = job.container(id);
+            let swept = blocking(move || ending::sweep(&folder, &run)).await;
+            if let Err(error) = swept {
+                let text = error.to_string();
+                let container = Some(id);
+                inner.tell(&job, &ContainerEvent::Notice { container, text });
+            }
+        });
+    }
+}
+
+impl Inner {
+    fn unwatch(&self, job: &JobFolder, id: ContainerId, incarnation: u64) {
+        let mut live = self.live();
+        let key = (job.clone(), id);
+        if live.watched.get(&key) == Some(&incarnation) {
+            live.watched.remove(&key);
+        }
+    }
+}
+
+/// Waits for the end of a process. It need not be a child of this one.
+pub(super) async fn wait_for(process: &ProcessHandle) -> Result<()> {
+    let failed = |error: std::io::Error| {
+        Error::new(
+            ErrorCode::SchedulerUnavailable,
+            "the end of a container's process can't be waited for",
+        )
+        .because(error)
+        .hint("raise the limit of open files for this process")
+    };
+    let fd = process.end().map_err(failed)?;
+    #[expect(
+        deprecated,
+        reason = "unsound for types that close their descriptor early; an OwnedFd does not, and what replaces it is unsafe"
+    )]
+    let fd: AsyncFd<OwnedFd> = AsyncFd::with_interest(fd, Interest::READABLE).map_err(failed)?;
+    fd.readable().await.map_err(failed)?.retain_ready();
+    Ok(())
+}
+
+/// That a life has ended.
+pub(super) fn exited(
+    folder: &ContainerFolder,
+    container: ContainerId,
+    run: &RunFile,
+    end: &EndFile,
+) -> ContainerEvent {
+    let mut last_words = output::last_words(&folder.path().join("stderr.log"), run.stderr_from);
+    last_words.extend(end.remark.clone());
+    ContainerEvent::Exited {
+        worker: WorkerId {
+            container,
+            incarnation: run.incarnation,
+        },
+        how: end.how.clone(),
+        last_words,
+    }
+}
+
+fn lost_sight(container: ContainerId, run: &RunFile, error: &Error) -> ContainerEvent {
+    ContainerEvent::Exited {
+        worker: WorkerId {
+            container,
+            incarnation: run.incarnation,
+        },
+        how: crate::Ending::Unknown,
+        last_words: vec![error.to_string()],
+    }
+}
+
+/// A container that runs here.
+pub(super) fn running(host: &str, container: ContainerId, run: &RunFile) -> RunningContainer {
+    RunningContainer {
+        worker: WorkerId {
+            container,
+            incarnation: run.incarnation,
+        },
+        host: host.to_string(),
+        process: format!("pid {}", run.process.pid()),
+    }
+}

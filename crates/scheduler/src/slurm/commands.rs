@@ -1,0 +1,221 @@
+//! Slurm's own commands: `sbatch`, `squeue`, `scancel`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use ardea_control::ContainerRequest;
+use ardea_core::{Error, ErrorCode, Result};
+use tokio::process::Command;
+
+use super::SlurmConfig;
+
+/// How long a command may take. Slurm's own patience with a controller that is away is shorter.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What begins the names of all Slurm jobs of this scheduler.
+const PREFIX: &str = "ardea/";
+
+/// The options of `sbatch` that a container may ask for, by its attributes `slurm.OPTION`.
+const OPTIONS: [&str; 8] = [
+    "account",
+    "constraint",
+    "exclude",
+    "nodelist",
+    "partition",
+    "qos",
+    "reservation",
+    "time",
+];
+
+/// A Slurm job.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Queued {
+    /// Its number.
+    pub(super) number: String,
+    /// What it does.
+    pub(super) state: QueueState,
+    /// Why it waits, or Slurm's word for what it does.
+    pub(super) reason: String,
+}
+
+/// What a Slurm job does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum QueueState {
+    /// It waits for its turn.
+    Waiting,
+    /// It runs.
+    Running,
+    /// It is about to end.
+    Ending,
+}
+
+/// The name of the Slurm job of a container: cluster, job and submission, container.
+pub(super) fn name_of(cluster: &str, job_folder: &Path, container: u32) -> String {
+    let job = job_folder.file_name().unwrap_or_default().to_string_lossy();
+    let cluster: String = cluster
+        .chars()
+        .map(|letter| {
+            if letter.is_ascii_alphanumeric() {
+                letter
+            } else {
+                '-'
+            }
+        })
+        .collect();
+    format!("{PREFIX}{cluster}/{job}/container-{container}")
+}
+
+/// All Slurm jobs of this user that are containers, by their names.
+pub(super) async fn queue(config: &SlurmConfig) -> Result<BTreeMap<String, Queued>> {
+    // The name comes last: it may have anything in it.
+    let arguments = ["--me", "--noheader", "--format=%A|%T|%r|%j"].map(String::from);
+    let listed = run(config, "squeue", &arguments).await?;
+    Ok(listed.lines().filter_map(entry).collect())
+}
+
+fn entry(line: &str) -> Option<(String, Queued)> {
+    let mut fields = line.trim().splitn(4, '|');
+    let (number, state, reason) = (fields.next()?, fields.next()?, fields.next()?);
+    let name = fields.next().filter(|name| name.starts_with(PREFIX))?;
+    let queued = Queued {
+        number: number.to_string(),
+        reason: match reason {
+            "None" => state.to_string(),
+            reason => reason.to_string(),
+        },
+        state: match state {
+            "RUNNING" | "STOPPED" | "SUSPENDED" => QueueState::Running,
+            "PENDING" | "CONFIGURING" | "REQUEUED" | "RESIZING" | "SPECIAL_EXIT" => {
+                QueueState::Waiting
+            }
+            _ => QueueState::Ending,
+        },
+    };
+    Some((name.to_string(), queued))
+}
+
+/// Submits the job of a container.
+pub(super) async fn submit(
+    config: &SlurmConfig,
+    name: &str,
+    request: &ContainerRequest,
+    folder: &Path,
+    script: &[String],
+) -> Result<()> {
+    let mut arguments = vec![
+        "--parsable".to_string(),
+        format!("--job-name={name}"),
+        format!("--output={}", percent_doubled(&folder.join("slurm.log"))),
+        "--open-mode=append".to_string(),
+        // What happens to be set here is not the container's.
+        "--export=PATH,HOME,USER,LANG".to_string(),
+        "--requeue".to_string(),
+        "--nodes=1".to_string(),
+        "--ntasks=1".to_string(),
+        format!("--chdir={}", folder.display()),
+    ];
+    let milli = request.required.cpu.0;
+    if milli > 0 {
+        arguments.push(format!("--cpus-per-task={}", milli.div_ceil(1000)));
+    }
+    let bytes = request.required.memory_bytes;
+    if bytes > 0 {
+        arguments.push(format!("--mem={}M", bytes.div_ceil(1 << 20)));
+    }
+    arguments.extend(config.options.clone());
+    for (name, value) in &request.attributes {
+        if let Some(option) = name
+            .strip_prefix("slurm.")
+            .filter(|name| OPTIONS.contains(name))
+        {
+            arguments.push(format!("--{option}={value}"));
+        }
+    }
+    arguments.extend_from_slice(script);
+    run(config, "sbatch", &arguments).await.map(|_| ())
+}
+
+/// Ends jobs, with everything in them.
+pub(super) async fn cancel(config: &SlurmConfig, numbers: Vec<String>) -> Result<()> {
+    match numbers.is_empty() {
+        true => Ok(()),
+        false => run(config, "scancel", &numbers).await.map(|_| ()),
+    }
+}
+
+/// Sends a signal to a step. Whether it is still there is looked at in any case, so that it may fail.
+pub(super) async fn signal_step(config: &SlurmConfig, step: &str, signal: &str) {
+    let arguments = [format!("--signal={signal}"), step.to_string()];
+    let _ = run(config, "scancel", &arguments).await;
+}
+
+/// In names of files, Slurm replaces what follows a percent sign.
+fn percent_doubled(path: &Path) -> String {
+    path.display().to_string().replace('%', "%%")
+}
+
+async fn run(config: &SlurmConfig, program: &str, arguments: &[String]) -> Result<String> {
+    let failed = |why: String| {
+        Error::new(ErrorCode::SchedulerUnavailable, format!("Slurm's {program} failed"))
+            .because(why)
+            .hint("check that Slurm's commands are installed here and its controller runs (`scontrol ping`)")
+    };
+    let mut command = Command::new(program);
+    // Slurm takes what stands in such variables for options; a submission from within a Slurm job has many.
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy().into_owned();
+        let is_setting = name == "SLURM_CONF";
+        let prefixes = ["SLURM_", "SBATCH_", "SQUEUE_", "SCANCEL_"];
+        if prefixes.iter().any(|prefix| name.starts_with(prefix)) && !is_setting {
+            command.env_remove(name);
+        }
+    }
+    let running = command
+        .args(arguments)
+        .envs(&config.environment)
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    let output = match tokio::time::timeout(PATIENCE, running).await {
+        Ok(Ok(output)) => output,
+        Ok(Err(error)) => return Err(failed(error.to_string())),
+        Err(_) => return Err(failed(format!("no answer in {PATIENCE:?}"))),
+    };
+    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_string();
+    match output.status.success() {
+        true => Ok(said(&output.stdout)),
+        false => Err(failed(said(&output.stderr).replace('\n', "; "))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_of_others_are_not_looked_at_and_names_may_have_anything_in_them() {
+        let (name, queued) =
+            entry("17|PENDING|Resources|ardea/prod/a|b/container-3").expect("ours");
+        assert_eq!(name, "ardea/prod/a|b/container-3");
+        assert_eq!(
+            (queued.number.as_str(), queued.state),
+            ("17", QueueState::Waiting)
+        );
+        assert_eq!(queued.reason, "Resources");
+        let (_, queued) = entry("18|COMPLETING|None|ardea/x").expect("ours");
+        assert_eq!(
+            (queued.state, queued.reason.as_str()),
+            (QueueState::Ending, "COMPLETING")
+        );
+        for line in [
+            "",
+            "19|RUNNING|None|simulation",
+            "20|RUNNING",
+            "x|y|z|ardea",
+        ] {
+            assert!(entry(line).is_none(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+#!/bin/sh
+# Keeps a container of Ardea running within a Slurm job.
+#
+#   container.sh FOLDER PROGRAM ARGUMENT...         the Slurm job: one life of the container after the other, each a step
+#   container.sh --life FOLDER PROGRAM ARGUMENT...  a step: one life
+#
+# In FOLDER, which all nodes see: start.json what the worker is told, life.json and end.json its latest life, stop that there
+# shall be none, go that the next one need not wait; beside it environment.sh.
+
+# put NAME TEXT: writes a file of FOLDER, as a whole or not at all.
+put() {
+    printf '%s\n' "$2" >"$folder/.$1.$$" && mv -f "$folder/.$1.$$" "$folder/$1"
+}
+
+# number NAME KEY: a number of a file of FOLDER; 0 if there is none.
+number() {
+    found=$(sed -n "s/.*\"$2\":\([0-9][0-9]*\).*/\1/p" "$folder/$1" 2>/dev/null)
+    echo "${found:-0}"
+}
+
+# ended LIFE CODE: says how a life has ended, unless that was said.
+ended() {
+    [ "$(number end.json incarnation)" -lt "$1" ] || return 0
+    if [ "$2" -gt 128 ] && [ "$2" -le 192 ]; then how="{\"Signal\":$(($2 - 128))}"; else how="{\"Code\":$2}"; fi
+    put end.json "{\"incarnation\":$1,\"how\":$how,\"remark\":null}"
+}
+
+# put_aside NAME: begins a file of output anew when it is long.
+put_aside() {
+    [ "$(wc -c <"$folder/$1" 2>/dev/null || echo 0)" -le 67108864 ] || mv -f "$folder/$1" "$folder/$1.1"
+}
+
+# sweep LIFE: ends what a life has left behind.
+sweep() {
+    for environment in /proc/[0-9]*/environ; do
+        pid=${environment#/proc/}
+        pid=${pid%/environ}
+        [ "$pid" = $$ ] || ! tr '\0' '\n' <"$environment" 2>/dev/null | grep -qxF "ARDEA_CONTAINER=$folder#$1;" ||
+            kill -KILL "$pid"
+    done 2>/dev/null
+}
+
+life() {
+    folder=$1
+    shift
+    # The program is told to end as well; this waits for it.
+    trap : TERM INT HUP
+    life=$(date +%s%3N)
+    case $life in *[!0-9]*) life=$(date +%s)000 ;; esac
+    last=$(number life.json incarnation)
+    [ "$life" -gt "$last" ] || life=$((last + 1))
+    address=$(scontrol show node -o "$SLURMD_NODENAME" 2>/dev/null | tr ' ' '\n' | sed -n 's/^NodeAddr=//p')
+    : "${address:=$(hostname)}"
+    put_aside stdout.log
+    put_aside stderr.log
+    : >>"$folder/stderr.log"
+    from=$(wc -c <"$folder/stderr.log")
+    put life.json "{\"incarnation\":$life,\"host\":\"$address\",\"node\":\"$SLURMD_NODENAME\",\"step\":\"$SLURM_JOB_ID.$SLURM_STEP_ID\",\"stderr_from\":$((from))}"
+    . "$folder/../environment.sh"
+    ARDEA_WORKER=$(sed -e "s/@INCARNATION@/$life/" -e "s/@HOST@/$address/" "$folder/start.json")
+    export ARDEA_WORKER
+    cd "$folder/work" || exit 125
+    ARDEA_CONTAINER="$folder#$life;" "$@" >>"$folder/stdout.log" 2>>"$folder/stderr.log" </dev/null
+    code=$?
+    ended "$life" "$code"
+    sweep "$life"
+    exit "$code"
+}
+
+if [ "$1" = --life ]; then
+    shift
+    life "$@"
+fi
+
+folder=$1
+trap : TERM INT HUP
+failures=0
+while [ ! -e "$folder/stop" ]; do
+    began=$(date +%s)
+    rm -f "$folder/go"
+    srun --ntasks=1 --nodes=1 --input=none --export=ALL --job-name=ardea sh "$0" --life "$@"
+    code=$?
+    # The step may have been killed before it could say so.
+    ended "$(number life.json incarnation)" "$code"
+    [ $(($(date +%s) - began)) -lt 120 ] || failures=0
+    failures=$((failures + 1))
+    # Tenths of a second: they double up to half a minute.
+    case $failures in
+        1) wait=2 ;; 2) wait=4 ;; 3) wait=8 ;; 4) wait=16 ;; 5) wait=32 ;; 6) wait=64 ;; 7) wait=128 ;; *) wait=300 ;;
+    esac
+    while [ $wait -gt 0 ] && [ ! -e "$folder/stop" ] && [ ! -e "$folder/go" ]; do
+        sleep 0.1
+        wait=$((wait - 1))
+    done
+done

@@ -1,0 +1,369 @@
+//! One job's scheduler on Slurm.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_control::{ContainerRequest, Order};
+use ardea_core::{Error, ErrorCode, Result};
+use ardea_packing::ContainerId;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+use super::Slurm;
+use super::commands::{self, QueueState, Queued};
+use super::files::{self, Restart};
+use super::watch;
+use crate::runner::folders::JobFolder;
+use crate::runner::records::{self, JobFile};
+use crate::runner::{blocking, now_ms, output, superseded};
+use crate::{
+    ContainerEvents, LaunchPlan, LogPiece, LogRequest, Pending, RunningContainer, Scheduler,
+    container_events,
+};
+
+/// How long Slurm may take to end a job, beyond its `KillWait`.
+const FOR_ENDING: Duration = Duration::from_secs(90);
+
+/// How long a new life may take to begin, once the old one has ended.
+const FOR_BEGINNING: Duration = Duration::from_secs(30);
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// One job's scheduler. When it is dropped, nobody looks at the job's containers any more.
+#[derive(Debug)]
+pub(super) struct SlurmJob {
+    place: Arc<Place>,
+    watching: JoinHandle<()>,
+}
+
+/// A job, and where it is.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) slurm: Slurm,
+    pub(super) launch: LaunchPlan,
+    pub(super) folder: JobFolder,
+}
+
+impl SlurmJob {
+    /// Finds the job's containers, and watches them.
+    pub(super) async fn begin(slurm: Slurm, launch: LaunchPlan) -> Result<(Self, ContainerEvents)> {
+        // That Slurm can be asked at all is a condition for everything else.
+        commands::queue(&slurm.config).await?;
+        let place = Arc::new(Place {
+            folder: JobFolder::of(&slurm.config.folder, launch.job()),
+            slurm,
+            launch,
+        });
+        let (feed, events) = container_events();
+        let watching = tokio::spawn(watch::watch(Arc::clone(&place), feed));
+        Ok((SlurmJob { place, watching }, events))
+    }
+}
+
+impl Drop for SlurmJob {
+    fn drop(&mut self) {
+        self.watching.abort();
+    }
+}
+
+impl Place {
+    /// The name of a container's Slurm job.
+    pub(super) fn name_of(&self, id: ContainerId) -> String {
+        let cluster = &self.launch.job().cluster;
+        commands::name_of(cluster, self.folder.path(), id.0)
+    }
+
+    /// The Slurm jobs of this job's containers.
+    pub(super) async fn queue(&self) -> Result<BTreeMap<ContainerId, Queued>> {
+        let mut queue = commands::queue(&self.slurm.config).await?;
+        let folder = self.folder.clone();
+        let file = blocking(move || Ok((folder.job()?, folder.containers()?)));
+        let (file, known) = file.await?;
+        let wanted = file.map(|file| file.wanted).unwrap_or_default();
+        let ids: BTreeSet<_> = wanted.iter().map(|wanted| wanted.id).chain(known).collect();
+        let found = ids
+            .into_iter()
+            .filter_map(|id| Some((id, queue.remove(&self.name_of(id))?)));
+        Ok(found.collect())
+    }
+
+    /// Writes what is wanted of the job from now on, unless the call was overtaken.
+    async fn accept(
+        self: &Arc<Self>,
+        order: Order,
+        change: impl FnOnce(&mut JobFile) -> Result<()> + Send + 'static,
+    ) -> Result<JobFile> {
+        let place = Arc::clone(self);
+        blocking(move || {
+            let _lock = place.folder.lock()?;
+            let mut file = place.folder.job()?.unwrap_or_else(|| JobFile {
+                launch: place.launch.clone(),
+                newest: Order::default(),
+                wanted: Vec::new(),
+                killed_at: None,
+            });
+            if order.epoch < file.newest.epoch {
+                return Err(superseded("a newer master was heard"));
+            }
+            change(&mut file)?;
+            place.folder.set_job(&file)?;
+            Ok(file)
+        })
+        .await
+    }
+
+    /// Submits what is wanted and has no Slurm job, and ends what is not wanted. One at a time.
+    pub(super) async fn settle(self: &Arc<Self>) -> Result<()> {
+        let folder = self.folder.clone();
+        // Two that look at the queue and then submit would submit twice.
+        let _turn = blocking(move || folder.lock_named("settling")).await?;
+        let folder = self.folder.clone();
+        let Some(file) = blocking(move || folder.job()).await? else {
+            return Ok(());
+        };
+        let queue = self.queue().await?;
+        let mut unwanted = Vec::new();
+        for (id, queued) in &queue {
+            if file.wanted(*id).is_none() {
+                let folder = self.folder.container(*id);
+                blocking(move || files::stop(&folder)).await?;
+                unwanted.push((*id, queued.number.clone()));
+            }
+        }
+        let ended = self.end(unwanted).await;
+        let mut failures = vec![ended.err()];
+        for request in &file.wanted {
+            let submitted = match queue.get(&request.id).map(|queued| queued.state) {
+                Some(QueueState::Waiting | QueueState::Running) => Ok(()),
+                // Its files are the old one's until that is gone.
+                Some(QueueState::Ending) => match self.gone(&[request.id]).await {
+                    Ok(()) => self.submit(request.clone()).await,
+                    failed => failed,
+                },
+                None => self.submit(request.clone()).await,
+            };
+            failures.push(submitted.err());
+        }
+        failures.into_iter().flatten().next().map_or(Ok(()), Err)
+    }
+
+    async fn submit(&self, request: ContainerRequest) -> Result<()> {
+        let id = request.id;
+        let failed = |error: Error| {
+            let what = format!(
+                "container {id} of {} could not be submitted",
+                self.launch.job()
+            );
+            Error::new(error.code(), what).because(error)
+        };
+        let program = &self.launch.definition.program;
+        let packages = &self.launch.packages;
+        let package = self
+            .slurm
+            .programs
+            .unpacked(program, packages)
+            .await
+            .map_err(failed)?;
+        let executable = package.executable(program).map_err(failed)?;
+        let (job, launch) = (self.folder.clone(), self.launch.clone());
+        let wanted = request.clone();
+        let prepared = blocking(move || {
+            drop(job.container(wanted.id).lock()?);
+            files::prepare(&job, &launch, &wanted, package.folder(), &executable)
+        });
+        let script = prepared.await.map_err(failed)?;
+        let folder = self.folder.container(id);
+        let (config, name) = (&self.slurm.config, self.name_of(id));
+        let submitted = commands::submit(config, &name, &request, folder.path(), &script);
+        submitted.await.map_err(failed)
+    }
+
+    /// Ends Slurm jobs, and waits until they are gone.
+    async fn end(&self, jobs: Vec<(ContainerId, String)>) -> Result<()> {
+        let (ids, numbers): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
+        if ids.is_empty() {
+            return Ok(());
+        }
+        commands::cancel(&self.slurm.config, numbers).await?;
+        self.gone(&ids).await
+    }
+
+    async fn gone(&self, ids: &[ContainerId]) -> Result<()> {
+        let deadline = Instant::now() + FOR_ENDING;
+        loop {
+            let queue = self.queue().await?;
+            let Some((id, left)) = ids.iter().find_map(|id| Some((id, queue.get(id)?))) else {
+                return Ok(());
+            };
+            if Instant::now() > deadline {
+                return Err(Error::new(
+                    ErrorCode::SchedulerUnavailable,
+                    format!(
+                        "container {id} has not ended: Slurm job {} is {}",
+                        left.number, left.reason
+                    ),
+                ));
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    async fn have(self: &Arc<Self>, order: Order, requests: Vec<ContainerRequest>) -> Result<()> {
+        let accepted = self.accept(order, move |file| {
+            if order < file.newest {
+                return Err(superseded("a newer call was heard"));
+            }
+            if file.killed_at.is_some() {
+                return Err(superseded("the job was killed"));
+            }
+            file.newest = order;
+            file.wanted = requests;
+            Ok(())
+        });
+        accepted.await?;
+        self.settle().await
+    }
+
+    async fn kill(self: &Arc<Self>, order: Order) -> Result<()> {
+        let accepted = self.accept(order, move |file| {
+            if order < file.newest {
+                return Err(superseded("a newer call was heard"));
+            }
+            file.newest = order;
+            file.wanted.clear();
+            file.killed_at.get_or_insert_with(now_ms);
+            Ok(())
+        });
+        accepted.await?;
+        self.settle().await?;
+        let folder = self.folder.clone();
+        blocking(move || {
+            for id in folder.containers()? {
+                records::remove(&folder.container(id).work())?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Ends the present life; the script begins the next.
+    async fn restart(self: &Arc<Self>, order: Order, id: ContainerId) -> Result<u64> {
+        let accepted = self.accept(order, move |file| {
+            if file.killed_at.is_some() {
+                return Err(superseded("the job was killed"));
+            }
+            if file.wanted(id).is_none() {
+                let what = format!("no container {id} was asked for");
+                return Err(Error::new(ErrorCode::NoSuchContainer, what));
+            }
+            let number = 0;
+            let epoch = order.epoch;
+            file.newest = file.newest.max(Order { epoch, number });
+            Ok(())
+        });
+        accepted.await?;
+        let after = self.restart_after(order, id).await?;
+        self.settle().await?;
+        let mut asked = None;
+        let deadline = Instant::now() + self.slurm.config.stop_grace + FOR_BEGINNING;
+        loop {
+            let folder = self.folder.container(id);
+            let latest = blocking(move || {
+                files::let_go(&folder)?;
+                files::latest(&folder)
+            })
+            .await?;
+            let config = &self.slurm.config;
+            match latest {
+                Some((life, _)) if life.incarnation > after => return Ok(life.incarnation),
+                Some((life, None)) => match asked {
+                    None => {
+                        asked = Some(Instant::now());
+                        commands::signal_step(config, &life.step, "TERM").await;
+                    }
+                    Some(at) if at.elapsed() > config.stop_grace => {
+                        asked = Some(Instant::now());
+                        commands::signal_step(config, &life.step, "KILL").await;
+                    }
+                    Some(_) => {}
+                },
+                _ => {}
+            }
+            if Instant::now() > deadline {
+                return Err(self.why_it_waits(id).await);
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    /// Writes down which life is to be followed by another, unless that was done for this call.
+    async fn restart_after(&self, order: Order, id: ContainerId) -> Result<u64> {
+        let folder = self.folder.container(id);
+        blocking(move || {
+            let _lock = folder.lock()?;
+            if let Some(restart) = files::restart(&folder)?.filter(|done| done.order >= order) {
+                return Ok(restart.after);
+            }
+            let after = files::latest(&folder)?.map_or(0, |(life, _)| life.incarnation);
+            files::set_restart(&folder, &Restart { order, after })?;
+            Ok(after)
+        })
+        .await
+    }
+
+    async fn why_it_waits(&self, id: ContainerId) -> Error {
+        let what = format!("container {id} has not begun again");
+        let error = Error::new(ErrorCode::SchedulerUnavailable, what);
+        match self.queue().await.map(|mut queue| queue.remove(&id)) {
+            Ok(Some(queued)) => error.because(format!(
+                "Slurm job {} is waiting or ending: {}",
+                queued.number, queued.reason
+            )),
+            Ok(None) => error.because("Slurm has no job of it"),
+            Err(why) => error.because(why),
+        }
+    }
+
+    async fn containers(&self) -> Result<Vec<RunningContainer>> {
+        let mut running = Vec::new();
+        for (id, queued) in self.queue().await? {
+            let folder = self.folder.container(id);
+            if queued.state == QueueState::Running
+                && let Some((life, None)) = blocking(move || files::latest(&folder)).await?
+            {
+                running.push(life.running(id));
+            }
+        }
+        Ok(running)
+    }
+}
+
+impl Scheduler for SlurmJob {
+    fn on_schedule(&self, order: Order, containers: Vec<ContainerRequest>) -> Pending<'_, ()> {
+        Box::pin(self.place.have(order, containers))
+    }
+
+    fn on_restart(&self, order: Order, container: ContainerId) -> Pending<'_, u64> {
+        Box::pin(self.place.restart(order, container))
+    }
+
+    fn on_kill(&self, order: Order) -> Pending<'_, ()> {
+        Box::pin(self.place.kill(order))
+    }
+
+    fn containers(&self) -> Pending<'_, Vec<RunningContainer>> {
+        Box::pin(self.place.containers())
+    }
+
+    fn logs(&self, container: ContainerId, request: LogRequest) -> Pending<'_, LogPiece> {
+        let folder = self.place.folder.container(container);
+        Box::pin(blocking(move || output::piece(folder.path(), &request)))
+    }
+
+    fn close(&self) -> Pending<'_, ()> {
+        self.watching.abort();
+        Box::pin(async { Ok(()) })
+    }
+}

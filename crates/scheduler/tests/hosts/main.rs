@@ -1,0 +1,216 @@
+//! The conformance suite on the scheduler `hosts`, and what only it promises: hosts come and go.
+
+mod cluster;
+
+use std::sync::Arc;
+
+use ardea_control::{MasterEpoch, Order, SchedulerAnswer, SchedulerCall};
+use ardea_packing::ContainerId;
+use ardea_scheduler::conformance::{Skipped, Stage};
+use ardea_scheduler::{ContainerEvent, Ending, RunningContainer, SchedulerKind};
+use cluster::{Cluster, eventually, have};
+
+fn stage() -> Result<Stage, Skipped> {
+    let cluster = Arc::new(tokio::sync::OnceCell::new());
+    let made = Arc::clone(&cluster);
+    Ok(Stage {
+        open: Box::new(move || {
+            let made = Arc::clone(&made);
+            Box::pin(async move {
+                let cluster = made.get_or_init(|| Cluster::of_this_test(&[A, B]));
+                Ok(Arc::new(cluster.await.hosts().await) as Arc<dyn SchedulerKind>)
+            })
+        }),
+        kept: Box::new(cluster),
+    })
+}
+
+ardea_scheduler::conformance_suite!(stage);
+
+/// Hosts by their addresses, all of which are this machine's.
+const A: &str = "127.0.0.11";
+const B: &str = "127.0.0.12";
+
+fn order(number: u64) -> Order {
+    let epoch = MasterEpoch(1);
+    Order { epoch, number }
+}
+
+fn hosts_of(running: &[RunningContainer]) -> Vec<&str> {
+    running
+        .iter()
+        .map(|running| running.host.as_str())
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_containers_of_a_lost_host_are_told_to_have_ended_and_go_elsewhere() {
+    let mut cluster = Cluster::of_sleepers(&[A, B]).await;
+    let (scheduler, mut events) = cluster.scheduler().await;
+    let answer = scheduler
+        .call(order(1), have(&[1, 2], &[("spread", "host")]))
+        .await;
+    assert_eq!(answer, SchedulerAnswer::Done);
+    let before = scheduler.containers().await.expect("a list");
+    assert_eq!(hosts_of(&before), [A, B]);
+    cluster.stop_serving(A);
+    let lost = eventually(
+        "an end is told",
+        async || events.try_next(),
+        |event| matches!(event, ContainerEvent::Exited { .. }),
+    );
+    let ContainerEvent::Exited { worker, how, .. } = lost.await else {
+        unreachable!("it was just looked at")
+    };
+    assert_eq!((worker, how), (before[0].worker, Ending::HostLost));
+    let answer = scheduler
+        .call(order(2), SchedulerCall::Restart(ContainerId(1)))
+        .await;
+    let SchedulerAnswer::Restarted(incarnation) = answer else {
+        panic!("{answer:?}")
+    };
+    assert!(incarnation > worker.incarnation);
+    let after = scheduler.containers().await.expect("a list");
+    assert_eq!(hosts_of(&after), [B, B]);
+    assert_eq!(after[1], before[1]);
+
+    // The lost host comes back with the old life of the container.
+    assert!(cluster.runs(&before[0]));
+    cluster.serve(A).await;
+    eventually(
+        "the old life is stopped",
+        async || Some(cluster.runs(&before[0])),
+        |runs| !runs,
+    )
+    .await;
+    assert_eq!(scheduler.containers().await.expect("a list"), after);
+    let answer = scheduler.call(order(3), SchedulerCall::Kill).await;
+    assert_eq!(answer, SchedulerAnswer::Done);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_that_is_started_again_quickly_has_lost_nothing() {
+    let mut cluster = Cluster::of_sleepers(&[A]).await;
+    let (scheduler, mut events) = cluster.scheduler().await;
+    scheduler.call(order(1), have(&[1], &[])).await;
+    let before = scheduler.containers().await.expect("a list");
+    cluster.crash(A).await;
+    cluster.serve(A).await;
+    eventually(
+        "it is asked again",
+        async || scheduler.containers().await.ok(),
+        |now| *now == before,
+    )
+    .await;
+    let answer = scheduler.call(order(2), have(&[1, 2], &[])).await;
+    assert_eq!(answer, SchedulerAnswer::Done);
+    assert_eq!(scheduler.containers().await.expect("a list")[0], before[0]);
+    while let Some(event) = events.try_next() {
+        assert!(!matches!(event, ContainerEvent::Exited { .. }), "{event:?}");
+    }
+    scheduler.call(order(3), SchedulerCall::Kill).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_scheduler_keeps_the_later_of_two_lives() {
+    let mut cluster = Cluster::of_sleepers(&[A, B]).await;
+    let (scheduler, _events) = cluster.scheduler().await;
+    scheduler
+        .call(order(1), have(&[1], &[("spread", "host")]))
+        .await;
+    let first = scheduler.containers().await.expect("a list");
+    let (here, there) = match first[0].host.as_str() {
+        A => (A, B),
+        _ => (B, A),
+    };
+    cluster.stop_serving(here);
+    eventually(
+        "it goes elsewhere",
+        async || {
+            scheduler.call(order(2), have(&[1], &[])).await;
+            scheduler.containers().await.ok()
+        },
+        |running| hosts_of(running) == [there],
+    )
+    .await;
+    let second = scheduler.containers().await.expect("a list");
+    drop(scheduler);
+    cluster.serve(here).await;
+    let (scheduler, _events) = cluster.scheduler().await;
+    eventually(
+        "the first life is stopped",
+        async || Some(cluster.runs(&first[0])),
+        |runs| !runs,
+    )
+    .await;
+    assert_eq!(scheduler.containers().await.expect("a list"), second);
+    scheduler.call(order(3), SchedulerCall::Kill).await;
+    assert!(!cluster.runs(&second[0]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_no_host_has_room_for_is_refused_with_the_numbers_until_one_comes() {
+    let mut cluster = Cluster::of_sleepers(&[]).await;
+    let (scheduler, _events) = cluster.scheduler().await;
+    match scheduler.call(order(1), have(&[1], &[])).await {
+        SchedulerAnswer::Failed(why) => {
+            assert!(why.starts_with("ARD-622"), "{why}");
+            assert!(why.contains("no host has registered"), "{why}");
+        }
+        other => panic!("{other:?}"),
+    }
+    cluster.serve(B).await;
+    eventually(
+        "it is started",
+        async || Some(scheduler.call(order(1), have(&[1], &[])).await),
+        |answer| *answer == SchedulerAnswer::Done,
+    )
+    .await;
+    assert_eq!(
+        hosts_of(&scheduler.containers().await.expect("a list")),
+        [B]
+    );
+    scheduler.call(order(2), SchedulerCall::Kill).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_living_hosts_do_not_share_a_name_and_strangers_change_nothing() {
+    let cluster = Cluster::of_sleepers(&[A]).await;
+    let error = cluster
+        .try_serve_as(A, B)
+        .await
+        .expect_err("the name is taken");
+    assert_eq!(error.code().as_str(), "ARD-603");
+    cluster.annoy(A).await;
+    let (scheduler, _events) = cluster.scheduler().await;
+    let answer = scheduler.call(order(1), have(&[1], &[])).await;
+    assert_eq!(answer, SchedulerAnswer::Done);
+    scheduler.call(order(2), SchedulerCall::Kill).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_may_be_on_a_host_that_does_not_answer_waits_until_that_is_lost() {
+    let mut cluster = Cluster::of_sleepers(&[A]).await;
+    cluster.register_unreachable(B).await;
+    let (scheduler, _events) = cluster.scheduler().await;
+    match scheduler.call(order(1), have(&[1], &[])).await {
+        SchedulerAnswer::Failed(why) => {
+            assert!(
+                why.starts_with("ARD-623: container 1 may be on a host that"),
+                "{why}"
+            );
+            assert!(why.contains(B), "{why}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(scheduler.containers().await.expect("a list").is_empty());
+    cluster.end_sessions();
+    let done = SchedulerAnswer::Done;
+    let look = async || Some(scheduler.call(order(1), have(&[1], &[])).await);
+    eventually("it is started", look, |answer| *answer == done).await;
+    assert_eq!(
+        hosts_of(&scheduler.containers().await.expect("a list")),
+        [A]
+    );
+    assert_eq!(scheduler.call(order(2), SchedulerCall::Kill).await, done);
+}

@@ -1,0 +1,28 @@
+//! The conformance suite on the scheduler `local`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_scheduler::conformance::{Skipped, Stage, ThisTest};
+use ardea_scheduler::{Local, Runner, RunnerConfig, SchedulerKind};
+
+fn stage() -> Result<Stage, Skipped> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().to_path_buf();
+    Ok(Stage {
+        open: Box::new(move || {
+            let programs = Arc::new(ThisTest::packed_in(&path));
+            let config = RunnerConfig {
+                stop_grace: Duration::from_secs(30),
+                ..RunnerConfig::new(&path)
+            };
+            Box::pin(async move {
+                let runner = Runner::open(config, programs).await?;
+                Ok(Arc::new(Local::new(runner)) as Arc<dyn SchedulerKind>)
+            })
+        }),
+        kept: Box::new(folder),
+    })
+}
+
+ardea_scheduler::conformance_suite!(stage);

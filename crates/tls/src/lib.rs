@@ -1,0 +1,52 @@
+//! Mutual TLS from PEM files: loaded, checked, and loaded again when they change.
+//!
+//! A cluster has a certificate authority of its own. Every process has a certificate that it has signed, and talks only to who has
+//! one as well, in whichever direction the connection was made.
+//!
+//! In reading order:
+//!
+//! * [`TlsConfig`]: which files, and which name the certificates bear;
+//! * [`Tls`]: what was loaded from them: the settings of both sides of a connection, always of the present files;
+//! * with the feature `tokio`: `Tls::connect` and `Tls::accept` on streams of tokio;
+//! * [`explain`]: what went wrong on a connection, in words for people.
+//!
+//! # Invariants
+//!
+//! * TLS 1.3 only, by the provider `ring`, which is named in every setting: nothing depends on a default of the process.
+//! * Certificates that this process could not use (another authority, expired, without its key) are refused when they are loaded,
+//!   not by the first peer. Where files change into such ones the former stay in use, and [`Tls::problem`] tells why.
+//! * A key is never logged or shown.
+//!
+//! # Example
+//!
+//! ```no_run
+//! use ardea_tls::{Tls, TlsConfig};
+//!
+//! let tls = Tls::load(TlsConfig {
+//!     authority: "/etc/ardea/ca.pem".into(),
+//!     certificate: "/etc/ardea/host.pem".into(),
+//!     key: "/etc/ardea/host.key".into(),
+//!     name: Some("prod.ardea".into()),
+//! })?;
+//! let server = rustls::ServerConnection::new(tls.server());
+//! # Ok::<(), ardea_core::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod config;
+
+mod tls;
+
+mod check;
+mod explain;
+mod files;
+
+#[cfg(feature = "tokio")]
+mod streams;
+
+pub use config::TlsConfig;
+pub use explain::explain;
+pub use rustls;
+#[cfg(feature = "tokio")]
+pub use streams::TlsStream;
+pub use tls::Tls;

@@ -1,0 +1,131 @@
+//! The ends of all edges that lead to other containers, or come from there.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ardea_core::{ChunkCodec, Dag, EdgeId, Error, ErrorCode, Processor, Result};
+use ardea_engine::{Crossings, Site};
+use ardea_exchange::{End, ReceiverConfig, SenderConfig, StreamId};
+
+use crate::berth::Berth;
+use crate::network::Network;
+use crate::receive_end::ReceiveEnd;
+use crate::receiver::ReceiverP;
+use crate::send_end::SendEnd;
+use crate::sender::SenderP;
+use crate::station::Station;
+
+/// A connection carries one job: its streams need no number of it.
+const JOB: u32 = 1;
+
+/// The ends of one kind, by stream and peer.
+type Berths<E> = Mutex<HashMap<(usize, Site), Arc<Berth<E>>>>;
+
+/// How streams are configured.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct StreamConfig {
+    pub(crate) sender: SenderConfig,
+    pub(crate) receiver: ReceiverConfig,
+}
+
+/// The [`Crossings`] of a container: an end for each edge and other container that was ever needed, which stays as long as this process does.
+pub(crate) struct WorkerCrossings {
+    network: Network,
+    /// By edge: its codec if it has one, and the vertices that it joins.
+    edges: Vec<(Option<Arc<dyn ChunkCodec>>, String)>,
+    config: StreamConfig,
+    /// Records that were sent over connections which are gone, and are not known to have been dealt with.
+    lost: Arc<AtomicU64>,
+    senders: Berths<SendEnd>,
+    receivers: Berths<ReceiveEnd>,
+}
+
+impl WorkerCrossings {
+    /// Those of this graph.
+    pub(crate) fn new(dag: &Dag, network: Network, config: StreamConfig) -> Self {
+        let name = |vertex| dag.get(vertex).name();
+        let edges = dag.edges().iter().map(|edge| {
+            let (from, to) = (name(edge.source().0), name(edge.target().0));
+            (edge.wanted_codec().cloned(), format!("{from:?} to {to:?}"))
+        });
+        WorkerCrossings {
+            edges: edges.collect(),
+            network,
+            config,
+            lost: Arc::default(),
+            senders: Mutex::default(),
+            receivers: Mutex::default(),
+        }
+    }
+
+    /// How many records were lost with connections so far: sent, and not known to have been dealt with.
+    pub(crate) fn lost_records(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    fn codec(&self, edge: usize) -> Result<&Arc<dyn ChunkCodec>> {
+        let known = self.edges.get(edge);
+        let codec = known.and_then(|(codec, _)| codec.as_ref());
+        codec.ok_or_else(|| {
+            let which = known.map_or("of another graph", |(_, name)| name);
+            Error::new(
+                ErrorCode::InvalidJob,
+                format!("the edge from {which} can't lead to another container: it has no codec"),
+            )
+            .hint("give its records a type that can be serialised, or join its vertices by a forward edge")
+        })
+    }
+
+    /// The sending end of a stream, the same whenever it is asked for.
+    pub(crate) fn sending(
+        &self,
+        stream: usize,
+        to: Site,
+        codec: &Arc<dyn ChunkCodec>,
+    ) -> Arc<Berth<SendEnd>> {
+        let mut senders = self.senders.lock().unwrap_or_else(PoisonError::into_inner);
+        let berth = senders.entry((stream, to)).or_insert_with(|| {
+            let id = StreamId::new(JOB, stream as u32);
+            let station = Station::new(to, End::Sender, id);
+            let (network, lost) = (self.network.clone(), Arc::clone(&self.lost));
+            let (codec, config) = (Arc::clone(codec), self.config.sender);
+            let end = SendEnd::new(station, codec, config, network.clone(), lost);
+            Berth::new(end, network)
+        });
+        Arc::clone(berth)
+    }
+
+    /// The receiving end of a stream, the same whenever it is asked for.
+    pub(crate) fn receiving(
+        &self,
+        stream: usize,
+        from: Site,
+        codec: &Arc<dyn ChunkCodec>,
+    ) -> Arc<Berth<ReceiveEnd>> {
+        let receivers = self.receivers.lock();
+        let mut receivers = receivers.unwrap_or_else(PoisonError::into_inner);
+        let berth = receivers.entry((stream, from)).or_insert_with(|| {
+            let id = StreamId::new(JOB, stream as u32);
+            let station = Station::new(from, End::Receiver, id);
+            let (codec, network) = (Arc::clone(codec), self.network.clone());
+            let end = ReceiveEnd::new(station, codec, self.config.receiver, network.clone());
+            Berth::new(end, network)
+        });
+        Arc::clone(berth)
+    }
+}
+
+impl Crossings for WorkerCrossings {
+    fn sender(&self, edge: EdgeId, to: Site) -> Result<Box<dyn Processor>> {
+        let codec = self.codec(edge.index())?;
+        let berth = self.sending(edge.index(), to, codec);
+        Ok(Box::new(SenderP::new(berth)))
+    }
+
+    fn receiver(&self, edge: EdgeId, from: Site) -> Result<Box<dyn Processor>> {
+        let codec = self.codec(edge.index())?;
+        let berth = self.receiving(edge.index(), from, codec);
+        Ok(Box::new(ReceiverP::new(berth)))
+    }
+}

@@ -1,0 +1,101 @@
+//! Instances in processes of their own, for vertices that are isolated so ([`Isolation::Process`](ardea_core::Isolation::Process)).
+//!
+//! To its container such an instance is a step like any other: a *stand-in* takes its place in the graph, encodes what comes, sends it
+//! to the process and gives out what comes back. So routing, backpressure, time and ends are the engine's, and nobody else in the
+//! cluster knows of the process. Between both is a connection of the container's network, as to another container, and a socket at the
+//! process's standard input for all that is no record. When that closes the process ends: it never outlives its container.
+//!
+//! A process that dies is noticed at once and started again, with growing delays. What was under way in it is lost, which the job's side
+//! channels are told; the streams begin anew.
+
+mod cut_out;
+mod keeper;
+mod process;
+mod processes;
+mod stand_in;
+
+use ardea_control::WorkerStart;
+use ardea_core::{Error, ErrorCode, Result, VertexId};
+use ardea_engine::{Parallelisms, Site};
+use serde::{Deserialize, Serialize};
+
+pub(crate) use process::run_instance;
+pub(crate) use processes::{InstanceProcesses, Launch, with_processes};
+
+/// The environment variable in which an instance's process finds its [`InstanceStart`], as JSON.
+const INSTANCE_START_VARIABLE: &str = "ARDEA_INSTANCE";
+
+/// The first site that is no container, but the process of an instance.
+const FIRST_INSTANCE_SITE: u32 = 1 << 31;
+
+/// Where an instance in a process of its own is, as seen by its container.
+pub(crate) fn site_of(vertex: VertexId, instance: u32) -> Site {
+    let vertex = (vertex.index() as u32) & 0x7fff;
+    Site(FIRST_INSTANCE_SITE | (vertex << 16) | (instance & 0xffff))
+}
+
+/// Whether this is no container, but the process of an instance.
+pub(crate) fn is_instance(site: Site) -> bool {
+    site.0 >= FIRST_INSTANCE_SITE
+}
+
+/// What an instance's process is told when it is started.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct InstanceStart {
+    /// Its container's worker.
+    pub(crate) worker: WorkerStart,
+    /// Which start of this instance it is.
+    pub(crate) incarnation: u64,
+    pub(crate) vertex: String,
+    pub(crate) instance: u32,
+    /// How many instances each vertex has.
+    pub(crate) parallelisms: Parallelisms,
+    /// Where its container listens.
+    pub(crate) container_address: String,
+    /// Whether its source, if it is one, has to wait.
+    pub(crate) is_paused: bool,
+}
+
+impl InstanceStart {
+    /// What this process was started with, if it is that of an instance.
+    pub(crate) fn from_environment() -> Result<Option<Self>> {
+        let Some(text) = std::env::var_os(INSTANCE_START_VARIABLE) else {
+            return Ok(None);
+        };
+        let read = serde_json::from_slice(text.as_encoded_bytes());
+        read.map(Some).map_err(|error| {
+            Error::new(
+                ErrorCode::InvalidConfig,
+                format!(
+                    "the variable {INSTANCE_START_VARIABLE} does not say how to start an instance"
+                ),
+            )
+            .because(error)
+            .hint("it is set by workers only: unset it")
+        })
+    }
+}
+
+/// What a container tells the process of an instance, beside records.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum ToInstance {
+    /// Its source has to wait, or may read.
+    Pause(bool),
+    /// Its source is to end as if its input had.
+    Drain,
+    /// Its source is to end an epoch.
+    EndEpoch,
+    /// A container or another instance's process was lost, with what was under way there.
+    Lost,
+    /// Vertices have so many instances now.
+    Rescaled(Parallelisms),
+}
+
+/// What the process of an instance tells its container, beside records.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum FromInstance {
+    /// It can't go on, for this reason.
+    Failed(String),
+    /// What it has counted so far that its stand-in can't.
+    Counted { late: u64, bad: u64 },
+}

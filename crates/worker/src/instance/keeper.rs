@@ -1,0 +1,360 @@
+//! Keeps the process of one instance alive.
+
+use std::fmt;
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use ardea_control::{Backoff, BackoffConfig, WORKER_START_VARIABLE};
+use ardea_core::{Error, ErrorCode, Result, Waker};
+
+use super::{FromInstance, INSTANCE_START_VARIABLE, InstanceStart, ToInstance};
+
+/// When a process that has died is started again.
+const RESTART: BackoffConfig = BackoffConfig {
+    first: Duration::ZERO,
+    second: Duration::from_millis(100),
+    most: Duration::from_secs(10),
+    forgets_after: Duration::from_secs(30),
+};
+
+/// How often it is looked whether a process is still there. Most often its socket tells before.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// How long a process has to end when it is not needed any more.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// What a process is started with, and who is told of its death.
+pub(super) struct Task {
+    /// Program and arguments.
+    pub(super) command: Vec<std::ffi::OsString>,
+    /// As of the first start.
+    pub(super) start: InstanceStart,
+    /// Told why the process has died, each time.
+    pub(super) died: Box<dyn Fn(&str) + Send>,
+}
+
+/// The process of an instance, as its stand-in sees it.
+pub(super) struct Kept {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    socket: Option<UnixStream>,
+    is_paused: bool,
+    is_draining: bool,
+    parallelisms: ardea_engine::Parallelisms,
+    is_stopped: bool,
+    late: u64,
+    bad: u64,
+    stand_in: Waker,
+}
+
+impl Kept {
+    pub(super) fn new(start: &InstanceStart, stand_in: Waker) -> Arc<Self> {
+        Arc::new(Kept {
+            state: Mutex::new(State {
+                socket: None,
+                is_paused: start.is_paused,
+                is_draining: false,
+                parallelisms: start.parallelisms.clone(),
+                is_stopped: false,
+                late: 0,
+                bad: 0,
+                stand_in,
+            }),
+            changed: Condvar::new(),
+        })
+    }
+
+    /// Tells the process, if it is there, and each that takes its place, as far as that has to know.
+    pub(super) fn tell(&self, message: ToInstance) {
+        let mut state = self.state();
+        match &message {
+            ToInstance::Pause(is_paused) => state.is_paused = *is_paused,
+            ToInstance::Drain => state.is_draining = true,
+            ToInstance::Rescaled(parallelisms) => state.parallelisms.clone_from(parallelisms),
+            ToInstance::EndEpoch | ToInstance::Lost => {}
+        }
+        state.write(&message);
+    }
+
+    /// What processes have counted so far: late and bad records.
+    pub(super) fn counted(&self) -> (u64, u64) {
+        let state = self.state();
+        (state.late, state.bad)
+    }
+
+    /// The process is not needed any more.
+    pub(super) fn stop(&self) {
+        let mut state = self.state();
+        state.is_stopped = true;
+        // It ends when nobody can tell it anything.
+        if let Some(socket) = state.socket.take() {
+            let _ = socket.shutdown(std::net::Shutdown::Both);
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.state().is_stopped
+    }
+
+    /// Waits, but not if it is stopped.
+    fn rest(&self, time: Duration) {
+        let rested = self
+            .changed
+            .wait_timeout_while(self.state(), time, |state| !state.is_stopped);
+        drop(rested.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn write(&mut self, message: &ToInstance) {
+        let Some(socket) = &mut self.socket else {
+            return;
+        };
+        let Ok(mut line) = serde_json::to_vec(message) else {
+            return;
+        };
+        line.push(b'\n');
+        // A process that does not read any more is about to die, or hangs: what it has to know, the next one is told.
+        if socket.write_all(&line).is_err() {
+            let _ = socket.shutdown(std::net::Shutdown::Both);
+            self.socket = None;
+        }
+    }
+}
+
+impl fmt::Debug for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Kept")
+    }
+}
+
+/// Starts the thread that keeps a process.
+///
+/// # Errors
+/// If the system refuses a thread.
+pub(super) fn keep(kept: Arc<Kept>, task: Task) -> Result<JoinHandle<()>> {
+    let name = format!("ardea-keep-{}", task.start.instance);
+    let thread = std::thread::Builder::new().name(name);
+    thread.spawn(move || lives(&kept, &task)).map_err(|error| {
+        Error::new(
+            ErrorCode::LimitReached,
+            "cannot start the thread that keeps an instance's process",
+        )
+        .because(error)
+        .hint("raise the limit of threads for this process")
+    })
+}
+
+/// One process after the other, until none is needed any more.
+fn lives(kept: &Kept, task: &Task) {
+    let began = Instant::now();
+    let mut backoff = Backoff::new(RESTART);
+    let mut incarnation = 0;
+    while !kept.is_stopped() {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let millis = now.map_or(0, |now| now.as_millis() as u64);
+        incarnation = millis.max(incarnation + 1);
+        let Some(why) = life(kept, task, incarnation) else {
+            return;
+        };
+        (task.died)(&why);
+        let elapsed = began.elapsed();
+        kept.rest(backoff.failed(elapsed).saturating_sub(elapsed));
+    }
+}
+
+/// A process that is killed, at the latest, when this is dropped.
+struct Reaped(Child);
+
+impl Drop for Reaped {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// One process, from its start to its end. Why it died, if it was still needed.
+fn life(kept: &Kept, task: &Task, incarnation: u64) -> Option<String> {
+    let (mut child, socket) = match spawn(kept, task, incarnation) {
+        Ok(spawned) => spawned?,
+        Err(error) => return Some(format!("its process can't be started: {error}")),
+    };
+    let mut reader = BufReader::new(socket);
+    let mut line = Vec::new();
+    let mut failure = None;
+    let status = loop {
+        match reader.read_until(b'\n', &mut line) {
+            Ok(0) => break end(&mut child.0),
+            Ok(_) if line.ends_with(b"\n") => {
+                hear(kept, &line, &mut failure);
+                line.clear();
+            }
+            Ok(_) => {}
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+                ) => {}
+            Err(_) => break end(&mut child.0),
+        }
+        if let Ok(Some(status)) = child.0.try_wait() {
+            break Some(status);
+        }
+    };
+    kept.state().socket = None;
+    if kept.is_stopped() {
+        return None;
+    }
+    Some(failure.unwrap_or_else(|| match status {
+        Some(status) => format!("its process has ended: {status}"),
+        None => "its process had to be killed".to_string(),
+    }))
+}
+
+/// Starts a process, unless none is needed any more.
+fn spawn(
+    kept: &Kept,
+    task: &Task,
+    incarnation: u64,
+) -> std::io::Result<Option<(Reaped, UnixStream)>> {
+    let (ours, theirs) = UnixStream::pair()?;
+    ours.set_read_timeout(Some(LOOK_EVERY))?;
+    ours.set_write_timeout(Some(LOOK_EVERY))?;
+    // Held until the socket lies where whoever stops the process closes it.
+    let mut state = kept.state();
+    if state.is_stopped {
+        return Ok(None);
+    }
+    let start = InstanceStart {
+        incarnation,
+        is_paused: state.is_paused,
+        parallelisms: state.parallelisms.clone(),
+        ..task.start.clone()
+    };
+    let (program, arguments) = task
+        .command
+        .split_first()
+        .ok_or_else(|| std::io::Error::other("it has no program"))?;
+    let child = Command::new(program)
+        .args(arguments)
+        // By this the program knows that it is to be a worker; by the other, that it is a part of one.
+        .env(WORKER_START_VARIABLE, serde_json::to_string(&start.worker)?)
+        .env(INSTANCE_START_VARIABLE, serde_json::to_string(&start)?)
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .spawn()?;
+    let child = Reaped(child);
+    state.socket = Some(ours.try_clone()?);
+    if state.is_draining {
+        state.write(&ToInstance::Drain);
+    }
+    Ok(Some((child, ours)))
+}
+
+/// The socket has closed: waits for the process to end, and kills it if that takes too long.
+fn end(child: &mut Child) -> Option<ExitStatus> {
+    let until = Instant::now() + GRACE;
+    while Instant::now() < until {
+        if let Ok(Some(status)) = child.try_wait() {
+            return Some(status);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    None
+}
+
+fn hear(kept: &Kept, line: &[u8], failure: &mut Option<String>) {
+    match serde_json::from_slice(line) {
+        Ok(FromInstance::Failed(why)) => *failure = Some(why),
+        Ok(FromInstance::Counted { late, bad }) => {
+            let mut state = kept.state();
+            state.late += late;
+            state.bad += bad;
+            let stand_in = state.stand_in.clone();
+            drop(state);
+            stand_in.wake();
+        }
+        // What the user's code has written there.
+        Err(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ardea_control::{JobRef, WorkerId, WorkerStart};
+    use ardea_packing::{ContainerId, Resources};
+
+    fn task(command: &[&str]) -> Task {
+        let job = JobRef {
+            cluster: "harbour".into(),
+            name: "ferry".into(),
+            submission: 1,
+        };
+        let worker = WorkerStart {
+            worker: WorkerId {
+                container: ContainerId(1),
+                incarnation: 1,
+            },
+            job,
+            state_url: String::new(),
+            host: "127.0.0.1".into(),
+            resources: Resources::UNLIMITED,
+            token_file: None,
+            certificates: None,
+            settings: Default::default(),
+        };
+        Task {
+            command: command.iter().map(Into::into).collect(),
+            start: InstanceStart {
+                worker,
+                incarnation: 0,
+                vertex: "counts".into(),
+                instance: 0,
+                parallelisms: Default::default(),
+                container_address: String::new(),
+                is_paused: false,
+            },
+            died: Box::new(|_| ()),
+        }
+    }
+
+    #[test]
+    fn no_process_is_started_any_more_once_none_is_needed() {
+        let task = task(&["sleep", "1000"]);
+        let kept = Kept::new(&task.start, Waker::none());
+        kept.stop();
+        assert!(spawn(&kept, &task, 1).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_process_that_does_not_listen_is_killed_when_it_is_not_needed_any_more() {
+        let task = task(&["sleep", "1000"]);
+        let kept = Kept::new(&task.start, Waker::none());
+        let (child, socket) = spawn(&kept, &task, 1).unwrap().unwrap();
+        let id = child.0.id();
+        drop((child, socket));
+        assert!(!std::path::Path::new(&format!("/proc/{id}")).exists());
+    }
+
+    #[test]
+    fn what_can_not_be_started_is_told_with_the_reason() {
+        let task = task(&["/no/such/program"]);
+        let kept = Kept::new(&task.start, Waker::none());
+        let why = life(&kept, &task, 1).unwrap();
+        assert!(why.contains("can't be started"), "{why}");
+    }
+}

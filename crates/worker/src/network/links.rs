@@ -1,0 +1,390 @@
+//! The connections, the peers and the stations: who belongs to whom.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use ardea_engine::Site;
+use ardea_exchange::{
+    Connection, Greeted, Identity, Link, LinkConfig, LinkCounts, PeerGone, Side, Transport,
+    WorkerNumber,
+};
+
+use super::peers::PeerState;
+use super::{NetworkEvent, PeerAddress, Tell};
+use crate::instance::is_instance;
+use crate::station::{LinkNumber, Station};
+
+/// How many connections may be there whose other end has not greeted.
+pub(super) const MOST_STRANGERS: usize = 1024;
+
+struct Entry {
+    link: Link,
+    /// Whom it was made to reach.
+    wanted: Option<Site>,
+    /// Who is there.
+    greeted: Option<Greeted>,
+}
+
+/// All connections of this process.
+pub(super) struct Links {
+    here: Site,
+    /// Otherwise it connects to those with greater numbers, and the others connect to it.
+    connects_to_all: bool,
+    identity: Identity,
+    config: LinkConfig,
+    tell: Arc<Tell>,
+    entries: BTreeMap<LinkNumber, Entry>,
+    last: LinkNumber,
+    peers: BTreeMap<Site, PeerState>,
+    members: Option<BTreeSet<Site>>,
+    stations: BTreeMap<Site, Vec<Weak<Station>>>,
+    /// Stations whose port could not be opened yet, because the one before is not closed.
+    unopened: bool,
+    /// What connections have counted that are gone.
+    past: BTreeMap<Site, LinkCounts>,
+}
+
+impl Links {
+    pub(super) fn new(
+        identity: Identity,
+        config: LinkConfig,
+        connects_to_all: bool,
+        tell: Arc<Tell>,
+    ) -> Self {
+        Links {
+            connects_to_all,
+            here: site_of(identity.worker),
+            identity,
+            config,
+            tell,
+            entries: BTreeMap::new(),
+            last: LinkNumber::default(),
+            peers: BTreeMap::new(),
+            members: None,
+            stations: BTreeMap::new(),
+            unopened: false,
+            past: BTreeMap::new(),
+        }
+    }
+
+    /// How many have not said who they are.
+    pub(super) fn strangers(&self) -> usize {
+        let entries = self.entries.values();
+        entries.filter(|entry| entry.greeted.is_none()).count()
+    }
+
+    /// Somebody has connected.
+    pub(super) fn accepted(
+        &mut self,
+        connection: Box<dyn Connection>,
+        transport: &dyn Transport,
+        now: Duration,
+    ) {
+        self.add(connection, Side::Accepted, None, transport, now);
+    }
+
+    fn add(
+        &mut self,
+        connection: Box<dyn Connection>,
+        side: Side,
+        wanted: Option<Site>,
+        transport: &dyn Transport,
+        now: Duration,
+    ) -> LinkNumber {
+        self.last = LinkNumber(self.last.0 + 1);
+        let (identity, bell) = (self.identity.clone(), transport.doorbell());
+        let link = Link::new(connection, side, identity, bell, self.config, now);
+        let entry = Entry {
+            link,
+            wanted,
+            greeted: None,
+        };
+        self.entries.insert(self.last, entry);
+        self.last
+    }
+
+    pub(super) fn told(&mut self, peers: Vec<PeerAddress>, now: Duration) {
+        for told in peers {
+            let site = told.site;
+            if site == self.here {
+                continue;
+            }
+            let (incarnation, connects) = (told.incarnation, self.connects_to(site));
+            let peer = self.peers.entry(site).or_default();
+            let is_later = peer.told(told, now);
+            if !connects || (!is_later && peer.link.is_some()) {
+                peer.retry_at = None;
+            }
+            let old = peer.link.filter(|number| {
+                let greeted = self.entries.get(number).and_then(|entry| entry.greeted);
+                is_later && greeted.is_none_or(|greeted| greeted.incarnation < incarnation)
+            });
+            if let Some(old) = old {
+                self.drop_link(old, "a later start of it was told of", now);
+            }
+        }
+    }
+
+    pub(super) fn set_members(&mut self, members: BTreeSet<Site>) {
+        self.members = Some(members);
+        self.give_up_those_gone();
+    }
+
+    /// Whether the job has this container. The processes of this one's instances come back whenever they have died.
+    fn is_member(&self, site: Site) -> bool {
+        let members = self.members.as_ref();
+        is_instance(site) || members.is_none_or(|members| members.contains(&site))
+    }
+
+    fn connects_to(&self, site: Site) -> bool {
+        self.connects_to_all || (self.here < site && !is_instance(site))
+    }
+
+    pub(super) fn join(&mut self, station: &Arc<Station>) {
+        let stations = self.stations.entry(station.site).or_default();
+        stations.retain(|known| known.strong_count() > 0);
+        stations.push(Arc::downgrade(station));
+        let peer = self.peers.get(&station.site);
+        if let Some(number) = peer.and_then(|peer| peer.link)
+            && let Some(entry) = self.entries.get_mut(&number)
+            && entry.greeted.is_some()
+        {
+            self.unopened |= !open(&mut entry.link, number, station);
+        }
+        self.give_up_those_gone();
+    }
+
+    /// Somebody can't go on with this connection: if it is there, it is dropped.
+    pub(super) fn complained(&mut self, site: Site, link: LinkNumber, why: &str, now: Duration) {
+        let peer = self.peers.get(&site);
+        if peer.is_some_and(|peer| peer.link == Some(link)) {
+            self.drop_link(link, why, now);
+        }
+    }
+
+    /// Connects to those whose time has come.
+    pub(super) fn connect_due(&mut self, transport: &mut dyn Transport, now: Duration) {
+        let due = |peer: &PeerState| peer.retry_at.is_some_and(|at| at <= now);
+        let sites: Vec<Site> = self
+            .peers
+            .iter()
+            .filter(|(_, peer)| due(peer))
+            .map(|(site, _)| *site)
+            .collect();
+        for site in sites {
+            let (is_member, connects) = (self.is_member(site), self.connects_to(site));
+            let Some(peer) = self.peers.get_mut(&site) else {
+                continue;
+            };
+            peer.retry_at = None;
+            let Some(address) = peer.next_address().filter(|_| connects) else {
+                continue;
+            };
+            match transport.connect(&address.to_string()) {
+                Ok(connection) => {
+                    let side = Side::Connected(Some(WorkerNumber(u64::from(site.0))));
+                    let number = self.add(connection, side, Some(site), transport, now);
+                    if let Some(peer) = self.peers.get_mut(&site) {
+                        peer.link = Some(number);
+                    }
+                }
+                Err(error) => {
+                    peer.missed(now, is_member);
+                    (self.tell)(NetworkEvent::Unreachable(site, error.to_string()));
+                }
+            }
+        }
+    }
+
+    /// Lets every connection do a slice of its work; whether any had some.
+    pub(super) fn poll(&mut self, now: Duration) -> bool {
+        let mut made = false;
+        let numbers: Vec<LinkNumber> = self.entries.keys().copied().collect();
+        for number in numbers {
+            let Some(entry) = self.entries.get_mut(&number) else {
+                continue;
+            };
+            match entry.link.poll(now) {
+                Ok(progress) => {
+                    made |= progress.made;
+                    if entry.greeted.is_none()
+                        && let Some(greeted) = entry.link.peer()
+                    {
+                        made = true;
+                        self.greeted(number, greeted, now);
+                    }
+                }
+                Err(gone) => {
+                    made = true;
+                    self.gone(number, &gone, now);
+                }
+            }
+        }
+        if self.unopened {
+            self.open_all();
+        }
+        made
+    }
+
+    /// When to poll again at the latest.
+    pub(super) fn next_poll(&self) -> Option<Duration> {
+        let links = self.entries.values().map(|entry| entry.link.next_poll());
+        let retries = self.peers.values().filter_map(|peer| peer.retry_at);
+        links.chain(retries).min()
+    }
+
+    fn greeted(&mut self, number: LinkNumber, greeted: Greeted, now: Duration) {
+        let site = site_of(greeted.worker);
+        let peer = self.peers.entry(site).or_default();
+        if site == self.here || greeted.incarnation < peer.incarnation {
+            // An earlier life, which does not know yet that it was given up.
+            self.drop_link(number, "it is an earlier start of this container", now);
+            return;
+        }
+        peer.incarnation = greeted.incarnation;
+        let before = peer.link.filter(|before| *before != number);
+        if let Some(before) = before {
+            // Of the same life as well: the peer has noticed a cut before this side has.
+            self.drop_link(before, "it has connected again", now);
+        }
+        if let Some(entry) = self.entries.get_mut(&number) {
+            entry.greeted = Some(greeted);
+        }
+        self.peers.entry(site).or_default().reached(number);
+        for station in self.stations_of(site) {
+            station.give_up(false);
+            if let Some(entry) = self.entries.get_mut(&number) {
+                self.unopened |= !open(&mut entry.link, number, &station);
+            }
+        }
+        (self.tell)(NetworkEvent::Up(site, greeted.incarnation));
+    }
+
+    fn gone(&mut self, number: LinkNumber, gone: &PeerGone, now: Duration) {
+        self.remove(number, gone.to_string(), now);
+    }
+
+    fn drop_link(&mut self, number: LinkNumber, why: &str, now: Duration) {
+        self.remove(number, why.to_string(), now);
+    }
+
+    /// Forgets a connection; its ports learn of its end.
+    fn remove(&mut self, number: LinkNumber, why: String, now: Duration) {
+        let Some(entry) = self.entries.remove(&number) else {
+            return;
+        };
+        let site = match (entry.greeted, entry.wanted) {
+            (Some(greeted), _) => site_of(greeted.worker),
+            (None, Some(site)) => site,
+            // A stranger who went as one.
+            (None, None) => return,
+        };
+        let (is_member, connects) = (self.is_member(site), self.connects_to(site));
+        let peer = self.peers.entry(site).or_default();
+        let is_present = peer.link == Some(number);
+        match entry.greeted {
+            Some(greeted) => {
+                if is_present {
+                    peer.lost(now);
+                }
+                add_counts(self.past.entry(site).or_default(), entry.link.counts());
+                drop(entry.link);
+                (self.tell)(NetworkEvent::Lost(site, greeted.incarnation, why));
+            }
+            None => {
+                if is_present {
+                    peer.missed(now, is_member);
+                }
+                (self.tell)(NetworkEvent::Unreachable(site, why));
+            }
+        }
+        if !connects && let Some(peer) = self.peers.get_mut(&site) {
+            peer.retry_at = None;
+        }
+        self.give_up_those_gone();
+    }
+
+    /// Tells the stations of those who are gone and no part of the job that nobody comes.
+    fn give_up_those_gone(&mut self) {
+        let sites: Vec<Site> = self.stations.keys().copied().collect();
+        for site in sites {
+            let peer = self.peers.get(&site);
+            let entry = peer
+                .and_then(|peer| peer.link)
+                .and_then(|number| self.entries.get(&number));
+            let is_there = entry.is_some_and(|entry| entry.greeted.is_some());
+            let is_given_up = !is_there && !self.is_member(site);
+            for station in self.stations_of(site) {
+                station.give_up(is_given_up);
+            }
+        }
+    }
+
+    /// Opens what could not be opened before.
+    fn open_all(&mut self) {
+        self.unopened = false;
+        let greeted: Vec<(LinkNumber, Site)> = self
+            .entries
+            .iter()
+            .filter_map(|(number, entry)| Some((*number, site_of(entry.greeted?.worker))))
+            .collect();
+        for (number, site) in greeted {
+            for station in self.stations_of(site) {
+                if let Some(entry) = self.entries.get_mut(&number)
+                    && station.last_given() < number
+                {
+                    self.unopened |= !open(&mut entry.link, number, &station);
+                }
+            }
+        }
+    }
+
+    fn stations_of(&self, site: Site) -> Vec<Arc<Station>> {
+        let stations = self.stations.get(&site).into_iter().flatten();
+        stations.filter_map(Weak::upgrade).collect()
+    }
+
+    /// What the connections to each peer have counted.
+    pub(super) fn counts(&self) -> BTreeMap<Site, LinkCounts> {
+        let mut counts = self.past.clone();
+        for entry in self.entries.values() {
+            if let Some(greeted) = entry.greeted {
+                let site = site_of(greeted.worker);
+                add_counts(counts.entry(site).or_default(), entry.link.counts());
+            }
+        }
+        counts
+    }
+}
+
+/// Puts a port of this connection into a station; false if the station's former one is still open.
+fn open(link: &mut Link, number: LinkNumber, station: &Arc<Station>) -> bool {
+    match link.open(station.end, station.stream, station.waker()) {
+        Ok(port) => {
+            station.give(port, number);
+            true
+        }
+        Err(_) => false,
+    }
+}
+
+/// The container with a worker's number. Numbers of containers have 32 bits; whoever claims to have more is nobody's peer.
+fn site_of(worker: WorkerNumber) -> Site {
+    Site(u32::try_from(worker.0).unwrap_or(u32::MAX))
+}
+
+fn add_counts(sum: &mut LinkCounts, counts: LinkCounts) {
+    let LinkCounts {
+        frames_in,
+        bytes_in,
+        bytes_out,
+        stray_frames,
+        stray_records,
+    } = counts;
+    sum.frames_in += frames_in;
+    sum.bytes_in += bytes_in;
+    sum.bytes_out += bytes_out;
+    sum.stray_frames += stray_frames;
+    sum.stray_records += stray_records;
+}

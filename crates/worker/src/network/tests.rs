@@ -1,0 +1,269 @@
+//! Containers of one process, over loopback.
+
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Instant;
+
+use ardea_core::{Chunk, Clock, Marker, Rows, Timestamp, Waker};
+use ardea_engine::Site;
+use ardea_exchange::{
+    End, Identity, InstanceNumber, Received, ReceiverConfig, RowsCodec, SenderConfig, StreamId,
+    TcpConfig, TcpTransport, WorkerNumber,
+};
+
+use super::*;
+use crate::berth::{Berth, Lent};
+use crate::receive_end::{Came, ReceiveEnd};
+use crate::send_end::SendEnd;
+
+/// How long anything may take before a test gives up.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Container {
+    thread: NetworkThread,
+    told: Mutex<Receiver<NetworkEvent>>,
+    site: Site,
+    incarnation: u64,
+    clock: Clock,
+}
+
+fn container(site: u32, incarnation: u64) -> Container {
+    let identity = Identity {
+        cluster: "harbour/ferry#1".into(),
+        worker: WorkerNumber(u64::from(site)),
+        incarnation,
+        token: None,
+    };
+    let (tell, told) = channel();
+    let clock = Clock::system();
+    let thread = NetworkThread::start(
+        Box::new(TcpTransport::new(TcpConfig::default()).unwrap()),
+        "127.0.0.1:0",
+        identity,
+        LinkConfig::default(),
+        clock.clone(),
+        Arc::new(move |event| drop(tell.send(event))),
+    );
+    Container {
+        thread: thread.unwrap(),
+        told: Mutex::new(told),
+        site: Site(site),
+        incarnation,
+        clock,
+    }
+}
+
+impl Container {
+    fn hears_of(&self, peers: &[&Container]) {
+        let peers = peers.iter().map(|peer| PeerAddress {
+            site: peer.site,
+            incarnation: peer.incarnation,
+            addresses: vec![peer.thread.address().parse().unwrap()],
+        });
+        self.thread.network().peers(peers.collect());
+    }
+
+    /// Waits until this is told; what was told before is forgotten.
+    fn wait_for(&self, wanted: impl Fn(&NetworkEvent) -> bool) -> NetworkEvent {
+        let told = self.told.lock().unwrap();
+        loop {
+            let event = told.recv_timeout(PATIENCE).expect("it is not told");
+            if wanted(&event) {
+                return event;
+            }
+        }
+    }
+
+    fn sends_to(&self, to: u32) -> (Arc<Berth<SendEnd>>, Lent<SendEnd>) {
+        let station = Station::new(Site(to), End::Sender, StreamId::new(1, 0));
+        let (network, codec) = (self.thread.network(), Arc::new(RowsCodec::<u64>::wire()));
+        let config = SenderConfig::default();
+        let end = SendEnd::new(station, codec, config, network.clone(), Arc::default());
+        let berth = Berth::new(end, network);
+        let lent = berth.lend(&Waker::none()).unwrap();
+        (berth, lent)
+    }
+
+    fn receives_from(&self, from: u32) -> Lent<ReceiveEnd> {
+        let station = Station::new(Site(from), End::Receiver, StreamId::new(1, 0));
+        let (network, codec) = (self.thread.network(), Arc::new(RowsCodec::<u64>::wire()));
+        let end = ReceiveEnd::new(station, codec, ReceiverConfig::default(), network.clone());
+        Berth::new(end, network).lend(&Waker::none()).unwrap()
+    }
+
+    fn receive(&self, end: &mut Lent<ReceiveEnd>, got: &mut Vec<u64>) -> Option<Came> {
+        let mut chunk = Chunk::default();
+        let end = end.end().unwrap();
+        let came = end.receive(self.clock.now(), &mut chunk).unwrap();
+        if !chunk.is_empty() {
+            got.extend_from_slice(chunk.rows::<u64>().unwrap().values());
+        }
+        came
+    }
+}
+
+fn until(mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < PATIENCE, "nothing comes any more");
+        std::thread::yield_now();
+    }
+}
+
+/// Sends values, while `meanwhile` is done.
+fn send(end: &mut Lent<SendEnd>, values: impl Iterator<Item = u64>, mut meanwhile: impl FnMut()) {
+    let mut chunk = Chunk::new(Rows::from_iter(values.map(|it| (it, Timestamp::MIN))));
+    until(|| {
+        meanwhile();
+        let end = end.end().unwrap();
+        let sent = end.send(InstanceNumber(3), &mut chunk).unwrap();
+        end.flush().unwrap();
+        sent
+    });
+}
+
+fn said(marker: Marker) -> Option<Came> {
+    Some(Came::Said(Received::Marker(marker)))
+}
+
+#[test]
+fn two_containers_have_one_connection_whoever_hears_of_the_other_first() {
+    for order in [[0, 1], [1, 0]] {
+        let both = [container(1, 1), container(2, 1)];
+        for at in order {
+            both[at].hears_of(&[&both[1 - at]]);
+        }
+        for at in order {
+            both[at].wait_for(|event| matches!(event, NetworkEvent::Up(..)));
+        }
+        let told = both[0].told.lock().unwrap();
+        assert!(told.try_recv().is_err(), "there is one connection");
+    }
+}
+
+#[test]
+fn a_stream_goes_on_with_the_next_life_of_its_receiver() {
+    let ours = container(1, 1);
+    let first = container(2, 1);
+    ours.hears_of(&[&first]);
+    let (_berth, mut sender) = ours.sends_to(2);
+    let mut receiver = first.receives_from(1);
+    let mut got = Vec::new();
+    let up_to_seven = Marker::Watermark(ardea_core::Watermark(Timestamp::from_secs(7)));
+    send(&mut sender, 0..10, || {
+        let _ = first.receive(&mut receiver, &mut got);
+    });
+    until(|| sender.end().unwrap().mark(up_to_seven).unwrap());
+    sender.end().unwrap().flush().unwrap();
+    until(|| first.receive(&mut receiver, &mut got) == said(up_to_seven));
+    assert_eq!(got, (0..10).collect::<Vec<_>>());
+    drop(receiver);
+    drop(first);
+    ours.wait_for(|event| matches!(event, NetworkEvent::Lost(Site(2), 1, _)));
+
+    let second = container(2, 2);
+    let mut receiver = second.receives_from(1);
+    ours.hears_of(&[&second]);
+    ours.wait_for(|event| *event == NetworkEvent::Up(Site(2), 2));
+    got.clear();
+    let mut came = Vec::new();
+    send(&mut sender, 10..20, || {
+        came.extend(second.receive(&mut receiver, &mut got));
+    });
+    until(|| {
+        came.extend(second.receive(&mut receiver, &mut got));
+        got.len() == 10
+    });
+    assert_eq!(got, (10..20).collect::<Vec<_>>());
+    let begins = said(Marker::Watermark(ardea_core::Watermark::NONE));
+    let told = [begins, said(up_to_seven)].map(Option::unwrap);
+    assert_eq!(
+        came[..2],
+        told,
+        "it is told that the stream begins, and how far time has come"
+    );
+}
+
+#[test]
+fn a_later_life_that_was_not_told_of_yet_takes_the_place_of_the_earlier_one() {
+    let earlier = container(1, 5);
+    let theirs = container(2, 1);
+    earlier.hears_of(&[&theirs]);
+    theirs.wait_for(|event| *event == NetworkEvent::Up(Site(1), 5));
+    let later = container(1, 6);
+    later.hears_of(&[&theirs]);
+    theirs.wait_for(|event| *event == NetworkEvent::Up(Site(1), 6));
+    // The earlier one tries again, in vain.
+    earlier.wait_for(|event| matches!(event, NetworkEvent::Lost(..)));
+    later.hears_of(&[&theirs]);
+    let (_berth, mut sender) = later.sends_to(2);
+    let mut receiver = theirs.receives_from(1);
+    let mut got = Vec::new();
+    send(&mut sender, 0..1, || {
+        let _ = theirs.receive(&mut receiver, &mut got);
+    });
+    until(|| {
+        theirs.receive(&mut receiver, &mut got);
+        got == [0]
+    });
+}
+
+#[test]
+fn the_end_of_a_stream_is_told_to_each_life_of_its_receiver() {
+    let ours = container(1, 1);
+    let (_berth, mut sender) = ours.sends_to(2);
+    // Its processor is gone by the time that anybody is there to hear it.
+    sender.end().unwrap().finish().unwrap();
+    drop(sender);
+    for incarnation in 1..=3 {
+        let theirs = container(2, incarnation);
+        let mut receiver = theirs.receives_from(1);
+        ours.hears_of(&[&theirs]);
+        let mut got = Vec::new();
+        until(|| theirs.receive(&mut receiver, &mut got) == said(Marker::Done));
+    }
+}
+
+#[test]
+fn nobody_waits_for_a_container_that_is_gone_and_no_part_of_the_job() {
+    let ours = container(1, 1);
+    let theirs = container(2, 1);
+    ours.hears_of(&[&theirs]);
+    ours.wait_for(|event| matches!(event, NetworkEvent::Up(..)));
+    let (_berth, mut sender) = ours.sends_to(2);
+    ours.thread.network().members([Site(1)]);
+    drop(theirs);
+    // What can't be sent any more is dropped.
+    send(&mut sender, 0..1_000, || {});
+    send(&mut sender, 0..1_000, || {});
+}
+
+#[test]
+fn garbage_is_turned_away_and_changes_nothing() {
+    use std::io::Write;
+    let (ours, theirs) = (container(1, 1), container(2, 1));
+    ours.hears_of(&[&theirs]);
+    ours.wait_for(|event| matches!(event, NetworkEvent::Up(..)));
+    let (_berth, mut sender) = ours.sends_to(2);
+    let mut receiver = theirs.receives_from(1);
+    for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 10_000], &[]] {
+        for at in [&ours, &theirs] {
+            let mut socket = std::net::TcpStream::connect(at.thread.address()).unwrap();
+            // It may be closed already.
+            let _ = socket.write_all(garbage);
+        }
+    }
+    let mut got = Vec::new();
+    send(&mut sender, 0..10, || {
+        let _ = theirs.receive(&mut receiver, &mut got);
+    });
+    until(|| {
+        theirs.receive(&mut receiver, &mut got);
+        got.len() == 10
+    });
+    let told = theirs.told.lock().unwrap();
+    let lost = told
+        .try_iter()
+        .find(|it| matches!(it, NetworkEvent::Lost(..)));
+    assert_eq!(lost, None);
+}

@@ -1,0 +1,122 @@
+//! The loop of the network's thread.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_core::{Clock, Result};
+use ardea_exchange::{Identity, LinkConfig, Listener, Transport};
+
+use super::links::{Links, MOST_STRANGERS};
+use super::{NetworkEvent, Request, Shared, Tell};
+
+/// How often counts are published.
+const PUBLISH_EVERY: Duration = Duration::from_millis(500);
+
+/// The longest sleep.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
+/// How long what is left to send may take at the end.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+/// What the thread starts with.
+pub(super) struct Setup {
+    pub(super) transport: Box<dyn Transport>,
+    /// None for a process that only connects.
+    pub(super) listener: Option<Box<dyn Listener>>,
+    pub(super) identity: Identity,
+    pub(super) config: LinkConfig,
+    pub(super) clock: Clock,
+    pub(super) tell: Arc<Tell>,
+}
+
+/// Tells that the thread has ended, whatever ended it.
+struct LastWord<'a> {
+    tell: &'a Tell,
+    why: Option<String>,
+}
+
+impl Drop for LastWord<'_> {
+    fn drop(&mut self) {
+        if let Some(why) = self.why.take() {
+            (self.tell)(NetworkEvent::Failed(why));
+        }
+    }
+}
+
+/// Runs until it is asked to stop, or the operating system refuses to poll.
+pub(super) fn run(setup: Setup, shared: &Shared) {
+    let tell = Arc::clone(&setup.tell);
+    let mut word = LastWord {
+        tell: &*tell,
+        why: Some("the network's thread panicked".into()),
+    };
+    word.why = work(setup, shared).err().map(|error| error.to_string());
+}
+
+fn work(setup: Setup, shared: &Shared) -> Result<()> {
+    let Setup {
+        mut transport,
+        mut listener,
+        identity,
+        config,
+        clock,
+        tell,
+    } = setup;
+    let connects_to_all = listener.is_none();
+    let mut links = Links::new(identity, config, connects_to_all, tell);
+    let mut requests = Vec::new();
+    let mut publish_at = Duration::ZERO;
+    loop {
+        let now = clock.now();
+        shared.take_requests(&mut requests);
+        for request in requests.drain(..) {
+            if matches!(request, Request::Stop) {
+                return say_farewell(&mut *transport, links, &clock);
+            }
+            grant(request, &mut links, now);
+        }
+        if let Some(listener) = &mut listener {
+            while links.strangers() < MOST_STRANGERS
+                && let Ok(Some(connection)) = listener.accept()
+            {
+                links.accepted(connection, &*transport, now);
+            }
+        }
+        links.connect_due(&mut *transport, now);
+        let made = links.poll(now);
+        if now >= publish_at {
+            publish_at = now + PUBLISH_EVERY;
+            shared.set_counts(links.counts());
+        }
+        let wait = match (made, links.next_poll()) {
+            (true, _) => Duration::ZERO,
+            (false, Some(at)) => at.saturating_sub(now).min(LONGEST_WAIT),
+            (false, None) => LONGEST_WAIT,
+        };
+        transport.wait(wait)?;
+    }
+}
+
+fn grant(request: Request, links: &mut Links, now: Duration) {
+    match request {
+        Request::Join(station) => links.join(&station),
+        Request::Peers(peers) => links.told(peers, now),
+        Request::Members(members) => links.set_members(members),
+        Request::Complaint(site, link, why) => links.complained(site, link, &why, now),
+        Request::Tend(tended) => {
+            if let Some(tended) = tended.upgrade() {
+                tended.tend(now);
+            }
+        }
+        Request::Stop => {}
+    }
+}
+
+/// Sends what has been given to the connections, as far as it goes without waiting long.
+fn say_farewell(transport: &mut dyn Transport, mut links: Links, clock: &Clock) -> Result<()> {
+    let end = clock.now() + FAREWELL;
+    while links.poll(clock.now()) && clock.now() < end {
+        transport.wait(Duration::ZERO)?;
+    }
+    Ok(())
+}

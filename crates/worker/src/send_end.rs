@@ -1,0 +1,304 @@
+//! The sending end of a stream to a peer, over all connections to it.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ardea_core::{Chunk, ChunkCodec, Error, ErrorCode, Marker, Result, Watermark};
+use ardea_exchange::{EdgeSender, InstanceNumber, SenderConfig};
+
+use crate::berth::Resting;
+use crate::network::Network;
+use crate::station::{LinkNumber, Station};
+
+/// Sends what one edge has for one peer. While the peer is not there, nothing is sent, and so producers wait; a new connection begins with
+/// what a receiver has to know of the past: how far time has come, and whether the stream has ended.
+pub(crate) struct SendEnd {
+    station: Arc<Station>,
+    codec: Arc<dyn ChunkCodec>,
+    config: SenderConfig,
+    network: Network,
+    live: Option<Live>,
+    watermark: Option<Watermark>,
+    is_idle: bool,
+    is_done: bool,
+    /// The instances there that nobody here sends to any more.
+    left: BTreeSet<InstanceNumber>,
+    lost: Arc<AtomicU64>,
+}
+
+/// What a receiver is told between records.
+#[derive(Clone, Copy, Debug)]
+enum Word {
+    Marker(Marker),
+    Leave(InstanceNumber),
+}
+
+/// What belongs to the present connection.
+struct Live {
+    sender: EdgeSender,
+    link: LinkNumber,
+    /// What the receiver has to be told before anything else.
+    first: VecDeque<Word>,
+    /// Records under way: up to which frame, how many.
+    under_way: VecDeque<(u64, u64)>,
+    /// The network had no room for what has gathered.
+    is_holding: bool,
+}
+
+impl Live {
+    fn say(&mut self, word: Word) -> Result<bool> {
+        match word {
+            Word::Marker(marker) => self.sender.mark(marker),
+            Word::Leave(target) => self.sender.leave(target),
+        }
+    }
+
+    /// Forgets what has arrived.
+    fn settle(&mut self) {
+        let acknowledged = self.sender.acknowledged();
+        while let Some((frame, _)) = self.under_way.front() {
+            if *frame > acknowledged {
+                break;
+            }
+            self.under_way.pop_front();
+        }
+    }
+
+    fn note(&mut self, records: usize) {
+        if records > 0 {
+            let last = *self.sender.in_flight().end();
+            self.under_way.push_back((last, records as u64));
+        }
+    }
+}
+
+impl SendEnd {
+    /// The end at this station. What is lost with connections is counted in `lost`, in records.
+    pub(crate) fn new(
+        station: Arc<Station>,
+        codec: Arc<dyn ChunkCodec>,
+        config: SenderConfig,
+        network: Network,
+        lost: Arc<AtomicU64>,
+    ) -> Self {
+        SendEnd {
+            station,
+            codec,
+            config,
+            network,
+            live: None,
+            watermark: None,
+            is_idle: false,
+            is_done: false,
+            left: BTreeSet::new(),
+            lost,
+        }
+    }
+
+    /// Whether the peer is gone for good.
+    fn is_unreachable(&self) -> bool {
+        self.station.is_given_up() && !self.station.has_port() && self.live.is_none()
+    }
+
+    /// Another processor begins to send, behind whatever was sent before.
+    pub(crate) fn begin(&mut self) {
+        self.is_done = false;
+        self.is_idle = false;
+        self.watermark = None;
+        self.left.clear();
+    }
+
+    /// Sends records from the front of `chunk` to one instance; true if none is left.
+    ///
+    /// # Errors
+    /// If the codec can't encode a record, or one is too large for any frame.
+    pub(crate) fn send(&mut self, target: InstanceNumber, chunk: &mut Chunk) -> Result<bool> {
+        if self.is_unreachable() {
+            self.lost.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+            chunk.clear();
+            return Ok(true);
+        }
+        self.is_idle = false;
+        if !self.left.is_empty() {
+            self.left.remove(&target);
+        }
+        let before = chunk.len();
+        let Some(live) = self.ready()? else {
+            return Ok(false);
+        };
+        let sent = live.sender.send(target, chunk);
+        live.settle();
+        live.note(before - chunk.len());
+        self.unless_gone(sent)
+    }
+
+    /// Sends a marker to all instances there; false: not now.
+    ///
+    /// # Errors
+    /// None but those of the engine itself.
+    pub(crate) fn mark(&mut self, marker: Marker) -> Result<bool> {
+        self.say(Word::Marker(marker))
+    }
+
+    /// Says that nobody here sends to this instance at the moment; false: not now.
+    ///
+    /// # Errors
+    /// None but those of the engine itself.
+    pub(crate) fn leave(&mut self, target: InstanceNumber) -> Result<bool> {
+        self.say(Word::Leave(target))
+    }
+
+    fn say(&mut self, word: Word) -> Result<bool> {
+        if !self.is_unreachable() {
+            let Some(live) = self.ready()? else {
+                return Ok(false);
+            };
+            let said = live.say(word);
+            if !self.unless_gone(said)? {
+                return Ok(false);
+            }
+        }
+        self.remember(word);
+        Ok(true)
+    }
+
+    /// Nothing follows. It need not have been sent yet: whoever tends this end sees to it, and tells each new life of the peer.
+    pub(crate) fn finish(&mut self) -> Result<()> {
+        // If it can't be sent now, the first thing that can be will be this.
+        let marked = self.mark(Marker::Done)?;
+        self.is_done = true;
+        if !marked && let Some(live) = &mut self.live {
+            live.first.push_back(Word::Marker(Marker::Done));
+        }
+        self.flush()
+    }
+
+    /// Gives what has gathered to the network.
+    ///
+    /// # Errors
+    /// None but those of the engine itself.
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        let Some(live) = &mut self.live else {
+            return Ok(());
+        };
+        let flushed = live.sender.flush();
+        let is_flushed = self.unless_gone(flushed)?;
+        if let Some(live) = &mut self.live {
+            live.is_holding = !is_flushed;
+        }
+        Ok(())
+    }
+
+    /// Says what could not be said before, if it can be now.
+    ///
+    /// # Errors
+    /// None but those of the engine itself.
+    pub(crate) fn go_on(&mut self) -> Result<()> {
+        self.ready()?;
+        self.flush()
+    }
+
+    /// Whether nothing is held here. While the peer is away there is nothing to hold but what each of its lives is told first.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.live
+            .as_ref()
+            .is_none_or(|live| live.first.is_empty() && !live.is_holding)
+    }
+
+    fn remember(&mut self, word: Word) {
+        match word {
+            Word::Marker(Marker::Watermark(watermark)) => {
+                self.watermark = Some(watermark);
+                self.is_idle = false;
+            }
+            Word::Marker(Marker::Idle) => self.is_idle = true,
+            Word::Marker(Marker::Done) => self.is_done = true,
+            Word::Marker(Marker::EpochEnd(_)) => {}
+            Word::Leave(target) => {
+                self.left.insert(target);
+            }
+        }
+    }
+
+    /// What a new connection begins with.
+    fn first_words(&self) -> VecDeque<Word> {
+        // That it begins, unless nothing has been said yet, not even that.
+        let begins = self.watermark.map(|_| Watermark::NONE);
+        let time = self.watermark.filter(|time| *time > Watermark::NONE);
+        let [begins, time] = [begins, time].map(|mark| mark.map(Marker::Watermark));
+        let idle = self.is_idle.then_some(Marker::Idle);
+        let done = self.is_done.then_some(Marker::Done);
+        let markers = [begins, time, idle].into_iter().flatten().map(Word::Marker);
+        let left = self.left.iter().copied().map(Word::Leave);
+        markers.chain(left).chain(done.map(Word::Marker)).collect()
+    }
+
+    /// The sender of the present connection, once the peer knows what it has to know first.
+    fn ready(&mut self) -> Result<Option<&mut Live>> {
+        if let Some((port, link)) = self.station.take() {
+            self.lose();
+            let (stream, codec) = (self.station.stream, Arc::clone(&self.codec));
+            self.live = Some(Live {
+                sender: EdgeSender::new(stream, InstanceNumber::ALL, port, codec, self.config),
+                link,
+                first: self.first_words(),
+                under_way: VecDeque::new(),
+                is_holding: false,
+            });
+        }
+        while let Some(live) = &mut self.live
+            && let Some(word) = live.first.front().copied()
+        {
+            let said = live.say(word);
+            if !self.unless_gone(said)? {
+                return Ok(None);
+            }
+            if let Some(live) = &mut self.live {
+                live.first.pop_front();
+            }
+        }
+        Ok(self.live.as_mut())
+    }
+
+    /// What became of an attempt; if the peer is gone, what was under way is counted as lost, and there is nothing to do for now.
+    fn unless_gone(&mut self, outcome: Result<bool>) -> Result<bool> {
+        match outcome {
+            Err(error) if error.code() == ErrorCode::Network => {
+                self.complain(&error);
+                self.lose();
+                Ok(false)
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// If the connection is still there, and it is this stream that makes no sense, it is closed and made anew.
+    fn complain(&self, error: &Error) {
+        if let Some(live) = &self.live {
+            self.network.complain(self.station.site, live.link, error);
+        }
+    }
+
+    fn lose(&mut self) {
+        if let Some(mut live) = self.live.take() {
+            live.settle();
+            let lost: u64 = live.under_way.iter().map(|(_, records)| records).sum();
+            self.lost.fetch_add(lost, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Resting for SendEnd {
+    fn station(&self) -> &Arc<Station> {
+        &self.station
+    }
+
+    fn tend(&mut self, _: Duration) {
+        // Only what has ended has something to say. Marking and flushing fail for no other reason than that the peer is gone.
+        if self.is_done {
+            let _ = self.go_on();
+        }
+    }
+}

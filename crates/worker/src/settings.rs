@@ -1,0 +1,193 @@
+//! The settings of a worker, as people write them.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use ardea_control::AgentConfig;
+use ardea_core::Result;
+use ardea_core::settings::{Kind, Resolved, Resolver, Schema, Setting};
+use ardea_engine::{NODE_SETTINGS, NodeConfig};
+use ardea_metrics::{METRICS_SETTINGS, MetricsConfig};
+use ardea_packing::Resources;
+
+/// The settings under `worker`. A worker knows those of its node and of its metrics as well.
+pub static WORKER_SETTINGS: &[Setting] = &[
+    Setting {
+        key: "worker.bind",
+        kind: Kind::Text,
+        default: "",
+        about: "the address that a worker listens at, where that is not the one by which others reach its host",
+        trades: "0.0.0.0 listens at all of the host's addresses; without a token only addresses of this machine are allowed",
+    },
+    Setting {
+        key: "worker.ports",
+        kind: Kind::Text,
+        default: "0",
+        about: "the ports that a worker may listen at, such as 7400-7499; 0 is any that is free",
+        trades: "a range can be let through a firewall, and bounds the workers of a host",
+    },
+    Setting {
+        key: "worker.transport",
+        kind: Kind::Text,
+        default: "tcp",
+        about: "how the containers of a job reach each other: tcp, or one of your own",
+        trades: "all containers of a job use the same",
+    },
+    Setting {
+        key: "worker.heartbeat",
+        kind: Kind::Duration {
+            least: Duration::from_millis(50),
+            most: Duration::from_secs(60),
+        },
+        default: "500ms",
+        about: "how often a worker tells the job's master that it is still there",
+        trades: "more often finds dead ones sooner where the network doesn't tell, and costs a message each time",
+    },
+    Setting {
+        key: "worker.master_silence",
+        kind: Kind::Duration {
+            least: Duration::from_millis(100),
+            most: Duration::from_secs(600),
+        },
+        default: "3s",
+        about: "after how long without a word of the job's master a worker looks for another",
+        trades: "shorter finds a new master sooner, longer bears a busy one",
+    },
+    Setting {
+        key: "worker.peer_silence",
+        kind: Kind::Duration {
+            least: Duration::from_millis(100),
+            most: Duration::from_secs(600),
+        },
+        default: "2s",
+        about: "after how long without a sign of life a connection to another worker is given up",
+        trades: "shorter notices a host that was cut off sooner, longer bears a busy one; a process that ends is noticed at once",
+    },
+    Setting {
+        key: "worker.leave_within",
+        kind: Kind::Duration {
+            least: Duration::ZERO,
+            most: Duration::from_secs(600),
+        },
+        default: "5s",
+        about: "how long a worker that is asked to end lets what was read flow on, at most",
+        trades: "longer loses less, where the scheduler waits as long",
+    },
+];
+
+/// What a worker makes of its settings.
+#[derive(Clone, Debug)]
+pub(crate) struct WorkerConfig {
+    pub(crate) node: NodeConfig,
+    pub(crate) metrics: MetricsConfig,
+    pub(crate) bind: Option<String>,
+    pub(crate) ports: RangeInclusive<u16>,
+    pub(crate) transport: String,
+    pub(crate) agent: AgentConfig,
+    pub(crate) peer_silence: Duration,
+    pub(crate) leave_within: Duration,
+}
+
+impl WorkerConfig {
+    /// From a job's settings: those that are not a worker's are let pass. What the container may use bounds the threads, unless
+    /// they are set.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) for a wrong value.
+    pub(crate) fn of(settings: &BTreeMap<String, String>, resources: &Resources) -> Result<Self> {
+        let schema = Schema::of(NODE_SETTINGS)
+            .and(METRICS_SETTINGS)
+            .and(WORKER_SETTINGS);
+        let known = settings
+            .iter()
+            .filter(|(key, _)| schema.find(key).is_some());
+        let flags = known.map(|(key, value)| format!("{key}={value}"));
+        let resolved = Resolver::new(&schema).flags(flags).resolve()?;
+        let bind = resolved.text("worker.bind")?;
+        Ok(WorkerConfig {
+            node: node_config(&resolved, settings, resources)?,
+            metrics: MetricsConfig::from_settings(&resolved)?,
+            bind: (!bind.is_empty()).then(|| bind.to_string()),
+            ports: ports(&resolved)?,
+            transport: resolved.text("worker.transport")?.to_string(),
+            agent: AgentConfig {
+                heartbeat_every: resolved.duration("worker.heartbeat")?,
+                silent_after: resolved.duration("worker.master_silence")?,
+                ..AgentConfig::default()
+            },
+            peer_silence: resolved.duration("worker.peer_silence")?,
+            leave_within: resolved.duration("worker.leave_within")?,
+        })
+    }
+}
+
+fn node_config(
+    resolved: &Resolved,
+    settings: &BTreeMap<String, String>,
+    resources: &Resources,
+) -> Result<NodeConfig> {
+    let mut node = NodeConfig::from_settings(resolved)?;
+    if resolved.count_or_auto("threads")?.is_none() {
+        let cores = resources.cpu.0.div_ceil(1000).clamp(1, u64::from(u32::MAX));
+        let cores = std::num::NonZeroU32::new(cores as u32);
+        node.threads = cores.map_or(node.threads, |cores| cores.min(node.threads));
+    }
+    if !settings.contains_key("pin") {
+        // A host has many containers: pinned, all of them would begin with the same core.
+        node.pin = false;
+    }
+    Ok(node)
+}
+
+fn ports(resolved: &Resolved) -> Result<RangeInclusive<u16>> {
+    let key = "worker.ports";
+    let text = resolved.text(key)?;
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let read = |port: &str| port.trim().parse::<u16>();
+    match (read(first), read(last)) {
+        (Ok(first), Ok(last)) if first <= last && (first > 0 || last == 0) => Ok(first..=last),
+        _ => Err(resolved.refuse(key, "it is no port and no range such as 7400-7499")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ardea_packing::MilliCores;
+
+    fn config(settings: &[(&str, &str)], cpu: u64) -> Result<WorkerConfig> {
+        let settings = settings
+            .iter()
+            .map(|(key, value)| (key.to_string(), value.to_string()));
+        let resources = Resources {
+            cpu: MilliCores(cpu),
+            ..Resources::UNLIMITED
+        };
+        WorkerConfig::of(&settings.collect(), &resources)
+    }
+
+    #[test]
+    fn a_container_has_no_more_threads_than_cores_unless_it_is_told_so() {
+        assert_eq!(config(&[], 100).unwrap().node.threads.get(), 1);
+        let told = config(&[("threads", "7")], 100).unwrap();
+        assert_eq!(told.node.threads.get(), 7);
+    }
+
+    #[test]
+    fn settings_of_others_are_let_pass_and_wrong_values_are_not() {
+        config(&[("packing.cpu", "whatever")], 1000).unwrap();
+        assert!(config(&[("worker.heartbeat", "soon")], 1000).is_err());
+    }
+
+    #[test]
+    fn ports_are_one_or_a_range() {
+        let ports = |text: &str| config(&[("worker.ports", text)], 1000).map(|it| it.ports);
+        assert_eq!(ports("0").unwrap(), 0..=0);
+        assert_eq!(ports("7400-7499").unwrap(), 7400..=7499);
+        for wrong in ["7499-7400", "0-10", "many", "70000"] {
+            let error = ports(wrong).unwrap_err().to_string();
+            assert!(error.contains("worker.ports"), "{error}");
+        }
+    }
+}

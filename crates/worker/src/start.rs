@@ -1,0 +1,130 @@
+//! What a worker is started with, read and checked.
+
+use std::fs;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::unix::fs::MetadataExt;
+
+use ardea_control::{JobRef, WORKER_START_VARIABLE, WorkerStart};
+use ardea_core::{Error, ErrorCode, Result, Token};
+
+/// What this process was started with, if it was started as a container's worker: the JSON in the variable
+/// [`ARDEA_WORKER`](WORKER_START_VARIABLE).
+///
+/// # Errors
+/// [`ErrorCode::InvalidConfig`] if the variable says something else.
+pub fn start_from_environment() -> Result<Option<WorkerStart>> {
+    let Some(text) = std::env::var_os(WORKER_START_VARIABLE) else {
+        return Ok(None);
+    };
+    let wrong = |error: Box<dyn std::error::Error + Send + Sync>| {
+        Error::new(
+            ErrorCode::InvalidConfig,
+            format!("the variable {WORKER_START_VARIABLE} does not say how to start a worker"),
+        )
+        .because(error)
+        .hint(
+            "it is set by schedulers only; unset it, or run the same version of ardea on all hosts",
+        )
+    };
+    let text = text
+        .into_string()
+        .map_err(|_| wrong("it is no text".into()))?;
+    let start = serde_json::from_str(&text).map_err(|error| wrong(error.into()))?;
+    Ok(Some(start))
+}
+
+/// The cluster's secret, from the file that the start names.
+pub(crate) fn read_token(path: Option<&str>) -> Result<Option<Token>> {
+    let Some(path) = path else {
+        return Ok(None);
+    };
+    let unreadable = |error: std::io::Error| {
+        Error::new(
+            ErrorCode::ReadFailed,
+            format!("cannot read the cluster's token in {path}"),
+        )
+        .because(error)
+        .hint("the file has to be readable for the user that workers run as")
+    };
+    let mode = fs::metadata(path).map_err(unreadable)?.mode();
+    if mode & 0o077 != 0 {
+        return Err(Error::new(
+            ErrorCode::InvalidConfig,
+            format!("others may read the cluster's token in {path}"),
+        )
+        .hint(format!("make it its user's own: chmod 600 {path}")));
+    }
+    let text = fs::read_to_string(path).map_err(unreadable)?;
+    let secret = text.trim();
+    if secret.is_empty() {
+        return Err(Error::new(
+            ErrorCode::InvalidConfig,
+            format!("the file {path} holds no token"),
+        )
+        .hint("write a long random text into it, the same on all hosts"));
+    }
+    Ok(Some(Token::new(secret)))
+}
+
+/// The addresses that a worker may listen at: its host's, with this port.
+pub(crate) fn addresses(host: &str, port: u16) -> Result<Vec<SocketAddr>> {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let found = (bare, port).to_socket_addrs().map_err(|error| {
+        Error::new(
+            ErrorCode::Network,
+            format!("the host's name {host:?} leads to no address"),
+        )
+        .because(error)
+        .hint("give hosts names that all of them can resolve, or IP addresses")
+    })?;
+    let mut found: Vec<SocketAddr> = found.collect();
+    found.dedup();
+    Ok(found)
+}
+
+/// `host:port`, as others write it.
+pub(crate) fn endpoint(host: &str, port: u16) -> String {
+    match host.contains(':') && !host.starts_with('[') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
+    }
+}
+
+/// What workers of one submission call their cluster to each other: nobody of another has any business with them.
+pub(crate) fn exchange_cluster(job: &JobRef) -> String {
+    format!("{}/{}", job.cluster, full_name(job))
+}
+
+/// A submission of a job, as its processes name it to each other.
+pub(crate) fn full_name(job: &JobRef) -> String {
+    format!("{}#{:x}", job.name, job.submission)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_token_that_others_may_read_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        fs::write(&path, "sesame\n").unwrap();
+        let name = path.to_str().unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        let error = read_token(Some(name)).unwrap_err();
+        assert!(error.to_string().contains("chmod 600"), "{error}");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        assert!(read_token(Some(name)).unwrap().unwrap().is("sesame"));
+        fs::write(&path, "\n").unwrap();
+        assert!(read_token(Some(name)).is_err());
+    }
+
+    #[test]
+    fn an_endpoint_is_what_others_connect_to() {
+        assert_eq!(endpoint("host-7", 7400), "host-7:7400");
+        assert_eq!(endpoint("::1", 7400), "[::1]:7400");
+        assert_eq!(endpoint("[::1]", 7400), "[::1]:7400");
+        assert_eq!(addresses("[::1]", 7).unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,304 @@
+//! A container's process, from its start to its end.
+
+use std::ffi::OsString;
+use std::future::Future;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::Pin;
+use std::sync::{Arc, mpsc as blocking};
+
+use ardea_control::{Credentials, JobRef, WorkerAgent, WorkerId, WorkerStart};
+use ardea_core::{Clock, Error, ErrorCode, Result, Token, Waker};
+use ardea_courier::{Greeting, Security};
+use ardea_engine::{Job, Node};
+use ardea_exchange::{Identity, LinkConfig, WorkerNumber};
+use ardea_metrics::{Labels, MetricsManager, MetricsSinks};
+use ardea_tls::Tls;
+use tokio::sync::mpsc;
+
+use crate::deployer::{self, Command, Commands, Deployer};
+use crate::driver::{Driver, Ending, Event, MasterFinder};
+use crate::instance::{InstanceProcesses, InstanceStart, Launch, run_instance};
+use crate::master_link::MasterLink;
+use crate::network::{NetworkEvent, NetworkThread, Tell};
+use crate::notes::Notes;
+use crate::peer_names::look_up_peers;
+use crate::settings::WorkerConfig;
+use crate::start::{addresses, endpoint, exchange_cluster, full_name, read_token};
+use crate::transports::{TransportSetup, Transports};
+
+/// How to come by a [`MasterFinder`]: by the state manager whose URL is in the worker's start.
+pub type FinderFactory = dyn Fn(&WorkerStart) -> Pin<Box<dyn Future<Output = Result<Arc<dyn MasterFinder>>> + Send>>
+    + Send
+    + Sync;
+
+/// What a worker is given beside its start and its job.
+pub struct Surroundings {
+    /// How to find the job's master.
+    pub finder: Box<FinderFactory>,
+    /// Where metrics may go, by name, beside to the job's master.
+    pub sinks: MetricsSinks,
+    /// How other containers may be reached, by name.
+    pub transports: Transports,
+    /// The certificates by which the processes of the cluster prove who they are, if its connections are encrypted.
+    pub tls: Option<Tls>,
+    /// How this program is started: its path, and the arguments with which it comes to [`run`]. By default as this process was. The
+    /// processes of instances are started so.
+    pub command: Option<Vec<OsString>>,
+}
+
+/// Runs as the worker of a container until its master tells it to leave, or it is asked to end by SIGTERM or SIGINT. That the process
+/// which started it is gone changes nothing.
+///
+/// # Errors
+/// What keeps it from starting: a wrong setting, an address that is taken, a token that can't be read; a refusal of its master; the first
+/// error of the job, if that fails as a whole.
+pub fn run(start: &WorkerStart, job: &dyn Job, surroundings: Surroundings) -> Result<()> {
+    if let Some(start) = InstanceStart::from_environment()? {
+        return run_instance(&start, job, &surroundings.transports, surroundings.tls);
+    }
+    let clock = Clock::system();
+    let notes = Notes::new(
+        format!("{} container {}", start.job, start.worker),
+        clock.clone(),
+    );
+    let outcome = Setup::new(start, &notes).and_then(|setup| setup.run(job, surroundings));
+    match &outcome {
+        Ok(Ending::JobOver | Ending::Asked) => notes.say("ended"),
+        Err(error) => notes.say(format_args!("ended: {error}")),
+    }
+    outcome.map(|_| ())
+}
+
+/// What is known before anything is started.
+struct Setup<'a> {
+    start: &'a WorkerStart,
+    config: WorkerConfig,
+    token: Option<Token>,
+    notes: &'a Notes,
+}
+
+impl<'a> Setup<'a> {
+    fn new(start: &'a WorkerStart, notes: &'a Notes) -> Result<Self> {
+        Ok(Setup {
+            config: WorkerConfig::of(&start.settings, &start.resources)?,
+            token: read_token(start.token_file.as_deref())?,
+            start,
+            notes,
+        })
+    }
+
+    fn run(self, job: &dyn Job, surroundings: Surroundings) -> Result<Ending> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .thread_name("ardea-control")
+            .build()
+            .map_err(|error| {
+                Error::new(ErrorCode::LimitReached, "cannot start the control side")
+                    .because(error)
+                    .hint("raise the limits of open files and threads for this process")
+            })?;
+        let node = Node::start(self.config.node.clone())?;
+        let (events, happens) = mpsc::unbounded_channel();
+        let network = self.listen(node.clock(), events.clone(), &surroundings)?;
+        self.notes
+            .say(format_args!("listens at {}", network.address()));
+        let container = self.start.worker.container.to_string();
+        let process = Labels::of([
+            ("job", &*self.start.job.name),
+            ("container", container.as_str()),
+        ]);
+        let metrics =
+            MetricsManager::start(&self.config.metrics.sinks, &process, &surroundings.sinks)?;
+        let (commands, orders) = blocking::channel();
+        let commands = Arc::new(Commands(commands));
+        let deployer = Deployer {
+            job,
+            name: self.start.job.to_string(),
+            here: self.start.worker.container,
+            node: &node,
+            network: network.network(),
+            events: events.clone(),
+            process,
+            metrics_every: self.config.metrics.every,
+            leave_within: self.config.leave_within,
+            look: look_by(&commands),
+            processes: self.processes(&network, surroundings.command.clone(), events.clone()),
+        };
+        let outcome = std::thread::scope(|scope| {
+            let deploying = std::thread::Builder::new()
+                .name("ardea-deployer".into())
+                .spawn_scoped(scope, move || deployer::run(deployer, metrics, &orders));
+            deploying.map_err(|error| {
+                Error::new(
+                    ErrorCode::LimitReached,
+                    "cannot start the deployer's thread",
+                )
+                .because(error)
+            })?;
+            let control = self.control(
+                &network,
+                node.clock(),
+                surroundings,
+                commands,
+                events,
+                happens,
+            );
+            // Dropping the commands with the driver ends the deployer, and with it all instances.
+            runtime.block_on(control)
+        });
+        drop(node);
+        drop(network);
+        // A look-up of a name or a master may still be under way: nobody waits for it.
+        runtime.shutdown_background();
+        outcome
+    }
+
+    /// Starts the network.
+    fn listen(
+        &self,
+        clock: &Clock,
+        events: mpsc::UnboundedSender<Event>,
+        surroundings: &Surroundings,
+    ) -> Result<NetworkThread> {
+        let WorkerStart {
+            host, job, worker, ..
+        } = self.start;
+        let identity = identity(job, *worker, self.token.clone());
+        let link = LinkConfig {
+            silence_limit: self.config.peer_silence,
+            heartbeat_every: self.config.peer_silence / 8,
+            ..LinkConfig::default()
+        };
+        let tell: Arc<Tell> = Arc::new(move |event: NetworkEvent| {
+            let _ = events.send(Event::Network(event));
+        });
+        let at = self.config.bind.as_ref().unwrap_or(host);
+        let mut refused = None;
+        for port in self.config.ports.clone() {
+            for address in addresses(at, port)? {
+                let setup = TransportSetup {
+                    is_protected: self.token.is_some(),
+                    tls: surroundings.tls.clone(),
+                };
+                let transport = surroundings
+                    .transports
+                    .make(&self.config.transport, &setup)?;
+                let (identity, clock, tell) = (identity.clone(), clock.clone(), Arc::clone(&tell));
+                match NetworkThread::start(
+                    transport,
+                    &address.to_string(),
+                    identity,
+                    link,
+                    clock,
+                    tell,
+                ) {
+                    Ok(network) => return Ok(network),
+                    Err(error) => refused = Some(error),
+                }
+            }
+        }
+        Err(refused.unwrap_or_else(|| {
+            Error::new(
+                ErrorCode::Network,
+                format!("the host {at:?} has no address"),
+            )
+        }))
+    }
+
+    /// The processes of instances, none of which runs yet.
+    fn processes(
+        &self,
+        network: &NetworkThread,
+        command: Option<Vec<OsString>>,
+        events: mpsc::UnboundedSender<Event>,
+    ) -> Arc<InstanceProcesses> {
+        let address = network.address().parse::<SocketAddr>();
+        let address = address.map_or_else(|_| network.address().to_owned(), reachable);
+        let own = || {
+            let program = std::env::current_exe().map(OsString::from);
+            let arguments = std::env::args_os().skip(1);
+            program.into_iter().chain(arguments).collect()
+        };
+        InstanceProcesses::new(Launch {
+            command: command.unwrap_or_else(own),
+            worker: self.start.clone(),
+            container_address: address,
+            died: Arc::new(move |instance, why| drop(events.send(Event::Failed(instance, why)))),
+        })
+    }
+
+    /// The control side, until it ends.
+    async fn control(
+        &self,
+        network: &NetworkThread,
+        clock: &Clock,
+        surroundings: Surroundings,
+        commands: Arc<Commands>,
+        events: mpsc::UnboundedSender<Event>,
+        happens: mpsc::UnboundedReceiver<Event>,
+    ) -> Result<Ending> {
+        let WorkerStart {
+            host, job, worker, ..
+        } = self.start;
+        let finder = (surroundings.finder)(self.start).await?;
+        let (told, from_master) = mpsc::unbounded_channel();
+        let greeting = Greeting::new(format!("worker {worker}")).of_job(full_name(job));
+        let security = Security::new(job.cluster.as_str())
+            .token(self.token.clone())
+            .tls(surroundings.tls.clone());
+        let (peers, asks) = mpsc::unbounded_channel();
+        let lookups = tokio::spawn(look_up_peers(asks, network.network()));
+        let port = network.address().rsplit_once(':');
+        let port = port.and_then(|(_, port)| port.parse().ok()).unwrap_or(0);
+        let driver = Driver {
+            agent: WorkerAgent::new(
+                *worker,
+                Credentials::of(job),
+                endpoint(host, port),
+                self.config.agent,
+            ),
+            link: MasterLink::new(greeting, security, told),
+            finder,
+            commands,
+            peers,
+            events,
+            clock: clock.clone(),
+            notes: self.notes.clone(),
+            is_looking: false,
+            unreachable: Default::default(),
+        };
+        let outcome = driver.run(happens, from_master).await;
+        lookups.abort();
+        outcome
+    }
+}
+
+/// Makes the deployer look around. It doesn't keep the way to it open.
+fn look_by(commands: &Arc<Commands>) -> Waker {
+    let commands = Arc::downgrade(commands);
+    Waker::new(move || {
+        if let Some(commands) = commands.upgrade() {
+            commands.send(Command::Look);
+        }
+    })
+}
+
+/// An address that listens at all of the host's, as this host reaches it.
+fn reachable(mut address: SocketAddr) -> String {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    address.to_string()
+}
+
+/// By which workers of one submission know each other.
+fn identity(job: &JobRef, worker: WorkerId, token: Option<Token>) -> Identity {
+    Identity {
+        cluster: exchange_cluster(job),
+        worker: WorkerNumber(u64::from(worker.container.0)),
+        incarnation: worker.incarnation,
+        token,
+    }
+}

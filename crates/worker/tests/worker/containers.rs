@@ -1,0 +1,153 @@
+//! Containers as threads of this process, or as processes of their own.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::process::{Command, ExitStatus};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use ardea_control::{WORKER_START_VARIABLE, WorkerId, WorkerStart};
+use ardea_core::Result;
+use ardea_engine::Job;
+use ardea_metrics::MetricsSinks;
+use ardea_packing::{ContainerId, Resources};
+use ardea_worker::{FinderFactory, MasterFinder, Surroundings, run, start_from_environment};
+
+use crate::jobs::{Adding, Relaying};
+use crate::master::{Finder, job};
+use crate::receipts::WithReceipts;
+
+/// What a container's worker is started with. The master's address stands where the state manager's would.
+pub fn start(container: u32, incarnation: u64, master: &str) -> WorkerStart {
+    WorkerStart {
+        worker: WorkerId {
+            container: ContainerId(container),
+            incarnation,
+        },
+        job: job(),
+        state_url: master.to_string(),
+        host: "127.0.0.1".into(),
+        resources: Resources::UNLIMITED,
+        token_file: None,
+        certificates: None,
+        settings: BTreeMap::from([
+            ("threads".to_string(), "1".to_string()),
+            ("worker.heartbeat".to_string(), "50ms".to_string()),
+            ("metrics.every".to_string(), "100ms".to_string()),
+        ]),
+    }
+}
+
+fn surroundings(finder: Box<FinderFactory>) -> Surroundings {
+    Surroundings {
+        finder,
+        sinks: MetricsSinks::builtin(),
+        transports: ardea_worker::Transports::builtin(),
+        tls: None,
+        command: Some(own_command()),
+    }
+}
+
+/// Finds the master where the start says.
+fn as_told() -> Box<FinderFactory> {
+    Box::new(|start| {
+        let finder: Arc<dyn MasterFinder> = Arc::new(Finder::at(&start.state_url));
+        Box::pin(async move { Ok(finder) })
+    })
+}
+
+/// A container's worker on a thread of this process.
+pub fn thread(start: WorkerStart, job: Arc<dyn Job>) -> JoinHandle<Result<()>> {
+    std::thread::spawn(move || run(&start, &*job, surroundings(as_told())))
+}
+
+/// The same, which finds its master by `finder`.
+pub fn thread_with(
+    start: WorkerStart,
+    job: Arc<dyn Job>,
+    finder: &Finder,
+) -> JoinHandle<Result<()>> {
+    let finder: Arc<dyn MasterFinder> = Arc::new(finder.clone());
+    let finder: Box<FinderFactory> = Box::new(move |_| {
+        let finder = Arc::clone(&finder);
+        Box::pin(async move { Ok(finder) })
+    });
+    std::thread::spawn(move || run(&start, &*job, surroundings(finder)))
+}
+
+/// This program, as it is started to be a worker: the test below is one then.
+fn own_command() -> Vec<OsString> {
+    let program = std::env::current_exe().unwrap().into_os_string();
+    let test = "containers::a_process_that_is_started_as_a_worker_is_one";
+    let arguments = ["--exact", test, "--nocapture"].map(OsString::from);
+    [program].into_iter().chain(arguments).collect()
+}
+
+/// A container's worker in a process of its own.
+pub fn process(start: &WorkerStart) -> Child {
+    let command = own_command();
+    let child = Command::new(&command[0])
+        .args(&command[1..])
+        .env(WORKER_START_VARIABLE, serde_json::to_string(start).unwrap())
+        .spawn();
+    Child(child.unwrap())
+}
+
+/// A process that does not outlive its test.
+pub struct Child(std::process::Child);
+
+impl Child {
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Ends it at once, as `kill -9` does.
+    pub fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+
+    /// Asks it to end, and waits until it has.
+    pub fn ask_to_end(&mut self) -> ExitStatus {
+        let asked = Command::new("kill").arg(self.id().to_string()).status();
+        assert!(asked.unwrap().success());
+        self.0.wait().unwrap()
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The job of a process, by the settings of its start: which one, and what of it is isolated.
+fn job_of(start: &WorkerStart) -> Box<dyn Job> {
+    let isolated = start.settings.get("test.isolated");
+    let isolated = isolated.map_or("", |names| names).split(',');
+    let isolated = isolated.map(str::to_string).collect();
+    if start.settings.contains_key("test.receipts") {
+        return Box::new(WithReceipts {
+            isolated,
+            ..WithReceipts::default()
+        });
+    }
+    match start.settings.get("test.adding") {
+        Some(total) => Box::new(Adding {
+            isolated,
+            ..Adding::new(total.parse().unwrap())
+        }),
+        None => Box::new(Relaying {
+            isolated,
+            ..Relaying::default()
+        }),
+    }
+}
+
+#[test]
+fn a_process_that_is_started_as_a_worker_is_one() {
+    if let Some(start) = start_from_environment().unwrap() {
+        run(&start, &*job_of(&start), surroundings(as_told())).unwrap();
+    }
+}

@@ -1,0 +1,126 @@
+//! Containers that die, and what the others notice of it.
+
+use std::sync::Arc;
+
+use ardea_engine::Job;
+use ardea_packing::ContainerId;
+
+use crate::containers::{process, start, thread, thread_with};
+use crate::instances::until;
+use crate::jobs::Relaying;
+use crate::master::{Finder, Master, plan};
+use crate::spread::runtime;
+
+type Plan = [(u32, &'static [(&'static str, u32)])];
+
+const ALL_HERE: &Plan = &[(1, &[("ticks", 0), ("relay", 0), ("list", 0)])];
+const RELAY_ELSEWHERE: &Plan = &[(1, &[("ticks", 0), ("list", 0)]), (2, &[("relay", 0)])];
+const TICKS_ELSEWHERE: &Plan = &[(1, &[("relay", 0), ("list", 0)]), (2, &[("ticks", 0)])];
+
+fn share(job: &Arc<Relaying>) -> Arc<dyn Job> {
+    Arc::<Relaying>::clone(job)
+}
+
+#[test]
+fn data_goes_on_when_a_container_that_was_killed_is_there_again() {
+    runtime().block_on(async {
+        let mut master = Master::start(plan(RELAY_ELSEWHERE)).await;
+        let job = Arc::new(Relaying::default());
+        let address = master.address.clone();
+        let here = thread(start(1, 1, &address), share(&job));
+        let mut relay = process(&start(2, 1, &address));
+        master.start_reading().await;
+        for incarnation in 2..=4 {
+            let process_id = relay.id();
+            until(|| job.through(process_id).len() > 1_000).await;
+            relay.kill();
+            relay = process(&start(2, incarnation, &address));
+            master
+                .listen_until(|master| master.incarnation(2) == Some(incarnation))
+                .await;
+            master.settled().await;
+        }
+        until(|| job.through(relay.id()).len() > 1_000).await;
+        let results = job.results.lock().unwrap().clone();
+        let in_order = results.is_sorted_by(|(one, _), (other, _)| one < other);
+        assert!(
+            in_order,
+            "numbers may be lost with a container, but not doubled"
+        );
+        assert!(!here.is_finished(), "nothing here was restarted");
+        master.say_farewell().await;
+        here.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_worker_that_is_asked_to_end_ends_well_and_nobody_takes_it_for_the_end() {
+    runtime().block_on(async {
+        let mut master = Master::start(plan(TICKS_ELSEWHERE)).await;
+        let job = Arc::new(Relaying::default());
+        let address = master.address.clone();
+        let here = thread(start(1, 1, &address), share(&job));
+        let mut ticks = process(&start(2, 1, &address));
+        master.start_reading().await;
+        until(|| job.count() > 100).await;
+        assert!(ticks.ask_to_end().success());
+        let all = job.through(std::process::id());
+        let whole: Vec<u64> = (0..all.len() as u64).collect();
+        assert_eq!(all, whole, "what was read has flowed on, in order");
+        let before = job.count();
+        let _again = process(&start(2, 2, &address));
+        master
+            .listen_until(|master| master.incarnation(2) == Some(2))
+            .await;
+        master.settled().await;
+        until(|| job.count() > before + 100).await;
+        master.say_farewell().await;
+        here.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn an_error_of_the_job_is_told_to_the_master_and_ends_the_worker() {
+    runtime().block_on(async {
+        let mut master = Master::start(plan(ALL_HERE)).await;
+        let job: Arc<dyn Job> = Arc::new(Relaying {
+            first: Relaying::POISON - 500,
+            ..Relaying::default()
+        });
+        let worker = thread(start(1, 1, &master.address), job);
+        master.start_reading().await;
+        master
+            .listen_until(|master| !master.problems.is_empty())
+            .await;
+        let problem = &master.problems[0];
+        assert!(problem.contains("chokes"), "{problem}");
+        let error = worker.join().unwrap().unwrap_err();
+        assert!(error.to_string().contains("relay"), "{error}");
+    });
+}
+
+#[test]
+fn a_worker_goes_on_without_its_master_and_obeys_the_next_one() {
+    runtime().block_on(async {
+        let job = Arc::new(Relaying::default());
+        let mut master = Master::start(plan(ALL_HERE)).await;
+        let finder = Finder::at(&master.address);
+        let here = thread_with(start(1, 1, ""), share(&job), &finder);
+        master.start_reading().await;
+        until(|| job.count() > 10).await;
+        drop(master);
+        let before = job.count();
+        until(|| job.count() > before + 1_000).await;
+        let mut next = Master::start(plan(ALL_HERE)).await;
+        next.epoch.0 += 1;
+        finder.set(&next.address, next.epoch);
+        next.start_reading().await;
+        let registration = &next.registered[&ContainerId(1)];
+        let held = registration.held.as_ref().unwrap();
+        assert_eq!(held.instances.len(), 3, "it tells what it runs");
+        next.say_farewell().await;
+        here.join().unwrap().unwrap();
+        let through = job.through(std::process::id());
+        assert!(through.is_sorted_by(|one, other| other - one == 1));
+    });
+}

@@ -1,0 +1,86 @@
+//! Plans change while records flow, and nothing is lost or doubled.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ardea_control::PlanVersion;
+use ardea_engine::Job;
+use ardea_packing::{ContainerId, InstanceId};
+
+use crate::containers::{start, thread};
+use crate::jobs::Adding;
+use crate::master::{Master, plan};
+use crate::spread::{embedded, runtime};
+
+type Plan = [(u32, &'static [(&'static str, u32)])];
+
+fn instances(plans: &[&Plan]) -> BTreeMap<ContainerId, Vec<InstanceId>> {
+    let mut instances = BTreeMap::<ContainerId, Vec<InstanceId>>::new();
+    for (container, ids) in plans.iter().flat_map(|plan| plan.iter()) {
+        let known = instances.entry(ContainerId(*container)).or_default();
+        let ids = ids.iter();
+        known.extend(ids.map(|(vertex, index)| InstanceId::new(*vertex, *index)));
+        known.sort_unstable();
+        known.dedup();
+    }
+    instances
+}
+
+/// From one plan to the next, as a master does it: start what is new, switch the routes, stop what is old.
+async fn rescale(master: &mut Master, version: u64, before: &Plan, after: &Plan) {
+    master.add_plan(version, plan(after));
+    master.next = PlanVersion(version);
+    master.running = instances(&[before, after]);
+    master.assign().await;
+    master.settled().await;
+    master.routes = PlanVersion(version);
+    master.assign().await;
+    master.settled().await;
+    master.running = instances(&[after]);
+    for (container, _) in before {
+        master.running.entry(ContainerId(*container)).or_default();
+    }
+    master.assign().await;
+    master.settled().await;
+}
+
+#[test]
+fn instances_come_go_and_move_and_every_number_is_summed_once() {
+    const FIRST: &Plan = &[
+        (1, &[("numbers", 0), ("sums", 0), ("list", 0)]),
+        (2, &[("sums", 1)]),
+    ];
+    const DOUBLED: &Plan = &[
+        (1, &[("numbers", 0), ("sums", 0), ("list", 0)]),
+        (2, &[("sums", 1), ("sums", 2)]),
+        (3, &[("sums", 3)]),
+    ];
+    const MOVED: &Plan = &[
+        (1, &[("numbers", 0), ("list", 0)]),
+        (3, &[("sums", 0), ("sums", 1)]),
+    ];
+    let total = 1_000_000;
+    let summed = runtime().block_on(async {
+        let mut master = Master::start(plan(FIRST)).await;
+        let job = Arc::new(Adding {
+            pace: Some(1_000),
+            ..Adding::new(total)
+        });
+        let worker = |container: u32| {
+            let job: Arc<dyn Job> = Arc::<Adding>::clone(&job);
+            thread(start(container, 1, &master.address), job)
+        };
+        let workers = [worker(1), worker(2), worker(3)];
+        master.start_reading().await;
+        rescale(&mut master, 2, FIRST, DOUBLED).await;
+        rescale(&mut master, 3, DOUBLED, MOVED).await;
+        master.dismiss(2).await;
+        master.all_ended().await;
+        master.say_farewell().await;
+        for worker in workers {
+            worker.join().unwrap().unwrap();
+        }
+        job.results()
+    });
+    assert_eq!(summed, embedded(total));
+}
