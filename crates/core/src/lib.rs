@@ -98,7 +98,7 @@ pub use inbox::Inbox;
 pub use key::{Key, KeyBytes};
 pub use metrics::{InstanceMetrics, MetricsSnapshot};
 pub use origins::{OriginRun, Origins};
-pub use outbox::{Lane, Marker, Outbox};
+pub use outbox::{FarNews, Lane, Marker, Outbox};
 pub use partition::{PARTITION_COUNT, PartitionId};
 pub use position::{RecordGuard, take_failed_index};
 pub use processor::{Processor, ProcessorSupplier, supplier};

@@ -24,8 +24,17 @@ pub enum Marker {
 struct Slot {
     building: Chunk,
     markers: VecDeque<Marker>,
-    /// Behind the markers: nobody routes to this lane any more, see [`Outbox::leave`].
-    has_left: bool,
+    /// Behind the markers: what is said of those who write to it from elsewhere.
+    news: Option<FarNews>,
+}
+
+/// What the receiving end of an edge between processes says of those who send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FarNews {
+    /// Nobody routes to this lane at the moment, see [`Outbox::leave`].
+    Left,
+    /// They begin anew, see [`Outbox::begin_anew`].
+    Anew,
 }
 
 /// The bounded outputs of a processor, one lane an output ordinal.
@@ -38,6 +47,7 @@ pub struct Outbox {
     chunk_records: usize,
     budget: usize,
     wake_at: Option<Duration>,
+    misrouted: u64,
 }
 
 impl Outbox {
@@ -48,6 +58,7 @@ impl Outbox {
             chunk_records: chunk_records.max(1),
             budget: chunk_records.max(1),
             wake_at: None,
+            misrouted: 0,
         }
     }
 
@@ -113,8 +124,27 @@ impl Outbox {
     /// # Errors
     /// [`ErrorCode::NoSuchOutput`] if there is no such output.
     pub fn leave(&mut self, ordinal: Ordinal) -> Result<()> {
-        self.slot(ordinal)?.has_left = true;
+        self.slot(ordinal)?.news.get_or_insert(FarNews::Left);
         Ok(())
+    }
+
+    /// For the receiving end of an edge between processes: says, behind all that is on the lanes, that the other end begins anew, as it
+    /// was started again or the connection was cut. What it said before of those who route, of those who come and of its end is void.
+    pub fn begin_anew(&mut self) {
+        for slot in &mut self.slots {
+            slot.news = Some(FarNews::Anew);
+        }
+    }
+
+    /// For the receiving end of an edge between processes: so many records came for an output that there is not, by routes of before this
+    /// process was started. They have been dropped.
+    pub fn count_misrouted(&mut self, records: usize) {
+        self.misrouted += records as u64;
+    }
+
+    /// For the runtime: how many records have been dropped so since the last call.
+    pub fn take_misrouted(&mut self) -> u64 {
+        std::mem::take(&mut self.misrouted)
     }
 
     /// Asks to be called again no later than at `deadline`, on the instance's monotonic clock, even without input.
@@ -137,7 +167,7 @@ impl Outbox {
     pub fn is_empty(&self) -> bool {
         self.slots
             .iter()
-            .all(|slot| slot.building.is_empty() && slot.markers.is_empty() && !slot.has_left)
+            .all(|slot| slot.building.is_empty() && slot.markers.is_empty() && slot.news.is_none())
     }
 
     /// For the runtime: makes lanes, until there are so many. Markers that wait on the first one wait on the new ones as well.
@@ -151,15 +181,15 @@ impl Outbox {
         }
     }
 
-    /// For the runtime: whether a lane whose records and markers have been taken was [left](Self::leave).
+    /// For the runtime: what is said, behind records and markers that have been taken, of those who write to a lane from elsewhere.
     #[inline]
-    pub fn was_left(&self, lane: usize) -> bool {
-        self.slots[lane].has_left
+    pub fn peek_news(&self, lane: usize) -> Option<FarNews> {
+        self.slots[lane].news
     }
 
-    /// For the runtime: it has been passed on that a lane was left.
-    pub fn pass_leave(&mut self, lane: usize) {
-        self.slots[lane].has_left = false;
+    /// For the runtime: that has been passed on.
+    pub fn take_news(&mut self, lane: usize) -> Option<FarNews> {
+        self.slots[lane].news.take()
     }
 
     /// For the runtime: takes the records of a lane, if there are any, leaving `spare` to be filled next.
@@ -286,10 +316,21 @@ mod tests {
         let mut outbox = Outbox::new(1, 4);
         outbox.grow(2);
         outbox.leave(Ordinal(1)).unwrap();
-        assert!(!outbox.is_empty() && outbox.was_left(1) && !outbox.was_left(0));
-        outbox.pass_leave(1);
+        assert!(!outbox.is_empty());
+        assert_eq!(
+            (outbox.peek_news(0), outbox.peek_news(1)),
+            (None, Some(FarNews::Left))
+        );
+        assert_eq!(outbox.take_news(1), Some(FarNews::Left));
         assert!(outbox.is_empty());
         assert!(outbox.leave(Ordinal(2)).is_err());
+        outbox.begin_anew();
+        outbox.leave(Ordinal(0)).unwrap();
+        assert_eq!(
+            outbox.take_news(0),
+            Some(FarNews::Anew),
+            "whoever begins anew has left"
+        );
     }
 
     #[test]

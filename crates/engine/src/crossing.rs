@@ -19,8 +19,9 @@ pub trait Crossings: Send + Sync {
     /// Takes what instances here send over `edge` to instances at `to`. Its input *i* holds what is for the consumer's instance *i*;
     /// watermarks, idleness and ends of epochs are merged over all producers here, and are for all its instances there.
     ///
-    /// * `on_watermark`: to be passed on, also [`Watermark::NONE`](ardea_core::Watermark::NONE), which says that producers have come
-    ///   after all had ended. When the other process was started again, the latest one is to be sent before anything else.
+    /// * `on_watermark`: to be passed on, also [`Watermark::NONE`](ardea_core::Watermark::NONE), which says that a stream begins, or that
+    ///   producers come. When the other process was started again, or the connection was cut, this one and the latest one are to be sent
+    ///   before anything else.
     /// * `on_idle`: to be passed on.
     /// * `on_edge_done(i)`: nobody here routes to instance *i* any more. The other end is to be told, so that it
     ///   [leaves](ardea_core::Outbox::leave) its output *i*. Records may come on the input again, when the routes change once more.
@@ -40,8 +41,10 @@ pub trait Crossings: Send + Sync {
     ///
     /// * `complete`: gives out what has come. When the stream has ended it writes the marker [`Done`](ardea_core::Marker::Done), and
     ///   goes on, as it may begin anew. What is for an instance that is not here is given out all the same: it is counted and
-    ///   dropped. What is for an output beyond those that there are waits until there are so many.
-    /// * When a stream begins anew, as the other process was started again, it [leaves](ardea_core::Outbox::leave) all its outputs.
+    ///   dropped. What is for an output beyond those that there are was sent by routes of before this process was started: it is dropped
+    ///   and [counted](ardea_core::Outbox::count_misrouted).
+    /// * When a stream begins anew, as the other process was started again or the connection was cut, it says so by
+    ///   [`begin_anew`](ardea_core::Outbox::begin_anew).
     /// * `on_drain`, in place of `complete`: nobody needs it any more. Gives out what still comes, until the stream has ended or was
     ///   cut, and then returns done.
     ///

@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use ardea_core::{Chunk, Epoch, Marker, Ordinal, Priority, Watermark, WatermarkMerge};
+use ardea_core::{Chunk, Epoch, FarNews, Marker, Ordinal, Priority, Watermark, WatermarkMerge};
 
+use crate::coming::Coming;
 use crate::mailbox::Mailbox;
 use crate::queue::{Message, QueueReceiver};
 
@@ -64,8 +65,9 @@ struct Inlet {
     input: usize,
     state: InletState,
     crossing: Option<u64>,
-    /// It has not ended, although that was said: producers are about to come there that have not spoken yet.
-    is_expected: bool,
+    coming: Coming,
+    /// It was said that it has ended, which does not count as others are coming.
+    has_withheld_end: bool,
     /// Nobody at its other end routes here at the moment.
     was_left: bool,
     /// Whether ends of epochs wait for it: one that came later may have missed some.
@@ -211,7 +213,11 @@ impl InputSet {
             input,
             state: InletState::Open,
             crossing,
-            is_expected: false,
+            coming: match crossing {
+                Some(_) => Coming::Unbegun,
+                None => Coming::Nobody,
+            },
+            has_withheld_end: false,
             was_left: false,
             is_aligned,
         };
@@ -256,22 +262,25 @@ impl InputSet {
         self.choose_priority();
     }
 
-    /// Producers are about to come at the other end of what comes from this tasklet, or not after all: if it has ended, that does not
-    /// count until it ends again.
-    pub(crate) fn expect(&mut self, crossing: u64, is_expected: bool) {
+    /// There is another change of the job, by which producers come at the other end of what comes from this tasklet, or none do.
+    pub(crate) fn expect(&mut self, crossing: u64, are_coming: bool) {
         for index in 0..self.inlets.len() {
-            let inlet = &self.inlets[index];
-            if inlet.crossing != Some(crossing) || self.inputs[inlet.input].has_ended {
+            let inlet = &mut self.inlets[index];
+            if inlet.crossing != Some(crossing) {
+                continue;
+            }
+            inlet.coming.told(are_coming);
+            let is_expected = inlet.coming.is_expected();
+            if self.inputs[inlet.input].has_ended {
                 continue;
             }
             if is_expected && inlet.state == InletState::Done {
                 self.change(index, |inlet| {
                     inlet.state = InletState::Open;
-                    inlet.is_expected = true;
+                    inlet.has_withheld_end = true;
                 });
                 self.begin_time(index);
-            } else if !is_expected && inlet.is_expected {
-                self.inlets[index].is_expected = false;
+            } else if !is_expected && std::mem::take(&mut inlet.has_withheld_end) {
                 self.end(index);
             }
         }
@@ -370,8 +379,8 @@ impl InputSet {
     fn take(&mut self, index: usize, message: Message) -> Option<Event> {
         let inlet = &self.inlets[index];
         let input = inlet.input;
-        let is_odd = inlet.state == InletState::Done || inlet.was_left || inlet.is_expected;
-        if is_odd && !self.revive(index, &message) {
+        let is_odd = inlet.state == InletState::Done || inlet.was_left;
+        if (is_odd || inlet.coming == Coming::Unbegun) && !self.revive(index, &message) {
             crate::panics::quietly(|| drop(message));
             return None;
         }
@@ -382,6 +391,10 @@ impl InputSet {
                 return Some(Event::Chunk(Ordinal(input as u16), chunk));
             }
             Message::Marker(Marker::Watermark(watermark)) => {
+                if watermark == Watermark::NONE {
+                    self.inlets[index].coming.speak();
+                    self.inlets[index].has_withheld_end = false;
+                }
                 let risen = match watermark {
                     // That of one producer only: others may come.
                     Watermark::END if !self.is_fixed => self.merge.done(index),
@@ -399,12 +412,20 @@ impl InputSet {
                 }
             }
             Message::Marker(Marker::EpochEnd(epoch)) => self.end_epoch(index, epoch),
-            Message::Marker(Marker::Done) | Message::Left if self.mailbox.has_changes() => {
+            Message::Marker(Marker::Done) | Message::News(_) if self.mailbox.has_changes() => {
                 self.inlets[index].state = InletState::Waiting;
                 self.waiting.push((index, message));
             }
+            Message::Marker(Marker::Done) if self.inlets[index].coming.is_expected() => {
+                self.inlets[index].has_withheld_end = true;
+            }
             Message::Marker(Marker::Done) => self.end(index),
-            Message::Left => {
+            Message::Coming(coming) => self.inlets[index].coming = coming,
+            Message::News(news) => {
+                if news == FarNews::Anew {
+                    self.inlets[index].coming = Coming::Unbegun;
+                    self.inlets[index].has_withheld_end = false;
+                }
                 self.change(index, |inlet| inlet.was_left = true);
                 self.announce_ends();
             }
@@ -416,10 +437,19 @@ impl InputSet {
     /// routes have changed once more. False if it is too late.
     fn revive(&mut self, index: usize, message: &Message) -> bool {
         let input = self.inlets[index].input;
-        self.inlets[index].is_expected = false;
+        let is_news = matches!(message, Message::News(_) | Message::Coming(_));
+        if !is_news && !matches!(message, Message::Marker(Marker::Watermark(Watermark::NONE))) {
+            self.inlets[index].coming.begin();
+        }
         if self.inlets[index].state == InletState::Done {
-            if matches!(message, Message::Left | Message::Marker(Marker::Done)) {
-                return false;
+            match message {
+                Message::Marker(Marker::Done) => return false,
+                Message::News(FarNews::Left) => {
+                    // It still holds should the stream begin again.
+                    self.inlets[index].was_left = true;
+                    return false;
+                }
+                _ => {}
             }
             if self.inputs[input].has_ended {
                 if let Message::Chunk(chunk) = message {

@@ -72,6 +72,7 @@ mod panics;
 mod stage;
 mod tasklet;
 
+mod coming;
 mod input;
 mod mailbox;
 mod output;

@@ -33,9 +33,11 @@ pub(crate) enum Change {
     Dismiss,
     /// It is needed again.
     Recall,
-    /// Producers are about to come in another process, or not after all; by the tasklets that read what comes from there. For those
-    /// themselves, and for those that they give it to.
+    /// There is another change of the job: whether producers come by it in other processes, by the tasklets that read what comes from
+    /// there. For those themselves, and for those that they give it to.
     Expect(Vec<(u64, bool)>),
+    /// Producers are about to come here: the other ends of the edge are to be told.
+    Announce,
 }
 
 /// Queues of a tasklet that has ended, whose readers are not to take that for the end of all.

@@ -4,9 +4,10 @@ use std::mem;
 use std::sync::Arc;
 
 use ardea_core::{
-    Chunk, InstanceMetrics, Marker, Outbox, Replicate, Result, Routing, Scatter, Watermark,
+    Chunk, FarNews, InstanceMetrics, Marker, Outbox, Replicate, Result, Routing, Scatter, Watermark,
 };
 
+use crate::coming::Coming;
 use crate::queue::{Message, QueueSender};
 
 mod switching;
@@ -115,9 +116,16 @@ impl OutputEdge {
         }
     }
 
+    /// Of an edge that comes from another process.
+    pub(crate) fn crossing(mut self) -> Self {
+        self.said.coming = Some(Coming::Unbegun);
+        self
+    }
+
     /// One more, without queues, of a tasklet that writes its markers to all outputs; `like` is another of them.
     pub(crate) fn another(like: Option<&OutputEdge>, chunk_records: usize) -> Self {
-        let mut edge = OutputEdge::new(&Routing::Forward, Vec::new(), 0, Vec::new(), chunk_records);
+        let none = OutputEdge::new(&Routing::Forward, Vec::new(), 0, Vec::new(), chunk_records);
+        let mut edge = none.crossing();
         if let Some(like) = like {
             edge.said = like.said.again(like.routed);
         }
@@ -135,10 +143,12 @@ impl OutputEdge {
         }
     }
 
-    /// Of an edge that comes from another process: producers are about to come there, or not after all. Those that are joined to it now
-    /// do not hear of an earlier end.
-    pub(crate) fn expect(&mut self, is_expected: bool) {
-        self.said.is_expected = is_expected;
+    /// Of an edge that comes from another process: there is another change of the job, by which producers come there, or none do. Those
+    /// that are joined to it meanwhile do not hear of an end that does not count.
+    pub(crate) fn expect(&mut self, are_coming: bool) {
+        if let Some(coming) = &mut self.said.coming {
+            coming.told(are_coming);
+        }
     }
 
     /// Says what the consumers hear at the end.
@@ -205,8 +215,8 @@ impl OutputEdge {
                 step
             } else if outbox.peek_marker(lane).is_some() {
                 self.send_marker(outbox, lane, metrics)
-            } else if outbox.was_left(lane) {
-                self.send_left(outbox, lane)
+            } else if let Some(news) = outbox.peek_news(lane) {
+                self.send_news(news, outbox, lane)
             } else {
                 return Ok(moved);
             };
@@ -363,14 +373,17 @@ impl OutputEdge {
     }
 
     /// Of an end of an edge from another process, which has one queue a lane, or none.
-    fn send_left(&mut self, outbox: &mut Outbox, lane: usize) -> bool {
+    fn send_news(&mut self, news: FarNews, outbox: &mut Outbox, lane: usize) -> bool {
         if !self.lanes.iter_mut().all(QueueSender::has_room) {
             return false;
         }
         for sender in &mut self.lanes {
-            sender.send(Message::Left);
+            sender.send(Message::News(news));
         }
-        outbox.pass_leave(lane);
+        if news == FarNews::Anew {
+            self.said.begin_anew();
+        }
+        outbox.take_news(lane);
         true
     }
 }

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use ardea_core::{Chunk, Marker};
+use ardea_core::{Chunk, FarNews, Marker};
 use ardea_ring::{Capacity, Consumer, Producer, PushError, ring};
 
+use crate::coming::Coming;
 use crate::panics::quietly;
 use crate::shim::{AtomicBool, Ordering, fence};
 use crate::worker::TaskletWaker;
@@ -14,8 +15,10 @@ use crate::worker::TaskletWaker;
 pub(crate) enum Message {
     Chunk(Chunk),
     Marker(Marker),
-    /// From an edge that comes from another process: nobody there routes to this consumer at the moment.
-    Left,
+    /// From an edge that comes from another process.
+    News(FarNews),
+    /// From an edge that comes from another process, to one that is joined to it later: what is known of those who come there.
+    Coming(Coming),
 }
 
 /// What both ends see. Written by the sender (true) and by the receiver (false, when it wakes the sender).

@@ -83,6 +83,10 @@ pub(crate) struct Stage {
     is_dismissed: bool,
     epochs_ended: u64,
     wake_at: Option<Duration>,
+    /// Of the sending end of an edge: the other end is to hear of a beginning.
+    owes_beginning: bool,
+    /// All inputs have.
+    has_ended: bool,
     /// A deadline came while `on_wake` could not be called.
     owes_wake: bool,
     woken: Arc<AtomicBool>,
@@ -113,6 +117,8 @@ impl Stage {
             // One that comes later has no part in the epochs before.
             epochs_ended: context.signals.epochs_asked(),
             wake_at: None,
+            owes_beginning: kind == Kind::Sender,
+            has_ended: false,
             owes_wake: false,
             processor,
             context,
@@ -144,13 +150,19 @@ impl Stage {
 
     /// Its inputs had all ended, and then one has begun: possible for the sending end of an edge only.
     pub(crate) fn reopen(&mut self) {
-        // Time begins anew with what comes now, which the other end has to know.
+        // Time begins anew with what comes now.
         self.watermark = Watermark::NONE;
+        self.has_ended = false;
         match &mut self.phase {
-            Phase::Completing => self.phase = Phase::Watermark(Watermark::NONE),
+            Phase::Completing => self.phase = Phase::Reading,
             Phase::EdgeDone { last, .. } => *last = false,
             _ => {}
         }
+    }
+
+    /// Of the sending end of an edge: producers are about to come, which the other end has to know.
+    pub(crate) fn announce(&mut self) {
+        self.owes_beginning = true;
     }
 
     /// Has so many inputs and outputs, if it had fewer.
@@ -288,6 +300,9 @@ impl Stage {
             return Ok(false);
         }
         let woke = self.wake_if_due()?;
+        if self.owes_beginning {
+            self.tell_beginning();
+        }
         let moved = match self.phase {
             Phase::Reading => self.read(&mut feed)?,
             Phase::Done => false,
@@ -300,6 +315,15 @@ impl Stage {
             );
         }
         Ok(moved | woke)
+    }
+
+    /// Says that producers come, and then again how far time has come.
+    fn tell_beginning(&mut self) {
+        let is_between = matches!(self.phase, Phase::Reading | Phase::Completing);
+        if is_between && self.waiting_input().is_none() {
+            self.owes_beginning = false;
+            self.phase = Phase::Watermark(Watermark::NONE);
+        }
     }
 
     /// Calls `on_wake` if the time for it has come, or a waker said so. A source is called anyway, and so is what has no records
@@ -418,10 +442,15 @@ impl Stage {
     fn call(&mut self) -> Result<bool> {
         let outbox = &mut self.outbox;
         let (progress, next) = match self.phase {
-            Phase::Watermark(watermark) => (
-                self.processor.on_watermark(watermark, outbox)?,
-                Phase::Reading,
-            ),
+            Phase::Watermark(watermark) => {
+                let next = match self.has_ended {
+                    // After a beginning that was told.
+                    _ if watermark < self.watermark => Phase::Watermark(self.watermark),
+                    true => Phase::Completing,
+                    false => Phase::Reading,
+                };
+                (self.processor.on_watermark(watermark, outbox)?, next)
+            }
             Phase::LastWatermark => (
                 self.processor.on_watermark(Watermark::END, outbox)?,
                 Phase::Completing,
@@ -441,6 +470,7 @@ impl Stage {
             Phase::Reading | Phase::Done => (Progress::NONE, self.phase),
         };
         if progress.done {
+            self.has_ended |= matches!(self.phase, Phase::EdgeDone { last: true, .. });
             self.phase = next;
         }
         Ok(progress.made | progress.done)

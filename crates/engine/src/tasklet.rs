@@ -192,6 +192,7 @@ impl Tasklet {
         }
         let mut misrouted = inputs.take_misrouted();
         if self.part == Part::Crossing {
+            misrouted += self.stages[0].outbox.take_misrouted();
             misrouted += self
                 .outputs
                 .iter_mut()
@@ -250,16 +251,17 @@ impl Tasklet {
                 Change::Begin => self.stages[0].begin(),
                 Change::Dismiss => self.stages[0].dismiss(),
                 Change::Recall => self.stages[0].recall(),
+                Change::Announce => self.stages[0].announce(),
                 Change::Expect(crossings) if self.part == Part::Instances => {
-                    for (crossing, is_expected) in crossings {
-                        inputs.expect(crossing, is_expected);
+                    for (crossing, are_coming) in crossings {
+                        inputs.expect(crossing, are_coming);
                     }
                 }
                 Change::Expect(crossings) => {
-                    let is_expected = crossings.iter().any(|(_, is_expected)| *is_expected);
+                    let are_coming = crossings.iter().any(|(_, are_coming)| *are_coming);
                     self.outputs
                         .iter_mut()
-                        .for_each(|edge| edge.expect(is_expected));
+                        .for_each(|edge| edge.expect(are_coming));
                 }
             }
         }

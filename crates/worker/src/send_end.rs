@@ -224,10 +224,13 @@ impl SendEnd {
 
     /// What a new connection begins with.
     fn first_words(&self) -> VecDeque<Word> {
-        let watermark = self.watermark.map(Marker::Watermark);
+        // That it begins, unless nothing has been said yet, not even that.
+        let begins = self.watermark.map(|_| Watermark::NONE);
+        let time = self.watermark.filter(|time| *time > Watermark::NONE);
+        let [begins, time] = [begins, time].map(|mark| mark.map(Marker::Watermark));
         let idle = self.is_idle.then_some(Marker::Idle);
         let done = self.is_done.then_some(Marker::Done);
-        let markers = [watermark, idle].into_iter().flatten().map(Word::Marker);
+        let markers = [begins, time, idle].into_iter().flatten().map(Word::Marker);
         let left = self.left.iter().copied().map(Word::Leave);
         markers.chain(left).chain(done.map(Word::Marker)).collect()
     }

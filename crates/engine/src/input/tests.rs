@@ -3,7 +3,7 @@
 use super::*;
 use crate::queue::{QueueSender, queue};
 use crate::worker::TaskletWaker;
-use ardea_core::{Rows, Timestamp};
+use ardea_core::{FarNews, Rows, Timestamp};
 use ardea_ring::Capacity;
 
 fn inputs(priorities: &[(Priority, usize)]) -> (Vec<Vec<QueueSender>>, InputSet) {
@@ -154,7 +154,7 @@ fn a_queue_that_ends_releases_the_epoch_and_the_watermark() {
 fn crossing() -> (QueueSender, QueueSender, InputSet, Arc<Mailbox>) {
     let capacity = Capacity::new(8).unwrap();
     let pair = || queue(capacity, TaskletWaker::none(), TaskletWaker::none());
-    let ((near, from_near), (far, from_far)) = (pair(), pair());
+    let ((near, from_near), (mut far, from_far)) = (pair(), pair());
     let inlet = |receiver, crossing| NewInlet {
         input: 0,
         receiver,
@@ -162,13 +162,19 @@ fn crossing() -> (QueueSender, QueueSender, InputSet, Arc<Mailbox>) {
     };
     let inlets = vec![inlet(from_near, None), inlet(from_far, Some(7))];
     let mailbox = Arc::new(Mailbox::default());
-    let set = InputSet::new(
+    let mut set = InputSet::new(
         vec![InputSpec::ORDINARY],
         inlets,
         Unconnected::HasEnded,
         Arc::clone(&mailbox),
     );
+    far.send(beginning());
+    assert!(set.pull().is_none());
     (near, far, set, mailbox)
+}
+
+fn beginning() -> Message {
+    Message::Marker(Marker::Watermark(Watermark::NONE))
 }
 
 fn done() -> Message {
@@ -208,12 +214,12 @@ fn an_input_does_not_end_before_the_changes_that_wait_have_been_carried_out() {
 #[test]
 fn a_queue_that_was_left_is_not_waited_for_by_who_leaves_and_by_nobody_else() {
     let (mut near, mut far, mut set, _) = crossing();
-    far.send(Message::Left);
+    far.send(Message::News(FarNews::Left));
     near.send(done());
     assert!(set.pull().is_none(), "it stays, and records may come again");
     far.send(chunk(1));
     assert!(matches!(set.pull(), Some(Event::Chunk(..))));
-    far.send(Message::Left);
+    far.send(Message::News(FarNews::Left));
     assert!(set.pull().is_none());
     set.leave(true);
     set.resume();
@@ -227,7 +233,9 @@ fn an_end_elsewhere_does_not_count_while_producers_are_expected_there() {
     assert!(set.pull().is_none());
     set.expect(7, true);
     near.send(done());
-    assert!(set.pull().is_none());
+    far.send(done());
+    assert!(set.pull().is_none(), "others come");
+    far.send(beginning());
     far.send(chunk(1));
     assert!(matches!(set.pull(), Some(Event::Chunk(..))));
     far.send(done());
@@ -240,12 +248,24 @@ fn an_end_elsewhere_does_not_count_while_producers_are_expected_there() {
     assert!(set.pull().is_none());
     set.expect(7, false);
     assert!(has_ended(&mut set), "they do not come after all");
+    let (mut near, mut far, mut set, _) = crossing();
+    far.send(beginning());
+    far.send(done());
+    assert!(set.pull().is_none());
+    set.expect(7, true);
+    near.send(done());
+    assert!(
+        has_ended(&mut set),
+        "they came and ended before it was known"
+    );
 }
 
 #[test]
 fn what_comes_from_a_process_that_was_started_again_is_read_and_too_late_it_is_counted() {
     let (mut near, mut far, mut set, _) = crossing();
     far.send(done());
+    far.send(Message::News(FarNews::Anew));
+    far.send(beginning());
     far.send(chunk(1));
     assert!(matches!(set.pull(), Some(Event::Chunk(..))));
     far.send(watermark(5));

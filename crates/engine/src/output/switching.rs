@@ -6,6 +6,7 @@ use std::mem;
 use ardea_core::{Marker, Routing, Watermark};
 
 use super::{OutputEdge, Route};
+use crate::coming::Coming;
 use crate::mailbox::Receipt;
 use crate::queue::{Message, QueueSender};
 
@@ -38,14 +39,20 @@ pub(super) struct Said {
     /// It was idle, or done, when so many records had gone; as long as none goes it still is.
     idle_at: Option<u64>,
     done_at: Option<u64>,
-    /// The end does not count: producers are about to come that have not spoken yet.
-    pub(super) is_expected: bool,
+    /// Of an edge that comes from another process.
+    pub(super) coming: Option<Coming>,
 }
 
 impl Said {
     pub(super) fn note(&mut self, marker: Marker, routed: u64) {
         // What follows an end is a new beginning.
-        (self.is_expected, self.done_at) = (false, None);
+        self.done_at = None;
+        if let Some(coming) = &mut self.coming {
+            match marker {
+                Marker::Watermark(Watermark::NONE) => coming.speak(),
+                _ => coming.begin(),
+            }
+        }
         match marker {
             Marker::Watermark(watermark) => {
                 self.watermark = self.watermark.max(Some(watermark));
@@ -68,6 +75,11 @@ impl Said {
         (self.idle_at, self.done_at) = (None, None);
     }
 
+    /// What was said of an end, and of those who come, is void.
+    pub(super) fn begin_anew(&mut self) {
+        (self.done_at, self.coming) = (None, Some(Coming::Unbegun));
+    }
+
     /// The same for an output over which no record has gone.
     pub(super) fn again(&self, routed: u64) -> Said {
         let still = |at: Option<u64>| at.filter(|at| *at == routed).map(|_| 0);
@@ -75,18 +87,22 @@ impl Said {
             watermark: self.watermark,
             idle_at: still(self.idle_at),
             done_at: still(self.done_at),
-            is_expected: self.is_expected,
+            coming: self.coming,
         }
     }
 
-    /// The marker that comes after `told` others, if there is one.
-    fn after(&self, told: usize, routed: u64) -> Option<Marker> {
+    /// The message that comes after `told` others, if there is one.
+    fn after(&self, told: usize, routed: u64) -> Option<Message> {
         let still = |at: Option<u64>| at == Some(routed);
+        let is_expected = self.coming.is_some_and(Coming::is_expected);
         let idle = still(self.idle_at).then_some(Marker::Idle);
-        let is_done = still(self.done_at) && !self.is_expected;
-        let done = is_done.then_some(Marker::Done);
-        let all = [self.watermark.map(Marker::Watermark), idle, done];
-        all.into_iter().flatten().nth(told)
+        let done = (still(self.done_at) && !is_expected).then_some(Marker::Done);
+        // A beginning is told by what is known of those who come.
+        let time = self.watermark.filter(|time| *time > Watermark::NONE);
+        let markers = [time.map(Marker::Watermark), idle, done];
+        let markers = markers.into_iter().flatten().map(Message::Marker);
+        let coming = self.coming.map(Message::Coming).into_iter();
+        coming.chain(markers).nth(told)
     }
 }
 
@@ -175,11 +191,11 @@ impl OutputEdge {
         } = self;
         switching.greeting.retain_mut(|(place, told)| {
             let sender = &mut lanes[*place];
-            while let Some(marker) = said.after(*told, *routed) {
+            while let Some(message) = said.after(*told, *routed) {
                 if !sender.has_room() {
                     return true;
                 }
-                sender.send(Message::Marker(marker));
+                sender.send(message);
                 *told += 1;
             }
             false

@@ -19,7 +19,7 @@ use crate::queue::{QueueSender, queue};
 use crate::tasklet::{Part, Tasklet};
 use crate::threads::Threads;
 use crate::wiring::{self, Joint, Lanes, Role};
-use crate::{Layout, NodeConfig};
+use crate::{Layout, NodeConfig, Site};
 
 /// Queues that have been made, by those who are to get their ends.
 #[derive(Default)]
@@ -41,13 +41,17 @@ impl Draft {
         threads: &Threads,
         job: &Arc<JobShared>,
     ) {
+        let first = roster.next_number;
         roster.next_number += self.recruits.len() as u64;
         let mut ends = Ends::default();
         for ((role, output), lanes) in mem::take(&mut self.wanted.lanes) {
             self.join(roster, (role, output), lanes, &mut ends, threads, job);
         }
         let unreserved = self.reserve(roster, layout, &mut ends);
-        roster.expect(layout);
+        let is_another = roster.next.replace(layout.next.clone()).as_ref() != Some(&layout.next);
+        if is_another {
+            roster.expect(layout);
+        }
         for (role, inlets) in ends.inlets {
             if let Some(recruit) = self.recruits.get_mut(&role) {
                 recruit.inlets = inlets;
@@ -56,6 +60,9 @@ impl Draft {
             }
         }
         let leaving = self.admit(roster, layout, threads, job);
+        if is_another {
+            roster.announce(layout, first);
+        }
         for (role, output, lanes) in ends.lanes {
             if let Some(member) = roster.members.get(&role) {
                 member.tell(Change::Lanes { output, lanes });
@@ -129,7 +136,10 @@ impl Draft {
         if let Some(recruit) = self.recruits.get_mut(&role) {
             let chunk_records = threads.config.chunk_records.get();
             let lanes = lanes.into_iter().filter_map(NewLane::into_new).collect();
-            let edge = OutputEdge::new(&routing, lanes, after.consumers, local, chunk_records);
+            let mut edge = OutputEdge::new(&routing, lanes, after.consumers, local, chunk_records);
+            if crossing.is_some() {
+                edge = edge.crossing();
+            }
             recruit.outputs.push(edge);
             recruit.member.outputs.push(after);
         } else if after != before
@@ -258,32 +268,38 @@ impl Draft {
 }
 
 impl Roster {
-    /// If there is another next placement than before: tells those who read what comes from other processes where producers are about to
-    /// come.
+    /// There is another next placement: tells those who read what comes from other processes where producers are about to come.
     fn expect(&mut self, layout: &Layout) {
-        if self.next.replace(layout.next.clone()).as_ref() == Some(&layout.next) {
-            return;
-        }
         for joint in &self.wiring.joints {
-            let vertex = joint.edge.source().0;
             let mut expected = Vec::new();
             for (role, member) in &self.members {
-                let Role::Receiver { edge, from } = *role else {
-                    continue;
-                };
-                if edge != joint.id {
-                    continue;
+                if let Role::Receiver { edge, from } = *role
+                    && edge == joint.id
+                {
+                    let news = (member.number, layout.brings(joint, from));
+                    member.tell(Change::Expect(vec![news]));
+                    expected.push(news);
                 }
-                let mut coming = layout.next.at(vertex, from);
-                let is_new = coming.any(|index| layout.routes.site(vertex, index) != Some(from));
-                member.tell(Change::Expect(vec![(member.number, is_new)]));
-                expected.push((member.number, is_new));
             }
             for (role, member) in &self.members {
                 let reads = matches!(role, Role::Chain { chain, .. } if *chain == joint.to);
                 if reads && !expected.is_empty() {
                     member.tell(Change::Expect(expected.clone()));
                 }
+            }
+        }
+    }
+
+    /// There is another next placement: has the ends of edges say so where producers are about to come here. Those that are new do so in
+    /// any case.
+    fn announce(&self, layout: &Layout, first_new: u64) {
+        for (role, member) in &self.members {
+            if let Role::Sender { edge, .. } = *role
+                && member.number < first_new
+                && let Some(joint) = self.wiring.joint(edge)
+                && layout.brings(joint, layout.next.here())
+            {
+                member.tell(Change::Announce);
             }
         }
     }
@@ -323,6 +339,15 @@ impl Roster {
             left.is_released |= !is_placed || member.is_some_and(|member| !member.is_leaving);
         }
         self.release();
+    }
+}
+
+impl Layout {
+    /// Whether instances of an edge's producer come to this site by the next placement.
+    fn brings(&self, joint: &Joint, site: Site) -> bool {
+        let vertex = joint.edge.source().0;
+        let mut next = self.next.at(vertex, site);
+        next.any(|index| self.routes.site(vertex, index) != Some(site))
     }
 }
 

@@ -19,6 +19,8 @@ use crate::sites::{AnyWhere, Sites, place, placement};
 pub struct Claims {
     next: Arc<AtomicU64>,
     enough: Arc<AtomicBool>,
+    /// Whether nothing is said of time.
+    is_timeless: bool,
 }
 
 impl Claims {
@@ -41,7 +43,9 @@ impl Claims {
             emit(outbox, number, Timestamp::from_micros(number as i64))?;
         }
         let time = Timestamp::from_micros((first + count) as i64);
-        outbox.watermark(Watermark(time));
+        if !self.is_timeless {
+            outbox.watermark(Watermark(time));
+        }
         outbox.wake_at(context.clock.now() + Duration::from_micros(100));
         Ok(Progress::NONE)
     }
@@ -360,6 +364,7 @@ struct Story {
     sites: u32,
     routings: [u8; 2],
     forward: bool,
+    is_timeless: bool,
     counts: [u32; 3],
     /// How many instances there are next, and of each choice the site, and whether one that could stay moves.
     changes: Vec<([u32; 3], Choices)>,
@@ -371,12 +376,13 @@ impl std::fmt::Debug for Story {
             sites,
             routings,
             forward,
+            is_timeless,
             counts,
             changes,
         } = self;
         write!(
             f,
-            "Story {{ sites: {sites}, routings: {routings:?}, forward: {forward}, counts: {counts:?}, changes: vec!{changes:?} }}"
+            "Story {{ sites: {sites}, routings: {routings:?}, forward: {forward}, is_timeless: {is_timeless}, counts: {counts:?}, changes: vec!{changes:?} }}"
         )
     }
 }
@@ -387,17 +393,20 @@ fn story() -> impl Strategy<Value = Story> {
     (
         1u32..=3,
         [0u8..5, 0..5],
-        prop::bool::weighted(0.3),
+        (prop::bool::weighted(0.3), prop::bool::weighted(0.3)),
         counts(),
         prop::collection::vec((counts(), choices), 1..=4),
     )
-        .prop_map(|(sites, routings, forward, counts, changes)| Story {
-            sites,
-            routings,
-            forward,
-            counts,
-            changes,
-        })
+        .prop_map(
+            |(sites, routings, (forward, is_timeless), counts, changes)| Story {
+                sites,
+                routings,
+                forward,
+                is_timeless,
+                counts,
+                changes,
+            },
+        )
 }
 
 fn run(mut story: Story) {
@@ -408,7 +417,10 @@ fn run(mut story: Story) {
             counts[2] = counts[1];
         }
     }
-    let claims = Claims::default();
+    let claims = Claims {
+        is_timeless: story.is_timeless,
+        ..Claims::default()
+    };
     let second = match story.forward {
         true => Routing::Forward,
         false => routing(story.routings[1]),
