@@ -44,7 +44,7 @@ impl Deployment {
     ) -> Result<Self> {
         let (dag, plan) = (&wiring.dag, Arc::new(wiring.plan.clone()));
         refuse_overwriting(dag, |vertex| layout.routes.parallelism(vertex))?;
-        let job = JobShared::new(&config.name, config.dead_letters);
+        let job = JobShared::new(&config.name, config.dead_letters, threads.clock.clone());
         if begin == Begin::Paused {
             job.signals.pause();
         }

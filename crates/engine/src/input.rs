@@ -7,7 +7,12 @@ use ardea_core::{Chunk, Epoch, FarNews, Marker, Ordinal, Priority, Watermark, Wa
 
 use crate::coming::Coming;
 use crate::mailbox::Mailbox;
-use crate::queue::{Message, QueueReceiver};
+use crate::queue::Message;
+
+mod inlet;
+
+use inlet::{Inlet, InletState, Input};
+pub(crate) use inlet::{InputSpec, NewInlet, Unconnected};
 
 /// What a stage is given next.
 #[derive(Debug)]
@@ -22,79 +27,6 @@ pub(crate) enum Event {
     EpochEnd(Epoch),
     /// An input ended; `last` if it was the last one.
     EdgeDone { input: Ordinal, last: bool },
-}
-
-/// What is known of an input before anything comes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct InputSpec {
-    pub(crate) priority: Priority,
-    /// It has no part in time: its watermarks are not listened to, and its silence holds nobody back.
-    pub(crate) is_timeless: bool,
-}
-
-impl InputSpec {
-    /// An input like any other.
-    pub(crate) const ORDINARY: InputSpec = InputSpec {
-        priority: Priority::NORMAL,
-        is_timeless: false,
-    };
-}
-
-/// A queue that comes to an input.
-#[derive(Debug)]
-pub(crate) struct NewInlet {
-    pub(crate) input: usize,
-    pub(crate) receiver: QueueReceiver,
-    /// If it leads from another process, which may begin anew after it has ended: the number of the tasklet that it comes from.
-    pub(crate) crossing: Option<u64>,
-}
-
-/// What an input without queues means.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Unconnected {
-    /// It has ended: a producer that sends all to one instance leaves its siblings none.
-    HasEnded,
-    /// It has not begun, and may do so at any time: the sending end of an edge to another process.
-    HasNotBegun,
-}
-
-/// One queue, and how far its producer has come.
-#[derive(Debug)]
-struct Inlet {
-    receiver: QueueReceiver,
-    input: usize,
-    state: InletState,
-    crossing: Option<u64>,
-    coming: Coming,
-    /// It was said that it has ended, which does not count as others are coming.
-    has_withheld_end: bool,
-    /// Nobody at its other end routes here at the moment.
-    was_left: bool,
-    /// Whether ends of epochs wait for it: one that came later may have missed some.
-    is_aligned: bool,
-}
-
-#[derive(Debug, PartialEq, Eq, Clone, Copy)]
-enum InletState {
-    /// Reading until the epoch or the stream ends.
-    Open,
-    /// Held until the others have ended this epoch as well.
-    AtEpochEnd(Epoch),
-    /// At its end, which is looked at when the tasklet has done what it was told to change.
-    Waiting,
-    /// Ended.
-    Done,
-}
-
-/// One input, and its queues together.
-#[derive(Debug)]
-struct Input {
-    spec: InputSpec,
-    /// How many queues have not ended.
-    open: usize,
-    has_ended: bool,
-    /// The queue of the latest chunk.
-    source: usize,
 }
 
 /// All queues of a tasklet's first stage.
@@ -336,6 +268,18 @@ impl InputSet {
         std::mem::take(&mut self.misrouted)
     }
 
+    /// How many messages wait in the fullest queue, of how many that may. Of many queues some are looked at, in turn.
+    pub(crate) fn fill(&mut self) -> (usize, usize) {
+        const MOST: usize = 8;
+        let count = self.inlets.len();
+        let mut fullest = (0, 0);
+        for step in 0..count.min(MOST) {
+            let inlet = &mut self.inlets[(self.next + step) % count];
+            fullest = fullest.max(inlet.receiver.fill());
+        }
+        fullest
+    }
+
     /// Gives an emptied chunk of an input back to where the last chunk of that input came from.
     pub(crate) fn give_back(&mut self, input: usize, chunk: Chunk) {
         self.inlets[self.inputs[input].source]
@@ -574,24 +518,6 @@ impl InputSet {
         }
         // Chunks that were about to be read.
         crate::panics::quietly(|| drop((self.events, self.waiting)));
-    }
-}
-
-impl Input {
-    fn new(spec: InputSpec) -> Self {
-        Input {
-            spec,
-            open: 0,
-            has_ended: false,
-            source: 0,
-        }
-    }
-}
-
-impl Inlet {
-    /// Whether its input may end without it.
-    fn is_closed(&self, is_leaving: bool) -> bool {
-        self.state == InletState::Done || self.was_left && is_leaving
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ardea_core::{
-    DeadLetters, Error, ErrorCode, InstanceMetrics, JobSignals, MetricsSnapshot, Origins, Result,
-    Waker,
+    Clock, DeadLetters, Error, ErrorCode, InstanceMetrics, JobSignals, MetricsSnapshot, Origins,
+    Result, Waker,
 };
 
 use crate::ExecutionPlan;
@@ -98,6 +98,7 @@ pub(crate) struct JobShared {
     pub(crate) signals: Arc<JobSignals>,
     pub(crate) dead_letters: Arc<DeadLetters>,
     pub(crate) origins: Arc<Origins>,
+    clock: Clock,
     /// How many tasklets still read an input that others of theirs wait for, and how many changes of the job are under way: no
     /// epoch ends meanwhile.
     urgent: AtomicUsize,
@@ -149,12 +150,13 @@ pub(crate) struct Joining {
 }
 
 impl JobShared {
-    pub(crate) fn new(name: &str, dead_letters: Arc<DeadLetters>) -> Arc<Self> {
+    pub(crate) fn new(name: &str, dead_letters: Arc<DeadLetters>, clock: Clock) -> Arc<Self> {
         Arc::new(JobShared {
             name: Arc::from(name),
             signals: Arc::default(),
             dead_letters,
             origins: Arc::default(),
+            clock,
             urgent: AtomicUsize::new(0),
             epochs_put_off: AtomicU64::new(0),
             misrouted: AtomicU64::new(0),
@@ -477,8 +479,9 @@ impl JobHandle {
 
     /// The counters of every instance, by vertex and instance.
     ///
-    /// Vertices that share a tasklet share its slices: `busy` and `longest_slice` are those of the whole chain, counted at its
-    /// first vertex and zero at the others.
+    /// Vertices that share a tasklet share its slices and its rests: `busy`, `longest_slice`, `blocked_for`, `idle_for` and
+    /// `queue_permille` are those of the whole chain, counted at its first vertex and zero at the others. Of more than eight queues that
+    /// lead into one, eight are looked at a slice, in turn.
     pub fn metrics(&self) -> Vec<InstanceReport> {
         let members = self.shared.members();
         let counted = members.counted.iter();
@@ -486,7 +489,7 @@ impl JobHandle {
             .map(|(_, counted)| InstanceReport {
                 vertex: Arc::clone(&counted.vertex),
                 instance: counted.instance,
-                metrics: counted.metrics.snapshot(),
+                metrics: counted.metrics.snapshot_at(&self.shared.clock),
             })
             .collect()
     }

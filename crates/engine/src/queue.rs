@@ -113,6 +113,11 @@ impl QueueReceiver {
         Some(message)
     }
 
+    /// How many messages wait, of how many that may.
+    pub(crate) fn fill(&mut self) -> (usize, usize) {
+        (self.messages.len(), self.messages.capacity())
+    }
+
     /// Whether the sender has ended and all that it sent has been taken.
     pub(crate) fn is_finished(&mut self) -> bool {
         self.messages.is_finished()

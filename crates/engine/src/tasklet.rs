@@ -153,6 +153,7 @@ impl Tasklet {
         }
         let clock = self.stages[0].context.clock.clone();
         let start = clock.now();
+        self.stages[0].context.metrics.end_rest(start);
         let (moved, now) = self.passes(&clock, start)?;
         // The end of the slice sends what has gathered: batching never adds waiting.
         let mut flushed = true;
@@ -168,7 +169,9 @@ impl Tasklet {
         if moved || is_finished {
             return Ok(SliceEnd::Again);
         }
-        self.count_blocked(flushed);
+        let is_blocked = self.count_blocked(flushed);
+        let metrics = &self.stages[0].context.metrics;
+        metrics.begin_rest(now, is_blocked);
         let poll = start.saturating_add(self.turns.idle_poll);
         Ok(SliceEnd::Rest {
             wake_at: self
@@ -186,6 +189,9 @@ impl Tasklet {
         let Some(inputs) = &mut self.inputs else {
             return Ok(());
         };
+        let (queued, capacity) = inputs.fill();
+        let metrics = &self.stages[0].context.metrics;
+        metrics.note_queue_fill(queued, capacity);
         if self.is_urgent && !inputs.is_urgent() {
             self.is_urgent = false;
             self.job.urgent_input_ended();
@@ -331,14 +337,17 @@ impl Tasklet {
         Ok(moved)
     }
 
-    /// Counts a slice that ended because outputs are full, for each stage that waits for room.
-    fn count_blocked(&self, flushed: bool) {
+    /// Counts a slice that ended because outputs are full, for each stage that waits for room; whether there is one.
+    fn count_blocked(&self, flushed: bool) -> bool {
         let last = self.stages.len() - 1;
+        let mut any = false;
         for (at, stage) in self.stages.iter().enumerate() {
             if !stage.outbox.is_empty() || at == last && !flushed {
                 stage.context.metrics.count_blocked();
+                any = true;
             }
         }
+        any
     }
 
     fn lay_error(&self, error: Error) -> Error {

@@ -15,7 +15,10 @@ use serde::de::DeserializeOwned;
 
 use super::lines::Lines;
 use crate::fault::status_of;
-use crate::{Answer, Cluster, Fault, LogQuery, MetricsQuery, RangeQuery, Unanswered};
+use crate::{
+    Answer, Cluster, Fault, LogQuery, MetricsQuery, RangeQuery, SubmitRequest, Unanswered,
+    check_job_name,
+};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const JSON_LINES: HeaderValue = HeaderValue::from_static("application/x-ndjson");
@@ -60,12 +63,12 @@ pub(super) async fn list(State(shared): State<Shared>, uri: Uri) -> Response {
 }
 
 pub(super) async fn submit(State(shared): State<Shared>, uri: Uri, body: Received) -> Outcome {
-    let request = read(body)?;
-    Ok(told(
-        StatusCode::CREATED,
-        shared.0.submit(request).await,
-        &uri,
-    ))
+    let request: SubmitRequest = read(body)?;
+    let answer = match check_job_name(&request.definition.job.name) {
+        Ok(()) => shared.0.submit(request).await,
+        Err(error) => Err(error.into()),
+    };
+    Ok(told(StatusCode::CREATED, answer, &uri))
 }
 
 pub(super) async fn describe(State(shared): State<Shared>, uri: Uri, job: Job) -> Outcome {

@@ -19,6 +19,7 @@ mod pause;
 mod priorities;
 mod random_graphs;
 mod restart;
+mod rests;
 mod rewire;
 mod routing;
 mod spread;
