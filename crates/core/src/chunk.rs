@@ -93,16 +93,18 @@ impl Chunk {
         self.records.is_some()
     }
 
+    /// Whether its batch, empty or not, is an `R`.
+    pub fn holds<R: Records>(&self) -> bool {
+        let records = self.records.as_ref();
+        records.is_some_and(|records| records.as_any().is::<R>())
+    }
+
     /// The batch, as rows of `T`. An empty chunk becomes an empty batch of `T` with room for `capacity` records.
     ///
     /// # Errors
     /// [`ErrorCode::TypeMismatch`] if the chunk holds records of another type.
     pub fn rows_or_new<T: Send + 'static>(&mut self, capacity: usize) -> Result<&mut Rows<T>> {
-        let fits = self
-            .records
-            .as_ref()
-            .is_some_and(|records| records.as_any().is::<Rows<T>>());
-        if !fits {
+        if !self.holds::<Rows<T>>() {
             if !self.is_empty() {
                 return Err(self.mismatch(type_name::<T>()));
             }
@@ -129,11 +131,7 @@ impl Chunk {
 
     /// The batch as `R`; `reads` is what the consumer calls its records.
     fn batch_of<R: Records>(&mut self, reads: &'static str) -> Result<&mut R> {
-        if !self
-            .records
-            .as_ref()
-            .is_some_and(|records| records.as_any().is::<R>())
-        {
+        if !self.holds::<R>() {
             return Err(self.mismatch(reads));
         }
         self.records

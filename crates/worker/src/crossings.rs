@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ardea_core::{ChunkCodec, Dag, EdgeId, Error, ErrorCode, Processor, Result};
+use ardea_core::{ChunkCodec, Dag, EdgeId, Error, ErrorCode, Isolation, Processor, Result};
 use ardea_engine::{Crossings, Site};
 use ardea_exchange::{End, ReceiverConfig, SenderConfig, StreamId};
 
 use crate::berth::Berth;
+use crate::instance::Passing;
 use crate::network::Network;
 use crate::receive_end::ReceiveEnd;
 use crate::receiver::ReceiverP;
@@ -47,7 +48,14 @@ impl WorkerCrossings {
         let name = |vertex| dag.get(vertex).name();
         let edges = dag.edges().iter().map(|edge| {
             let (from, to) = (name(edge.source().0), name(edge.target().0));
-            (edge.wanted_codec().cloned(), format!("{from:?} to {to:?}"))
+            let codec = edge.wanted_codec().cloned();
+            // What comes for an instance's process is for nobody here to decode.
+            let is_for_others = dag.get(edge.target().0).wanted_isolation() == Isolation::Process;
+            let codec = match is_for_others {
+                true => codec.map(|codec| Arc::new(Passing(codec)) as Arc<dyn ChunkCodec>),
+                false => codec,
+            };
+            (codec, format!("{from:?} to {to:?}"))
         });
         WorkerCrossings {
             edges: edges.collect(),

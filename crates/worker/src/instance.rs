@@ -1,7 +1,7 @@
 //! Instances in processes of their own, for vertices that are isolated so ([`Isolation::Process`](ardea_core::Isolation::Process)).
 //!
-//! To its container such an instance is a step like any other: a *stand-in* takes its place in the graph, encodes what comes, sends it
-//! to the process and gives out what comes back. So routing, backpressure, time and ends are the engine's, and nobody else in the
+//! To its container such an instance is a step like any other: a *stand-in* takes its place in the graph, sends what comes to the
+//! process and gives out what comes back. What comes from other containers is passed on undecoded. So routing, backpressure, time and ends are the engine's, and nobody else in the
 //! cluster knows of the process. Between both is a connection of the container's network, as to another container, and a socket at the
 //! process's standard input for all that is no record. When that closes the process ends: it never outlives its container.
 //!
@@ -12,6 +12,7 @@ mod cut_out;
 mod keeper;
 mod process;
 mod processes;
+mod sealed;
 mod stand_in;
 
 use ardea_control::WorkerStart;
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use process::run_instance;
 pub(crate) use processes::{InstanceProcesses, Launch, with_processes};
+pub(crate) use sealed::Passing;
 
 /// The environment variable in which an instance's process finds its [`InstanceStart`], as JSON.
 const INSTANCE_START_VARIABLE: &str = "ARDEA_INSTANCE";

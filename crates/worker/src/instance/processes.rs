@@ -6,14 +6,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use ardea_control::WorkerStart;
-use ardea_core::{Dag, FileUse, Instance, Processor, ProcessorSupplier, Result, VertexId, Waker};
+use ardea_core::{
+    ChunkCodec, Dag, FileUse, Instance, Processor, ProcessorSupplier, Result, VertexId, Waker,
+};
 use ardea_engine::{InstanceAt, Parallelisms, Placement, Site};
 use ardea_packing::InstanceId;
 
 use super::cut_out::{CutOut, isolated, with_suppliers};
 use super::keeper::{Kept, Task, keep};
 use super::stand_in::{StandInP, StartProcess};
-use super::{InstanceStart, ToInstance, site_of};
+use super::{InstanceStart, Passing, ToInstance, site_of};
 use crate::crossings::WorkerCrossings;
 
 /// How processes of instances are started.
@@ -172,7 +174,10 @@ impl ProcessorSupplier for StandIns {
     fn supply(&self, instance: Instance) -> Result<Box<dyn Processor>> {
         let site = site_of(self.vertex, instance.index);
         let inputs = self.cut.input_streams();
-        let inputs = inputs.map(|(stream, codec)| self.crossings.sending(stream, site, codec));
+        let inputs = inputs.map(|(stream, codec)| {
+            let codec: Arc<dyn ChunkCodec> = Arc::new(Passing(Arc::clone(codec)));
+            self.crossings.sending(stream, site, &codec)
+        });
         let outputs = self.cut.output_streams();
         let outputs = outputs
             .map(|(stream, codec, lane)| (self.crossings.receiving(stream, site, codec), lane));

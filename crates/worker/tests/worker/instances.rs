@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use ardea_control::WorkerStart;
@@ -95,6 +96,37 @@ fn an_instance_whose_process_is_killed_runs_again_and_nothing_else_was_restarted
         }
         assert!(!is_there(last), "no process is left");
     });
+}
+
+#[test]
+fn a_container_does_not_decode_what_is_for_the_process_of_an_instance() {
+    for isolated in [&["relay"][..], &[]] {
+        let job = Arc::new(Relaying {
+            isolated: isolated.iter().map(|name| name.to_string()).collect(),
+            ..Relaying::default()
+        });
+        runtime().block_on(async {
+            let plan = plan(&[(1, &[("ticks", 0), ("list", 0)]), (2, &[("relay", 0)])]);
+            let mut master = Master::start(plan).await;
+            let worker = |container| {
+                let job: Arc<dyn Job> = Arc::<Relaying>::clone(&job);
+                thread(
+                    isolating(start(container, 1, &master.address), isolated),
+                    job,
+                )
+            };
+            let workers = [worker(1), worker(2)];
+            master.start_reading().await;
+            until(|| job.count() > 500).await;
+            master.say_farewell().await;
+            for worker in workers {
+                worker.join().unwrap().unwrap();
+            }
+        });
+        // Both containers live in this process, and the instance that is isolated does not.
+        let decoded = job.decoded.load(Ordering::Relaxed);
+        assert_eq!(decoded == 0, !isolated.is_empty(), "{decoded} decoded");
+    }
 }
 
 #[test]

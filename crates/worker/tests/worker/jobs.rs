@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ardea_core::{
-    ChunkCodec, Clock, Dag, Edge, Error, ErrorCode, Inbox, Instance, Isolation, Ordinal, Outbox,
-    Parallelism, Processor, Progress, Result, Routing, Timestamp, Vertex, VertexId, Watermark,
+    Chunk, ChunkCodec, Clock, Dag, Edge, Error, ErrorCode, Inbox, Instance, Isolation, Ordinal,
+    Outbox, Parallelism, Processor, Progress, Result, Routing, Timestamp, Vertex, VertexId,
+    Watermark,
 };
 use ardea_engine::{Job, Parallelisms, Program};
 use ardea_exchange::{RowsCodec, Wire};
@@ -240,6 +242,25 @@ pub struct Relaying {
     /// The vertices whose instances have processes of their own.
     pub isolated: Vec<String>,
     pub results: Results<(u64, u64)>,
+    /// How many numbers for relays were decoded by this process.
+    pub decoded: Arc<AtomicU64>,
+}
+
+/// A codec that counts what it decodes.
+struct Counting {
+    inner: Arc<dyn ChunkCodec>,
+    decoded: Arc<AtomicU64>,
+}
+
+impl ChunkCodec for Counting {
+    fn encode(&self, chunk: &mut Chunk, limit: usize, out: &mut Vec<u8>) -> Result<usize> {
+        self.inner.encode(chunk, limit, out)
+    }
+
+    fn decode(&self, records: usize, payload: &[u8], chunk: &mut Chunk) -> Result<()> {
+        self.decoded.fetch_add(records as u64, Ordering::Relaxed);
+        self.inner.decode(records, payload, chunk)
+    }
 }
 
 impl Relaying {
@@ -278,7 +299,11 @@ impl Job for Relaying {
         let results = Arc::clone(&self.results);
         let list = ardea_core::supplier(move || Collect(Arc::clone(&results)));
         let list = add(&mut dag, parallelism, Vertex::new("list", list));
-        dag.edge(Edge::between(ticks, relay).codec(wire::<u64>()));
+        let counting = Arc::new(Counting {
+            inner: wire::<u64>(),
+            decoded: Arc::clone(&self.decoded),
+        });
+        dag.edge(Edge::between(ticks, relay).codec(counting));
         dag.edge(Edge::between(relay, list).codec(wire::<(u64, u64)>()));
         Ok(Program {
             dag,
