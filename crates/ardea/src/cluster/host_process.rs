@@ -84,6 +84,7 @@ async fn run(
         token: token.clone(),
         ..StoreOptions::default()
     };
+    let schedulers = modules.schedulers_of(&cluster, &options);
     let host = Host::start(HostSetup {
         name: start.name.clone(),
         jobs: match &start.job {
@@ -95,7 +96,7 @@ async fn run(
             .token(token)
             .tls(cluster.tls()?),
         managers: modules.managers,
-        schedulers: modules.schedulers,
+        schedulers,
         programs: Arc::new(CachedPrograms::new(
             cache,
             PackageStores::builtin(),
