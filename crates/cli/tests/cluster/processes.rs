@@ -51,7 +51,9 @@ fn of_folder(pid: i32, folder: &str) -> Option<Process> {
     let json = |name: &str| value(name).and_then(|text| serde_json::from_str::<Value>(text).ok());
     let role = if let Some(worker) = json("ARDEA_WORKER") {
         // In a step of a Slurm job it is the child of the script that starts it.
-        let is_program = value("SLURM_STEP_ID").and(value("ARDEA_CONTAINER")).is_some();
+        let is_program = value("SLURM_STEP_ID")
+            .and(value("ARDEA_CONTAINER"))
+            .is_some();
         let is_of_script = is_program && !parent_has(pid, "ARDEA_CONTAINER=");
         match session(pid) == Some(pid) || is_of_script {
             true => Role::Worker(

@@ -73,7 +73,7 @@ async fn a_container_is_started_again_and_an_unknown_one_is_refused() {
     assert!(after[1].incarnation > before[1].incarnation);
     leads(&master, "word-count", JobPhase::Running).await;
     let refused = desk.command(Command::Restart(ContainerId(9))).await;
-    assert_eq!(refused.unwrap_err().code(), ErrorCode::Superseded);
+    assert_eq!(refused.unwrap_err().code(), ErrorCode::NoSuchContainer);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
