@@ -21,10 +21,17 @@ fn a_paused_job_comes_to_rest_with_nothing_on_its_way_and_goes_on_when_it_is_res
         "source" => job.sum("source", |m| m.records_out),
         _ => job.sum("sink", |m| m.records_in),
     };
+    // A job of the same threads: when it has ended, many slices have gone by on each of them.
+    let others_run = || {
+        let mut other = Dag::new();
+        other.vertex(numbers("other", 2, 10_000));
+        completes(&node, &other);
+    };
     for _ in 0..5 {
         let before = count("sink");
         until("records flow", || count("sink") > before + 1_000);
         job.pause();
+        others_run();
         let mut last = (0, 0);
         until("all that was read has come", || {
             let now = (count("source"), count("sink"));
@@ -32,10 +39,7 @@ fn a_paused_job_comes_to_rest_with_nothing_on_its_way_and_goes_on_when_it_is_res
             last = now;
             rests
         });
-        // A job of the same threads runs meanwhile: many slices go by.
-        let mut other = Dag::new();
-        other.vertex(numbers("other", 2, 10_000));
-        completes(&node, &other);
+        others_run();
         assert_eq!(last, (count("source"), count("sink")));
         job.resume();
     }
