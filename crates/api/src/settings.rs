@@ -202,6 +202,18 @@ pub static CLUSTER_SETTINGS: &[Setting] = &[
         "how many containers a job begins with; auto for as few as will do",
         "more spread over more machines, fewer hand more records over within a process",
     ),
+    text(
+        "slurm.folder",
+        AUTO,
+        "where containers of the scheduler slurm write, and their programs are unpacked; auto is in cluster.directory",
+        "all nodes of the Slurm cluster and all hosts see it under this path",
+    ),
+    text(
+        "slurm.options",
+        "",
+        "options of sbatch for the containers of a job, such as --partition=long --time=2-00:00:00",
+        "what Slurm is not told here, its own configuration decides",
+    ),
 ];
 
 /// A schema of these settings beside others, with a profile for each cluster: the tables below `[clusters]`.
@@ -249,6 +261,8 @@ pub struct ClusterSettings {
     pub instance: Resources,
     /// Where this machine keeps its part of the cluster: containers' folders, caches.
     pub directory: PathBuf,
+    /// Where containers in Slurm jobs write, and their programs are unpacked: a folder that all nodes see.
+    pub slurm_folder: PathBuf,
 }
 
 impl ClusterSettings {
@@ -296,6 +310,10 @@ impl ClusterSettings {
                 cpu: cpu(resolved, "instance.cpu")?,
                 memory_bytes: resolved.bytes("instance.memory")?,
                 disk_bytes: resolved.bytes("instance.disk")?,
+            },
+            slurm_folder: match resolved.text("slurm.folder")? {
+                AUTO => directory.join("slurm"),
+                folder => PathBuf::from(folder),
             },
             directory,
             name,
@@ -428,6 +446,8 @@ mod tests {
         );
         assert_eq!(local.packed_within.limits, ContainerLimits::default());
         assert_eq!(local.instance, Resources::ZERO);
+        let slurm = Path::new("/home/a/state/clusters/local/slurm");
+        assert_eq!(local.slurm_folder, slurm);
     }
 
     #[test]

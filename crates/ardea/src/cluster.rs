@@ -13,6 +13,7 @@ mod host_start;
 mod launcher;
 mod modules;
 mod run_files;
+mod slurm;
 
 pub(crate) use host_process::be_host;
 pub use host_process::host_process;

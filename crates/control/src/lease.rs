@@ -101,6 +101,8 @@ pub struct Lease {
     /// The last mastership of this candidate.
     gained: MasterEpoch,
     asked: Option<Asked>,
+    /// A renewal that was not answered in time, and may still be.
+    late: Option<Asked>,
     requests: u64,
     next_at: Duration,
     resigning: bool,
@@ -147,6 +149,7 @@ impl Lease {
             held: None,
             gained: MasterEpoch::default(),
             asked: None,
+            late: None,
             requests: 0,
             next_at: Duration::ZERO,
             resigning: false,
@@ -171,6 +174,7 @@ impl Lease {
             // Whether a write was done is not known: look first.
             self.forget_unless_looking(&asked.purpose);
             self.next_at = now;
+            self.late = Some(asked).filter(|asked| matches!(asked.purpose, Purpose::Renew(_)));
         }
         match event {
             LeaseEvent::Tick => {}
@@ -179,9 +183,11 @@ impl Lease {
                 self.next_at = now;
             }
             LeaseEvent::Reply(id, reply) => {
-                // A reply that was no longer waited for is none: it may be out of date.
+                // A reply that was no longer waited for may be out of date: of those only renewals are heard.
                 if let Some(asked) = self.asked.take_if(|asked| asked.id == id) {
                     self.answered(now, asked, reply, &mut actions);
+                } else if let Some(late) = self.late.take_if(|late| late.id == id) {
+                    self.renewed_late(now, late, reply);
                 }
             }
         }
@@ -193,6 +199,31 @@ impl Lease {
         if !matches!(purpose, Purpose::Look) {
             self.seen = None;
         }
+    }
+
+    /// Slow answers are no reason to lose a mastership: a renewal that was written counts from when it was sent, as any other, and
+    /// nobody can have claimed before that is over.
+    fn renewed_late(&mut self, now: Duration, late: Asked, reply: StoreReply<LeaseRecord>) {
+        let until = self.until(late.sent);
+        if let (StoreReply::Written(version), Purpose::Renew(record)) = (reply, late.purpose)
+            && let Some(held) = &mut self.held
+            && held.epoch == record.epoch
+        {
+            held.until = held.until.max(until);
+            // What it looks for meanwhile is known now.
+            self.asked
+                .take_if(|asked| matches!(asked.purpose, Purpose::Look));
+            self.next_at = late.sent + self.config.every;
+            self.seen = Some(Seen {
+                stored: Some((record, version)),
+                since: now,
+            });
+        }
+    }
+
+    /// How long a mastership lasts whose lease was written by what was sent then.
+    fn until(&self, sent: Duration) -> Duration {
+        sent + self.config.term.saturating_sub(self.config.drift_margin)
     }
 
     fn answered(
@@ -261,7 +292,7 @@ impl Lease {
         version: StoreVersion,
         actions: &mut Vec<LeaseAction>,
     ) {
-        let until = sent + self.config.term.saturating_sub(self.config.drift_margin);
+        let until = self.until(sent);
         let record = match purpose {
             Purpose::Look => return,
             Purpose::Claim(record) => {
@@ -484,6 +515,30 @@ mod tests {
             a.on(seconds(2), LeaseEvent::Reply(lost_id, lost_answer))
                 .is_empty()
         );
+    }
+
+    #[test]
+    fn a_holder_whose_store_answers_slowly_stays_the_holder() {
+        let (mut a, _) = candidates();
+        let mut shelf = Shelf::default();
+        shelf.run(&mut a, seconds(0), LeaseEvent::Tick);
+        // Each answer takes a second and a half; the store has done at once what it was asked for.
+        let mut coming = Vec::new();
+        for tick in 0..600 {
+            let now = Duration::from_millis(100 * tick);
+            let ready = coming.partition_point(|(at, ..): &(Duration, _, _)| *at <= now);
+            let mut events = vec![LeaseEvent::Tick];
+            let ready = coming.drain(..ready);
+            events.extend(ready.map(|(_, id, reply)| LeaseEvent::Reply(id, reply)));
+            for action in events.into_iter().flat_map(|event| a.on(now, event)) {
+                let LeaseAction::Store(id, request) = action else {
+                    panic!("at {now:?}: {action:?}");
+                };
+                let at = now + Duration::from_millis(1500);
+                coming.push((at, id, shelf.answer(request)));
+            }
+            assert_eq!(a.mastership(now), Some(MasterEpoch(1)));
+        }
     }
 
     #[test]

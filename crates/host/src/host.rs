@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use ardea_api::{Server, ServerConfig};
-use ardea_core::Result;
+use ardea_core::{Error, ErrorCode, Result};
 use ardea_master::{MasterProcess, MasterSetup, new_submission};
 use ardea_scheduler::{HostIdentity, Hosts, Local, Runner, RunnerConfig, RunnerServer, Schedulers};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 
 use crate::HostSetup;
 use crate::directory::{API, JOB, PID, VERSION, holder};
@@ -86,7 +86,9 @@ impl Host {
         )
         .await?;
         // Only a host that others can find stands for jobs.
-        let master = Arc::new(MasterProcess::start(master, setup.jobs.clone()).await?);
+        let starting = MasterProcess::start(master, setup.jobs.clone());
+        let started = setup.masters.spawn(starting).await;
+        let master = Arc::new(started.map_err(cut_off)??);
         served.attend(Arc::clone(&master));
         let serving = Serving(tokio::spawn(server.serve()));
         Ok(Host {
@@ -144,6 +146,10 @@ impl fmt::Debug for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Host({} at {})", self.name, self.api)
     }
+}
+
+fn cut_off(error: JoinError) -> Error {
+    Error::new(ErrorCode::Internal, "standing for jobs was cut off").because(error)
 }
 
 fn runner(setup: &HostSetup, folder: std::path::PathBuf) -> RunnerConfig {

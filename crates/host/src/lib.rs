@@ -47,6 +47,7 @@
 //!     attributes: Default::default(),
 //!     lease: Default::default(),
 //!     master: Default::default(),
+//!     masters: tokio::runtime::Handle::current(),
 //!     cluster,
 //! })
 //! .await?;

@@ -12,6 +12,7 @@ use ardea_master::{Jobs, LaunchSetup};
 use ardea_packing::ResourceManagers;
 use ardea_scheduler::{Programs, Schedulers};
 use ardea_state_manager::StateManager;
+use tokio::runtime::Handle;
 
 /// What a host has to know: its name, its cluster, and which parts of a site's own it brings along.
 #[derive(Clone, Debug)]
@@ -38,6 +39,9 @@ pub struct HostSetup {
     pub lease: LeaseConfig,
     /// Times of masters.
     pub master: MasterConfig,
+    /// The runtime on which it stands for jobs: one of its own, with the state manager's connection, keeps leases from waiting for what
+    /// else a host does.
+    pub masters: Handle,
 }
 
 impl HostSetup {

@@ -14,7 +14,7 @@ use ardea_control::{
 };
 use ardea_core::Result;
 use ardea_packing::ContainerId;
-use ardea_scheduler::LaunchPlan;
+use ardea_scheduler::{ContainerEvent, Ending, LaunchPlan};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
@@ -188,8 +188,9 @@ impl Driver {
         let current = self.scheduling.as_ref().map(Scheduling::epoch);
         match event {
             SchedulerEvent::Ready(epoch, scheduler) if Some(epoch) == current => {
+                let heard = self.heard();
                 if let Some(scheduling) = &mut self.scheduling {
-                    scheduling.ready(scheduler);
+                    scheduling.ready(scheduler, &heard);
                 }
             }
             SchedulerEvent::NotReady(epoch, why) if Some(epoch) == current => {
@@ -202,6 +203,12 @@ impl Driver {
                 self.master(MasterEvent::Scheduler(order, answer));
             }
             SchedulerEvent::Happened(epoch, event) if Some(epoch) == current => {
+                if let Some(worker) = self.is_heard_from_a_lost_host(&event) {
+                    let what = format!(
+                        "the host of worker {worker} is lost: it is left alone as long as it is heard"
+                    );
+                    return self.chronicle.notice(what);
+                }
                 if let Some(ended) = self.chronicle.container(event) {
                     self.master(MasterEvent::Exited(ended));
                 }
@@ -210,6 +217,27 @@ impl Driver {
             SchedulerEvent::Ready(..)
             | SchedulerEvent::NotReady(..)
             | SchedulerEvent::Happened(..) => {}
+        }
+    }
+
+    /// The workers that are heard.
+    fn heard(&self) -> Vec<WorkerId> {
+        let master = self.candidate.master().into_iter();
+        master.flat_map(JobMaster::workers).collect()
+    }
+
+    /// A worker whose host is not to be seen any more, but which is: if it is gone as well, that is noticed by its silence.
+    fn is_heard_from_a_lost_host(&self, event: &ContainerEvent) -> Option<WorkerId> {
+        match event {
+            ContainerEvent::Exited {
+                worker,
+                how: Ending::HostLost,
+                ..
+            } => {
+                let heard = self.candidate.master()?.worker(worker.container);
+                heard.filter(|heard| heard == worker)
+            }
+            _ => None,
         }
     }
 
@@ -319,8 +347,9 @@ impl Driver {
             }
             MasterAction::Record(id, request) => self.ask_record(id, request),
             MasterAction::Scheduler(order, call) => {
+                let heard = self.heard();
                 if let Some(scheduling) = &mut self.scheduling {
-                    scheduling.call(order, call);
+                    scheduling.call(order, call, &heard);
                 }
             }
             MasterAction::Reply(id, reply) => {

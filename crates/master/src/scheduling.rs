@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use ardea_control::{MasterEpoch, Order, SchedulerAnswer, SchedulerCall};
+use ardea_control::{MasterEpoch, Order, SchedulerAnswer, SchedulerCall, WorkerId};
 use ardea_scheduler::{ContainerEvent, ContainerEvents, JobScheduler, LaunchPlan, Schedulers};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -68,16 +68,16 @@ impl Scheduling {
     }
 
     /// It is there: makes the calls that have waited.
-    pub(crate) fn ready(&mut self, scheduler: JobScheduler) {
+    pub(crate) fn ready(&mut self, scheduler: JobScheduler, heard: &[WorkerId]) {
         self.scheduler = Some(scheduler);
         for (order, call) in std::mem::take(&mut self.waiting) {
             self.under_way.remove(&order);
-            self.call(order, call);
+            self.call(order, call, heard);
         }
     }
 
-    /// Makes a call; the answer comes as an event.
-    pub(crate) fn call(&mut self, order: Order, call: SchedulerCall) {
+    /// Makes a call, while these workers are heard; the answer comes as an event.
+    pub(crate) fn call(&mut self, order: Order, call: SchedulerCall, heard: &[WorkerId]) {
         while self.tasks.try_join_next().is_some() {}
         if !self.under_way.insert(order) {
             return;
@@ -85,6 +85,7 @@ impl Scheduling {
         let Some(scheduler) = self.scheduler.clone() else {
             return self.waiting.push((order, call));
         };
+        scheduler.heard(heard);
         let events = self.events.clone();
         self.tasks.spawn(async move {
             let answered = tokio::time::timeout(ANSWERS_WITHIN, scheduler.call(order, call)).await;

@@ -3,8 +3,9 @@
 //! Hosts register in the state manager below `/workers`, with nodes that go with their sessions. A job's scheduler watches them,
 //! keeps a connection to each, and asks them what they hold: which container is where is known by the runners and remembered by nobody
 //! else, so a scheduler that is made anew finds it all. A host whose session has ended is lost; its containers are told to have ended, and
-//! are placed elsewhere when the job's master wants them started again. When such a host comes back, what was started elsewhere meanwhile
-//! is stopped there: of two lives of a container the later one counts.
+//! are placed elsewhere when the job's master wants them started again. It doesn't as long as it hears their workers: then only the host's
+//! process is away, or can't reach the state manager. When such a host comes back, what was started elsewhere meanwhile is stopped there:
+//! of two lives of a container the later one counts.
 
 mod board;
 mod calls;
@@ -39,6 +40,7 @@ pub struct Hosts {
     state: Arc<dyn StateManager>,
     security: Security,
     lost_after: Duration,
+    gather_within: Duration,
 }
 
 impl Hosts {
@@ -48,6 +50,7 @@ impl Hosts {
             state,
             security,
             lost_after: Duration::from_secs(1),
+            gather_within: Duration::from_secs(6),
         }
     }
 
@@ -55,6 +58,13 @@ impl Hosts {
     /// started again to register. A second, unless this is said.
     pub fn lost_after(mut self, lost_after: Duration) -> Self {
         self.lost_after = lost_after;
+        self
+    }
+
+    /// How long the scheduler of a later master gives hosts to register, before what none of those that have holds is started anew:
+    /// after the state manager was away, masters and hosts come back in any order. Six seconds, unless this is said.
+    pub fn gather_within(mut self, gather_within: Duration) -> Self {
+        self.gather_within = gather_within;
         self
     }
 }
@@ -81,6 +91,7 @@ impl fmt::Debug for Hosts {
             .field("state", &self.state.place())
             .field("security", &self.security)
             .field("lost_after", &self.lost_after)
+            .field("gather_within", &self.gather_within)
             .finish()
     }
 }

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use ardea_control::{ContainerRequest, Order, SchedulerTraits};
+use ardea_control::{ContainerRequest, Order, SchedulerTraits, WorkerId};
 use ardea_core::Result;
 use ardea_packing::ContainerId;
 
@@ -63,6 +63,14 @@ pub trait Scheduler: Send + Sync + fmt::Debug {
 
     /// Stop all containers, and refuse to start any for this job again. When it returns none is left that can be reached.
     fn on_kill(&self, order: Order) -> Pending<'_, ()>;
+
+    /// Which workers the job's master hears at the moment; said before each call, and not waited for.
+    ///
+    /// A scheduler that does not see a container's machine must not take such a container for lost. One that sees all of them,
+    /// or leaves that to a framework, need not listen.
+    fn heard(&self, workers: &[WorkerId]) {
+        let _ = workers;
+    }
 
     /// The containers that run.
     fn containers(&self) -> Pending<'_, Vec<RunningContainer>>;

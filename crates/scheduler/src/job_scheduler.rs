@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use ardea_control::{ContainerRequest, Order, SchedulerAnswer, SchedulerCall, SchedulerTraits};
+use ardea_control::{
+    ContainerRequest, Order, SchedulerAnswer, SchedulerCall, SchedulerTraits, WorkerId,
+};
 use ardea_core::Result;
 use ardea_packing::{ContainerId, Resources};
 
@@ -24,6 +26,11 @@ impl JobScheduler {
     /// What the scheduler is like.
     pub fn traits(&self) -> SchedulerTraits {
         self.traits
+    }
+
+    /// Which workers the job's master hears at the moment, see [`Scheduler::heard`].
+    pub fn heard(&self, workers: &[WorkerId]) {
+        self.scheduler.heard(workers);
     }
 
     /// Carries out a call of the job's master. May be called again, with the same or another call, before it has returned.

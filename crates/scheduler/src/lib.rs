@@ -127,4 +127,4 @@ pub use logs::{LogFile, LogPiece, LogRange, LogRequest};
 pub use programs::{CachedPrograms, Programs, Unpacked};
 pub use runner::{Runner, RunnerConfig};
 pub use schedulers::Schedulers;
-pub use slurm::{Slurm, SlurmConfig};
+pub use slurm::{SLURM_OPTIONS, Slurm, SlurmConfig, slurm_options};

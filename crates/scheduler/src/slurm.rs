@@ -18,6 +18,11 @@ use ardea_control::SchedulerTraits;
 
 use crate::{ContainerEvents, LaunchPlan, Pending, Programs, Scheduler, SchedulerKind};
 
+pub use commands::slurm_options;
+
+/// The setting of a job that says with which options of `sbatch` its containers are submitted, see [`slurm_options`].
+pub const SLURM_OPTIONS: &str = "slurm.options";
+
 /// How Slurm is used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SlurmConfig {
@@ -25,7 +30,7 @@ pub struct SlurmConfig {
     pub folder: PathBuf,
     /// Variables for Slurm's commands, such as `SLURM_CONF`.
     pub environment: BTreeMap<String, String>,
-    /// Options for `sbatch` for all containers, such as `--partition=main`.
+    /// Options for `sbatch` for the containers of all jobs, such as `--partition=main`; a job's own [`SLURM_OPTIONS`] count before them.
     pub options: Vec<String>,
     /// How often it is looked what has become of containers.
     pub look_every: Duration,
@@ -51,7 +56,7 @@ impl SlurmConfig {
 /// Stateless: containers that end are started again there, not by the job's master. They may be of different sizes: cpu is rounded up
 /// to whole cores, memory to mebibytes; an amount of zero is left to Slurm's configuration. An attribute `slurm.OPTION` of a
 /// container is passed to `sbatch` as `--OPTION`, for the options account, constraint, exclude, nodelist, partition, qos,
-/// reservation and time.
+/// reservation and time; it counts before what the job's setting [`SLURM_OPTIONS`] says for all of its containers.
 ///
 /// Packages have to be unpacked where all nodes see them, in a cache that is large enough for those of all jobs that run: a
 /// cache does not see who uses a package on another machine.

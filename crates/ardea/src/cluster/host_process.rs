@@ -13,7 +13,7 @@ use ardea_packages::{Cache, CacheConfig, PackageStores, StoreOptions};
 use ardea_scheduler::CachedPrograms;
 use ardea_state_manager::layout::JobLayout;
 use ardea_state_manager::{StateManager, StateOptions};
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::run_files::RunFile;
@@ -52,31 +52,48 @@ pub fn host_process(
     let schema = Schema::of(CLUSTER_SETTINGS);
     let resolved = Resolver::new(&schema).flags(&start.settings).resolve()?;
     let cluster = ClusterSettings::from_settings(&resolved, None)?;
-    let runtime = Builder::new_multi_thread()
-        .worker_threads(2)
-        .thread_name("ardea-host")
-        .enable_all()
-        .build()
-        .map_err(|error| {
-            Error::new(
-                ErrorCode::LimitReached,
-                "the system gives no threads to a host",
-            )
-            .because(error)
-        })?;
-    let ended = runtime.block_on(run(start, cluster, modules, ready));
+    // What people ask and containers need must not keep leases from being renewed: those have threads of their own.
+    let masters = threads("ardea-master")?;
+    let runtime = threads("ardea-host")?;
+    let ended = runtime.block_on(run(
+        start,
+        cluster,
+        modules,
+        masters.handle().clone(),
+        ready,
+    ));
     // What still waits for a disk is not waited for.
-    runtime.shutdown_timeout(Duration::from_millis(200));
+    for runtime in [runtime, masters] {
+        runtime.shutdown_timeout(Duration::from_millis(200));
+    }
     ended
+}
+
+fn threads(name: &str) -> Result<Runtime> {
+    let built = Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name(name)
+        .enable_all()
+        .build();
+    built.map_err(|error| {
+        let what = "the system gives no threads to a host";
+        Error::new(ErrorCode::LimitReached, what).because(error)
+    })
 }
 
 async fn run(
     start: HostStart,
     cluster: ClusterSettings,
     modules: Modules,
+    masters: Handle,
     ready: impl FnOnce(&str),
 ) -> Result<()> {
-    let state = open_state(&cluster.state, StateOptions::default()).await?;
+    let url = cluster.state.clone();
+    let opening = masters.spawn(async move { open_state(&url, StateOptions::default()).await });
+    let state = opening.await.map_err(|error| {
+        let what = "reaching the cluster's state was cut off";
+        Error::new(ErrorCode::Internal, what).because(error)
+    })??;
     let token = cluster.token()?;
     let directory = cluster.directory.clone();
     let cache = Cache::open(directory.join("cache"), CacheConfig::default())?;
@@ -84,6 +101,7 @@ async fn run(
         token: token.clone(),
         ..StoreOptions::default()
     };
+    let schedulers = modules.schedulers_of(&cluster, &options);
     let host = Host::start(HostSetup {
         name: start.name.clone(),
         jobs: match &start.job {
@@ -95,7 +113,7 @@ async fn run(
             .token(token)
             .tls(cluster.tls()?),
         managers: modules.managers,
-        schedulers: modules.schedulers,
+        schedulers,
         programs: Arc::new(CachedPrograms::new(
             cache,
             PackageStores::builtin(),
@@ -104,6 +122,7 @@ async fn run(
         attributes: start.attributes.clone(),
         lease: Default::default(),
         master: Default::default(),
+        masters,
         cluster: cluster.clone(),
     })
     .await?;

@@ -34,6 +34,7 @@ impl HostStart {
             format!("cluster.packing={}", cluster.packing),
             format!("cluster.host={}", cluster.host),
             format!("cluster.port={port}"),
+            format!("slurm.folder={}", cluster.slurm_folder.display()),
         ];
         if let Some(file) = &cluster.token_file {
             settings.push(format!("cluster.token_file={}", file.display()));

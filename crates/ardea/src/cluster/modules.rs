@@ -1,11 +1,18 @@
 //! The parts of a cluster that a site may want to choose, by name.
 
+use ardea_api::ClusterSettings;
 use ardea_core::Result;
 use ardea_exchange::Transport;
 use ardea_metrics::{MetricsSink, MetricsSinks, SinkSetup};
+use ardea_packages::StoreOptions;
 use ardea_packing::{ResourceManager, ResourceManagers};
 use ardea_scheduler::{Local, SchedulerKind, Schedulers};
 use ardea_worker::{TransportSetup, Transports};
+
+use super::slurm::slurm;
+
+/// The name of the scheduler that needs a Slurm.
+const SLURM: &str = "slurm";
 
 /// Packing policies, schedulers, metrics sinks and transports by name: those that come with Ardea, and a program's own.
 ///
@@ -55,6 +62,20 @@ impl Modules {
     ) -> Self {
         self.schedulers = self.schedulers.over_local(name, make);
         self
+    }
+
+    /// Its schedulers, and `slurm` as that cluster has it unless a program brings its own; `local` and `hosts` are a host's own matter.
+    pub(super) fn schedulers_of(
+        &self,
+        cluster: &ClusterSettings,
+        stores: &StoreOptions,
+    ) -> Schedulers {
+        let own = self.schedulers.clone();
+        let has_one = own.names().any(|name| name == SLURM);
+        match has_one {
+            true => own,
+            false => own.with(SLURM, slurm(cluster, stores)),
+        }
     }
 
     /// Adds a metrics sink, or replaces the one of this name: `metrics.sinks`. It is made in each container.

@@ -10,6 +10,7 @@ use ardea_core::settings::Resolved;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_engine::{Job, Parallelisms};
 use ardea_packing::{JobDemand, PackingPlan, ResourceManagers};
+use ardea_scheduler::{SLURM_OPTIONS, slurm_options};
 
 use crate::cluster::Modules;
 
@@ -50,7 +51,7 @@ impl Prepared {
     ///
     /// # Errors
     /// [`ErrorCode::InvalidJob`] if its graph can't run, or not so spread; [`ErrorCode::ResourcesImpossible`] if it doesn't fit, with the numbers;
-    /// [`ErrorCode::InvalidConfig`] for a wrong name or policy; [`ErrorCode::ReadFailed`] if a file isn't there.
+    /// [`ErrorCode::InvalidConfig`] for a wrong name, policy or setting; [`ErrorCode::ReadFailed`] if a file isn't there.
     pub fn of(
         wanted: &Wanted<'_>,
         cluster: &ClusterSettings,
@@ -76,7 +77,7 @@ impl Prepared {
                 },
                 packing: cluster.packing.clone(),
                 scheduler: cluster.scheduler.clone(),
-                settings: of_the_job(settings),
+                settings: of_the_job(settings)?,
                 version: env!("CARGO_PKG_VERSION").into(),
             },
             demand: demand.clone(),
@@ -118,11 +119,14 @@ fn pack(request: &SubmitRequest, managers: &ResourceManagers) -> Result<PackingP
         .pack(&request.demand, &request.packing)
 }
 
-/// What its processes have to know of the settings.
-fn of_the_job(settings: &Resolved) -> BTreeMap<String, String> {
+/// What its processes have to know of the settings, and its scheduler.
+fn of_the_job(settings: &Resolved) -> Result<BTreeMap<String, String>> {
+    // Slurm's word on them would come only when the cluster has the job.
+    slurm_options(settings.text(SLURM_OPTIONS)?)
+        .map_err(|why| settings.refuse(SLURM_OPTIONS, why))?;
     let mut written = settings.written();
-    written.retain(|key, _| !is_of_the_cluster(key));
-    written
+    written.retain(|key, _| key == SLURM_OPTIONS || !is_of_the_cluster(key));
+    Ok(written)
 }
 
 /// The files of the package, each under its own name.

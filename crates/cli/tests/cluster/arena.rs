@@ -32,6 +32,8 @@ bolts:
 /// A cluster in a folder of its own.
 pub struct Arena {
     folder: TempDir,
+    /// What its processes find in their environment beside what all have.
+    variables: Vec<(&'static str, String)>,
 }
 
 impl Arena {
@@ -41,10 +43,19 @@ impl Arena {
             .prefix("ardea-cluster-")
             .tempdir()
             .unwrap();
-        let arena = Arena { folder };
+        let arena = Arena {
+            folder,
+            variables: Vec::new(),
+        };
         arena.write("ardea.toml", "[cluster]\nport = 0\n");
         arena.write("word-count.yaml", WORD_COUNT);
         arena
+    }
+
+    /// With this variable in the environment of its processes.
+    pub fn with_variable(mut self, name: &'static str, value: &str) -> Self {
+        self.variables.push((name, value.to_string()));
+        self
     }
 
     /// With hosts for all jobs.
@@ -82,6 +93,7 @@ impl Arena {
             .env("TMPDIR", self.path())
             .env("XDG_STATE_HOME", self.path().join("state"))
             .env_remove("XDG_CONFIG_HOME")
+            .envs(self.variables.clone())
             .stdin(Stdio::null());
         command
     }
@@ -205,7 +217,8 @@ impl Arena {
             let described = self.run(&format!("describe {job} -v"));
             told += &String::from_utf8_lossy(&described.stdout);
         }
-        let mut folders = vec![self.cluster().join("logs"), self.cluster().join("local")];
+        let folders = ["logs", "local", "slurm/jobs"];
+        let mut folders = folders.map(|name| self.cluster().join(name)).to_vec();
         while let Some(folder) = folders.pop() {
             for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
                 let path = entry.path();

@@ -19,11 +19,15 @@ pub struct Counted {
 impl Counted {
     /// With so many numbers a second.
     pub fn begun(rate: u32) -> Self {
-        let arena = Arena::with_hosts(2);
+        Counted::begun_in(Arena::with_hosts(2), "", rate)
+    }
+
+    /// The same in that cluster, submitted with these options.
+    pub fn begun_in(arena: Arena, options: &str, rate: u32) -> Self {
         let data = arena.path().join("data");
         fs::create_dir(&data).unwrap();
         let arguments = format!("{} {rate}", data.display());
-        arena.submit_numbers("--set job.containers=3", &arguments);
+        arena.submit_numbers(&format!("--set job.containers=3 {options}"), &arguments);
         Counted { arena, data }
     }
 
@@ -76,7 +80,7 @@ impl Counted {
     }
 
     /// Has a container's process killed, waits until there is another and numbers flow again, and sees that no other one is new.
-    fn kill_container(&self, container: u64, kill: fn(i32)) {
+    pub fn kill_container(&self, container: u64, kill: fn(i32)) {
         let before = self.arena.workers("numbers");
         let victim = self.worker(container).unwrap();
         kill(victim);

@@ -16,6 +16,7 @@ mod changes;
 mod deaths;
 mod hostile;
 mod life;
+mod slurm;
 mod submits;
 
 use suite::Test;
@@ -56,6 +57,10 @@ const TESTS: &[Test] = &[
     Test {
         name: "a_submit_that_is_killed_leaves_a_whole_job_or_none",
         run: submits::a_submit_that_is_killed_leaves_a_whole_job_or_none,
+    },
+    Test {
+        name: "containers_in_slurm_jobs_lose_no_number_and_leave_no_job",
+        run: slurm::containers_in_slurm_jobs_lose_no_number_and_leave_no_job,
     },
 ];
 

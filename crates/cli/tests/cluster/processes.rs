@@ -50,7 +50,12 @@ fn of_folder(pid: i32, folder: &str) -> Option<Process> {
     }
     let json = |name: &str| value(name).and_then(|text| serde_json::from_str::<Value>(text).ok());
     let role = if let Some(worker) = json("ARDEA_WORKER") {
-        match session(pid) == Some(pid) {
+        // In a step of a Slurm job it is the child of the script that starts it.
+        let is_program = value("SLURM_STEP_ID")
+            .and(value("ARDEA_CONTAINER"))
+            .is_some();
+        let is_of_script = is_program && !parent_has(pid, "ARDEA_CONTAINER=");
+        match session(pid) == Some(pid) || is_of_script {
             true => Role::Worker(
                 worker["job"]["name"].as_str()?.to_string(),
                 worker["worker"]["container"].as_u64()?,
@@ -78,6 +83,13 @@ fn is_dead(pid: i32) -> bool {
 
 fn session(pid: i32) -> Option<i32> {
     stat(pid)?.get(3)?.parse().ok()
+}
+
+/// Whether that stands in the environment of a process's parent.
+fn parent_has(pid: i32, variable: &str) -> bool {
+    let parent = stat(pid).and_then(|fields| fields.get(1)?.parse::<i32>().ok());
+    let environment = parent.and_then(|parent| fs::read(format!("/proc/{parent}/environ")).ok());
+    environment.is_some_and(|environment| String::from_utf8_lossy(&environment).contains(variable))
 }
 
 /// Kills a process; that it is gone already is well.

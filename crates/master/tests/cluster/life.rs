@@ -1,6 +1,7 @@
 //! From submission to the end.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use ardea_control::{Command, ContainerState, Intent, JobPhase, Run};
 use ardea_core::{ErrorCode, MetricsSnapshot, Timestamp};
@@ -164,6 +165,39 @@ async fn a_worker_whose_process_ends_is_started_again_and_the_other_is_left_alon
         "{told:?}"
     );
     assert_eq!(rig.machine.notes(2).lock().unwrap().starts, 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_is_heard_is_left_alone_although_its_host_is_lost() {
+    let rig = Rig::new().await;
+    let master = rig.master("a").await;
+    rig.submit("word-count").await.unwrap();
+    let desk = leads(&master, "word-count", JobPhase::Running).await;
+    let before = rig.machine.workers();
+    rig.machine.lose_sight_of(1);
+    let telling = async {
+        let mut looks = tokio::time::interval(Duration::from_millis(5));
+        loop {
+            looks.tick().await;
+            let view = desk.view().await.unwrap();
+            let mut notes = view.notes.iter().map(|note| note.what.to_string());
+            if let Some(text) = notes.find(|text| text.contains("left alone as long")) {
+                return text;
+            }
+        }
+    };
+    let told = tokio::time::timeout(DEADLINE, telling).await.unwrap();
+    assert!(told.contains(&before[0].to_string()), "{told}");
+    assert_eq!(rig.machine.workers(), before);
+    leads(&master, "word-count", JobPhase::Running).await;
+    // Once it is not heard any more it is started again as any other.
+    rig.machine.kill(1);
+    let after = rig
+        .workers("another worker", |now| {
+            now.len() == 2 && now[0] != before[0]
+        })
+        .await;
+    assert_eq!(after[1], before[1]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

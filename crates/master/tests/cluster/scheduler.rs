@@ -80,6 +80,21 @@ impl Machine {
             .collect()
     }
 
+    /// Tells that the host of a container is lost, as a scheduler does that does not see it any more. The container goes on.
+    pub fn lose_sight_of(&self, container: u32) {
+        let inner = self.inner();
+        let mut lives = inner.containers.values();
+        let life = lives.find(|life| life.worker.container.0 == container);
+        let worker = life.expect("a container").worker;
+        for feed in &inner.feeds {
+            feed.tell(ContainerEvent::Exited {
+                worker,
+                how: Ending::HostLost,
+                last_words: vec!["host a is lost".to_string()],
+            });
+        }
+    }
+
     /// Ends the process of a container, as `kill -9` would.
     pub fn kill(&self, container: u32) {
         let mut inner = self.inner();

@@ -16,6 +16,8 @@ pub(super) struct Board {
     pub(super) wanted: BTreeMap<ContainerId, ContainerRequest>,
     /// That the job was killed by the newest call.
     pub(super) killed: bool,
+    /// The workers that the job's master hears.
+    pub(super) heard: BTreeMap<ContainerId, u64>,
     /// Containers that are just being started somewhere, and what they need.
     pub(super) reserved: BTreeMap<ContainerId, (String, Resources)>,
     places: BTreeMap<ContainerId, Place>,
@@ -60,6 +62,14 @@ impl Board {
         latest.map_or(0, |latest| latest + 1)
     }
 
+    /// Whether a container that no host holds runs all the same, on a host that is not registered: its worker is heard.
+    pub(super) fn runs_unseen(&self, id: ContainerId) -> bool {
+        let place = self.places.get(&id);
+        self.heard.get(&id).is_some_and(|heard| {
+            place.is_none_or(|place| place.host.is_none() && *heard >= place.incarnation)
+        })
+    }
+
     /// A life of a container is on that host, running or not: what is stale by that.
     pub(super) fn found(&mut self, host: &str, worker: WorkerId) -> Option<Stale> {
         let (id, incarnation) = (worker.container, worker.incarnation);
@@ -76,11 +86,14 @@ impl Board {
             }
             // A lost host that has come back with it.
             Some(place) if place.incarnation == incarnation => {
+                // How it ends then is news, although it was taken for ended.
+                let end_told = place.end_told && place.host.is_some();
                 let host = Some(host.to_string());
                 self.places.insert(
                     id,
                     Place {
                         host,
+                        end_told,
                         ..place.clone()
                     },
                 );

@@ -38,7 +38,12 @@ impl Shared {
         let survey = self.survey().await;
         let (mut there, missing) = self.board().divide(&survey.stocks);
         let mut errors = Vec::new();
-        let (placeable, unclear) = self.which_can_be_placed(missing, &survey);
+        // Nothing is gained by starting again what runs.
+        let missing = missing
+            .into_iter()
+            .filter(|request| !self.board().runs_unseen(request.id))
+            .collect();
+        let (placeable, unclear) = self.which_can_be_placed(order, missing, &survey);
         errors.extend(unclear);
         let candidates = self.candidates(&survey.stocks, &there);
         let (placed, refused) = place(placeable.clone(), candidates);
@@ -137,7 +142,7 @@ impl Shared {
         if let Some(host) = self.board().host_of(id) {
             return Ok((host, request, floor));
         }
-        let (placeable, unclear) = self.which_can_be_placed(vec![request.clone()], &survey);
+        let (placeable, unclear) = self.which_can_be_placed(order, vec![request.clone()], &survey);
         first_of(unclear)?;
         let (mut placed, refused) =
             place(placeable, self.candidates(&survey.stocks, &BTreeMap::new()));
@@ -195,14 +200,18 @@ impl Shared {
         }
     }
 
-    /// A container that no host holds may be on one that doesn't answer, unless it is known where it was last.
+    /// A container that no host holds may be on one that doesn't answer, or has not registered again since the state manager was
+    /// away, unless it is known where it was last.
     fn which_can_be_placed(
         &self,
+        order: Order,
         missing: Vec<ContainerRequest>,
         survey: &Survey,
     ) -> (Vec<ContainerRequest>, Vec<Error>) {
-        let Some((_, why)) = survey.silent.first() else {
-            return (missing, Vec::new());
+        let (place, why) = match survey.silent.first() {
+            Some((_, why)) => ("does not answer", Some(why)),
+            None if self.may_miss_hosts(order) => ("has not registered again", None),
+            None => return (missing, Vec::new()),
         };
         let board = self.board();
         let (placeable, unclear): (Vec<_>, Vec<_>) = missing.into_iter().partition(|request| {
@@ -211,14 +220,12 @@ impl Shared {
                 .is_some_and(|place| place.host.is_none())
         });
         let unclear = unclear.into_iter().map(|request| {
-            Error::new(
-                ErrorCode::SchedulerUnavailable,
-                format!(
-                    "container {} may be on a host that does not answer",
-                    request.id
-                ),
-            )
-            .because(why.without_hint())
+            let what = format!("container {} may be on a host that {place}", request.id);
+            let error = Error::new(ErrorCode::SchedulerUnavailable, what);
+            match why {
+                Some(why) => error.because(why.without_hint()),
+                None => error,
+            }
             .hint("it is started elsewhere when the host is lost")
         });
         (placeable, unclear.collect())

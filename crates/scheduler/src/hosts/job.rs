@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ardea_control::{ContainerRequest, Order};
+use ardea_control::{ContainerRequest, MasterEpoch, Order, WorkerId};
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_packing::ContainerId;
 use tokio::sync::{Mutex as TurnMutex, mpsc};
 use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::Instant;
 
 use super::Hosts;
 use super::board::{Board, Stale};
@@ -33,6 +34,7 @@ pub(super) struct Shared {
     launch: Arc<LaunchPlan>,
     /// Held while it is decided where containers go.
     pub(super) turn: TurnMutex<()>,
+    begun: Instant,
     board: Mutex<Board>,
     links: Mutex<BTreeMap<String, Arc<Link>>>,
     feed: Mutex<Option<EventFeed>>,
@@ -48,6 +50,7 @@ impl HostsJob {
             kind,
             launch: Arc::new(launch),
             turn: TurnMutex::default(),
+            begun: Instant::now(),
             board: Mutex::default(),
             links: Mutex::default(),
             feed: Mutex::new(Some(feed)),
@@ -117,6 +120,11 @@ impl Shared {
 
     pub(super) fn link(&self, host: &str) -> Option<Arc<Link>> {
         self.links().get(host).cloned()
+    }
+
+    /// Whether hosts may be missing that were there when an earlier master led: a scheduler that has just begun has not seen them.
+    pub(super) fn may_miss_hosts(&self, order: Order) -> bool {
+        order.epoch > MasterEpoch(1) && self.begun.elapsed() < self.kind.gather_within
     }
 
     fn tell(&self, event: ContainerEvent) {
@@ -209,6 +217,12 @@ impl Scheduler for HostsJob {
 
     fn on_kill(&self, order: Order) -> Pending<'_, ()> {
         Box::pin(self.shared.kill(order))
+    }
+
+    fn heard(&self, workers: &[WorkerId]) {
+        let heard = workers.iter();
+        let heard = heard.map(|worker| (worker.container, worker.incarnation));
+        self.shared.board().heard = heard.collect();
     }
 
     fn containers(&self) -> Pending<'_, Vec<RunningContainer>> {

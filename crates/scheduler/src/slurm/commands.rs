@@ -29,6 +29,27 @@ const OPTIONS: [&str; 8] = [
     "time",
 ];
 
+/// The options of `sbatch` in a job's setting [`SLURM_OPTIONS`](super::SLURM_OPTIONS): words that are separated by blanks.
+///
+/// # Errors
+/// What can't be one, for people: each begins with two hyphens, and has its value behind `=`; a container is one Slurm job, and
+/// its script is given.
+pub fn slurm_options(text: &str) -> std::result::Result<Vec<String>, String> {
+    let words = text.split_whitespace().map(|word| {
+        let name = word.split('=').next().unwrap_or_default();
+        match name.strip_prefix("--") {
+            Some("") | None => Err(format!(
+                "{word:?} is no option of sbatch: write each as --NAME or --NAME=VALUE, without blanks in it"
+            )),
+            Some("array" | "wrap" | "help" | "usage" | "version" | "test-only" | "wait") => {
+                Err(format!("{name} can't be asked for: a container is one Slurm job, and its script is given"))
+            }
+            Some(_) => Ok(word.to_string()),
+        }
+    });
+    words.collect()
+}
+
 /// A Slurm job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Queued {
@@ -101,10 +122,14 @@ pub(super) async fn submit(
     config: &SlurmConfig,
     name: &str,
     request: &ContainerRequest,
+    options: &[String],
     folder: &Path,
     script: &[String],
 ) -> Result<()> {
-    let mut arguments = vec![
+    // What stands later counts: nothing that is asked for may change what a container is.
+    let mut arguments = config.options.clone();
+    arguments.extend_from_slice(options);
+    arguments.extend([
         "--parsable".to_string(),
         format!("--job-name={name}"),
         format!("--output={}", percent_doubled(&folder.join("slurm.log"))),
@@ -115,7 +140,7 @@ pub(super) async fn submit(
         "--nodes=1".to_string(),
         "--ntasks=1".to_string(),
         format!("--chdir={}", folder.display()),
-    ];
+    ]);
     let milli = request.required.cpu.0;
     if milli > 0 {
         arguments.push(format!("--cpus-per-task={}", milli.div_ceil(1000)));
@@ -124,7 +149,6 @@ pub(super) async fn submit(
     if bytes > 0 {
         arguments.push(format!("--mem={}M", bytes.div_ceil(1 << 20)));
     }
-    arguments.extend(config.options.clone());
     for (name, value) in &request.attributes {
         if let Some(option) = name
             .strip_prefix("slurm.")
@@ -193,6 +217,33 @@ async fn run(config: &SlurmConfig, program: &str, arguments: &[String]) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn options_are_words_with_two_hyphens_and_leave_a_container_one_slurm_job() {
+        let options = slurm_options("  --partition=long --exclusive\t--time=1-0 ");
+        assert_eq!(
+            options,
+            Ok(["--partition=long", "--exclusive", "--time=1-0"]
+                .map(String::from)
+                .to_vec())
+        );
+        assert_eq!(slurm_options(" "), Ok(Vec::new()));
+        for wrong in [
+            "long",
+            "-p long",
+            "--partition long",
+            "--",
+            "--=x",
+            "--array=1-3",
+            "--wrap=ls",
+        ] {
+            let why = slurm_options(wrong).expect_err(wrong);
+            assert!(
+                why.contains("can't be asked for") || why.contains("is no option"),
+                "{why}"
+            );
+        }
+    }
 
     #[test]
     fn jobs_of_others_are_not_looked_at_and_names_may_have_anything_in_them() {

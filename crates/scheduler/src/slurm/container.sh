@@ -32,12 +32,10 @@ put_aside() {
 
 # sweep LIFE: ends what a life has left behind.
 sweep() {
-    for environment in /proc/[0-9]*/environ; do
+    grep -lzxF "ARDEA_CONTAINER=$folder#$1;" /proc/[0-9]*/environ 2>/dev/null | while read -r environment; do
         pid=${environment#/proc/}
-        pid=${pid%/environ}
-        [ "$pid" = $$ ] || ! tr '\0' '\n' <"$environment" 2>/dev/null | grep -qxF "ARDEA_CONTAINER=$folder#$1;" ||
-            kill -KILL "$pid"
-    done 2>/dev/null
+        kill -KILL "${pid%/environ}" 2>/dev/null
+    done
 }
 
 life() {

@@ -10,10 +10,10 @@ use ardea_packing::ContainerId;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use super::Slurm;
-use super::commands::{self, QueueState, Queued};
+use super::commands::{self, QueueState, Queued, slurm_options};
 use super::files::{self, Restart};
 use super::watch;
+use super::{SLURM_OPTIONS, Slurm};
 use crate::runner::folders::JobFolder;
 use crate::runner::records::{self, JobFile};
 use crate::runner::{blocking, now_ms, output, superseded};
@@ -176,8 +176,22 @@ impl Place {
         let script = prepared.await.map_err(failed)?;
         let folder = self.folder.container(id);
         let (config, name) = (&self.slurm.config, self.name_of(id));
-        let submitted = commands::submit(config, &name, &request, folder.path(), &script);
+        let options = self.options().map_err(failed)?;
+        let path = folder.path();
+        let submitted = commands::submit(config, &name, &request, &options, path, &script);
         submitted.await.map_err(failed)
+    }
+
+    /// With which options of `sbatch` the job was submitted.
+    fn options(&self) -> Result<Vec<String>> {
+        let setting = self.launch.definition.settings.get(SLURM_OPTIONS);
+        let options = slurm_options(setting.map_or("", String::as_str));
+        options.map_err(|why| {
+            let what = format!("the job's setting {SLURM_OPTIONS} is wrong");
+            Error::new(ErrorCode::InvalidConfig, what)
+                .because(why)
+                .hint("kill the job, and submit it again with other options")
+        })
     }
 
     /// Ends Slurm jobs, and waits until they are gone.

@@ -30,6 +30,9 @@ pub struct Cluster {
     ghosts: Vec<Box<dyn Session>>,
 }
 
+/// How long a later master's scheduler waits for hosts.
+const GATHER_WITHIN: Duration = Duration::from_millis(1500);
+
 /// A package with a program that does nothing for ten minutes.
 #[derive(Debug)]
 struct Sleeper(PathBuf);
@@ -164,13 +167,30 @@ impl Cluster {
 
     /// The scheduler, as another process would make it.
     pub async fn hosts(&self) -> Hosts {
-        Hosts::new(Arc::clone(&self.state), security()).lost_after(LOST_AFTER)
+        Hosts::new(Arc::clone(&self.state), security())
+            .lost_after(LOST_AFTER)
+            .gather_within(GATHER_WITHIN)
     }
 
     /// The scheduler of the one job of this cluster.
     pub async fn scheduler(&self) -> (JobScheduler, ContainerEvents) {
         let schedulers = Schedulers::none().with("hosts", self.hosts().await);
         schedulers.start(launch()).await.expect("a scheduler")
+    }
+
+    /// Waits until a host's node is gone.
+    pub async fn until_gone(&self, host: &str) {
+        let path = layout::worker(host).expect("a path");
+        let look = async || self.state.get(&path).await.ok();
+        eventually("its node is gone", look, Option::is_none).await;
+    }
+
+    /// Kills the process of a container.
+    pub fn kill(&self, container: &RunningContainer) {
+        let pid = container.process.strip_prefix("pid ").expect("a number");
+        let pid = rustix::process::Pid::from_raw(pid.parse().expect("a number"));
+        rustix::process::kill_process(pid.expect("not zero"), rustix::process::Signal::KILL)
+            .expect("it runs");
     }
 
     /// Whether the process of a container runs.

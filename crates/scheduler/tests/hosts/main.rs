@@ -149,6 +149,80 @@ async fn a_new_scheduler_keeps_the_later_of_two_lives() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_heard_is_not_started_elsewhere_although_its_host_is_lost() {
+    let mut cluster = Cluster::of_sleepers(&[A, B]).await;
+    let (scheduler, mut events) = cluster.scheduler().await;
+    let spread = [("spread", "host")];
+    let done = SchedulerAnswer::Done;
+    assert_eq!(scheduler.call(order(1), have(&[1, 2], &spread)).await, done);
+    let before = scheduler.containers().await.expect("a list");
+    cluster.stop_serving(A);
+    let lost = |event: &ContainerEvent| matches!(event, ContainerEvent::Exited { .. });
+    eventually("it is lost", async || events.try_next(), lost).await;
+    scheduler.heard(&[before[0].worker, before[1].worker]);
+    assert_eq!(
+        scheduler.call(order(2), have(&[1, 2, 3], &spread)).await,
+        done
+    );
+    let seen = scheduler.containers().await.expect("a list");
+    let ids: Vec<u32> = seen.iter().map(|it| it.worker.container.0).collect();
+    assert_eq!(ids, [2, 3], "container 1 runs where nobody sees it");
+    cluster.serve(A).await;
+    let back = async || scheduler.containers().await.ok();
+    let all = eventually("it is seen again", back, |now| now.len() == 3).await;
+    assert_eq!(all[..2], before, "nothing was restarted");
+    // How it ends is told, although it was taken for ended once.
+    cluster.kill(&all[0]);
+    let ended = eventually("its end is told", async || events.try_next(), lost).await;
+    let ContainerEvent::Exited { worker, .. } = ended else {
+        unreachable!("it was just looked at")
+    };
+    assert_eq!(worker, before[0].worker);
+    assert_eq!(scheduler.call(order(3), SchedulerCall::Kill).await, done);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_later_masters_scheduler_waits_for_hosts_that_have_yet_to_register_again() {
+    let mut cluster = Cluster::of_sleepers(&[A, B]).await;
+    let (scheduler, _events) = cluster.scheduler().await;
+    let done = SchedulerAnswer::Done;
+    let spread = [("spread", "host")];
+    assert_eq!(scheduler.call(order(1), have(&[1, 2], &spread)).await, done);
+    let before = scheduler.containers().await.expect("a list");
+    drop(scheduler);
+    cluster.stop_serving(A);
+    cluster.until_gone(A).await;
+    let (scheduler, _events) = cluster.scheduler().await;
+    let epoch = MasterEpoch(2);
+    let call = Order { epoch, number: 1 };
+    match scheduler.call(call, have(&[1, 2], &spread)).await {
+        SchedulerAnswer::Failed(why) => assert!(why.contains("has not registered again"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    cluster.serve(A).await;
+    let again = async || Some(scheduler.call(call, have(&[1, 2], &spread)).await);
+    eventually("it is found", again, |answer| *answer == done).await;
+    assert_eq!(scheduler.containers().await.expect("a list"), before);
+    // One that stays away is not waited for for ever.
+    cluster.stop_serving(A);
+    cluster.until_gone(A).await;
+    let (scheduler, _events) = cluster.scheduler().await;
+    let again = async || Some(scheduler.call(call, have(&[1, 2], &[])).await);
+    eventually("it is started elsewhere", again, |answer| *answer == done).await;
+    let now = scheduler.containers().await.expect("a list");
+    assert_eq!(hosts_of(&now), [B, B]);
+    cluster.serve(A).await;
+    eventually(
+        "the old life is stopped",
+        async || Some(cluster.runs(&before[0])),
+        |runs| !runs,
+    )
+    .await;
+    let kill = Order { epoch, number: 2 };
+    assert_eq!(scheduler.call(kill, SchedulerCall::Kill).await, done);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_no_host_has_room_for_is_refused_with_the_numbers_until_one_comes() {
     let mut cluster = Cluster::of_sleepers(&[]).await;
     let (scheduler, _events) = cluster.scheduler().await;

@@ -85,6 +85,11 @@ impl Server {
         SocketAddr::from((self.address, self.port))
     }
 
+    /// Where it keeps its data.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// Kills the server with `kill -9`. Its data stays.
     pub fn kill(&self) {
         let mut running = self.running();
