@@ -258,6 +258,7 @@ impl Cluster for Served {
                     .into());
             }
             self.check_takes(&job.name).await?;
+            self.cluster.instances.check(&demand, None)?;
             // A job that nobody can start is not taken.
             self.schedulers.get(&definition.scheduler)?;
             let state = Arc::clone(&self.jobs.state);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_api::{CLUSTER_SETTINGS, ClusterSettings};
+use ardea_control::MasterConfig;
 use ardea_core::settings::{Resolver, Schema};
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_courier::Security;
@@ -103,7 +104,10 @@ async fn run(
         )),
         attributes: start.attributes.clone(),
         lease: Default::default(),
-        master: Default::default(),
+        master: MasterConfig {
+            instances: cluster.instances,
+            ..MasterConfig::default()
+        },
         cluster: cluster.clone(),
     })
     .await?;

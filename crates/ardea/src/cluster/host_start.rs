@@ -34,6 +34,8 @@ impl HostStart {
             format!("cluster.packing={}", cluster.packing),
             format!("cluster.host={}", cluster.host),
             format!("cluster.port={port}"),
+            format!("cluster.vertex_instances={}", cluster.instances.of_vertex),
+            format!("cluster.job_instances={}", cluster.instances.of_job),
         ];
         if let Some(file) = &cluster.token_file {
             settings.push(format!("cluster.token_file={}", file.display()));
