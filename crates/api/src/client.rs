@@ -13,12 +13,13 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     ClusterInfo, HostView, JobDescription, JobSummary, LogQuery, MetricsQuery, MetricsRange,
-    ParallelismUpdate, Plans, RangeQuery, SampleView, SubmitRequest, TopView,
+    ParallelismUpdate, PastJobDescription, PastJobSummary, Plans, RangeQuery, SampleView,
+    SubmitRequest, TopView,
 };
 
 pub use log_lines::LogLines;
 use place::Place;
-use request::{Asked, path};
+use request::{Asked, encoded, path};
 
 /// A client of a cluster's interface.
 ///
@@ -93,6 +94,16 @@ impl Client {
     /// All jobs, sorted by name.
     pub async fn list(&self) -> Result<Vec<JobSummary>> {
         self.get("/v1/jobs".into()).await
+    }
+
+    /// The jobs that are gone and remembered, the latest first.
+    pub async fn past_jobs(&self) -> Result<Vec<PastJobSummary>> {
+        self.get("/v1/history".into()).await
+    }
+
+    /// What is remembered of the jobs of that name that are gone, the latest first.
+    pub async fn past(&self, job: &str) -> Result<Vec<PastJobDescription>> {
+        self.get(format!("/v1/history/{}", encoded(job))).await
     }
 
     /// Submits a job whose package is in the store.

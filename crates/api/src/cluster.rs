@@ -4,8 +4,8 @@ use ardea_packing::ContainerId;
 
 use crate::{
     ClusterInfo, HostView, JobDescription, JobSummary, LogQuery, LogStream, MetricsQuery,
-    MetricsRange, ParallelismUpdate, Pending, Plans, RangeQuery, SampleView, SubmitRequest,
-    TopView,
+    MetricsRange, ParallelismUpdate, PastJobDescription, PastJobSummary, Pending, Plans,
+    RangeQuery, SampleView, SubmitRequest, TopView,
 };
 
 /// A cluster, as it is seen and commanded from outside. The server calls it, and whoever runs a host implements it.
@@ -30,6 +30,12 @@ pub trait Cluster: Send + Sync {
 
     /// All jobs, sorted by name.
     fn list(&self) -> Pending<'_, Vec<JobSummary>>;
+
+    /// The jobs that are gone and remembered, the latest first.
+    fn past_jobs(&self) -> Pending<'_, Vec<PastJobSummary>>;
+
+    /// What is remembered of the jobs of that name that are gone, the latest first; nothing if there is none.
+    fn past<'a>(&'a self, job: &'a str) -> Pending<'a, Vec<PastJobDescription>>;
 
     /// All that is known of a job.
     fn describe<'a>(&'a self, job: &'a str) -> Pending<'a, JobDescription>;

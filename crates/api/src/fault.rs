@@ -18,15 +18,9 @@ pub struct Fault {
 
 impl From<&Error> for Fault {
     fn from(error: &Error) -> Self {
-        let code = error.code().as_str();
-        let text = error.without_hint().to_string();
-        let message = text
-            .strip_prefix(code)
-            .and_then(|rest| rest.strip_prefix(": "))
-            .unwrap_or(&text);
         Fault {
-            code: code.to_string(),
-            message: message.to_string(),
+            code: error.code().as_str().to_string(),
+            message: error.message(),
             hint: error.what_next().map(str::to_string),
         }
     }

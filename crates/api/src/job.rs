@@ -91,6 +91,12 @@ pub struct JobSummary {
     pub instance_count: u32,
     /// The version of Ardea that its program was built with.
     pub version: String,
+    /// How many of its containers have lost their worker, and are being started again.
+    #[serde(default)]
+    pub restarting_count: u32,
+    /// What went wrong last in an instance or a container, as far as its master knows.
+    #[serde(default)]
+    pub last_problem: Option<ProblemView>,
 }
 
 /// All that is known of a job.
@@ -113,7 +119,7 @@ pub struct JobDescription {
     pub vertices: Vec<VertexView>,
     /// Its containers, by number.
     pub containers: Vec<ContainerView>,
-    /// What went wrong in instances, the latest first.
+    /// What went wrong in instances and with containers, the latest first.
     pub problems: Vec<ProblemView>,
     /// What has happened, the latest last.
     pub notes: Vec<NoteView>,
@@ -161,8 +167,10 @@ pub enum ContainerState {
     Up,
     /// It has one that has not been heard of for a while.
     Suspected,
-    /// It has none: it is being started, or died.
+    /// It has none any more: what ran in it has ended or is lost, and is started again.
     Down,
+    /// It has had none yet: it is in the plan, and perhaps just being started.
+    Planned,
 }
 
 impl ContainerState {
@@ -172,6 +180,7 @@ impl ContainerState {
             ContainerState::Up => "up",
             ContainerState::Suspected => "suspected",
             ContainerState::Down => "down",
+            ContainerState::Planned => "planned",
         }
     }
 }
@@ -203,10 +212,10 @@ pub struct ContainerView {
     pub instances: Vec<String>,
 }
 
-/// What went wrong in an instance.
+/// What went wrong in an instance, or with the process of a container.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ProblemView {
-    /// The instance.
+    /// The instance, such as `counts#3`, or the container: `container 2`.
     pub instance: String,
     /// How often something went wrong in it.
     pub count: u64,

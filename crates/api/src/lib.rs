@@ -3,7 +3,7 @@
 //! In reading order:
 //!
 //! * [`Cluster`]: all that can be asked and commanded; a host implements it, the server calls it; [`Answer`], [`Unanswered`];
-//! * [`JobSummary`], [`JobDescription`], [`Plans`], [`TopView`], [`SubmitRequest`] and the like: the types, which are JSON on the wire;
+//! * [`JobSummary`], [`JobDescription`], [`PastJobDescription`], [`Plans`], [`TopView`], [`SubmitRequest`] and the like: the types, which are JSON on the wire;
 //! * [`Fault`]: errors on the wire, and [`status_of`];
 //! * [`Server`], [`ServerConfig`]: listens, and asks a `Cluster`; [`openapi_document`] describes what it answers. Both are made of one
 //!   table, `routes`;
@@ -44,6 +44,7 @@ mod job;
 mod job_name;
 mod logs;
 mod metrics;
+mod past;
 mod plans;
 mod settings;
 mod shown;
@@ -72,6 +73,7 @@ pub use metrics::{
     MetricsQuery, MetricsRange, PointView, RangeQuery, SampleKind, SampleView, SeriesView,
 };
 pub use openapi::openapi_document;
+pub use past::{JobEnding, PastJobDescription, PastJobSummary};
 pub use plans::{
     LogicalEdge, LogicalPlan, LogicalVertex, PhysicalContainer, PhysicalPlan, PlacedGroup, Plans,
 };

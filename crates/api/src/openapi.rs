@@ -62,7 +62,8 @@ pub fn openapi_document() -> Value {
 }
 
 fn operation(route: &Route, generator: &mut SchemaGenerator, fault: &Value) -> Value {
-    let tag = if route.path.starts_with("/v1/jobs") {
+    let of_jobs = ["/v1/jobs", "/v1/history"];
+    let tag = if of_jobs.iter().any(|path| route.path.starts_with(path)) {
         "jobs"
     } else {
         "cluster"

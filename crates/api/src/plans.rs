@@ -219,7 +219,7 @@ impl PhysicalPlan {
             let now = containers.iter().find(|now| now.id == container.id);
             PhysicalContainer {
                 id: container.id,
-                state: now.map_or(ContainerState::Down, |now| now.state),
+                state: now.map_or(ContainerState::Planned, |now| now.state),
                 host: now.and_then(|now| now.host.clone()),
                 address: now.and_then(|now| now.address.clone()),
                 groups: placed(&groups, &indices),

@@ -4,7 +4,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::{
     ClusterInfo, HostView, JobDescription, JobSummary, LogEvent, LogQuery, MetricsQuery,
-    MetricsRange, ParallelismUpdate, Plans, RangeQuery, SampleView, SubmitRequest, TopView,
+    MetricsRange, ParallelismUpdate, PastJobDescription, PastJobSummary, Plans, RangeQuery,
+    SampleView, SubmitRequest, TopView,
 };
 
 /// What a route does; each has one.
@@ -14,6 +15,8 @@ pub(crate) enum Operation {
     Hosts,
     List,
     Submit,
+    PastJobs,
+    Past,
     Describe,
     Kill,
     Activate,
@@ -100,7 +103,7 @@ pub(crate) struct Route {
 impl Route {
     /// Whether it concerns one job, and so may be answered by another host.
     pub(crate) fn names_a_job(&self) -> bool {
-        self.path.contains("{job}")
+        self.path.starts_with("/v1/jobs/{job}")
     }
 
     /// The names of the parameters in the path.
@@ -193,6 +196,24 @@ pub(crate) static ROUTES: &[Route] = &[
             Operation::Submit,
             "submitJob",
             schema::<JobSummary>,
+        )
+    },
+    Route {
+        about: "The jobs that are gone and remembered, the latest first",
+        ..get(
+            "/v1/history",
+            Operation::PastJobs,
+            "listPastJobs",
+            schema::<Vec<PastJobSummary>>,
+        )
+    },
+    Route {
+        about: "What is remembered of the jobs of a name that are gone, the latest first",
+        ..get(
+            "/v1/history/{job}",
+            Operation::Past,
+            "describePastJobs",
+            schema::<Vec<PastJobDescription>>,
         )
     },
     Route {

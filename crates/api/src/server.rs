@@ -1,11 +1,13 @@
 //! The server: a listener, its limits, and one connection after the other.
 
 mod bounds;
+mod connections;
 mod guard;
 mod handlers;
 mod lines;
 mod router;
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,15 +15,18 @@ use std::time::Duration;
 use ardea_core::{Error, ErrorCode, Result, Token};
 use ardea_tls::Tls;
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::Cluster;
+use connections::{Answering, Connection, Connections};
 
 /// How the interface is reached, and by whom.
 #[derive(Clone, Debug)]
@@ -34,7 +39,7 @@ pub struct ServerConfig {
     pub tls: Option<Tls>,
     /// The largest body that is read, in bytes.
     pub most_body_bytes: usize,
-    /// The most connections at a time; more wait.
+    /// The most connections at a time: for one more the longest idle one is closed, or if none is idle, it waits.
     pub most_connections: usize,
     /// How long a client may take to send a request, and the cluster to answer it.
     pub patience: Duration,
@@ -76,7 +81,7 @@ pub struct Server {
     listener: TcpListener,
     router: Router,
     tls: Option<Tls>,
-    connections: Arc<Semaphore>,
+    connections: Arc<Connections>,
     patience: Duration,
 }
 
@@ -105,7 +110,7 @@ impl Server {
             listener,
             router: router::router(cluster, &config),
             tls: config.tls,
-            connections: Arc::new(Semaphore::new(config.most_connections)),
+            connections: Connections::new(config.most_connections),
             patience: config.patience,
         })
     }
@@ -123,12 +128,8 @@ impl Server {
 
     /// Answers for ever. When this future is dropped the port is free again and all connections are closed.
     pub async fn serve(self) {
-        let mut connections = JoinSet::new();
+        let mut tasks = JoinSet::new();
         loop {
-            // The semaphore is never closed.
-            let Ok(permit) = Arc::clone(&self.connections).acquire_owned().await else {
-                return;
-            };
             let (stream, peer) = match self.listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
@@ -136,35 +137,44 @@ impl Server {
                     continue;
                 }
             };
-            while connections.try_join_next().is_some() {}
+            let connection = self.connections.enter().await;
+            while tasks.try_join_next().is_some() {}
             // Answers are short: a delayed one would only wait for the client.
             let _ = stream.set_nodelay(true);
             let (router, patience) = (self.router.clone(), self.patience);
-            let tls = self.tls.clone();
-            connections.spawn(async move {
+            let (tls, number) = (self.tls.clone(), connection.number());
+            let task = tasks.spawn(async move {
                 match tls {
-                    None => answer(stream, router, patience).await,
+                    None => answer(stream, connection, router, patience).await,
                     Some(tls) => {
                         let peer = peer.to_string();
                         let greeted = tls.accept(stream, &peer);
                         // A stranger is not missed.
                         if let Ok(Ok(stream)) = tokio::time::timeout(patience, greeted).await {
-                            answer(stream, router, patience).await;
+                            answer(stream, connection, router, patience).await;
                         }
                     }
                 }
-                drop(permit);
             });
+            self.connections.answered_by(number, task);
         }
     }
 }
 
 /// Answers the requests of one connection, whatever it runs over. Whoever breaks it off, or sends what is no HTTP, is not missed.
-async fn answer<S>(stream: S, router: Router, patience: Duration)
+async fn answer<S>(stream: S, connection: Connection, router: Router, patience: Duration)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let service = TowerToHyperService::new(router);
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(|request: Request<Incoming>| {
+        let busy = connection.begins();
+        let answered = router.call(request);
+        async move {
+            let answer = answered.await?;
+            Ok::<_, Infallible>(answer.map(|body| Answering::new(body, busy)))
+        }
+    });
     let _ = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(patience)

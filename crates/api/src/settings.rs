@@ -7,7 +7,9 @@ use std::time::Duration;
 use ardea_control::CertificateFiles;
 use ardea_core::settings::{Kind, Origin, Resolved, Schema, Setting};
 use ardea_core::{Result, Token};
-use ardea_packing::{ContainerLimits, MilliCores, PackingConfig, Padding, Resources};
+use ardea_packing::{
+    ContainerLimits, InstanceLimits, MilliCores, PackingConfig, Padding, Resources,
+};
 use ardea_tls::{Tls, TlsConfig};
 
 use crate::token_file;
@@ -53,6 +55,19 @@ const fn count_or_auto(key: &'static str, about: &'static str, trades: &'static 
         default: AUTO,
         about,
         trades,
+    }
+}
+
+const fn most_instances(key: &'static str, default: &'static str, about: &'static str) -> Setting {
+    Setting {
+        key,
+        kind: Kind::Count {
+            least: 1,
+            most: 1_000_000,
+        },
+        default,
+        about,
+        trades: "more lets jobs spread further, and busies hosts longer whenever a plan changes",
     }
 }
 
@@ -197,6 +212,16 @@ pub static CLUSTER_SETTINGS: &[Setting] = &[
         "the disk of an instance whose step does not say",
         "more is kept free for it, less packs tighter",
     ),
+    most_instances(
+        "cluster.vertex_instances",
+        "10000",
+        "the most instances of a vertex that the cluster's hosts allow; an update or job that asks for more is refused",
+    ),
+    most_instances(
+        "cluster.job_instances",
+        "20000",
+        "the most instances of all vertices of a job that the cluster's hosts allow; an update or job that asks for more is refused",
+    ),
     count_or_auto(
         "job.containers",
         "how many containers a job begins with; auto for as few as will do",
@@ -257,6 +282,8 @@ pub struct ClusterSettings {
     pub patience: Duration,
     /// Within what jobs are packed.
     pub packed_within: PackingConfig,
+    /// How many instances jobs may have.
+    pub instances: InstanceLimits,
     /// What an instance takes whose vertex does not say.
     pub instance: Resources,
     /// Where this machine keeps its part of the cluster: containers' folders, caches.
@@ -306,6 +333,11 @@ impl ClusterSettings {
             api: (api != AUTO).then(|| api.to_string()),
             patience: resolved.duration("cluster.patience")?,
             packed_within: packed_within(resolved)?,
+            instances: InstanceLimits {
+                // The kind allows no more.
+                of_vertex: resolved.count("cluster.vertex_instances")? as u32,
+                of_job: resolved.count("cluster.job_instances")?,
+            },
             instance: Resources {
                 cpu: cpu(resolved, "instance.cpu")?,
                 memory_bytes: resolved.bytes("instance.memory")?,
@@ -448,6 +480,7 @@ mod tests {
         assert_eq!(local.instance, Resources::ZERO);
         let slurm = Path::new("/home/a/state/clusters/local/slurm");
         assert_eq!(local.slurm_folder, slurm);
+        assert_eq!(local.instances, InstanceLimits::default());
     }
 
     #[test]

@@ -99,11 +99,11 @@ logical plan of words
   counts (2)
 
 physical plan
-  container 1 down
+  container 1 planned
     lines  #0
     words  #1
     counts  #1
-  container 2 down
+  container 2 planned
     words  #0
     counts  #0
 

@@ -11,10 +11,10 @@ use tokio::sync::mpsc;
 
 use crate::{
     Answer, Cluster, ClusterInfo, ContainerState, ContainerTop, ContainerView, HostView,
-    JobDescription, JobSummary, LogLine, LogQuery, LogSource, LogStream, MetricsQuery,
-    MetricsRange, NoteView, ParallelismUpdate, Pending, Phase, Plans, PointView, ProgramView,
-    RangeQuery, SampleKind, SampleView, SeriesView, SubmitRequest, TopView, Unanswered, VertexTop,
-    VertexView, no_such_job,
+    JobDescription, JobEnding, JobSummary, LogLine, LogQuery, LogSource, LogStream, MetricsQuery,
+    MetricsRange, NoteView, ParallelismUpdate, PastJobDescription, PastJobSummary, Pending, Phase,
+    Plans, PointView, ProgramView, RangeQuery, SampleKind, SampleView, SeriesView, SubmitRequest,
+    TopView, Unanswered, VertexTop, VertexView, no_such_job,
 };
 
 /// A cluster without hosts, whose jobs are taken, packed and told of, and never run.
@@ -29,6 +29,8 @@ struct State {
     /// Who leads jobs of these names.
     elsewhere: BTreeMap<String, String>,
     commands: Vec<String>,
+    /// Killed, the latest first.
+    past: Vec<PastJobDescription>,
 }
 
 struct Job {
@@ -130,6 +132,37 @@ impl Job {
             worker_count: containers,
             instance_count: self.plan.instance_count() as u32,
             version: self.request.definition.version.clone(),
+            restarting_count: 0,
+            last_problem: None,
+        }
+    }
+
+    fn past(&self) -> PastJobDescription {
+        let JobSummary {
+            name,
+            submission,
+            container_count,
+            instance_count,
+            version,
+            ..
+        } = self.summary();
+        PastJobDescription {
+            summary: PastJobSummary {
+                name,
+                submission,
+                ending: JobEnding::Killed,
+                has_run: true,
+                submitted_ms: 0,
+                ended_ms: 0,
+                container_count,
+                instance_count,
+                version,
+                last_problem: None,
+            },
+            packing: self.request.definition.packing.clone(),
+            scheduler: self.request.definition.scheduler.clone(),
+            problems: Vec::new(),
+            notes: Vec::new(),
         }
     }
 
@@ -265,6 +298,18 @@ impl Cluster for PretendedCluster {
         now(Ok(self.state().jobs.values().map(Job::summary).collect()))
     }
 
+    fn past_jobs(&self) -> Pending<'_, Vec<PastJobSummary>> {
+        let state = self.state();
+        let past = state.past.iter().map(|past| past.summary.clone());
+        now(Ok(past.collect()))
+    }
+
+    fn past<'a>(&'a self, job: &'a str) -> Pending<'a, Vec<PastJobDescription>> {
+        let state = self.state();
+        let past = state.past.iter().filter(|past| past.summary.name == job);
+        now(Ok(past.cloned().collect()))
+    }
+
     fn describe<'a>(&'a self, job: &'a str) -> Pending<'a, JobDescription> {
         now(self.with(job, |job| job.description()))
     }
@@ -288,7 +333,11 @@ impl Cluster for PretendedCluster {
     fn kill<'a>(&'a self, job: &'a str) -> Pending<'a, ()> {
         let answer = self.command(job, format!("kill {job}"), |_| {});
         if answer.is_ok() {
-            self.state().jobs.remove(job);
+            let mut state = self.state();
+            let killed = state.jobs.remove(job);
+            if let Some(killed) = killed {
+                state.past.insert(0, killed.past());
+            }
         }
         now(answer)
     }

@@ -52,6 +52,7 @@ mod main;
 mod prepare;
 mod profile;
 mod rest;
+mod settled;
 mod stays;
 mod submit;
 mod target;

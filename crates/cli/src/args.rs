@@ -13,8 +13,8 @@ use crate::failure::EXIT_CODES;
 
 use cluster::{CLUSTER_HELP, LOGS_HELP, METRICS_HELP, SUBMIT_HELP, UPDATE_HELP};
 pub use cluster::{
-    ClusterCommand, ClusterStartArgs, ClusterStopArgs, KillArgs, LogsArgs, MetricsArgs, RemoteJob,
-    RestartArgs, SubmitArgs, TopArgs, UpdateArgs, Where,
+    ClusterCommand, ClusterStartArgs, ClusterStopArgs, KillArgs, ListArgs, LogsArgs, MetricsArgs,
+    RemoteJob, RestartArgs, SubmitArgs, TopArgs, UpdateArgs, Where,
 };
 
 /// Low-latency stream processing: run jobs, look at them, measure them.
@@ -84,7 +84,7 @@ pub enum Command {
     #[command(after_help = SUBMIT_HELP)]
     Submit(SubmitArgs),
     /// List the jobs of a cluster
-    List(Where),
+    List(ListArgs),
     /// Show all that is known of a job of a cluster: its program, containers, problems, and what happened
     Describe(RemoteJob),
     /// Have the sources of a job read again

@@ -38,6 +38,12 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
+/// So many of something: `1 container`, `2 containers`.
+pub fn counted(number: u32, of: &str) -> String {
+    let s = if number == 1 { "" } else { "s" };
+    format!("{number} {of}{s}")
+}
+
 /// A duration in the unit that suits it: `850 µs`, `12.3 ms`, `4.2 s`, `3 min 5 s`, `2 h 10 min`, `5 d 3 h`.
 pub fn duration(duration: Duration) -> String {
     let seconds = duration.as_secs_f64();

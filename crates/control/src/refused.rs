@@ -81,6 +81,8 @@ pub enum Refused {
         resources: bool,
         /// What is wrong.
         message: String,
+        /// What to do next, if that is known.
+        hint: Option<String>,
     },
 }
 
@@ -105,7 +107,7 @@ impl Refused {
     }
 
     /// What to do next.
-    pub fn hint(&self) -> &'static str {
+    pub fn hint(&self) -> &str {
         match self {
             Refused::VersionMismatch { .. } => "start both from the same version of the program",
             Refused::WrongCluster { .. } | Refused::WrongJob { .. } => {
@@ -118,21 +120,30 @@ impl Refused {
             Refused::NameTaken { .. } => "choose another name, or kill that job",
             Refused::NoSuchJob(_) => "look at the list of the cluster's jobs",
             Refused::Busy { .. } => "try again when that has ended",
-            Refused::Impossible { .. } => "the job goes on as before; ask for something else",
+            Refused::Impossible { hint, .. } => match hint {
+                Some(hint) => hint,
+                None => "ask for something else",
+            },
         }
     }
 
     pub(crate) fn impossible(error: &Error) -> Self {
         Refused::Impossible {
             resources: error.code() == ErrorCode::ResourcesImpossible,
-            message: error.to_string(),
+            message: error.message(),
+            hint: error.what_next().map(str::to_string),
         }
     }
 }
 
 impl From<Refused> for Error {
     fn from(refused: Refused) -> Error {
-        let (code, hint) = (refused.code(), refused.hint());
-        Error::new(code, "refused").because(refused).hint(hint)
+        let (code, hint) = (refused.code(), refused.hint().to_string());
+        match refused {
+            // It says itself what can't be.
+            Refused::Impossible { message, .. } => Error::new(code, message),
+            refused => Error::new(code, "refused").because(refused),
+        }
+        .hint(hint)
     }
 }

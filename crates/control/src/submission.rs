@@ -117,13 +117,11 @@ impl Submission {
                 self.must_read = false;
                 None
             }
-            StoreReply::Refused(message) => {
-                let resources = false;
-                Some(SubmissionAction::Refused(Refused::Impossible {
-                    resources,
-                    message,
-                }))
-            }
+            StoreReply::Refused(message) => Some(SubmissionAction::Refused(Refused::Impossible {
+                resources: false,
+                message,
+                hint: None,
+            })),
             StoreReply::Unavailable => {
                 self.must_read = true;
                 self.next_at = now + PAUSE;

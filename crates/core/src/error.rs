@@ -339,6 +339,16 @@ impl Error {
         error
     }
 
+    /// What failed, why and where: without the code and what to do next.
+    pub fn message(&self) -> String {
+        let text = self.without_hint().to_string();
+        let behind = text.strip_prefix(self.code().as_str());
+        match behind.and_then(|rest| rest.strip_prefix(": ")) {
+            Some(message) => message.to_string(),
+            None => text,
+        }
+    }
+
     /// The vertex and instance that failed, if the failure has a place.
     pub fn vertex(&self) -> Option<(&str, u32)> {
         self.0

@@ -92,6 +92,7 @@ pub struct Vertex {
     pub(crate) parallelism: Parallelism,
     pub(crate) isolation: Isolation,
     demand: Demand,
+    most_instances: Option<NonZeroU32>,
     has_generated_name: bool,
 }
 
@@ -104,6 +105,7 @@ impl Vertex {
             parallelism: Parallelism::Auto,
             isolation: Isolation::Tasklet,
             demand: Demand::default(),
+            most_instances: None,
             has_generated_name: false,
         }
     }
@@ -133,6 +135,12 @@ impl Vertex {
         self
     }
 
+    /// Sets how many instances its processors can be of at most, so that more are refused before they are started.
+    pub fn most_instances(mut self, most: NonZeroU32) -> Self {
+        self.most_instances = Some(most);
+        self
+    }
+
     /// Whether nobody chose its name: it was made from the kind of step, as in `map-2`, or from the step's name for the first of
     /// its two stages, as in `counts: partial`. Says nothing of sources and sinks, which bring a name along that somebody may have
     /// chosen.
@@ -153,6 +161,11 @@ impl Vertex {
     /// How many instances run, as asked for.
     pub fn wanted_parallelism(&self) -> Parallelism {
         self.parallelism
+    }
+
+    /// The most instances that it can have, if its processors know of a limit.
+    pub fn instance_limit(&self) -> Option<NonZeroU32> {
+        self.most_instances
     }
 
     /// What each instance needs of its machine.

@@ -6,7 +6,7 @@ use ardea_api::{
 };
 use ardea_control::{Intent, JobDefinition};
 use ardea_core::Error;
-use ardea_master::{JobView, StoredJob};
+use ardea_master::{FailureView, JobView, StoredJob};
 
 use crate::directory::host_of;
 
@@ -14,6 +14,10 @@ use crate::directory::host_of;
 pub(crate) fn summary(view: &JobView) -> JobSummary {
     let (phase, reason) = Phase::of(&view.phase);
     let workers = view.containers.iter().filter(|one| one.worker.is_some());
+    let restarting = view
+        .containers
+        .iter()
+        .filter(|one| state(one) == ContainerState::Down);
     let instances = view.vertices.iter().map(|vertex| vertex.parallelism);
     JobSummary {
         name: view.job.name.clone(),
@@ -25,6 +29,8 @@ pub(crate) fn summary(view: &JobView) -> JobSummary {
         worker_count: count(workers.count()),
         instance_count: instances.sum(),
         version: view.submitted.definition.version.clone(),
+        restarting_count: count(restarting.count()),
+        last_problem: problems(&view.problems, &view.failures).into_iter().next(),
     }
 }
 
@@ -48,6 +54,8 @@ pub(crate) fn unled(stored: &StoredJob) -> JobSummary {
         worker_count: 0,
         instance_count: u32::try_from(record.demand.instance_count()).unwrap_or(u32::MAX),
         version: stored.submitted.definition.version.clone(),
+        restarting_count: 0,
+        last_problem: None,
     }
 }
 
@@ -63,6 +71,8 @@ pub(crate) fn unreadable(name: String, error: &Error) -> JobSummary {
         worker_count: 0,
         instance_count: 0,
         version: String::new(),
+        restarting_count: 0,
+        last_problem: None,
     }
 }
 
@@ -82,8 +92,8 @@ pub(crate) fn description(view: &JobView) -> JobDescription {
         }),
         vertices: vertices(view),
         containers: containers(view),
-        problems: problems(view),
-        notes: notes(view),
+        problems: problems(&view.problems, &view.failures),
+        notes: notes(&view.notes),
     }
 }
 
@@ -144,11 +154,7 @@ pub(crate) fn containers(view: &JobView) -> Vec<ContainerView> {
         let worker = container.worker.as_ref();
         ContainerView {
             id: container.id,
-            state: match worker {
-                Some(worker) if worker.suspected => ContainerState::Suspected,
-                Some(_) => ContainerState::Up,
-                None => ContainerState::Down,
-            },
+            state: state(container),
             host: container.host.clone(),
             process: container.process.clone(),
             address: worker.map(|worker| worker.address.clone()),
@@ -166,18 +172,47 @@ pub(crate) fn containers(view: &JobView) -> Vec<ContainerView> {
     containers.collect()
 }
 
-fn problems(view: &JobView) -> Vec<ProblemView> {
-    let problems = view.problems.iter().map(|problem| ProblemView {
+/// Whether a container has a worker, or has had one.
+fn state(container: &ardea_master::ContainerView) -> ContainerState {
+    match &container.worker {
+        Some(worker) if worker.suspected => ContainerState::Suspected,
+        Some(_) => ContainerState::Up,
+        None if container.has_been => ContainerState::Down,
+        None => ContainerState::Planned,
+    }
+}
+
+/// What went wrong in instances and with containers, the latest first. A process that ended by the error that an instance told is left
+/// out: that is told as the instance's.
+pub(crate) fn problems(
+    of_instances: &[ardea_master::ProblemView],
+    of_containers: &[FailureView],
+) -> Vec<ProblemView> {
+    let views = of_instances.iter().map(|problem| ProblemView {
         instance: problem.instance.to_string(),
         count: problem.count,
         at_ms: problem.at_ms,
         message: problem.message.clone(),
     });
-    problems.collect()
+    let is_told = |failure: &&FailureView| {
+        let told = failure.message.split_once(": error: ");
+        let mut problems = of_instances.iter();
+        told.is_none_or(|(_, error)| !problems.any(|it| it.message.starts_with(error)))
+    };
+    let of_containers = of_containers.iter().filter(is_told);
+    let of_containers = of_containers.map(|failure| ProblemView {
+        instance: format!("container {}", failure.container),
+        count: failure.count,
+        at_ms: failure.at_ms,
+        message: failure.message.clone(),
+    });
+    let mut problems: Vec<_> = views.chain(of_containers).collect();
+    problems.sort_by_key(|problem| std::cmp::Reverse(problem.at_ms));
+    problems
 }
 
-fn notes(view: &JobView) -> Vec<NoteView> {
-    let notes = view.notes.iter().map(|note| NoteView {
+pub(crate) fn notes(notes: &[ardea_master::NoteView]) -> Vec<NoteView> {
+    let notes = notes.iter().map(|note| NoteView {
         at_ms: note.at_ms,
         text: note.what.to_string(),
     });
@@ -186,4 +221,37 @@ fn notes(view: &JobView) -> Vec<NoteView> {
 
 fn count(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use ardea_packing::{ContainerId, InstanceId};
+
+    use super::*;
+
+    #[test]
+    fn a_process_that_ended_by_an_error_of_an_instance_is_no_second_problem() {
+        let problem = ardea_master::ProblemView {
+            instance: InstanceId::new("lines", 0),
+            count: 3,
+            at_ms: 10,
+            message: "ARD-301: cannot read x; check the path".into(),
+        };
+        let failure = |container, message: &str| FailureView {
+            container: ContainerId(container),
+            count: 1,
+            at_ms: 20,
+            message: message.into(),
+        };
+        let failures = [
+            failure(
+                1,
+                "its process ended with code 3: error: ARD-301: cannot read x",
+            ),
+            failure(2, "its process was ended by signal 9"),
+        ];
+        let told = problems(&[problem], &failures);
+        let whose: Vec<_> = told.iter().map(|it| it.instance.as_str()).collect();
+        assert_eq!(whose, ["container 2", "lines#0"]);
+    }
 }

@@ -5,19 +5,21 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use ardea_api::{
     Answer, Cluster, ClusterInfo, ClusterSettings, HostView, HostedContainer, JobDescription,
-    JobSummary, LogQuery, LogStream, MetricsQuery, MetricsRange, ParallelismUpdate, Pending, Plans,
-    RangeQuery, SampleView, SubmitRequest, TopView, Unanswered,
+    JobSummary, LogQuery, LogStream, MetricsQuery, MetricsRange, ParallelismUpdate,
+    PastJobDescription, PastJobSummary, Pending, Plans, RangeQuery, SampleView, SubmitRequest,
+    TopView, Unanswered,
 };
 use ardea_control::Command;
 use ardea_core::{Error, ErrorCode, Token};
-use ardea_master::{Jobs as Led, MasterProcess, Standing, submit};
+use ardea_master::{Jobs as Led, MasterProcess, Standing, all_past_jobs, past_jobs_of, submit};
 use ardea_packing::{ContainerId, ResourceManagers, Resources, VertexName};
 use ardea_scheduler::{HostRecord, Schedulers};
+use ardea_state_manager::layout::JobLayout;
 use ardea_tls::Tls;
 
 use crate::directory::{API, Directory, PID, VERSION, host_at};
 use crate::jobs::{Found, Jobs};
-use crate::{HostSetup, described, logs, measured};
+use crate::{HostSetup, described, logs, measured, remembered};
 
 /// A cluster, as one of its hosts tells it.
 pub(crate) struct Served {
@@ -233,6 +235,24 @@ impl Cluster for Served {
         })
     }
 
+    fn past_jobs(&self) -> Pending<'_, Vec<PastJobSummary>> {
+        Box::pin(async {
+            let past = all_past_jobs(&*self.jobs.state).await?;
+            Ok(past.iter().map(remembered::summary).collect())
+        })
+    }
+
+    fn past<'a>(&'a self, job: &'a str) -> Pending<'a, Vec<PastJobDescription>> {
+        Box::pin(async move {
+            // A name that no job can have is that of none.
+            let Ok(_) = JobLayout::of(job) else {
+                return Ok(Vec::new());
+            };
+            let past = past_jobs_of(&*self.jobs.state, job).await?;
+            Ok(past.iter().map(remembered::description).collect())
+        })
+    }
+
     fn describe<'a>(&'a self, job: &'a str) -> Pending<'a, JobDescription> {
         Box::pin(async move {
             match self.jobs.find(&*self.master()?, job).await? {
@@ -258,6 +278,7 @@ impl Cluster for Served {
                     .into());
             }
             self.check_takes(&job.name).await?;
+            self.cluster.instances.check(&demand, None)?;
             // A job that nobody can start is not taken.
             self.schedulers.get(&definition.scheduler)?;
             let state = Arc::clone(&self.jobs.state);

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, VecDeque};
 
 use ardea_control::{JobPhase, Note, WorkerId};
 use ardea_packing::{ContainerId, InstanceId};
-use ardea_scheduler::{ContainerEvent, RunningContainer};
+use ardea_scheduler::{ContainerEvent, Ending, RunningContainer};
 
 use crate::clock::now_ms;
-use crate::{Happening, NoteView, ProblemView};
+use crate::view::ended;
+use crate::{FailureView, Happening, NoteView, ProblemView};
 
 /// How many notes are kept.
 const MOST_NOTES: usize = 1_000;
@@ -25,6 +26,8 @@ pub(crate) struct Chronicle {
     since_ms: u64,
     notes: VecDeque<NoteView>,
     problems: BTreeMap<InstanceId, Problem>,
+    /// Of processes that should not have ended.
+    failures: BTreeMap<ContainerId, Problem>,
     restarts: BTreeMap<ContainerId, u32>,
     /// The latest life of each container.
     newest: BTreeMap<ContainerId, u64>,
@@ -45,6 +48,7 @@ impl Chronicle {
             since_ms: now_ms(),
             notes: VecDeque::new(),
             problems: BTreeMap::new(),
+            failures: BTreeMap::new(),
             restarts: BTreeMap::new(),
             newest: BTreeMap::new(),
             places: BTreeMap::new(),
@@ -61,7 +65,7 @@ impl Chronicle {
             Note::Joined(worker) => self.lives(*worker),
             Note::Problem(instance, message) => {
                 shorten(message);
-                self.problem(instance.clone(), message.clone());
+                count(&mut self.problems, instance.clone(), message.clone());
             }
             Note::SchedulerFailed(why) => shorten(why),
             _ => {}
@@ -84,6 +88,10 @@ impl Chronicle {
             } => {
                 for line in &mut last_words {
                     shorten(line);
+                }
+                if how != Ending::Code(0) {
+                    let message = format!("its process {}", ended(&how, &last_words));
+                    count(&mut self.failures, worker.container, message);
                 }
                 self.happens(Happening::Exited {
                     worker,
@@ -115,26 +123,6 @@ impl Chronicle {
             *newest = worker.incarnation;
             *self.restarts.entry(worker.container).or_default() += 1;
         }
-    }
-
-    fn problem(&mut self, instance: InstanceId, message: String) {
-        if self.problems.len() >= MOST_PROBLEMS && !self.problems.contains_key(&instance) {
-            let oldest = self
-                .problems
-                .iter()
-                .min_by_key(|(_, problem)| problem.at_ms);
-            if let Some(oldest) = oldest.map(|(instance, _)| instance.clone()) {
-                self.problems.remove(&oldest);
-            }
-        }
-        let problem = self.problems.entry(instance).or_insert(Problem {
-            count: 0,
-            at_ms: 0,
-            message: String::new(),
-        });
-        problem.count += 1;
-        problem.at_ms = now_ms();
-        problem.message = message;
     }
 
     fn happens(&mut self, what: Happening) -> u64 {
@@ -169,6 +157,27 @@ impl Chronicle {
         problems
     }
 
+    /// How processes of containers ended that should not have, the latest first.
+    pub(crate) fn failures(&self) -> Vec<FailureView> {
+        let views = self
+            .failures
+            .iter()
+            .map(|(container, failure)| FailureView {
+                container: *container,
+                count: failure.count,
+                at_ms: failure.at_ms,
+                message: failure.message.clone(),
+            });
+        let mut failures: Vec<_> = views.collect();
+        failures.sort_by_key(|failure| std::cmp::Reverse(failure.at_ms));
+        failures
+    }
+
+    /// Whether the container has had a worker, or been started, as far as is known.
+    pub(crate) fn has_been(&self, container: ContainerId) -> bool {
+        self.newest.contains_key(&container)
+    }
+
     pub(crate) fn restarts(&self, container: ContainerId) -> u32 {
         self.restarts.get(&container).copied().unwrap_or(0)
     }
@@ -177,6 +186,24 @@ impl Chronicle {
     pub(crate) fn place(&self, container: ContainerId) -> Option<&RunningContainer> {
         self.places.get(&container)
     }
+}
+
+/// Counts what went wrong with somebody; the oldest is forgotten if there are too many.
+fn count<K: Ord + Clone>(problems: &mut BTreeMap<K, Problem>, whose: K, message: String) {
+    if problems.len() >= MOST_PROBLEMS && !problems.contains_key(&whose) {
+        let oldest = problems.iter().min_by_key(|(_, problem)| problem.at_ms);
+        if let Some(oldest) = oldest.map(|(whose, _)| whose.clone()) {
+            problems.remove(&oldest);
+        }
+    }
+    let problem = problems.entry(whose).or_insert(Problem {
+        count: 0,
+        at_ms: 0,
+        message: String::new(),
+    });
+    problem.count += 1;
+    problem.at_ms = now_ms();
+    problem.message = message;
 }
 
 fn shorten(text: &mut String) {
@@ -222,6 +249,30 @@ mod tests {
             chronicle.note(Note::Problem(InstanceId::new("v", 0), "why".to_string()));
         }
         assert_eq!(chronicle.restarts(id), 1);
+        assert!(chronicle.has_been(id) && !chronicle.has_been(ContainerId(4)));
         assert_eq!(chronicle.problems()[0].count, 3);
+    }
+
+    #[test]
+    fn a_process_that_should_not_have_ended_is_counted_with_the_error_that_it_told() {
+        let mut chronicle = Chronicle::new();
+        let worker = WorkerId {
+            container: ContainerId(2),
+            incarnation: 1,
+        };
+        let mut exits = |how, words: &[&str]| {
+            chronicle.container(ContainerEvent::Exited {
+                worker,
+                how,
+                last_words: words.iter().map(|word| word.to_string()).collect(),
+            });
+        };
+        exits(Ending::Code(0), &["bye"]);
+        exits(Ending::Signal(9), &[]);
+        exits(Ending::Code(3), &["error: ARD-301: why", "  hint: what"]);
+        let failures = chronicle.failures();
+        assert_eq!((failures.len(), failures[0].count), (1, 2));
+        let told = "its process ended with code 3: error: ARD-301: why";
+        assert_eq!(failures[0].message, told);
     }
 }

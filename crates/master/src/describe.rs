@@ -44,6 +44,7 @@ impl Driver {
                 .map(|container| self.container(master, container))
                 .collect(),
             problems: self.chronicle.problems(),
+            failures: self.chronicle.failures(),
             notes: self.chronicle.notes(usize::MAX),
         })
     }
@@ -60,6 +61,7 @@ impl Driver {
             host: place.map(|place| place.host.clone()),
             process: place.map(|place| place.process.clone()),
             restarts: self.chronicle.restarts(id),
+            has_been: self.chronicle.has_been(id),
         }
     }
 
@@ -96,6 +98,7 @@ impl Driver {
             containers: plan.map_or(0, |plan| count(plan.containers().len())),
             instances: plan.map_or(0, |plan| count(plan.instance_count())),
             problems: self.chronicle.problems(),
+            failures: self.chronicle.failures(),
             notes: self.chronicle.notes(LAST_NOTES),
         })
     }

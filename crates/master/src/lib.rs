@@ -84,11 +84,12 @@ pub use finder::LeaseFinder;
 pub use job_metrics::JobMetrics;
 pub use leftovers::sweep;
 pub use master_process::{Jobs, MasterProcess};
-pub use past_jobs::{PastJob, REMEMBERED_JOBS, past_jobs_of};
+pub use past_jobs::{PastJob, REMEMBERED_JOBS, all_past_jobs, past_jobs_of};
 pub use setup::{LaunchSetup, MasterSetup};
 pub use store::JobStore;
 pub use stored_job::{StoredJob, Submitted};
 pub use submit::{new_submission, submit};
 pub use view::{
-    ContainerView, Happening, JobView, MasterView, NoteView, ProblemView, VertexView, WorkerView,
+    ContainerView, FailureView, Happening, JobView, MasterView, NoteView, ProblemView, VertexView,
+    WorkerView,
 };

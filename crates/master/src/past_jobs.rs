@@ -6,7 +6,7 @@ use ardea_state_manager::layout::{self, past_job, past_jobs, submission_of};
 use ardea_state_manager::{Expected, StateManager, StatePath, Version};
 use serde::{Deserialize, Serialize};
 
-use crate::{NoteView, ProblemView};
+use crate::{FailureView, NoteView, ProblemView};
 
 /// How many jobs are remembered.
 pub const REMEMBERED_JOBS: usize = 100;
@@ -39,8 +39,18 @@ pub struct PastJob {
     pub instances: u32,
     /// What went wrong in its instances, as far as its last master knew.
     pub problems: Vec<ProblemView>,
+    /// How processes of its containers ended that should not have, as far as its last master knew.
+    #[serde(default)]
+    pub failures: Vec<FailureView>,
     /// What happened last.
     pub notes: Vec<NoteView>,
+}
+
+impl PastJob {
+    /// Whether there is nothing that could be left out.
+    fn is_short(&self) -> bool {
+        self.notes.is_empty() && self.problems.is_empty() && self.failures.is_empty()
+    }
 }
 
 /// Remembers a job, and forgets the oldest if there are too many. To do it again changes nothing.
@@ -63,12 +73,13 @@ fn encode(past: &PastJob) -> Result<Vec<u8>> {
             let what = "what is remembered of a job can't be encoded";
             Error::new(ErrorCode::Internal, what).because(error)
         })?;
-        if value.len() <= MOST_BYTES || (past.notes.is_empty() && past.problems.is_empty()) {
+        if value.len() <= MOST_BYTES || past.is_short() {
             return Ok(value);
         }
         // The latest notes are last, the latest problems first.
         past.notes.drain(..past.notes.len().div_ceil(2));
         past.problems.truncate(past.problems.len() / 2);
+        past.failures.truncate(past.failures.len() / 2);
     }
 }
 
@@ -78,13 +89,38 @@ fn encode(past: &PastJob) -> Result<Vec<u8>> {
 ///
 /// When the state manager does not answer. What can't be read is left out.
 pub async fn past_jobs_of(state: &dyn StateManager, name: &str) -> Result<Vec<PastJob>> {
+    let paths = submissions(state, &past_jobs(name)?).await?;
+    read(state, paths).await
+}
+
+/// All jobs that are remembered, the latest first.
+///
+/// # Errors
+///
+/// As [`past_jobs_of`].
+pub async fn all_past_jobs(state: &dyn StateManager) -> Result<Vec<PastJob>> {
+    let paths = all(state).await?;
+    read(state, paths).await
+}
+
+async fn read(state: &dyn StateManager, paths: Vec<(StatePath, u64)>) -> Result<Vec<PastJob>> {
     let mut found = Vec::new();
-    for (path, _) in submissions(state, &past_jobs(name)?).await? {
+    for (path, _) in paths {
         let node = state.get(&path).await?;
         found.extend(node.and_then(|node| serde_json::from_slice::<PastJob>(&node.value).ok()));
     }
     found.sort_by_key(|past| std::cmp::Reverse(past.ended_ms));
     Ok(found)
+}
+
+/// The nodes of all submissions that are remembered.
+async fn all(state: &dyn StateManager) -> Result<Vec<(StatePath, u64)>> {
+    let history = layout::history()?;
+    let mut all = Vec::new();
+    for name in state.children(&history).await? {
+        all.extend(submissions(state, &history.child(&name)?).await?);
+    }
+    Ok(all)
 }
 
 /// The nodes of the submissions below a name.
@@ -99,11 +135,7 @@ async fn submissions(state: &dyn StateManager, name: &StatePath) -> Result<Vec<(
 }
 
 async fn forget_oldest(state: &dyn StateManager) -> Result<()> {
-    let history = layout::history()?;
-    let mut all = Vec::new();
-    for name in state.children(&history).await? {
-        all.extend(submissions(state, &history.child(&name)?).await?);
-    }
+    let all = all(state).await?;
     if all.len() <= REMEMBERED_JOBS {
         return Ok(());
     }

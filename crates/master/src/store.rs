@@ -253,7 +253,7 @@ fn reply_of<T>(error: &Error) -> StoreReply<T> {
         | ErrorCode::StateCorrupt
         | ErrorCode::LimitReached
         | ErrorCode::VersionMismatch
-        | ErrorCode::Internal => StoreReply::Refused(error.to_string()),
+        | ErrorCode::Internal => StoreReply::Refused(error.message()),
         _ => StoreReply::Unavailable,
     }
 }

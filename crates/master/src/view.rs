@@ -34,6 +34,8 @@ pub struct JobView {
     pub containers: Vec<ContainerView>,
     /// What went wrong in instances, the latest first.
     pub problems: Vec<ProblemView>,
+    /// How processes of containers ended that should not have, the latest first.
+    pub failures: Vec<FailureView>,
     /// What has happened, the latest last; at most 1,000.
     pub notes: Vec<NoteView>,
 }
@@ -79,6 +81,8 @@ pub struct ContainerView {
     pub process: Option<String>,
     /// How often it was started again, since this master leads.
     pub restarts: u32,
+    /// Whether it has had a worker, or been started, as far as this master knows.
+    pub has_been: bool,
 }
 
 /// A container's worker.
@@ -104,6 +108,19 @@ pub struct ProblemView {
     /// When it last did.
     pub at_ms: u64,
     /// What it was last.
+    pub message: String,
+}
+
+/// How the processes of a container ended that should not have.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FailureView {
+    /// The container.
+    pub container: ContainerId,
+    /// How many did.
+    pub count: u64,
+    /// When the last one did.
+    pub at_ms: u64,
+    /// How it did, and what it said last.
     pub message: String,
 }
 
@@ -152,17 +169,24 @@ impl std::fmt::Display for Happening {
                 how,
                 last_words,
             } => {
-                write!(f, "the process of worker {worker} {how}")?;
-                match last_words.last() {
-                    Some(line) => write!(f, ": {line}"),
-                    None => Ok(()),
-                }
+                let how = ended(how, last_words);
+                write!(f, "the process of worker {worker} {how}")
             }
             Happening::Notice { container, text } => match container {
                 Some(container) => write!(f, "container {container}: {text}"),
                 None => f.write_str(text),
             },
         }
+    }
+}
+
+/// How a process ended, and what it said of it: the error that it told last, if it told one, else its last line.
+pub(crate) fn ended(how: &Ending, last_words: &[String]) -> String {
+    let mut lines = last_words.iter().rev();
+    let error = lines.find(|line| line.starts_with("error: "));
+    match error.or(last_words.last()) {
+        Some(line) => format!("{how}: {line}"),
+        None => how.to_string(),
     }
 }
 

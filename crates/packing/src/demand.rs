@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ardea_core::settings::nearest;
 use ardea_core::{Error, ErrorCode, Result};
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +32,9 @@ pub struct VertexDemand {
     pub attributes: BTreeMap<String, String>,
 }
 
+/// The attribute of a vertex that says how many instances it can have at most, where its code knows of a limit.
+pub const MOST_INSTANCES_ATTRIBUTE: &str = "most-instances";
+
 impl VertexDemand {
     /// So many instances, each of which takes `resources`.
     pub fn new(name: impl Into<VertexName>, parallelism: u32, resources: Resources) -> Self {
@@ -51,6 +55,11 @@ impl VertexDemand {
     /// The first vertex of the group that it stays together with, if there is one.
     pub(crate) fn group(&self) -> Option<&String> {
         self.attributes.get(TOGETHER_ATTRIBUTE)
+    }
+
+    /// The most instances that it can have, if its code knows of a limit ([`MOST_INSTANCES_ATTRIBUTE`]).
+    pub fn instance_limit(&self) -> Option<u32> {
+        self.attributes.get(MOST_INSTANCES_ATTRIBUTE)?.parse().ok()
     }
 
     /// The instances, in order.
@@ -125,8 +134,11 @@ impl JobDemand {
         let Some(found) = vertices.find(|vertex| vertex.name.as_str() == name) else {
             let names: Vec<_> = self.vertices.iter().map(|v| v.name.as_str()).collect();
             let what = format!("job {:?} has no vertex {name:?}", self.job);
-            return Err(Error::new(ErrorCode::InvalidJob, what)
-                .hint(format!("it has: {}", names.join(", "))));
+            let mut hint = format!("it has: {}", names.join(", "));
+            if let Some(meant) = nearest(name, names.into_iter()) {
+                hint = format!("did you mean {meant}? {hint}");
+            }
+            return Err(Error::new(ErrorCode::InvalidJob, what).hint(hint));
         };
         let group = found.group();
         let is_meant = |vertex: &VertexDemand| {
@@ -156,6 +168,16 @@ impl JobDemand {
         }
         if self.vertices.is_empty() {
             return Err(Refusal::NoVertices);
+        }
+        for vertex in &self.vertices {
+            let limit = vertex.instance_limit();
+            if let Some(most) = limit.filter(|most| vertex.parallelism > *most) {
+                return Err(Refusal::TooManyForVertex {
+                    vertex: vertex.name.clone(),
+                    wanted: vertex.parallelism,
+                    most,
+                });
+            }
         }
         let instances = self.instance_count();
         if instances > MOST_INSTANCES {

@@ -12,6 +12,7 @@
 //! * [`PackingPlan`], [`ContainerPlan`], [`PlanChange`]: the outcome, and what differs between two of them;
 //! * [`ResourceManager`] and its implementations [`RoundRobin`], [`BinPacking`], [`CompliantRoundRobin`];
 //! * [`ResourceManagers`]: policies by name, a user's own among them, so that each job chooses its own;
+//! * [`InstanceLimits`], [`MOST_INSTANCES_ATTRIBUTE`]: how many instances a cluster allows, and how many a vertex can have;
 //! * [`TOGETHER_ATTRIBUTE`]: which vertices have to stay together, whichever policy packs them;
 //! * [`Refusal`]: why a job can't be packed, with the numbers.
 //!
@@ -58,6 +59,7 @@
 mod by_vertex;
 mod demand;
 mod identity;
+mod instance_limits;
 mod limits;
 mod plan;
 mod plan_change;
@@ -77,8 +79,9 @@ mod round_robin;
 
 pub use bin_packing::BinPacking;
 pub use compliant::CompliantRoundRobin;
-pub use demand::{JobDemand, VertexDemand};
+pub use demand::{JobDemand, MOST_INSTANCES_ATTRIBUTE, VertexDemand};
 pub use identity::{ContainerId, IdentityError, InstanceId, VertexName};
+pub use instance_limits::InstanceLimits;
 pub use limits::{ContainerLimits, PackingConfig, Padding};
 pub use manager::{ResourceManager, ResourceManagers};
 pub use plan::{ContainerPlan, PackingPlan, Placement};

@@ -65,6 +65,36 @@ pub enum Refusal {
         /// So many are the most.
         most: u64,
     },
+    /// The code of a vertex can't have so many instances.
+    #[error("vertex {vertex:?} asks for {wanted} instances, and can have {most} at most")]
+    TooManyForVertex {
+        /// The vertex.
+        vertex: VertexName,
+        /// So many are asked for.
+        wanted: u32,
+        /// So many are the most.
+        most: u32,
+    },
+    /// The cluster gives a vertex fewer instances.
+    #[error(
+        "vertex {vertex:?} asks for {wanted} instances, and the cluster allows {most} of a vertex at most"
+    )]
+    OverVertexLimit {
+        /// The vertex.
+        vertex: VertexName,
+        /// So many are asked for.
+        wanted: u32,
+        /// So many are the most.
+        most: u32,
+    },
+    /// The cluster gives a job fewer instances.
+    #[error("it asks for {wanted} instances, and the cluster allows {most} of a job at most")]
+    OverJobLimit {
+        /// So many are asked for.
+        wanted: u64,
+        /// So many are the most.
+        most: u64,
+    },
     /// No container is large enough for its own padding.
     #[error("a container keeps {padding} for itself, and may have {limit} only")]
     PaddingTooLarge {
@@ -151,6 +181,15 @@ impl Refusal {
             NoVertices | NoInstances(_) | VertexTwice(_) | TooManyInstances { .. } => {
                 (ErrorCode::InvalidJob, "correct the job's definition")
             }
+            TooManyForVertex { .. } => (ErrorCode::InvalidJob, "ask for fewer"),
+            OverVertexLimit { .. } => (
+                ErrorCode::InvalidJob,
+                "ask for fewer, or start the cluster's hosts with a greater cluster.vertex_instances",
+            ),
+            OverJobLimit { .. } => (
+                ErrorCode::InvalidJob,
+                "ask for fewer, or start the cluster's hosts with a greater cluster.job_instances",
+            ),
             PaddingTooLarge { .. } => (
                 ErrorCode::ResourcesImpossible,
                 "allow larger containers or less padding",

@@ -9,7 +9,7 @@ use ardea_core::{
 };
 
 use crate::ack_channel::{AckChannel, Mailboxes};
-use crate::anchor::Salt;
+use crate::anchor::{Salt, Task};
 use crate::builder::Reliability;
 use crate::codec::TupleCodec;
 use crate::component::{Component, Kind, Subscription};
@@ -164,10 +164,14 @@ impl Compiler<'_> {
                 }
             };
             let instances = NonZeroU32::new(component.parallelism).unwrap_or(NonZeroU32::MIN);
-            let vertex = Vertex::new(Arc::clone(&component.name), supplier)
+            let mut vertex = Vertex::new(Arc::clone(&component.name), supplier)
                 .parallelism(Parallelism::Exactly(instances))
                 .isolation(component.isolation)
                 .demand(component.wants.demand());
+            let is_followed = component.is_spout() && self.mailboxes.is_some();
+            if let Some(most) = NonZeroU32::new(Task::MOST_INSTANCES).filter(|_| is_followed) {
+                vertex = vertex.most_instances(most);
+            }
             self.vertices.push(self.dag.vertex(vertex));
         }
         Ok(())

@@ -33,15 +33,20 @@ pub(super) struct Asked {
 
 /// The path of something of a job.
 pub(super) fn path(job: &str, rest: &str) -> String {
-    let mut path = "/v1/jobs/".to_string();
-    for byte in job.bytes() {
+    format!("/v1/jobs/{}{rest}", encoded(job))
+}
+
+/// A name as a part of a path.
+pub(super) fn encoded(name: &str) -> String {
+    let mut part = String::new();
+    for byte in name.bytes() {
         if byte.is_ascii_alphanumeric() || b"-_~".contains(&byte) {
-            path.push(char::from(byte));
+            part.push(char::from(byte));
         } else {
-            path += &format!("%{byte:02X}");
+            part += &format!("%{byte:02X}");
         }
     }
-    path + rest
+    part
 }
 
 impl Asked {

@@ -71,6 +71,15 @@ pub(super) async fn submit(State(shared): State<Shared>, uri: Uri, body: Receive
     Ok(told(StatusCode::CREATED, answer, &uri))
 }
 
+pub(super) async fn past_jobs(State(shared): State<Shared>, uri: Uri) -> Response {
+    told(StatusCode::OK, shared.0.past_jobs().await, &uri)
+}
+
+pub(super) async fn past(State(shared): State<Shared>, uri: Uri, job: Job) -> Outcome {
+    let job = named(job)?;
+    Ok(told(StatusCode::OK, shared.0.past(&job).await, &uri))
+}
+
 pub(super) async fn describe(State(shared): State<Shared>, uri: Uri, job: Job) -> Outcome {
     let job = named(job)?;
     Ok(told(StatusCode::OK, shared.0.describe(&job).await, &uri))

@@ -48,6 +48,8 @@ fn method(verb: Verb, operation: Operation) -> MethodRouter<Shared> {
         Operation::Hosts => on(filter, handlers::hosts),
         Operation::List => on(filter, handlers::list),
         Operation::Submit => on(filter, handlers::submit),
+        Operation::PastJobs => on(filter, handlers::past_jobs),
+        Operation::Past => on(filter, handlers::past),
         Operation::Describe => on(filter, handlers::describe),
         Operation::Kill => on(filter, handlers::kill),
         Operation::Activate => on(filter, handlers::activate),

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use ardea_api::testing::word_count;
-use ardea_api::{Client, LogQuery, LogSource, MetricsQuery, ParallelismUpdate, Phase, RangeQuery};
+use ardea_api::{
+    Client, JobEnding, LogQuery, LogSource, MetricsQuery, ParallelismUpdate, Phase, RangeQuery,
+};
 use ardea_core::ErrorCode;
 use ardea_packing::ContainerId;
 
@@ -41,6 +43,11 @@ async fn a_job_is_submitted_looked_at_commanded_and_killed() {
 
     client.kill("word-count").await.unwrap();
     assert!(client.list().await.unwrap().is_empty());
+    let past = client.past("word-count").await.unwrap();
+    assert_eq!(past[0].summary.ending, JobEnding::Killed);
+    assert_eq!(past[0].summary.instance_count, 7);
+    assert_eq!(client.past_jobs().await.unwrap(), [past[0].summary.clone()]);
+    assert!(client.past("word/count").await.unwrap().is_empty());
     assert_eq!(
         served.cluster.commands(),
         [

@@ -143,3 +143,22 @@ fn no_bytes_bring_the_server_down() {
     let jobs = runtime.block_on(served.client(None).list()).unwrap();
     assert_eq!(jobs.len(), 1);
 }
+
+#[tokio::test]
+async fn idle_connections_give_way_to_whoever_asks() {
+    let mut config = loopback();
+    config.most_connections = 3;
+    let served = serve(config).await;
+    let mut idle = Vec::new();
+    for _ in 0..3 {
+        let mut stream = TcpStream::connect(served.address).await.unwrap();
+        // One says nothing at all, the others a bit of what they want.
+        if !idle.is_empty() {
+            stream.write_all(b"GET /v1/cl").await.unwrap();
+        }
+        idle.push(stream);
+    }
+    for _ in 0..5 {
+        served.client(None).about().await.unwrap();
+    }
+}

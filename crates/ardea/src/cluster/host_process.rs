@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_api::{CLUSTER_SETTINGS, ClusterSettings};
+use ardea_control::MasterConfig;
 use ardea_core::settings::{Resolver, Schema};
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_courier::Security;
@@ -121,8 +122,11 @@ async fn run(
         )),
         attributes: start.attributes.clone(),
         lease: Default::default(),
-        master: Default::default(),
-        masters,
+        master: MasterConfig {
+            instances: cluster.instances,
+            ..MasterConfig::default()
+        },
+            masters,
         cluster: cluster.clone(),
     })
     .await?;

@@ -35,6 +35,8 @@ impl HostStart {
             format!("cluster.host={}", cluster.host),
             format!("cluster.port={port}"),
             format!("slurm.folder={}", cluster.slurm_folder.display()),
+            format!("cluster.vertex_instances={}", cluster.instances.of_vertex),
+            format!("cluster.job_instances={}", cluster.instances.of_job),
         ];
         if let Some(file) = &cluster.token_file {
             settings.push(format!("cluster.token_file={}", file.display()));

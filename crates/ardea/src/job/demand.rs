@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use ardea_api::{LogicalEdge, LogicalPlan, LogicalVertex};
 use ardea_core::{Dag, Isolation, Result, VertexId};
 use ardea_engine::together;
-use ardea_packing::{JobDemand, MilliCores, Resources, VertexDemand};
+use ardea_packing::{JobDemand, MOST_INSTANCES_ATTRIBUTE, MilliCores, Resources, VertexDemand};
 
 /// Where nobody has said how many instances a vertex has, it has one on a cluster.
 const ONE: NonZeroU32 = NonZeroU32::MIN;
@@ -35,7 +35,11 @@ pub fn demand(job: &str, dag: &Dag, unsaid: Resources) -> Result<JobDemand> {
             memory_bytes: said.memory_bytes.unwrap_or(unsaid.memory_bytes),
             disk_bytes: said.disk_bytes.unwrap_or(unsaid.disk_bytes),
         };
-        demand = demand.vertex(VertexDemand::new(&**vertex.name(), parallelism, each));
+        let mut wanted = VertexDemand::new(&**vertex.name(), parallelism, each);
+        if let Some(most) = vertex.instance_limit() {
+            wanted = wanted.attribute(MOST_INSTANCES_ATTRIBUTE, most.to_string());
+        }
+        demand = demand.vertex(wanted);
         logical.vertices.push(LogicalVertex {
             name: vertex.name().to_string(),
             parallelism,

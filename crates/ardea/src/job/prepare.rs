@@ -83,6 +83,7 @@ impl Prepared {
             demand: demand.clone(),
             packing: cluster.packed_within.clone(),
         };
+        cluster.instances.check(&demand, None)?;
         let plan = pack(&request, &modules.managers)?;
         check_stays(&program.dag, &plan)?;
         Ok(Prepared {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ardea_api::{Client, JobSummary, SubmitRequest};
+use ardea_api::{Client, JobEnding, JobSummary, SubmitRequest};
 use ardea_core::{Error, ErrorCode, Result};
 use tokio::runtime::{Builder, Runtime};
 
@@ -52,6 +52,13 @@ impl Target for RestTarget {
     fn look(&self, job: &str) -> Result<JobSummary> {
         let described = self.runtime.block_on(self.client.describe(job));
         described.map(|described| described.summary)
+    }
+
+    fn ended(&self, job: &str, submission: &str) -> Result<Option<JobEnding>> {
+        let past = self.runtime.block_on(self.client.past(job))?;
+        let past = past.into_iter().map(|past| past.summary);
+        let mut of_this = past.filter(|past| past.submission == submission);
+        Ok(of_this.next().map(|past| past.ending))
     }
 }
 

@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ardea_api::{JobSummary, Phase, SubmitRequest};
+use ardea_api::{JobEnding, JobSummary, Phase, ProblemView, SubmitRequest};
 use ardea_control::JobRef;
 use ardea_core::{Error, ErrorCode, Result};
 use serde::Serialize;
 
 use super::prepare::Prepared;
+use super::settled::{Settled, Settling};
 
 /// How often the cluster is asked how the job is doing.
 const LOOK: Duration = Duration::from_millis(50);
@@ -47,6 +48,16 @@ pub trait Target {
     /// # Errors
     /// [`ErrorCode::NoSuchJob`] if it is gone, or was never there.
     fn look(&self, job: &str) -> Result<JobSummary>;
+
+    /// How this submission, in hexadecimal digits, of a job came to its end, if the cluster remembers that. Who doesn't say so remembers
+    /// nothing.
+    ///
+    /// # Errors
+    /// If the cluster can't be asked.
+    fn ended(&self, job: &str, submission: &str) -> Result<Option<JobEnding>> {
+        let _ = (job, submission);
+        Ok(None)
+    }
 }
 
 /// How far submitting has come.
@@ -87,11 +98,11 @@ pub struct Submitted {
     pub instances: usize,
 }
 
-/// Submits a job, and unless `patience` is none waits until it runs, so long at most.
+/// Submits a job, and unless `patience` is none waits until it has run for a moment, so long at most.
 ///
 /// # Errors
-/// What the target says. [`ErrorCode::StateUnavailable`] if it doesn't run in time: the cluster has it all the same, and goes on
-/// trying.
+/// What the target says. If instances or containers fail again and again, what they fail of, with its code; [`ErrorCode::StateUnavailable`]
+/// if it doesn't run in time: the cluster has it all the same, and goes on trying.
 pub fn submit(
     prepared: &Prepared,
     target: &dyn Target,
@@ -122,7 +133,7 @@ pub fn submit(
     Ok(submitted)
 }
 
-/// Waits until the job runs, or has even come to its end.
+/// Waits until the job has run for a moment, or has even come to its end.
 fn wait(
     submitted: &Submitted,
     target: &dyn Target,
@@ -131,27 +142,38 @@ fn wait(
 ) -> Result<Phase> {
     let deadline = Instant::now() + patience;
     let job = &submitted.job;
-    let mut was_seen = false;
+    let mut settling = Settling::default();
     let mut told = None;
     loop {
         let seen = match target.look(job) {
-            // A short job may be over before it is looked at again.
-            Err(error) if error.code() == ErrorCode::NoSuchJob && was_seen => {
-                return Ok(Phase::Gone);
+            Ok(seen) if seen.submission != submitted.submission => {
+                return ending(submitted, target);
             }
-            Err(error) if Instant::now() >= deadline => return Err(error),
-            // Its master may not have begun yet.
-            Err(error) if is_passing(error.code()) => None,
-            Err(error) => return Err(error),
-            Ok(seen) if seen.submission != submitted.submission => return Ok(Phase::Gone),
             Ok(seen) => Some(seen),
+            // A short job may be over before it is looked at.
+            Err(error) if error.code() == ErrorCode::NoSuchJob && settling.was_seen() => {
+                return ending(submitted, target);
+            }
+            Err(error) if is_passing(error.code()) => {
+                if error.code() == ErrorCode::NoSuchJob
+                    && let Ok(Some(ending)) = target.ended(job, &submitted.submission)
+                {
+                    return Ok(phase_of(ending));
+                }
+                if Instant::now() >= deadline {
+                    return Err(error);
+                }
+                // Its master may not have begun yet.
+                None
+            }
+            Err(error) => return Err(error),
         };
         if let Some(seen) = seen {
-            was_seen = true;
-            match seen.phase {
-                Phase::Reading | Phase::Starting => {}
-                Phase::Impossible => return Err(impossible(job, seen.reason)),
-                phase => return Ok(phase),
+            match settling.sees(&seen, Instant::now()) {
+                Some(Settled::Failing(problem)) => return Err(failing(job, &problem)),
+                Some(Settled::Impossible) => return Err(impossible(job, seen.reason)),
+                Some(Settled::In(phase)) => return Ok(phase),
+                None => {}
             }
             let step = Step::Starting {
                 workers: seen.worker_count,
@@ -161,17 +183,28 @@ fn wait(
                 tell(step.clone());
                 told = Some(step);
             }
-        }
-        if Instant::now() >= deadline {
-            let what = format!(
-                "job {job:?} does not run after {} s",
-                patience.as_secs_f64()
-            );
-            return Err(Error::new(ErrorCode::StateUnavailable, what).hint(format!(
-                "the cluster goes on trying; `ardea describe {job}` says what it waits for, `ardea kill {job}` gives it up"
-            )));
+            if Instant::now() >= deadline {
+                return Err(match seen.last_problem {
+                    Some(problem) => failing(job, &problem),
+                    None => late(job, patience),
+                });
+            }
         }
         thread::sleep(LOOK);
+    }
+}
+
+/// How a job that is gone came to its end.
+fn ending(submitted: &Submitted, target: &dyn Target) -> Result<Phase> {
+    // It is gone, whether or not that is remembered.
+    let ended = target.ended(&submitted.job, &submitted.submission);
+    Ok(ended.ok().flatten().map_or(Phase::Gone, phase_of))
+}
+
+fn phase_of(ending: JobEnding) -> Phase {
+    match ending {
+        JobEnding::Finished => Phase::Finished,
+        JobEnding::Killed => Phase::Gone,
     }
 }
 
@@ -183,6 +216,37 @@ fn is_passing(code: ErrorCode) -> bool {
             | ErrorCode::StateUnavailable
             | ErrorCode::Superseded
     )
+}
+
+fn late(job: &str, patience: Duration) -> Error {
+    let what = format!(
+        "job {job:?} does not run after {} s",
+        patience.as_secs_f64()
+    );
+    Error::new(ErrorCode::StateUnavailable, what).hint(format!(
+        "the cluster goes on trying; `ardea describe {job}` says what it waits for, `ardea kill {job}` gives it up"
+    ))
+}
+
+/// What a job fails of, with the code that whoever failed has told.
+fn failing(job: &str, problem: &ProblemView) -> Error {
+    let message = &problem.message;
+    // A process tells its error behind how it has ended.
+    let told = message
+        .split_once(": error: ")
+        .map_or(message.as_str(), |(_, told)| told);
+    let coded = told.split_once(": ");
+    let coded = coded.and_then(|(code, rest)| Some((ErrorCode::named(code)?, rest)));
+    // That nobody read what a job wrote is its failure, and no reason to end here in silence.
+    let coded = coded.filter(|(code, _)| *code != ErrorCode::OutputClosed);
+    let (code, why) = coded.unwrap_or((ErrorCode::StartFailed, message));
+    let what = format!(
+        "the cluster has job {job:?}, and {} fails",
+        problem.instance
+    );
+    Error::new(code, what).because(why).hint(format!(
+        "what fails is started again and again; `ardea logs {job}` shows what it wrote, `ardea kill {job}` gives it up"
+    ))
 }
 
 fn impossible(job: &str, reason: Option<String>) -> Error {

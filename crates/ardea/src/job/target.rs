@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ardea_api::{ClusterSettings, JobSummary, SubmitRequest};
+use ardea_api::{ClusterSettings, JobEnding, JobSummary, SubmitRequest};
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_packages::{Contents, PackageStores, StoreOptions};
 
@@ -92,6 +92,10 @@ impl Target for OwnHosts {
 
     fn look(&self, job: &str) -> Result<JobSummary> {
         self.hosts()?.look(job)
+    }
+
+    fn ended(&self, job: &str, submission: &str) -> Result<Option<JobEnding>> {
+        self.hosts()?.ended(job, submission)
     }
 }
 

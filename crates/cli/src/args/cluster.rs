@@ -29,6 +29,17 @@ pub struct RemoteJob {
     pub place: Where,
 }
 
+/// `ardea list`.
+#[derive(clap::Args, Debug)]
+pub struct ListArgs {
+    /// Those that are gone as well, as far as they are remembered
+    #[arg(long, short)]
+    pub all: bool,
+    /// Where they are.
+    #[command(flatten)]
+    pub place: Where,
+}
+
 pub(super) const SUBMIT_HELP: &str = "\
 Examples:
   ardea submit word-count.yaml --set job.containers=2

@@ -1,13 +1,15 @@
 //! `ardea describe`: all that is known of a job.
 
-use ardea_api::JobDescription;
+use ardea_api::{JobDescription, JobEnding, NoteView, PastJobDescription, ProblemView};
+use ardea_core::{Error, ErrorCode};
 use serde_json::json;
 
 use crate::args::RemoteJob;
 use crate::columns::table;
+use crate::commands::list::lasted;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::figures::{moment, since};
+use crate::figures::{counted, moment, since};
 use crate::reach::Reached;
 use crate::stdout;
 
@@ -17,11 +19,66 @@ const NOTES: usize = 10;
 /// Prints the description: paragraphs and tables, or an object.
 pub fn run(args: &RemoteJob, context: &Context) -> Result<(), Failure> {
     let cluster = Reached::of(&args.place, context)?;
-    let job = cluster.ask(cluster.client.describe(&args.job))?;
+    let job = match cluster.ask(cluster.client.describe(&args.job)) {
+        Ok(job) => job,
+        Err(Failure::Error(error)) if error.code() == ErrorCode::NoSuchJob => {
+            return ended(&cluster, &args.job, error, context);
+        }
+        Err(failure) => return Err(failure),
+    };
     if context.json {
         return stdout::print_json(&json!(job));
     }
     stdout::print(&text(&job, context.verbose))
+}
+
+/// Prints what is remembered of a job that is gone, the latest of its name; else that there is none.
+fn ended(cluster: &Reached, name: &str, error: Error, context: &Context) -> Result<(), Failure> {
+    let past = cluster.ask(cluster.client.past(name))?;
+    let Some((last, earlier)) = past.split_first() else {
+        return Err(error.into());
+    };
+    match context.json {
+        true => stdout::print_json(&json!(last)),
+        false => stdout::print(&past_text(last, earlier.len(), context.verbose)),
+    }
+}
+
+fn past_text(past: &PastJobDescription, earlier: usize, is_verbose: bool) -> String {
+    let summary = &past.summary;
+    let how = match (summary.ending, summary.has_run) {
+        (JobEnding::Finished, _) => "finished: all of its sources had ended",
+        (JobEnding::Killed, true) => "killed",
+        (JobEnding::Killed, false) => "killed before it ever ran",
+    };
+    let mut lines = vec![
+        (
+            "job",
+            format!("{} (submission {})", summary.name, summary.submission),
+        ),
+        ("ended", how.to_string()),
+        ("submitted", moment(summary.submitted_ms)),
+        (
+            "gone",
+            format!("{}, after {}", moment(summary.ended_ms), lasted(summary)),
+        ),
+        (
+            "had",
+            format!(
+                "{} in {}",
+                counted(summary.instance_count, "instance"),
+                counted(summary.container_count, "container")
+            ),
+        ),
+        ("version", summary.version.clone()),
+        ("scheduler", past.scheduler.clone()),
+        ("packing", past.packing.clone()),
+    ];
+    if earlier > 0 {
+        let told = format!("{earlier} earlier of this name; `ardea list --all` shows them");
+        lines.push(("before", told));
+    }
+    fields(lines) + &problems(&past.problems) + &notes(&past.notes, is_verbose)
 }
 
 fn text(job: &JobDescription, is_verbose: bool) -> String {
@@ -58,31 +115,41 @@ fn text(job: &JobDescription, is_verbose: bool) -> String {
         "instances",
     ];
     text += &table(&headings, &containers.collect::<Vec<_>>());
-    if !job.problems.is_empty() {
-        text += "\nproblems\n";
-        let problems = job.problems.iter().map(|problem| {
-            vec![
-                format!("  {}", problem.instance),
-                problem.count.to_string(),
-                since(problem.at_ms),
-                problem.message.clone(),
-            ]
-        });
-        let headings = ["  instance", ">times", "last", "message"];
-        text += &table(&headings, &problems.collect::<Vec<_>>());
+    text + &problems(&job.problems) + &notes(&job.notes, is_verbose)
+}
+
+fn problems(problems: &[ProblemView]) -> String {
+    if problems.is_empty() {
+        return String::new();
     }
+    let rows = problems.iter().map(|problem| {
+        vec![
+            format!("  {}", problem.instance),
+            problem.count.to_string(),
+            since(problem.at_ms),
+            problem.message.clone(),
+        ]
+    });
+    let headings = ["  where", ">times", "last", "message"];
+    format!(
+        "\nproblems\n{}",
+        table(&headings, &rows.collect::<Vec<_>>())
+    )
+}
+
+fn notes(notes: &[NoteView], is_verbose: bool) -> String {
     let notes = match is_verbose {
-        true => &job.notes[..],
-        false => &job.notes[job.notes.len().saturating_sub(NOTES)..],
+        true => notes,
+        false => &notes[notes.len().saturating_sub(NOTES)..],
     };
-    if !notes.is_empty() {
-        text += "\nwhat happened\n";
-        let notes = notes
-            .iter()
-            .map(|note| vec![format!("  {}", moment(note.at_ms)), note.text.clone()]);
-        text += &table(&["  when", "what"], &notes.collect::<Vec<_>>());
+    if notes.is_empty() {
+        return String::new();
     }
-    text
+    let rows = notes
+        .iter()
+        .map(|note| vec![format!("  {}", moment(note.at_ms)), note.text.clone()]);
+    let rows: Vec<_> = rows.collect();
+    format!("\nwhat happened\n{}", table(&["  when", "what"], &rows))
 }
 
 fn head(job: &JobDescription) -> String {
@@ -115,6 +182,11 @@ fn head(job: &JobDescription) -> String {
     }
     let settings = job.settings.iter();
     lines.extend(settings.map(|(key, value)| ("setting", format!("{key} = {value}"))));
+    fields(lines)
+}
+
+/// Names and values, a line each.
+fn fields(lines: Vec<(&str, String)>) -> String {
     let rows: Vec<Vec<String>> = lines
         .into_iter()
         .map(|(name, value)| vec![name.to_string(), value])

@@ -1,35 +1,66 @@
 //! `ardea list`: the jobs of a cluster.
 
-use ardea_api::JobSummary;
+use std::time::Duration;
+
+use ardea_api::{JobSummary, PastJobSummary, ProblemView};
 use serde_json::json;
 
-use crate::args::Where;
+use crate::args::ListArgs;
 use crate::columns::table;
 use crate::context::Context;
 use crate::failure::{Failure, print_error};
-use crate::figures::since;
+use crate::figures::{counted, duration, moment, since};
 use crate::reach::Reached;
 use crate::stdout;
 
+/// How much is told of a problem in a line, in letters; `describe` tells all of it.
+const MOST_LETTERS: usize = 80;
+
 /// Prints a line a job.
-pub fn run(place: &Where, context: &Context) -> Result<(), Failure> {
-    let cluster = Reached::of(place, context)?;
+pub fn run(args: &ListArgs, context: &Context) -> Result<(), Failure> {
+    let cluster = Reached::of(&args.place, context)?;
     let jobs = cluster.ask(cluster.client.list())?;
+    let past = match args.all {
+        true => cluster.ask(cluster.client.past_jobs())?,
+        false => Vec::new(),
+    };
     if context.json {
-        return stdout::print_json(&json!(jobs));
+        return stdout::print_json(&match args.all {
+            true => json!({ "jobs": jobs, "past": past }),
+            false => json!(jobs),
+        });
     }
     if jobs.is_empty() && !context.quiet {
         print_error(&format!("cluster {} has no jobs\n", cluster.settings.name));
     }
-    match jobs.is_empty() {
+    let mut text = String::new();
+    if !jobs.is_empty() {
+        text += &jobs_table(&jobs);
+    }
+    if !past.is_empty() {
+        let between = if text.is_empty() { "" } else { "\n" };
+        text += &format!(
+            "{between}past jobs, the latest first\n{}",
+            past_table(&past)
+        );
+    }
+    match text.is_empty() {
         true => Ok(()),
-        false => stdout::print(&jobs_table(&jobs)),
+        false => stdout::print(&text),
     }
 }
 
 /// The jobs, as people read them.
 pub fn jobs_table(jobs: &[JobSummary]) -> String {
-    let headings = ["job", "phase", "since", ">containers", ">up", ">instances"];
+    let headings = [
+        "job",
+        "phase",
+        "since",
+        ">containers",
+        ">up",
+        ">instances",
+        "problems",
+    ];
     let rows: Vec<Vec<String>> = jobs
         .iter()
         .map(|job| {
@@ -40,8 +71,95 @@ pub fn jobs_table(jobs: &[JobSummary]) -> String {
                 job.container_count.to_string(),
                 job.worker_count.to_string(),
                 job.instance_count.to_string(),
+                problems(job),
             ]
         })
         .collect();
     table(&headings, &rows)
+}
+
+/// What is wrong with a job, in a line; nothing if nothing is known.
+fn problems(job: &JobSummary) -> String {
+    let restarting = (job.restarting_count > 0)
+        .then(|| format!("{} restarting", counted(job.restarting_count, "container")));
+    let last = job.last_problem.as_ref();
+    let last = last.map(|last| format!("{} ago: {}", since(last.at_ms), in_short(last)));
+    let told = [job.reason.clone(), restarting, last].into_iter().flatten();
+    told.collect::<Vec<_>>().join("; ")
+}
+
+fn in_short(problem: &ProblemView) -> String {
+    let message = &problem.message;
+    let short = match message.char_indices().nth(MOST_LETTERS) {
+        Some((end, _)) => format!("{}…", &message[..end]),
+        None => message.clone(),
+    };
+    format!("{}: {short}", problem.instance)
+}
+
+fn past_table(past: &[PastJobSummary]) -> String {
+    let headings = [
+        "job",
+        "ended",
+        "at",
+        "after",
+        ">containers",
+        ">instances",
+        "last problem",
+    ];
+    let rows: Vec<Vec<String>> = past
+        .iter()
+        .map(|past| {
+            vec![
+                past.name.clone(),
+                past.ending.as_str().to_string(),
+                moment(past.ended_ms),
+                lasted(past),
+                past.container_count.to_string(),
+                past.instance_count.to_string(),
+                past.last_problem.as_ref().map(in_short).unwrap_or_default(),
+            ]
+        })
+        .collect();
+    table(&headings, &rows)
+}
+
+/// How long a job that is gone was there.
+pub fn lasted(past: &PastJobSummary) -> String {
+    let millis = past.ended_ms.saturating_sub(past.submitted_ms);
+    duration(Duration::from_millis(millis))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ardea_api::Phase;
+
+    #[test]
+    fn what_is_wrong_with_a_job_stands_in_its_line_in_short() {
+        let mut job = JobSummary {
+            name: "bad".into(),
+            submission: "1".into(),
+            phase: Phase::Recovering,
+            reason: None,
+            since_ms: 0,
+            container_count: 3,
+            worker_count: 1,
+            instance_count: 3,
+            version: "0".into(),
+            restarting_count: 2,
+            last_problem: Some(ProblemView {
+                instance: "lines#0".into(),
+                count: 7,
+                at_ms: u64::MAX,
+                message: format!("ARD-301: {}", "ü".repeat(100)),
+            }),
+        };
+        let told = problems(&job);
+        let begin = "2 containers restarting; 0 µs ago: lines#0: ARD-301: ü";
+        assert!(told.starts_with(begin) && told.ends_with("ü…"), "{told}");
+        job.restarting_count = 0;
+        job.last_problem = None;
+        assert_eq!(problems(&job), "");
+    }
 }

@@ -26,8 +26,11 @@ pub fn an_update_under_load_leaves_others_alone_and_loses_nothing() {
         assert!(lives.iter().all(|it| self::lives(arena).contains(it)));
         job.until_more();
     }
-    let refused = arena.fail("update numbers nothing=2");
-    assert!(refused.contains("nothing"), "{refused}");
+    let refused = arena.fail("update numbers pas=2");
+    assert!(refused.contains("did you mean pass?"), "{refused}");
+    assert_eq!(refused.matches("ARD-").count(), 1, "{refused}");
+    let refused = arena.fail("update numbers numbers=16385");
+    assert!(refused.contains("allows 10000 of a vertex"), "{refused}");
     job.end();
 }
 

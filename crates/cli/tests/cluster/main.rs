@@ -55,6 +55,14 @@ const TESTS: &[Test] = &[
         run: hostile::garbage_on_every_port_is_borne,
     },
     Test {
+        name: "what_a_submitted_job_fails_of_is_told_by_submit_and_list",
+        run: submits::what_a_submitted_job_fails_of_is_told_by_submit_and_list,
+    },
+    Test {
+        name: "a_job_that_is_over_is_told_by_submit_and_remembered",
+        run: submits::a_job_that_is_over_is_told_by_submit_and_remembered,
+    },
+    Test {
         name: "a_submit_that_is_killed_leaves_a_whole_job_or_none",
         run: submits::a_submit_that_is_killed_leaves_a_whole_job_or_none,
     },

@@ -11,6 +11,59 @@ use crate::processes::Role;
 /// How often it is tried.
 const TRIES: u32 = 20;
 
+/// A job that prints the lines of a file.
+fn lines_of(file: &str) -> String {
+    format!(
+        "
+name: lines
+spouts: [{{ name: lines, component: lines, settings: {{ file: {file} }} }}]
+bolts: [{{ name: out, component: print, inputs: [{{ from: lines, grouping: shuffle }}] }}]
+"
+    )
+}
+
+pub fn what_a_submitted_job_fails_of_is_told_by_submit_and_list() {
+    let arena = Arena::with_hosts(1);
+    arena.write("lines.yaml", &lines_of("/nowhere/at-all"));
+    let told = arena.fail("submit lines.yaml");
+    let reason = "lines#0 fails: cannot read /nowhere/at-all";
+    assert!(told.starts_with("error: ARD-301: "), "{told}");
+    assert!(told.contains(reason), "{told}");
+
+    let listed = arena.json("list");
+    let problem = &listed[0]["last_problem"];
+    assert_eq!(problem["instance"], "lines#0");
+    assert!(problem["count"].as_u64() >= Some(2), "{listed}");
+    let listed = arena.succeed("list");
+    assert!(listed.contains("lines#0: ARD-301: cannot"), "{listed}");
+
+    arena.succeed("kill lines --yes");
+    let described = arena.json("describe lines");
+    assert_eq!(described["ending"], "killed");
+    assert_eq!(described["problems"][0]["instance"], "lines#0");
+}
+
+pub fn a_job_that_is_over_is_told_by_submit_and_remembered() {
+    let arena = Arena::with_hosts(1);
+    let file = arena.path().join("lines.yaml");
+    arena.write("lines.yaml", &lines_of(&file.display().to_string()));
+    for number in 1..=2 {
+        let told = arena.json("submit lines.yaml");
+        assert_eq!(told["phase"], "finished", "{told}");
+        arena.until("the end of what is left of it", || {
+            arena.json("list").as_array().is_some_and(Vec::is_empty)
+        });
+        let described = arena.json("describe lines");
+        assert_eq!(described["submission"], told["submission"]);
+        assert_eq!(described["ending"], "finished");
+        let all = arena.json("list --all");
+        assert_eq!(all["past"].as_array().unwrap().len(), number);
+        assert_eq!(all["past"][0]["submission"], told["submission"]);
+    }
+    let refused = arena.fail("describe line");
+    assert!(refused.contains("ARD-604"), "{refused}");
+}
+
 pub fn a_submit_that_is_killed_leaves_a_whole_job_or_none() {
     let arena = Arena::with_hosts(1);
     let began = Instant::now();

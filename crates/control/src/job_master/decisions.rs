@@ -42,8 +42,11 @@ impl JobMaster {
             }
             Kept::Refused(message) => match self.deciding.take() {
                 Some(command) => {
-                    let resources = false;
-                    let refused = Refused::Impossible { resources, message };
+                    let refused = Refused::Impossible {
+                        resources: false,
+                        message,
+                        hint: None,
+                    };
                     actions.push(MasterAction::Reply(command, Err(refused)));
                 }
                 None => {
@@ -288,6 +291,10 @@ impl JobMaster {
         if demand == record.demand {
             return Ok(false);
         }
+        let limits = self.config.instances;
+        limits
+            .check(&demand, Some(&record.demand))
+            .map_err(|error| Refused::impossible(&error))?;
         let next = self
             .manager
             .repack(plan, &demand, &record.packing)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_packing::{ContainerId, InstanceId, Resources, VertexName};
+use ardea_packing::{ContainerId, InstanceId, InstanceLimits, Resources, VertexName};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -29,6 +29,8 @@ pub struct MasterConfig {
     pub repeat_after: Duration,
     /// How long changes of workers' places are gathered before all others are told.
     pub gather_peers: Duration,
+    /// To how many instances a job may be updated.
+    pub instances: InstanceLimits,
 }
 
 impl Default for MasterConfig {
@@ -41,6 +43,7 @@ impl Default for MasterConfig {
             restart: BackoffConfig::default(),
             repeat_after: Duration::from_secs(1),
             gather_peers: Duration::from_millis(50),
+            instances: InstanceLimits::default(),
         }
     }
 }

@@ -237,11 +237,16 @@ fn an_update_starts_what_is_new_and_leaves_the_rest_alone() {
 #[test]
 fn an_update_that_makes_no_sense_is_refused_and_the_job_goes_on() {
     let mut desk = Desk::running();
-    for (vertex, count) in [("w", 1), ("v", 0), ("v", u32::MAX)] {
+    for (vertex, count) in [("w", 1), ("v", 0), ("v", u32::MAX), ("v", 10_001)] {
         let update = Command::Update([(vertex.into(), count)].into());
         let refused = desk.command(update).unwrap().unwrap_err();
         assert_eq!(refused.code(), ErrorCode::InvalidJob, "{refused}");
         assert_eq!(desk.master.phase(), &JobPhase::Running);
+        // The code is told once, and the hint is that of what was refused.
+        let told = ardea_core::Error::from(refused).to_string();
+        assert_eq!(told.matches("ARD-").count(), 1, "{told}");
+        assert_eq!(told.contains("10000 of a vertex"), count > 1, "{told}");
+        assert_eq!(told.contains("did you mean v?"), vertex == "w", "{told}");
     }
 }
 
