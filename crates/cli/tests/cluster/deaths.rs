@@ -19,11 +19,16 @@ pub struct Counted {
 impl Counted {
     /// With so many numbers a second.
     pub fn begun(rate: u32) -> Self {
+        Counted::begun_with("", rate)
+    }
+
+    /// The same, with these options.
+    pub fn begun_with(options: &str, rate: u32) -> Self {
         let arena = Arena::with_hosts(2);
         let data = arena.path().join("data");
         fs::create_dir(&data).unwrap();
         let arguments = format!("{} {rate}", data.display());
-        arena.submit_numbers("--set job.containers=3", &arguments);
+        arena.submit_numbers(&format!("--set job.containers=3 {options}"), &arguments);
         Counted { arena, data }
     }
 

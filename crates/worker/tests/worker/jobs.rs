@@ -194,6 +194,7 @@ impl Job for Adding {
         Ok(Program {
             dag,
             side_channels: Vec::new(),
+            may_lose_instances: false,
         })
     }
 }
@@ -283,6 +284,7 @@ impl Job for Relaying {
         Ok(Program {
             dag,
             side_channels: Vec::new(),
+            may_lose_instances: false,
         })
     }
 }
