@@ -157,6 +157,12 @@ pub struct VertexView {
     /// What each of them takes.
     #[schemars(with = "foreign::Resources")]
     pub resources: Resources,
+    /// How often instances of it were started again by themselves, while their containers went on; as far as its master knows.
+    #[serde(default)]
+    pub restarts: u64,
+    /// How often instances of it failed, with an error or a panic; as far as its master knows.
+    #[serde(default)]
+    pub exceptions: u64,
 }
 
 /// Whether a container has a worker.

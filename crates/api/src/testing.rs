@@ -188,6 +188,8 @@ impl Job {
             name: vertex.name.to_string(),
             parallelism: vertex.parallelism,
             resources: vertex.resources,
+            restarts: 0,
+            exceptions: 0,
         };
         JobDescription {
             summary: self.summary(),

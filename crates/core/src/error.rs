@@ -31,6 +31,8 @@ pub enum ErrorCode {
     UserError,
     /// A record could not be decoded.
     BadRecord,
+    /// An instance fails again and again, and is not started any more.
+    FailsAgain,
     /// Reading from outside failed.
     ReadFailed,
     /// Writing to outside failed.
@@ -128,6 +130,7 @@ const ALL: &[ErrorCode] = &[
     ErrorCode::UserPanic,
     ErrorCode::UserError,
     ErrorCode::BadRecord,
+    ErrorCode::FailsAgain,
     ErrorCode::ReadFailed,
     ErrorCode::WriteFailed,
     ErrorCode::Network,
@@ -191,6 +194,7 @@ impl ErrorCode {
             ErrorCode::UserPanic => "ARD-201",
             ErrorCode::UserError => "ARD-202",
             ErrorCode::BadRecord => "ARD-203",
+            ErrorCode::FailsAgain => "ARD-204",
             ErrorCode::ReadFailed => "ARD-301",
             ErrorCode::WriteFailed => "ARD-302",
             ErrorCode::Network => "ARD-303",

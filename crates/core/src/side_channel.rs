@@ -34,6 +34,10 @@ pub trait SideChannel: Send + Sync {
     /// A process that runs a part of the job was lost, with whatever was under way there.
     fn process_lost(&self);
 
+    /// An instance that ran in this process was lost with whatever it had at hand, and its process was not: nobody else
+    /// notices by themselves, so that whoever lives elsewhere has to be told by mail.
+    fn instance_lost(&self, vertex: VertexId);
+
     /// A vertex has so many instances from now on.
     fn rescaled(&self, vertex: VertexId, parallelism: u32);
 }

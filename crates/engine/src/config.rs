@@ -74,7 +74,10 @@ pub enum OnInstanceFailure {
     /// The instance is made anew, with those that share its tasklet, after 10 ms at first and up to 5 s when it goes on failing. Its queues
     /// stay; the records that it had taken out of them and not dealt with are lost. For jobs that send again what was lost, such as
     /// topologies with acks. See [`JobHandle::take_failures`](crate::JobHandle::take_failures).
-    Restart,
+    Restart {
+        /// How often in a row: an instance that fails once more, each time within ten seconds, fails the job after all.
+        at_most: u32,
+    },
 }
 
 impl JobConfig {

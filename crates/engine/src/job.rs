@@ -80,7 +80,7 @@ pub struct InstanceFailure {
 }
 
 /// How many failures are kept until somebody asks for them; the earlier ones are dropped then.
-const MOST_FAILURES: usize = 100;
+const MOST_FAILURES: usize = 10_000;
 
 /// An instance, and the counters that it writes.
 #[derive(Clone)]
@@ -503,7 +503,7 @@ impl JobHandle {
             .sum()
     }
 
-    /// The failures of instances that were made anew, since the last call; the latest 100. Only where the job is
+    /// The failures of instances that were made anew, since the last call; the latest 10,000. Only where the job is
     /// [configured](crate::JobConfig::on_failure) so.
     pub fn take_failures(&self) -> Vec<InstanceFailure> {
         self.shared.failures().drain(..).collect()

@@ -15,6 +15,9 @@ pub struct Program {
     pub dag: Dag,
     /// Beside it.
     pub side_channels: Vec<Arc<dyn SideChannel>>,
+    /// Whether an instance that fails may be made anew by itself. What it remembered is gone then, and what it had at hand: right where
+    /// that is sent again, or nobody was promised it. If not, what fails takes its process with it.
+    pub may_lose_instances: bool,
 }
 
 /// A job, whichever way it was described. Every process that runs a part of it makes the same graph from it.

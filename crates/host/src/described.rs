@@ -7,8 +7,10 @@ use ardea_api::{
 use ardea_control::{Intent, JobDefinition};
 use ardea_core::Error;
 use ardea_master::{FailureView, JobView, StoredJob};
+use ardea_metrics::{History, catalogue};
 
 use crate::directory::host_of;
+use crate::measured::total;
 
 /// A job in a line, as its master sees it.
 pub(crate) fn summary(view: &JobView) -> JobSummary {
@@ -77,7 +79,7 @@ pub(crate) fn unreadable(name: String, error: &Error) -> JobSummary {
 }
 
 /// All that is known of a job, as its master sees it.
-pub(crate) fn description(view: &JobView) -> JobDescription {
+pub(crate) fn description(view: &JobView, history: Option<&History>) -> JobDescription {
     let definition = &view.submitted.definition;
     JobDescription {
         summary: summary(view),
@@ -90,7 +92,7 @@ pub(crate) fn description(view: &JobView) -> JobDescription {
             address: view.master.address.clone(),
             epoch: view.master.epoch.0,
         }),
-        vertices: vertices(view),
+        vertices: vertices(view, history),
         containers: containers(view),
         problems: problems(&view.problems, &view.failures),
         notes: notes(&view.notes),
@@ -115,6 +117,8 @@ pub(crate) fn unled_description(stored: &StoredJob) -> JobDescription {
                 name: vertex.name.to_string(),
                 parallelism: vertex.parallelism,
                 resources: vertex.resources,
+                restarts: 0,
+                exceptions: 0,
             })
             .collect(),
         containers: Vec::new(),
@@ -140,11 +144,16 @@ fn program(definition: &JobDefinition) -> ProgramView {
     }
 }
 
-fn vertices(view: &JobView) -> Vec<VertexView> {
-    let vertices = view.vertices.iter().map(|vertex| VertexView {
-        name: vertex.name.clone(),
-        parallelism: vertex.parallelism,
-        resources: vertex.resources,
+fn vertices(view: &JobView, history: Option<&History>) -> Vec<VertexView> {
+    let vertices = view.vertices.iter().map(|vertex| {
+        let total = |metric| history.map_or(0, |history| total(history, metric, &vertex.name));
+        VertexView {
+            name: vertex.name.clone(),
+            parallelism: vertex.parallelism,
+            resources: vertex.resources,
+            restarts: total(&catalogue::RESTARTS),
+            exceptions: total(&catalogue::EXCEPTIONS),
+        }
     });
     vertices.collect()
 }

@@ -65,6 +65,12 @@ pub(crate) fn range(history: &History, query: &RangeQuery, now_ms: u64) -> Metri
     }
 }
 
+/// What a counter of a vertex has come to, over all its instances.
+pub(crate) fn total(history: &History, metric: &catalogue::Metric, vertex: &str) -> u64 {
+    let series = history.latest(&Selector::of(metric.name).with("vertex", vertex));
+    series.iter().map(|one| one.value as u64).sum()
+}
+
 /// How the job is doing at the moment.
 pub(crate) fn top(history: &History, view: &JobView, now_ms: u64) -> TopView {
     let vertices = view.vertices.iter().map(|vertex| {
@@ -75,7 +81,6 @@ pub(crate) fn top(history: &History, view: &JobView, now_ms: u64) -> TopView {
         let worst =
             |metric: catalogue::Metric| recent(history, &of(metric.name), now_ms, f64::max, false);
         let latest = history.latest(&of(catalogue::WATERMARK_LAG.name));
-        let restarts = history.latest(&of(catalogue::RESTARTS.name));
         let problems = view
             .problems
             .iter()
@@ -88,7 +93,7 @@ pub(crate) fn top(history: &History, view: &JobView, now_ms: u64) -> TopView {
             busy: worst(catalogue::BUSY),
             backpressure: worst(catalogue::BLOCKED),
             lag_s: latest.iter().map(|one| one.value).reduce(f64::max),
-            restarts: restarts.iter().map(|one| one.value as u64).sum(),
+            restarts: total(history, &catalogue::RESTARTS, name),
             problems: problems.map(|one| one.count).sum(),
         }
     });

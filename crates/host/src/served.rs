@@ -165,7 +165,7 @@ impl Served {
     /// A job's description, from the host that leads it.
     async fn describe_wherever(&self, job: &str) -> Answer<JobDescription> {
         match self.jobs.find(&*self.master()?, job).await? {
-            Found::Here(desk) => Ok(described::description(&desk.view().await?)),
+            Found::Here(desk) => Ok(described::description(&desk.view().await?, None)),
             Found::There(api) => Ok(self.jobs.client(&api)?.describe(job).await?),
             Found::Nobody(stored) => Ok(described::unled_description(&stored)),
         }
@@ -256,7 +256,10 @@ impl Cluster for Served {
     fn describe<'a>(&'a self, job: &'a str) -> Pending<'a, JobDescription> {
         Box::pin(async move {
             match self.jobs.find(&*self.master()?, job).await? {
-                Found::Here(desk) => Ok(described::description(&desk.view().await?)),
+                Found::Here(desk) => {
+                    let (view, metrics) = (desk.view().await?, desk.metrics().await?);
+                    Ok(metrics.ask(|history| described::description(&view, Some(history))))
+                }
                 Found::There(base) => Err(Unanswered::Elsewhere { base }),
                 Found::Nobody(stored) => Ok(described::unled_description(&stored)),
             }

@@ -25,6 +25,7 @@ impl Job for Pipeline {
         refuse_what_is_for_the_author(&steps)?;
         let dag = step::lower(&steps, For::Cluster)?;
         Ok(Program {
+            may_lose_instances: false,
             dag: with_numbers(&dag, parallelism)?,
             side_channels: Vec::new(),
         })

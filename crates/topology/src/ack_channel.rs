@@ -59,6 +59,15 @@ impl Mailboxes {
             mailboxes.iter().for_each(|mailbox| mailbox.wake_spout());
         }
     }
+
+    /// An instance was lost: every spout instance is to hear of it, wherever it lives.
+    fn lose_everywhere(&self) {
+        self.lose();
+        for instances in &self.spouts {
+            let mailboxes: Vec<Arc<Mailbox>> = lock(instances).values().cloned().collect();
+            mailboxes.iter().for_each(|it| it.post_loss_elsewhere());
+        }
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -141,6 +150,13 @@ impl SideChannel for AckChannel {
 
     fn process_lost(&self) {
         self.mailboxes.lose();
+    }
+
+    fn instance_lost(&self, vertex: VertexId) {
+        // With a spout's instance its accounts are gone as well: nobody else's messages are.
+        if !self.spouts.contains(&vertex) {
+            self.mailboxes.lose_everywhere();
+        }
     }
 
     fn rescaled(&self, vertex: VertexId, parallelism: u32) {

@@ -4,7 +4,8 @@
 //!
 //! | bytes | what |
 //! |---|---|
-//! | 1 | the version of this layout, 1 |
+//! | 1 | the version of this layout, 2 |
+//! | 1 | 1 if whatever is pending may be lost, else 0 |
 //! | 4 | the number u of updates |
 //! | 16 u | each update: the tree, the exclusive-or of the ids of its tuples that came or went |
 //! | 8 each | the trees that have failed, to the end |
@@ -17,19 +18,25 @@ use crate::anchor::{Root, Task};
 /// The most bytes of a letter.
 pub(crate) const MOST_BYTES: usize = 1 << 16;
 
-const VERSION: u8 = 1;
-const HEADER: usize = 5;
+const VERSION: u8 = 2;
+const HEADER: usize = 6;
 const UPDATE: usize = 16;
 const FAILED: usize = 8;
 
-/// Appends a letter with as much news, from the front, as fits; how many of each.
-pub(crate) fn write(updates: &[Update], failed: &[Root], out: &mut Vec<u8>) -> (usize, usize) {
+/// Appends a letter with as much news, from the front, as fits; how many of each. `is_loss`: whatever is pending may be lost.
+pub(crate) fn write(
+    updates: &[Update],
+    failed: &[Root],
+    is_loss: bool,
+    out: &mut Vec<u8>,
+) -> (usize, usize) {
     let room = MOST_BYTES - HEADER;
     let updates = &updates[..updates.len().min(room / UPDATE)];
     let room = room - updates.len() * UPDATE;
     let failed = &failed[..failed.len().min(room / FAILED)];
     out.reserve(HEADER + updates.len() * UPDATE + failed.len() * FAILED);
     out.push(VERSION);
+    out.push(u8::from(is_loss));
     out.extend_from_slice(&(updates.len() as u32).to_le_bytes());
     for update in updates {
         out.extend_from_slice(&update.root.bits().to_le_bytes());
@@ -44,6 +51,7 @@ pub(crate) fn write(updates: &[Update], failed: &[Root], out: &mut Vec<u8>) -> (
 /// A letter that was read and found sound.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Letter<'a> {
+    is_loss: bool,
     updates: &'a [u8],
     failed: &'a [u8],
 }
@@ -66,6 +74,12 @@ impl<'a> Letter<'a> {
         if *version != VERSION {
             return Err("the version is unknown");
         }
+        let (is_loss, rest) = match rest.split_first() {
+            Some((0, rest)) => (false, rest),
+            Some((1, rest)) => (true, rest),
+            Some(_) => return Err("the kind is unknown"),
+            None => return Err("it is cut off"),
+        };
         let (count, rest) = rest.split_first_chunk::<4>().ok_or("it is cut off")?;
         let length = (u32::from_le_bytes(*count) as usize).checked_mul(UPDATE);
         let (updates, failed) = length
@@ -74,7 +88,11 @@ impl<'a> Letter<'a> {
         if failed.len() % FAILED != 0 {
             return Err("it is cut off");
         }
-        let letter = Letter { updates, failed };
+        let letter = Letter {
+            is_loss,
+            updates,
+            failed,
+        };
         let mut roots = letter
             .updates()
             .map(|update| update.root)
@@ -83,6 +101,11 @@ impl<'a> Letter<'a> {
             return Err("it has news of another spout");
         }
         Ok(letter)
+    }
+
+    /// Whether whatever was pending when it was written may be lost.
+    pub(crate) fn is_loss(&self) -> bool {
+        self.is_loss
     }
 
     /// What came or went.
@@ -137,15 +160,18 @@ mod tests {
         fn all_news_arrives_in_letters_of_bounded_size(
             updates in prop::collection::vec(any::<(u64, u64)>(), 0..10_000),
             failed in prop::collection::vec(any::<u64>(), 0..10_000),
+            is_loss in any::<bool>(),
         ) {
             let (updates, failed) = news(&updates, &failed);
             let (mut updates_read, mut failed_read) = (Vec::new(), Vec::new());
             while updates_read.len() < updates.len() || failed_read.len() < failed.len() {
                 let mut bytes = Vec::new();
-                let sent = write(&updates[updates_read.len()..], &failed[failed_read.len()..], &mut bytes);
+                let (updates, failed) = (&updates[updates_read.len()..], &failed[failed_read.len()..]);
+                let sent = write(updates, failed, is_loss, &mut bytes);
                 prop_assert!(bytes.len() <= MOST_BYTES && sent != (0, 0));
                 let letter = Letter::read(&bytes, task()).unwrap();
                 prop_assert_eq!((letter.updates().len(), letter.failed().len()), sent);
+                prop_assert_eq!(letter.is_loss(), is_loss);
                 updates_read.extend(letter.updates());
                 failed_read.extend(letter.failed());
             }
@@ -169,13 +195,13 @@ mod tests {
         ) {
             let (updates, failed) = news(&updates, &failed);
             let mut bytes = Vec::new();
-            write(&updates, &failed, &mut bytes);
+            write(&updates, &failed, false, &mut bytes);
             let at = at.index(bytes.len());
             bytes[at] = to;
             if let Ok(letter) = Letter::read(&bytes, task()) {
                 let (updates, failed): (Vec<_>, Vec<_>) = (letter.updates().collect(), letter.failed().collect());
                 let mut again = Vec::new();
-                write(&updates, &failed, &mut again);
+                write(&updates, &failed, letter.is_loss(), &mut again);
                 prop_assert_eq!(again, bytes);
             }
         }
@@ -185,7 +211,7 @@ mod tests {
     fn a_letter_to_somebody_else_is_refused() {
         let (updates, failed) = news(&[(1, 2)], &[3]);
         let mut bytes = Vec::new();
-        write(&updates, &failed, &mut bytes);
+        write(&updates, &failed, false, &mut bytes);
         let error = Letter::read(&bytes, Task::new(2, 6).unwrap()).unwrap_err();
         assert_eq!(error.code(), ErrorCode::BadRecord);
         assert!(error.to_string().contains("another spout"), "{error}");

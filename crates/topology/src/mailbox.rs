@@ -15,22 +15,26 @@ use crate::letter;
 pub(crate) struct Mail {
     pub(crate) updates: Vec<Update>,
     pub(crate) failed: Vec<Root>,
+    /// Whatever is pending may be lost.
+    pub(crate) is_loss: bool,
 }
 
 impl Mail {
     pub(crate) fn is_empty(&self) -> bool {
-        self.updates.is_empty() && self.failed.is_empty()
+        self.updates.is_empty() && self.failed.is_empty() && !self.is_loss
     }
 
     pub(crate) fn clear(&mut self) {
         self.updates.clear();
         self.failed.clear();
+        self.is_loss = false;
     }
 
     /// Adds what is in `other`, which is empty then.
     fn append(&mut self, other: &mut Mail) {
         self.updates.append(&mut other.updates);
         self.failed.append(&mut other.failed);
+        self.is_loss |= mem::take(&mut other.is_loss);
     }
 }
 
@@ -133,11 +137,21 @@ impl Mailbox {
         self.notify(inside);
     }
 
+    /// Posts that whatever is pending may be lost, if the instance lives elsewhere.
+    pub(crate) fn post_loss_elsewhere(&self) {
+        let mut inside = self.inside();
+        if inside.carrier.is_some() {
+            inside.mail.is_loss = true;
+            self.notify(inside);
+        }
+    }
+
     /// Posts the news of a letter.
     pub(crate) fn post_letter(&self, letter: &letter::Letter<'_>) {
         let mut inside = self.inside();
         inside.mail.updates.extend(letter.updates());
         inside.mail.failed.extend(letter.failed());
+        inside.mail.is_loss |= letter.is_loss();
         self.notify(inside);
     }
 
@@ -205,6 +219,7 @@ impl Mailbox {
         let (updates, failed) = letter::write(
             mail.updates.get(*updates_sent..).unwrap_or_default(),
             mail.failed.get(*failed_sent..).unwrap_or_default(),
+            mem::take(&mut mail.is_loss),
             out,
         );
         *updates_sent += updates;
@@ -223,7 +238,9 @@ impl Mailbox {
 
 impl Bag {
     fn is_read(&self) -> bool {
-        self.updates_sent >= self.mail.updates.len() && self.failed_sent >= self.mail.failed.len()
+        self.updates_sent >= self.mail.updates.len()
+            && self.failed_sent >= self.mail.failed.len()
+            && !self.mail.is_loss
     }
 
     fn clear(&mut self) {
@@ -267,8 +284,27 @@ mod tests {
         let updates = ids.into_iter().map(|ids| Update { root: root(1), ids });
         Mail {
             updates: updates.collect(),
-            failed: Vec::new(),
+            ..Mail::default()
         }
+    }
+
+    #[test]
+    fn a_loss_is_told_elsewhere_once_and_stays_when_the_spout_comes_back() {
+        let mailbox = Mailbox::default();
+        mailbox.belongs_to(Waker::none());
+        mailbox.post_loss_elsewhere();
+        assert!(mailbox.rest(), "the spout lives here");
+        mailbox.carry(Waker::none());
+        mailbox.post_loss_elsewhere();
+        let mut bytes = Vec::new();
+        assert!(mailbox.collect(&mut bytes));
+        let letter = letter::Letter::read(&bytes, root(0).task()).unwrap();
+        assert!(letter.is_loss());
+        assert!(!mailbox.collect(&mut Vec::new()));
+        mailbox.post_loss_elsewhere();
+        mailbox.keep();
+        let mut mail = Mail::default();
+        assert!(mailbox.take(&mut mail) && mail.is_loss);
     }
 
     #[test]

@@ -92,13 +92,15 @@ impl Follower {
             mail,
             ..
         } = self;
+        let mut is_loss = false;
         if mailbox.take(mail) {
+            is_loss = mail.is_loss;
             acker.on(now, AckEvent::Updates(&mail.updates), actions);
             acker.on(now, AckEvent::Failed(&mail.failed), actions);
             mail.clear();
         }
         let (losses, has_moved) = (self.mailboxes.losses(), self.mailbox.is_carried());
-        if losses != self.losses || (has_moved && !self.has_moved) {
+        if is_loss || losses != self.losses || (has_moved && !self.has_moved) {
             acker.on(now, AckEvent::Lost, actions);
         } else if acker.deadline().is_some_and(|deadline| deadline <= now) {
             acker.on(now, AckEvent::Time, actions);

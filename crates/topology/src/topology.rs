@@ -129,6 +129,8 @@ impl Job for Topology {
         Ok(Program {
             dag: compiled.dag,
             side_channels: vec![compiled.channel],
+            // With acks, what is lost comes again; without, nobody was promised it.
+            may_lose_instances: true,
         })
     }
 }

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use ardea_control::{Change, Order, Run};
 use ardea_core::{Error, ErrorCode, Result, VertexId, Waker};
 use ardea_engine::{
-    Begin, Crossings, Deployment, InstanceAt, Job, JobConfig, JobStatus, Layout, Node, Site,
+    Begin, Crossings, Deployment, InstanceAt, Job, JobConfig, JobStatus, Layout, Node,
+    OnInstanceFailure, Site,
 };
 use ardea_metrics::{Labels, MetricsManager};
 use ardea_packing::{ContainerId, InstanceId};
@@ -20,8 +21,9 @@ use tokio::sync::mpsc;
 
 use crate::crossings::{StreamConfig, WorkerCrossings};
 use crate::driver::Event;
+use crate::failures::Failures;
 use crate::gauges::Gauges;
-use crate::instance::{InstanceProcesses, ToInstance, with_processes};
+use crate::instance::{InstanceProcesses, ToInstance, vertex_at, with_processes};
 use crate::mail::PostOffice;
 use crate::network::Network;
 use crate::plan::{Names, parallelisms, sites};
@@ -45,6 +47,8 @@ pub(crate) enum Command {
     },
     /// A container was lost with what was under way there.
     PeerLost,
+    /// The process of an instance was lost with what was under way there.
+    InstanceLost(Site),
     /// Let what was read flow on, then say so.
     Leave,
     /// Something may have changed.
@@ -74,6 +78,9 @@ pub(crate) struct Deployer<'a> {
     pub(crate) metrics_every: Duration,
     pub(crate) leave_within: Duration,
     pub(crate) processes: Arc<InstanceProcesses>,
+    pub(crate) failures: Arc<Failures>,
+    /// How often in a row an instance that fails is made anew, where the job allows that.
+    pub(crate) instance_restarts: u32,
     /// Wakes it by [`Command::Look`]; holds the way to itself weakly, so that the driver's end is heard.
     pub(crate) look: Waker,
 }
@@ -151,6 +158,19 @@ impl<'a> Work<'a> {
     }
 
     fn run(mut self, commands: &Receiver<Command>) -> Result<(), Broken> {
+        let worked = self.obey(commands);
+        if let Err((_, error)) = &worked {
+            // The container ends with it: what was counted so far is told before.
+            if let Some((vertex, instance)) = error.vertex() {
+                self.with.failures.fails(vertex, instance, error.code());
+            }
+            self.gauges.be_due();
+            self.tell_metrics();
+        }
+        worked
+    }
+
+    fn obey(&mut self, commands: &Receiver<Command>) -> Result<(), Broken> {
         loop {
             match commands.recv_timeout(self.rest()) {
                 Ok(Command::Apply { change, instances }) => {
@@ -160,6 +180,11 @@ impl<'a> Work<'a> {
                     if let Some(active) = &self.active {
                         active.mail.process_lost();
                         self.with.processes.tell_all(&ToInstance::Lost);
+                    }
+                }
+                Ok(Command::InstanceLost(site)) => {
+                    if let Some(active) = &self.active {
+                        active.instance_lost(site);
                     }
                 }
                 Ok(Command::Leave) => self.leave(),
@@ -181,13 +206,18 @@ impl<'a> Work<'a> {
             self.change(change, instances)?;
         }
         self.tell_settled();
+        self.tell_failures();
         self.tell_status()?;
         self.look_whether_quiet();
+        self.tell_metrics();
+        Ok(())
+    }
+
+    fn tell_metrics(&mut self) {
         let view = self.active.as_ref().map(Active::view);
         if let Some(batch) = self.gauges.read_if_due(view, self.metrics) {
             self.tell(Event::Metrics(batch));
         }
-        Ok(())
     }
 
     fn tell(&self, event: Event) {
@@ -266,7 +296,13 @@ impl<'a> Work<'a> {
         );
         let layout = layout(&names, change, instances, self.with.here)?;
         let ends: Arc<dyn Crossings> = Arc::<WorkerCrossings>::clone(&crossings);
-        let config = JobConfig::named(&self.with.name);
+        let config = JobConfig {
+            on_failure: match (program.may_lose_instances, self.with.instance_restarts) {
+                (false, _) | (_, 0) => OnInstanceFailure::FailJob,
+                (true, at_most) => OnInstanceFailure::Restart { at_most },
+            },
+            ..JobConfig::named(&self.with.name)
+        };
         let deployment = self
             .with
             .node
@@ -294,6 +330,25 @@ impl<'a> Work<'a> {
             && let Some(order) = self.unsettled.take()
         {
             self.tell(Event::Applied(order));
+        }
+    }
+
+    /// Instances that have failed are made anew by the engine: what was lost with them has to come again, and the master hears of it.
+    fn tell_failures(&self) {
+        let Some(active) = &self.active else { return };
+        let failures = &self.with.failures;
+        for failure in active.deployment.handle().take_failures() {
+            for vertex in &failure.vertices {
+                failures.restarts(vertex, failure.instance);
+                if let Ok(id) = active.names.vertex(vertex) {
+                    active.mail.instance_lost(id);
+                }
+            }
+            let first = failure.vertices.first().map_or("", |name| name);
+            let (vertex, instance) = failure.error.vertex().unwrap_or((first, failure.instance));
+            failures.fails(vertex, instance, failure.error.code());
+            let why = failure.error.to_string();
+            self.tell(Event::Failed(InstanceId::new(vertex, instance), why));
         }
     }
 
@@ -368,6 +423,14 @@ impl Active {
         );
         members.extend(own);
         self.mail.place(&placement, &members, with.node)
+    }
+
+    /// The process of an instance was lost.
+    fn instance_lost(&self, site: Site) {
+        let mut vertices = self.names.vertices();
+        if let Some(id) = vertices.find(|id| id.index() == vertex_at(site)) {
+            self.mail.instance_lost(id);
+        }
     }
 
     /// What all instances have read and written so far.

@@ -195,7 +195,7 @@ impl Driver {
             NetworkEvent::Up(site, _) if is_instance(site) => {}
             NetworkEvent::Lost(site, ..) if is_instance(site) => {
                 // Whoever keeps the process has more to say of it.
-                self.commands.send(Command::PeerLost);
+                self.commands.send(Command::InstanceLost(site));
             }
             NetworkEvent::Up(Site(container), start) => {
                 let which = format_args!("container {container}, start {start}");

@@ -9,6 +9,7 @@ use ardea_metrics::{
 };
 
 use crate::deployer::{Deployer, View};
+use crate::failures::Failures;
 use crate::network::Network;
 
 /// Gathers a batch every so often, and gives it to the process's sinks.
@@ -19,6 +20,7 @@ pub(crate) struct Gauges {
     every: Duration,
     due: Instant,
     network: Network,
+    failures: Arc<Failures>,
 }
 
 impl Gauges {
@@ -31,12 +33,18 @@ impl Gauges {
             every: with.metrics_every,
             due: Instant::now() + with.metrics_every,
             network: with.network.clone(),
+            failures: Arc::clone(&with.failures),
         }
     }
 
     /// How long it is until the next batch is due.
     pub(crate) fn due_in(&self) -> Duration {
         self.due.saturating_duration_since(Instant::now())
+    }
+
+    /// The next batch is due now.
+    pub(crate) fn be_due(&mut self) {
+        self.due = Instant::now();
     }
 
     /// A batch, if one is due: its bytes, for the job's master.
@@ -59,8 +67,16 @@ impl Gauges {
         let mut batch = Batch::new(self.process.clone(), self.started, self.clock.wall());
         if let Some(view) = view {
             for report in view.deployment.instances() {
-                InstanceReading::new(&*report.vertex, report.instance, report.metrics)
-                    .write(&mut batch);
+                let failures = self.failures.of(&report.vertex, report.instance);
+                let exceptions = failures.exceptions.iter();
+                InstanceReading {
+                    restarts: failures.restarts,
+                    exceptions: exceptions
+                        .map(|(code, count)| (code.to_string(), *count))
+                        .collect(),
+                    ..InstanceReading::new(&*report.vertex, report.instance, report.metrics)
+                }
+                .write(&mut batch);
             }
             let none = Labels::none();
             for (metric, count) in [

@@ -20,6 +20,7 @@ use ardea_core::{Error, ErrorCode, Result, VertexId};
 use ardea_engine::{Parallelisms, Site};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use keeper::Death;
 pub(crate) use process::run_instance;
 pub(crate) use processes::{InstanceProcesses, Launch, with_processes};
 pub(crate) use sealed::Passing;
@@ -39,6 +40,11 @@ pub(crate) fn site_of(vertex: VertexId, instance: u32) -> Site {
 /// Whether this is no container, but the process of an instance.
 pub(crate) fn is_instance(site: Site) -> bool {
     site.0 >= FIRST_INSTANCE_SITE
+}
+
+/// The vertex of an instance in a process of its own, by its place among all.
+pub(crate) fn vertex_at(site: Site) -> usize {
+    (site.0 >> 16 & 0x7fff) as usize
 }
 
 /// What an instance's process is told when it is started.
@@ -97,7 +103,12 @@ pub(crate) enum ToInstance {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum FromInstance {
     /// It can't go on, for this reason.
-    Failed(String),
+    Failed {
+        /// The error's code.
+        code: String,
+        /// The error itself.
+        why: String,
+    },
     /// What it has counted so far that its stand-in can't.
     Counted { late: u64, bad: u64 },
 }

@@ -73,6 +73,7 @@ mod gauges;
 mod plan;
 
 mod driver;
+mod failures;
 mod master_link;
 mod peer_names;
 mod worker;

@@ -74,6 +74,16 @@ pub static WORKER_SETTINGS: &[Setting] = &[
         about: "how long a worker that is asked to end lets what was read flow on, at most",
         trades: "longer loses less, where the scheduler waits as long",
     },
+    Setting {
+        key: "worker.instance_restarts",
+        kind: Kind::Count {
+            least: 0,
+            most: 1_000_000,
+        },
+        default: "20",
+        about: "how often in a row an instance that fails is started again by itself, before its container ends with the error; 0 is never",
+        trades: "more rides out what mends itself, fewer shows sooner what does not; only for topologies and for instances in processes of their own",
+    },
 ];
 
 /// What a worker makes of its settings.
@@ -87,6 +97,7 @@ pub(crate) struct WorkerConfig {
     pub(crate) agent: AgentConfig,
     pub(crate) peer_silence: Duration,
     pub(crate) leave_within: Duration,
+    pub(crate) instance_restarts: u32,
 }
 
 impl WorkerConfig {
@@ -118,6 +129,7 @@ impl WorkerConfig {
             },
             peer_silence: resolved.duration("worker.peer_silence")?,
             leave_within: resolved.duration("worker.leave_within")?,
+            instance_restarts: resolved.count("worker.instance_restarts")? as u32,
         })
     }
 }

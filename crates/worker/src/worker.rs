@@ -12,12 +12,14 @@ use ardea_courier::{Greeting, Security};
 use ardea_engine::{Job, Node};
 use ardea_exchange::{Identity, LinkConfig, WorkerNumber};
 use ardea_metrics::{Labels, MetricsManager, MetricsSinks};
+use ardea_packing::InstanceId;
 use ardea_tls::Tls;
 use tokio::sync::mpsc;
 
 use crate::deployer::{self, Command, Commands, Deployer};
 use crate::driver::{Driver, Ending, Event, MasterFinder};
-use crate::instance::{InstanceProcesses, InstanceStart, Launch, run_instance};
+use crate::failures::Failures;
+use crate::instance::{Death, InstanceProcesses, InstanceStart, Launch, run_instance};
 use crate::master_link::MasterLink;
 use crate::network::{NetworkEvent, NetworkThread, Tell};
 use crate::notes::Notes;
@@ -111,6 +113,13 @@ impl<'a> Setup<'a> {
             MetricsManager::start(&self.config.metrics.sinks, &process, &surroundings.sinks)?;
         let (commands, orders) = blocking::channel();
         let commands = Arc::new(Commands(commands));
+        let failures = Arc::<Failures>::default();
+        let processes = self.processes(
+            &network,
+            surroundings.command.clone(),
+            Arc::clone(&failures),
+            events.clone(),
+        );
         let deployer = Deployer {
             job,
             name: self.start.job.to_string(),
@@ -122,7 +131,9 @@ impl<'a> Setup<'a> {
             metrics_every: self.config.metrics.every,
             leave_within: self.config.leave_within,
             look: look_by(&commands),
-            processes: self.processes(&network, surroundings.command.clone(), events.clone()),
+            instance_restarts: self.config.instance_restarts,
+            processes,
+            failures,
         };
         let outcome = std::thread::scope(|scope| {
             let deploying = std::thread::Builder::new()
@@ -210,6 +221,7 @@ impl<'a> Setup<'a> {
         &self,
         network: &NetworkThread,
         command: Option<Vec<OsString>>,
+        failures: Arc<Failures>,
         events: mpsc::UnboundedSender<Event>,
     ) -> Arc<InstanceProcesses> {
         let address = network.address().parse::<SocketAddr>();
@@ -223,7 +235,10 @@ impl<'a> Setup<'a> {
             command: command.unwrap_or_else(own),
             worker: self.start.clone(),
             container_address: address,
-            died: Arc::new(move |instance, why| drop(events.send(Event::Failed(instance, why)))),
+            most_in_a_row: self.config.instance_restarts,
+            died: Arc::new(move |instance, death| {
+                drop(events.send(after(&failures, instance, death)))
+            }),
         })
     }
 
@@ -271,6 +286,24 @@ impl<'a> Setup<'a> {
         lookups.abort();
         outcome
     }
+}
+
+/// What the death of an instance's process is to the control side.
+fn after(failures: &Failures, instance: InstanceId, death: Death) -> Event {
+    let vertex = instance.vertex.as_str();
+    if let Some(code) = death.code {
+        failures.fails(vertex, instance.index, code);
+    }
+    let Some(times) = death.too_often else {
+        failures.restarts(vertex, instance.index);
+        return Event::Failed(instance, death.why);
+    };
+    let what = format!("its process failed {times} times in a row, and is not started again");
+    let error = Error::new(ErrorCode::FailsAgain, what)
+        .in_vertex(vertex, instance.index)
+        .because(death.why)
+        .hint("mend what makes it fail; what it fails on comes again");
+    Event::Broken(Some(instance), error)
 }
 
 /// Makes the deployer look around. It doesn't keep the way to it open.

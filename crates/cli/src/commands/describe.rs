@@ -89,10 +89,12 @@ fn text(job: &JobDescription, is_verbose: bool) -> String {
             format!("  {}", vertex.name),
             vertex.parallelism.to_string(),
             vertex.resources.to_string(),
+            vertex.restarts.to_string(),
+            vertex.exceptions.to_string(),
         ]
     });
     text += &table(
-        &["  name", ">instances", "each"],
+        &["  name", ">instances", "each", ">restarts", ">exceptions"],
         &vertices.collect::<Vec<_>>(),
     );
     text += "\ncontainers\n";

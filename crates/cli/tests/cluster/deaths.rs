@@ -19,10 +19,15 @@ pub struct Counted {
 impl Counted {
     /// With so many numbers a second.
     pub fn begun(rate: u32) -> Self {
-        Counted::begun_in(Arena::with_hosts(2), "", rate)
+        Counted::begun_with("", rate)
     }
 
-    /// The same in that cluster, submitted with these options.
+    /// The same, with these options.
+    pub fn begun_with(options: &str, rate: u32) -> Self {
+        Counted::begun_in(Arena::with_hosts(2), options, rate)
+    }
+
+    /// The same in that cluster.
     pub fn begun_in(arena: Arena, options: &str, rate: u32) -> Self {
         let data = arena.path().join("data");
         fs::create_dir(&data).unwrap();

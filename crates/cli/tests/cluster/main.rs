@@ -14,6 +14,7 @@ mod suite;
 
 mod changes;
 mod deaths;
+mod failures;
 mod hostile;
 mod life;
 mod slurm;
@@ -37,6 +38,14 @@ const TESTS: &[Test] = &[
     Test {
         name: "with_acks_no_death_loses_a_number",
         run: deaths::with_acks_no_death_loses_a_number,
+    },
+    Test {
+        name: "an_instance_that_fails_is_made_anew_alone_and_nothing_is_lost",
+        run: failures::an_instance_that_fails_is_made_anew_alone_and_nothing_is_lost,
+    },
+    Test {
+        name: "an_instance_that_fails_again_and_again_ends_its_container_with_the_reason",
+        run: failures::an_instance_that_fails_again_and_again_ends_its_container_with_the_reason,
     },
     Test {
         name: "an_update_under_load_leaves_others_alone_and_loses_nothing",

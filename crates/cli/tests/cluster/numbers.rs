@@ -1,5 +1,7 @@
 //! A job that shows whether anything was lost: numbers go through it with acks, and both ends write down what they know.
 //!
+//! Between them are bolts that fail when a file tells them to.
+//!
 //! The spout emits 0, 1, 2 … until the file `enough` is there, and keeps in a file which ones were acked: when it is started again it goes
 //! on with the others. The last bolt writes each number that it sees into a file. So at the end both have all of them.
 
@@ -41,7 +43,12 @@ pub fn build(arguments: &[String]) -> Result<Topology> {
         pause: Duration::from_secs(1) / rate,
         acked: None,
     });
-    topology.bolt("pass", 2, || Pass).shuffle("numbers");
+    let trips = folder.clone();
+    topology
+        .bolt("pass", 2, move || Pass {
+            folder: trips.clone(),
+        })
+        .shuffle("numbers");
     let record = move || Record {
         folder: folder.clone(),
         file: None,
@@ -104,8 +111,10 @@ impl Spout for Numbers {
     }
 }
 
-/// Hands on what it is given.
-struct Pass;
+/// Hands on what it is given. It panics, once, when the file `trip` is there, and always when `trip-always` is.
+struct Pass {
+    folder: PathBuf,
+}
 
 impl Bolt for Pass {
     fn outputs(&self) -> Outputs {
@@ -113,7 +122,12 @@ impl Bolt for Pass {
     }
 
     fn execute(&mut self, tuple: &Tuple<'_>, out: &mut Collector<'_>) -> Outcome {
-        out.emit([tuple.int("number")?])?;
+        let number = tuple.int("number")?;
+        let is_told = fs::remove_file(self.folder.join("trip")).is_ok();
+        assert!(!is_told, "trips over {number}");
+        let is_lame = self.folder.join("trip-always").exists();
+        assert!(!is_lame, "always trips over {number}");
+        out.emit([number])?;
         Ok(())
     }
 }

@@ -141,9 +141,10 @@ impl Recruit {
                     parallelism: if instance < next { next } else { now },
                 };
                 let made = launch.chain(chain, which, &place, is_kept_back, None)?;
-                if roster.on_failure == OnInstanceFailure::Restart {
+                if let OnInstanceFailure::Restart { at_most } = roster.on_failure {
                     let (launch, counted) = (Arc::clone(launch), made.1.clone());
-                    remake = Some(Remake::new(launch, (chain, which), place.clone(), counted));
+                    let of = (chain, which);
+                    remake = Some(Remake::new(launch, of, place.clone(), counted, at_most));
                 }
                 made
             }

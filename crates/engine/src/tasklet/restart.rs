@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::{Error, Instance, Result};
+use ardea_core::{Error, ErrorCode, Instance, Result};
 
 use super::{SliceEnd, Tasklet};
 use crate::InstanceFailure;
@@ -32,6 +32,8 @@ pub(crate) struct Remake {
     counted: Vec<Counted>,
     failures: u32,
     failures_in_a_row: u32,
+    /// After more of these the job fails.
+    most_in_a_row: u32,
     /// When the processors were made last.
     made_at: Duration,
     /// Without processors, it is when they are made.
@@ -47,6 +49,7 @@ impl Remake {
         (chain, which): (usize, Instance),
         place: TaskletWaker,
         counted: Vec<Counted>,
+        most_in_a_row: u32,
     ) -> Self {
         Remake {
             made_at: launch.clock.now(),
@@ -57,21 +60,41 @@ impl Remake {
             counted,
             failures: 0,
             failures_in_a_row: 0,
+            most_in_a_row,
             due: None,
             is_kept_back: false,
             is_dismissed: false,
         }
     }
 
-    /// How long to rest after one failure more.
-    fn rest(&mut self, now: Duration) -> Duration {
+    /// How long to rest after one failure more; none if it was one too many.
+    fn rest(&mut self, now: Duration) -> Option<Duration> {
         if now.saturating_sub(self.made_at) > GOOD_RUN {
             self.failures_in_a_row = 0;
+        }
+        if self.failures_in_a_row >= self.most_in_a_row {
+            return None;
         }
         let doubled = FIRST_REST.saturating_mul(1 << self.failures_in_a_row.min(16));
         self.failures += 1;
         self.failures_in_a_row += 1;
-        doubled.min(LONGEST_REST)
+        Some(doubled.min(LONGEST_REST))
+    }
+
+    /// What the job fails with after the last failure of too many.
+    fn too_many(&self, last: Error) -> Error {
+        let names = self.launch.names(self.chain);
+        let (vertex, instance) = last.vertex().unwrap_or((&*names[0], self.which.index));
+        let times = self.failures_in_a_row.saturating_add(1);
+        let what = format!("it failed {times} times in a row, and is not started again");
+        let hint = last.what_next().map_or_else(
+            || "mend what makes it fail, which is said above; what it fails on comes again".into(),
+            str::to_string,
+        );
+        Error::new(ErrorCode::FailsAgain, what)
+            .in_vertex(vertex, instance)
+            .hint(hint)
+            .because(last.without_hint())
     }
 
     fn stages(&self) -> Result<Vec<Stage>> {
@@ -107,6 +130,13 @@ impl Tasklet {
         let Some(remake) = &mut self.remake else {
             return self.end(true);
         };
+        let now = remake.launch.clock.now();
+        let Some(rest) = remake.rest(now) else {
+            let error = remake.too_many(error);
+            self.job.fail(error);
+            return self.end(true);
+        };
+        let due = now.saturating_add(rest);
         let mut lost = 0;
         if let Some(head) = self.stages.first() {
             (remake.is_kept_back, remake.is_dismissed) = head.standing();
@@ -121,8 +151,6 @@ impl Tasklet {
             quietly(|| stage.close());
         }
         self.stages.drain(..).for_each(Stage::dismantle);
-        let now = remake.launch.clock.now();
-        let due = now.saturating_add(remake.rest(now));
         remake.due = Some(due);
         self.job.note_failure(InstanceFailure {
             vertices: remake.launch.names(remake.chain),

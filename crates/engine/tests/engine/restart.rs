@@ -13,7 +13,7 @@ use crate::processors::{Journal, Saw, emit, node, numbers, over, room, until, ve
 
 fn restarting() -> JobConfig {
     JobConfig {
-        on_failure: OnInstanceFailure::Restart,
+        on_failure: OnInstanceFailure::Restart { at_most: 1_000 },
         ..JobConfig::named("test")
     }
 }
@@ -225,4 +225,28 @@ impl Processor for Broken {
     fn complete(&mut self, _: &mut Outbox) -> Result<Progress> {
         Err(Error::new(ErrorCode::UserError, "always"))
     }
+}
+
+#[test]
+fn an_instance_that_fails_too_often_in_a_row_fails_the_job_with_what_it_failed_of() {
+    let mut dag = Dag::new();
+    dag.vertex(vertex("source", 1, |_| Broken));
+    let node = node(1);
+    let config = JobConfig {
+        on_failure: OnInstanceFailure::Restart { at_most: 2 },
+        ..JobConfig::named("test")
+    };
+    let job = node.submit(&dag, config).unwrap();
+    let JobStatus::Failed(error) = over(&job) else {
+        panic!("it goes on: {}", job.status());
+    };
+    assert_eq!(error.code(), ErrorCode::FailsAgain);
+    assert_eq!(error.vertex(), Some(("source", 0)));
+    let text = error.to_string();
+    assert!(
+        text.contains("3 times in a row") && text.contains("always"),
+        "{text}"
+    );
+    assert_eq!(job.take_failures().len(), 2);
+    assert_eq!(node.tasklets(), 0);
 }

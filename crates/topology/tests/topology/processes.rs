@@ -105,6 +105,35 @@ fn what_was_pending_when_a_process_was_lost_comes_again_and_its_late_acks_change
 }
 
 #[test]
+fn what_was_pending_when_an_instance_elsewhere_was_lost_comes_again() {
+    let (builder, seen) = tracked(|builder| drop(noting(builder)));
+    let topology = builder.build().unwrap();
+    let (here, there) = (Process::of(&topology), Process::of(&topology));
+    there.carry("numbers", 0);
+    let mut spout = here.start("numbers", 0, |_| {});
+    while seen.lock().unwrap().most_pending < 10 {
+        spout.call();
+    }
+    let pending = seen.lock().unwrap().most_pending;
+    // It fails with what has come, and is made anew; its process is there all the while.
+    drop(here.encode("numbers", &mut spout));
+    let channel = &there.0.side_channels[0];
+    channel.instance_lost(there.vertex("numbers"));
+    assert!(
+        there.collect("numbers", 0).is_empty(),
+        "with a spout nobody's tuples are lost"
+    );
+    channel.instance_lost(there.vertex("notes"));
+    here.deliver("numbers", 0, &there.collect("numbers", 0));
+    spout.call();
+    assert_eq!(seen.lock().unwrap().failed.len(), pending);
+    let mut bolt = there.start("notes", 0, |_| {});
+    run_to_end(&here, &mut spout, &there, &mut bolt);
+    assert_eq!(acked(&seen), (0..END).collect::<Vec<_>>());
+    assert_eq!(seen.lock().unwrap().failed.len(), pending);
+}
+
+#[test]
 fn a_running_topology_replays_at_once_when_a_process_is_lost() {
     let tried = Arc::new(Mutex::new(HashSet::new()));
     let lost = Arc::clone(&tried);
@@ -341,15 +370,16 @@ fn letters_that_are_none_and_instances_that_are_none_are_refused() {
         (
             spout,
             0,
-            &[1, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255],
+            &[2, 0, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255],
         ),
-        (spout, 16_384, &[1, 0, 0, 0, 0]),
-        (bolt, 0, &[1, 0, 0, 0, 0]),
+        (spout, 0, &[2, 2, 0, 0, 0, 0]),
+        (spout, 16_384, &[2, 0, 0, 0, 0, 0]),
+        (bolt, 0, &[2, 0, 0, 0, 0, 0]),
     ] {
         let error = channel.deliver(vertex, instance, letter).unwrap_err();
         assert_eq!(error.code(), ErrorCode::BadRecord, "{letter:?}");
     }
-    assert!(channel.deliver(spout, 0, &[1, 0, 0, 0, 0]).is_ok());
+    assert!(channel.deliver(spout, 0, &[2, 0, 0, 0, 0, 0]).is_ok());
     assert!(!channel.collect(spout, 0, &mut Vec::new()), "it lives here");
     assert!(!channel.collect(bolt, 0, &mut Vec::new()));
 }

@@ -34,8 +34,21 @@ pub(super) struct Task {
     pub(super) command: Vec<std::ffi::OsString>,
     /// As of the first start.
     pub(super) start: InstanceStart,
+    /// How often in a row it is started again.
+    pub(super) most_in_a_row: u32,
     /// Told why the process has died, each time.
-    pub(super) died: Box<dyn Fn(&str) + Send>,
+    pub(super) died: Box<dyn Fn(Death) + Send>,
+}
+
+/// The end of a process that was still needed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Death {
+    /// Why it died.
+    pub(crate) why: String,
+    /// The kind of error that it ended with, if it was one.
+    pub(crate) code: Option<ErrorCode>,
+    /// How often that has happened in a row, where it is not started again since that is too often.
+    pub(crate) too_often: Option<u32>,
 }
 
 /// The process of an instance, as its stand-in sees it.
@@ -163,15 +176,28 @@ pub(super) fn keep(kept: Arc<Kept>, task: Task) -> Result<JoinHandle<()>> {
 fn lives(kept: &Kept, task: &Task) {
     let began = Instant::now();
     let mut backoff = Backoff::new(RESTART);
-    let mut incarnation = 0;
+    let (mut incarnation, mut deaths_in_a_row) = (0, 0_u32);
     while !kept.is_stopped() {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let millis = now.map_or(0, |now| now.as_millis() as u64);
         incarnation = millis.max(incarnation + 1);
-        let Some(why) = life(kept, task, incarnation) else {
+        let born = began.elapsed();
+        let Some((why, code)) = life(kept, task, incarnation) else {
             return;
         };
-        (task.died)(&why);
+        if began.elapsed() > born + RESTART.forgets_after {
+            deaths_in_a_row = 0;
+        }
+        deaths_in_a_row = deaths_in_a_row.saturating_add(1);
+        let is_too_often = deaths_in_a_row > task.most_in_a_row;
+        (task.died)(Death {
+            why,
+            code,
+            too_often: is_too_often.then_some(deaths_in_a_row),
+        });
+        if is_too_often {
+            return;
+        }
         let elapsed = began.elapsed();
         kept.rest(backoff.failed(elapsed).saturating_sub(elapsed));
     }
@@ -187,11 +213,11 @@ impl Drop for Reaped {
     }
 }
 
-/// One process, from its start to its end. Why it died, if it was still needed.
-fn life(kept: &Kept, task: &Task, incarnation: u64) -> Option<String> {
+/// One process, from its start to its end. Why it died, and of what kind of error, if it was still needed.
+fn life(kept: &Kept, task: &Task, incarnation: u64) -> Option<(String, Option<ErrorCode>)> {
     let (mut child, socket) = match spawn(kept, task, incarnation) {
         Ok(spawned) => spawned?,
-        Err(error) => return Some(format!("its process can't be started: {error}")),
+        Err(error) => return Some((format!("its process can't be started: {error}"), None)),
     };
     let mut reader = BufReader::new(socket);
     let mut line = Vec::new();
@@ -219,9 +245,12 @@ fn life(kept: &Kept, task: &Task, incarnation: u64) -> Option<String> {
     if kept.is_stopped() {
         return None;
     }
-    Some(failure.unwrap_or_else(|| match status {
-        Some(status) => format!("its process has ended: {status}"),
-        None => "its process had to be killed".to_string(),
+    Some(failure.unwrap_or_else(|| {
+        let why = match status {
+            Some(status) => format!("its process has ended: {status}"),
+            None => "its process had to be killed".to_string(),
+        };
+        (why, None)
     }))
 }
 
@@ -276,9 +305,9 @@ fn end(child: &mut Child) -> Option<ExitStatus> {
     None
 }
 
-fn hear(kept: &Kept, line: &[u8], failure: &mut Option<String>) {
+fn hear(kept: &Kept, line: &[u8], failure: &mut Option<(String, Option<ErrorCode>)>) {
     match serde_json::from_slice(line) {
-        Ok(FromInstance::Failed(why)) => *failure = Some(why),
+        Ok(FromInstance::Failed { code, why }) => *failure = Some((why, ErrorCode::named(&code))),
         Ok(FromInstance::Counted { late, bad }) => {
             let mut state = kept.state();
             state.late += late;
@@ -328,6 +357,7 @@ mod tests {
                 container_address: String::new(),
                 is_paused: false,
             },
+            most_in_a_row: 2,
             died: Box::new(|_| ()),
         }
     }
@@ -354,7 +384,19 @@ mod tests {
     fn what_can_not_be_started_is_told_with_the_reason() {
         let task = task(&["/no/such/program"]);
         let kept = Kept::new(&task.start, Waker::none());
-        let why = life(&kept, &task, 1).unwrap();
+        let (why, _) = life(&kept, &task, 1).unwrap();
         assert!(why.contains("can't be started"), "{why}");
+    }
+
+    #[test]
+    fn one_that_dies_too_often_in_a_row_is_not_started_again() {
+        let (tell, deaths) = std::sync::mpsc::channel();
+        let mut task = task(&["false"]);
+        task.died = Box::new(move |death| {
+            let _ = tell.send(death.too_often);
+        });
+        lives(&Kept::new(&task.start, Waker::none()), &task);
+        drop(task);
+        assert_eq!(deaths.iter().collect::<Vec<_>>(), [None, None, Some(3)]);
     }
 }

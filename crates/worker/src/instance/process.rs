@@ -61,7 +61,8 @@ pub(crate) fn run_instance(
     let outcome = Running::start(start, job, (transports, tls), &news)
         .and_then(|running| running.run(&container, &happens));
     if let Err(error) = &outcome {
-        tell(&container, &FromInstance::Failed(error.to_string()));
+        let (code, why) = (error.code().as_str().to_owned(), error.to_string());
+        tell(&container, &FromInstance::Failed { code, why });
     }
     outcome
 }

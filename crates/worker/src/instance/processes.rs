@@ -13,7 +13,7 @@ use ardea_engine::{InstanceAt, Parallelisms, Placement, Site};
 use ardea_packing::InstanceId;
 
 use super::cut_out::{CutOut, isolated, with_suppliers};
-use super::keeper::{Kept, Task, keep};
+use super::keeper::{Death, Kept, Task, keep};
 use super::stand_in::{StandInP, StartProcess};
 use super::{InstanceStart, Passing, ToInstance, site_of};
 use crate::crossings::WorkerCrossings;
@@ -25,8 +25,10 @@ pub(crate) struct Launch {
     pub(crate) worker: WorkerStart,
     /// Where this container listens.
     pub(crate) container_address: String,
+    /// How often in a row one that has died is started again.
+    pub(crate) most_in_a_row: u32,
     /// Told when a process has died, and why.
-    pub(crate) died: Arc<dyn Fn(InstanceId, String) + Send + Sync>,
+    pub(crate) died: Arc<dyn Fn(InstanceId, Death) + Send + Sync>,
 }
 
 /// All of them. When this is closed, none is left.
@@ -121,7 +123,8 @@ impl InstanceProcesses {
         let task = Task {
             command: self.launch.command.clone(),
             start,
-            died: Box::new(move |why| died(id.clone(), why.to_owned())),
+            most_in_a_row: self.launch.most_in_a_row,
+            died: Box::new(move |death| died(id.clone(), death)),
         };
         let thread = keep(Arc::clone(&kept), task)?;
         let mut all = self.kept.lock().unwrap_or_else(PoisonError::into_inner);

@@ -113,6 +113,11 @@ impl PostOffice {
         self.channels.iter().for_each(|it| it.process_lost());
     }
 
+    /// An instance that ran here was lost, or its process, and this container was not.
+    pub(crate) fn instance_lost(&self, vertex: VertexId) {
+        self.channels.iter().for_each(|it| it.instance_lost(vertex));
+    }
+
     /// Letters that came and could not be delivered.
     pub(crate) fn lost_letters(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)

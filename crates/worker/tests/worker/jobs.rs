@@ -196,6 +196,7 @@ impl Job for Adding {
         Ok(Program {
             dag,
             side_channels: Vec::new(),
+            may_lose_instances: false,
         })
     }
 }
@@ -308,6 +309,7 @@ impl Job for Relaying {
         Ok(Program {
             dag,
             side_channels: Vec::new(),
+            may_lose_instances: false,
         })
     }
 }

@@ -85,6 +85,10 @@ impl SideChannel for Receipts {
         self.lost.fetch_add(1, Ordering::SeqCst);
     }
 
+    fn instance_lost(&self, _: VertexId) {
+        self.process_lost();
+    }
+
     fn rescaled(&self, _: VertexId, _: u32) {}
 }
 
@@ -191,6 +195,7 @@ impl Job for WithReceipts {
         Ok(Program {
             dag,
             side_channels: vec![receipts],
+            may_lose_instances: false,
         })
     }
 }

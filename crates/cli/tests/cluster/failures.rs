@@ -1,0 +1,83 @@
+//! Instances that fail, while their containers are well.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::arena::Arena;
+use crate::deaths::Counted;
+
+/// What is told of a vertex of `numbers`.
+fn vertex(arena: &Arena, name: &str) -> Value {
+    let described = arena.json("describe numbers");
+    let vertices = described["vertices"].as_array().unwrap();
+    let found = vertices.iter().find(|it| it["name"] == name);
+    found.unwrap().clone()
+}
+
+pub fn an_instance_that_fails_is_made_anew_alone_and_nothing_is_lost() {
+    let job = Counted::begun(1_000);
+    let arena = &job.arena;
+    job.until_more();
+    let workers = arena.workers("numbers");
+    let passed = || arena.metric("numbers", "pass", "ardea_records_in_total");
+    for times in 1..=3 {
+        let before = passed();
+        fs::write(job.data.join("trip"), "").unwrap();
+        arena.until("the trip", || !job.data.join("trip").exists());
+        arena.until("a restart that is told", || {
+            vertex(arena, "pass")["restarts"] == times
+        });
+        job.until_more();
+        assert!(passed() >= before, "its counters go on");
+    }
+    assert_eq!(
+        arena.workers("numbers"),
+        workers,
+        "no container was restarted"
+    );
+    for other in ["numbers", "record"] {
+        assert_eq!(vertex(arena, other)["restarts"], 0, "{other}");
+        assert_eq!(vertex(arena, other)["exceptions"], 0, "{other}");
+    }
+    assert_eq!(vertex(arena, "pass")["exceptions"], 3);
+    let told = |name| arena.metric("numbers", "pass", name);
+    assert_eq!(told("ardea_instance_restarts_total"), 3.0);
+    assert_eq!(told("ardea_exceptions_total"), 3.0);
+    let described = arena.json("describe numbers");
+    let problem = &described["problems"][0];
+    let message = problem["message"].as_str().unwrap();
+    assert!(
+        message.contains("ARD-201") && message.contains("trips over"),
+        "{message}"
+    );
+    // What was pending fails at once, long before its timeout.
+    job.end();
+}
+
+pub fn an_instance_that_fails_again_and_again_ends_its_container_with_the_reason() {
+    let job = Counted::begun_with("--set worker.instance_restarts=3", 1_000);
+    let arena = &job.arena;
+    job.until_more();
+    let before = arena.workers("numbers");
+    fs::write(job.data.join("trip-always"), "").unwrap();
+    arena.until("the end of a container", || {
+        arena.workers("numbers") != before
+    });
+    arena.until("the reason", || {
+        let described = arena.look("numbers").unwrap_or_default();
+        let problems = described["problems"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        problems.iter().any(|problem| {
+            let message = problem["message"].as_str().unwrap_or_default();
+            message.contains("ARD-204")
+                && message.contains("4 times in a row, and is not started again")
+        })
+    });
+    fs::remove_file(job.data.join("trip-always")).unwrap();
+    arena.until_phase("numbers", "running");
+    job.until_more();
+    job.end();
+}
