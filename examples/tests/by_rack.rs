@@ -15,6 +15,8 @@ fn managers() -> ResourceManagers {
     ResourceManagers::builtin().with("by-rack", ByRack(RACKS.map(String::from).to_vec()))
 }
 
+ardea_packing::conformance_suite!(ByRack(RACKS.map(String::from).to_vec()));
+
 fn cores(milli: u64) -> Resources {
     Resources {
         cpu: MilliCores(milli),

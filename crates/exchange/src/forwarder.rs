@@ -146,3 +146,101 @@ impl Forwarder {
             .is_some_and(|it| it.queued_bytes >= self.most_queued_bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::Payload;
+    use crate::memory::MemoryNetwork;
+    use crate::transport::Transport;
+
+    const HERE: StreamId = StreamId::new(7, 2);
+    const THERE: StreamId = StreamId::new(7, 9);
+
+    fn frame(kind: Kind, target: u32, bytes: &[u8]) -> Frame {
+        let mut header = Header::new(kind, HERE);
+        header.target = InstanceNumber(target);
+        Frame {
+            header,
+            payload: Payload::copy_of(bytes),
+        }
+    }
+
+    fn route(forwarder: &mut Forwarder, is_grant: bool, destination: usize) {
+        let key = RouteKey {
+            stream: HERE,
+            target: InstanceNumber(5),
+            is_grant,
+        };
+        let route = Route {
+            destination,
+            stream: THERE,
+            target: InstanceNumber(0),
+        };
+        forwarder.route(key, route);
+    }
+
+    #[test]
+    fn what_is_passed_on_lies_where_it_was_and_only_its_header_is_another() {
+        let network = MemoryNetwork::default();
+        let mut there = network.transport();
+        let mut listener = there.listen("there").unwrap();
+        let mut connection = network.transport().connect("there").unwrap();
+        let mut accepted = listener.accept().unwrap().unwrap();
+        accepted.allow(1 << 20);
+
+        let mut forwarder = Forwarder::new(1, 1 << 20);
+        route(&mut forwarder, false, 0);
+        // No codec of any record writes such bytes: nobody looks into them.
+        let sent = frame(Kind::Records, 5, &[0xff; 10_000]);
+        let place = sent.payload.as_ptr();
+        forwarder.forward(sent).unwrap();
+        assert!(forwarder.drain(0, &mut *connection).unwrap() > 10_000);
+        let came = accepted.receive().unwrap().unwrap();
+        assert_eq!(came.payload.as_ptr(), place);
+        assert_eq!(
+            (came.header.stream, came.header.target),
+            (THERE, InstanceNumber(0))
+        );
+    }
+
+    #[test]
+    fn grants_go_their_own_way_and_what_has_none_is_given_back_as_it_came() {
+        let mut forwarder = Forwarder::new(2, 1 << 20);
+        route(&mut forwarder, false, 0);
+        route(&mut forwarder, true, 1);
+        forwarder.forward(frame(Kind::Records, 5, &[1])).unwrap();
+        forwarder.forward(frame(Kind::Grant, 5, &[2; 16])).unwrap();
+        let queued = |at: usize| forwarder.destinations[at].queue.len();
+        assert_eq!([queued(0), queued(1)], [1, 1]);
+
+        let stray = frame(Kind::Records, 6, &[3]);
+        assert_eq!(*forwarder.forward(stray.clone()).unwrap_err(), stray);
+        forwarder.forget(&RouteKey::of(&frame(Kind::Records, 5, &[]).header));
+        assert!(forwarder.forward(frame(Kind::Records, 5, &[])).is_err());
+        // A destination that there is not.
+        route(&mut forwarder, false, 2);
+        assert!(forwarder.forward(frame(Kind::Records, 5, &[])).is_err());
+    }
+
+    #[test]
+    fn a_destination_is_full_until_its_connection_has_taken_enough() {
+        let network = MemoryNetwork::default();
+        let mut there = network.transport();
+        let _listener = there.listen("there").unwrap();
+        let mut connection = network.transport().connect("there").unwrap();
+        let mut forwarder = Forwarder::new(1, 100_000);
+        route(&mut forwarder, false, 0);
+        let mut count = 0;
+        while !forwarder.is_full(0) {
+            forwarder
+                .forward(frame(Kind::Records, 5, &[0; 1_000]))
+                .unwrap();
+            count += 1;
+        }
+        assert_eq!(count, 100_000_usize.div_ceil(1_048));
+        forwarder.drain(0, &mut *connection).unwrap();
+        assert!(!forwarder.is_full(0));
+        assert!(!forwarder.is_full(1), "nothing waits for nobody");
+    }
+}

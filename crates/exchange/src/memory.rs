@@ -3,7 +3,8 @@
 //! A bundle is copied once, so that its sender has its block back as soon as it has been sent, as with any transport; a frame
 //! that is passed on keeps the memory that it came in.
 //!
-//! For embedded use, and for tests, which can delay everything, hold it up without a word, or cut every connection.
+//! For tests and simulations of workers in one process, which can delay everything, hold it up without a word, or cut every connection.
+//! An embedded job needs none: its instances are joined by the engine's queues.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;

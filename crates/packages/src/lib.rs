@@ -66,7 +66,6 @@ mod directory;
 mod http;
 
 mod cache;
-mod settings;
 
 mod failure;
 
@@ -79,7 +78,6 @@ pub use limits::Limits;
 pub use manifest::{Manifest, ManifestEntry, ManifestKind};
 pub use options::StoreOptions;
 pub use packed::Packed;
-pub use settings::{PACKAGES_SETTINGS, PackagesConfig};
 pub use store::{Download, PackageStore, Pending, Stored};
 pub use stores::PackageStores;
 pub use unpack::unpack;

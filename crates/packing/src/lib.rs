@@ -19,6 +19,8 @@
 //! The interface and the three policies are Heron's ("Twitter Heron: Towards Extensible Streaming Engines", ICDE 2017,
 //! §IV-A).
 //!
+//! A suite that every policy passes, one's own too, is in `conformance`, behind the feature of that name.
+//!
 //! # Invariants
 //!
 //! * A [`PackingPlan`] holds every instance of its job exactly once and no container over its limits: it can't be
@@ -76,6 +78,9 @@ mod together;
 mod bin_packing;
 mod compliant;
 mod round_robin;
+
+#[cfg(feature = "conformance")]
+pub mod conformance;
 
 pub use bin_packing::BinPacking;
 pub use compliant::CompliantRoundRobin;
