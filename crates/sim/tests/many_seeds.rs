@@ -46,6 +46,17 @@ fn a_job_of_a_hundred_containers_comes_through_faults() {
 }
 
 #[test]
+fn a_job_of_a_thousand_containers_comes_through_faults() {
+    let seed = seeds(1).start;
+    if let Err(failure) = run_large(seed, 1_000, 5_000, 20) {
+        panic!(
+            "seed {seed}: {}; again: ardea-sim --large 1 --from {seed}",
+            failure.what
+        );
+    }
+}
+
+#[test]
 fn a_job_of_a_thousand_containers_starts() {
     let report =
         run_start(0, 1_000, 20_000, false).unwrap_or_else(|failure| panic!("{}", failure.what));

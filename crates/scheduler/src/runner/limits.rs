@@ -85,8 +85,9 @@ impl Limits {
             }
             std::fs::write(group.join("cpu.max"), cpu_max(resources))?;
             std::fs::write(group.join("memory.max"), memory_max(resources))?;
-            // One killed process of a container would leave the others waiting for it.
-            std::fs::write(group.join("memory.oom.group"), "1")
+            // The greatest of its processes is ended, not all of them: that is the instance that leaks, if it has a process of its own,
+            // and otherwise the worker, whom the others follow.
+            std::fs::write(group.join("memory.oom.group"), "0")
         };
         made().map_err(|error| cannot(ErrorCode::StartFailed, "make", &group, error))?;
         Ok(Some(group))
@@ -113,7 +114,9 @@ pub(super) fn leave(group: &Path) -> Option<String> {
     let was_killed = kills.is_some_and(|count| count.trim() != "0");
     was_killed.then(|| {
         let limit = limit.trim();
-        format!("the kernel ended it for using more than its memory limit of {limit} bytes")
+        format!(
+            "the kernel ended a process of it, as all together used more than their memory limit of {limit} bytes"
+        )
     })
 }
 
