@@ -50,7 +50,7 @@ fn a_job_of_a_thousand_containers_comes_through_faults() {
     let seed = seeds(1).start;
     if let Err(failure) = run_large(seed, 1_000, 5_000, 20) {
         panic!(
-            "seed {seed}: {}; again: ardea-sim --large 1 --from {seed}",
+            "seed {seed}: {}; again: ardea-sim --large 1 --from {seed} --instances 5000",
             failure.what
         );
     }

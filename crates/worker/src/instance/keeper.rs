@@ -22,8 +22,12 @@ const RESTART: BackoffConfig = BackoffConfig {
     forgets_after: Duration::from_secs(30),
 };
 
-/// How often it is looked whether a process is still there. Most often its socket tells before.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How often it is looked whether a process is still there. Its socket tells before, unless a process that it has started itself holds
+/// that open.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// How long a process may take to take in what it is told.
+const LISTENS_WITHIN: Duration = Duration::from_millis(20);
 
 /// How long a process has to end when it is not needed any more.
 const GRACE: Duration = Duration::from_secs(2);
@@ -262,7 +266,7 @@ fn spawn(
 ) -> std::io::Result<Option<(Reaped, UnixStream)>> {
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_read_timeout(Some(LOOK_EVERY))?;
-    ours.set_write_timeout(Some(LOOK_EVERY))?;
+    ours.set_write_timeout(Some(LISTENS_WITHIN))?;
     // Held until the socket lies where whoever stops the process closes it.
     let mut state = kept.state();
     if state.is_stopped {

@@ -41,6 +41,8 @@ pub(super) struct Links {
     stations: BTreeMap<Site, Vec<Weak<Station>>>,
     /// Stations whose port could not be opened yet, because the one before is not closed.
     unopened: bool,
+    /// The connections that are being polled: kept, so that a slice allocates nothing.
+    polled: Vec<LinkNumber>,
     /// What connections have counted that are gone.
     past: BTreeMap<Site, LinkCounts>,
 }
@@ -64,6 +66,7 @@ impl Links {
             members: None,
             stations: BTreeMap::new(),
             unopened: false,
+            polled: Vec::new(),
             past: BTreeMap::new(),
         }
     }
@@ -200,8 +203,9 @@ impl Links {
     /// Lets every connection do a slice of its work; whether any had some.
     pub(super) fn poll(&mut self, now: Duration) -> bool {
         let mut made = false;
-        let numbers: Vec<LinkNumber> = self.entries.keys().copied().collect();
-        for number in numbers {
+        let mut numbers = std::mem::take(&mut self.polled);
+        numbers.extend(self.entries.keys());
+        for number in numbers.drain(..) {
             let Some(entry) = self.entries.get_mut(&number) else {
                 continue;
             };
@@ -221,6 +225,7 @@ impl Links {
                 }
             }
         }
+        self.polled = numbers;
         if self.unopened {
             self.open_all();
         }
