@@ -36,8 +36,8 @@ pub(crate) fn summary(view: &JobView) -> JobSummary {
     }
 }
 
-/// A job in a line, of which only what is stored is known: nobody leads it.
-pub(crate) fn unled(stored: &StoredJob) -> JobSummary {
+/// A job in a line, of which only what is stored is known: nobody leads it, perhaps for this trouble.
+pub(crate) fn unled(stored: &StoredJob, trouble: Option<&Error>) -> JobSummary {
     let record = &stored.record;
     let containers = record
         .plan
@@ -50,7 +50,10 @@ pub(crate) fn unled(stored: &StoredJob) -> JobSummary {
             Intent::Kill => Phase::Killing,
             Intent::Run | Intent::Pause => Phase::Reading,
         },
-        reason: Some("it has no master at the moment".into()),
+        reason: Some(match trouble {
+            Some(trouble) => format!("it has no master at the moment: {trouble}"),
+            None => "it has no master at the moment".into(),
+        }),
         since_ms: stored.submitted.at_ms,
         container_count: count(containers),
         worker_count: 0,
@@ -100,11 +103,11 @@ pub(crate) fn description(view: &JobView, history: Option<&History>) -> JobDescr
 }
 
 /// All that is known of a job that nobody leads.
-pub(crate) fn unled_description(stored: &StoredJob) -> JobDescription {
+pub(crate) fn unled_description(stored: &StoredJob, trouble: Option<&Error>) -> JobDescription {
     let definition = &stored.submitted.definition;
     let demand = &stored.record.demand;
     JobDescription {
-        summary: unled(stored),
+        summary: unled(stored, trouble),
         program: program(definition),
         packing: definition.packing.clone(),
         scheduler: definition.scheduler.clone(),

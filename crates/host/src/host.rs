@@ -1,5 +1,6 @@
 //! The process that stands for a machine.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -116,6 +117,12 @@ impl Host {
         &self.master
     }
 
+    /// What keeps it from leading jobs at the moment, by their names: the state manager does not answer or take what is written, or what
+    /// is stored can't be read.
+    pub fn troubles(&self) -> BTreeMap<String, Error> {
+        self.master.troubles()
+    }
+
     /// Gives up what it leads in good order, so that others lead at once, and ends. Containers go on.
     pub async fn close(self) {
         let Host {
@@ -159,7 +166,7 @@ fn runner(setup: &HostSetup, folder: std::path::PathBuf) -> RunnerConfig {
     }
 }
 
-fn attributes(setup: &HostSetup, api: &str) -> std::collections::BTreeMap<String, String> {
+fn attributes(setup: &HostSetup, api: &str) -> BTreeMap<String, String> {
     let mut attributes = setup.attributes.clone();
     let version = env!("CARGO_PKG_VERSION").to_string();
     let own = [

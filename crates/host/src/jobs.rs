@@ -18,6 +18,8 @@ const OTHERS_WITHIN: Duration = Duration::from_secs(2);
 /// The jobs of a cluster, and who leads them.
 #[derive(Clone, Debug)]
 pub(crate) struct Jobs {
+    /// The host that asks.
+    pub(crate) own: String,
     pub(crate) state: Arc<dyn StateManager>,
     pub(crate) token: Option<Token>,
     pub(crate) tls: Option<Tls>,
@@ -74,9 +76,14 @@ impl Jobs {
             let names = self.names().await?;
             return Err(no_such_job(name, names.iter().map(String::as_str)).into());
         };
-        Ok(match self.leader(&stored).await? {
-            Some(api) => Found::There(api),
-            None => Found::Nobody(Box::new(stored)),
+        Ok(match self.leader(&stored).await {
+            Ok(Some(api)) => Found::There(api),
+            Ok(None) => Found::Nobody(Box::new(stored)),
+            // Nobody can lead by a lease that can't be read; whoever asks is told so with the job.
+            Err(error) if error.code() == ErrorCode::StateCorrupt => {
+                Found::Nobody(Box::new(stored))
+            }
+            Err(error) => return Err(error.into()),
         })
     }
 
@@ -99,6 +106,8 @@ impl Jobs {
     async fn leader(&self, stored: &StoredJob) -> Result<Option<String>> {
         let store = JobStore::new(Arc::clone(&self.state), stored.record.job.clone())?;
         match store.leader().await? {
+            // An earlier life of this host, or one that can't renew it: nobody who could answer.
+            Some(lease) if host_of(&lease.holder) == self.own => Ok(None),
             Some(lease) if !lease.resigned => {
                 let directory = Directory(Arc::clone(&self.state));
                 directory.api_of(host_of(&lease.holder)).await

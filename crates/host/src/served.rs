@@ -52,6 +52,7 @@ impl Served {
             },
             schedulers,
             jobs: Jobs {
+                own: setup.name.clone(),
                 state: Arc::clone(&setup.state),
                 token,
                 tls,
@@ -103,6 +104,12 @@ impl Served {
     async fn command(&self, job: &str, command: Command) -> Answer<()> {
         let desk = self.jobs.here(&*self.master()?, job).await?;
         Ok(desk.command(command).await?)
+    }
+
+    /// What keeps this host from leading a job, if something does.
+    fn trouble(&self, job: &str) -> Option<Error> {
+        let master = self.slot().clone()?;
+        master.troubles().remove(job)
     }
 
     /// The jobs that a host leads, as it says itself.
@@ -167,7 +174,10 @@ impl Served {
         match self.jobs.find(&*self.master()?, job).await? {
             Found::Here(desk) => Ok(described::description(&desk.view().await?, None)),
             Found::There(api) => Ok(self.jobs.client(&api)?.describe(job).await?),
-            Found::Nobody(stored) => Ok(described::unled_description(&stored)),
+            Found::Nobody(stored) => {
+                let trouble = self.trouble(&stored.record.job.name);
+                Ok(described::unled_description(&stored, trouble.as_ref()))
+            }
         }
     }
 }
@@ -225,7 +235,11 @@ impl Cluster for Served {
                     Ok(description) => jobs.push(description.summary),
                     // Whoever leads it does not answer in time: what is stored is true as well.
                     Err(_) => match self.jobs.stored(&name).await {
-                        Ok(stored) => jobs.extend(stored.map(|stored| described::unled(&stored))),
+                        Ok(stored) => {
+                            let trouble = self.trouble(&name);
+                            let unled = |stored| described::unled(&stored, trouble.as_ref());
+                            jobs.extend(stored.map(unled));
+                        }
                         // What can't be read hides no other job.
                         Err(error) => jobs.push(described::unreadable(name, &error)),
                     },
@@ -261,7 +275,10 @@ impl Cluster for Served {
                     Ok(metrics.ask(|history| described::description(&view, Some(history))))
                 }
                 Found::There(base) => Err(Unanswered::Elsewhere { base }),
-                Found::Nobody(stored) => Ok(described::unled_description(&stored)),
+                Found::Nobody(stored) => {
+                    let trouble = self.trouble(job);
+                    Ok(described::unled_description(&stored, trouble.as_ref()))
+                }
             }
         })
     }
@@ -288,7 +305,7 @@ impl Cluster for Served {
             let patience = self.cluster.patience;
             submit(state, definition, demand, packing, &self.managers, patience).await?;
             match self.jobs.stored(&job.name).await? {
-                Some(stored) => Ok(described::unled(&stored)),
+                Some(stored) => Ok(described::unled(&stored, None)),
                 None => Err(Error::new(
                     ErrorCode::NoSuchJob,
                     format!("job {job} was taken, and is gone already"),

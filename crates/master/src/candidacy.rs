@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_control::{Command, JobPhase, JobRef, MasterEpoch, Refused};
-use ardea_core::Result;
+use ardea_core::{Error, Result};
 use ardea_courier::Courier;
 use ardea_scheduler::JobScheduler;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 
 use crate::driver::Driver;
 use crate::links::no_master;
+use crate::trouble::Trouble;
 use crate::{JobMetrics, JobStore, JobView, MasterSetup, Submitted};
 
 /// How long a lease may take to be given up in good order.
@@ -75,6 +76,7 @@ impl Candidacy {
             job: Arc::new(store.job().clone()),
             asks,
             standing,
+            trouble: store.trouble().clone(),
         };
         let (driver, inlets) = Driver::new(setup, store, submitted, address, standing_in, asked)?;
         let task = tokio::spawn(driver.run(inlets));
@@ -115,6 +117,7 @@ pub struct JobDesk {
     job: Arc<JobRef>,
     asks: mpsc::UnboundedSender<Ask>,
     standing: watch::Receiver<Standing>,
+    trouble: Trouble,
 }
 
 impl JobDesk {
@@ -126,6 +129,11 @@ impl JobDesk {
     /// What the candidacy has come to.
     pub fn standing(&self) -> Standing {
         self.standing.borrow().clone()
+    }
+
+    /// Why this process can't read or write the job's lease, as long as that is so: whoever leads can't go on, and nobody can follow.
+    pub fn trouble(&self) -> Option<Error> {
+        self.trouble.get()
     }
 
     /// Waits until the candidacy has come to something; what it was, or over if it has ended before.

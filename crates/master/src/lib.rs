@@ -70,6 +70,7 @@ mod chronicle;
 mod job_metrics;
 mod links;
 mod scheduling;
+mod trouble;
 mod view;
 
 mod candidacy;

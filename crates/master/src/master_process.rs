@@ -123,6 +123,18 @@ impl MasterProcess {
         obstacles.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// What keeps it from leading jobs at the moment, by their names: its [`obstacles`](Self::obstacles), and the troubles of those that it
+    /// stands for ([`JobDesk::trouble`]).
+    pub fn troubles(&self) -> BTreeMap<String, Error> {
+        let mut troubles = self.obstacles();
+        for desk in self.desks() {
+            if let Some(trouble) = desk.trouble() {
+                troubles.insert(desk.job().name.clone(), trouble);
+            }
+        }
+        troubles
+    }
+
     /// Gives up all leases in good order, so that other processes may lead at once, and ends.
     pub async fn close(mut self) {
         self.closing.send_replace(true);

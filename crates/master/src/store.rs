@@ -22,6 +22,7 @@ use ardea_state_manager::{Expected, StateManager, StatePath, Version};
 use serde::{Deserialize, Serialize};
 
 use crate::past_jobs::{self, PastJob};
+use crate::trouble::Trouble;
 use crate::{StoredJob, Submitted};
 
 /// The version of a lease's JSON.
@@ -34,6 +35,7 @@ pub struct JobStore {
     job: Arc<JobRef>,
     layout: Arc<JobLayout>,
     lease: StatePath,
+    trouble: Trouble,
 }
 
 /// A lease as it is stored.
@@ -54,6 +56,7 @@ impl JobStore {
         let layout = JobLayout::of(&job.name)?;
         Ok(JobStore {
             lease: layout.master(job.submission)?,
+            trouble: Trouble::default(),
             state,
             job: Arc::new(job),
             layout: Arc::new(layout),
@@ -73,6 +76,11 @@ impl JobStore {
     /// The node of its lease.
     pub fn lease_path(&self) -> &StatePath {
         &self.lease
+    }
+
+    /// Why its lease can't be read or written, as long as that is so.
+    pub(crate) fn trouble(&self) -> &Trouble {
+        &self.trouble
     }
 
     /// The state manager.
@@ -172,6 +180,7 @@ impl JobStore {
     /// What is asked of the lease.
     pub async fn lease(&self, request: StoreRequest<LeaseRecord>) -> StoreReply<LeaseRecord> {
         let asked = self.ask_lease(request).await;
+        self.trouble.note(&asked);
         asked.unwrap_or_else(|error| reply_of(&error))
     }
 

@@ -1,5 +1,6 @@
 //! What a host's process does, from its start to its end.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ const JOB_WITHIN: Duration = Duration::from_secs(10);
 /// How long a host stays behind its job, so that whoever watches it learns of its end.
 const LINGERS: Duration = Duration::from_secs(3);
 
-/// How often a host that is for one job sees whether there is another to stand by.
+/// How often a host sees whether something keeps it from leading, and one that is for one job whether there is another to stand by.
 const LOOKS_EVERY: Duration = Duration::from_secs(2);
 
 /// Is a host that was started in the background: in a session of its own, so that no terminal's end or Ctrl-C reaches it.
@@ -137,6 +138,7 @@ async fn run(
         told = told_to_end() => told,
         gone = job_is_gone(&start, &state) => gone,
         never = keep_two(&start, &cluster, &host) => never,
+        never = tell_troubles(&host) => never,
     };
     file.remove(&directory);
     host.close().await;
@@ -191,6 +193,34 @@ async fn job_is_gone(start: &HostStart, state: &Arc<dyn StateManager>) -> Result
                 Err(_) => break,
             }
         }
+    }
+}
+
+/// Writes into the host's log what keeps it from leading jobs, once it has lasted for two looks, and when it is over.
+async fn tell_troubles(host: &Host) -> Result<()> {
+    let mut told: BTreeMap<String, String> = BTreeMap::new();
+    let mut before = BTreeMap::new();
+    loop {
+        tokio::time::sleep(LOOKS_EVERY).await;
+        let now = host.troubles();
+        let now: BTreeMap<String, String> = now
+            .into_iter()
+            .map(|(job, trouble)| (job, trouble.to_string()))
+            .collect();
+        for (job, trouble) in &now {
+            if before.get(job) == Some(trouble) && told.get(job) != Some(trouble) {
+                eprintln!("job {job} can't be led: {trouble}");
+                told.insert(job.clone(), trouble.clone());
+            }
+        }
+        told.retain(|job, _| {
+            let lasts = now.contains_key(job);
+            if !lasts {
+                eprintln!("job {job} can be led again");
+            }
+            lasts
+        });
+        before = now;
     }
 }
 

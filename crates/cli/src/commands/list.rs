@@ -75,7 +75,13 @@ pub fn jobs_table(jobs: &[JobSummary]) -> String {
             ]
         })
         .collect();
-    table(&headings, &rows)
+    let mut text = table(&headings, &rows);
+    for job in jobs {
+        if let Some(reason) = &job.reason {
+            text += &format!("{}: {reason}\n", job.name);
+        }
+    }
+    text
 }
 
 /// What is wrong with a job, in a line; nothing if nothing is known.

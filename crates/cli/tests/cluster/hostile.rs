@@ -47,6 +47,38 @@ pub fn what_can_not_run_is_refused_with_the_reason() {
     arena.until_phase("word-count", "running");
 }
 
+pub fn a_state_that_can_not_be_read_is_told_where_people_look() {
+    let arena = Arena::with_hosts(2);
+    arena.succeed("submit word-count.yaml");
+    let workers = arena.workers("word-count");
+    let job = arena.cluster().join("state/tree/jobs/word-count");
+    let nodes = fs::read_dir(job).unwrap().flatten().map(|it| it.path());
+    let is_lease = |path: &std::path::PathBuf| path.to_string_lossy().contains("/master-");
+    let lease = nodes.filter(|path| is_lease(path)).last().unwrap();
+    fs::write(lease.join(".node"), "junk").unwrap();
+
+    let says_why = |told: &str| told.contains("ARD-505") && told.contains("master-");
+    arena.until("told by describe", || {
+        arena
+            .look("word-count")
+            .is_some_and(|told| says_why(&told["reason"].to_string()))
+    });
+    let listed = arena.succeed("list");
+    assert!(
+        listed.contains("no master") && says_why(&listed),
+        "{listed}"
+    );
+    for host in ["host-1", "host-2"] {
+        let log = arena.cluster().join(format!("logs/{host}.log"));
+        arena.until("told by the log", || {
+            says_why(&fs::read_to_string(&log).unwrap())
+        });
+    }
+    fs::remove_dir_all(lease).unwrap();
+    arena.until_phase("word-count", "running");
+    assert_eq!(arena.workers("word-count"), workers, "its data went on");
+}
+
 /// A package with another byte is never run, and who looks at the job is told why. Submitting again puts it right.
 fn corrupt_package(arena: &Arena) {
     arena.write("more.txt", "another package");

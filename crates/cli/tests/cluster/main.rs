@@ -60,6 +60,10 @@ const TESTS: &[Test] = &[
         run: hostile::what_can_not_run_is_refused_with_the_reason,
     },
     Test {
+        name: "a_state_that_can_not_be_read_is_told_where_people_look",
+        run: hostile::a_state_that_can_not_be_read_is_told_where_people_look,
+    },
+    Test {
         name: "garbage_on_every_port_is_borne",
         run: hostile::garbage_on_every_port_is_borne,
     },

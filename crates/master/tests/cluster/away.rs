@@ -10,7 +10,7 @@ use ardea_state_etcd::EtcdState;
 use ardea_state_manager::conformance::{Server, Skipped};
 use ardea_state_manager::{StateManager, StateOptions, StatePath};
 
-use crate::rig::{DEADLINE, Rig, desk, leads};
+use crate::rig::{DEADLINE, Rig, desk, leads, until};
 
 /// Lets the job live without its state manager for longer than a lease.
 async fn without(rig: &Rig, master: &ardea_master::MasterProcess, away: impl Fn(bool)) {
@@ -23,9 +23,15 @@ async fn without(rig: &Rig, master: &ardea_master::MasterProcess, away: impl Fn(
     tokio::time::timeout(DEADLINE, lost)
         .await
         .expect("the lease runs out");
+    let trouble = until("why nobody leads", || desk.trouble()).await;
+    assert!(
+        trouble.to_string().starts_with("ARD-5"),
+        "of the state manager: {trouble}"
+    );
     assert_eq!(rig.machine.workers(), before);
     away(false);
     leads(master, "word-count", JobPhase::Running).await;
+    until("no trouble", || desk.trouble().is_none().then_some(())).await;
     assert_eq!(rig.machine.workers(), before);
     for notes in rig.machine.all_notes() {
         assert_eq!(notes.lock().unwrap().starts, 3);

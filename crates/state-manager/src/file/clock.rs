@@ -61,8 +61,13 @@ fn write_slot(file: &File, number: u64) -> io::Result<()> {
 fn read_slot(file: &File, slot: u64) -> io::Result<Option<u64>> {
     let mut number = [0; 8];
     let mut checksum = [0; 8];
-    file.read_exact_at(&mut number, slot * SLOT_BYTES)?;
-    file.read_exact_at(&mut checksum, slot * SLOT_BYTES + 8)?;
+    let read = file
+        .read_exact_at(&mut number, slot * SLOT_BYTES)
+        .and_then(|()| file.read_exact_at(&mut checksum, slot * SLOT_BYTES + 8));
+    match read {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        read => read?,
+    }
     let is_whole = u64::from_le_bytes(checksum) == xxh3_64(&number);
     Ok(is_whole.then(|| u64::from_le_bytes(number)))
 }
@@ -90,6 +95,9 @@ mod tests {
         clock.0.write_all_at(&[9; 16], 0).expect("written");
         clock.0.write_all_at(&[9; 16], SLOT_BYTES).expect("written");
         let error = again.next().expect_err("both are damaged");
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        clock.0.set_len(5).expect("cut short");
+        let error = again.next().expect_err("it is too short");
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
     }
 }
