@@ -7,19 +7,26 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Cpu, memory and disk.
-#[derive(Serialize, Deserialize, JsonSchema, Default)]
-#[serde(deny_unknown_fields)]
+/// Cpu, memory and disk; null is no limit.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 pub(crate) struct Resources {
     /// Thousandths of a core.
-    #[serde(default)]
-    cpu_milli: u64,
+    cpu_milli: Option<u64>,
     /// Memory, in bytes.
-    #[serde(default)]
-    memory_bytes: u64,
+    memory_bytes: Option<u64>,
     /// Disk, in bytes.
-    #[serde(default)]
-    disk_bytes: u64,
+    disk_bytes: Option<u64>,
+}
+
+impl Default for Resources {
+    fn default() -> Self {
+        Resources {
+            cpu_milli: Some(0),
+            memory_bytes: Some(0),
+            disk_bytes: Some(0),
+        }
+    }
 }
 
 /// One submission of a job.
@@ -155,9 +162,9 @@ impl Default for ContainerLimits {
     fn default() -> Self {
         ContainerLimits {
             resources: Resources {
-                cpu_milli: u64::MAX,
-                memory_bytes: u64::MAX,
-                disk_bytes: u64::MAX,
+                cpu_milli: None,
+                memory_bytes: None,
+                disk_bytes: None,
             },
             instances: None,
         }
@@ -197,6 +204,7 @@ mod tests {
         let plan = RoundRobin.pack(&demand, &config).unwrap();
         let plan = plan.with_attribute(ContainerId(1), "rack", "1");
         stands_for::<Resources>(&each);
+        stands_for::<Resources>(&ardea_packing::Resources::UNLIMITED);
         stands_for::<JobDemand>(&demand);
         stands_for::<PackingConfig>(&config);
         stands_for::<PackingConfig>(&ardea_packing::PackingConfig::default());

@@ -76,6 +76,9 @@ pub struct SampleView {
 pub struct MetricsRange {
     /// The series that match.
     pub series: Vec<SeriesView>,
+    /// How far apart values are, in milliseconds: a counter's values are by how much it grew meanwhile.
+    #[serde(default)]
+    pub step_ms: u64,
 }
 
 /// The values of a series over a time.

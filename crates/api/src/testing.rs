@@ -404,6 +404,7 @@ impl Cluster for PretendedCluster {
         };
         let samples = self.with(job, |job| job.samples(&latest));
         now(samples.map(|samples| MetricsRange {
+            step_ms: 1_000,
             series: samples
                 .into_iter()
                 .map(|sample| SeriesView {

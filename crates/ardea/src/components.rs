@@ -31,7 +31,11 @@ mod print;
 mod split;
 mod words;
 
+mod table;
+
 use ardea_topology::Registry;
+
+pub use table::{COMPONENTS, ComponentInfo, ComponentKind, SettingInfo};
 
 /// All of them; add your own with [`Registry::with_bolt`] and the like.
 pub fn builtin() -> Registry {
@@ -40,7 +44,7 @@ pub fn builtin() -> Registry {
         .with_spout("lines", lines::Lines::of)
         .with_bolt("split", split::Split::of)
         .with_bolt("count", count::Count::of)
-        .with_bolt("print", |_| Ok(print::Print::default()))
+        .with_bolt("print", print::Print::of)
 }
 
 #[cfg(test)]

@@ -52,6 +52,7 @@ mod main;
 mod prepare;
 mod profile;
 mod rest;
+mod scratch;
 mod settled;
 mod stays;
 mod submit;

@@ -77,7 +77,9 @@ pub enum Command {
     Run(JobArgs),
     /// List the jobs that can be run
     Jobs,
-    /// Show how a job would run, without running it; or with --cluster, how a job of a cluster does run
+    /// List the components that topologies in files (.yaml) may be made of, and what can be set of each
+    Components(ComponentsArgs),
+    /// Show how a job would run, without running it; or how a job of a cluster does run
     #[command(after_help = PLAN_HELP)]
     Plan(PlanArgs),
     /// Submit a job to a cluster
@@ -139,8 +141,16 @@ Examples:
   ardea plan word-count.yaml --dry-run --set job.containers=2 --json
   ardea plan --cluster prod word-count
 
+A name that no job which comes with ardea has is that of a cluster's job; with --cluster or --at every name is. \
 `ardea jobs` lists the jobs that come with ardea. What stands behind a job's name is the job's; options of ardea are found \
 there too. With --dry-run the job is packed as it would be for a cluster.";
+
+/// `ardea components`.
+#[derive(clap::Args, Debug)]
+pub struct ComponentsArgs {
+    /// Only this one
+    pub name: Option<String>,
+}
 
 /// `ardea plan`.
 #[derive(clap::Args, Debug)]

@@ -3,6 +3,7 @@
 pub mod bench;
 mod cluster;
 mod completions;
+mod components;
 mod config;
 mod control;
 mod demo;
@@ -34,6 +35,7 @@ pub fn run(command: Command, context: &Context) -> Result<(), Failure> {
         Command::Demo(args) => demo::run(args, context),
         Command::Run(args) => run::run(&args, context),
         Command::Jobs => jobs::run(context),
+        Command::Components(args) => components::run(&args, context),
         Command::Plan(args) => plan::run(&args, context),
         Command::Submit(args) => submit::run(&args, context),
         Command::List(place) => list::run(&place, context),

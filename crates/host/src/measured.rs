@@ -62,6 +62,10 @@ pub(crate) fn range(history: &History, query: &RangeQuery, now_ms: u64) -> Metri
     });
     MetricsRange {
         series: series.collect(),
+        step_ms: match grain {
+            Grain::Seconds => 1_000,
+            Grain::TenSeconds => 10_000,
+        },
     }
 }
 

@@ -358,9 +358,13 @@ impl Cluster for Served {
             let desk = self.jobs.here(&*self.master()?, job).await?;
             let view = desk.view().await?;
             let known = view.containers.iter().map(|container| container.id);
-            let wanted: Vec<_> = match query.container {
+            let known: Vec<ContainerId> = known.collect();
+            let wanted = match query.container {
+                Some(container) if !known.contains(&container) => {
+                    return Err(no_such_container(job, container, &known).into());
+                }
                 Some(container) => vec![container],
-                None => known.collect(),
+                None => known,
             };
             Ok(logs::stream(desk.scheduler().await?, wanted, query))
         })
@@ -389,6 +393,20 @@ impl Cluster for Served {
             Ok(metrics.ask(|history| measured::top(history, &view, now_ms())))
         })
     }
+}
+
+fn no_such_container(job: &str, container: ContainerId, known: &[ContainerId]) -> Error {
+    let what = format!("job {job:?} has no container {container}");
+    let numbers: Vec<String> = known.iter().map(ToString::to_string).collect();
+    Error::new(ErrorCode::NoSuchContainer, what).hint(match &numbers[..] {
+        [] => "it has none yet".to_string(),
+        [only] => format!("it has one: {only}"),
+        // Numbers of large jobs fill no screen.
+        [first, .., last] if numbers.len() > 20 => {
+            format!("it has {}, from {first} to {last}", numbers.len())
+        }
+        all => format!("it has: {}", all.join(", ")),
+    })
 }
 
 fn now_ms() -> u64 {

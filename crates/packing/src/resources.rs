@@ -73,14 +73,52 @@ impl fmt::Display for MilliCores {
 #[serde(deny_unknown_fields)]
 pub struct Resources {
     /// Cpu.
-    #[serde(rename = "cpu_milli", default)]
+    #[serde(rename = "cpu_milli", default, with = "or_unlimited")]
     pub cpu: MilliCores,
     /// Memory.
-    #[serde(default)]
+    #[serde(default, with = "or_unlimited")]
     pub memory_bytes: u64,
     /// Disk.
-    #[serde(default)]
+    #[serde(default, with = "or_unlimited")]
     pub disk_bytes: u64,
+}
+
+impl From<MilliCores> for u64 {
+    fn from(MilliCores(amount): MilliCores) -> u64 {
+        amount
+    }
+}
+
+impl From<u64> for MilliCores {
+    fn from(amount: u64) -> Self {
+        MilliCores(amount)
+    }
+}
+
+/// In texts such as JSON, what has no limit is `null`: nobody has to know which number is the largest, and many readers of JSON can't
+/// even hold it.
+mod or_unlimited {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<T: Copy + Into<u64>, S: Serializer>(
+        amount: &T,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match (*amount).into() {
+            u64::MAX if serializer.is_human_readable() => serializer.serialize_none(),
+            amount => amount.serialize(serializer),
+        }
+    }
+
+    pub(super) fn deserialize<'de, T: From<u64>, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<T, D::Error> {
+        let amount = match deserializer.is_human_readable() {
+            true => Option::<u64>::deserialize(deserializer)?.unwrap_or(u64::MAX),
+            false => u64::deserialize(deserializer)?,
+        };
+        Ok(T::from(amount))
+    }
 }
 
 impl Resources {
@@ -217,5 +255,19 @@ mod tests {
         assert_eq!(Resources::ZERO.checked_sub(one), None);
         assert_eq!(Resources::UNLIMITED.checked_mul(2), None);
         assert_eq!(one.checked_add(one), one.checked_mul(2));
+    }
+
+    #[test]
+    fn what_has_no_limit_is_null_in_json_and_comes_back_without_one() {
+        let free = Resources {
+            cpu: MilliCores(500),
+            ..Resources::UNLIMITED
+        };
+        let json = serde_json::to_string(&free).unwrap();
+        let expected = r#"{"cpu_milli":500,"memory_bytes":null,"disk_bytes":null}"#;
+        assert_eq!(json, expected);
+        assert_eq!(serde_json::from_str::<Resources>(&json).unwrap(), free);
+        let none: Resources = serde_json::from_str("{}").unwrap();
+        assert_eq!(none, Resources::ZERO);
     }
 }

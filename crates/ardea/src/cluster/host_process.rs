@@ -1,6 +1,7 @@
 //! What a host's process does, from its start to its end.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -127,7 +128,7 @@ async fn run(
             instances: cluster.instances,
             ..MasterConfig::default()
         },
-            masters,
+        masters,
         cluster: cluster.clone(),
     })
     .await?;
@@ -139,6 +140,7 @@ async fn run(
         gone = job_is_gone(&start, &state) => gone,
         never = keep_two(&start, &cluster, &host) => never,
         never = tell_troubles(&host) => never,
+        never = keep_file(&file, &directory) => never,
     };
     file.remove(&directory);
     host.close().await;
@@ -224,21 +226,33 @@ async fn tell_troubles(host: &Host) -> Result<()> {
     }
 }
 
+/// Sees to it that the host is known on this machine, whoever removes files.
+async fn keep_file(file: &RunFile, cluster: &Path) -> Result<()> {
+    loop {
+        tokio::time::sleep(LOOKS_EVERY / 2).await;
+        file.keep(cluster);
+    }
+}
+
 /// Sees to it that there is another host for the job, as long as this one leads it.
 async fn keep_two(start: &HostStart, cluster: &ClusterSettings, host: &Host) -> Result<()> {
     let Some(job) = &start.job else {
         return std::future::pending().await;
     };
     let launcher = Launcher::of(cluster.clone());
+    let mut was_alone = false;
     loop {
         tokio::time::sleep(LOOKS_EVERY).await;
         let leads = host
             .master()
             .desk(job)
             .is_some_and(|desk| matches!(desk.standing(), Standing::Leads { .. }));
-        if leads {
+        let is_alone = leads && launcher.lacks_hosts(job);
+        // Twice in a row: one whose file was removed writes it again meanwhile.
+        if is_alone && was_alone {
             // If none can be started now, one may be later.
             let _ = launcher.stand_by(job);
         }
+        was_alone = is_alone;
     }
 }

@@ -97,13 +97,16 @@ impl Launcher {
             .collect()
     }
 
-    /// Sees to it that a job's cluster has a host that stands by; does not wait for it.
+    /// Whether a job's cluster has fewer hosts than it should.
+    pub(super) fn lacks_hosts(&self, job: &str) -> bool {
+        self.for_job(job).len() < HOSTS_OF_A_JOB
+    }
+
+    /// Starts a host that stands by for a job; does not wait for it.
     pub(super) fn stand_by(&self, job: &str) -> Result<()> {
-        if self.for_job(job).len() < HOSTS_OF_A_JOB {
-            let Launched { mut child, .. } = self.spawn(self.host_of(job))?;
-            // Its end is noticed, whenever that is, so that no zombie is left.
-            std::thread::spawn(move || child.wait());
-        }
+        let Launched { mut child, .. } = self.spawn(self.host_of(job))?;
+        // Its end is noticed, whenever that is, so that no zombie is left.
+        std::thread::spawn(move || child.wait());
         Ok(())
     }
 

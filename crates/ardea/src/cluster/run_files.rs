@@ -70,6 +70,15 @@ impl RunFile {
         })
     }
 
+    /// Writes it again if somebody has removed it, while the cluster's folder is there.
+    pub(super) fn keep(&self, cluster: &Path) {
+        let path = folder(cluster).join(format!("{}.json", self.pid));
+        if cluster.is_dir() && !path.exists() {
+            // If it can't be written now, it may be the next time.
+            let _ = self.write(cluster);
+        }
+    }
+
     /// Whether its process runs.
     pub(super) fn is_alive(&self) -> bool {
         started(self.pid) == Some(self.started)
@@ -131,5 +140,19 @@ mod tests {
         file.write(folder.path()).unwrap();
         assert!(RunFile::all(folder.path()).is_empty());
         assert!(RunFile::all(folder.path()).is_empty());
+    }
+
+    #[test]
+    fn a_file_that_was_removed_is_written_again_unless_the_cluster_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let cluster = folder.path().join("cluster");
+        let file = RunFile::of_this_process("a", None, "http://127.0.0.1:1").unwrap();
+        file.write(&cluster).unwrap();
+        fs::remove_dir_all(cluster.join("run")).unwrap();
+        file.keep(&cluster);
+        assert_eq!(RunFile::all(&cluster), [file.clone()]);
+        fs::remove_dir_all(&cluster).unwrap();
+        file.keep(&cluster);
+        assert!(!cluster.exists());
     }
 }

@@ -2,14 +2,24 @@
 
 use std::io::{self, Write};
 
-use ardea_core::{Error, ErrorCode};
-use ardea_topology::{Bolt, Collector, Outcome, Tuple, Tuples};
+use ardea_core::{Error, ErrorCode, Result};
+use ardea_topology::{Bolt, Collector, Outcome, Settings, Tuple, Tuples};
+use serde::Deserialize;
 
 /// Prints tuples on standard output, a line each.
 #[derive(Default)]
 pub(super) struct Print(String);
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PrintSettings {}
+
 impl Print {
+    pub(super) fn of(settings: &Settings) -> Result<Self> {
+        let PrintSettings {} = settings.parse()?;
+        Ok(Print::default())
+    }
+
     fn add(&mut self, tuple: &Tuple<'_>) {
         use std::fmt::Write;
         for (place, value) in tuple.values().enumerate() {

@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ardea_api::{ClusterSettings, JobEnding, JobSummary, SubmitRequest};
-use ardea_core::{Error, ErrorCode, Result};
+use ardea_core::{ErrorCode, Result};
 use ardea_packages::{Contents, PackageStores, StoreOptions};
 
 use ardea_state_manager::StateUrl;
 
 use super::locate::client_of;
 use super::rest::{RestTarget, Store, runtime};
+use super::scratch;
 use super::submit::Target;
 use crate::cluster::Launcher;
 
@@ -114,18 +115,9 @@ fn store_of(cluster: &ClusterSettings) -> Result<Store> {
                 false => contents.file(name, path)?,
             };
         }
-        let folder = scratch()?;
+        let folder = scratch::folder()?;
         let packed = contents.pack(folder.path())?;
         runtime()?.block_on(store.put(&packed))?;
         Ok(packed.digest().to_string())
     }))
-}
-
-/// A folder for as long as it takes.
-fn scratch() -> Result<tempfile::TempDir> {
-    tempfile::tempdir().map_err(|error| {
-        Error::new(ErrorCode::WriteFailed, "cannot make a folder to pack in")
-            .because(error)
-            .hint("check the free space and permissions of the folder for temporary files (TMPDIR)")
-    })
 }

@@ -151,7 +151,10 @@ fn notes(notes: &[NoteView], is_verbose: bool) -> String {
         .iter()
         .map(|note| vec![format!("  {}", moment(note.at_ms)), note.text.clone()]);
     let rows: Vec<_> = rows.collect();
-    format!("\nwhat happened\n{}", table(&["  when", "what"], &rows))
+    format!(
+        "\nwhat happened\n{}",
+        table(&["  when (UTC)", "what"], &rows)
+    )
 }
 
 fn head(job: &JobDescription) -> String {

@@ -1,16 +1,18 @@
 //! `ardea metrics`: what was measured of a job.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use ardea_api::{MetricsQuery, MetricsRange, RangeQuery, SampleView};
+use ardea_api::{MetricsQuery, MetricsRange, RangeQuery, SampleKind, SampleView};
+use ardea_core::settings::nearest;
+use ardea_core::{Error, ErrorCode};
 use serde_json::json;
 
 use crate::args::MetricsArgs;
 use crate::columns::table;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::figures::moment;
+use crate::figures::{duration, moment};
 use crate::reach::Reached;
 use crate::stdout;
 
@@ -28,6 +30,9 @@ pub fn run(args: &MetricsArgs, context: &Context) -> Result<(), Failure> {
             to_ms: None,
         };
         let range = cluster.ask(cluster.client.metrics_range(job, &query))?;
+        if range.series.is_empty() {
+            check(&cluster, args)?;
+        }
         return match context.json {
             true => stdout::print_json(&json!(range)),
             false => stdout::print(&range_text(&range)),
@@ -40,10 +45,82 @@ pub fn run(args: &MetricsArgs, context: &Context) -> Result<(), Failure> {
         container: args.container,
     };
     let samples = cluster.ask(cluster.client.metrics(job, &query))?;
+    if samples.is_empty() {
+        check(&cluster, args)?;
+    }
     match context.json {
         true => stdout::print_json(&json!(samples)),
         false => stdout::print(&latest_text(&samples)),
     }
+}
+
+/// Why nothing matches: the first of what was asked for that there isn't; nothing if all of it is there, and only was not measured yet.
+fn check(cluster: &Reached, args: &MetricsArgs) -> Result<(), Failure> {
+    let all = MetricsQuery::default();
+    let all = cluster.ask(cluster.client.metrics(&args.job.job, &all))?;
+    match missing(&all, args) {
+        Some(failure) => Err(failure),
+        None => Ok(()),
+    }
+}
+
+fn missing(all: &[SampleView], args: &MetricsArgs) -> Option<Failure> {
+    let job = &args.job.job;
+    if all.is_empty() {
+        let what = format!("nothing has been measured of job {job:?} yet");
+        let error = Error::new(ErrorCode::StateUnavailable, what);
+        return Some(error.hint("try again in a few seconds").into());
+    }
+    // Each further question is asked of what matches those before it.
+    let mut left: Vec<&SampleView> = all.iter().collect();
+    let of_label = |label: &'static str| {
+        move |sample: &SampleView| sample.labels.get(label).cloned().unwrap_or_default()
+    };
+    let questions: [(&str, Option<String>, &dyn Fn(&SampleView) -> String); 4] = [
+        ("metric", args.name.clone(), &|sample| sample.name.clone()),
+        ("vertex", args.vertex.clone(), &of_label("vertex")),
+        (
+            "container",
+            args.container.map(|n| n.to_string()),
+            &of_label("container"),
+        ),
+        (
+            "instance",
+            args.instance.map(|n| n.to_string()),
+            &of_label("instance"),
+        ),
+    ];
+    let mut of = format!("job {job:?}");
+    for (what, wanted, value) in questions {
+        let Some(wanted) = wanted else {
+            continue;
+        };
+        let there: BTreeSet<String> = left.iter().map(|sample| value(sample)).collect();
+        if !there.contains(&wanted) {
+            return Some(absent(what, &wanted, &of, &there));
+        }
+        left.retain(|sample| value(sample) == wanted);
+        of = format!("{what} {wanted:?} of {of}");
+    }
+    None
+}
+
+fn absent(what: &str, wanted: &str, of: &str, there: &BTreeSet<String>) -> Failure {
+    let names = there
+        .iter()
+        .map(String::as_str)
+        .filter(|name| !name.is_empty());
+    let meant = nearest(wanted, names.clone()).filter(|_| matches!(what, "metric" | "vertex"));
+    let names: Vec<&str> = names.collect();
+    let known = match &names[..] {
+        [] => format!("it has no {what} at all"),
+        names => format!("it has: {}", names.join(", ")),
+    };
+    let hint = match meant {
+        Some(meant) => format!("did you mean {meant}? {known}"),
+        None => known,
+    };
+    Failure::usage(format!("there is no {what} {wanted:?} of {of}"), hint)
 }
 
 fn latest_text(samples: &[SampleView]) -> String {
@@ -54,21 +131,58 @@ fn latest_text(samples: &[SampleView]) -> String {
                 sample.name.clone(),
                 labels(&sample.labels),
                 value(sample.value),
+                unit(&sample.name).to_string(),
             ]
         })
         .collect();
-    table(&["metric", "of", ">value"], &rows)
+    table(&["metric", "of", ">value", "unit"], &rows)
+}
+
+/// What a metric counts, as its name says it.
+fn unit(name: &str) -> &'static str {
+    let of = name.strip_suffix("_total").unwrap_or(name);
+    // Parts of a histogram: how many records, and how often each bound was kept.
+    let is_count = ["_count", "_bucket"].iter().any(|part| of.ends_with(part));
+    let of = of.strip_suffix("_sum").unwrap_or(of);
+    let last = of.rsplit('_').next().unwrap_or(of);
+    match last {
+        _ if is_count => "records",
+        "seconds" => "s",
+        "bytes" => "bytes",
+        "ratio" => "of 1",
+        _ if of.contains("_records") => "records",
+        "in" | "out" if of.contains("_bytes_") => "bytes",
+        "in" | "out" if of.contains("_frames_") => "frames",
+        "letters" => "letters",
+        "epochs" => "epochs",
+        "slices" => "slices",
+        "restarts" => "restarts",
+        "exceptions" => "exceptions",
+        "threads" => "threads",
+        "fds" => "files",
+        "batches" => "batches",
+        _ => "",
+    }
 }
 
 fn range_text(range: &MetricsRange) -> String {
     let mut text = String::new();
     for series in &range.series {
-        text += &format!("{} {}\n", series.name, labels(&series.labels));
+        text += &format!("{} {}", series.name, labels(&series.labels));
+        let unit = unit(&series.name);
+        if series.kind == SampleKind::Counter && range.step_ms > 0 {
+            let step = duration(Duration::from_millis(range.step_ms));
+            let unit = if unit.is_empty() { "how many" } else { unit };
+            text += &format!(": {unit} more in each {step}");
+        } else if !unit.is_empty() {
+            text += &format!(": {unit}");
+        }
+        text.push('\n');
         let points = series
             .points
             .iter()
             .map(|point| vec![format!("  {}", moment(point.at_ms)), value(point.value)]);
-        text += &table(&["  when", ">value"], &points.collect::<Vec<_>>());
+        text += &table(&["  when (UTC)", ">value"], &points.collect::<Vec<_>>());
     }
     text
 }
@@ -89,4 +203,102 @@ fn now_ms() -> u64 {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use ardea_api::{PointView, SeriesView};
+
+    use super::*;
+    use crate::args::{RemoteJob, Where};
+
+    fn asked(name: Option<&str>, vertex: Option<&str>, instance: Option<u32>) -> MetricsArgs {
+        MetricsArgs {
+            job: RemoteJob {
+                job: "job".into(),
+                place: Where::default(),
+            },
+            name: name.map(String::from),
+            vertex: vertex.map(String::from),
+            instance,
+            container: None,
+            since: None,
+        }
+    }
+
+    fn sample(name: &str, vertex: &str, instance: &str) -> SampleView {
+        let labels = [("vertex", vertex), ("instance", instance)];
+        SampleView {
+            name: name.into(),
+            labels: labels
+                .map(|(name, value)| (name.into(), value.into()))
+                .into(),
+            kind: SampleKind::Counter,
+            value: Some(1.0),
+            at_ms: 0,
+        }
+    }
+
+    #[test]
+    fn what_there_is_not_is_told_with_what_there_is() {
+        let all = [
+            sample("ardea_records_in_total", "counts", "0"),
+            sample("ardea_records_in_total", "counts", "1"),
+            sample("ardea_records_in_total", "words", "0"),
+        ];
+        let told = |args: &MetricsArgs| match missing(&all, args) {
+            Some(Failure::Error(error)) => error.to_string(),
+            other => format!("{other:?}"),
+        };
+        let vertex = told(&asked(None, Some("cuonts"), None));
+        assert!(
+            vertex.contains("no vertex \"cuonts\" of job \"job\""),
+            "{vertex}"
+        );
+        assert!(
+            vertex.ends_with("did you mean counts? it has: counts, words"),
+            "{vertex}"
+        );
+        let metric = told(&asked(Some("ardea_record_in_total"), None, None));
+        assert!(
+            metric.contains("did you mean ardea_records_in_total?"),
+            "{metric}"
+        );
+        let instance = told(&asked(None, Some("words"), Some(1)));
+        assert!(
+            instance.contains("no instance \"1\" of vertex \"words\""),
+            "{instance}"
+        );
+        assert!(instance.ends_with("it has: 0"), "{instance}");
+        assert_eq!(told(&asked(None, Some("counts"), Some(1))), "None");
+        assert!(missing(&[], &asked(None, None, None)).is_some());
+    }
+
+    #[test]
+    fn every_metric_of_the_catalogue_has_a_unit() {
+        for metric in ardea_metrics::catalogue::ALL {
+            assert_ne!(unit(metric.name), "", "{}", metric.name);
+        }
+        assert_eq!(unit("ardea_latency_seconds_bucket"), "records");
+        assert_eq!(unit("somebodys_own"), "");
+    }
+
+    #[test]
+    fn a_counters_range_says_over_which_time_each_value_is() {
+        let series = SeriesView {
+            name: "ardea_busy_seconds_total".into(),
+            labels: BTreeMap::new(),
+            kind: SampleKind::Counter,
+            points: vec![PointView {
+                at_ms: 0,
+                value: Some(0.5),
+            }],
+        };
+        let text = range_text(&MetricsRange {
+            series: vec![series],
+            step_ms: 10_000,
+        });
+        let head = text.lines().next().unwrap();
+        assert_eq!(head, "ardea_busy_seconds_total : s more in each 10.0 s");
+    }
 }

@@ -26,7 +26,14 @@ pub fn run(args: &PlanArgs, context: &Context) -> Result<(), Failure> {
     if args.place.cluster.is_some() || args.place.at.is_some() {
         return for_cluster::running(name, args, context);
     }
-    let job = jobs::find(name)?;
+    let job = match jobs::find(name) {
+        Ok(job) => job,
+        // No job that comes with ardea, so one of a cluster; what is no name at all is none of either.
+        Err(unknown) if !name.starts_with('-') => {
+            return for_cluster::running_or(name, unknown, args, context);
+        }
+        Err(unknown) => return Err(unknown),
+    };
     if jobs::asks_for_help(rest) {
         return stdout::print(&jobs::usage(job));
     }

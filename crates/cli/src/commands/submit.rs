@@ -1,5 +1,6 @@
 //! `ardea submit`: brings a job to a cluster.
 
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,6 +9,7 @@ use ardea::cluster::Modules;
 use ardea::job::{Console, Prepared, Wanted, connect, submit, told};
 use ardea_bench::cluster::BENCH_ARGUMENT;
 use ardea_control::WorkerStart;
+use ardea_core::settings::nearest;
 use ardea_core::{Error, ErrorCode};
 use ardea_engine::Job;
 use serde_json::json;
@@ -163,9 +165,56 @@ pub fn become_program(
         .arg("--")
         .args(args)
         .exec();
-    let what = format!("cannot run {}", program.display());
-    Error::new(ErrorCode::ReadFailed, what)
-        .because(error)
-        .hint("name a topology (.yaml), a job that comes with ardea (`ardea jobs`), or a program that is a job (ardea::main)")
-        .into()
+    const WHAT_MAY_BE: &str = "name a topology (.yaml), a job that comes with ardea (`ardea jobs`), or a program that is a job (ardea::main)";
+    let is_missing = error.kind() == io::ErrorKind::NotFound && !here.exists();
+    let what = match is_missing {
+        true => format!("there is no {}", program.display()),
+        false => format!("cannot run {}", program.display()),
+    };
+    let meant = meant(program, Path::new(".")).filter(|_| is_missing);
+    let hint = match meant {
+        Some(meant) => format!("did you mean {meant}? {WHAT_MAY_BE}"),
+        None => WHAT_MAY_BE.to_string(),
+    };
+    let failed = Error::new(ErrorCode::ReadFailed, what);
+    match is_missing {
+        true => failed.hint(hint).into(),
+        false => failed.because(error).hint(hint).into(),
+    }
+}
+
+/// What somebody probably meant by the name of no file: a job that comes with ardea, or a topology in this folder.
+fn meant(name: &Path, folder: &Path) -> Option<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let files = entries.map(|entry| PathBuf::from(entry.file_name()));
+    let topologies: Vec<PathBuf> = files.filter(|file| topology_file::is_one(file)).collect();
+    let stems = topologies.iter().filter_map(|file| {
+        let stem = file.file_stem()?.to_str()?;
+        Some((stem, file.display().to_string()))
+    });
+    let jobs = ardea_examples::jobs().iter();
+    let known = jobs
+        .map(|job| (job.name, job.name.to_string()))
+        .chain(stems);
+    let known: Vec<(&str, String)> = known.collect();
+    let name = name.to_str()?;
+    let found = nearest(name, known.iter().map(|(name, _)| *name))?;
+    let mut known = known.iter();
+    let (_, shown) = known.find(|(name, _)| *name == found)?;
+    Some(shown.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_job_or_topology_is_told_the_nearest_one() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("sensor-net.yaml"), "").unwrap();
+        let meant = |name: &str| meant(Path::new(name), folder.path());
+        assert_eq!(meant("wordcuont").as_deref(), Some("wordcount"));
+        assert_eq!(meant("sensornet").as_deref(), Some("sensor-net.yaml"));
+        assert_eq!(meant("something-else-entirely"), None);
+    }
 }

@@ -29,6 +29,10 @@ pub fn what_can_not_run_is_refused_with_the_reason() {
         ),
         ("submit nothing.yaml", "nothing.yaml"),
         ("kill word-cuont --yes", "did you mean word-count?"),
+        ("plan word-cuont", "did you mean word-count?"),
+        ("submit wordcuont", "did you mean wordcount?"),
+        ("cluster stop --cluster locla", "did you mean local?"),
+        ("logs word-count --container 9", "it has one: 1"),
     ] {
         let said = arena.fail(line);
         assert!(said.contains(says), "{line}: {said}");

@@ -25,7 +25,8 @@ pub fn a_submitted_job_is_seen_alike_everywhere_and_leaves_nothing_when_it_is_ki
     let workers = arena.workers("word-count");
     assert_eq!(workers.iter().map(|it| it.0).collect::<Vec<_>>(), [1, 2]);
 
-    let plans = arena.json("plan --cluster local word-count");
+    // No job that comes with ardea has that name, so it is found as `describe` finds it.
+    let plans = arena.json("plan word-count");
     let packed = plans["physical"]["containers"].as_array().unwrap();
     let described = described["containers"].as_array().unwrap();
     for (packed, described) in packed.iter().zip(described) {

@@ -48,6 +48,30 @@ fn jobs_are_listed_and_described_for_people_and_programs() {
 }
 
 #[test]
+fn a_job_that_is_gone_is_described_and_listed_with_all() {
+    let served = Served::with_word_count();
+    served.succeed("kill word-count --yes");
+    fails(&served, "describe wordcount", 2, "there is no job");
+    let described = served.succeed("describe word-count");
+    assert!(described.contains("ended      killed"), "{described}");
+    assert_eq!(json(&served.succeed("list --json")), json("[]"));
+    let all = json(&served.succeed("list --all --json"));
+    assert_eq!(all["past"][0]["name"], "word-count");
+    let all = served.succeed("list --all");
+    assert!(all.contains("word-count  killed"), "{all}");
+}
+
+#[test]
+fn components_are_told_with_what_can_be_set() {
+    let served = Served::with_word_count();
+    let words = served.succeed("components words");
+    assert!(words.contains("vocabulary  1000"), "{words}");
+    let all = json(&served.succeed("components --json"));
+    assert_eq!(all.as_array().unwrap().len(), 5);
+    fails(&served, "components wrods", 2, "did you mean words?");
+}
+
+#[test]
 fn a_job_is_told_what_to_do() {
     let served = Served::with_word_count();
     for line in [
@@ -90,6 +114,19 @@ fn plans_metrics_logs_and_top_are_printed() {
     }
     let plan = json(&served.succeed("plan word-count --cluster pretended --json"));
     assert_eq!(plan["packing"]["containers"][0]["id"], 1);
+    assert_eq!(json(&served.succeed("plan word-count --json")), plan);
+    fails(
+        &served,
+        "metrics word-count --vertex cuonts",
+        2,
+        "did you mean counts? it has: counts, lines, words",
+    );
+    fails(
+        &served,
+        "metrics word-count --name nothing --since 1m",
+        2,
+        "it has: ardea_records_in_total",
+    );
 
     let metrics = served.succeed("metrics word-count --vertex words");
     assert_eq!(metrics.lines().count(), 3, "{metrics}");

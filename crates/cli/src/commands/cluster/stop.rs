@@ -1,6 +1,9 @@
 //! `ardea cluster stop`: ends the hosts of a cluster on this machine.
 
 use ardea::cluster::{Launcher, Started};
+use ardea_api::ClusterSettings;
+use ardea_core::settings::nearest;
+use ardea_core::{Error, ErrorCode};
 use serde_json::json;
 
 use super::hosts_json;
@@ -18,6 +21,9 @@ pub fn run(args: &ClusterStopArgs, context: &Context) -> Result<(), Failure> {
     };
     let cluster = context.cluster(&place)?;
     let launcher = Launcher::of(cluster.clone());
+    if launcher.running().is_empty() && !cluster.directory.exists() {
+        return Err(unknown(&cluster));
+    }
     if let Some(host) = launcher.running().first() {
         place.at = Some(host.api.clone());
         let reached = Reached::of(&place, context);
@@ -28,6 +34,24 @@ pub fn run(args: &ClusterStopArgs, context: &Context) -> Result<(), Failure> {
         }
     }
     tell(&cluster.name, &launcher.stop()?, context)
+}
+
+/// Nothing of a cluster of that name has ever been on this machine.
+fn unknown(cluster: &ClusterSettings) -> Failure {
+    let above = cluster.directory.parent();
+    let entries = above.and_then(|above| std::fs::read_dir(above).ok());
+    let entries = entries.into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let names: Vec<String> = names.collect();
+    let what = format!("there is no cluster {:?} on this machine", cluster.name);
+    let hint = match nearest(&cluster.name, names.iter().map(String::as_str)) {
+        Some(meant) => format!("did you mean {meant}?"),
+        None => format!(
+            "nothing was ever kept of it in {}",
+            cluster.directory.display()
+        ),
+    };
+    Error::new(ErrorCode::WrongCluster, what).hint(hint).into()
 }
 
 fn kill_jobs(cluster: &Reached) -> Result<(), Failure> {

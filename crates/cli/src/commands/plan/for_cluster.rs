@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use ardea_api::Plans;
+use ardea_core::{Error, ErrorCode};
 use serde_json::json;
 
 use crate::args::PlanArgs;
@@ -17,6 +18,31 @@ pub fn running(job: &str, args: &PlanArgs, context: &Context) -> Result<(), Fail
     let cluster = Reached::of(&args.place, context)?;
     let plans = cluster.ask(cluster.client.plans(job))?;
     print(&plans, context)
+}
+
+/// Prints the plans of a job of a cluster; what `unknown` says if no cluster is up, or none that knows it better.
+pub fn running_or(
+    job: &str,
+    unknown: Failure,
+    args: &PlanArgs,
+    context: &Context,
+) -> Result<(), Failure> {
+    match running(job, args, context) {
+        Err(Failure::Error(error)) if !tells_more(&error) => Err(unknown),
+        told => told,
+    }
+}
+
+/// Whether a cluster's error says more than that there is no such job or no such cluster.
+fn tells_more(error: &Error) -> bool {
+    match error.code() {
+        ErrorCode::Network => false,
+        ErrorCode::NoSuchJob => {
+            let hint = error.what_next();
+            hint.is_some_and(|hint| hint.starts_with("did you mean"))
+        }
+        _ => true,
+    }
 }
 
 /// Prints how a topology in a file, a job that comes with ardea, or a program that is a job would be packed.

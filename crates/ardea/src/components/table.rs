@@ -1,0 +1,247 @@
+//! What the components are, and what can be set of them: a table, from which people are told; tests hold it against the components.
+
+/// Which of the two a component is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ComponentKind {
+    /// It emits tuples by itself.
+    Spout,
+    /// It takes tuples.
+    Bolt,
+}
+
+impl ComponentKind {
+    /// As it is written for people.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ComponentKind::Spout => "spout",
+            ComponentKind::Bolt => "bolt",
+        }
+    }
+}
+
+/// A component that comes with Ardea.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ComponentInfo {
+    /// Its name in files.
+    pub name: &'static str,
+    /// Which of the two it is.
+    pub kind: ComponentKind,
+    /// What it does.
+    pub about: &'static str,
+    /// The fields of the tuples that it emits; none if it emits nothing.
+    pub fields: &'static [&'static str],
+    /// What can be set of it.
+    pub settings: &'static [SettingInfo],
+}
+
+/// What can be set of a component.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SettingInfo {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is if nobody says; none if somebody has to.
+    pub default: Option<&'static str>,
+    /// What it means.
+    pub about: &'static str,
+}
+
+const fn setting(
+    name: &'static str,
+    default: Option<&'static str>,
+    about: &'static str,
+) -> SettingInfo {
+    SettingInfo {
+        name,
+        default,
+        about,
+    }
+}
+
+/// All components that come with Ardea, spouts first.
+pub static COMPONENTS: &[ComponentInfo] = &[
+    ComponentInfo {
+        name: "lines",
+        kind: ComponentKind::Spout,
+        about: "emits the lines of a file; of several instances each emits its share",
+        fields: &["line"],
+        settings: &[
+            setting(
+                "file",
+                None,
+                "the path of the file, on the machine of the instance; one that was submitted along (`--file`) is found by its name",
+            ),
+            setting("repeat", Some("false"), "whether to begin again at its end"),
+        ],
+    },
+    ComponentInfo {
+        name: "words",
+        kind: ComponentKind::Spout,
+        about: "emits random words",
+        fields: &["word"],
+        settings: &[
+            setting(
+                "rate",
+                Some("as fast as they are taken"),
+                "words a second of each instance, a number greater than zero",
+            ),
+            setting(
+                "total",
+                Some("without end"),
+                "how many words each instance emits before it ends",
+            ),
+            setting(
+                "vocabulary",
+                Some("1000"),
+                "how many different words there are, at least one",
+            ),
+            setting(
+                "seed",
+                Some("1"),
+                "the same seed and instance give the same words",
+            ),
+        ],
+    },
+    ComponentInfo {
+        name: "count",
+        kind: ComponentKind::Bolt,
+        about: "counts words; tells those counts that have changed at regular times, and at the end",
+        fields: &["word", "count"],
+        settings: &[
+            setting("field", Some("word"), "the field with the word"),
+            setting(
+                "every",
+                Some("1s"),
+                "how often to tell counts, a duration greater than zero",
+            ),
+        ],
+    },
+    ComponentInfo {
+        name: "print",
+        kind: ComponentKind::Bolt,
+        about: "prints tuples on standard output, a line each; on a cluster `ardea logs` shows them",
+        fields: &[],
+        settings: &[],
+    },
+    ComponentInfo {
+        name: "split",
+        kind: ComponentKind::Bolt,
+        about: "emits the words of a text in small letters: letters and digits of any script",
+        fields: &["word"],
+        settings: &[setting("field", Some("line"), "the field with the text")],
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::components::builtin;
+
+    /// A topology of this component with these settings, and what is wrong with it.
+    fn fault(component: &ComponentInfo, settings: &str) -> Option<String> {
+        let name = component.name;
+        let yaml = match component.kind {
+            ComponentKind::Spout => format!(
+                "{{name: t, spouts: [{{ name: it, component: {name}, settings: {settings} }}]}}"
+            ),
+            ComponentKind::Bolt => format!(
+                "{{name: t, spouts: [{{ name: s, component: words }}],
+                  bolts: [{{ name: it, component: {name}, settings: {settings}, inputs: [{{ from: s, grouping: shuffle }}] }}]}}"
+            ),
+        };
+        let built = builtin().topology(&yaml);
+        built.err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_table_has_all_components() {
+        let named = |kind| {
+            let of_kind = COMPONENTS.iter().filter(|one| one.kind == kind);
+            of_kind.map(|one| one.name).collect::<Vec<_>>()
+        };
+        let registered = format!("{:?}", builtin());
+        for (key, kind) in [
+            ("spouts", ComponentKind::Spout),
+            ("bolts", ComponentKind::Bolt),
+        ] {
+            let told = format!("{key}: {:?}", named(kind));
+            assert!(registered.contains(&told), "{registered}\n{told}");
+        }
+    }
+
+    #[test]
+    fn the_table_has_all_settings_of_each_component() {
+        for component in COMPONENTS {
+            let told = fault(component, "{ no-such-setting: 1 }").unwrap();
+            // What is expected stands in backticks behind what is not known.
+            let expected = told.split('`').skip(3).step_by(2);
+            let mut expected: Vec<&str> = expected.collect();
+            let mut known: Vec<&str> = component.settings.iter().map(|it| it.name).collect();
+            expected.sort_unstable();
+            known.sort_unstable();
+            assert_eq!(known, expected, "{}: {told}", component.name);
+        }
+    }
+
+    #[test]
+    fn what_has_no_default_has_to_be_said_and_nothing_else() {
+        for component in COMPONENTS {
+            let must = component.settings.iter().filter(|it| it.default.is_none());
+            let must: Vec<&str> = must.map(|it| it.name).collect();
+            let lacks = fault(component, "{}");
+            assert_eq!(lacks.is_some(), !must.is_empty(), "{lacks:?}");
+            let said: Vec<String> = must.iter().map(|name| format!("{name}: x")).collect();
+            assert_eq!(
+                fault(component, &format!("{{ {} }}", said.join(", "))),
+                None
+            );
+        }
+    }
+
+    #[test]
+    fn defaults_that_are_values_are_taken_as_they_stand_in_the_table() {
+        for component in COMPONENTS {
+            for setting in component.settings {
+                let value = setting.default.filter(|value| !value.contains(' '));
+                let file = match component.name {
+                    "lines" => "file: x, ",
+                    _ => "",
+                };
+                let settings = value.map(|value| format!("{{ {file}{}: {value} }}", setting.name));
+                assert_eq!(
+                    settings.and_then(|settings| fault(component, &settings)),
+                    None
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_guide_has_the_table() {
+        let guide = include_str!("../../../../docs/topologies.md");
+        for component in COMPONENTS {
+            let fields = match component.fields {
+                [] => "nothing".to_string(),
+                fields => format!("`{}`", fields.join("`, `")),
+            };
+            let row = format!(
+                "| `{}` | {} | {} | {fields} |",
+                component.name,
+                component.kind.as_str(),
+                component.about
+            );
+            assert!(guide.contains(&row), "{row}");
+            for setting in component.settings {
+                let default = match setting.default {
+                    Some(value) if value.contains(' ') => value.to_string(),
+                    Some(value) => format!("`{value}`"),
+                    None => "has to be said".to_string(),
+                };
+                let row = format!(
+                    "| `{}` | `{}` | {default} | {} |",
+                    component.name, setting.name, setting.about
+                );
+                assert!(guide.contains(&row), "{row}");
+            }
+        }
+    }
+}

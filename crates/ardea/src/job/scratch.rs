@@ -1,0 +1,111 @@
+//! A folder to pack in, for as long as it takes: what a killed submitter has left is removed by the next one.
+//!
+//! A folder belongs to whoever holds the kernel's lock on it, which ends with its process, however that ends.
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use ardea_core::{Error, ErrorCode, Result};
+use rustix::fs::{FlockOperation, flock};
+use tempfile::TempDir;
+
+/// How the names of such folders begin.
+const PREFIX: &str = "ardea-packing-";
+
+/// How old a folder is before it is taken for left behind: whoever has just made one has not locked it yet.
+const OLD: Duration = Duration::from_secs(60);
+
+/// A folder that is removed when this is dropped.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    folder: TempDir,
+    /// Holds the lock.
+    _open: File,
+}
+
+impl Scratch {
+    pub(super) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+/// A new folder, among those for temporary files. What others of this user have left behind there is removed.
+///
+/// # Errors
+/// [`ErrorCode::WriteFailed`] if it can't be made.
+pub(super) fn folder() -> Result<Scratch> {
+    let among = std::env::temp_dir();
+    sweep(&among, OLD);
+    make(&among).map_err(|error| {
+        Error::new(ErrorCode::WriteFailed, "cannot make a folder to pack in")
+            .because(error)
+            .hint("check the free space and permissions of the folder for temporary files (TMPDIR)")
+    })
+}
+
+fn make(among: &Path) -> std::io::Result<Scratch> {
+    let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(among)?;
+    let open = File::open(folder.path())?;
+    flock(&open, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(Scratch {
+        folder,
+        _open: open,
+    })
+}
+
+/// Removes the folders that nobody holds and that are older than this; what can't be removed stays.
+fn sweep(among: &Path, older: Duration) {
+    let entries = fs::read_dir(among).into_iter().flatten().flatten();
+    let named = entries.filter(|entry| {
+        entry
+            .file_name()
+            .as_encoded_bytes()
+            .starts_with(PREFIX.as_bytes())
+    });
+    for path in named.map(|entry| entry.path()) {
+        if let Some(_held) = left_behind(&path, older) {
+            let _ = fs::remove_dir_all(&path);
+        }
+    }
+}
+
+/// The folder, locked, if it is this user's, old and nobody's.
+fn left_behind(path: &PathBuf, older: Duration) -> Option<File> {
+    // A link to somewhere else is none of ours.
+    let found = fs::symlink_metadata(path).ok()?;
+    let age = SystemTime::now().duration_since(found.modified().ok()?);
+    let is_own = found.uid() == rustix::process::geteuid().as_raw();
+    if !found.is_dir() || !is_own || age.is_ok_and(|age| age < older) {
+        return None;
+    }
+    let open = File::open(path).ok()?;
+    flock(&open, FlockOperation::NonBlockingLockExclusive).ok()?;
+    Some(open)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_submitter_left_is_removed_and_what_is_in_use_stays() {
+        let among = tempfile::tempdir().unwrap();
+        let left = among.path().join(format!("{PREFIX}left"));
+        fs::create_dir(&left).unwrap();
+        fs::write(left.join("package"), "half").unwrap();
+        let used = make(among.path()).unwrap();
+        let other = among.path().join("other");
+        fs::create_dir(&other).unwrap();
+
+        sweep(among.path(), Duration::from_secs(3_600));
+        assert!(left.exists(), "it may be somebody's who is just beginning");
+        sweep(among.path(), Duration::ZERO);
+        assert!(!left.exists());
+        assert!(used.path().exists() && other.exists());
+        let path = used.path().to_path_buf();
+        drop(used);
+        assert!(!path.exists());
+    }
+}
