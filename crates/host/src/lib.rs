@@ -68,6 +68,7 @@ mod jobs;
 mod described;
 mod logs;
 mod measured;
+mod pressure;
 mod served;
 
 mod host;
