@@ -80,4 +80,4 @@ pub use plans::{
 pub use server::{Server, ServerConfig};
 pub use settings::{CLUSTER_SETTINGS, ClusterSettings, is_of_the_cluster, load_tls, with_clusters};
 pub use submit::SubmitRequest;
-pub use top::{ContainerTop, TopView, VertexTop};
+pub use top::{ContainerTop, MessagesTop, TopView, VertexTop};

@@ -35,12 +35,41 @@ pub struct VertexTop {
     pub busy: Option<f64>,
     /// Which share of the time its instances can't go on since what is behind them is full, from 0 to 1; of the worst one.
     pub backpressure: Option<f64>,
+    /// The vertex that it waits for, where it can't go on for a tenth of the time or more: the slow one.
+    #[serde(default)]
+    pub waits_for: Option<String>,
+    /// Which share of the time its instances have nothing to do, from 0 to 1; of the idlest one.
+    #[serde(default)]
+    pub idle: Option<f64>,
+    /// How full its input queues are, from 0 to 1; of the fullest one.
+    #[serde(default)]
+    pub queue_fill: Option<f64>,
     /// How far its watermark is behind the clock, in seconds; of the instance that is furthest behind.
     pub lag_s: Option<f64>,
     /// How often instances were started again.
     pub restarts: u64,
     /// How often something went wrong in it.
     pub problems: u64,
+    /// What becomes of its messages, if it is a spout.
+    #[serde(default)]
+    pub messages: Option<MessagesTop>,
+}
+
+/// What becomes of a spout's messages, over all its instances. What is not measured is left open.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct MessagesTop {
+    /// Tuples that it emits, a second.
+    pub emitted_per_s: Option<f64>,
+    /// Messages that are dealt with completely, a second.
+    pub acked_per_s: Option<f64>,
+    /// Messages that fail, for whatever reason, a second.
+    pub failed_per_s: Option<f64>,
+    /// Messages that are neither yet.
+    pub pending: u64,
+    /// Half of the messages took no longer until they were dealt with, in seconds; of the slowest instance.
+    pub p50_s: Option<f64>,
+    /// 99 in 100 took no longer, in seconds; of the slowest instance.
+    pub p99_s: Option<f64>,
 }
 
 /// How a container is doing. What is not measured yet is left open.

@@ -1,6 +1,10 @@
 //! What a job's instances tell each other beside its graph.
 
-use crate::{Result, VertexId, Waker};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{LatencySnapshot, Result, VertexId, Waker};
 
 /// News that a job's instances send each other beside the graph, such as acks, which flow against the arrows.
 ///
@@ -40,4 +44,52 @@ pub trait SideChannel: Send + Sync {
 
     /// A vertex has so many instances from now on.
     fn rescaled(&self, vertex: VertexId, parallelism: u32);
+
+    /// What became of the messages of the instances that have lived in this process, as far as somebody counts them.
+    fn messages(&self) -> Vec<MessageReport> {
+        Vec::new()
+    }
+}
+
+/// What became of the messages of one instance.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MessageReport {
+    /// The vertex's name.
+    pub vertex: Arc<str>,
+    /// Which instance.
+    pub instance: u32,
+    /// How many.
+    pub counts: MessageCounts,
+}
+
+/// What became of the messages that a source has emitted.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct MessageCounts {
+    /// Emitted, followed or not.
+    pub emitted: u64,
+    /// Dealt with completely.
+    pub acked: u64,
+    /// Failed by whoever had to deal with them.
+    pub failed: u64,
+    /// Not dealt with in time.
+    pub timed_out: u64,
+    /// Pending when something that they may have gone through was lost.
+    pub lost: u64,
+    /// None of these yet.
+    pub pending: u64,
+    /// From the emission of each to the end of all that was made from it.
+    pub complete: LatencySnapshot,
+}
+
+impl MessageCounts {
+    /// Adds what another incarnation of the instance has counted.
+    pub fn add(&mut self, other: &MessageCounts) {
+        self.emitted += other.emitted;
+        self.acked += other.acked;
+        self.failed += other.failed;
+        self.timed_out += other.timed_out;
+        self.lost += other.lost;
+        self.pending += other.pending;
+        self.complete.add(&other.complete);
+    }
 }

@@ -127,6 +127,11 @@ impl EdgeReceiver {
         self.is_done
     }
 
+    /// The size of the frame that was given out last, if there was one since it was asked for the last time.
+    pub fn last_frame_bytes(&self) -> u64 {
+        self.given
+    }
+
     /// Frames that came again and were left out.
     pub fn duplicates(&self) -> u64 {
         self.duplicates

@@ -56,6 +56,7 @@ pub struct EdgeSender {
     held: Option<Parcel>,
     next_sequence: u64,
     acknowledged: u64,
+    bytes_sent: u64,
 }
 
 pub(crate) struct CodecRef(pub(crate) Arc<dyn ChunkCodec>);
@@ -87,6 +88,7 @@ impl EdgeSender {
             held: None,
             next_sequence: config.first_sequence,
             acknowledged: config.first_sequence.saturating_sub(1),
+            bytes_sent: 0,
             config,
         }
     }
@@ -194,6 +196,11 @@ impl EdgeSender {
         self.acknowledged
     }
 
+    /// Bytes of all frames that were sent so far, whether they arrived or not.
+    pub fn bytes_sent(&self) -> u64 {
+        self.bytes_sent
+    }
+
     /// Bytes that were sent and that the receiver has not said it dealt with.
     pub fn bytes_in_flight(&self) -> u64 {
         self.window.in_flight()
@@ -293,6 +300,7 @@ impl EdgeSender {
         }
         let bytes = out.len() - start;
         header.waited = self.window.sent(bytes as u64);
+        self.bytes_sent += bytes as u64;
         out[start..start + HEADER_BYTES].copy_from_slice(&header.encode(bytes - HEADER_BYTES));
         self.next_sequence += 1;
         if out.len() >= self.config.frame_bytes {

@@ -69,6 +69,7 @@ mod jobs;
 mod described;
 mod logs;
 mod measured;
+mod pressure;
 mod remembered;
 mod served;
 

@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 
 use ardea_api::{
-    ContainerTop, MetricsQuery, MetricsRange, Phase, PointView, RangeQuery, SampleKind, SampleView,
-    SeriesView, TopView, VertexTop,
+    ContainerTop, LogicalPlan, MessagesTop, MetricsQuery, MetricsRange, Phase, PointView,
+    RangeQuery, SampleKind, SampleView, SeriesView, TopView, VertexTop,
 };
 use ardea_core::Timestamp;
 use ardea_master::JobView;
 use ardea_metrics::catalogue::{self, Kind};
 use ardea_metrics::{Curve, Grain, History, Labels, Selector};
+use ardea_packing::{JobDemand, VertexDemand};
+
+use crate::pressure::{Load, waits_for};
 
 /// Over which time the rates of `top` are: long enough for a few seconds' worth of batches.
 const TOP_SECONDS: u64 = 5;
@@ -77,30 +80,11 @@ pub(crate) fn total(history: &History, metric: &catalogue::Metric, vertex: &str)
 
 /// How the job is doing at the moment.
 pub(crate) fn top(history: &History, view: &JobView, now_ms: u64) -> TopView {
-    let vertices = view.vertices.iter().map(|vertex| {
-        let name = &vertex.name;
-        let of = |metric: &str| Selector::of(metric).with("vertex", name.as_str());
-        let sum =
-            |metric: catalogue::Metric| recent(history, &of(metric.name), now_ms, f64::max, true);
-        let worst =
-            |metric: catalogue::Metric| recent(history, &of(metric.name), now_ms, f64::max, false);
-        let latest = history.latest(&of(catalogue::WATERMARK_LAG.name));
-        let problems = view
-            .problems
-            .iter()
-            .filter(|one| one.instance.vertex.as_str() == name);
-        VertexTop {
-            vertex: name.clone(),
-            instances: vertex.parallelism,
-            records_in_per_s: sum(catalogue::RECORDS_IN),
-            records_out_per_s: sum(catalogue::RECORDS_OUT),
-            busy: worst(catalogue::BUSY),
-            backpressure: worst(catalogue::BLOCKED),
-            lag_s: latest.iter().map(|one| one.value).reduce(f64::max),
-            restarts: total(history, &catalogue::RESTARTS, name),
-            problems: problems.map(|one| one.count).sum(),
-        }
-    });
+    let vertices = view.vertices.iter();
+    let mut vertices: Vec<VertexTop> = vertices
+        .map(|vertex| vertex_top(history, view, vertex, now_ms))
+        .collect();
+    note_waits(&mut vertices, &edges(view));
     let containers = view.containers.iter().map(|container| {
         let id = container.id.to_string();
         let of =
@@ -118,8 +102,90 @@ pub(crate) fn top(history: &History, view: &JobView, now_ms: u64) -> TopView {
         job: view.job.name.clone(),
         phase: Phase::of(&view.phase).0,
         at_ms: now_ms,
-        vertices: vertices.collect(),
+        vertices,
         containers: containers.collect(),
+    }
+}
+
+fn vertex_top(
+    history: &History,
+    view: &JobView,
+    vertex: &ardea_master::VertexView,
+    now_ms: u64,
+) -> VertexTop {
+    let name = &vertex.name;
+    let of = |metric: &str| Selector::of(metric).with("vertex", name.as_str());
+    let sum = |metric: catalogue::Metric| recent(history, &of(metric.name), now_ms, f64::max, true);
+    let worst =
+        |metric: catalogue::Metric| recent(history, &of(metric.name), now_ms, f64::max, false);
+    let latest = history.latest(&of(catalogue::WATERMARK_LAG.name));
+    let problems = view
+        .problems
+        .iter()
+        .filter(|one| one.instance.vertex.as_str() == name);
+    let pending = history.latest(&of(catalogue::MESSAGES_PENDING.name));
+    let quantile = |share: &str| {
+        let selector = of(catalogue::COMPLETE_QUANTILE.name).with("quantile", share);
+        recent(history, &selector, now_ms, f64::max, false)
+    };
+    VertexTop {
+        vertex: name.clone(),
+        instances: vertex.parallelism,
+        records_in_per_s: sum(catalogue::RECORDS_IN),
+        records_out_per_s: sum(catalogue::RECORDS_OUT),
+        busy: worst(catalogue::BUSY),
+        backpressure: worst(catalogue::BLOCKED),
+        waits_for: None,
+        idle: worst(catalogue::IDLE),
+        queue_fill: worst(catalogue::QUEUE_FILL),
+        lag_s: latest.iter().map(|one| one.value).reduce(f64::max),
+        restarts: total(history, &catalogue::RESTARTS, name),
+        problems: problems.map(|one| one.count).sum(),
+        messages: (!pending.is_empty()).then(|| MessagesTop {
+            emitted_per_s: sum(catalogue::MESSAGES_EMITTED),
+            acked_per_s: sum(catalogue::MESSAGES_ACKED),
+            failed_per_s: sum(catalogue::MESSAGES_FAILED),
+            pending: pending.iter().map(|one| one.value as u64).sum(),
+            p50_s: quantile("0.5"),
+            p99_s: quantile("0.99"),
+        }),
+    }
+}
+
+/// The edges of a job's graph, as far as they are known: from, to.
+fn edges(view: &JobView) -> Vec<(String, String)> {
+    let mut demand = JobDemand::new(view.job.name.as_str());
+    for vertex in &view.vertices {
+        let mut one = VertexDemand::new(&*vertex.name, vertex.parallelism, vertex.resources);
+        one.attributes = vertex.attributes.clone();
+        demand = demand.vertex(one);
+    }
+    let plan = LogicalPlan::of(&demand);
+    let edges = plan.edges.into_iter();
+    edges.map(|edge| (edge.from, edge.to)).collect()
+}
+
+/// Says which vertices wait for which.
+fn note_waits(vertices: &mut [VertexTop], edges: &[(String, String)]) {
+    let loads = vertices.iter().map(|top| {
+        let [busy, blocked, idle] =
+            [top.busy, top.backpressure, top.idle].map(|share| share.unwrap_or(0.0));
+        let load = Load {
+            busy,
+            blocked,
+            fill: top.queue_fill.unwrap_or(0.0),
+            has_time: busy + blocked + idle > 0.0,
+        };
+        (top.vertex.as_str(), load)
+    });
+    let loads = loads.collect();
+    let edges: Vec<(&str, &str)> = edges.iter().map(|(from, to)| (&**from, &**to)).collect();
+    let found = waits_for(&loads, &edges).into_iter();
+    let found: BTreeMap<String, String> = found
+        .map(|(waiting, slow)| (waiting.to_string(), slow.to_string()))
+        .collect();
+    for top in vertices {
+        top.waits_for = found.get(&top.vertex).cloned();
     }
 }
 

@@ -37,6 +37,7 @@ impl Driver {
                     name: vertex.name.as_str().to_string(),
                     parallelism: vertex.parallelism,
                     resources: vertex.resources,
+                    attributes: vertex.attributes.clone(),
                 })
                 .collect(),
             containers: containers

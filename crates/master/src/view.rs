@@ -1,5 +1,7 @@
 //! A job as its master sees it: plain data, for whoever shows it.
 
+use std::collections::BTreeMap;
+
 use ardea_control::{
     ContainerState, Intent, JobPhase, JobRef, MasterEpoch, Note, PlanVersion, WorkerId,
 };
@@ -60,6 +62,9 @@ pub struct VertexView {
     pub parallelism: u32,
     /// What each of them takes.
     pub resources: Resources,
+    /// What else was said of it when it was submitted, such as the edges that lead into it.
+    #[serde(default)]
+    pub attributes: BTreeMap<String, String>,
 }
 
 /// A container of a job.

@@ -92,6 +92,12 @@ macro_rules! metrics {
 
 /// The labels of [`EXCEPTIONS`].
 const EXCEPTION: &[&str] = &["job", "container", "vertex", "instance", "code"];
+/// The labels of [`MESSAGES_FAILED`].
+const FAILED: &[&str] = &["job", "container", "vertex", "instance", "reason"];
+/// The labels of [`COMPLETE_QUANTILE`].
+const QUANTILE: &[&str] = &["job", "container", "vertex", "instance", "quantile"];
+/// The labels of [`SENT_BYTES`]; `to` is the vertex that reads them.
+const EDGE: &[&str] = &["job", "container", "vertex", "to"];
 /// The labels of [`SINK_DROPPED`].
 const SINK: &[&str] = &["job", "container", "sink"];
 
@@ -112,6 +118,14 @@ metrics! {
     RESTARTS = "ardea_instance_restarts_total", Counter, INSTANCE, Sum, "times the instance was started again within its process";
     EXCEPTIONS = "ardea_exceptions_total", Counter, EXCEPTION, Sum, "errors and panics of the instance, by error code";
     LATENCY = "ardea_latency_seconds", Histogram, INSTANCE, Sum, "time from a record's birth at its source until the instance had dealt with it";
+    RECEIVED_BYTES = "ardea_received_bytes_total", Counter, INSTANCE, Sum, "bytes of records that came to the instance from other containers, with their frames";
+    SENT_BYTES = "ardea_sent_bytes_total", Counter, EDGE, Sum, "bytes of records that the vertex's instances in the container sent to those of another elsewhere, with their frames";
+    MESSAGES_EMITTED = "ardea_messages_emitted_total", Counter, INSTANCE, Sum, "tuples that the spout has emitted, followed or not";
+    MESSAGES_ACKED = "ardea_messages_acked_total", Counter, INSTANCE, Sum, "messages of the spout that were dealt with completely";
+    MESSAGES_FAILED = "ardea_messages_failed_total", Counter, FAILED, Sum, "messages of the spout that failed: by a bolt, by a timeout, or with what was lost";
+    MESSAGES_PENDING = "ardea_messages_pending", Gauge, INSTANCE, Sum, "messages of the spout that are neither acked nor failed yet";
+    COMPLETE_LATENCY = "ardea_complete_latency_seconds", Histogram, INSTANCE, Sum, "time from the emission of a message until all that was made from it had been dealt with";
+    COMPLETE_QUANTILE = "ardea_complete_latency_quantile_seconds", Gauge, QUANTILE, Max, "complete latency that this share of the messages which were acked since the last batch did not exceed";
     LINK_BYTES_IN = "ardea_link_bytes_in_total", Counter, LINK, Sum, "bytes of frames that came from the peer";
     LINK_BYTES_OUT = "ardea_link_bytes_out_total", Counter, LINK, Sum, "bytes of frames that went to the peer";
     LINK_FRAMES_IN = "ardea_link_frames_in_total", Counter, LINK, Sum, "frames that came from the peer";

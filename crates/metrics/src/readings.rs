@@ -1,6 +1,6 @@
 //! What instances and links have counted, as samples.
 
-use ardea_core::{MetricsSnapshot, Timestamp};
+use ardea_core::{LatencySnapshot, MessageCounts, MetricsSnapshot, Timestamp};
 
 use crate::catalogue::{self as m, Metric};
 use crate::{Batch, Buckets, Labels, Value};
@@ -20,6 +20,71 @@ pub struct InstanceReading {
     pub exceptions: Vec<(String, u64)>,
     /// Latency from end to end, where it is measured.
     pub latency: Option<Buckets>,
+    /// Bytes that came from other containers.
+    pub received_bytes: u64,
+    /// What became of its messages, if it is a source that counts them.
+    pub messages: Option<MessageReading>,
+}
+
+/// What became of a source's messages.
+#[derive(Clone, Debug, Default)]
+pub struct MessageReading {
+    /// Since its process began.
+    pub counts: MessageCounts,
+    /// Complete latencies since the batch before.
+    pub recent: LatencySnapshot,
+}
+
+impl MessageReading {
+    fn write(&self, labels: &Labels, batch: &mut Batch) {
+        let counts = &self.counts;
+        for (metric, count) in [
+            (m::MESSAGES_EMITTED, counts.emitted),
+            (m::MESSAGES_ACKED, counts.acked),
+        ] {
+            batch.push(metric.name, labels, Value::Counter(count as f64));
+        }
+        for (reason, count) in [
+            ("bolt", counts.failed),
+            ("timeout", counts.timed_out),
+            ("lost", counts.lost),
+        ] {
+            let labels = labels.with("reason", reason);
+            let value = Value::Counter(count as f64);
+            batch.push(m::MESSAGES_FAILED.name, &labels, value);
+        }
+        let pending = Value::Gauge(counts.pending as f64);
+        batch.push(m::MESSAGES_PENDING.name, labels, pending);
+        let complete = Value::Histogram(Buckets::of_snapshot(&counts.complete));
+        batch.push(m::COMPLETE_LATENCY.name, labels, complete);
+        for (name, share) in [("0.5", 0.5), ("0.99", 0.99), ("0.999", 0.999), ("1", 1.0)] {
+            if let Some(latency) = self.recent.quantile(share) {
+                let labels = labels.with("quantile", name);
+                let value = Value::Gauge(latency.as_secs_f64());
+                batch.push(m::COMPLETE_QUANTILE.name, &labels, value);
+            }
+        }
+    }
+}
+
+/// What the instances of a vertex in one container have sent to those of another elsewhere.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct EdgeReading {
+    /// The vertex that sends.
+    pub vertex: String,
+    /// The vertex that reads.
+    pub to: String,
+    /// Bytes that were sent.
+    pub sent_bytes: u64,
+}
+
+impl EdgeReading {
+    /// Adds what was read to the batch of its process.
+    pub fn write(&self, batch: &mut Batch) {
+        let labels = Labels::of([("vertex", &*self.vertex), ("to", &*self.to)]);
+        let value = Value::Counter(self.sent_bytes as f64);
+        batch.push(m::SENT_BYTES.name, &labels, value);
+    }
 }
 
 impl InstanceReading {
@@ -32,6 +97,8 @@ impl InstanceReading {
             restarts: 0,
             exceptions: Vec::new(),
             latency: None,
+            received_bytes: 0,
+            messages: None,
         }
     }
 
@@ -60,6 +127,7 @@ impl InstanceReading {
         tell(&m::QUEUE_FILL, f64::from(counters.queue_permille) / 1_000.0);
         tell(&m::EPOCHS, counters.epochs as f64);
         tell(&m::RESTARTS, self.restarts as f64);
+        tell(&m::RECEIVED_BYTES, self.received_bytes as f64);
         if counters.watermark.is_event_time() {
             tell(&m::WATERMARK, seconds(counters.watermark));
             tell(
@@ -73,6 +141,9 @@ impl InstanceReading {
         }
         if let Some(latency) = &self.latency {
             batch.push(m::LATENCY.name, &labels, Value::Histogram(latency.clone()));
+        }
+        if let Some(messages) = &self.messages {
+            messages.write(&labels, batch);
         }
     }
 }
@@ -115,7 +186,9 @@ pub(crate) fn seconds(time: Timestamp) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ardea_core::Latencies;
     use std::collections::BTreeSet;
+    use std::time::Duration;
 
     fn names(batch: &Batch) -> BTreeSet<&str> {
         batch.samples.iter().map(|s| s.name.as_str()).collect()
@@ -129,13 +202,29 @@ mod tests {
             watermark: Timestamp::from_secs(70),
             ..MetricsSnapshot::default()
         };
+        let latencies = Latencies::default();
+        latencies.count(Duration::from_millis(3));
+        let messages = MessageReading {
+            counts: MessageCounts {
+                complete: latencies.snapshot(),
+                ..MessageCounts::default()
+            },
+            recent: latencies.snapshot(),
+        };
         InstanceReading {
             exceptions: vec![("ARD-201".to_string(), 3)],
             latency: Some(Buckets::of_latencies()),
+            messages: Some(messages),
             ..InstanceReading::new("words", 7, counters)
         }
         .write(&mut batch);
-        assert_eq!(names(&batch).len(), batch.samples.len());
+        let once = |sample: &&crate::Sample| {
+            let extra = ["reason", "quantile"];
+            extra.iter().all(|label| sample.labels.get(label).is_none())
+        };
+        let plain = batch.samples.iter().filter(once).count();
+        // Failed messages are told by reason, complete latencies by quantile as well.
+        assert_eq!(names(&batch).len(), plain + 2);
         let of_instances = m::ALL
             .iter()
             .filter(|metric| metric.labels.contains(&"instance"));

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use ardea_core::LatencySnapshot;
+
 /// Upper bounds for latencies, in seconds: from 100 µs to a minute, about three a decade.
 pub const LATENCY_BOUNDS_SECONDS: &[f64] = &[
     0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0,
@@ -127,6 +129,16 @@ impl Buckets {
     /// None observed, with [`LATENCY_BOUNDS_SECONDS`].
     pub fn of_latencies() -> Self {
         Buckets::new(LATENCY_BOUNDS_SECONDS)
+    }
+
+    /// What was counted, with [`LATENCY_BOUNDS_SECONDS`]; each time is taken for the longest of its bucket.
+    pub fn of_snapshot(latencies: &LatencySnapshot) -> Self {
+        let mut buckets = Buckets::of_latencies();
+        for (longest, count) in latencies.buckets() {
+            buckets.observe_many(longest.as_secs_f64(), count);
+        }
+        buckets.sum = latencies.sum().as_secs_f64();
+        buckets
     }
 
     /// Counts an observation; one that is no number is left out.

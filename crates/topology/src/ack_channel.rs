@@ -12,12 +12,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ardea_core::{Error, ErrorCode, Result, SideChannel, VertexId, Waker};
+use ardea_core::{Error, ErrorCode, MessageReport, Result, SideChannel, VertexId, Waker};
 
 use crate::anchor::Task;
 use crate::letter::Letter;
 use crate::mailbox::Mailbox;
 use crate::roster::Roster;
+use crate::running::SpoutInstances;
 
 /// The mailboxes of one spout, by instance.
 type OfSpout = Mutex<BTreeMap<u32, Arc<Mailbox>>>;
@@ -82,6 +83,8 @@ pub(crate) struct AckChannel {
     mailboxes: Arc<Mailboxes>,
     /// By vertex.
     roster: Arc<Roster>,
+    /// Of all spouts, followed or not.
+    instances: Vec<Arc<SpoutInstances>>,
 }
 
 impl AckChannel {
@@ -89,8 +92,10 @@ impl AckChannel {
         spouts: Vec<VertexId>,
         mailboxes: Arc<Mailboxes>,
         roster: Arc<Roster>,
+        instances: Vec<Arc<SpoutInstances>>,
     ) -> Self {
         AckChannel {
+            instances,
             spouts,
             mailboxes,
             roster,
@@ -161,5 +166,10 @@ impl SideChannel for AckChannel {
 
     fn rescaled(&self, vertex: VertexId, parallelism: u32) {
         self.roster.rescale(vertex.index(), parallelism);
+    }
+
+    fn messages(&self) -> Vec<MessageReport> {
+        let instances = self.instances.iter();
+        instances.flat_map(|spout| spout.reports()).collect()
     }
 }

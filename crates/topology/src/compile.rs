@@ -113,10 +113,12 @@ pub(crate) fn compile(topology: &Topology, reach: Reach) -> Result<Compiled> {
     let followed = components.iter().zip(&compiler.vertices);
     let followed = followed.filter(|(component, _)| follows && component.is_spout());
     let followed = followed.map(|(_, vertex)| *vertex).collect();
+    let spouts = compiler.spouts;
+    let channel = AckChannel::new(followed, mailboxes, compiler.roster, spouts.clone());
     Ok(Compiled {
         dag: compiler.dag,
-        controls: compiler.controls.with_spouts(compiler.spouts),
-        channel: Arc::new(AckChannel::new(followed, mailboxes, compiler.roster)),
+        controls: compiler.controls.with_spouts(spouts),
+        channel: Arc::new(channel),
     })
 }
 

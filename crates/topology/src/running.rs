@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use ardea_core::{Result, Waker};
+use ardea_core::{Latencies, MessageCounts, MessageReport, Result, Waker};
 use ardea_engine::JobHandle;
 use hdrhistogram::Histogram;
 
@@ -22,11 +22,14 @@ pub(crate) struct SpoutCounters {
     pub(crate) lost: AtomicU64,
     pub(crate) pending: AtomicU64,
     latencies: Mutex<Option<Histogram<u64>>>,
+    /// The same latencies, less exactly, for whoever asks often.
+    complete: Latencies,
 }
 
 impl SpoutCounters {
     /// Counts complete latencies, many under one lock.
     pub(crate) fn count_latencies(&self, latencies: &[Duration]) {
+        latencies.iter().for_each(|took| self.complete.count(*took));
         let mut histogram = lock(&self.latencies);
         if histogram.is_none() {
             *histogram = Histogram::new_with_bounds(1, LONGEST_NANOS, 3).ok();
@@ -35,6 +38,20 @@ impl SpoutCounters {
             for latency in latencies {
                 histogram.saturating_record(latency.as_nanos() as u64);
             }
+        }
+    }
+
+    /// All of it at this moment.
+    fn counts(&self) -> MessageCounts {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        MessageCounts {
+            emitted: read(&self.emitted),
+            acked: read(&self.acked),
+            failed: read(&self.failed),
+            timed_out: read(&self.timed_out),
+            lost: read(&self.lost),
+            pending: read(&self.pending),
+            complete: self.complete.snapshot(),
         }
     }
 }
@@ -61,6 +78,17 @@ impl SpoutInstances {
     /// The counters of an instance, which go on where an earlier incarnation left them.
     pub(crate) fn counters(&self, instance: u32) -> Arc<SpoutCounters> {
         Arc::clone(lock(&self.counters).entry(instance).or_default())
+    }
+
+    /// What each has told so far.
+    pub(crate) fn reports(&self) -> Vec<MessageReport> {
+        let counters = lock(&self.counters);
+        let reports = counters.iter().map(|(instance, counters)| MessageReport {
+            vertex: Arc::clone(&self.name),
+            instance: *instance,
+            counts: counters.counts(),
+        });
+        reports.collect()
     }
 }
 

@@ -9,13 +9,14 @@ use ardea_engine::{Crossings, Site};
 use ardea_exchange::{End, ReceiverConfig, SenderConfig, StreamId};
 
 use crate::berth::Berth;
-use crate::instance::Passing;
+use crate::instance::{Passing, is_instance};
 use crate::network::Network;
 use crate::receive_end::ReceiveEnd;
 use crate::receiver::ReceiverP;
-use crate::send_end::SendEnd;
+use crate::send_end::{Counts, SendEnd};
 use crate::sender::SenderP;
 use crate::station::Station;
+use crate::traffic::{Arrivals, Traffic};
 
 /// A connection carries one job: its streams need no number of it.
 const JOB: u32 = 1;
@@ -33,13 +34,21 @@ pub(crate) struct StreamConfig {
 /// The [`Crossings`] of a container: an end for each edge and other container that was ever needed, which stays as long as this process does.
 pub(crate) struct WorkerCrossings {
     network: Network,
-    /// By edge: its codec if it has one, and the vertices that it joins.
-    edges: Vec<(Option<Arc<dyn ChunkCodec>>, String)>,
+    edges: Vec<Known>,
     config: StreamConfig,
     /// Records that were sent over connections which are gone, and are not known to have been dealt with.
     lost: Arc<AtomicU64>,
     senders: Berths<SendEnd>,
     receivers: Berths<ReceiveEnd>,
+    traffic: Arc<Traffic>,
+}
+
+/// What is known of an edge.
+struct Known {
+    /// If it has one.
+    codec: Option<Arc<dyn ChunkCodec>>,
+    from: Arc<str>,
+    to: Arc<str>,
 }
 
 impl WorkerCrossings {
@@ -47,15 +56,17 @@ impl WorkerCrossings {
     pub(crate) fn new(dag: &Dag, network: Network, config: StreamConfig) -> Self {
         let name = |vertex| dag.get(vertex).name();
         let edges = dag.edges().iter().map(|edge| {
-            let (from, to) = (name(edge.source().0), name(edge.target().0));
             let codec = edge.wanted_codec().cloned();
             // What comes for an instance's process is for nobody here to decode.
             let is_for_others = dag.get(edge.target().0).wanted_isolation() == Isolation::Process;
-            let codec = match is_for_others {
-                true => codec.map(|codec| Arc::new(Passing(codec)) as Arc<dyn ChunkCodec>),
-                false => codec,
-            };
-            (codec, format!("{from:?} to {to:?}"))
+            Known {
+                codec: match is_for_others {
+                    true => codec.map(|codec| Arc::new(Passing(codec)) as Arc<dyn ChunkCodec>),
+                    false => codec,
+                },
+                from: Arc::clone(name(edge.source().0)),
+                to: Arc::clone(name(edge.target().0)),
+            }
         });
         WorkerCrossings {
             edges: edges.collect(),
@@ -64,7 +75,13 @@ impl WorkerCrossings {
             lost: Arc::default(),
             senders: Mutex::default(),
             receivers: Mutex::default(),
+            traffic: Arc::default(),
         }
+    }
+
+    /// What the edges have carried so far.
+    pub(crate) fn traffic(&self) -> &Traffic {
+        &self.traffic
     }
 
     /// How many records were lost with connections so far: sent, and not known to have been dealt with.
@@ -74,9 +91,12 @@ impl WorkerCrossings {
 
     fn codec(&self, edge: usize) -> Result<&Arc<dyn ChunkCodec>> {
         let known = self.edges.get(edge);
-        let codec = known.and_then(|(codec, _)| codec.as_ref());
+        let codec = known.and_then(|known| known.codec.as_ref());
         codec.ok_or_else(|| {
-            let which = known.map_or("of another graph", |(_, name)| name);
+            let which = known.map_or_else(
+                || "another graph".to_string(),
+                |Known { from, to, .. }| format!("{from:?} to {to:?}"),
+            );
             Error::new(
                 ErrorCode::InvalidJob,
                 format!("the edge from {which} can't lead to another container: it has no codec"),
@@ -98,10 +118,22 @@ impl WorkerCrossings {
             let station = Station::new(to, End::Sender, id);
             let (network, lost) = (self.network.clone(), Arc::clone(&self.lost));
             let (codec, config) = (Arc::clone(codec), self.config.sender);
-            let end = SendEnd::new(station, codec, config, network.clone(), lost);
+            let counts = Counts {
+                lost,
+                bytes: self.bytes(stream, to),
+            };
+            let end = SendEnd::new(station, codec, config, network.clone(), counts);
             Berth::new(end, network)
         });
         Arc::clone(berth)
+    }
+
+    /// Counts what is sent: on edges to other containers, and not what goes to processes of instances, or is mail.
+    fn bytes(&self, stream: usize, to: Site) -> Arc<AtomicU64> {
+        let edge = self.edges.get(stream).filter(|_| !is_instance(to));
+        edge.map_or_else(Arc::default, |edge| {
+            self.traffic.sending(&edge.from, &edge.to)
+        })
     }
 
     /// The receiving end of a stream, the same whenever it is asked for.
@@ -134,6 +166,8 @@ impl Crossings for WorkerCrossings {
     fn receiver(&self, edge: EdgeId, from: Site) -> Result<Box<dyn Processor>> {
         let codec = self.codec(edge.index())?;
         let berth = self.receiving(edge.index(), from, codec);
-        Ok(Box::new(ReceiverP::new(berth)))
+        let vertex = Arc::clone(&self.edges[edge.index()].to);
+        let arrivals = Arrivals::new(Arc::clone(&self.traffic), vertex);
+        Ok(Box::new(ReceiverP::new(berth, arrivals)))
     }
 }

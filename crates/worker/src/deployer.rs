@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use ardea_control::{Change, Order, Run};
-use ardea_core::{Error, ErrorCode, Result, VertexId, Waker};
+use ardea_core::{Error, ErrorCode, MessageReport, Result, VertexId, Waker};
 use ardea_engine::{
     Begin, Crossings, Deployment, InstanceAt, Job, JobConfig, JobStatus, Layout, Node,
     OnInstanceFailure, Site,
@@ -214,7 +214,8 @@ impl<'a> Work<'a> {
     }
 
     fn tell_metrics(&mut self) {
-        let view = self.active.as_ref().map(Active::view);
+        let processes = &self.with.processes;
+        let view = self.active.as_ref().map(|active| active.view(processes));
         if let Some(batch) = self.gauges.read_if_due(view, self.metrics) {
             self.tell(Event::Metrics(batch));
         }
@@ -441,11 +442,12 @@ impl Active {
             .sum()
     }
 
-    fn view(&self) -> View<'_> {
+    fn view<'a>(&'a self, processes: &'a InstanceProcesses) -> View<'a> {
         View {
             deployment: &self.deployment,
-            lost_records: self.crossings.lost_records(),
-            lost_letters: self.mail.lost_letters(),
+            crossings: &self.crossings,
+            mail: &self.mail,
+            processes,
         }
     }
 }
@@ -453,8 +455,18 @@ impl Active {
 /// What is counted.
 pub(crate) struct View<'a> {
     pub(crate) deployment: &'a Deployment,
-    pub(crate) lost_records: u64,
-    pub(crate) lost_letters: u64,
+    pub(crate) crossings: &'a WorkerCrossings,
+    pub(crate) mail: &'a PostOffice,
+    processes: &'a InstanceProcesses,
+}
+
+impl View<'_> {
+    /// What became of the messages of this container's instances, wherever they run; those of one may come in parts.
+    pub(crate) fn messages(&self) -> Vec<MessageReport> {
+        let mut messages = self.mail.messages();
+        messages.extend(self.processes.messages());
+        messages
+    }
 }
 
 fn layout(

@@ -1,11 +1,13 @@
 //! What this worker counts, read once in a while.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ardea_core::{Clock, Timestamp};
+use ardea_core::{Clock, LatencySnapshot, MessageCounts, Timestamp};
 use ardea_metrics::{
-    Batch, InstanceReading, Labels, LinkReading, MetricsManager, ProcessReading, Value, catalogue,
+    Batch, EdgeReading, InstanceReading, Labels, LinkReading, MessageReading, MetricsManager,
+    ProcessReading, Value, catalogue,
 };
 
 use crate::deployer::{Deployer, View};
@@ -21,6 +23,8 @@ pub(crate) struct Gauges {
     due: Instant,
     network: Network,
     failures: Arc<Failures>,
+    /// Complete latencies as of the batch before.
+    complete: BTreeMap<(Arc<str>, u32), LatencySnapshot>,
 }
 
 impl Gauges {
@@ -34,6 +38,7 @@ impl Gauges {
             due: Instant::now() + with.metrics_every,
             network: with.network.clone(),
             failures: Arc::clone(&with.failures),
+            complete: BTreeMap::new(),
         }
     }
 
@@ -63,28 +68,61 @@ impl Gauges {
         batch.encode().ok()
     }
 
-    fn read(&self, view: Option<View<'_>>, metrics: &MetricsManager) -> Batch {
+    fn read_instances(&mut self, view: &View<'_>, batch: &mut Batch) {
+        let mut messages = BTreeMap::<(Arc<str>, u32), MessageCounts>::new();
+        for report in view.messages() {
+            let of = (report.vertex, report.instance);
+            messages.entry(of).or_default().add(&report.counts);
+        }
+        let came = view.crossings.traffic().received().into_iter();
+        let mut received: BTreeMap<(Arc<str>, u32), u64> = came
+            .map(|came| ((came.vertex, came.instance), came.bytes))
+            .collect();
+        for report in view.deployment.instances() {
+            let of = (report.vertex, report.instance);
+            let failures = self.failures.of(&of.0, of.1);
+            let exceptions = failures.exceptions.iter();
+            InstanceReading {
+                restarts: failures.restarts,
+                exceptions: exceptions
+                    .map(|(code, count)| (code.to_string(), *count))
+                    .collect(),
+                received_bytes: received.remove(&of).unwrap_or(0),
+                messages: messages.remove(&of).map(|counts| self.since(&of, counts)),
+                ..InstanceReading::new(&*of.0, of.1, report.metrics)
+            }
+            .write(batch);
+        }
+        for sent in view.crossings.traffic().sent() {
+            let reading = EdgeReading {
+                vertex: sent.from.to_string(),
+                to: sent.to.to_string(),
+                sent_bytes: sent.bytes,
+            };
+            reading.write(batch);
+        }
+    }
+
+    /// With what has come since the batch before.
+    fn since(&mut self, of: &(Arc<str>, u32), counts: MessageCounts) -> MessageReading {
+        let before = self.complete.insert(of.clone(), counts.complete.clone());
+        MessageReading {
+            recent: counts.complete.since(&before.unwrap_or_default()),
+            counts,
+        }
+    }
+
+    fn read(&mut self, view: Option<View<'_>>, metrics: &MetricsManager) -> Batch {
         let mut batch = Batch::new(self.process.clone(), self.started, self.clock.wall());
         if let Some(view) = view {
-            for report in view.deployment.instances() {
-                let failures = self.failures.of(&report.vertex, report.instance);
-                let exceptions = failures.exceptions.iter();
-                InstanceReading {
-                    restarts: failures.restarts,
-                    exceptions: exceptions
-                        .map(|(code, count)| (code.to_string(), *count))
-                        .collect(),
-                    ..InstanceReading::new(&*report.vertex, report.instance, report.metrics)
-                }
-                .write(&mut batch);
-            }
+            self.read_instances(&view, &mut batch);
             let none = Labels::none();
             for (metric, count) in [
                 (
                     catalogue::LOST_RECORDS,
-                    view.lost_records + view.deployment.misrouted(),
+                    view.crossings.lost_records() + view.deployment.misrouted(),
                 ),
-                (catalogue::LOST_LETTERS, view.lost_letters),
+                (catalogue::LOST_LETTERS, view.mail.lost_letters()),
             ] {
                 batch.push(metric.name, &none, Value::Counter(count as f64));
             }

@@ -16,7 +16,7 @@ mod sealed;
 mod stand_in;
 
 use ardea_control::WorkerStart;
-use ardea_core::{Error, ErrorCode, Result, VertexId};
+use ardea_core::{Error, ErrorCode, MessageCounts, Result, VertexId};
 use ardea_engine::{Parallelisms, Site};
 use serde::{Deserialize, Serialize};
 
@@ -111,4 +111,6 @@ pub(crate) enum FromInstance {
     },
     /// What it has counted so far that its stand-in can't.
     Counted { late: u64, bad: u64 },
+    /// What became so far of the messages of its source.
+    Messages(Box<MessageCounts>),
 }

@@ -52,6 +52,7 @@
 mod notes;
 mod settings;
 mod start;
+mod traffic;
 mod transports;
 
 mod berth;

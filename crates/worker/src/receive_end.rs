@@ -83,6 +83,12 @@ impl ReceiveEnd {
         }
     }
 
+    /// The size of the frame that came last.
+    pub(crate) fn last_frame_bytes(&self) -> u64 {
+        let live = self.live.as_ref();
+        live.map_or(0, |(receiver, _)| receiver.last_frame_bytes())
+    }
+
     /// When [`receive`](Self::receive) has to be called again at the latest.
     pub(crate) fn next_call(&self) -> Option<Duration> {
         self.live.as_ref()?.0.next_call()

@@ -10,6 +10,7 @@ use ardea_exchange::Received;
 
 use crate::berth::{Berth, Lent};
 use crate::receive_end::{Came, ReceiveEnd};
+use crate::traffic::Arrivals;
 
 /// How long it rests at most.
 const LONGEST_REST: Duration = Duration::from_secs(1);
@@ -26,6 +27,7 @@ pub(crate) struct ReceiverP {
     /// Records that came, and the output that they are for.
     chunk: Chunk,
     target: Option<Ordinal>,
+    arrivals: Arrivals,
     /// The stream has ended; it may begin again.
     has_ended: bool,
     /// Since when nobody needs it any more.
@@ -39,9 +41,10 @@ enum Taken {
 }
 
 impl ReceiverP {
-    pub(crate) fn new(berth: Arc<Berth<ReceiveEnd>>) -> Self {
+    pub(crate) fn new(berth: Arc<Berth<ReceiveEnd>>, arrivals: Arrivals) -> Self {
         ReceiverP {
             berth,
+            arrivals,
             lent: None,
             waker: Waker::none(),
             clock: Clock::system(),
@@ -97,7 +100,12 @@ impl ReceiverP {
             }
             Came::Said(Received::Records { target, .. }) => {
                 // An output beyond those that there can be is one that never comes.
-                self.target = Some(Ordinal(u16::try_from(target.0).unwrap_or(u16::MAX)));
+                let target = Ordinal(u16::try_from(target.0).unwrap_or(u16::MAX));
+                self.target = Some(target);
+                if target.index() < outbox.lanes() {
+                    let bytes = self.end().map_or(0, |end| end.last_frame_bytes());
+                    self.arrivals.count(target.index(), bytes);
+                }
             }
             Came::Said(Received::Leave(target)) => {
                 let target = Ordinal(u16::try_from(target.0).unwrap_or(u16::MAX));

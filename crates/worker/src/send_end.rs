@@ -25,7 +25,16 @@ pub(crate) struct SendEnd {
     is_done: bool,
     /// The instances there that nobody here sends to any more.
     left: BTreeSet<InstanceNumber>,
-    lost: Arc<AtomicU64>,
+    counts: Counts,
+}
+
+/// What a sending end counts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counts {
+    /// Records that were lost with connections.
+    pub(crate) lost: Arc<AtomicU64>,
+    /// Bytes of frames with records.
+    pub(crate) bytes: Arc<AtomicU64>,
 }
 
 /// What a receiver is told between records.
@@ -75,13 +84,13 @@ impl Live {
 }
 
 impl SendEnd {
-    /// The end at this station. What is lost with connections is counted in `lost`, in records.
+    /// The end at this station.
     pub(crate) fn new(
         station: Arc<Station>,
         codec: Arc<dyn ChunkCodec>,
         config: SenderConfig,
         network: Network,
-        lost: Arc<AtomicU64>,
+        counts: Counts,
     ) -> Self {
         SendEnd {
             station,
@@ -93,7 +102,7 @@ impl SendEnd {
             is_idle: false,
             is_done: false,
             left: BTreeSet::new(),
-            lost,
+            counts,
         }
     }
 
@@ -116,7 +125,8 @@ impl SendEnd {
     /// If the codec can't encode a record, or one is too large for any frame.
     pub(crate) fn send(&mut self, target: InstanceNumber, chunk: &mut Chunk) -> Result<bool> {
         if self.is_unreachable() {
-            self.lost.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+            let records = chunk.len() as u64;
+            self.counts.lost.fetch_add(records, Ordering::Relaxed);
             chunk.clear();
             return Ok(true);
         }
@@ -128,9 +138,12 @@ impl SendEnd {
         let Some(live) = self.ready()? else {
             return Ok(false);
         };
+        let bytes_before = live.sender.bytes_sent();
         let sent = live.sender.send(target, chunk);
+        let bytes = live.sender.bytes_sent() - bytes_before;
         live.settle();
         live.note(before - chunk.len());
+        self.counts.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.unless_gone(sent)
     }
 
@@ -285,7 +298,7 @@ impl SendEnd {
         if let Some(mut live) = self.live.take() {
             live.settle();
             let lost: u64 = live.under_way.iter().map(|(_, records)| records).sum();
-            self.lost.fetch_add(lost, Ordering::Relaxed);
+            self.counts.lost.fetch_add(lost, Ordering::Relaxed);
         }
     }
 }

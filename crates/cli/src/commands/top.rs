@@ -2,6 +2,7 @@
 //!
 //! It is a job itself: a source asks the cluster, and live tables show what it says.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -28,18 +29,30 @@ use crate::reach::{Reached, runtime};
 use crate::status_line::can_redraw;
 use crate::stdout;
 
-const VERTICES: [&str; 9] = [
+/// A heading that begins with `>` is of numbers.
+const VERTICES: [&str; 11] = [
     "vertex",
-    "instances",
-    "in/s",
-    "out/s",
-    "busy",
-    "blocked",
-    "behind",
-    "restarts",
-    "problems",
+    ">instances",
+    ">in/s",
+    ">out/s",
+    ">busy",
+    ">blocked",
+    "waits for",
+    ">queue",
+    ">behind",
+    ">restarts",
+    ">problems",
 ];
-const CONTAINERS: [&str; 5] = ["container", "host", "cores", "memory", "restarts"];
+const MESSAGES: [&str; 7] = [
+    "spout",
+    ">emitted/s",
+    ">acked/s",
+    ">failed/s",
+    ">pending",
+    ">median",
+    ">99 %",
+];
+const CONTAINERS: [&str; 5] = ["container", "host", ">cores", ">memory", ">restarts"];
 
 /// Prints it once, or shows it until Ctrl-C; in a pipe, and as JSON, printed anew each time.
 pub fn run(args: &TopArgs, context: &Context) -> Result<(), Failure> {
@@ -63,28 +76,32 @@ fn print(view: &TopView, context: &Context) -> Result<(), Failure> {
     if context.json {
         return stdout::print_json(&json!(view));
     }
-    let right = |headings: &[&str], words: usize| -> Vec<String> {
-        let columns = headings.iter().enumerate();
-        let heading = |(at, name): (usize, &&str)| match at < words {
-            true => name.to_string(),
-            false => format!(">{name}"),
-        };
-        columns.map(heading).collect()
-    };
     let vertices: Vec<Vec<String>> = view.vertices.iter().map(of_vertex).collect();
+    let messages: Vec<Vec<String>> = view.vertices.iter().filter_map(of_messages).collect();
     let containers: Vec<Vec<String>> = view.containers.iter().map(of_container).collect();
-    let (first, second) = (right(&VERTICES, 1), right(&CONTAINERS, 2));
-    let text = |headings: &[String], rows: &[Vec<String>]| {
-        let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
-        table(&headings, rows)
-    };
-    stdout::print(&format!(
-        "{} is {}\n\n{}\n{}\n",
-        view.job,
-        view.phase.as_str(),
-        text(&first, &vertices),
-        text(&second, &containers)
-    ))
+    let mut text = format!("{} is {}\n\n", view.job, view.phase.as_str());
+    text += &table(&VERTICES, &vertices);
+    text += &slow(view);
+    if !messages.is_empty() {
+        text += &format!("\n{}", table(&MESSAGES, &messages));
+    }
+    text += &format!("\n{}\n", table(&CONTAINERS, &containers));
+    stdout::print(&text)
+}
+
+/// Who is slow, and who waits for it, a line each.
+fn slow(view: &TopView) -> String {
+    let mut waiting = BTreeMap::<&str, Vec<&str>>::new();
+    for top in &view.vertices {
+        if let Some(slow) = &top.waits_for {
+            waiting.entry(slow).or_default().push(&top.vertex);
+        }
+    }
+    let lines = waiting.into_iter().map(|(slow, waiting)| {
+        let verb = if waiting.len() == 1 { "waits" } else { "wait" };
+        format!("{slow} is slow: {} {verb} for it\n", waiting.join(", "))
+    });
+    lines.collect()
 }
 
 /// What there is to say of a vertex, its name first.
@@ -96,12 +113,30 @@ fn of_vertex(top: &VertexTop) -> Vec<String> {
         figure(top.records_out_per_s, short),
         figure(top.busy, percent),
         figure(top.backpressure, percent),
-        figure(top.lag_s, |lag| {
-            duration(Duration::try_from_secs_f64(lag.max(0.0)).unwrap_or(Duration::MAX))
-        }),
+        top.waits_for.clone().unwrap_or_default(),
+        figure(top.queue_fill, percent),
+        figure(top.lag_s, seconds),
         top.restarts.to_string(),
         top.problems.to_string(),
     ]
+}
+
+/// What there is to say of a spout's messages, its name first.
+fn of_messages(top: &VertexTop) -> Option<Vec<String>> {
+    let messages = top.messages.as_ref()?;
+    Some(vec![
+        top.vertex.clone(),
+        figure(messages.emitted_per_s, short),
+        figure(messages.acked_per_s, short),
+        figure(messages.failed_per_s, short),
+        messages.pending.to_string(),
+        figure(messages.p50_s, seconds),
+        figure(messages.p99_s, seconds),
+    ])
+}
+
+fn seconds(seconds: f64) -> String {
+    duration(Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX))
 }
 
 fn of_container(top: &ContainerTop) -> Vec<String> {
@@ -125,12 +160,14 @@ fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-/// A row of one of the two tables, or that it is not there any more.
+/// A row of one of the tables, or that it is not there any more.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Line {
     Vertex(usize, Vec<String>),
+    Messages(usize, Vec<String>),
     Container(usize, Vec<String>),
     NoVertex(String),
+    NoMessages(String),
     NoContainer(String),
 }
 
@@ -144,12 +181,15 @@ fn show(client: Client, job: &str, every: Duration, context: &Context) -> Result
     let rows_of = |title: &str, columns: &[&str]| {
         Table::new(
             title.to_string(),
-            columns.iter().map(|name| name.to_string()),
+            columns.iter().map(|name| plain(name).to_string()),
         )
     };
-    let (vertices, containers) =
+    let (vertices, others) =
         lines.split(|line| matches!(line, Line::Vertex(..) | Line::NoVertex(_)));
+    let (messages, containers) =
+        others.split(|line| matches!(line, Line::Messages(..) | Line::NoMessages(_)));
     vertices.write_to(rows_of(&of, &VERTICES).sink(row));
+    messages.write_to(rows_of("messages", &MESSAGES).sink(row));
     containers.write_to(rows_of("containers", &CONTAINERS).sink(row));
     let config = NodeConfig::with_threads(1);
     let dag = p.to_dag(config.threads)?;
@@ -161,19 +201,27 @@ fn show(client: Client, job: &str, every: Duration, context: &Context) -> Result
     Ok(outcome?)
 }
 
+/// A heading, without what it says of its column.
+fn plain(heading: &str) -> &str {
+    heading.trim_start_matches('>')
+}
+
 fn row(line: &Line) -> Row {
-    let (at, cells) = match line {
-        Line::Vertex(at, cells) | Line::Container(at, cells) => (*at, cells),
-        Line::NoVertex(key) | Line::NoContainer(key) => return Row::gone(key),
+    let (at, cells, columns) = match line {
+        Line::Vertex(at, cells) => (*at, cells, &VERTICES[..]),
+        Line::Messages(at, cells) => (*at, cells, &MESSAGES[..]),
+        Line::Container(at, cells) => (*at, cells, &CONTAINERS[..]),
+        Line::NoVertex(key) | Line::NoMessages(key) | Line::NoContainer(key) => {
+            return Row::gone(key);
+        }
     };
     let key = cells.first().map_or("", String::as_str);
     // In the order in which they come.
     let mut row = Row::new(key).weight(-(at as f64));
-    let has_words = matches!(line, Line::Container(..));
-    for (place, cell) in cells.iter().enumerate().skip(1) {
-        row = match has_words && place == 1 {
-            true => row.text(cell),
-            false => row.number(cell),
+    for (cell, column) in cells.iter().zip(columns).skip(1) {
+        row = match column.starts_with('>') {
+            true => row.number(cell),
+            false => row.text(cell),
         };
     }
     row
@@ -210,9 +258,11 @@ impl Looks {
         };
         let view = runtime.block_on(self.client.top(&self.job))?;
         let vertices = view.vertices.iter().enumerate();
+        let messages = view.vertices.iter().filter_map(of_messages).enumerate();
         let containers = view.containers.iter().enumerate();
         let lines: Vec<Line> = vertices
             .map(|(at, top)| Line::Vertex(at, of_vertex(top)))
+            .chain(messages.map(|(at, cells)| Line::Messages(at, cells)))
             .chain(containers.map(|(at, top)| Line::Container(at, of_container(top))))
             .collect();
         let gone = self.shown.iter().filter_map(|before| {
@@ -220,6 +270,7 @@ impl Looks {
             (!is_there).then(|| match before {
                 Line::Container(_, cells) => Line::NoContainer(cells[0].clone()),
                 Line::Vertex(_, cells) => Line::NoVertex(cells[0].clone()),
+                Line::Messages(_, cells) => Line::NoMessages(cells[0].clone()),
                 other => other.clone(),
             })
         });
@@ -235,6 +286,7 @@ impl Looks {
 fn same(one: &Line, other: &Line) -> bool {
     match (one, other) {
         (Line::Vertex(_, a), Line::Vertex(_, b)) => a.first() == b.first(),
+        (Line::Messages(_, a), Line::Messages(_, b)) => a.first() == b.first(),
         (Line::Container(_, a), Line::Container(_, b)) => a.first() == b.first(),
         _ => false,
     }

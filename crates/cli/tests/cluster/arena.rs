@@ -162,6 +162,15 @@ impl Arena {
         samples.iter().filter_map(|it| it["value"].as_f64()).sum()
     }
 
+    /// The latest values of a metric of a job, each with its labels.
+    pub fn samples(&self, job: &str, name: &str) -> Vec<(Value, f64)> {
+        let told = self.json(&format!("metrics {job} --name {name}"));
+        let samples = told.as_array().unwrap().iter();
+        samples
+            .filter_map(|it| Some((it["labels"].clone(), it["value"].as_f64()?)))
+            .collect()
+    }
+
     pub fn processes(&self) -> Vec<Process> {
         processes::all_of(&self.path().display().to_string())
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -24,14 +24,20 @@ impl Counted {
 
     /// The same, with these options.
     pub fn begun_with(options: &str, rate: u32) -> Self {
-        Counted::begun_in(Arena::with_hosts(2), options, rate)
+        Counted::begun_in(Arena::with_hosts(2), rate, |_| options.to_string())
+    }
+
+    /// The same, with options that may name the folder where things are written down.
+    pub fn begun_told(rate: u32, options: impl FnOnce(&Path) -> String) -> Self {
+        Counted::begun_in(Arena::with_hosts(2), rate, options)
     }
 
     /// The same in that cluster.
-    pub fn begun_in(arena: Arena, options: &str, rate: u32) -> Self {
+    pub fn begun_in(arena: Arena, rate: u32, options: impl FnOnce(&Path) -> String) -> Self {
         let data = arena.path().join("data");
         fs::create_dir(&data).unwrap();
         let arguments = format!("{} {rate}", data.display());
+        let options = options(&data);
         arena.submit_numbers(&format!("--set job.containers=3 {options}"), &arguments);
         Counted { arena, data }
     }

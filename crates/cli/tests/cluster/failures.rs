@@ -44,6 +44,10 @@ pub fn an_instance_that_fails_is_made_anew_alone_and_nothing_is_lost() {
     let told = |name| arena.metric("numbers", "pass", name);
     assert_eq!(told("ardea_instance_restarts_total"), 3.0);
     assert_eq!(told("ardea_exceptions_total"), 3.0);
+    let lost = arena.samples("numbers", "ardea_messages_failed_total");
+    let lost = lost.iter().filter(|(labels, _)| labels["reason"] == "lost");
+    // What was pending failed at once, and didn't wait for its timeout.
+    assert!(lost.map(|(_, count)| count).sum::<f64>() >= 3.0);
     let described = arena.json("describe numbers");
     let problem = &described["problems"][0];
     let message = problem["message"].as_str().unwrap();
@@ -51,7 +55,6 @@ pub fn an_instance_that_fails_is_made_anew_alone_and_nothing_is_lost() {
         message.contains("ARD-201") && message.contains("trips over"),
         "{message}"
     );
-    // What was pending fails at once, long before its timeout.
     job.end();
 }
 

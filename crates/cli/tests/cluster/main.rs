@@ -17,6 +17,7 @@ mod deaths;
 mod failures;
 mod hostile;
 mod life;
+mod measured;
 mod slurm;
 mod submits;
 
@@ -46,6 +47,10 @@ const TESTS: &[Test] = &[
     Test {
         name: "an_instance_that_fails_again_and_again_ends_its_container_with_the_reason",
         run: failures::an_instance_that_fails_again_and_again_ends_its_container_with_the_reason,
+    },
+    Test {
+        name: "what_the_catalogue_promises_is_told_of_each_instance_and_container",
+        run: measured::what_the_catalogue_promises_is_told_of_each_instance_and_container,
     },
     Test {
         name: "an_update_under_load_leaves_others_alone_and_loses_nothing",

@@ -132,6 +132,7 @@ impl Bolt for Pass {
     }
 }
 
+/// Writes down what it sees; slowly while the file `slow` is there.
 struct Record {
     folder: PathBuf,
     file: Option<File>,
@@ -146,6 +147,9 @@ impl Bolt for Record {
 
     fn execute(&mut self, tuple: &Tuple<'_>, _: &mut Collector<'_>) -> Outcome {
         let number = tuple.int("number")? as u64;
+        if self.folder.join("slow").exists() {
+            std::thread::park_timeout(Duration::from_millis(2));
+        }
         if let Some(file) = &mut self.file {
             let written = file.write_all(&number.to_le_bytes());
             written.map_err(|error| failed(&self.folder, error))?;

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ardea_control::{Backoff, BackoffConfig, WORKER_START_VARIABLE};
-use ardea_core::{Error, ErrorCode, Result, Waker};
+use ardea_core::{Error, ErrorCode, MessageCounts, Result, Waker};
 
 use super::{FromInstance, INSTANCE_START_VARIABLE, InstanceStart, ToInstance};
 
@@ -57,6 +57,8 @@ pub(crate) struct Death {
 
 /// The process of an instance, as its stand-in sees it.
 pub(super) struct Kept {
+    pub(super) vertex: String,
+    pub(super) instance: u32,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -69,12 +71,17 @@ struct State {
     is_stopped: bool,
     late: u64,
     bad: u64,
+    /// What became of the messages of this process's source, and of those of the processes before it.
+    messages: Option<MessageCounts>,
+    messages_before: MessageCounts,
     stand_in: Waker,
 }
 
 impl Kept {
     pub(super) fn new(start: &InstanceStart, stand_in: Waker) -> Arc<Self> {
         Arc::new(Kept {
+            vertex: start.vertex.clone(),
+            instance: start.instance,
             state: Mutex::new(State {
                 socket: None,
                 is_paused: start.is_paused,
@@ -83,6 +90,8 @@ impl Kept {
                 is_stopped: false,
                 late: 0,
                 bad: 0,
+                messages: None,
+                messages_before: MessageCounts::default(),
                 stand_in,
             }),
             changed: Condvar::new(),
@@ -105,6 +114,14 @@ impl Kept {
     pub(super) fn counted(&self) -> (u64, u64) {
         let state = self.state();
         (state.late, state.bad)
+    }
+
+    /// What became of the messages of its source, if it is one that counts them.
+    pub(super) fn messages(&self) -> Option<MessageCounts> {
+        let state = self.state();
+        let mut messages = state.messages.clone()?;
+        messages.add(&state.messages_before);
+        Some(messages)
     }
 
     /// The process is not needed any more.
@@ -137,6 +154,15 @@ impl Kept {
 }
 
 impl State {
+    /// The next one counts from zero; what was pending is nobody's any more.
+    fn process_ended(&mut self) {
+        self.socket = None;
+        if let Some(messages) = &mut self.messages {
+            messages.pending = 0;
+            self.messages_before.add(&std::mem::take(messages));
+        }
+    }
+
     fn write(&mut self, message: &ToInstance) {
         let Some(socket) = &mut self.socket else {
             return;
@@ -245,7 +271,7 @@ fn life(kept: &Kept, task: &Task, incarnation: u64) -> Option<(String, Option<Er
             break Some(status);
         }
     };
-    kept.state().socket = None;
+    kept.state().process_ended();
     if kept.is_stopped() {
         return None;
     }
@@ -320,6 +346,7 @@ fn hear(kept: &Kept, line: &[u8], failure: &mut Option<(String, Option<ErrorCode
             drop(state);
             stand_in.wake();
         }
+        Ok(FromInstance::Messages(counts)) => kept.state().messages = Some(*counts),
         // What the user's code has written there.
         Err(_) => {}
     }
@@ -390,6 +417,27 @@ mod tests {
         let kept = Kept::new(&task.start, Waker::none());
         let (why, _) = life(&kept, &task, 1).unwrap();
         assert!(why.contains("can't be started"), "{why}");
+    }
+
+    #[test]
+    fn messages_of_processes_that_took_each_others_place_are_added_up() {
+        let task = task(&["false"]);
+        let kept = Kept::new(&task.start, Waker::none());
+        assert_eq!(kept.messages(), None);
+        for _ in 0..2 {
+            let counts = MessageCounts {
+                acked: 5,
+                pending: 7,
+                ..MessageCounts::default()
+            };
+            let told = serde_json::to_vec(&FromInstance::Messages(Box::new(counts)));
+            hear(&kept, &told.unwrap(), &mut None);
+            let told = kept.messages().unwrap();
+            assert_eq!((told.acked % 5, told.pending), (0, 7));
+            kept.state().process_ended();
+        }
+        let all = kept.messages().unwrap();
+        assert_eq!((all.acked, all.pending), (10, 0));
     }
 
     #[test]

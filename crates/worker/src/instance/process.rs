@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use ardea_core::{Error, ErrorCode, Result, Token, VertexId, Waker};
+use ardea_core::{Error, ErrorCode, MessageCounts, Result, Token, VertexId, Waker};
 use ardea_engine::{
     Begin, Crossings, Deployment, Job, JobConfig, JobStatus, Node, Parallelisms, Placement, Site,
 };
@@ -117,6 +117,8 @@ struct Running {
     site: Site,
     container: Site,
     counted: (u64, u64),
+    /// What was told of messages last.
+    messages: MessageCounts,
 }
 
 impl Running {
@@ -176,6 +178,7 @@ impl Running {
             site,
             container,
             counted: (0, 0),
+            messages: MessageCounts::default(),
         })
     }
 
@@ -227,6 +230,13 @@ impl Running {
             let (late, bad) = (counted.0 - self.counted.0, counted.1 - self.counted.1);
             self.counted = counted;
             tell(container, &FromInstance::Counted { late, bad });
+        }
+        let mut reports = self.mail.messages().into_iter();
+        if let Some(report) = reports.find(|report| report.instance == self.own.1)
+            && report.counts != self.messages
+        {
+            self.messages = report.counts.clone();
+            tell(container, &FromInstance::Messages(Box::new(report.counts)));
         }
     }
 }

@@ -7,7 +7,8 @@ use std::thread::JoinHandle;
 
 use ardea_control::WorkerStart;
 use ardea_core::{
-    ChunkCodec, Dag, FileUse, Instance, Processor, ProcessorSupplier, Result, VertexId, Waker,
+    ChunkCodec, Dag, FileUse, Instance, MessageReport, Processor, ProcessorSupplier, Result,
+    VertexId, Waker,
 };
 use ardea_engine::{InstanceAt, Parallelisms, Placement, Site};
 use ardea_packing::InstanceId;
@@ -86,6 +87,19 @@ impl InstanceProcesses {
     pub(crate) fn tell_all(&self, message: &ToInstance) {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.iter().for_each(|(kept, _)| kept.tell(message.clone()));
+    }
+
+    /// What became of the messages of sources that have processes of their own.
+    pub(crate) fn messages(&self) -> Vec<MessageReport> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let reports = kept.iter().filter_map(|(kept, _)| {
+            Some(MessageReport {
+                vertex: kept.vertex.as_str().into(),
+                instance: kept.instance,
+                counts: kept.messages()?,
+            })
+        });
+        reports.collect()
     }
 
     /// Ends all processes, and waits for that.

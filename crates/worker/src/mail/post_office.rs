@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ardea_core::{ChunkCodec, Dag, Parallelism, Processor, Result, SideChannel, Vertex, VertexId};
+use ardea_core::{
+    ChunkCodec, Dag, MessageReport, Parallelism, Processor, Result, SideChannel, Vertex, VertexId,
+};
 use ardea_engine::{JobConfig, JobHandle, Node, Placement, Site};
 
 use super::carrier::{CarrierP, FarMailbox, Round};
@@ -116,6 +118,12 @@ impl PostOffice {
     /// An instance that ran here was lost, or its process, and this container was not.
     pub(crate) fn instance_lost(&self, vertex: VertexId) {
         self.channels.iter().for_each(|it| it.instance_lost(vertex));
+    }
+
+    /// What became of the messages of instances that have lived in this process.
+    pub(crate) fn messages(&self) -> Vec<MessageReport> {
+        let channels = self.channels.iter();
+        channels.flat_map(|channel| channel.messages()).collect()
     }
 
     /// Letters that came and could not be delivered.

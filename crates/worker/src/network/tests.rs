@@ -78,7 +78,7 @@ impl Container {
         let station = Station::new(Site(to), End::Sender, StreamId::new(1, 0));
         let (network, codec) = (self.thread.network(), Arc::new(RowsCodec::<u64>::wire()));
         let config = SenderConfig::default();
-        let end = SendEnd::new(station, codec, config, network.clone(), Arc::default());
+        let end = SendEnd::new(station, codec, config, network.clone(), Default::default());
         let berth = Berth::new(end, network);
         let lent = berth.lend(&Waker::none()).unwrap();
         (berth, lent)

@@ -1,0 +1,89 @@
+//! What is measured of a job, wherever its instances run.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::arena::Arena;
+use crate::deaths::Counted;
+
+/// Metrics of which some series has to be above zero while numbers flow.
+const FLOWING: &[&str] = &[
+    "ardea_records_in_total",
+    "ardea_records_out_total",
+    "ardea_busy_seconds_total",
+    "ardea_idle_seconds_total",
+    "ardea_longest_slice_seconds",
+    "ardea_received_bytes_total",
+    "ardea_sent_bytes_total",
+    "ardea_link_bytes_in_total",
+    "ardea_link_bytes_out_total",
+    "ardea_messages_emitted_total",
+    "ardea_messages_acked_total",
+    "ardea_complete_latency_seconds_count",
+    "ardea_complete_latency_quantile_seconds",
+    "ardea_process_cpu_seconds_total",
+    "ardea_process_resident_bytes",
+];
+
+/// Metrics that have to be told, whatever they are.
+const TOLD: &[&str] = &[
+    "ardea_queue_fill_ratio",
+    "ardea_blocked_seconds_total",
+    "ardea_messages_pending",
+    "ardea_messages_failed_total",
+    "ardea_instance_restarts_total",
+    "ardea_lost_records_total",
+];
+
+pub fn what_the_catalogue_promises_is_told_of_each_instance_and_container() {
+    let file = "metrics-{container}.jsonl";
+    let job = Counted::begun_told(1_000, |data| {
+        format!("--set metrics.sinks=json-lines:{}/{file}", data.display())
+    });
+    let arena = &job.arena;
+    job.until_more();
+    for name in FLOWING {
+        arena.until(name, || {
+            let samples = arena.samples("numbers", name);
+            samples.iter().any(|(_, value)| *value > 0.0)
+        });
+    }
+    for name in TOLD {
+        arena.until(name, || !arena.samples("numbers", name).is_empty());
+    }
+    let of = |name: &str, label: &str| -> Vec<Value> {
+        let samples = arena.samples("numbers", name).into_iter();
+        let mut values: Vec<Value> = samples.map(|(labels, _)| labels[label].clone()).collect();
+        values.sort_by_key(ToString::to_string);
+        values.dedup();
+        values
+    };
+    // Five instances in three containers: each tells for itself.
+    assert_eq!(arena.samples("numbers", "ardea_records_in_total").len(), 5);
+    assert_eq!(of("ardea_process_cpu_seconds_total", "container").len(), 3);
+    assert_eq!(of("ardea_messages_acked_total", "vertex"), ["numbers"]);
+    let reasons = of("ardea_messages_failed_total", "reason");
+    assert_eq!(reasons, ["bolt", "lost", "timeout"]);
+    let shares = of("ardea_complete_latency_quantile_seconds", "quantile");
+    assert_eq!(shares, ["0.5", "0.99", "0.999", "1"]);
+    // Sinks are told the same.
+    let written: String = (1..=3)
+        .map(|container| job.data.join(format!("metrics-{container}.jsonl")))
+        .map(|path| fs::read_to_string(path).unwrap())
+        .collect();
+    let plain = |name: &&&str| !name.ends_with("_count");
+    for name in FLOWING.iter().chain(TOLD).filter(plain) {
+        assert!(
+            written.contains(&format!("{name:?}")),
+            "{name} is not written"
+        );
+    }
+    let top = arena.json("top numbers --once");
+    let messages = &top["vertices"][0]["messages"];
+    assert!(messages["acked_per_s"].as_f64().unwrap() > 0.0, "{top}");
+    assert!(messages["p99_s"].as_f64().unwrap() > 0.0, "{top}");
+    assert!(top["vertices"][1]["messages"].is_null(), "{top}");
+    assert!(arena.succeed("top numbers --once").contains("acked/s"));
+    job.end();
+}

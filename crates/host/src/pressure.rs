@@ -1,0 +1,137 @@
+//! Who waits for whom: where backpressure comes from.
+
+use std::collections::BTreeMap;
+
+/// From which share of its time on, at rest with full outputs, a vertex is said to wait.
+const WAITS_FROM: f64 = 0.1;
+
+/// How the worst instance of a vertex is doing.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(crate) struct Load {
+    /// Which share of the time it works, from 0 to 1.
+    pub(crate) busy: f64,
+    /// Which share of the time it is at rest with full outputs.
+    pub(crate) blocked: f64,
+    /// How full the fullest of its queues is, from 0 to 1.
+    pub(crate) fill: f64,
+    /// Whether it has any time of its own: one that shares a tasklet with the step before it has not.
+    pub(crate) has_time: bool,
+}
+
+/// For each vertex that waits, the one that it waits for in the end: the slow one.
+///
+/// A vertex waits for the consumer whose queues are fullest; if that one waits as well, for whoever that one waits for.
+pub(crate) fn waits_for<'a>(
+    loads: &BTreeMap<&'a str, Load>,
+    edges: &[(&'a str, &'a str)],
+) -> BTreeMap<&'a str, &'a str> {
+    let mut known = BTreeMap::new();
+    for name in loads.keys() {
+        slow_behind(name, loads, edges, &mut known);
+    }
+    let is_waiting = |name: &str| loads.get(name).is_some_and(|load| waits(*load));
+    let found = known.into_iter();
+    found
+        .filter_map(|(name, slow)| slow.map(|(slow, _)| (name, slow)))
+        .filter(|(name, _)| is_waiting(name))
+        .collect()
+}
+
+fn waits(load: Load) -> bool {
+    load.has_time && load.blocked >= WAITS_FROM
+}
+
+type Slow<'a> = (&'a str, Load);
+
+/// The slowest behind a vertex. The graph has no cycle; a vertex that is being looked at is known to have none behind it.
+fn slow_behind<'a>(
+    name: &'a str,
+    loads: &BTreeMap<&'a str, Load>,
+    edges: &[(&'a str, &'a str)],
+    known: &mut BTreeMap<&'a str, Option<Slow<'a>>>,
+) -> Option<Slow<'a>> {
+    if let Some(found) = known.get(name) {
+        return *found;
+    }
+    known.insert(name, None);
+    let mut slowest: Option<Slow<'a>> = None;
+    for (_, to) in edges.iter().filter(|(from, _)| *from == name) {
+        let Some(load) = loads.get(to).copied() else {
+            continue;
+        };
+        let behind = match waits(load) || !load.has_time {
+            true => slow_behind(to, loads, edges, known),
+            false => None,
+        };
+        let found = behind.or(load.has_time.then_some((*to, load)));
+        let is_slower = |one: Load, other: Load| (one.fill, one.busy) > (other.fill, other.busy);
+        if let Some((to, load)) = found
+            && slowest.is_none_or(|(_, slowest)| is_slower(load, slowest))
+        {
+            slowest = Some((to, load));
+        }
+    }
+    known.insert(name, slowest);
+    slowest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(busy: f64, blocked: f64, fill: f64) -> Load {
+        Load {
+            busy,
+            blocked,
+            fill,
+            has_time: true,
+        }
+    }
+
+    #[test]
+    fn all_before_the_slow_one_wait_for_it_and_nobody_behind() {
+        let loads = BTreeMap::from([
+            ("read", load(0.1, 0.9, 0.0)),
+            ("split", load(0.2, 0.8, 1.0)),
+            ("count", load(1.0, 0.0, 1.0)),
+            ("write", load(0.1, 0.0, 0.1)),
+        ]);
+        let edges = [("read", "split"), ("split", "count"), ("count", "write")];
+        let found = waits_for(&loads, &edges);
+        assert_eq!(
+            found,
+            BTreeMap::from([("read", "count"), ("split", "count")])
+        );
+    }
+
+    #[test]
+    fn of_two_branches_the_one_with_the_full_queue_is_waited_for() {
+        let loads = BTreeMap::from([
+            ("read", load(0.3, 0.5, 0.0)),
+            ("quick", load(0.9, 0.0, 0.1)),
+            ("slow", load(0.8, 0.0, 0.9)),
+        ]);
+        let found = waits_for(&loads, &[("read", "quick"), ("read", "slow")]);
+        assert_eq!(found, BTreeMap::from([("read", "slow")]));
+    }
+
+    #[test]
+    fn steps_that_share_a_tasklet_are_looked_through() {
+        let shared = Load::default();
+        let loads = BTreeMap::from([
+            ("read", load(0.3, 0.5, 0.0)),
+            ("map", shared),
+            ("sum", load(0.9, 0.0, 0.9)),
+        ]);
+        let found = waits_for(&loads, &[("read", "map"), ("map", "sum")]);
+        assert_eq!(found, BTreeMap::from([("read", "sum")]));
+    }
+
+    #[test]
+    fn nobody_waits_where_nothing_is_blocked_and_edges_in_a_ring_are_borne() {
+        let loads = BTreeMap::from([("a", load(0.9, 0.5, 0.2)), ("b", load(0.9, 0.5, 0.3))]);
+        assert_eq!(waits_for(&loads, &[("a", "b"), ("b", "a")]).len(), 2);
+        let loads = BTreeMap::from([("a", load(0.9, 0.01, 0.2)), ("b", load(1.0, 0.0, 0.3))]);
+        assert_eq!(waits_for(&loads, &[("a", "b")]), BTreeMap::new());
+    }
+}
