@@ -1,7 +1,7 @@
 # The project's commands. Each installs what the machine lacks first (scripts/setup.sh), then does what it says.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test hosts bench lint docs loom miri
+.PHONY: help demo test hosts sim bench lint docs loom miri
 
 # cargo is found even by a shell that has not read rustup's environment.
 export PATH := $(PATH):$(if $(CARGO_HOME),$(CARGO_HOME),$(HOME)/.cargo)/bin
@@ -21,6 +21,10 @@ test: ## all tests
 hosts: ## clusters of four hosts on this machine, as root: whatever dies or is cut off, nothing is lost; ARGS choose scenarios
 	@scripts/setup.sh test
 	@scripts/hosts.sh $(ARGS)
+
+sim: ## simulated clusters of a thousand containers through faults; ARGS go to `ardea-sim`
+	@scripts/setup.sh build
+	cargo run --release -p ardea-sim -- $(or $(ARGS),--large 3)
 
 bench: ## `ardea bench nexmark --query q5 --max`, or `ardea bench` with ARGS; a table, in a pipe one line of JSON
 	@scripts/setup.sh bench

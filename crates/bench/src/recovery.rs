@@ -3,6 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ardea_api::JobDescription;
 use ardea_core::{Error, ErrorCode, Result};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
@@ -80,47 +81,38 @@ pub fn run(params: &RecoveryParams, progress: &mut dyn FnMut(&str)) -> Result<Re
     ground.wait_until_running(&submission.job, WITHIN)?;
     let described = ground.describe(&submission.job)?;
     ground.kill(&submission.job)?;
-    let since = |nanos: u64| rounded(nanos.saturating_sub(at) as f64 / 1e6, 1e3);
-    let again = samples.iter().filter_map(|it| it.moment("again")).min();
-    let new_life = |name: &str| samples.last().and_then(|it| it.moment(name)).map(since);
-    let mut figures: Vec<Field> = vec![
-        ("duration_s", json!(seconds(spent.wall))),
-        (
-            "detected_ms",
-            json!(noted_ms(&described, "was given up", at_ms)),
-        ),
-        (
-            "joined_ms",
-            json!(noted_ms(&described, "has joined", at_ms)),
-        ),
-        (
-            "running_ms",
-            json!(noted_ms(&described, "the job is running", at_ms)),
-        ),
-        ("replayed_ms", json!(again.map(since))),
-        ("process_up_ms", json!(new_life("up"))),
-        ("deployed_ms", json!(new_life("opened"))),
-        ("first_record_ms", json!(new_life("first"))),
-        (
-            "failed",
-            json!(samples.iter().map(|it| it.count("failed")).sum::<u64>()),
-        ),
-    ];
+    let mut figures: Vec<Field> = vec![("duration_s", json!(seconds(spent.wall)))];
+    figures.extend(moments(&described, &samples, (at, at_ms)));
     figures.extend(machine_of(spent, None, noise));
+    let warmup = ardea_core::settings::duration::format_duration(params.warmup);
     Ok(Report {
         bench: "recovery",
         parameters: vec![
             ("containers", json!(params.containers)),
             ("rate", json!(params.rate)),
-            (
-                "warmup",
-                json!(ardea_core::settings::duration::format_duration(
-                    params.warmup
-                )),
-            ),
+            ("warmup", json!(warmup)),
         ],
         figures,
     })
+}
+
+/// What happened when after the signal, which was sent at that moment of the monotonic clock and at that time of day.
+fn moments(described: &JobDescription, samples: &[Sample], (at, at_ms): (u64, u64)) -> Vec<Field> {
+    let since = |nanos: u64| rounded(nanos.saturating_sub(at) as f64 / 1e6, 1e3);
+    let noted = |text: &str| json!(noted_ms(described, text, at_ms));
+    let again = samples.iter().filter_map(|it| it.moment("again")).min();
+    let new_life = |name: &str| json!(samples.last().and_then(|it| it.moment(name)).map(since));
+    let failed: u64 = samples.iter().map(|it| it.count("failed")).sum();
+    vec![
+        ("detected_ms", noted("was given up")),
+        ("joined_ms", noted("has joined")),
+        ("running_ms", noted("the job is running")),
+        ("replayed_ms", json!(again.map(since))),
+        ("process_up_ms", new_life("up")),
+        ("deployed_ms", new_life("opened")),
+        ("first_record_ms", new_life("first")),
+        ("failed", json!(failed)),
+    ]
 }
 
 fn kill(pid: u32) -> Result<()> {

@@ -5,7 +5,8 @@
 //! have to happen in a certain order for anything to be repaired, and so a new master, who knows nothing but the record and
 //! what workers say when they register, does the same as an old one.
 //!
-//! Decisions are stored before they are acted on: the plan, the user's intent, that the job has started, and that routes switch.
+//! Decisions are stored before they are acted on: the plan, the user's intent, that the job has started, that routes switch, and that it
+//! has finished.
 //! Everything said carries the master's epoch; what an earlier master says after that is obeyed by nobody.
 //!
 //! * `interface`: events, actions, calls, commands;

@@ -1,7 +1,7 @@
 //! Passing frames on without looking into them.
 //!
-//! A worker stands between others and the instance processes that it hosts. What is only passed on is never decoded and never
-//! copied: the header is written afresh for where it goes, the payload goes out from where it was read.
+//! For whoever stands between two connections. What is only passed on is never decoded and never copied: the header is written afresh
+//! for where it goes, the payload goes out from where it was read.
 //!
 //! Windows are not the forwarder's: grants pass through it as well, in the other direction, so that a window spans the whole way
 //! and bounds what can wait here. Where a connection has no windows, a full destination has to stop its source: see

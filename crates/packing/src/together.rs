@@ -29,7 +29,7 @@ impl<M: AsRef<dyn ResourceManager> + Send + Sync> ResourceManager for Together<M
         if groups.is_trivial() {
             return manager.pack(demand, config);
         }
-        let config_of_groups = groups.within(config);
+        let config_of_groups = groups.within(demand, config)?;
         let plan = manager.pack(&groups.as_demand(demand)?, &config_of_groups)?;
         groups.expand(demand, config, &plan)
     }
@@ -46,7 +46,7 @@ impl<M: AsRef<dyn ResourceManager> + Send + Sync> ResourceManager for Together<M
             return manager.repack(current, demand, config);
         }
         let before = Groups::of(&current.demand())?.contract(current)?;
-        let config_of_groups = groups.within(config);
+        let config_of_groups = groups.within(demand, config)?;
         let plan = manager.repack(&before, &groups.as_demand(demand)?, &config_of_groups)?;
         groups.expand(demand, config, &plan)
     }
@@ -78,11 +78,13 @@ impl Groups {
     }
 
     fn is_trivial(&self) -> bool {
-        self.largest() == 1
+        self.largest().len() <= 1
     }
 
-    fn largest(&self) -> usize {
-        self.0.values().map(Vec::len).max().unwrap_or(1).max(1)
+    /// The vertices of the largest group.
+    fn largest(&self) -> &[VertexName] {
+        let largest = self.0.values().max_by_key(|group| group.len());
+        largest.map_or(&[], Vec::as_slice)
     }
 
     /// The demand with a vertex a group, which takes what its vertices take together.
@@ -108,15 +110,26 @@ impl Groups {
         Ok(contracted)
     }
 
-    /// The configuration for packing groups instead of vertices.
-    fn within(&self, config: &PackingConfig) -> PackingConfig {
+    /// The configuration for packing groups instead of vertices; refuses one by which a container can't hold the largest group.
+    fn within(&self, demand: &JobDemand, config: &PackingConfig) -> Result<PackingConfig> {
         let mut config = config.clone();
-        let largest = u32::try_from(self.largest()).unwrap_or(u32::MAX);
-        config.limits.instances = config
-            .limits
-            .instances
-            .map(|most| NonZeroU32::new(most.get() / largest).unwrap_or(NonZeroU32::MIN));
-        config
+        let Some(most) = config.limits.instances else {
+            return Ok(config);
+        };
+        let largest = self.largest();
+        let size = u32::try_from(largest.len()).unwrap_or(u32::MAX);
+        let groups = NonZeroU32::new(most.get() / size.max(1)).ok_or_else(|| {
+            let names: Vec<&str> = largest.iter().map(VertexName::as_str).collect();
+            let what = format!(
+                "job {:?} can't be packed: {} stay together, so a container holds {size} instances or none, and it may have {most}",
+                demand.job,
+                names.join(" + ")
+            );
+            Error::new(ErrorCode::ResourcesImpossible, what)
+                .hint("allow more instances in a container")
+        })?;
+        config.limits.instances = Some(groups);
+        Ok(config)
     }
 
     /// A plan of vertices as one of groups.

@@ -29,6 +29,15 @@ struct Ends {
     lanes: Vec<(Role, usize, NewLanes)>,
 }
 
+/// The queues of an output, before a change and after it.
+struct Laid {
+    before: LaneKeys,
+    after: LaneKeys,
+    lanes: Vec<NewLane>,
+    /// Those that lead to instances here, by their places.
+    local: Vec<usize>,
+}
+
 impl Draft {
     /// Joins all to each other, starts what is new, and tells the others.
     ///
@@ -80,7 +89,7 @@ impl Draft {
         recruit.or_else(|| roster.members.get(&role))
     }
 
-    /// Makes the queues that an output does not have.
+    /// Makes the queues that an output does not have, and sees to it that its tasklet learns of them.
     fn join(
         &mut self,
         roster: &mut Roster,
@@ -93,51 +102,28 @@ impl Draft {
         let Some(joint) = joint_of(roster, role, output).cloned() else {
             return;
         };
-        let Some(producer) = self.member(roster, role) else {
+        let capacity = capacity(&joint, &threads.config);
+        let laid = self.lay(roster, (role, output), &wanted, capacity, &mut ends.inlets);
+        let Some(Laid {
+            before,
+            after,
+            lanes,
+            local,
+        }) = laid
+        else {
             return;
-        };
-        let place = producer.place.clone();
-        let crossing = matches!(role, Role::Receiver { .. }).then_some(producer.number);
-        let before = producer.outputs.get(output).cloned().unwrap_or_default();
-        let places: HashMap<LaneKey, usize> = before.keys.iter().copied().zip(0..).collect();
-        let (mut keys, mut lanes, mut local) = (Vec::new(), Vec::new(), Vec::new());
-        for to in &wanted.to {
-            let Some(consumer) = self.member(roster, to.role) else {
-                continue;
-            };
-            let key = (consumer.number, to.input);
-            if lanes.len() < wanted.consumers && matches!(to.role, Role::Chain { .. }) {
-                local.push(lanes.len());
-            }
-            keys.push(key);
-            lanes.push(match places.get(&key) {
-                Some(kept) => NewLane::Kept(*kept),
-                None => {
-                    let capacity = capacity(&joint, &threads.config);
-                    let (sender, receiver) = queue(capacity, place.clone(), consumer.place.clone());
-                    ends.inlets.entry(to.role).or_default().push(NewInlet {
-                        input: to.input,
-                        receiver,
-                        crossing,
-                    });
-                    NewLane::New(sender)
-                }
-            });
-        }
-        let after = LaneKeys {
-            keys,
-            consumers: wanted.consumers,
         };
         let routing = match role {
             Role::Chain { .. } => joint.edge.wanted_routing().clone(),
             // To the one instance that the output is for.
             _ => Routing::Forward,
         };
+        let consumers = after.consumers;
         if let Some(recruit) = self.recruits.get_mut(&role) {
             let chunk_records = threads.config.chunk_records.get();
             let lanes = lanes.into_iter().filter_map(NewLane::into_new).collect();
-            let mut edge = OutputEdge::new(&routing, lanes, after.consumers, local, chunk_records);
-            if crossing.is_some() {
+            let mut edge = OutputEdge::new(&routing, lanes, consumers, local, chunk_records);
+            if matches!(role, Role::Receiver { .. }) {
                 edge = edge.crossing();
             }
             recruit.outputs.push(edge);
@@ -148,7 +134,6 @@ impl Draft {
             if member.outputs.len() <= output {
                 member.outputs.resize_with(output + 1, LaneKeys::default);
             }
-            let consumers = after.consumers;
             member.outputs[output] = after;
             let told = Arc::downgrade(job);
             let receipt = roster.unsettled.begin(Arc::new(move || {
@@ -165,6 +150,56 @@ impl Draft {
             };
             ends.lanes.push((role, output, lanes));
         }
+    }
+
+    /// The queues that an output is to have: those that it has where they lead to the same tasklets, and new ones, whose other ends
+    /// become inlets. Nothing if its tasklet is not there.
+    fn lay(
+        &self,
+        roster: &Roster,
+        (role, output): (Role, usize),
+        wanted: &Lanes,
+        capacity: Capacity,
+        inlets: &mut BTreeMap<Role, Vec<NewInlet>>,
+    ) -> Option<Laid> {
+        let producer = self.member(roster, role)?;
+        let crossing = matches!(role, Role::Receiver { .. }).then_some(producer.number);
+        let before = producer.outputs.get(output).cloned().unwrap_or_default();
+        let places: HashMap<LaneKey, usize> = before.keys.iter().copied().zip(0..).collect();
+        let (mut keys, mut lanes, mut local) = (Vec::new(), Vec::new(), Vec::new());
+        for to in &wanted.to {
+            let Some(consumer) = self.member(roster, to.role) else {
+                continue;
+            };
+            let key = (consumer.number, to.input);
+            if lanes.len() < wanted.consumers && matches!(to.role, Role::Chain { .. }) {
+                local.push(lanes.len());
+            }
+            keys.push(key);
+            lanes.push(match places.get(&key) {
+                Some(kept) => NewLane::Kept(*kept),
+                None => {
+                    let (from, to_place) = (producer.place.clone(), consumer.place.clone());
+                    let (sender, receiver) = queue(capacity, from, to_place);
+                    inlets.entry(to.role).or_default().push(NewInlet {
+                        input: to.input,
+                        receiver,
+                        crossing,
+                    });
+                    NewLane::New(sender)
+                }
+            });
+        }
+        let after = LaneKeys {
+            keys,
+            consumers: wanted.consumers,
+        };
+        Some(Laid {
+            before,
+            after,
+            lanes,
+            local,
+        })
     }
 
     /// Holds inputs open whose producers here have not been started yet, as they have to end elsewhere first. Gives back the

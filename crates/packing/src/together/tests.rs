@@ -167,6 +167,27 @@ fn a_container_over_which_a_group_goes_as_a_whole_is_refused_with_the_numbers() 
 }
 
 #[test]
+fn a_group_of_more_instances_than_a_container_may_have_is_refused_with_both_numbers() {
+    let mut config = PackingConfig::default();
+    config.limits.instances = NonZeroU32::new(1);
+    let plan = |name: &str, demand: &JobDemand, config: &PackingConfig| {
+        managers().get(name).unwrap().pack(demand, config)
+    };
+    for name in POLICIES {
+        let error = plan(name, &job(2, 2), &config).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::ResourcesImpossible, "{name}");
+        let text = error.to_string();
+        assert!(text.contains("lines + words stay together"), "{text}");
+        assert!(
+            text.contains("2 instances or none, and it may have 1"),
+            "{text}"
+        );
+    }
+    let alone = JobDemand::new("alone").vertex(VertexDemand::new("v", 2, Resources::ZERO));
+    assert!(plan("binpack", &alone, &config).is_ok());
+}
+
+#[test]
 fn a_vertex_takes_its_group_along_when_it_gets_more_instances() {
     let demand = job(2, 1).with_parallelism("words", 3).unwrap();
     let counts: Vec<u32> = demand.vertices.iter().map(|v| v.parallelism).collect();

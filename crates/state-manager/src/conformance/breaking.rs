@@ -4,7 +4,7 @@ use super::site::{Site, options};
 use super::soon;
 use super::tree::{add_one, number, path};
 use super::watching::until;
-use crate::{Expected, SessionEnd, StateOptions};
+use crate::{Expected, SessionEnd, StateManager, StateOptions, StatePath};
 use ardea_core::ErrorCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -130,17 +130,7 @@ pub async fn ten_seconds_of_stall_lose_nothing(site: &Site) {
 
     let begin = Instant::now();
     proxy.stall();
-    let late = state.get(&plan).await.expect_err("nobody answers");
-    assert_eq!(late.code(), ErrorCode::StateUnavailable, "{late}");
-    let late = state
-        .set(&plan, b"perhaps", Expected::Any)
-        .await
-        .expect_err("nobody answers");
-    let code = late.code();
-    assert!(
-        matches!(code, ErrorCode::StateUnavailable | ErrorCode::StateUnknown),
-        "{late}"
-    );
+    nobody_answers(&*state, &plan).await;
     // Its time is over before the stall is.
     assert!(matches!(
         soon("the end", ending).await,
@@ -179,6 +169,19 @@ pub async fn ten_seconds_of_stall_lose_nothing(site: &Site) {
         Option::is_none,
     )
     .await;
+}
+
+/// Both ways of asking end with a word.
+async fn nobody_answers(state: &dyn StateManager, plan: &StatePath) {
+    let late = state.get(plan).await.expect_err("nobody answers");
+    assert_eq!(late.code(), ErrorCode::StateUnavailable, "{late}");
+    let late = state.set(plan, b"perhaps", Expected::Any).await;
+    let late = late.expect_err("nobody answers");
+    let code = late.code();
+    assert!(
+        matches!(code, ErrorCode::StateUnavailable | ErrorCode::StateUnknown),
+        "{late}"
+    );
 }
 
 pub async fn no_count_is_lost_when_connections_break(site: &Site) {

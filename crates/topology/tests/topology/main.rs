@@ -6,5 +6,6 @@ mod mistakes;
 mod parts;
 mod processes;
 mod reliability;
+mod turns;
 mod windows;
 mod yaml;

@@ -16,6 +16,7 @@ pub struct Seen {
     pub acked: Vec<u64>,
     pub failed: Vec<u64>,
     pub most_pending: usize,
+    pub activations: u32,
     pub deactivations: u32,
 }
 
@@ -99,6 +100,10 @@ impl Spout for Numbers {
         self.pending -= 1;
         self.seen.lock().unwrap().failed.push(message.0);
         self.again.push_back(message.0);
+    }
+
+    fn activate(&mut self) {
+        self.seen.lock().unwrap().activations += 1;
     }
 
     fn deactivate(&mut self) {

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::parts::{Arrivals, Numbers, Seen, each, emitting, node, notes, run, until};
+use crate::parts::{Arrivals, Numbers, Seen, each, emitting, notes, run};
 use ardea_core::ErrorCode;
 use ardea_topology::{
     Bolt, Collector, Failure, Held, Outcome, Outputs, Reliability, TopologyBuilder, Tuple,
 };
 
 /// At least once, with one tracked spout of so many instances that emits the numbers below `end`.
-fn tracked(end: u64, parallelism: u32) -> (TopologyBuilder, Arc<Mutex<Seen>>) {
+pub fn tracked(end: u64, parallelism: u32) -> (TopologyBuilder, Arc<Mutex<Seen>>) {
     let seen = Arc::new(Mutex::new(Seen::default()));
     let mut builder = TopologyBuilder::new("reliability");
     builder.reliability(Reliability::AtLeastOnce);
@@ -365,86 +365,4 @@ fn a_tuple_that_does_not_fit_its_stream_fails_the_job() {
         assert!(error.to_string().contains(told), "{error}");
         assert_eq!(error.vertex(), Some(("emit", 0)));
     }
-}
-
-#[test]
-fn a_deactivated_topology_emits_nothing_until_it_is_activated_again() {
-    let (mut builder, seen) = tracked(u64::MAX, 1);
-    builder
-        .bolt("sink", 1, || each(|_, _, _| Ok(())))
-        .shuffle("numbers");
-    let node = node();
-    let running = builder.build().unwrap().submit(&node).unwrap();
-    let acked = || running.spouts()[0].acked;
-    until("something was acked", || acked() > 0);
-    running.deactivate();
-    until("the spout was told and all is acked", || {
-        seen.lock().unwrap().deactivations == 1 && running.spouts()[0].pending == 0
-    });
-    let before = running.spouts()[0].emitted;
-    for _ in 0..200 {
-        assert_eq!(running.spouts()[0].emitted, before);
-        std::thread::yield_now();
-    }
-    running.activate();
-    until("the spout emits again", || {
-        running.spouts()[0].emitted > before
-    });
-    running.job().drain();
-    running.join().unwrap();
-    let spout = &running.spouts()[0];
-    assert_eq!(
-        (spout.emitted, spout.pending),
-        (spout.acked, 0),
-        "drained: all is acked"
-    );
-}
-
-/// Emits how often it ticked.
-#[derive(Default)]
-struct Ticks(i64);
-
-impl Bolt for Ticks {
-    fn outputs(&self) -> Outputs {
-        Outputs::fields(["number"])
-    }
-
-    fn execute(&mut self, _: &Tuple<'_>, _: &mut Collector<'_>) -> Outcome {
-        Ok(())
-    }
-
-    fn tick(&mut self, out: &mut Collector<'_>) -> Outcome {
-        self.0 += 1;
-        Ok(out.emit([self.0])?)
-    }
-}
-
-#[test]
-fn ticks_come_between_tuples_and_without_them() {
-    let (mut builder, _) = tracked(u64::MAX, 1);
-    let arrivals = Arrivals::default();
-    let noted = Arc::clone(&arrivals);
-    builder
-        .bolt("ticks", 1, Ticks::default)
-        .shuffle("numbers")
-        .tick_every(Duration::from_millis(2));
-    builder
-        .bolt("notes", 1, move || notes(&noted))
-        .shuffle("ticks");
-    let node = node();
-    let running = builder.build().unwrap().submit(&node).unwrap();
-    until("three ticks came", || arrivals.lock().unwrap().len() >= 3);
-    running.deactivate();
-    let before = arrivals.lock().unwrap().len();
-    until("three more came", || {
-        arrivals.lock().unwrap().len() >= before + 3
-    });
-    running.job().cancel();
-    let numbers: Vec<u64> = arrivals.lock().unwrap().iter().map(|(_, n)| *n).collect();
-    assert!(
-        numbers
-            .iter()
-            .zip(1..)
-            .all(|(number, tick)| *number == tick)
-    );
 }
