@@ -35,7 +35,7 @@ pub fn containers_in_slurm_jobs_lose_no_number_and_leave_no_job() {
     let conf = server.folder().join("slurm.conf");
     let arena = Arena::new().with_variable("SLURM_CONF", &conf.display().to_string());
     arena.succeed("cluster start --workers 2");
-    let job = Counted::begun_in(arena, OPTIONS, 500);
+    let job = Counted::begun_in(arena, 500, |_| OPTIONS.to_string());
     let arena = &job.arena;
     let described = arena.json("describe numbers");
     assert_eq!(described["scheduler"], "slurm");
