@@ -33,8 +33,8 @@ pub use server::{HostIdentity, RunnerServer};
 /// All containers on the hosts that have registered in a state manager.
 ///
 /// Stateful: the job's master says when a container that has ended is started again. Containers may be of different sizes. Where they
-/// go is said by what hosts have left and by the containers' attributes: `host=NAME`, `rack=NAME`, `spread=host`, `spread=rack`. Two jobs that are
-/// placed at the same moment don't see each other yet, and may get more of a host than it has.
+/// go is said by what hosts have left and by the containers' attributes: `host=NAME`, `rack=NAME`, `spread=host`, `spread=rack`. Of two jobs that are
+/// placed at the same moment on what only one has room for, the later is refused by the host, and placed anew.
 #[derive(Clone)]
 pub struct Hosts {
     state: Arc<dyn StateManager>,

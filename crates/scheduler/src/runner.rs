@@ -15,6 +15,7 @@ pub(crate) mod output;
 mod placed;
 mod process;
 pub(crate) mod records;
+mod room;
 mod settle;
 mod watch;
 
@@ -84,6 +85,8 @@ struct Inner {
     limits: Limits,
     programs: Arc<dyn Programs>,
     live: Mutex<Live>,
+    /// Held while containers are promised their part of the machine.
+    promising: Mutex<()>,
 }
 
 /// What only this runner knows.
@@ -115,6 +118,7 @@ impl Runner {
                 config,
                 programs,
                 live: Mutex::default(),
+                promising: Mutex::default(),
             })))
         })
         .await?;
@@ -138,19 +142,8 @@ impl Runner {
     ///
     /// When the runner's folder can't be read.
     pub async fn used(&self) -> Result<Resources> {
-        let folder = self.0.config.folder.clone();
-        blocking(move || {
-            let mut used = Resources::ZERO;
-            for folder in JobFolder::all(&folder)? {
-                let wanted = folder.job()?.map(|job| job.wanted).unwrap_or_default();
-                for request in wanted {
-                    let sum = used.checked_add(request.required);
-                    used = sum.unwrap_or(Resources::UNLIMITED);
-                }
-            }
-            Ok(used)
-        })
-        .await
+        let runner = self.clone();
+        blocking(move || runner.promised_but(None)).await
     }
 
     async fn take_in_all(&self) -> Result<()> {

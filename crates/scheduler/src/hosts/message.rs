@@ -95,7 +95,8 @@ pub(super) struct Failure {
 }
 
 /// The codes that mean something to whoever asked; all others are told as the host's trouble.
-const CODES: [ErrorCode; 6] = [
+const CODES: [ErrorCode; 7] = [
+    ErrorCode::NoRoom,
     ErrorCode::Superseded,
     ErrorCode::StartFailed,
     ErrorCode::NoSuchContainer,

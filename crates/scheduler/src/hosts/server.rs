@@ -258,6 +258,8 @@ async fn attend(courier: Courier, host: Arc<Host>) {
     let work = async {
         match host.runner.job(*launch).await {
             Ok((job, events)) => {
+                // Others may have been promised what its scheduler has seen to be left.
+                let job = job.bounded();
                 tokio::join!(
                     answer_all(&host, job, &mut receiver, outbox.clone()),
                     pass_on(events, outbox),

@@ -25,6 +25,8 @@ pub(crate) struct RunnerJob {
     pub(super) launch: Arc<LaunchPlan>,
     /// The job's package, once it was needed.
     pub(super) package: Arc<Mutex<Option<Unpacked>>>,
+    /// Whether containers are refused for which the machine has no room.
+    bounded: bool,
     subscription: Arc<Subscription>,
 }
 
@@ -56,6 +58,7 @@ impl Runner {
             folder,
             launch: Arc::new(launch),
             package: Arc::default(),
+            bounded: false,
             subscription: Arc::new(subscription),
         };
         Ok((job, events))
@@ -109,6 +112,14 @@ impl Drop for Subscription {
 }
 
 impl RunnerJob {
+    /// The same, which takes no containers for which the machine has no room: for those who choose one among several.
+    pub(crate) fn bounded(self) -> Self {
+        RunnerJob {
+            bounded: true,
+            ..self
+        }
+    }
+
     /// Has exactly these containers here. New lives are numbered from `floor`, at least.
     pub(crate) async fn have(
         &self,
@@ -118,10 +129,14 @@ impl RunnerJob {
     ) -> Result<()> {
         let job = self.clone();
         let ids = blocking(move || {
+            let _promising = job.runner.promising();
             let _lock = job.folder.lock()?;
             let mut file = job.file_for(order.epoch)?;
             if order < file.newest {
                 return Err(superseded("a newer call was heard"));
+            }
+            if job.bounded {
+                job.runner.check_room(&job.folder, &file.wanted, &wanted)?;
             }
             let mut ids: Vec<_> = wanted.iter().map(|request| request.id).collect();
             file.newest = order;
@@ -151,11 +166,17 @@ impl RunnerJob {
     ) -> Result<u64> {
         let job = self.clone();
         let request = blocking(move || {
+            let _promising = job.runner.promising();
             let _lock = job.folder.lock()?;
             let mut file = job.file_for(order.epoch)?;
             if let Some(request) = request {
+                let before = file.wanted.clone();
                 file.wanted.retain(|wanted| wanted.id != id);
                 file.wanted.push(request);
+                if job.bounded {
+                    let folder = &job.folder;
+                    job.runner.check_room(folder, &before, &file.wanted)?;
+                }
             }
             let heard = Order {
                 epoch: order.epoch,

@@ -174,8 +174,15 @@ impl Cluster {
 
     /// The scheduler of the one job of this cluster.
     pub async fn scheduler(&self) -> (JobScheduler, ContainerEvents) {
+        self.scheduler_of("job").await
+    }
+
+    /// The scheduler of a job of that name.
+    pub async fn scheduler_of(&self, job: &str) -> (JobScheduler, ContainerEvents) {
         let schedulers = Schedulers::none().with("hosts", self.hosts().await);
-        schedulers.start(launch()).await.expect("a scheduler")
+        let mut launch = launch();
+        launch.definition.job.name = job.to_string();
+        schedulers.start(launch).await.expect("a scheduler")
     }
 
     /// Waits until a host's node is gone.
@@ -246,6 +253,15 @@ pub fn have(containers: &[u32], attributes: &[(&str, &str)]) -> SchedulerCall {
         attributes: attributes.clone(),
     };
     SchedulerCall::Have(containers.iter().map(request).collect())
+}
+
+/// Asks for one container of so many cores.
+pub fn have_large(cores: u64) -> SchedulerCall {
+    let SchedulerCall::Have(mut requests) = have(&[1], &[]) else {
+        unreachable!("it was just made")
+    };
+    requests[0].required.cpu = MilliCores(cores * 1000);
+    SchedulerCall::Have(requests)
 }
 
 /// Looks until something is as it should be.

@@ -8,7 +8,7 @@ use ardea_control::{MasterEpoch, Order, SchedulerAnswer, SchedulerCall};
 use ardea_packing::ContainerId;
 use ardea_scheduler::conformance::{Skipped, Stage};
 use ardea_scheduler::{ContainerEvent, Ending, RunningContainer, SchedulerKind};
-use cluster::{Cluster, eventually, have};
+use cluster::{Cluster, eventually, have, have_large};
 
 fn stage() -> Result<Stage, Skipped> {
     let cluster = Arc::new(tokio::sync::OnceCell::new());
@@ -245,6 +245,32 @@ async fn what_no_host_has_room_for_is_refused_with_the_numbers_until_one_comes()
         [B]
     );
     scheduler.call(order(2), SchedulerCall::Kill).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_that_are_placed_at_once_do_not_get_more_of_a_host_than_it_has() {
+    let cluster = Cluster::of_sleepers(&[A]).await;
+    let mut schedulers = Vec::new();
+    for job in ["a", "b", "c", "d", "e"] {
+        schedulers.push(cluster.scheduler_of(job).await.0);
+    }
+    let mut calls = tokio::task::JoinSet::new();
+    for scheduler in schedulers.clone() {
+        // Of 64 cores each wants 22: two find room.
+        calls.spawn(async move { scheduler.call(order(1), have_large(22)).await });
+    }
+    let answers = calls.join_all().await;
+    let done = answers.iter().filter(|it| **it == SchedulerAnswer::Done);
+    assert_eq!(done.count(), 2, "{answers:?}");
+    let mut running = 0;
+    for scheduler in &schedulers {
+        running += scheduler.containers().await.expect("a list").len();
+    }
+    assert_eq!(running, 2);
+    for scheduler in schedulers {
+        let answer = scheduler.call(order(2), SchedulerCall::Kill).await;
+        assert_eq!(answer, SchedulerAnswer::Done);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
