@@ -64,6 +64,9 @@ fn check(cluster: &Reached, args: &MetricsArgs) -> Result<(), Failure> {
     }
 }
 
+/// What a sample has to say to a question.
+type ValueOf<'a> = &'a dyn Fn(&SampleView) -> String;
+
 fn missing(all: &[SampleView], args: &MetricsArgs) -> Option<Failure> {
     let job = &args.job.job;
     if all.is_empty() {
@@ -76,7 +79,7 @@ fn missing(all: &[SampleView], args: &MetricsArgs) -> Option<Failure> {
     let of_label = |label: &'static str| {
         move |sample: &SampleView| sample.labels.get(label).cloned().unwrap_or_default()
     };
-    let questions: [(&str, Option<String>, &dyn Fn(&SampleView) -> String); 4] = [
+    let questions: [(&str, Option<String>, ValueOf<'_>); 4] = [
         ("metric", args.name.clone(), &|sample| sample.name.clone()),
         ("vertex", args.vertex.clone(), &of_label("vertex")),
         (

@@ -21,7 +21,8 @@ pub fn run(args: &ClusterStopArgs, context: &Context) -> Result<(), Failure> {
     };
     let cluster = context.cluster(&place)?;
     let launcher = Launcher::of(cluster.clone());
-    if launcher.running().is_empty() && !cluster.directory.exists() {
+    // Whoever names none has misspelt none.
+    if cluster.is_named && launcher.running().is_empty() && !cluster.directory.exists() {
         return Err(unknown(&cluster));
     }
     if let Some(host) = launcher.running().first() {
