@@ -213,6 +213,8 @@ impl Arena {
         for job in ["word-count", "numbers"] {
             let described = self.run(&format!("describe {job} -v"));
             told += &String::from_utf8_lossy(&described.stdout);
+            let top = self.run(&format!("top {job} --once"));
+            told += &String::from_utf8_lossy(&top.stdout);
         }
         let mut folders = vec![self.cluster().join("logs"), self.cluster().join("local")];
         while let Some(folder) = folders.pop() {
