@@ -117,7 +117,6 @@ metrics! {
     EPOCHS = "ardea_epochs_total", Counter, INSTANCE, Sum, "epochs ended";
     RESTARTS = "ardea_instance_restarts_total", Counter, INSTANCE, Sum, "times the instance was started again within its process";
     EXCEPTIONS = "ardea_exceptions_total", Counter, EXCEPTION, Sum, "errors and panics of the instance, by error code";
-    LATENCY = "ardea_latency_seconds", Histogram, INSTANCE, Sum, "time from a record's birth at its source until the instance had dealt with it";
     RECEIVED_BYTES = "ardea_received_bytes_total", Counter, INSTANCE, Sum, "bytes of records that came to the instance from other containers, with their frames";
     SENT_BYTES = "ardea_sent_bytes_total", Counter, EDGE, Sum, "bytes of records that the vertex's instances in the container sent to those of another elsewhere, with their frames";
     MESSAGES_EMITTED = "ardea_messages_emitted_total", Counter, INSTANCE, Sum, "tuples that the spout has emitted, followed or not";
@@ -163,7 +162,10 @@ mod tests {
             assert!(!metric.about.ends_with('.'), "{}", metric.about);
             assert_eq!(find(metric.name), Some(metric), "names are given once");
         }
-        assert_eq!(find("ardea_latency_seconds_bucket"), Some(&LATENCY));
+        assert_eq!(
+            find("ardea_complete_latency_seconds_bucket"),
+            Some(&COMPLETE_LATENCY)
+        );
         assert_eq!(find("ardea_nothing"), None);
     }
 

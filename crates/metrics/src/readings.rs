@@ -18,8 +18,6 @@ pub struct InstanceReading {
     pub restarts: u64,
     /// Errors and panics, by code: `("ARD-201", 3)`.
     pub exceptions: Vec<(String, u64)>,
-    /// Latency from end to end, where it is measured.
-    pub latency: Option<Buckets>,
     /// Bytes that came from other containers.
     pub received_bytes: u64,
     /// What became of its messages, if it is a source that counts them.
@@ -96,7 +94,6 @@ impl InstanceReading {
             counters,
             restarts: 0,
             exceptions: Vec::new(),
-            latency: None,
             received_bytes: 0,
             messages: None,
         }
@@ -138,9 +135,6 @@ impl InstanceReading {
         for (code, count) in &self.exceptions {
             let labels = labels.with("code", code);
             batch.push(m::EXCEPTIONS.name, &labels, Value::Counter(*count as f64));
-        }
-        if let Some(latency) = &self.latency {
-            batch.push(m::LATENCY.name, &labels, Value::Histogram(latency.clone()));
         }
         if let Some(messages) = &self.messages {
             messages.write(&labels, batch);
@@ -213,7 +207,6 @@ mod tests {
         };
         InstanceReading {
             exceptions: vec![("ARD-201".to_string(), 3)],
-            latency: Some(Buckets::of_latencies()),
             messages: Some(messages),
             ..InstanceReading::new("words", 7, counters)
         }

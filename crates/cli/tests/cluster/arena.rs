@@ -225,6 +225,8 @@ impl Arena {
         for job in ["word-count", "numbers"] {
             let described = self.run(&format!("describe {job} -v"));
             told += &String::from_utf8_lossy(&described.stdout);
+            let top = self.run(&format!("top {job} --once"));
+            told += &String::from_utf8_lossy(&top.stdout);
         }
         let folders = ["logs", "local", "slurm/jobs"];
         let mut folders = folders.map(|name| self.cluster().join(name)).to_vec();

@@ -53,6 +53,10 @@ const TESTS: &[Test] = &[
         run: measured::what_the_catalogue_promises_is_told_of_each_instance_and_container,
     },
     Test {
+        name: "a_slow_step_slows_its_source_is_named_and_loses_nothing",
+        run: measured::a_slow_step_slows_its_source_is_named_and_loses_nothing,
+    },
+    Test {
         name: "an_update_under_load_leaves_others_alone_and_loses_nothing",
         run: changes::an_update_under_load_leaves_others_alone_and_loses_nothing,
     },

@@ -86,3 +86,34 @@ pub fn what_the_catalogue_promises_is_told_of_each_instance_and_container() {
     assert!(arena.succeed("top numbers --once").contains("acked/s"));
     job.end();
 }
+
+/// Whom a vertex waits for, as `top` says.
+fn waits_for(arena: &Arena, vertex: &str) -> Option<String> {
+    let top = arena.json("top numbers --once");
+    let vertices = top["vertices"].as_array().unwrap();
+    let found = vertices.iter().find(|it| it["vertex"] == vertex).unwrap();
+    found["waits_for"].as_str().map(str::to_string)
+}
+
+pub fn a_slow_step_slows_its_source_is_named_and_loses_nothing() {
+    let job = Counted::begun_with("--set queue_chunks=2", 5_000);
+    let arena = &job.arena;
+    job.until_more();
+    fs::write(job.data.join("slow"), "").unwrap();
+    for waiting in ["numbers", "pass"] {
+        arena.until(&format!("{waiting} waits"), || {
+            waits_for(arena, waiting).as_deref() == Some("record")
+        });
+    }
+    let text = arena.succeed("top numbers --once");
+    assert!(
+        text.contains("record is slow: numbers, pass wait for it"),
+        "{text}"
+    );
+    let blocked = arena.metric("numbers", "numbers", "ardea_blocked_seconds_total");
+    assert!(blocked > 0.0);
+    fs::remove_file(job.data.join("slow")).unwrap();
+    arena.until("nobody waits", || waits_for(arena, "numbers").is_none());
+    job.until_more();
+    job.end();
+}

@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ardea::topology::*;
 use ardea::{Error, Result};
@@ -41,6 +41,7 @@ pub fn build(arguments: &[String]) -> Result<Topology> {
         next: 0,
         is_enough: false,
         pause: Duration::from_secs(1) / rate,
+        next_at: Instant::now(),
         acked: None,
     });
     let trips = folder.clone();
@@ -66,6 +67,7 @@ struct Numbers {
     next: u64,
     is_enough: bool,
     pause: Duration,
+    next_at: Instant,
     acked: Option<File>,
 }
 
@@ -92,11 +94,21 @@ impl Spout for Numbers {
     }
 
     fn next_tuple(&mut self, out: &mut SpoutCollector<'_>) -> Outcome<Next> {
+        // Acks call it as well, whatever it waits for.
+        let now = Instant::now();
+        if now < self.next_at {
+            return Ok(Next::Wait(self.next_at - now));
+        }
+        // What it was called too late for is made up for, up to a second of it.
+        self.next_at = (self.next_at + self.pause).max(now - Duration::from_secs(1));
         let Some(number) = self.due.pop_front().or_else(|| self.draw()) else {
             return Ok(Next::Done);
         };
         out.emit_tracked(MessageId(number), [number as i64])?;
-        Ok(Next::Wait(self.pause))
+        Ok(match self.next_at.checked_duration_since(now) {
+            Some(wait) if !wait.is_zero() => Next::Wait(wait),
+            _ => Next::More,
+        })
     }
 
     fn ack(&mut self, MessageId(number): MessageId) {
@@ -148,7 +160,7 @@ impl Bolt for Record {
     fn execute(&mut self, tuple: &Tuple<'_>, _: &mut Collector<'_>) -> Outcome {
         let number = tuple.int("number")? as u64;
         if self.folder.join("slow").exists() {
-            std::thread::park_timeout(Duration::from_millis(2));
+            std::thread::park_timeout(Duration::from_millis(5));
         }
         if let Some(file) = &mut self.file {
             let written = file.write_all(&number.to_le_bytes());

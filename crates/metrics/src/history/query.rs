@@ -161,7 +161,7 @@ impl History {
             .collect()
     }
 
-    /// A quantile of a histogram, such as the 0.99 of `ardea_latency_seconds`: of all series as one that agree in the labels
+    /// A quantile of a histogram, such as the 0.99 of `ardea_complete_latency_seconds`: of all series as one that agree in the labels
     /// `by`, in each cell in which something was observed.
     ///
     /// It is reckoned as Prometheus does, straight between the bounds of the bucket in which it lies; above all bounds it is

@@ -70,8 +70,16 @@ impl Tree {
         if self.root.join("format").exists() {
             return Ok(());
         }
-        // What an earlier attempt to make a root left is no stranger's.
-        let own = ["lock", "clock", "sessions", "tree", "scratch", "format.new"];
+        // What an earlier attempt to make a root left is no stranger's, nor what another process makes of it just now.
+        let own = [
+            "lock",
+            "clock",
+            "sessions",
+            "tree",
+            "scratch",
+            "format.new",
+            "format",
+        ];
         for entry in fs::read_dir(&self.root)? {
             if !own
                 .iter()
