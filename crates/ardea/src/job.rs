@@ -64,7 +64,7 @@ pub use demand::demand;
 pub use embedded::Embedded;
 pub use failure::{exit_code, told_as_json, told_as_text};
 pub use files::packaged;
-pub use locate::{client_of, open_state};
+pub use locate::{client_of, open_state, state_of};
 pub use main::{main, main_with};
 pub use prepare::{Prepared, Wanted};
 pub use profile::{read_settings, resolver, schema};

@@ -3,8 +3,11 @@
 //! Three threads: a load generator, the forwarder, a sink. The forwarder's cpu time is measured apart; its kernel part includes, as
 //! always on loopback, what delivering to the sink's socket costs.
 
+mod ablation;
+mod naive;
 mod params;
 
+pub use ablation::ablation;
 pub use params::ForwardParams;
 
 use std::sync::Arc;
@@ -23,6 +26,8 @@ use crate::noise::{self, Noise};
 use crate::report::{Report, machine, seconds};
 use crate::sockets::connect;
 use crate::usage::{Meanwhile, Spent, forget_peak, thread_cpu_time};
+
+use naive::{Load, Naive};
 
 /// How many threads are at work: the generator, the forwarder, and the sink.
 const THREADS: u32 = 3;
@@ -47,6 +52,8 @@ const BEHIND: InstanceNumber = InstanceNumber(0);
 pub fn run(params: &ForwardParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     params.check()?;
     forget_peak();
+    let load = Load::of(params.bytes)?;
+    let tuples = load.tuples as u64;
     progress("listening to the machine's own noise");
     let noise = noise::listen(THREADS)?;
     let mut generator = TcpTransport::new(tcp(params))?;
@@ -57,12 +64,12 @@ pub fn run(params: &ForwardParams, progress: &mut dyn FnMut(&str)) -> Result<Rep
     let done = Arc::new(Done::default());
     let threads = [
         spawn("generator", &done, {
-            let bytes = params.bytes;
-            move |done| generate(generator, out, bytes, done)
+            let payload = load.payload.clone();
+            move |done| generate(generator, out, &payload, done)
         })?,
         spawn("forwarder", &done, {
-            let params = *params;
-            move |done| forward(forwarder, from, to, &params, done)
+            let naive = Naive::new(load, params);
+            move |done| forward(forwarder, from, to, naive, done)
         })?,
         spawn("sink", &done, move |done| drain(sink, into, done))?,
     ];
@@ -73,7 +80,7 @@ pub fn run(params: &ForwardParams, progress: &mut dyn FnMut(&str)) -> Result<Rep
             .join()
             .map_err(|_| Error::new(ErrorCode::Internal, "a thread of the benchmark panicked"))??;
     }
-    Ok(report(params, &seen, noise))
+    Ok(report(params, tuples, &seen, noise))
 }
 
 fn tcp(params: &ForwardParams) -> TcpConfig {
@@ -115,10 +122,9 @@ const LOOK: Duration = Duration::from_millis(20);
 fn generate(
     mut transport: TcpTransport,
     mut connection: Box<dyn Connection>,
-    bytes: usize,
+    payload: &Payload,
     done: &Done,
 ) -> Result<()> {
-    let payload = Payload::copy_of(&vec![0x5a; bytes]);
     let mut header = Header::new(Kind::Records, STREAM);
     header.target = THERE;
     while !is_over(done) {
@@ -164,7 +170,7 @@ fn forward(
     mut transport: TcpTransport,
     mut from: Box<dyn Connection>,
     mut to: Box<dyn Connection>,
-    params: &ForwardParams,
+    mut naive: Naive,
     done: &Done,
 ) -> Result<()> {
     from.allow(MOST_PAYLOAD_BYTES);
@@ -190,7 +196,7 @@ fn forward(
             {
                 frames += 1;
                 bytes += frame.wire_bytes();
-                handle(&mut frame, params);
+                naive.handle(&mut frame)?;
                 if forwarder.forward(frame).is_err() {
                     return Err(Error::new(ErrorCode::Internal, "a frame has no route"));
                 }
@@ -198,33 +204,16 @@ fn forward(
             let sent = forwarder.drain(0, &mut *to)?;
             done.frames.fetch_add(frames, Ordering::Relaxed);
             done.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+            let cpu_nanos = thread_cpu_time().as_nanos() as u64;
+            done.cpu_nanos.store(cpu_nanos, Ordering::Relaxed);
             moved = sent + bytes;
             if moved == 0 {
                 break;
             }
         }
-        done.cpu_nanos
-            .store(thread_cpu_time().as_nanos() as u64, Ordering::Relaxed);
         transport.wait(if moved > 0 { Duration::ZERO } else { LOOK })?;
     }
     Ok(())
-}
-
-/// What a worker would do to each frame if it did not leave it alone.
-fn handle(frame: &mut Frame, params: &ForwardParams) {
-    if !params.lazy {
-        let mut decoded = Vec::with_capacity(frame.payload.len() / 8);
-        let (words, rest) = frame.payload.as_chunks::<8>();
-        decoded.extend(words.iter().map(|word| Box::new(u64::from_le_bytes(*word))));
-        let mut encoded = Vec::with_capacity(frame.payload.len());
-        for word in &decoded {
-            encoded.extend_from_slice(&word.to_le_bytes());
-        }
-        encoded.extend_from_slice(rest);
-        frame.payload = Payload::copy_of(&encoded);
-    } else if !params.in_place {
-        frame.payload = Payload::copy_of(&frame.payload);
-    }
 }
 
 /// What was seen between the warm-up and the end.
@@ -261,14 +250,17 @@ fn measure(params: &ForwardParams, done: &Done, progress: &mut dyn FnMut(&str)) 
     }
 }
 
-fn report(params: &ForwardParams, seen: &Seen, noise: Noise) -> Report {
+fn report(params: &ForwardParams, tuples: u64, seen: &Seen, noise: Noise) -> Report {
     let per_second = |amount: u64| (amount as f64 / seen.spent.wall.as_secs_f64()).round();
     let per_cpu = |amount: u64| seen.spent.per_cpu_second(amount).map(f64::round);
     let mut figures = vec![
         ("duration_s", json!(seconds(seen.spent.wall))),
         ("frames", json!(seen.frames)),
         ("frames_per_s", json!(per_second(seen.frames))),
+        ("tuples_per_frame", json!(tuples)),
+        ("tuples_per_s", json!(per_second(seen.frames * tuples))),
         ("bytes_per_s", json!(per_second(seen.bytes))),
+        ("tuples_per_cpu_s", json!(per_cpu(seen.frames * tuples))),
         ("frames_per_cpu_s", json!(per_cpu(seen.frames))),
         ("bytes_per_cpu_s", json!(per_cpu(seen.bytes))),
         ("generator_cpu_seconds", json!(seconds(seen.others))),

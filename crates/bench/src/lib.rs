@@ -4,7 +4,8 @@
 //! run of another system. What could not be measured is `null`.
 //!
 //! * [`nexmark`]: throughput and latency of NEXMark queries, beside a plain loop that computes the same;
-//! * [`wordcount`]: throughput and latency of word count as a topology, with and without acks, in one process or several;
+//! * [`wordcount`]: throughput and latency of word count as a topology, with and without acks, in one process or several, at one
+//!   parallelism or several, for seconds or for hours;
 //! * [`submit`]: how long it takes from submitting a job until its first record is through;
 //! * [`recovery`]: how long a killed worker is missed;
 //! * [`stages`]: latency through a long pipeline at a modest rate;
@@ -53,6 +54,7 @@ pub mod report;
 mod sockets;
 pub mod stages;
 pub mod submit;
+mod trend;
 mod usage;
 pub mod wakeup;
 pub mod wordcount;

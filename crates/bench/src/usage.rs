@@ -33,6 +33,30 @@ pub(crate) fn process_cpu_time(pid: u32) -> Option<Duration> {
     Some(TICK * u32::try_from(user + system).unwrap_or(u32::MAX))
 }
 
+/// What a process has of the machine at a moment.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(crate) struct Held {
+    /// Memory resident now, in mebibytes.
+    pub(crate) rss_mb: f64,
+    /// Open files, sockets and the like among them.
+    pub(crate) files: u64,
+    pub(crate) threads: u64,
+}
+
+/// What a process of this user has now; `None` if it is gone.
+pub(crate) fn held_by(pid: u32) -> Option<Held> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let number = |name: &str| -> Option<u64> {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse().ok()
+    };
+    Some(Held {
+        rss_mb: number("VmRSS:")? as f64 / 1024.0,
+        files: fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count() as u64,
+        threads: number("Threads:")?,
+    })
+}
+
 fn clock(id: ClockId) -> Duration {
     let time = clock_gettime(id);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
@@ -90,5 +114,20 @@ impl Meanwhile {
             wall: self.from.elapsed(),
             cpu: cpu_time().saturating_sub(self.cpu),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_has_memory_files_and_threads_and_one_that_is_gone_has_nothing() {
+        let held = held_by(std::process::id()).unwrap();
+        assert!(
+            held.rss_mb > 0.1 && held.files > 0 && held.threads > 0,
+            "{held:?}"
+        );
+        assert_eq!(held_by(u32::MAX), None);
     }
 }

@@ -3,9 +3,13 @@
 mod components;
 mod params;
 mod run;
+mod soak;
 pub(crate) mod spread;
+mod sweep;
 mod table;
 mod words;
 
 pub use params::WordcountParams;
 pub use run::run;
+pub use soak::{SoakParams, soak};
+pub use sweep::{Sweep, at_half_of};

@@ -11,10 +11,10 @@ use clap_complete::Shell;
 use crate::commands::bench::BenchCommand;
 use crate::failure::EXIT_CODES;
 
-use cluster::{CLUSTER_HELP, LOGS_HELP, METRICS_HELP, SUBMIT_HELP, UPDATE_HELP};
+use cluster::{CLUSTER_HELP, LOGS_HELP, METRICS_HELP, STATE_HELP, SUBMIT_HELP, UPDATE_HELP};
 pub use cluster::{
     ClusterCommand, ClusterStartArgs, ClusterStopArgs, KillArgs, ListArgs, LogsArgs, MetricsArgs,
-    RemoteJob, RestartArgs, SubmitArgs, TopArgs, UpdateArgs, Where,
+    RemoteJob, RestartArgs, StateCommand, StateDumpArgs, SubmitArgs, TopArgs, UpdateArgs, Where,
 };
 
 /// Low-latency stream processing: run jobs, look at them, measure them.
@@ -111,6 +111,9 @@ pub enum Command {
     /// Start, stop and look at clusters
     #[command(subcommand, after_help = CLUSTER_HELP)]
     Cluster(ClusterCommand),
+    /// Look into what a cluster remembers
+    #[command(subcommand, after_help = STATE_HELP)]
+    State(StateCommand),
     /// Measure; prints a table, or in a pipe and with --json one JSON object a run
     #[command(subcommand)]
     Bench(BenchCommand),

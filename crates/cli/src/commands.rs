@@ -16,6 +16,7 @@ mod metrics;
 mod plan;
 mod query;
 mod run;
+mod state;
 mod submit;
 mod top;
 mod version;
@@ -25,7 +26,7 @@ pub use demo::JOB as DEMO_JOB;
 pub use jobs::usage;
 pub use submit::work;
 
-use crate::args::{Command, NexmarkCommand};
+use crate::args::{Command, NexmarkCommand, StateCommand};
 use crate::context::Context;
 use crate::failure::Failure;
 
@@ -49,6 +50,7 @@ pub fn run(command: Command, context: &Context) -> Result<(), Failure> {
         Command::Metrics(args) => metrics::run(&args, context),
         Command::Top(args) => top::run(&args, context),
         Command::Cluster(command) => cluster::run(command, context),
+        Command::State(StateCommand::Dump(args)) => state::dump(&args, context),
         Command::Bench(command) => bench::run(&command, context),
         Command::Nexmark(NexmarkCommand::Generate(args)) => generate::run(&args, context),
         Command::Nexmark(NexmarkCommand::Run(args)) => query::run(args, context),

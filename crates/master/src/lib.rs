@@ -60,6 +60,7 @@ mod clock;
 mod past_jobs;
 mod store;
 mod stored_job;
+mod stored_value;
 
 mod facts;
 mod finder;
@@ -89,6 +90,7 @@ pub use past_jobs::{PastJob, REMEMBERED_JOBS, all_past_jobs, past_jobs_of};
 pub use setup::{LaunchSetup, MasterSetup};
 pub use store::JobStore;
 pub use stored_job::{StoredJob, Submitted};
+pub use stored_value::stored_value;
 pub use submit::{new_submission, submit};
 pub use view::{
     ContainerView, FailureView, Happening, JobView, MasterView, NoteView, ProblemView, VertexView,

@@ -1,70 +1,99 @@
-//! The tree as text, for whoever looks for a fault.
+//! The tree as it is, for whoever looks for a fault.
 
-use crate::{Node, StateManager, StatePath};
-use ardea_core::Result;
 use std::fmt::Write;
 
-/// The most characters of a value that are shown.
+use ardea_core::Result;
+
+use crate::{Node, StateManager, StatePath};
+
+/// The most characters of a value that are shown, unless the reader knows better.
 const SHOWN: usize = 60;
 
-/// Writes the tree below `root` as text, a node a line: name, version, session, size and, if it is text, how the value
-/// begins.
+/// A node as it was when it was read, and those below it.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    /// Where it is.
+    pub path: StatePath,
+    /// What is there; `None` if it was gone when it was to be read. A root that holds nothing is not there either.
+    pub node: Option<Node>,
+    /// What is below it, sorted by name.
+    pub children: Vec<Tree>,
+}
+
+/// Reads the tree at `root`.
 ///
 /// Nodes are read one after the other while others may change them: this is a picture for people, no snapshot. It
 /// takes two requests a node.
-pub async fn dump(state: &dyn StateManager, root: &StatePath) -> Result<String> {
-    let mut text = format!("{root} ({})", state.place());
-    if let Some(node) = state.get(root).await? {
-        describe(&node, &mut text);
+///
+/// # Errors
+///
+/// When the state manager does not answer.
+pub async fn dump(state: &dyn StateManager, root: &StatePath) -> Result<Tree> {
+    let mut children = Vec::new();
+    for name in state.children(root).await? {
+        // A path has few parts, so this is never deep.
+        children.push(Box::pin(dump(state, &root.child(&name)?)).await?);
     }
-    text.push('\n');
-    // What is still to be written, last first: the path, and the lines to the left of it.
-    let mut ahead = Vec::new();
-    push_children(state, root, "", &mut ahead).await?;
-    while let Some((path, margin, is_last)) = ahead.pop() {
-        let name = path.name().unwrap_or("/");
-        text.push_str(&margin);
-        text.push_str(if is_last { "└─ " } else { "├─ " });
-        text.push_str(name);
-        match state.get(&path).await? {
-            Some(node) => describe(&node, &mut text),
+    Ok(Tree {
+        path: root.clone(),
+        node: state.get(root).await?,
+        children,
+    })
+}
+
+impl Tree {
+    /// As text, a node a line: name, version, session, size, and the value as `shown` tells it; where that tells nothing,
+    /// how the value begins, if it is text.
+    pub fn text(&self, shown: impl Fn(&StatePath, &Node) -> Option<String>) -> String {
+        let mut text = self.path.to_string();
+        self.describe(&shown, &mut text);
+        // What is still to be written, last first: the tree, the lines to the left of it, and whether it is its parent's last.
+        let mut ahead = Vec::new();
+        self.push_children("", &mut ahead);
+        while let Some((tree, margin, is_last)) = ahead.pop() {
+            text.push_str(&margin);
+            text.push_str(if is_last { "└─ " } else { "├─ " });
+            text.push_str(tree.path.name().unwrap_or("/"));
+            tree.describe(&shown, &mut text);
+            tree.push_children(&(margin + if is_last { "   " } else { "│  " }), &mut ahead);
+        }
+        text
+    }
+
+    fn push_children<'t>(&'t self, margin: &str, ahead: &mut Vec<(&'t Tree, String, bool)>) {
+        for (index, child) in self.children.iter().enumerate().rev() {
+            let is_last = index + 1 == self.children.len();
+            ahead.push((child, margin.to_string(), is_last));
+        }
+    }
+
+    /// The rest of its line.
+    fn describe(&self, shown: &impl Fn(&StatePath, &Node) -> Option<String>, text: &mut String) {
+        match &self.node {
+            // Writing to a string can't fail.
+            Some(node) => {
+                let _ = write!(text, "  {}", node.version);
+                if let Some(session) = &node.session {
+                    let _ = write!(text, "  session {session}");
+                }
+                if !node.value.is_empty() {
+                    let _ = write!(text, "  {} bytes", node.value.len());
+                    if let Some(value) = shown(&self.path, node).or_else(|| beginning(node)) {
+                        let _ = write!(text, "  {value}");
+                    }
+                }
+            }
+            None if self.path.is_root() => {}
             None => text.push_str("  (gone meanwhile)"),
         }
         text.push('\n');
-        let margin = margin + if is_last { "   " } else { "│  " };
-        push_children(state, &path, &margin, &mut ahead).await?;
     }
-    Ok(text)
 }
 
-async fn push_children(
-    state: &dyn StateManager,
-    path: &StatePath,
-    margin: &str,
-    ahead: &mut Vec<(StatePath, String, bool)>,
-) -> Result<()> {
-    let names = state.children(path).await?;
-    for (index, name) in names.iter().enumerate().rev() {
-        let is_last = index + 1 == names.len();
-        ahead.push((path.child(name)?, margin.to_string(), is_last));
-    }
-    Ok(())
-}
-
-fn describe(node: &Node, text: &mut String) {
-    // Writing to a string can't fail.
-    let _ = write!(text, "  {}", node.version);
-    if let Some(session) = &node.session {
-        let _ = write!(text, "  session {session}");
-    }
-    if node.value.is_empty() {
-        return;
-    }
-    let _ = write!(text, "  {} bytes", node.value.len());
-    let Ok(value) = std::str::from_utf8(&node.value) else {
-        return;
-    };
+/// How a value begins, if it is text.
+fn beginning(node: &Node) -> Option<String> {
+    let value = std::str::from_utf8(&node.value).ok()?;
     let shown: String = value.chars().take(SHOWN).collect();
     let more = if shown.len() < value.len() { "…" } else { "" };
-    let _ = write!(text, "  {shown:?}{more}");
+    Some(format!("{shown:?}{more}"))
 }

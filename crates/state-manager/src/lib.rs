@@ -15,7 +15,7 @@
 //! * [`Watcher`]: the present state of something, and then each newer one.
 //! * [`Session`], [`SessionEnding`]: nodes that go with their owner, and the one message that says so.
 //! * [`StateUrl`], [`StateOptions`]: which state manager, where, with which patience.
-//! * [`layout`]: where the cluster keeps what. [`dump`]: the tree as text.
+//! * [`layout`]: where the cluster keeps what. [`dump`]: the whole [`Tree`], to be looked at.
 //!
 //! # Invariants
 //!
@@ -77,7 +77,7 @@ mod file;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 
-pub use dump::dump;
+pub use dump::{Tree, dump};
 pub use failure::Place;
 pub use file::FileState;
 pub use manager::{Pending, StateManager};

@@ -93,15 +93,26 @@ fn is_meant(about: &ClusterInfo, cluster: &ClusterSettings) -> bool {
     about.name == cluster.name || (cluster.api.is_some() && !cluster.is_named)
 }
 
-/// The interfaces of the hosts that have registered in the cluster's state.
-async fn registered(cluster: &ClusterSettings) -> Result<Vec<String>> {
-    // Looking makes no state where there is none.
+/// What a cluster has to remember, to be looked at; `None` if there is nothing yet: looking makes no state where there is none.
+///
+/// # Errors
+/// As [`open_state`].
+pub async fn state_of(cluster: &ClusterSettings) -> Result<Option<Arc<dyn StateManager>>> {
     if let StateUrl::File(directory) = cluster.state.parse()?
         && !Path::new(&directory).exists()
     {
-        return Ok(Vec::new());
+        return Ok(None);
     }
-    let state = open_state(&cluster.state, StateOptions::default()).await?;
+    open_state(&cluster.state, StateOptions::default())
+        .await
+        .map(Some)
+}
+
+/// The interfaces of the hosts that have registered in the cluster's state.
+async fn registered(cluster: &ClusterSettings) -> Result<Vec<String>> {
+    let Some(state) = state_of(cluster).await? else {
+        return Ok(Vec::new());
+    };
     let above = layout::workers()?;
     let mut bases = Vec::new();
     for name in state.children(&above).await? {

@@ -183,13 +183,16 @@ impl Ground {
         self.inner.kill(job)
     }
 
+    /// The processes that are its hosts.
+    pub(crate) fn host_pids(&self) -> Vec<u32> {
+        let hosts = Launcher::of(self.inner.cluster.clone()).running();
+        hosts.iter().map(|host| host.pid).collect()
+    }
+
     /// User and system time of all hosts so far.
     pub(crate) fn host_cpu_time(&self) -> Duration {
-        let hosts = Launcher::of(self.inner.cluster.clone()).running();
-        hosts
-            .iter()
-            .filter_map(|host| process_cpu_time(host.pid))
-            .sum()
+        let hosts = self.host_pids().into_iter();
+        hosts.filter_map(process_cpu_time).sum()
     }
 }
 

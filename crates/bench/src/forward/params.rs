@@ -13,7 +13,7 @@ use crate::report::Field;
 /// What `ardea bench forward` can be asked for; the names are those of its flags.
 #[derive(Clone, Copy, Debug)]
 pub struct ForwardParams {
-    /// Bytes of each payload.
+    /// Bytes of each payload at most: it has as many tuples as fit, and at least one.
     pub bytes: usize,
     /// How long is measured.
     pub duration: Duration,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ardea_core::Result;
 use ardea_engine::{Node, NodeConfig};
-use ardea_topology::{Reliability, Topology, TopologyBuilder};
+use ardea_topology::{Reliability, RunningTopology, Topology, TopologyBuilder};
 use serde_json::json;
 
 use super::components::{CountBolt, Shared, WordSpout, sum};
@@ -45,46 +45,106 @@ pub fn run(params: &WordcountParams, progress: &mut dyn FnMut(&str)) -> Result<R
     let words = Words::of(params.words_file.as_deref(), params.words)?;
     progress("listening to the machine's own noise");
     let noise = noise::listen(params.threads)?;
-    let node = Node::start(NodeConfig {
-        spin: params.spin,
-        ..NodeConfig::with_threads(params.threads)
-    })?;
-    let instances = params.instances();
-    let shared = Shared::new(words, instances, params.acks, params.rate, true)?;
-    let shared = Arc::new(shared);
-    let start = monotonic_nanos() + LEAD.as_nanos() as u64;
-    let from = start + params.warmup.as_nanos() as u64;
-    let until = from + params.duration.as_nanos() as u64;
-    shared.times.set(start, from, until);
-    let running = topology(&shared, instances, params.max_pending)?.submit(&node)?;
-    let done = || sum(&shared.done);
-    progress("warming up");
-    thread::sleep(LEAD + params.warmup);
-    progress("measuring");
-    let (meanwhile, before) = (Meanwhile::begin(), done());
+    let run = Embedded::start(params, words)?;
+    run.warm_up(params, progress);
+    let (meanwhile, before) = (Meanwhile::begin(), run.done());
     thread::sleep(params.duration);
-    let (spent, tuples) = (meanwhile.spent(), done() - before);
-    shared.is_over.store(true, Ordering::Relaxed);
-    running.join()?;
-    let spouts = running.spouts();
-    let emitted: u64 = spouts.iter().map(|spout| spout.emitted).sum();
-    let failed = spouts.iter().map(|spout| spout.failed + spout.timed_out);
+    let (spent, tuples) = (meanwhile.spent(), run.done() - before);
+    let ended = run.end()?;
     let mut figures = counted(tuples, spent);
-    figures.extend(latencies(&shared));
-    figures.extend([
-        ("failed", json!(failed.sum::<u64>())),
-        ("distinct", json!(sum(&shared.distinct))),
-        ("lost", json!(emitted.abs_diff(sum(&shared.counted)))),
-    ]);
-    drop(node);
+    figures.extend(ended.figures());
     figures.extend(machine(spent, noise));
     let per_cpu = spent.per_cpu_second(tuples);
-    figures.extend(beside_plain_loops(params, &shared.words, per_cpu, progress));
+    let words = &ended.shared.words;
+    figures.extend(beside_plain_loops(params, words, per_cpu, progress));
     Ok(Report {
         bench: "wordcount",
-        parameters: params.fields(shared.words.len()),
+        parameters: params.fields(words.len()),
         figures,
     })
+}
+
+/// A word count in this process that is up.
+pub(super) struct Embedded {
+    running: RunningTopology,
+    pub(super) shared: Arc<Shared>,
+    node: Node,
+}
+
+/// What is known of one that has ended.
+pub(super) struct Ended {
+    pub(super) shared: Arc<Shared>,
+    emitted: u64,
+    failed: u64,
+}
+
+impl Embedded {
+    pub(super) fn start(params: &WordcountParams, words: Words) -> Result<Self> {
+        let node = Node::start(NodeConfig {
+            spin: params.spin,
+            ..NodeConfig::with_threads(params.threads)
+        })?;
+        let instances = params.instances();
+        let shared = Shared::new(words, instances, params.acks, params.rate, true)?;
+        let shared = Arc::new(shared);
+        let running = topology(&shared, instances, params.max_pending)?.submit(&node)?;
+        Ok(Embedded {
+            running,
+            shared,
+            node,
+        })
+    }
+
+    /// Gives the word, and warms up.
+    pub(super) fn warm_up(&self, params: &WordcountParams, progress: &mut dyn FnMut(&str)) {
+        let start = monotonic_nanos() + LEAD.as_nanos() as u64;
+        let from = start + params.warmup.as_nanos() as u64;
+        let until = from + params.duration.as_nanos() as u64;
+        self.shared.times.set(start, from, until);
+        progress("warming up");
+        thread::sleep(LEAD + params.warmup);
+        progress("measuring");
+    }
+
+    /// How many tuples have been dealt with until now.
+    pub(super) fn done(&self) -> u64 {
+        sum(&self.shared.done)
+    }
+
+    /// How many tuples have failed or timed out until now.
+    pub(super) fn failed(&self) -> u64 {
+        let spouts = self.running.spouts();
+        let failed = spouts.iter().map(|spout| spout.failed + spout.timed_out);
+        failed.sum()
+    }
+
+    /// Has the spouts end, and waits until what they have emitted has arrived.
+    pub(super) fn end(self) -> Result<Ended> {
+        self.shared.is_over.store(true, Ordering::Relaxed);
+        self.running.join()?;
+        let spouts = self.running.spouts().into_iter();
+        let (emitted, failed) = (spouts.map(|spout| spout.emitted).sum(), self.failed());
+        drop(self.node);
+        Ok(Ended {
+            shared: self.shared,
+            emitted,
+            failed,
+        })
+    }
+}
+
+impl Ended {
+    /// Latencies, and what there is to say of the whole run.
+    pub(super) fn figures(&self) -> Vec<Field> {
+        let shared = &self.shared;
+        let mut figures = latencies(shared);
+        figures.extend([
+            ("failed", json!(self.failed)),
+            ("distinct", json!(sum(&shared.distinct))),
+            ("lost", json!(self.emitted.abs_diff(sum(&shared.counted)))),
+        ]);
+        figures
+    }
 }
 
 /// How the topology compares with the plain loops, if they are to run.

@@ -87,28 +87,108 @@ impl Attended for Shared {
 }
 
 /// What all containers and hosts had done at a moment.
-struct Seen {
-    at: Instant,
-    samples: Vec<Sample>,
+pub(super) struct Seen {
+    pub(super) at: Instant,
+    pub(super) samples: Vec<Sample>,
     hosts_cpu: Duration,
 }
 
 impl Seen {
-    fn now(gathering: &Gathering, ground: &Ground) -> Self {
-        Seen {
-            at: Instant::now(),
-            samples: gathering.samples(false),
-            hosts_cpu: ground.host_cpu_time(),
-        }
-    }
-
-    fn count(&self, name: &str) -> u64 {
+    pub(super) fn count(&self, name: &str) -> u64 {
         self.samples.iter().map(|sample| sample.count(name)).sum()
     }
 
-    fn cpu(&self) -> Duration {
+    pub(super) fn cpu(&self) -> Duration {
         let nanos = self.samples.iter().map(|sample| sample.cpu_nanos);
         Duration::from_nanos(nanos.sum())
+    }
+}
+
+/// A word count in several containers that is up; its spouts wait for the word.
+pub(super) struct Spread {
+    gathering: Gathering,
+    job: String,
+    // The cluster's folder goes last.
+    ground: Ground,
+}
+
+impl Spread {
+    /// Starts a cluster, and brings the topology to it.
+    pub(super) fn start(params: &WordcountParams, progress: &mut dyn FnMut(&str)) -> Result<Self> {
+        progress("starting a cluster");
+        let flags = [
+            format!("job.containers={}", params.containers),
+            format!("threads={}", params.threads),
+            format!("spin={}", format_duration(params.spin)),
+        ];
+        let ground = Ground::new(1, &flags)?;
+        let gathering = Gathering::in_folder(ground.folder())?;
+        let load = WordcountLoad {
+            words: params.words,
+            words_file: params.words_file.clone(),
+            instances: params.instances(),
+            acks: params.acks,
+            rate: params.rate,
+            max_pending: params.max_pending,
+        };
+        let load = Load::wordcount(gathering.path().to_path_buf(), load);
+        let submission = ground.submit("wordcount", &load)?;
+        ground.wait_until_running(&submission.job, COME_WITHIN)?;
+        gathering.wait_for(params.containers as usize, COME_WITHIN)?;
+        Ok(Spread {
+            gathering,
+            job: submission.job,
+            ground,
+        })
+    }
+
+    /// Gives the word, and warms up.
+    pub(super) fn warm_up(&self, params: &WordcountParams, progress: &mut dyn FnMut(&str)) {
+        let start = monotonic_nanos() + LEAD.as_nanos() as u64;
+        let from = start + params.warmup.as_nanos() as u64;
+        let until = from + params.duration.as_nanos() as u64;
+        let begin = Order::Begin { start, from, until };
+        self.gathering.order(begin);
+        progress("warming up");
+        thread::sleep(Duration::from_nanos(from.saturating_sub(monotonic_nanos())));
+        progress("measuring");
+    }
+
+    /// What has been done until now.
+    pub(super) fn seen(&self) -> Seen {
+        Seen {
+            at: Instant::now(),
+            samples: self.gathering.samples(false),
+            hosts_cpu: self.ground.host_cpu_time(),
+        }
+    }
+
+    /// The processes that are the cluster's hosts.
+    pub(super) fn host_pids(&self) -> Vec<u32> {
+        self.ground.host_pids()
+    }
+
+    /// Has the spouts fall silent, waits until what they have emitted has arrived, and takes all down.
+    pub(super) fn end(self) -> Result<Vec<Sample>> {
+        let last = self.last_samples();
+        self.ground.kill(&self.job)?;
+        Ok(last)
+    }
+
+    fn last_samples(&self) -> Vec<Sample> {
+        self.gathering.order(Order::Over);
+        let deadline = Instant::now() + 2 * PATIENCE;
+        let mut emitted_before = None;
+        loop {
+            let samples = self.gathering.samples(true);
+            let count = |name| samples.iter().map(|it| it.count(name)).sum::<u64>();
+            let emitted = count("emitted");
+            let is_silent = emitted_before.replace(emitted) == Some(emitted);
+            if (is_silent && count("counted") == emitted) || Instant::now() >= deadline {
+                return samples;
+            }
+            thread::sleep(LOOK);
+        }
     }
 }
 
@@ -117,41 +197,12 @@ pub(super) fn run(params: &WordcountParams, progress: &mut dyn FnMut(&str)) -> R
     let words = Words::of(params.words_file.as_deref(), params.words)?;
     progress("listening to the machine's own noise");
     let noise = noise::listen(params.containers * params.threads)?;
-    progress("starting a cluster");
-    let ground = Ground::new(
-        1,
-        &[
-            format!("job.containers={}", params.containers),
-            format!("threads={}", params.threads),
-            format!("spin={}", format_duration(params.spin)),
-        ],
-    )?;
-    let gathering = Gathering::in_folder(ground.folder())?;
-    let load = WordcountLoad {
-        words: params.words,
-        words_file: params.words_file.clone(),
-        instances: params.instances(),
-        acks: params.acks,
-        rate: params.rate,
-        max_pending: params.max_pending,
-    };
-    let load = Load::wordcount(gathering.path().to_path_buf(), load);
-    let submission = ground.submit("wordcount", &load)?;
-    ground.wait_until_running(&submission.job, COME_WITHIN)?;
-    gathering.wait_for(params.containers as usize, COME_WITHIN)?;
-    let start = monotonic_nanos() + LEAD.as_nanos() as u64;
-    let from = start + params.warmup.as_nanos() as u64;
-    let until = from + params.duration.as_nanos() as u64;
-    gathering.order(Order::Begin { start, from, until });
-    progress("warming up");
-    thread::sleep(Duration::from_nanos(from.saturating_sub(monotonic_nanos())));
-    progress("measuring");
-    let before = Seen::now(&gathering, &ground);
+    let spread = Spread::start(params, progress)?;
+    spread.warm_up(params, progress);
+    let before = spread.seen();
     thread::sleep(params.duration);
-    let after = Seen::now(&gathering, &ground);
-    let last = end(&gathering);
-    ground.kill(&submission.job)?;
-    drop(ground);
+    let after = spread.seen();
+    let last = spread.end()?;
     let spent = Spent {
         wall: after.at - before.at,
         cpu: after.cpu().saturating_sub(before.cpu()),
@@ -176,24 +227,8 @@ pub(super) fn run(params: &WordcountParams, progress: &mut dyn FnMut(&str)) -> R
     })
 }
 
-/// Has the spouts fall silent, and waits until what they have emitted has arrived.
-fn end(gathering: &Gathering) -> Vec<Sample> {
-    gathering.order(Order::Over);
-    let deadline = Instant::now() + 2 * PATIENCE;
-    let mut emitted_before = None;
-    loop {
-        let samples = gathering.samples(true);
-        let count = |name| samples.iter().map(|it| it.count(name)).sum::<u64>();
-        let emitted = count("emitted");
-        let is_silent = emitted_before.replace(emitted) == Some(emitted);
-        if (is_silent && count("counted") == emitted) || Instant::now() >= deadline {
-            return samples;
-        }
-        thread::sleep(LOOK);
-    }
-}
-
-fn merged(samples: &[Sample]) -> Result<Histogram<u64>> {
+/// The latencies of all containers.
+pub(super) fn merged(samples: &[Sample]) -> Result<Histogram<u64>> {
     let mut all = nanoseconds()?;
     for (nanos, count) in samples.iter().flat_map(|sample| &sample.latencies) {
         all.saturating_record_n(*nanos, *count);
@@ -201,7 +236,8 @@ fn merged(samples: &[Sample]) -> Result<Histogram<u64>> {
     Ok(all)
 }
 
-fn whole_run(samples: &[Sample]) -> Vec<Field> {
+/// What is known of the whole run once all has arrived.
+pub(super) fn whole_run(samples: &[Sample]) -> Vec<Field> {
     let count = |name| samples.iter().map(|it| it.count(name)).sum::<u64>();
     vec![
         ("failed", json!(count("failed"))),

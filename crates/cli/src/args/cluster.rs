@@ -206,6 +206,34 @@ pub enum ClusterCommand {
     Status(Where),
 }
 
+pub(super) const STATE_HELP: &str = "\
+Examples:
+  ardea state dump
+  ardea state dump --cluster prod --below /jobs/word-count --whole
+
+It asks the state manager itself, so that it works while no host is up, and it changes nothing.";
+
+/// `ardea state …`.
+#[derive(Subcommand, Debug)]
+pub enum StateCommand {
+    /// Print what the state manager of a cluster holds, as a tree: definitions, plans, leases, containers and hosts
+    Dump(StateDumpArgs),
+}
+
+/// `ardea state dump`.
+#[derive(clap::Args, Debug)]
+pub struct StateDumpArgs {
+    /// Which cluster; the table [clusters.NAME] of ardea.toml has its settings
+    #[arg(long, value_name = "NAME")]
+    pub cluster: Option<String>,
+    /// Only what is there, and below it
+    #[arg(long, value_name = "PATH", default_value = "/")]
+    pub below: String,
+    /// Print long values in whole, and not only how they begin
+    #[arg(long)]
+    pub whole: bool,
+}
+
 /// `ardea cluster start`.
 #[derive(clap::Args, Debug)]
 pub struct ClusterStartArgs {

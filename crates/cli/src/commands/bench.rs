@@ -5,8 +5,10 @@ mod forward;
 mod nexmark;
 mod recovery;
 mod repeat;
+mod soak;
 mod stages;
 mod submit;
+mod sweep;
 mod table;
 mod wakeup;
 mod wordcount;
@@ -23,6 +25,8 @@ pub enum BenchCommand {
     Nexmark(nexmark::NexmarkBenchArgs),
     /// Throughput, or latency at a rate, of word count as a topology, with or without acks, in one container or several
     Wordcount(wordcount::WordcountBenchArgs),
+    /// Word count for hours: whether memory grows, and whether throughput stays
+    Soak(soak::SoakBenchArgs),
     /// Latency from end to end of a pipeline of many stages
     Stages(stages::StagesBenchArgs),
     /// What an idle job costs, and how long it takes to wake
@@ -50,6 +54,7 @@ pub fn run(command: &BenchCommand, context: &Context) -> Result<(), Failure> {
     match command {
         BenchCommand::Nexmark(args) => nexmark::run(args, context),
         BenchCommand::Wordcount(args) => wordcount::run(args, context),
+        BenchCommand::Soak(args) => soak::run(args, context),
         BenchCommand::Stages(args) => stages::run(args, context),
         BenchCommand::Wakeup(args) => wakeup::run(args, context),
         BenchCommand::Exchange(args) => exchange::run(args, context),

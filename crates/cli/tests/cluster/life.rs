@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use serde_json::Value;
+
 use crate::arena::Arena;
 
 pub fn a_submitted_job_is_seen_alike_everywhere_and_leaves_nothing_when_it_is_killed() {
@@ -56,6 +58,8 @@ pub fn a_submitted_job_is_seen_alike_everywhere_and_leaves_nothing_when_it_is_ki
     assert_eq!(status["hosts"].as_array().unwrap().len(), 2);
     assert_eq!(status["jobs"][0]["name"], "word-count");
 
+    remembered(&arena);
+
     arena.succeed("kill word-count --yes");
     assert_eq!(arena.workers("word-count"), []);
     assert_eq!(arena.hosts().len(), 2);
@@ -66,6 +70,32 @@ pub fn a_submitted_job_is_seen_alike_everywhere_and_leaves_nothing_when_it_is_ki
 
     arena.succeed("cluster stop");
     assert_eq!(arena.processes(), []);
+}
+
+/// The cluster's state has the job's definition, its plan, where its containers are, and how its scheduler is reached (Heron, section
+/// IV-C), and who leads it.
+fn remembered(arena: &Arena) {
+    let known = |path: &str| -> Value {
+        let dumped = arena.json(&format!("state dump --below /jobs/word-count{path}"));
+        dumped["tree"].clone()
+    };
+    let definition = &known("/definition")["value"];
+    let submitted = &definition["submitted"]["definition"];
+    assert_eq!(submitted["job"]["name"], "word-count", "{definition}");
+    let plan = &known("/packing-plan")["value"]["plan"];
+    assert_eq!(plan["containers"].as_array().unwrap().len(), 2, "{plan}");
+    assert_eq!(known("/scheduler")["value"]["name"], "local");
+    let containers = known("/containers");
+    for container in containers["children"].as_array().unwrap() {
+        let endpoint = container["value"]["endpoint"].as_str().unwrap();
+        let (_, port) = endpoint.rsplit_once(':').unwrap();
+        assert!(port.parse::<u16>().is_ok(), "{containers}");
+    }
+    let text = arena.succeed("state dump");
+    assert!(
+        text.contains("─ master-") && text.contains("\"holder\""),
+        "{text}"
+    );
 }
 
 /// What the containers of all jobs have left behind, beside what is known of how they ended.

@@ -57,6 +57,110 @@ fn repeated_runs_end_with_a_line_of_the_best_and_the_median() {
     }
 }
 
+/// The lines of a bench in a pipe.
+fn lines(words: &str) -> Vec<Value> {
+    let words: Vec<&str> = words.split(' ').collect();
+    let out = succeed(&[&["bench"], &words[..], &["--quiet"]].concat());
+    let lines = out.lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn a_sweep_prints_an_object_a_run_for_throughput_and_for_latency() {
+    let short = "--words 1000 --duration 50ms --warmup 1ms --no-baseline";
+    let lines_of = |flags: &str| lines(&format!("wordcount {flags} {short}"));
+    let told = |lines: &[Value]| -> Vec<(u64, bool, bool)> {
+        let told = lines.iter().map(|line| {
+            let parallelism = line["parallelism"].as_u64().unwrap();
+            let (acks, max) = (line["acks"] == true, line["max"] == true);
+            (parallelism, acks, max)
+        });
+        told.collect()
+    };
+    let runs = lines_of("--sweep 1,2 --both");
+    let expected = [false, true]
+        .map(|acks| [1, 2].map(|parallelism| [true, false].map(|max| (parallelism, acks, max))));
+    assert_eq!(told(&runs), expected.as_flattened().as_flattened());
+    for run in &runs {
+        assert!(run["tuples_per_cpu_s"].is_number(), "{run}");
+        assert_eq!(run["lost"], 0, "{run}");
+    }
+    let fast = lines_of("--sweep 2 --max");
+    assert_eq!(told(&fast), [(2, false, true)]);
+    let paced = lines_of("--sweep 1 --rate 1000 --acks");
+    assert_eq!(told(&paced), [(1, true, false)]);
+}
+
+#[test]
+fn what_can_not_go_with_a_sweep_is_refused() {
+    for flags in [
+        "--sweep 1,2 --parallelism 2",
+        "--sweep 1,2 --repeat 2",
+        "--sweep 1 --acks --both",
+        "--max --both",
+        "--sweep 0",
+        "--sweep 1,2,3 --containers 2",
+    ] {
+        let words: Vec<&str> = flags.split(' ').collect();
+        let finished = run(&[&["bench", "wordcount"], &words[..]].concat());
+        assert_eq!(finished.code, Some(2), "{flags}: {finished:?}");
+        assert_eq!(finished.out, "");
+    }
+}
+
+#[test]
+fn an_ablation_is_one_object_with_the_share_of_each_saving() {
+    let lines = lines("forward --ablation --bytes 2000 --duration 50ms --warmup 1ms");
+    let [report] = &lines[..] else {
+        panic!("{lines:?}");
+    };
+    for figure in [
+        "all_on_ratio",
+        "throughput_ratio",
+        "all_off_tuples_per_cpu_s",
+    ] {
+        assert!(report[figure].is_number(), "{figure}: {report}");
+    }
+    for share in [
+        "in_place_share",
+        "pools_share",
+        "lazy_share",
+        "interplay_share",
+    ] {
+        assert!(report.get(share).is_some(), "{share}: {report}");
+    }
+    let finished = run(&["bench", "forward", "--ablation", "--no-lazy"]);
+    assert_eq!(finished.code, Some(2), "{finished:?}");
+}
+
+#[test]
+fn a_soak_prints_an_object_a_look_and_at_the_end_whether_its_limits_held() {
+    let lines = lines("soak --words 1000 --duration 400ms --warmup 10ms --every 100ms");
+    assert_eq!(lines.len(), 5, "{lines:?}");
+    for (number, line) in (1..).zip(&lines[..4]) {
+        assert_eq!(
+            (&line["bench"], &line["sample"]),
+            (&"soak".into(), &number.into())
+        );
+        for figure in ["tuples_per_cpu_s", "rss_mb", "open_files", "os_threads"] {
+            assert!(line[figure].as_f64() > Some(0.0), "{figure}: {line}");
+        }
+    }
+    let last = &lines[4];
+    assert_eq!(
+        (&last["every"], &last["lost"]),
+        (&"100ms".into(), &0.into())
+    );
+    for verdict in ["held", "rss_held", "drift_held"] {
+        assert!(last[verdict].is_boolean(), "{verdict}: {last}");
+    }
+    let finished = run(&["bench", "soak", "--duration", "1s"]);
+    assert_eq!(finished.code, Some(2), "{finished:?}");
+    assert!(finished.err.contains("--every 1m"), "{finished:?}");
+}
+
 #[test]
 fn a_query_without_a_bench_is_refused_with_those_that_have_one() {
     let finished = run(&["bench", "nexmark", "--query", "q3"]);
@@ -80,6 +184,7 @@ fn what_no_clock_has_room_for_is_refused_by_the_name_of_its_flag() {
         ("wordcount --max", &["--duration", "--warmup", "--spin"]),
         ("exchange", &["--duration", "--warmup"]),
         ("forward", &["--duration", "--warmup"]),
+        ("soak", &["--duration", "--warmup", "--spin", "--every"]),
     ] {
         for flag in flags {
             let words: Vec<&str> = bench.split(' ').collect();
@@ -91,7 +196,7 @@ fn what_no_clock_has_room_for_is_refused_by_the_name_of_its_flag() {
             );
         }
     }
-    for bench in ["nexmark", "wordcount", "stages", "exchange"] {
+    for bench in ["nexmark", "wordcount", "soak", "stages", "exchange"] {
         let finished = run(&["bench", bench, "--rate", "1_000_000_000_000"]);
         assert_eq!(finished.code, Some(2), "{finished:?}");
         assert!(finished.err.contains("--rate "), "{finished:?}");

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::ardea::{run, succeed};
 
-const COMMANDS: [&[&str]; 33] = [
+const COMMANDS: [&[&str]; 36] = [
     &[],
     &["demo"],
     &["run"],
@@ -26,10 +26,13 @@ const COMMANDS: [&[&str]; 33] = [
     &["cluster", "start"],
     &["cluster", "stop"],
     &["cluster", "status"],
+    &["state"],
+    &["state", "dump"],
     &["version"],
     &["bench"],
     &["bench", "nexmark"],
     &["bench", "wordcount"],
+    &["bench", "soak"],
     &["bench", "stages"],
     &["bench", "wakeup"],
     &["bench", "exchange"],

@@ -13,3 +13,4 @@ mod jobs;
 mod named_pipes;
 mod pipes;
 mod served;
+mod state;

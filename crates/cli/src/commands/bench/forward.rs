@@ -12,7 +12,7 @@ use crate::failure::Failure;
 /// The options; the results carry each under its own name.
 #[derive(clap::Args, Debug)]
 pub struct ForwardBenchArgs {
-    /// Bytes of each frame's payload
+    /// Bytes of each frame's payload at most: as many words as fit
     #[arg(long, value_name = "N", value_parser = count, default_value = "16384")]
     bytes: u64,
     /// How long is measured
@@ -27,9 +27,12 @@ pub struct ForwardBenchArgs {
     /// Allocate memory for every read, to see what using it again gains
     #[arg(long)]
     no_pools: bool,
-    /// Decode and encode each payload, to see what leaving it alone gains
+    /// Decode each tuple of each payload, and encode it again, to see what leaving it alone gains
     #[arg(long)]
     no_lazy: bool,
+    /// Measure with all savings, without each alone, and without any: what each of them gains
+    #[arg(long, conflicts_with_all = ["no_in_place", "no_pools", "no_lazy"])]
+    ablation: bool,
     #[command(flatten)]
     repeat: Repeat,
 }
@@ -45,6 +48,9 @@ pub fn run(args: &ForwardBenchArgs, context: &Context) -> Result<(), Failure> {
         lazy: !args.no_lazy,
     };
     repeat::run(args.repeat.repeat, context, |progress| {
-        forward::run(&params, progress)
+        match args.ablation {
+            true => forward::ablation(&params, progress),
+            false => forward::run(&params, progress),
+        }
     })
 }

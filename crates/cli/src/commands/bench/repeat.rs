@@ -142,7 +142,7 @@ fn is_gain(name: &str) -> bool {
         "achieved_rate",
         "accuracy",
     ];
-    const ENDINGS: [&str; 3] = ["_ratio", "_per_s", "_per_cpu_s"];
+    const ENDINGS: [&str; 4] = ["_ratio", "_share", "_per_s", "_per_cpu_s"];
     GAINS.contains(&name) || ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 

@@ -119,7 +119,7 @@ impl Column {
 }
 
 /// A value as people read it.
-fn shown(value: &Value) -> String {
+pub fn shown(value: &Value) -> String {
     match value {
         Value::Null => NONE.into(),
         Value::Bool(true) => "yes".into(),
@@ -148,12 +148,13 @@ fn with_grouped_whole(text: String) -> String {
 
 /// The figure of this name in words, and its unit.
 fn label(name: &str) -> (String, &'static str) {
-    const UNITS: [(&str, &str, &str); 9] = [
+    const UNITS: [(&str, &str, &str); 10] = [
         ("cpu_seconds", "cpu time", "s"),
         ("achieved_rate", "achieved rate", "/s"),
         ("_per_cpu_s", " per cpu second", ""),
         ("_per_s", "", "/s"),
         ("_percent", "", "%"),
+        ("_mb_per_h", "", "MiB/h"),
         ("_ms", "", "ms"),
         ("_us", "", "µs"),
         ("_mb", "", "MiB"),

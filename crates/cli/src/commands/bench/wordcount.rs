@@ -4,17 +4,17 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ardea_bench::wordcount::{self, WordcountParams};
+use ardea_bench::wordcount::{self, Sweep, WordcountParams};
 use clap::ArgGroup;
 
-use super::{Repeat, repeat};
+use super::{Repeat, repeat, sweep};
 use crate::args::{count, duration};
 use crate::context::{Context, check_threads};
 use crate::failure::Failure;
 
 /// The options; the results carry each under its own name.
 #[derive(clap::Args, Debug)]
-#[command(group(ArgGroup::new("pace").required(true).args(["rate", "max"])))]
+#[command(group(ArgGroup::new("pace").required(true).args(["rate", "max", "sweep"]).multiple(true)))]
 pub struct WordcountBenchArgs {
     /// How many distinct words are generated
     #[arg(long, value_name = "N", value_parser = count, default_value = "450000")]
@@ -32,7 +32,7 @@ pub struct WordcountBenchArgs {
     #[arg(long)]
     acks: bool,
     /// Tuples a second, over all spouts: measures latency
-    #[arg(long, value_name = "N", value_parser = count)]
+    #[arg(long, value_name = "N", value_parser = count, conflicts_with = "max")]
     rate: Option<u64>,
     /// As fast as possible: measures throughput
     #[arg(long)]
@@ -55,6 +55,14 @@ pub struct WordcountBenchArgs {
     /// Don't run the plain loops to compare with
     #[arg(long)]
     no_baseline: bool,
+    /// Measure each of these numbers of spouts; without --rate or --max each as fast as possible for throughput, and then at half
+    /// the rate that it reached for latency
+    #[arg(long, value_name = "N,N…", value_delimiter = ',', conflicts_with_all = ["parallelism", "repeat"],
+        value_parser = clap::value_parser!(u32).range(1..=1024))]
+    sweep: Vec<u32>,
+    /// Measure each number of spouts of a sweep without acks and with
+    #[arg(long, requires = "sweep", conflicts_with = "acks")]
+    both: bool,
     #[command(flatten)]
     repeat: Repeat,
 }
@@ -76,6 +84,17 @@ pub fn run(args: &WordcountBenchArgs, context: &Context) -> Result<(), Failure> 
         spin: args.spin,
         baseline: !args.no_baseline,
     };
+    if !args.sweep.is_empty() {
+        let swept = Sweep {
+            base: params,
+            parallelisms: args.sweep.clone(),
+            acks: match args.both {
+                true => vec![false, true],
+                false => vec![args.acks],
+            },
+        };
+        return sweep::run(&swept, args.rate.is_none() && !args.max, context);
+    }
     repeat::run(args.repeat.repeat, context, |progress| {
         wordcount::run(&params, progress)
     })

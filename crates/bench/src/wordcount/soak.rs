@@ -1,0 +1,212 @@
+//! Word count for hours: whether memory grows, and whether throughput stays.
+
+mod params;
+mod verdict;
+
+pub use params::SoakParams;
+
+use std::ops::ControlFlow;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ardea_core::Result;
+
+use super::params::WordcountParams;
+use super::run::{Embedded, counted};
+use super::spread::{Spread, merged, whole_run};
+use super::words::Words;
+use crate::noise;
+use crate::report::{Field, Report, Unit, latency, machine_of, rounded};
+use crate::usage::{Held, Spent, cpu_time, held_by};
+
+use verdict::{Sample, verdict, whole};
+
+/// Runs word count for as long as asked, and looks at it every so often: `each` is told what it saw, and may end the run, whose report is
+/// then of the time until there. `progress` is told what is going on.
+///
+/// # Errors
+/// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if the parameters make no sense; those of
+/// [`run`](super::run()).
+pub fn soak(
+    params: &SoakParams,
+    progress: &mut dyn FnMut(&str),
+    each: &mut dyn FnMut(&Report) -> ControlFlow<()>,
+) -> Result<Report> {
+    params.check()?;
+    let job = &params.wordcount;
+    let words = Words::of(job.words_file.as_deref(), job.words)?;
+    let parameters = params.fields(words.len());
+    progress("listening to the machine's own noise");
+    let noise = noise::listen(job.containers * job.threads)?;
+    let soaked = Soaked::start(job, words, progress)?;
+    let samples = look_on(&soaked, params, each);
+    let ended = soaked.end()?;
+    let whole = whole(&samples);
+    let mut figures = counted(whole.tuples, whole.spent);
+    figures.extend(verdict(&samples));
+    figures.extend(ended);
+    let most_rss = samples.iter().map(|sample| sample.held.rss_mb);
+    let most_rss = most_rss.reduce(f64::max).map(|mb| rounded(mb, 10.0));
+    figures.extend(machine_of(whole.spent, most_rss, noise));
+    Ok(Report {
+        bench: "soak",
+        parameters,
+        figures,
+    })
+}
+
+/// Word count in this process, or in several.
+enum Soaked {
+    Here(Embedded),
+    There(Spread),
+}
+
+/// What had been done at a moment, and by which processes.
+struct Look {
+    at: Instant,
+    done: u64,
+    failed: u64,
+    cpu: Duration,
+    pids: Vec<u32>,
+}
+
+impl Soaked {
+    fn start(
+        params: &WordcountParams,
+        words: Words,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Self> {
+        if params.containers > 1 {
+            let spread = Spread::start(params, progress)?;
+            spread.warm_up(params, progress);
+            return Ok(Soaked::There(spread));
+        }
+        let embedded = Embedded::start(params, words)?;
+        embedded.warm_up(params, progress);
+        Ok(Soaked::Here(embedded))
+    }
+
+    fn look(&self) -> Look {
+        match self {
+            Soaked::Here(embedded) => Look {
+                at: Instant::now(),
+                done: embedded.done(),
+                failed: embedded.failed(),
+                cpu: cpu_time(),
+                pids: vec![std::process::id()],
+            },
+            Soaked::There(spread) => {
+                let seen = spread.seen();
+                let workers = seen.samples.iter().map(|sample| sample.pid);
+                Look {
+                    at: seen.at,
+                    done: seen.count("done"),
+                    failed: seen.count("failed"),
+                    cpu: seen.cpu(),
+                    pids: workers.chain(spread.host_pids()).collect(),
+                }
+            }
+        }
+    }
+
+    fn end(self) -> Result<Vec<Field>> {
+        match self {
+            Soaked::Here(embedded) => Ok(embedded.end()?.figures()),
+            Soaked::There(spread) => {
+                let last = spread.end()?;
+                let mut figures = latency(&merged(&last)?, Unit::Millis);
+                figures.extend(whole_run(&last));
+                Ok(figures)
+            }
+        }
+    }
+}
+
+/// Looks until the time is over, or `each` has seen enough.
+fn look_on(
+    soaked: &Soaked,
+    params: &SoakParams,
+    each: &mut dyn FnMut(&Report) -> ControlFlow<()>,
+) -> Vec<Sample> {
+    let begun = soaked.look();
+    let until = begun.at + params.wordcount.duration;
+    let (mut samples, mut before, mut due) = (Vec::new(), begun.at, begun.at);
+    let (mut done, mut cpu) = (begun.done, begun.cpu);
+    while due + params.every <= until {
+        due += params.every;
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+        let look = soaked.look();
+        let held: Vec<Held> = look.pids.iter().copied().filter_map(held_by).collect();
+        let sample = Sample {
+            elapsed: look.at - begun.at,
+            tuples: look.done.saturating_sub(done),
+            spent: Spent {
+                wall: look.at - before,
+                cpu: look.cpu.saturating_sub(cpu),
+            },
+            processes: held.len(),
+            held: together(&held),
+            failed: look.failed,
+        };
+        (before, done, cpu) = (look.at, look.done, look.cpu);
+        let report = sample.report(samples.len() + 1);
+        samples.push(sample);
+        if each(&report).is_break() {
+            break;
+        }
+    }
+    samples
+}
+
+fn together(held: &[Held]) -> Held {
+    Held {
+        rss_mb: held.iter().map(|it| it.rss_mb).sum(),
+        files: held.iter().map(|it| it.files).sum(),
+        threads: held.iter().map(|it| it.threads).sum(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn short(containers: u32) -> SoakParams {
+        SoakParams {
+            wordcount: WordcountParams {
+                words: 1_000,
+                containers,
+                duration: Duration::from_millis(400),
+                warmup: Duration::from_millis(20),
+                ..SoakParams::default().wordcount
+            },
+            every: Duration::from_millis(100),
+        }
+    }
+
+    #[test]
+    fn each_sample_is_told_and_the_last_word_is_of_all_of_them() {
+        let mut seen = Vec::new();
+        let report = soak(&short(1), &mut |_| {}, &mut |sample| {
+            seen.push(sample.to_json());
+            ControlFlow::Continue(())
+        });
+        let report = report.unwrap();
+        assert_eq!(seen.len(), 4, "{seen:?}");
+        assert_eq!(seen[3]["sample"], 4);
+        for name in ["tuples_per_cpu_s", "rss_mb", "open_files", "os_threads"] {
+            assert!(seen[0][name].as_f64() > Some(0.0), "{name}: {seen:?}");
+        }
+        let tuples = seen.iter().map(|sample| sample["tuples"].as_u64().unwrap());
+        assert_eq!(report.figure("tuples"), &json!(tuples.sum::<u64>()));
+        assert_eq!(report.figure("lost"), &json!(0));
+        assert!(report.figure("held").is_boolean(), "{report:?}");
+    }
+
+    #[test]
+    fn whoever_has_seen_enough_ends_it() {
+        let report = soak(&short(1), &mut |_| {}, &mut |_| ControlFlow::Break(()));
+        assert_eq!(report.unwrap().figure("samples"), &json!(1));
+    }
+}

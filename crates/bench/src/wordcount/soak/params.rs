@@ -1,0 +1,79 @@
+//! What `ardea bench soak` can be asked for.
+
+use std::time::Duration;
+
+use ardea_core::Result;
+use ardea_core::settings::duration::format_duration;
+use serde_json::json;
+
+use crate::bounds::{check_times, refused};
+use crate::report::Field;
+use crate::wordcount::WordcountParams;
+
+/// How many samples a trend is made of at least.
+const LEAST_SAMPLES: u32 = 4;
+
+/// What `ardea bench soak` can be asked for; the names are those of its flags.
+#[derive(Clone, Debug)]
+pub struct SoakParams {
+    /// What runs, and for how long.
+    pub wordcount: WordcountParams,
+    /// How often it is looked at.
+    pub every: Duration,
+}
+
+impl Default for SoakParams {
+    fn default() -> Self {
+        SoakParams {
+            wordcount: WordcountParams {
+                duration: Duration::from_secs(2 * 3600),
+                warmup: Duration::from_secs(60),
+                baseline: false,
+                ..WordcountParams::default()
+            },
+            every: Duration::from_secs(60),
+        }
+    }
+}
+
+impl SoakParams {
+    pub(super) fn check(&self) -> Result<()> {
+        self.wordcount.check()?;
+        check_times(&[("--every", self.every)])?;
+        if self.every.is_zero() || self.every * LEAST_SAMPLES > self.wordcount.duration {
+            let what = format!(
+                "--every {} does not fit into --duration {} at least {LEAST_SAMPLES} times",
+                format_duration(self.every),
+                format_duration(self.wordcount.duration),
+            );
+            return Err(refused(what).hint("a trend is seen in several samples: run for longer"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn fields(&self, words: usize) -> Vec<Field> {
+        let mut fields = self.wordcount.fields(words);
+        fields.push(("every", json!(format_duration(self.every))));
+        fields
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_with_too_few_samples_is_refused() {
+        for every in [Duration::ZERO, Duration::from_millis(101), Duration::MAX] {
+            let params = SoakParams {
+                wordcount: WordcountParams {
+                    duration: Duration::from_millis(400),
+                    ..WordcountParams::default()
+                },
+                every,
+            };
+            assert!(params.check().is_err(), "{every:?}");
+        }
+        assert!(SoakParams::default().check().is_ok());
+    }
+}

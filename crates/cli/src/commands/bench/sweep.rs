@@ -1,0 +1,131 @@
+//! `ardea bench wordcount --sweep`: one measurement after the other, and a table of them.
+
+use std::io::{self, IsTerminal};
+
+use ardea_bench::Report;
+use ardea_bench::wordcount::{self, Sweep, at_half_of};
+
+use super::table::shown;
+use crate::columns::table;
+use crate::context::Context;
+use crate::failure::{Failure, print_error};
+use crate::stdout;
+
+/// What was measured of one number of spouts.
+struct Row {
+    /// As fast as possible, or at the rate that was asked for.
+    first: Report,
+    /// At half the rate that was reached.
+    half: Option<Report>,
+}
+
+/// Measures each; with `at_half` once more for latency, at half the rate that was reached. Progress goes to standard error, and on a
+/// terminal the table to standard output; elsewhere a JSON object a run.
+pub fn run(sweep: &Sweep, at_half: bool, context: &Context) -> Result<(), Failure> {
+    let for_people = !context.json && io::stdout().is_terminal();
+    let runs = sweep.runs()?;
+    let mut rows = Vec::new();
+    for (number, run) in (1..).zip(&runs) {
+        let mut progress = |text: &str| {
+            if !context.quiet {
+                let of = runs.len();
+                print_error(&format!("run {number} of {of}: {text}\n"));
+            }
+        };
+        let print = |report: &Report| match for_people {
+            true => Ok(()),
+            false => stdout::print_json(&report.to_json()),
+        };
+        let first = wordcount::run(run, &mut progress)?;
+        print(&first)?;
+        let half = at_half_of(run, &first).filter(|_| at_half);
+        let half = half
+            .map(|half| wordcount::run(&half, &mut progress))
+            .transpose()?;
+        half.iter().try_for_each(print)?;
+        rows.push(Row { first, half });
+    }
+    if for_people {
+        stdout::print(&text(&rows))?;
+    }
+    Ok(())
+}
+
+/// Throughput and what a core could do of the first run of each, latency of the last.
+fn text(rows: &[Row]) -> String {
+    let headings = [
+        ">parallelism",
+        "acks",
+        ">tuples/s",
+        ">per cpu second",
+        ">rate",
+        ">p50 ms",
+        ">p99 ms",
+        ">p99.9 ms",
+        ">rss MiB",
+        ">failed",
+        ">lost",
+    ];
+    let lines: Vec<Vec<String>> = rows.iter().map(Row::cells).collect();
+    format!("\n{}", table(&headings, &lines))
+}
+
+impl Row {
+    fn cells(&self) -> Vec<String> {
+        let (first, last) = (&self.first, self.half.as_ref().unwrap_or(&self.first));
+        let asked = |report: &Report, name: &str| shown(&report.to_json()[name]);
+        let mut cells = vec![asked(first, "parallelism"), asked(first, "acks")];
+        let figures = ["tuples_per_s", "tuples_per_cpu_s"];
+        cells.extend(figures.map(|name| shown(first.figure(name))));
+        cells.push(asked(last, "rate"));
+        let figures = ["p50_ms", "p99_ms", "p999_ms"];
+        cells.extend(figures.map(|name| shown(last.figure(name))));
+        cells.push(shown(first.figure("rss_mb")));
+        let both = |name: &str| -> u64 {
+            let reports = [Some(first), self.half.as_ref()].into_iter().flatten();
+            reports.filter_map(|it| it.figure(name).as_u64()).sum()
+        };
+        cells.extend(["failed", "lost"].map(|name| both(name).to_string()));
+        cells
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn report(rate: Value, per_second: u64, p50: Value) -> Report {
+        Report {
+            bench: "wordcount",
+            parameters: vec![
+                ("parallelism", json!(2)),
+                ("acks", json!(true)),
+                ("rate", rate),
+            ],
+            figures: vec![
+                ("tuples_per_s", json!(per_second)),
+                ("tuples_per_cpu_s", json!(per_second / 2)),
+                ("p50_ms", p50),
+                ("failed", json!(1)),
+                ("lost", json!(0)),
+            ],
+        }
+    }
+
+    #[test]
+    fn a_row_has_the_throughput_of_the_first_run_and_the_latency_of_the_second() {
+        let first = report(Value::Null, 3_000_000, json!(90.5));
+        let half = report(json!(1_500_000), 1_500_000, json!(0.5));
+        let row = Row {
+            first: first.clone(),
+            half: Some(half),
+        };
+        let cells = row.cells();
+        let told = ["2", "yes", "3,000,000", "1,500,000", "1,500,000", "0.5"];
+        assert_eq!(cells[..6], told.map(String::from));
+        assert_eq!(cells[9..], ["2", "0"].map(String::from));
+        let alone = Row { first, half: None };
+        assert_eq!(alone.cells()[5], "90.5");
+    }
+}

@@ -1,0 +1,142 @@
+//! `ardea state dump`, over a state that no host is behind.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_control::{JobDefinition, JobRef, ProgramRef};
+use ardea_packing::{JobDemand, PackingConfig, ResourceManagers, Resources, VertexDemand};
+use ardea_state_manager::layout::{self, JobLayout};
+use ardea_state_manager::{Expected, FileState, StateManager, StateOptions, StatePath};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use crate::ardea::{Finished, ardea, finish};
+
+/// A folder with a cluster's state in it: a job that was submitted, and what others would have written.
+fn remembered() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let (runtime, directory) = (Runtime::new().unwrap(), folder.path().join("state"));
+    runtime.block_on(async {
+        let state = FileState::open(&directory, StateOptions::default());
+        let state: Arc<dyn StateManager> = Arc::new(state.await.unwrap());
+        let definition = JobDefinition {
+            job: JobRef {
+                cluster: "local".into(),
+                name: "word-count".into(),
+                submission: 42,
+            },
+            program: ProgramRef {
+                package: "0".repeat(64),
+                executable: "word-count".into(),
+                arguments: vec!["--from".into(), "yesterday".into()],
+            },
+            packing: "round-robin".into(),
+            scheduler: "local".into(),
+            settings: Default::default(),
+            version: "0.1.0".into(),
+        };
+        let vertex = VertexDemand::new("words", 2, Resources::ZERO);
+        ardea_master::submit(
+            Arc::clone(&state),
+            definition,
+            JobDemand::new("word-count").vertex(vertex),
+            PackingConfig::default(),
+            &ResourceManagers::builtin(),
+            Duration::from_secs(10),
+        )
+        .await
+        .unwrap();
+        let job = JobLayout::of("word-count").unwrap();
+        let written: [(StatePath, &[u8]); 4] = [
+            (job.container(1).unwrap(), br#"{"endpoint":"10.0.0.7:41"}"#),
+            (
+                job.scheduler().clone(),
+                br#"{"name":"local","address":"here"}"#,
+            ),
+            (layout::worker("heron").unwrap(), b"no JSON"),
+            (job.master(42).unwrap(), &[0xff; 7]),
+        ];
+        for (path, value) in written {
+            state.set(&path, value, Expected::Any).await.unwrap();
+        }
+    });
+    folder
+}
+
+fn dump(folder: &TempDir, more: &[&str]) -> Finished {
+    let state = format!("cluster.state=file:{}/state", folder.path().display());
+    let words = [&["state", "dump", "--set", &state], more].concat();
+    let mut command = ardea(&words);
+    command
+        .current_dir(folder.path())
+        .env("HOME", folder.path());
+    finish(command.spawn().unwrap())
+}
+
+/// The node of this path.
+fn node<'t>(tree: &'t Value, path: &str) -> &'t Value {
+    let below = tree["children"].as_array().unwrap().iter();
+    let above = |it: &&Value| {
+        let at = it["path"].as_str().unwrap();
+        path == at || path.starts_with(&format!("{at}/"))
+    };
+    match tree["path"] == path {
+        true => tree,
+        false => node(below.clone().find(above).unwrap(), path),
+    }
+}
+
+#[test]
+fn what_a_cluster_remembers_is_printed_as_a_tree_with_its_values_decoded() {
+    let folder = remembered();
+    let finished = dump(&folder, &[]);
+    assert_eq!(finished.code, Some(0), "{finished:?}");
+    for part in [
+        "└─ workers",
+        "word-count",
+        "├─ definition  v",
+        "\"word-count\"",
+        "10.0.0.7:41",
+        "{\"address\":\"here\",\"name\":\"local\"}",
+        "\"no JSON\"",
+    ] {
+        assert!(finished.out.contains(part), "{part}: {}", finished.out);
+    }
+    assert!(!finished.out.contains("yesterday"), "{}", finished.out);
+    let whole = dump(&folder, &["--whole", "--below", "/jobs"]);
+    assert!(whole.out.contains("yesterday"), "{whole:?}");
+    assert!(!whole.out.contains("heron"), "{whole:?}");
+
+    let told = dump(&folder, &["--json"]);
+    let told: Value = serde_json::from_str(&told.out).unwrap();
+    let tree = &told["tree"];
+    let definition = &node(tree, "/jobs/word-count/definition")["value"];
+    let program = &definition["submitted"]["definition"]["program"];
+    assert_eq!(program["arguments"][1], "yesterday", "{told}");
+    assert!(definition["record"].is_object(), "{told}");
+    let container = node(tree, "/jobs/word-count/containers/0000000001");
+    assert_eq!(container["value"]["endpoint"], "10.0.0.7:41");
+    assert_eq!(node(tree, "/workers/heron")["value"], "no JSON");
+    let lease = node(tree, "/jobs/word-count/master-000000000000002a");
+    assert_eq!(
+        (&lease["value"], &lease["bytes"]),
+        (&Value::Null, &7.into())
+    );
+}
+
+#[test]
+fn where_there_is_no_state_that_is_told_and_none_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let finished = dump(&folder, &[]);
+    assert_eq!(finished.code, Some(2), "{finished:?}");
+    assert!(finished.err.contains("has no state"), "{finished:?}");
+    assert!(!folder.path().join("state").exists());
+    let folder = remembered();
+    for (below, says) in [("/jobs/other", "holds no /jobs/other"), ("jobs", "ARD-")] {
+        let finished = dump(&folder, &["--below", below]);
+        assert_ne!(finished.code, Some(0), "{finished:?}");
+        assert!(finished.err.contains(says), "{finished:?}");
+        assert_eq!(finished.out, "");
+    }
+}
