@@ -4,6 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
+use crate::arena::Arena;
 use crate::deaths::Counted;
 
 /// Metrics of which some series has to be above zero while numbers flow.
