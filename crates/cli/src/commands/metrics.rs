@@ -154,6 +154,7 @@ fn unit(name: &str) -> &'static str {
         "bytes" => "bytes",
         "ratio" => "of 1",
         _ if of.contains("_records") => "records",
+        _ if of.contains("_messages_") => "messages",
         "in" | "out" if of.contains("_bytes_") => "bytes",
         "in" | "out" if of.contains("_frames_") => "frames",
         "letters" => "letters",
