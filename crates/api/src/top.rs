@@ -44,6 +44,9 @@ pub struct VertexTop {
     /// How full its input queues are, from 0 to 1; of the fullest one.
     #[serde(default)]
     pub queue_fill: Option<f64>,
+    /// How long records are on their way from the sources to it, in seconds: 99 in 100 marks took no longer; of the slowest instance.
+    #[serde(default)]
+    pub latency_p99_s: Option<f64>,
     /// How far its watermark is behind the clock, in seconds; of the instance that is furthest behind.
     pub lag_s: Option<f64>,
     /// How often instances were started again.

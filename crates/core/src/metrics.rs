@@ -1,9 +1,10 @@
 //! Counters of one instance.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use crate::{Clock, Timestamp, Watermark};
+use crate::{Clock, Latencies, LatencySnapshot, Timestamp, Watermark};
 
 /// Counters of one instance, written by its thread once a chunk and read by anybody.
 ///
@@ -35,6 +36,8 @@ pub struct InstanceMetrics {
     idle_for: RestTime,
     /// How full the fullest input queue was, in thousandths.
     queue_permille: AtomicU64,
+    /// How long marks took from their sources to here; made for the first one.
+    latency: OnceLock<Latencies>,
 }
 
 /// How long rests of one kind took, the present one included: one word, so that a reader never sees half a change.
@@ -89,6 +92,7 @@ impl Default for InstanceMetrics {
             blocked_for: RestTime::default(),
             idle_for: RestTime::default(),
             queue_permille: AtomicU64::new(0),
+            latency: OnceLock::new(),
         }
     }
 }
@@ -210,6 +214,19 @@ impl InstanceMetrics {
     pub fn note_queue_fill(&self, queued: usize, capacity: usize) {
         let permille = (queued * 1_000).checked_div(capacity).unwrap_or(0);
         self.queue_permille.store(permille as u64, Relaxed);
+    }
+
+    /// Counts a mark of latency that took so long from its source to this instance.
+    pub fn count_latency(&self, took: Duration) {
+        self.latency.get_or_init(Latencies::default).count(took);
+    }
+
+    /// How long marks of latency took so far from their sources to this instance.
+    pub fn latency(&self) -> LatencySnapshot {
+        self.latency
+            .get()
+            .map(Latencies::snapshot)
+            .unwrap_or_default()
     }
 
     /// The values now, with the times at rest. `clock` has to be the one by which the instance notes its rests.

@@ -15,6 +15,8 @@ pub enum Marker {
     Idle,
     /// This epoch's records end here.
     EpochEnd(Epoch),
+    /// How long it is on its way is how long records are: a source said this at that time of day, and it overtakes nothing.
+    Latency(Timestamp),
     /// Nothing follows.
     Done,
 }

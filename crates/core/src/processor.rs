@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    Epoch, FileUse, Inbox, Instance, InstanceContext, Ordinal, Outbox, Progress, Result, Watermark,
+    Epoch, FileUse, Inbox, Instance, InstanceContext, Ordinal, Outbox, Progress, Result, Timestamp,
+    Watermark,
 };
 
 /// The code of one instance of a vertex: reads an inbox, fills an outbox, never blocks.
@@ -61,6 +62,14 @@ pub trait Processor: Send {
     /// All inputs are silent for the moment, and time is not to wait for them. The runtime passes the marker on by itself: only the
     /// sending ends of edges that lead to other processes have to know.
     fn on_idle(&mut self) {}
+
+    /// A [`Marker::Latency`](crate::Marker::Latency) of this time has come; true if it goes on from here otherwise than by the
+    /// outbox, and the runtime is not to pass it on. Only for what stands for an edge, or an instance, in another process. A mark may
+    /// be lost.
+    fn on_latency(&mut self, born: Timestamp) -> Result<bool> {
+        let _ = born;
+        Ok(false)
+    }
 
     /// The input `ordinal` has ended. Called until it returns done.
     fn on_edge_done(&mut self, ordinal: Ordinal, outbox: &mut Outbox) -> Result<Progress> {

@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use ardea_core::{Chunk, Epoch, FarNews, Marker, Ordinal, Priority, Watermark, WatermarkMerge};
+use ardea_core::{
+    Chunk, Epoch, FarNews, Marker, Ordinal, Priority, Timestamp, Watermark, WatermarkMerge,
+};
 
 use crate::coming::Coming;
 use crate::mailbox::Mailbox;
@@ -25,6 +27,8 @@ pub(crate) enum Event {
     Idle,
     /// This epoch ended on all inputs.
     EpochEnd(Epoch),
+    /// A mark of this time.
+    Latency(Timestamp),
     /// An input ended; `last` if it was the last one.
     EdgeDone { input: Ordinal, last: bool },
 }
@@ -322,6 +326,10 @@ impl InputSet {
 
     fn take(&mut self, index: usize, message: Message) -> Option<Event> {
         let inlet = &self.inlets[index];
+        if let Message::Marker(Marker::Latency(born)) = message {
+            // It says nothing of the stream, not even that there is one.
+            return (inlet.state == InletState::Open).then_some(Event::Latency(born));
+        }
         let input = inlet.input;
         let is_odd = inlet.state == InletState::Done || inlet.was_left;
         if (is_odd || inlet.coming == Coming::Unbegun) && !self.revive(index, &message) {
@@ -356,6 +364,7 @@ impl InputSet {
                 }
             }
             Message::Marker(Marker::EpochEnd(epoch)) => self.end_epoch(index, epoch),
+            Message::Marker(Marker::Latency(_)) => {}
             Message::Marker(Marker::Done) | Message::News(_) if self.mailbox.has_changes() => {
                 self.inlets[index].state = InletState::Waiting;
                 self.waiting.push((index, message));

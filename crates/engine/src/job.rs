@@ -7,8 +7,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ardea_core::{
-    Clock, DeadLetters, Error, ErrorCode, InstanceMetrics, JobSignals, MetricsSnapshot, Origins,
-    Result, Waker,
+    Clock, DeadLetters, Error, ErrorCode, InstanceMetrics, JobSignals, LatencySnapshot,
+    MetricsSnapshot, Origins, Result, Waker,
 };
 
 use crate::ExecutionPlan;
@@ -62,6 +62,8 @@ pub struct InstanceReport {
     pub instance: u32,
     /// Its counters.
     pub metrics: MetricsSnapshot,
+    /// How long marks of latency took from the sources to it.
+    pub latency: LatencySnapshot,
 }
 
 /// An instance has failed, and is made anew.
@@ -490,6 +492,7 @@ impl JobHandle {
                 vertex: Arc::clone(&counted.vertex),
                 instance: counted.instance,
                 metrics: counted.metrics.snapshot_at(&self.shared.clock),
+                latency: counted.metrics.latency(),
             })
             .collect()
     }

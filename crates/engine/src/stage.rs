@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ardea_core::{
     Epoch, Error, Inbox, InstanceContext, Marker, Ordinal, Outbox, Processor, Progress, Result,
-    Watermark,
+    Timestamp, Watermark,
 };
 
 use crate::input::{Event, InputSet};
@@ -90,7 +90,14 @@ pub(crate) struct Stage {
     /// A deadline came while `on_wake` could not be called.
     owes_wake: bool,
     woken: Arc<AtomicBool>,
+    /// From when on a mark of latency is sent, or passed on, again.
+    mark_due: Duration,
+    /// Of a source: a mark is to be sent.
+    owes_mark: bool,
 }
+
+/// How often a source sends a mark of latency. What comes from several sources is passed on no more often.
+const MARK_EVERY: Duration = Duration::from_millis(100);
 
 impl Stage {
     /// A stage with this many inputs and outputs.
@@ -123,7 +130,43 @@ impl Stage {
             processor,
             context,
             woken,
+            mark_due: Duration::ZERO,
+            owes_mark: false,
         }
+    }
+
+    /// A slice begins: of a source, whether a mark of latency is due.
+    #[inline]
+    pub(crate) fn begin_slice(&mut self, now: Duration) {
+        if now >= self.mark_due && matches!(self.kind, Kind::Source { .. }) {
+            self.owes_mark = self.is_mark_due(now);
+        }
+    }
+
+    /// Whether a mark may be sent now; then the next may be an interval later.
+    fn is_mark_due(&mut self, now: Duration) -> bool {
+        let is_due = now >= self.mark_due;
+        if is_due {
+            self.mark_due = now + MARK_EVERY;
+        }
+        is_due
+    }
+
+    /// A mark has come: counts how long it took, and passes it on if none was for an interval.
+    fn pass_mark(&mut self, born: Timestamp) -> Result<()> {
+        let clock = &self.context.clock;
+        let (now, took) = (clock.now(), clock.wall().as_micros() - born.as_micros());
+        // Clocks of hosts differ: nothing arrives before it was sent.
+        let took = Duration::from_micros(u64::try_from(took).unwrap_or(0));
+        self.context.metrics.count_latency(took);
+        // Half an interval: of a source's marks, which come at about one, none is left out.
+        if now + MARK_EVERY / 2 >= self.mark_due && self.is_mark_due(now.max(self.mark_due)) {
+            let goes_by_itself = self.processor.on_latency(born)?;
+            if !goes_by_itself {
+                self.outbox.marker(Marker::Latency(born));
+            }
+        }
+        Ok(())
     }
 
     /// A source that was kept back may begin.
@@ -390,6 +433,7 @@ impl Stage {
             }
             Marker::Idle => Event::Idle,
             Marker::EpochEnd(epoch) => Event::EpochEnd(epoch),
+            Marker::Latency(born) => Event::Latency(born),
             Marker::Done => Event::EdgeDone {
                 input: Ordinal::FIRST,
                 last: true,
@@ -420,6 +464,10 @@ impl Stage {
             Event::Idle => {
                 self.processor.on_idle();
                 self.outbox.marker(Marker::Idle);
+                return Ok(true);
+            }
+            Event::Latency(born) => {
+                self.pass_mark(born)?;
                 return Ok(true);
             }
             Event::EpochEnd(epoch) => self.phase = Phase::Epoch(epoch),
@@ -498,6 +546,11 @@ impl Stage {
         }
         if self.rests() {
             return Ok(false);
+        }
+        if mem::take(&mut self.owes_mark) {
+            let born = self.context.clock.wall();
+            self.outbox.marker(Marker::Latency(born));
+            return Ok(true);
         }
         let drained = self.is_drained();
         let progress = if drained {

@@ -154,6 +154,7 @@ impl Tasklet {
         let clock = self.stages[0].context.clock.clone();
         let start = clock.now();
         self.stages[0].context.metrics.end_rest(start);
+        self.stages[0].begin_slice(start);
         let (moved, now) = self.passes(&clock, start)?;
         // The end of the slice sends what has gathered: batching never adds waiting.
         let mut flushed = true;

@@ -65,6 +65,8 @@ pub enum Kind {
     Heartbeat = 9,
     /// Nobody over there sends to the target instance at the moment; no payload.
     Leave = 10,
+    /// A source's mark of latency; payload: the time of day in microseconds, eight bytes.
+    Latency = 11,
 }
 
 impl Kind {
@@ -80,6 +82,7 @@ impl Kind {
             8 => Kind::Refusal,
             9 => Kind::Heartbeat,
             10 => Kind::Leave,
+            11 => Kind::Latency,
             _ => return None,
         })
     }
@@ -94,6 +97,7 @@ impl Kind {
                 | Kind::EpochEnd
                 | Kind::Done
                 | Kind::Leave
+                | Kind::Latency
         )
     }
 
@@ -101,7 +105,7 @@ impl Kind {
     const fn fixed_payload(self) -> Option<usize> {
         match self {
             Kind::Records | Kind::Hello | Kind::Refusal => None,
-            Kind::Watermark => Some(8),
+            Kind::Watermark | Kind::Latency => Some(8),
             Kind::Grant => Some(16),
             Kind::Idle | Kind::EpochEnd | Kind::Done | Kind::Heartbeat | Kind::Leave => Some(0),
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::{Chunk, Epoch, Error, ErrorCode, Marker, Result, Watermark};
+use ardea_core::{Chunk, Epoch, Error, ErrorCode, Marker, Result, Timestamp, Watermark};
 
 use crate::flow::{Grant, ReceiveEvent, ReceiveWindow, WindowConfig};
 use crate::frame::{Frame, Parcel, Payload};
@@ -202,6 +202,11 @@ impl EdgeReceiver {
                 let watermark = Watermark::get(&mut &frame.payload[..])
                     .map_err(|error| self.wrong(format!("a watermark can't be read: {error}")))?;
                 Received::Marker(Marker::Watermark(watermark))
+            }
+            Kind::Latency => {
+                let born = Timestamp::get(&mut &frame.payload[..])
+                    .map_err(|error| self.wrong(format!("a time can't be read: {error}")))?;
+                Received::Marker(Marker::Latency(born))
             }
             Kind::Idle => Received::Marker(Marker::Idle),
             Kind::Leave => Received::Leave(header.target),

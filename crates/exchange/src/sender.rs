@@ -136,6 +136,7 @@ impl EdgeSender {
             Marker::Watermark(_) => Kind::Watermark,
             Marker::Idle => Kind::Idle,
             Marker::EpochEnd(_) => Kind::EpochEnd,
+            Marker::Latency(_) => Kind::Latency,
             Marker::Done => Kind::Done,
         };
         let mut header = self.header(kind);
@@ -144,8 +145,10 @@ impl EdgeSender {
             self.epoch = epoch.next();
         }
         self.write(header, |_, out| {
-            if let Marker::Watermark(watermark) = marker {
-                watermark.put(out);
+            match marker {
+                Marker::Watermark(watermark) => watermark.put(out),
+                Marker::Latency(born) => born.put(out),
+                _ => {}
             }
             Ok(())
         })?;

@@ -138,6 +138,13 @@ fn vertex_top(
         waits_for: None,
         idle: worst(catalogue::IDLE),
         queue_fill: worst(catalogue::QUEUE_FILL),
+        latency_p99_s: recent(
+            history,
+            &of(catalogue::LATENCY_QUANTILE.name).with("quantile", "0.99"),
+            now_ms,
+            f64::max,
+            false,
+        ),
         lag_s: latest.iter().map(|one| one.value).reduce(f64::max),
         restarts: total(history, &catalogue::RESTARTS, name),
         problems: problems.map(|one| one.count).sum(),

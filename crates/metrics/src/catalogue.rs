@@ -114,6 +114,8 @@ metrics! {
     QUEUE_FILL = "ardea_queue_fill_ratio", Gauge, INSTANCE, Max, "how full the fullest input queue is, from 0 to 1";
     WATERMARK = "ardea_watermark_seconds", Gauge, INSTANCE, Min, "how far event time has come, in seconds since 1970; not told before the first watermark and after the last";
     WATERMARK_LAG = "ardea_watermark_lag_seconds", Gauge, INSTANCE, Max, "how far event time is behind the clock";
+    LATENCY = "ardea_latency_seconds", Histogram, INSTANCE, Sum, "time from a source to the instance, of marks that each source sends ten times a second and that wait in the same queues as records; of a sink, latency from end to end";
+    LATENCY_QUANTILE = "ardea_latency_quantile_seconds", Gauge, QUANTILE, Max, "time from a source to the instance that this share of the marks which came since the last batch did not exceed";
     EPOCHS = "ardea_epochs_total", Counter, INSTANCE, Sum, "epochs ended";
     RESTARTS = "ardea_instance_restarts_total", Counter, INSTANCE, Sum, "times the instance was started again within its process";
     EXCEPTIONS = "ardea_exceptions_total", Counter, EXCEPTION, Sum, "errors and panics of the instance, by error code";

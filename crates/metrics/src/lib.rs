@@ -74,7 +74,7 @@ pub use manager::{MetricsManager, SinkReport};
 pub use name::MetricName;
 pub use process::ProcessReading;
 pub use prometheus::Prometheus;
-pub use readings::{EdgeReading, InstanceReading, LinkReading, MessageReading};
+pub use readings::{EdgeReading, InstanceReading, LatencyReading, LinkReading, MessageReading};
 pub use settings::{METRICS_SETTINGS, MetricsConfig};
 pub use sink::{MetricsSink, MetricsSinks, SinkSetup};
 pub use value::{Buckets, LATENCY_BOUNDS_SECONDS, Line, Quantiles, Value};

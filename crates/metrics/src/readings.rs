@@ -22,6 +22,35 @@ pub struct InstanceReading {
     pub received_bytes: u64,
     /// What became of its messages, if it is a source that counts them.
     pub messages: Option<MessageReading>,
+    /// Of marks of latency, if one has come.
+    pub latency: Option<LatencyReading>,
+}
+
+/// How long marks of latency took from the sources to an instance.
+#[derive(Clone, Debug, Default)]
+pub struct LatencyReading {
+    /// Since its process began.
+    pub all: LatencySnapshot,
+    /// Since the batch before.
+    pub recent: LatencySnapshot,
+}
+
+impl LatencyReading {
+    fn write(&self, labels: &Labels, batch: &mut Batch) {
+        let all = Value::Histogram(Buckets::of_snapshot(&self.all));
+        batch.push(m::LATENCY.name, labels, all);
+        write_quantiles(&m::LATENCY_QUANTILE, &self.recent, labels, batch);
+    }
+}
+
+fn write_quantiles(metric: &Metric, of: &LatencySnapshot, labels: &Labels, batch: &mut Batch) {
+    for (name, share) in [("0.5", 0.5), ("0.99", 0.99), ("0.999", 0.999), ("1", 1.0)] {
+        if let Some(latency) = of.quantile(share) {
+            let labels = labels.with("quantile", name);
+            let value = Value::Gauge(latency.as_secs_f64());
+            batch.push(metric.name, &labels, value);
+        }
+    }
 }
 
 /// What became of a source's messages.
@@ -55,13 +84,7 @@ impl MessageReading {
         batch.push(m::MESSAGES_PENDING.name, labels, pending);
         let complete = Value::Histogram(Buckets::of_snapshot(&counts.complete));
         batch.push(m::COMPLETE_LATENCY.name, labels, complete);
-        for (name, share) in [("0.5", 0.5), ("0.99", 0.99), ("0.999", 0.999), ("1", 1.0)] {
-            if let Some(latency) = self.recent.quantile(share) {
-                let labels = labels.with("quantile", name);
-                let value = Value::Gauge(latency.as_secs_f64());
-                batch.push(m::COMPLETE_QUANTILE.name, &labels, value);
-            }
-        }
+        write_quantiles(&m::COMPLETE_QUANTILE, &self.recent, labels, batch);
     }
 }
 
@@ -96,6 +119,7 @@ impl InstanceReading {
             exceptions: Vec::new(),
             received_bytes: 0,
             messages: None,
+            latency: None,
         }
     }
 
@@ -138,6 +162,9 @@ impl InstanceReading {
         }
         if let Some(messages) = &self.messages {
             messages.write(&labels, batch);
+        }
+        if let Some(latency) = &self.latency {
+            latency.write(&labels, batch);
         }
     }
 }
@@ -208,6 +235,10 @@ mod tests {
         InstanceReading {
             exceptions: vec![("ARD-201".to_string(), 3)],
             messages: Some(messages),
+            latency: Some(LatencyReading {
+                all: latencies.snapshot(),
+                recent: latencies.snapshot(),
+            }),
             ..InstanceReading::new("words", 7, counters)
         }
         .write(&mut batch);
@@ -216,8 +247,8 @@ mod tests {
             extra.iter().all(|label| sample.labels.get(label).is_none())
         };
         let plain = batch.samples.iter().filter(once).count();
-        // Failed messages are told by reason, complete latencies by quantile as well.
-        assert_eq!(names(&batch).len(), plain + 2);
+        // Failed messages are told by reason, latencies by quantile as well.
+        assert_eq!(names(&batch).len(), plain + 3);
         let of_instances = m::ALL
             .iter()
             .filter(|metric| metric.labels.contains(&"instance"));

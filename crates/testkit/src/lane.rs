@@ -126,6 +126,8 @@ impl<U: Send + 'static> TypedLane<U> {
                 self.epoch_ends.push(epoch);
                 self.emitted.push(Emitted::EpochEnd(epoch));
             }
+            // It says nothing of the records.
+            Marker::Latency(_) => {}
             Marker::Done => {
                 return Err(format!(
                     "output {}: the processor wrote the end of the stream itself; the runtime does that after `complete`",

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use ardea_core::{Clock, LatencySnapshot, MessageCounts, Timestamp};
 use ardea_metrics::{
-    Batch, EdgeReading, InstanceReading, Labels, LinkReading, MessageReading, MetricsManager,
-    ProcessReading, Value, catalogue,
+    Batch, EdgeReading, InstanceReading, Labels, LatencyReading, LinkReading, MessageReading,
+    MetricsManager, ProcessReading, Value, catalogue,
 };
 
 use crate::deployer::{Deployer, View};
@@ -25,6 +25,8 @@ pub(crate) struct Gauges {
     failures: Arc<Failures>,
     /// Complete latencies as of the batch before.
     complete: BTreeMap<(Arc<str>, u32), LatencySnapshot>,
+    /// Of marks, as of the batch before.
+    latency: BTreeMap<(Arc<str>, u32), LatencySnapshot>,
 }
 
 impl Gauges {
@@ -39,6 +41,7 @@ impl Gauges {
             network: with.network.clone(),
             failures: Arc::clone(&with.failures),
             complete: BTreeMap::new(),
+            latency: BTreeMap::new(),
         }
     }
 
@@ -89,6 +92,12 @@ impl Gauges {
                     .collect(),
                 received_bytes: received.remove(&of).unwrap_or(0),
                 messages: messages.remove(&of).map(|counts| self.since(&of, counts)),
+                latency: (report.latency.count() > 0).then(|| {
+                    let all = report.latency;
+                    let before = self.latency.insert(of.clone(), all.clone());
+                    let recent = all.since(&before.unwrap_or_default());
+                    LatencyReading { all, recent }
+                }),
                 ..InstanceReading::new(&*of.0, of.1, report.metrics)
             }
             .write(batch);

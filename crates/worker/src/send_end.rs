@@ -228,7 +228,7 @@ impl SendEnd {
             }
             Word::Marker(Marker::Idle) => self.is_idle = true,
             Word::Marker(Marker::Done) => self.is_done = true,
-            Word::Marker(Marker::EpochEnd(_)) => {}
+            Word::Marker(Marker::EpochEnd(_) | Marker::Latency(_)) => {}
             Word::Leave(target) => {
                 self.left.insert(target);
             }

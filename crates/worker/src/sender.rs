@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ardea_core::{
     Chunk, Epoch, Inbox, InstanceContext, Marker, Ordinal, Outbox, Processor, Progress, Result,
-    Waker, Watermark,
+    Timestamp, Waker, Watermark,
 };
 use ardea_exchange::InstanceNumber;
 
@@ -127,6 +127,14 @@ impl Processor for SenderP {
 
     fn on_epoch(&mut self, epoch: Epoch, _: &mut Outbox) -> Result<Progress> {
         self.say(|end| end.mark(Marker::EpochEnd(epoch)))
+    }
+
+    fn on_latency(&mut self, born: Timestamp) -> Result<bool> {
+        if let Some(end) = self.open_end() {
+            // What can't be sent now would tell of this end's waiting only later: the next one does.
+            let _ = end.mark(Marker::Latency(born))?;
+        }
+        Ok(true)
     }
 
     fn on_edge_done(&mut self, input: Ordinal, _: &mut Outbox) -> Result<Progress> {

@@ -30,7 +30,7 @@ use crate::status_line::can_redraw;
 use crate::stdout;
 
 /// A heading that begins with `>` is of numbers.
-const VERTICES: [&str; 11] = [
+const VERTICES: [&str; 12] = [
     "vertex",
     ">instances",
     ">in/s",
@@ -39,6 +39,7 @@ const VERTICES: [&str; 11] = [
     ">blocked",
     "waits for",
     ">queue",
+    ">latency",
     ">behind",
     ">restarts",
     ">problems",
@@ -115,6 +116,7 @@ fn of_vertex(top: &VertexTop) -> Vec<String> {
         figure(top.backpressure, percent),
         top.waits_for.clone().unwrap_or_default(),
         figure(top.queue_fill, percent),
+        figure(top.latency_p99_s, seconds),
         figure(top.lag_s, seconds),
         top.restarts.to_string(),
         top.problems.to_string(),

@@ -22,6 +22,8 @@ const FLOWING: &[&str] = &[
     "ardea_messages_acked_total",
     "ardea_complete_latency_seconds_count",
     "ardea_complete_latency_quantile_seconds",
+    "ardea_latency_seconds_count",
+    "ardea_latency_quantile_seconds",
     "ardea_process_cpu_seconds_total",
     "ardea_process_resident_bytes",
 ];

@@ -60,7 +60,7 @@ impl Said {
             }
             Marker::Idle => self.idle_at = Some(routed),
             Marker::Done => self.done_at = Some(routed),
-            Marker::EpochEnd(_) => {}
+            Marker::EpochEnd(_) | Marker::Latency(_) => {}
         }
     }
 

@@ -12,6 +12,7 @@ mod chaining;
 mod drain;
 mod epochs;
 mod failures;
+mod latency;
 mod leaks;
 mod limits;
 mod many_jobs;

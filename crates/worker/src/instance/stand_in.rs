@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ardea_core::{
     Chunk, Clock, Epoch, Inbox, InstanceContext, JobSignals, Marker, Ordinal, Outbox, Processor,
-    Progress, Result, Waker, Watermark, WatermarkMerge,
+    Progress, Result, Timestamp, Waker, Watermark, WatermarkMerge,
 };
 use ardea_exchange::{InstanceNumber, Received};
 
@@ -247,6 +247,12 @@ impl StandInP {
                     output.flow = Flow::AtEpochEnd(epoch);
                     None
                 }
+                Marker::Latency(_) => {
+                    if at == 0 {
+                        outbox.marker(marker);
+                    }
+                    None
+                }
                 Marker::Done => {
                     output.flow = Flow::Done;
                     self.merge.done(at).filter(|risen| *risen != Watermark::END)
@@ -320,6 +326,18 @@ impl Processor for StandInP {
 
     fn on_idle(&mut self) {
         self.owes_idle = true;
+    }
+
+    fn on_latency(&mut self, born: Timestamp) -> Result<bool> {
+        if let Some(end) = self
+            .inputs
+            .first_mut()
+            .and_then(|way| way.end(&self.about.waker))
+        {
+            // One that can't be sent now is left out.
+            let _ = end.mark(Marker::Latency(born))?;
+        }
+        Ok(true)
     }
 
     fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
