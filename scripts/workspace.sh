@@ -10,7 +10,9 @@ else
     echo "SKIPPED ardea-state-etcd: there is no protoc (Debian: apt-get install protobuf-compiler libprotobuf-dev)" >&2
     workspace+=(--exclude ardea-state-etcd)
 fi
-if ! command -v make >/dev/null && ! command -v gmake >/dev/null; then
+if command -v make >/dev/null || command -v gmake >/dev/null; then
+    workspace+=(--features ardea-cli/kafka,ardea-cli/redis)
+else
     echo "SKIPPED ardea-connect-kafka: there is no make (Debian: apt-get install make)" >&2
     workspace+=(--exclude ardea-connect-kafka)
 fi
