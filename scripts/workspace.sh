@@ -2,11 +2,17 @@
 # The packages and features that can be built here, as arguments of cargo; sourced by the scripts beside it.
 #
 # The client of etcd is generated with protoc when it is built. Where that is missing, all but this one crate is built, and the
-# program `ardea` without it.
+# program `ardea` without it. The client of Kafka is compiled from C with make, and left out in the same way.
 workspace=(--workspace)
 if command -v "${PROTOC:-protoc}" >/dev/null; then
     workspace+=(--features ardea-cli/etcd)
 else
     echo "SKIPPED ardea-state-etcd: there is no protoc (Debian: apt-get install protobuf-compiler libprotobuf-dev)" >&2
     workspace+=(--exclude ardea-state-etcd)
+fi
+if command -v make >/dev/null || command -v gmake >/dev/null; then
+    workspace+=(--features ardea-cli/kafka,ardea-cli/redis)
+else
+    echo "SKIPPED ardea-connect-kafka: there is no make (Debian: apt-get install make)" >&2
+    workspace+=(--exclude ardea-connect-kafka)
 fi

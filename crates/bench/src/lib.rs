@@ -10,6 +10,7 @@
 //! * [`recovery`]: how long a killed worker is missed;
 //! * [`stages`]: latency through a long pipeline at a modest rate;
 //! * [`wakeup`]: what an idle job costs, and how long it takes to wake;
+//! * `breakdown`, with the features `kafka` and `redis`: where the cpu time of a job from Kafka to Redis goes;
 //! * [`exchange`]: records from one worker to another;
 //! * [`forward`]: what it costs a worker to pass frames on;
 //! * [`cluster`]: the ground that benches over several processes stand on, and what their workers do;
@@ -42,6 +43,8 @@
 #![forbid(unsafe_code)]
 
 mod bounds;
+#[cfg(all(feature = "kafka", feature = "redis"))]
+pub mod breakdown;
 pub mod cluster;
 pub mod exchange;
 pub mod forward;

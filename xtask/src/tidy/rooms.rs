@@ -36,6 +36,8 @@ const FLOORS: &[&[&str]] = &[
         "ardea-master",
         "ardea-host",
     ],
+    // They need the first room only; their tests run pipelines against servers.
+    &["ardea-connect-kafka", "ardea-connect-redis"],
     &["ardea", "ardea-nexmark", "ardea-bench"],
     &["ardea-examples", "ardea-cli"],
 ];

@@ -1,5 +1,6 @@
 //! `ardea bench`: measures, and tells it as JSON or, on a terminal, as a table.
 
+mod breakdown;
 mod exchange;
 mod forward;
 mod nexmark;
@@ -39,6 +40,8 @@ pub enum BenchCommand {
     Submit(submit::SubmitBenchArgs),
     /// How long a killed worker is missed
     Recovery(recovery::RecoveryBenchArgs),
+    /// Where the cpu time goes from Kafka through a filter and an aggregation to Redis
+    Breakdown(breakdown::BreakdownBenchArgs),
 }
 
 /// What every bench can be told.
@@ -61,5 +64,6 @@ pub fn run(command: &BenchCommand, context: &Context) -> Result<(), Failure> {
         BenchCommand::Forward(args) => forward::run(args, context),
         BenchCommand::Submit(args) => submit::run(args, context),
         BenchCommand::Recovery(args) => recovery::run(args, context),
+        BenchCommand::Breakdown(args) => breakdown::run(args, context),
     }
 }

@@ -1,0 +1,192 @@
+//! Kafka to Redis: where the cpu time of a job goes that fetches, filters, aggregates and writes.
+
+mod ledger;
+mod work;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_aggregate::sum;
+use ardea_connect::generate::sequence;
+use ardea_connect_kafka::{SourceCosts, read, write as write_kafka};
+use ardea_connect_redis::{Commands, SinkCosts, write as write_redis};
+use ardea_core::{Error, ErrorCode, Result};
+use ardea_engine::{JobConfig, Node, NodeConfig};
+use ardea_pipeline::{Pipeline, WatermarkPolicy, Window, WindowResult};
+use serde_json::json;
+
+use crate::bounds::{check_threads, refused};
+use crate::report::{Field, Report, rounded, seconds};
+use crate::usage::{Meanwhile, Spent};
+use ledger::{Ledger, Shares};
+use work::{Event, amount, campaign, event, is_wanted, replayed, time};
+
+/// What `ardea bench breakdown` can be asked for; the names are those of its flags.
+#[derive(Clone, Debug)]
+pub struct BreakdownParams {
+    /// Brokers of Kafka.
+    pub kafka: String,
+    /// A Redis server.
+    pub redis: String,
+    /// How many records are read.
+    pub records: u64,
+    /// How many cooperative threads the job has.
+    pub threads: u32,
+}
+
+impl Default for BreakdownParams {
+    fn default() -> Self {
+        BreakdownParams {
+            kafka: "localhost:9092".to_string(),
+            redis: "redis://localhost:6379".to_string(),
+            records: 1_000_000,
+            threads: 1,
+        }
+    }
+}
+
+/// How often the clocks of threads are read: what a thread does after it was last looked at is not accounted for.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// Runs the benchmark; `progress` is told what is going on.
+///
+/// # Errors
+/// Parameters that make no sense, and whatever keeps the two jobs from running; a kernel that does not tell the cpu time of threads.
+pub fn run(params: &BreakdownParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
+    check_threads(params.threads)?;
+    if params.records == 0 {
+        return Err(refused("without records there is nothing to measure"));
+    }
+    let topic = format!(
+        "ardea-bench-{}-{}",
+        std::process::id(),
+        crate::usage::monotonic_nanos()
+    );
+    progress("writing the records to Kafka");
+    fill(params, &topic)?;
+    progress("reading, filtering, aggregating and writing to Redis");
+    let measured = measure(params, &topic)?;
+    progress("running the same functions in a plain loop");
+    let user = replayed(params.records);
+    Ok(report(params, &measured, user))
+}
+
+/// What a run told.
+struct Measured {
+    spent: Spent,
+    ledger: Ledger,
+    source: Arc<SourceCosts>,
+    sink: Arc<SinkCosts>,
+}
+
+fn node(params: &BreakdownParams) -> Result<Node> {
+    let threads = std::num::NonZeroU32::new(params.threads).unwrap_or(std::num::NonZeroU32::MIN);
+    Node::start(NodeConfig {
+        threads,
+        ..NodeConfig::default()
+    })
+}
+
+fn fill(params: &BreakdownParams, topic: &str) -> Result<()> {
+    let p = Pipeline::new("fill");
+    p.read_from(sequence(0..params.records, |i| (i, event(i))))
+        .with_timestamps(|(i, _)| time(*i), WatermarkPolicy::in_order())
+        .write_to_local(write_kafka(
+            &params.kafka,
+            topic,
+            |(_, event): &(u64, Event), out| {
+                serde_json::to_writer(out.value_mut(), event).map_err(|error| error.to_string())
+            },
+        ));
+    p.submit(&node(params)?, JobConfig::default())?.join()
+}
+
+fn measure(params: &BreakdownParams, topic: &str) -> Result<Measured> {
+    let (source, sink) = (Arc::<SourceCosts>::default(), Arc::<SinkCosts>::default());
+    let p = Pipeline::new("breakdown");
+    let events = read(&params.kafka, topic).json::<Event>().until_present();
+    p.read_from(events.measure(Arc::clone(&source)).build())
+        .with_source_time()
+        .filter(is_wanted)
+        .key_by(campaign)
+        .window(Window::tumbling(work::WINDOW))
+        .aggregate("sum", sum(amount))
+        .write_to_local(
+            write_redis(
+                &params.redis,
+                |result: &WindowResult<u32, i128>, commands: &mut Commands| {
+                    commands.hset("ardea-bench", result.key, result.value);
+                },
+            )
+            .measure(Arc::clone(&sink)),
+        );
+    let meanwhile = Meanwhile::begin();
+    let mut ledger = Ledger::open()?;
+    let node = node(params)?;
+    let job = p.submit(&node, JobConfig::default())?;
+    while !job.wait(LOOK_EVERY).is_over() {
+        ledger.look()?;
+    }
+    ledger.look()?;
+    let spent = meanwhile.spent();
+    job.join()?;
+    let bad = job.dead_letters().count();
+    if source.records() < params.records || bad > 0 {
+        let what = format!(
+            "{} of {} records came through, {bad} of them bad",
+            source.records(),
+            params.records
+        );
+        return Err(Error::new(ErrorCode::ReadFailed, what));
+    }
+    Ok(Measured {
+        spent,
+        ledger,
+        source,
+        sink,
+    })
+}
+
+fn report(params: &BreakdownParams, measured: &Measured, user: Duration) -> Report {
+    let Measured {
+        spent,
+        ledger,
+        source,
+        sink,
+    } = measured;
+    let shares = Shares {
+        cpu: spent.cpu,
+        fetch: source.fetch() + ledger.kafka(),
+        deserialise: source.decode(),
+        user,
+        sink: sink.encode() + ledger.redis(),
+        meter: ledger.meter(),
+        job_threads: ledger.job(),
+        inside: source.fetch() + source.decode() + user + sink.encode(),
+    };
+    let per_record = |time: Duration| rounded(time.as_nanos() as f64 / params.records as f64, 10.0);
+    let share = |time: Duration| rounded(time.as_secs_f64() / spent.cpu.as_secs_f64(), 1e4);
+    let mut figures: Vec<Field> = vec![
+        ("duration_s", json!(seconds(spent.wall))),
+        ("cpu_seconds", json!(seconds(spent.cpu))),
+        ("results", json!(sink.records())),
+        ("fetch_threads_s", json!(seconds(ledger.kafka()))),
+        ("sink_threads_s", json!(seconds(ledger.redis()))),
+    ];
+    for (names, time) in shares.parts() {
+        figures.extend([
+            (names[0], json!(seconds(time))),
+            (names[1], json!(share(time))),
+            (names[2], json!(per_record(time))),
+        ]);
+    }
+    Report {
+        bench: "breakdown",
+        parameters: vec![
+            ("kafka", json!(params.kafka)),
+            ("records", json!(params.records)),
+            ("threads", json!(params.threads)),
+        ],
+        figures,
+    }
+}

@@ -1,0 +1,51 @@
+//! Where the cpu time of a source goes, for whoever wants to know.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Cpu time that the instances of a source have spent on their own threads, measured a chunk at a time. librdkafka's threads, which fetch
+/// and unpack, come on top.
+#[derive(Debug, Default)]
+pub struct SourceCosts {
+    fetch: AtomicU64,
+    decode: AtomicU64,
+    records: AtomicU64,
+}
+
+impl SourceCosts {
+    /// Spent on taking messages from librdkafka, and on giving them back.
+    pub fn fetch(&self) -> Duration {
+        Duration::from_nanos(self.fetch.load(Ordering::Relaxed))
+    }
+
+    /// Spent in the decoder, and on laying its records into the chunk.
+    pub fn decode(&self) -> Duration {
+        Duration::from_nanos(self.decode.load(Ordering::Relaxed))
+    }
+
+    /// How many messages were taken.
+    pub fn records(&self) -> u64 {
+        self.records.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add(&self, fetch: Duration, decode: Duration, records: usize) {
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.fetch.fetch_add(nanos(fetch), Ordering::Relaxed);
+        self.decode.fetch_add(nanos(decode), Ordering::Relaxed);
+        self.records.fetch_add(records as u64, Ordering::Relaxed);
+    }
+}
+
+/// The cpu time of this thread so far; zero unless it is `wanted`, as asking takes a system call.
+pub(crate) fn cpu_time(wanted: bool) -> Duration {
+    if !wanted {
+        return Duration::ZERO;
+    }
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(
+        u64::try_from(time.tv_sec).unwrap_or(0),
+        u32::try_from(time.tv_nsec).unwrap_or(0),
+    )
+}

@@ -1,0 +1,60 @@
+//! Source and sink for Apache Kafka.
+//!
+//! * [`read`]: the records of a topic, its partitions spread over the source's instances, with event times and a watermark for each
+//!   partition; see [`KafkaSource`].
+//! * [`write()`]: records to a topic, by an idempotent producer; see [`KafkaSink`].
+//! * [`Positions`]: how far a topic has been read, partition by partition.
+//!
+//! The client below is librdkafka, which is compiled in (a C compiler and `make` are needed). Its settings can be reached by
+//! `property`, those of TLS and SASL included where librdkafka was built with them.
+//!
+//! # What is promised
+//!
+//! While a job runs each record that was read is emitted once, and each record that was written is in the topic once, whatever
+//! brokers do in between. Positions are not part of a snapshot yet: a job that is started again reads from where
+//! [`Start`] says, so that records are read again or left out, and what was under way when it ended is lost or written again.
+//!
+//! # Invariants
+//!
+//! * A broker that is away is waited for: it is said once on standard error that it is away, and once that it is back.
+//! * Nothing is skipped in silence: positions that a topic no longer holds, a topic that is gone, a delivery that failed for good, each
+//!   fails the job.
+//! * Whatever may block runs on a thread of its own, and looks at the job at least every 100 ms.
+//!
+//! # Example
+//!
+//! ```
+//! use ardea_connect_kafka::{Start, read, write};
+//! use ardea_core::{Bounded, Sink, Source, Unbounded};
+//!
+//! let live: Source<String, Unbounded> =
+//!     read("localhost:9092", "flights").start(Start::Latest).text().build();
+//! let past: Source<String, Bounded> = read("localhost:9092", "flights").text().until_present().build();
+//! let alarms: Sink<(u64, String)> = write("localhost:9092", "alarms", |(id, text): &(u64, String), out| {
+//!     out.key(id.to_be_bytes()).value(text);
+//!     Ok(())
+//! })
+//! .build();
+//! ```
+#![forbid(unsafe_code)]
+
+mod costs;
+mod message;
+mod partitions;
+mod positions;
+mod scout;
+mod settings;
+mod sink;
+mod source;
+mod teller;
+
+pub use costs::SourceCosts;
+pub use message::{Message, Record};
+pub use positions::{Bookmark, Positions, Start};
+pub use sink::{KafkaSink, Outgoing, write};
+pub use source::{Decoder, KafkaSource, read};
+
+use std::time::Duration;
+
+/// The longest that a call waits before it looks at its job again.
+const TURN: Duration = Duration::from_millis(100);

@@ -1,0 +1,286 @@
+//! The partitions that an instance reads: how far each is, and what time it is there.
+
+use std::time::Duration;
+
+use ardea_core::{Timestamp, Watermark, WatermarkMerge};
+
+use crate::scout::Found;
+
+/// What event time may be taken for granted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Timing {
+    /// By how much a record may be older than one before it in its partition.
+    pub disorder: Duration,
+    /// How long a partition may be silent at its end before time does not wait for it.
+    pub idle_after: Option<Duration>,
+}
+
+/// What the instance has to say after a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Saying {
+    pub watermark: Option<Watermark>,
+    pub turned_idle: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// There is more to read.
+    Behind,
+    /// All that there is has been read; since then, on the instance's clock.
+    AtEnd(Duration),
+    /// Silent for so long that time does not wait for it.
+    Idle,
+    /// All that was to be read has been read.
+    Done,
+}
+
+#[derive(Debug)]
+struct Slot {
+    partition: i32,
+    next: i64,
+    /// Where a bounded source stops.
+    end: Option<i64>,
+    highest: Timestamp,
+    is_touched: bool,
+    state: State,
+}
+
+/// The partitions of one instance. Each has an input of the merge of watermarks.
+#[derive(Debug)]
+pub(crate) struct Partitions {
+    slots: Vec<Slot>,
+    /// The slot that was asked for last.
+    latest: usize,
+    merge: WatermarkMerge,
+    timing: Timing,
+    /// Whether it has been said that all are silent.
+    is_idle: bool,
+}
+
+impl Partitions {
+    pub fn new(timing: Timing) -> Self {
+        Partitions {
+            slots: Vec::new(),
+            latest: 0,
+            merge: WatermarkMerge::new(0),
+            timing,
+            is_idle: false,
+        }
+    }
+
+    /// A partition more; `is_bounded` if only what it holds now is to be read. False if there is nothing to read in it.
+    pub fn add(&mut self, found: Found, is_bounded: bool) -> bool {
+        self.merge.add();
+        self.is_idle = false;
+        let mut slot = Slot {
+            partition: found.partition,
+            next: found.next,
+            end: is_bounded.then_some(found.end),
+            highest: Timestamp::MIN,
+            is_touched: false,
+            state: State::Behind,
+        };
+        let is_empty = slot.end.is_some_and(|end| slot.next >= end);
+        if is_empty {
+            slot.state = State::Done;
+            slot.is_touched = true;
+        }
+        self.slots.push(slot);
+        !is_empty
+    }
+
+    /// Where a partition is: mostly where the last one was, as messages come in runs.
+    #[inline]
+    fn index(&mut self, partition: i32) -> Option<usize> {
+        if self.slots.get(self.latest)?.partition != partition {
+            self.latest = self
+                .slots
+                .iter()
+                .position(|slot| slot.partition == partition)?;
+        }
+        Some(self.latest)
+    }
+
+    /// A message came; false if it lies behind what is to be read.
+    #[inline]
+    pub fn message(&mut self, partition: i32, offset: i64, time: Timestamp) -> bool {
+        let Some(index) = self.index(partition) else {
+            return false;
+        };
+        let slot = &mut self.slots[index];
+        if slot.state == State::Done {
+            return false;
+        }
+        slot.is_touched = true;
+        slot.state = State::Behind;
+        if slot.end.is_some_and(|end| offset >= end) {
+            slot.state = State::Done;
+            return false;
+        }
+        slot.next = offset + 1;
+        slot.highest = slot.highest.max(time);
+        if slot.end.is_some_and(|end| slot.next >= end) {
+            slot.state = State::Done;
+        }
+        true
+    }
+
+    /// All that a partition holds has been read.
+    pub fn at_end(&mut self, partition: i32, now: Duration) {
+        if let Some(index) = self.index(partition) {
+            let slot = &mut self.slots[index];
+            match slot.state {
+                State::Behind if slot.end.is_some() => {
+                    slot.state = State::Done;
+                    slot.is_touched = true;
+                }
+                State::Behind => slot.state = State::AtEnd(now),
+                State::AtEnd(_) | State::Idle | State::Done => {}
+            }
+        }
+    }
+
+    /// Whether all that was to be read has been read.
+    pub fn are_done(&self) -> bool {
+        self.slots.iter().all(|slot| slot.state == State::Done)
+    }
+
+    /// What is to be said of time after some messages, or after none for a while.
+    pub fn time(&mut self, now: Duration) -> Saying {
+        let mut saying = Saying::default();
+        for (input, slot) in self.slots.iter_mut().enumerate() {
+            let mut rose = None;
+            if std::mem::take(&mut slot.is_touched) {
+                self.merge.record(input);
+                self.is_idle = false;
+                if slot.highest.is_event_time() {
+                    let time = slot.highest - self.timing.disorder;
+                    rose = self.merge.advance(input, Watermark(time));
+                }
+                if slot.state == State::Done {
+                    rose = self.merge.done(input).or(rose);
+                }
+            }
+            if let (State::AtEnd(since), Some(idle_after)) = (slot.state, self.timing.idle_after)
+                && now.saturating_sub(since) >= idle_after
+            {
+                slot.state = State::Idle;
+                rose = self.merge.idle(input).or(rose);
+            }
+            saying.watermark = rose.or(saying.watermark);
+        }
+        // The end of all time is told by the end of the source.
+        saying.watermark = saying.watermark.filter(|mark| *mark != Watermark::END);
+        let is_idle =
+            self.merge.is_idle() || (self.slots.is_empty() && self.timing.idle_after.is_some());
+        saying.turned_idle = is_idle && !std::mem::replace(&mut self.is_idle, is_idle);
+        saying
+    }
+
+    /// The offset that comes next in each.
+    pub fn positions(&self) -> impl Iterator<Item = (i32, i64)> + '_ {
+        self.slots.iter().map(|slot| (slot.partition, slot.next))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rdkafka::Offset;
+
+    use super::*;
+
+    fn found(partition: i32, next: i64, end: i64) -> Found {
+        Found {
+            partition,
+            start: Offset::Beginning,
+            next,
+            end,
+        }
+    }
+
+    fn partitions(count: i32, is_bounded: bool) -> Partitions {
+        let mut partitions = Partitions::new(Timing {
+            disorder: Duration::from_secs(1),
+            idle_after: Some(Duration::from_secs(10)),
+        });
+        for partition in 0..count {
+            partitions.add(found(partition, 0, 2), is_bounded);
+        }
+        partitions
+    }
+
+    fn at(secs: i64) -> Timestamp {
+        Timestamp::from_secs(secs)
+    }
+
+    fn said(watermark: i64) -> Saying {
+        Saying {
+            watermark: Some(Watermark(at(watermark))),
+            turned_idle: false,
+        }
+    }
+
+    const SOON: Duration = Duration::from_secs(1);
+    const LATER: Duration = Duration::from_secs(12);
+
+    #[test]
+    fn time_is_that_of_the_partition_that_is_furthest_back() {
+        let mut partitions = partitions(2, false);
+        assert!(partitions.message(0, 0, at(100)));
+        assert_eq!(partitions.time(SOON), Saying::default());
+        assert!(partitions.message(1, 0, at(50)));
+        assert_eq!(partitions.time(SOON), said(49));
+        assert!(partitions.message(1, 1, at(200)));
+        assert_eq!(partitions.time(SOON), said(99));
+        assert_eq!(partitions.positions().collect::<Vec<_>>(), [(0, 1), (1, 2)]);
+    }
+
+    #[test]
+    fn a_partition_is_idle_at_its_end_and_never_before() {
+        let mut partitions = partitions(2, false);
+        partitions.message(0, 0, at(100));
+        assert_eq!(
+            partitions.time(LATER),
+            Saying::default(),
+            "there may be more"
+        );
+        partitions.at_end(1, SOON);
+        assert_eq!(partitions.time(SOON), Saying::default());
+        assert_eq!(partitions.time(LATER), said(99));
+        partitions.at_end(0, LATER);
+        assert!(partitions.time(LATER + LATER).turned_idle);
+        assert!(!partitions.time(LATER + LATER).turned_idle, "once");
+        partitions.message(1, 0, at(40));
+        assert_eq!(
+            partitions.time(LATER),
+            Saying::default(),
+            "time stays where it is"
+        );
+    }
+
+    #[test]
+    fn an_instance_without_partitions_is_idle() {
+        assert!(partitions(0, false).time(SOON).turned_idle);
+    }
+
+    #[test]
+    fn a_bounded_source_reads_what_there_was_and_no_more() {
+        let mut partitions = partitions(2, true);
+        assert!(!partitions.add(found(2, 7, 7), true), "nothing is in it");
+        assert!(partitions.message(0, 0, at(1)) && partitions.message(0, 1, at(2)));
+        assert!(!partitions.message(0, 2, at(3)), "that came later");
+        assert!(!partitions.are_done());
+        assert!(partitions.message(1, 0, at(9)));
+        assert_eq!(partitions.time(SOON), said(8), "the others hold nobody");
+        partitions.at_end(1, SOON);
+        assert!(partitions.are_done(), "the last offset may be no record");
+        assert_eq!(partitions.time(SOON), Saying::default());
+    }
+
+    #[test]
+    fn records_without_time_say_nothing_of_it() {
+        let mut partitions = partitions(1, false);
+        partitions.message(0, 0, Timestamp::MIN);
+        assert_eq!(partitions.time(SOON), Saying::default());
+    }
+}

@@ -1,0 +1,188 @@
+//! Writes to a topic.
+
+mod write;
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use ardea_core::{Instance, Isolation, OnError, Parallelism, Processor, Result, Sink};
+
+use crate::settings::Settings;
+use write::WriteP;
+
+/// Writes each record to a topic as `encode` says; its error is the reason why one can't be written, see [`KafkaSink::on_error`].
+pub fn write<T, F>(
+    brokers: impl Into<String>,
+    topic: impl Into<String>,
+    encode: F,
+) -> KafkaSink<T, F>
+where
+    T: Send + 'static,
+    F: Fn(&T, &mut Outgoing) -> Result<(), String> + Send + Sync + 'static,
+{
+    KafkaSink {
+        plan: Plan {
+            settings: Settings::new(brokers.into(), topic.into()),
+            on_error: OnError::default(),
+        },
+        parallelism: Parallelism::ONE,
+        encode,
+        record: PhantomData,
+    }
+}
+
+/// A message on its way out. Its memory is used again for the next one.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Outgoing {
+    key: Option<Vec<u8>>,
+    value: Option<Vec<u8>>,
+    partition: Option<i32>,
+    spare_key: Vec<u8>,
+    spare_value: Vec<u8>,
+}
+
+impl Outgoing {
+    /// Sets the key. Messages of one key come into one partition, in their order.
+    pub fn key(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
+        let buffer = self.key_mut();
+        buffer.clear();
+        buffer.extend_from_slice(key.as_ref());
+        self
+    }
+
+    /// Sets the value. A message without one is a tombstone: it takes back what was said of its key.
+    pub fn value(&mut self, value: impl AsRef<[u8]>) -> &mut Self {
+        let buffer = self.value_mut();
+        buffer.clear();
+        buffer.extend_from_slice(value.as_ref());
+        self
+    }
+
+    /// The key's bytes, to be written to.
+    pub fn key_mut(&mut self) -> &mut Vec<u8> {
+        let spare = &mut self.spare_key;
+        self.key.get_or_insert_with(|| std::mem::take(spare))
+    }
+
+    /// The value's bytes, to be written to.
+    pub fn value_mut(&mut self) -> &mut Vec<u8> {
+        let spare = &mut self.spare_value;
+        self.value.get_or_insert_with(|| std::mem::take(spare))
+    }
+
+    /// Sets the partition. Without it the key decides, and without a key librdkafka spreads messages.
+    pub fn partition(&mut self, partition: i32) -> &mut Self {
+        self.partition = Some(partition);
+        self
+    }
+
+    /// Empties it, for the next record.
+    fn clear(&mut self) {
+        if let Some(key) = self.key.take() {
+            self.spare_key = key;
+            self.spare_key.clear();
+        }
+        if let Some(value) = self.value.take() {
+            self.spare_value = value;
+            self.spare_value.clear();
+        }
+        self.partition = None;
+    }
+}
+
+/// A sink that writes to a topic by an idempotent producer.
+///
+/// * While the job runs each record is in the topic once, and those of one partition lie in the order in which an instance got
+///   them, whatever brokers do in between. A job that is started again may write again what it had written.
+/// * Brokers that are away are waited for, without end unless the property `delivery.timeout.ms` sets one; when librdkafka's queue is full the
+///   job waits as well. A delivery that fails for good fails the job, and names the record's position.
+/// * A message has the event time of its record, if that has one, in milliseconds; times before 1970 become its first millisecond.
+/// * At its end the job waits until all has been acknowledged. A job that is cancelled does not.
+#[derive(Debug)]
+pub struct KafkaSink<T, F> {
+    plan: Plan,
+    parallelism: Parallelism,
+    encode: F,
+    record: PhantomData<fn(T)>,
+}
+
+/// What the instances of a sink have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub settings: Settings,
+    pub on_error: OnError,
+}
+
+impl<T, F> KafkaSink<T, F>
+where
+    T: Send + 'static,
+    F: Fn(&T, &mut Outgoing) -> Result<(), String> + Send + Sync + 'static,
+{
+    /// Sets how many instances write, each with a producer of its own.
+    pub fn parallelism(mut self, parallelism: Parallelism) -> Self {
+        self.parallelism = parallelism;
+        self
+    }
+
+    /// Sets what becomes of a record that can't be encoded, or whose message is too large: kept aside with its position (the default),
+    /// dropped and counted, or the job fails.
+    pub fn on_error(mut self, on_error: OnError) -> Self {
+        self.plan.on_error = on_error;
+        self
+    }
+
+    /// Sets a property of librdkafka's producer, such as `compression.type`.
+    pub fn property(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.plan.settings.set(name.into(), value.into());
+        self
+    }
+
+    /// The sink, for a pipeline.
+    pub fn build(self) -> Sink<T> {
+        let KafkaSink {
+            plan,
+            parallelism,
+            encode,
+            ..
+        } = self;
+        let name = format!("kafka {}", plan.settings.topic);
+        let encode = Arc::new(encode);
+        let supply = move |_: Instance| -> Result<Box<dyn Processor>> {
+            Ok(Box::new(WriteP::<T, F>::new(
+                plan.clone(),
+                Arc::clone(&encode),
+            )))
+        };
+        Sink::new(name, Arc::new(supply))
+            .parallelism(parallelism)
+            .isolation(Isolation::Thread)
+    }
+}
+
+impl<T, F> From<KafkaSink<T, F>> for Sink<T>
+where
+    T: Send + 'static,
+    F: Fn(&T, &mut Outgoing) -> Result<(), String> + Send + Sync + 'static,
+{
+    fn from(sink: KafkaSink<T, F>) -> Self {
+        sink.build()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_keeps_nothing_of_the_one_before_it_but_the_memory() {
+        let mut out = Outgoing::default();
+        out.key("a long enough key").value("v").partition(3);
+        let memory = out.key_mut().as_ptr();
+        out.clear();
+        assert_eq!((&out.key, &out.value, out.partition), (&None, &None, None));
+        out.key("k");
+        assert_eq!(out.key.as_deref(), Some(&b"k"[..]));
+        assert_eq!(out.key_mut().as_ptr(), memory);
+        assert_eq!(out.value, None, "a tombstone");
+    }
+}

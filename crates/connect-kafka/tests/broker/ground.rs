@@ -1,0 +1,144 @@
+//! A broker, topics on it, and jobs to try.
+
+use std::io::Write;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use ardea_connect::collections::items_with_times;
+use ardea_connect_kafka::{Start, read, write};
+use ardea_core::Timestamp;
+use ardea_engine::{JobConfig, JobHandle, Node, NodeConfig};
+use ardea_pipeline::Pipeline;
+use ardea_state_manager::conformance::{Server, Skipped};
+use rdkafka::ClientConfig;
+use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+
+/// How long a test waits for what must come.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// A broker; `None`, and a word on the terminal, if there can't be one.
+pub fn own_broker() -> Option<Server> {
+    match Server::start("kafka.sh") {
+        Ok(server) => Some(server),
+        Err(Skipped(why)) => {
+            let _ = writeln!(std::io::stderr(), "SKIPPED tests of Kafka: {why}");
+            None
+        }
+    }
+}
+
+/// The broker of all tests that break nothing. It ends with the process.
+fn shared_broker() -> Option<String> {
+    static BROKER: OnceLock<Option<Server>> = OnceLock::new();
+    let broker = BROKER.get_or_init(own_broker).as_ref();
+    broker.map(|server| server.address().to_string())
+}
+
+/// A topic of a test's own.
+pub struct Topic {
+    pub brokers: String,
+    pub name: String,
+}
+
+impl Topic {
+    /// A new topic on the shared broker.
+    pub fn new(partitions: i32) -> Option<Topic> {
+        shared_broker().map(|brokers| Topic::at(brokers, partitions))
+    }
+
+    /// A new topic.
+    pub fn at(brokers: String, partitions: i32) -> Topic {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let topic = Topic {
+            brokers,
+            name: format!("topic-{number}"),
+        };
+        let new = NewTopic::new(&topic.name, partitions, TopicReplication::Fixed(1));
+        let made = wait_for(topic.admin().create_topics([&new], &AdminOptions::new()));
+        made.expect("asked")[0].as_ref().expect("made");
+        topic
+    }
+
+    fn admin(&self) -> AdminClient<DefaultClientContext> {
+        let mut config = ClientConfig::new();
+        config.set("bootstrap.servers", &self.brokers);
+        config.create().expect("a client")
+    }
+
+    /// Adds partitions, until there are so many.
+    pub fn grow(&self, partitions: usize) {
+        let more = NewPartitions::new(&self.name, partitions);
+        let made = wait_for(
+            self.admin()
+                .create_partitions([&more], &AdminOptions::new()),
+        );
+        made.expect("asked")[0].as_ref().expect("made");
+    }
+
+    /// Writes texts, each to a partition and at a second of event time.
+    pub fn fill(&self, records: impl IntoIterator<Item = (i32, i64, String)>) {
+        let records: Vec<_> = records
+            .into_iter()
+            .map(|(partition, time, text)| ((partition, text), Timestamp::from_secs(time)))
+            .collect();
+        let p = Pipeline::new("fill");
+        let sink = write(&self.brokers, &self.name, |record: &(i32, String), out| {
+            out.partition(record.0).value(&record.1);
+            Ok(())
+        });
+        p.read_from(items_with_times(records)).write_to(sink);
+        p.run().expect("written");
+    }
+
+    /// All texts of the topic from there on, by partition and offset.
+    pub fn texts(&self, start: Start) -> Vec<(i32, i64, String)> {
+        let p = Pipeline::new("read");
+        let source = read(&self.brokers, &self.name)
+            .start(start)
+            .decode(|message| {
+                Ok((
+                    message.partition,
+                    message.offset,
+                    message.text()?.to_string(),
+                ))
+            })
+            .until_present();
+        let texts = p.read_from(source.build()).collect();
+        p.run().expect("read");
+        texts.take_sorted()
+    }
+}
+
+/// Runs a pipeline until it is dropped.
+pub struct Running {
+    // Dropped after the job.
+    pub job: JobHandle,
+    _node: Node,
+}
+
+impl Running {
+    pub fn start(pipeline: &Pipeline) -> Running {
+        let node = Node::start(NodeConfig::default()).expect("a node");
+        let job = pipeline.submit(&node, JobConfig::default()).expect("runs");
+        Running { job, _node: node }
+    }
+}
+
+/// Polls `condition` until it holds; fails the test when it never does.
+pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+}
+
+fn wait_for<F: Future>(future: F) -> F::Output {
+    tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("a runtime")
+        .block_on(future)
+}

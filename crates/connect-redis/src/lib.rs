@@ -1,0 +1,38 @@
+//! A sink of commands for Redis, and for whatever speaks its protocol.
+//!
+//! [`write()`] makes a [`RedisSink`]: for each record a function writes [`Commands`], which are sent in batches without waiting for
+//! each answer.
+//!
+//! # Invariants
+//!
+//! * Every record is carried out at least once while the job runs: what a broken connection leaves in doubt is sent again. Commands that
+//!   say how things are (`SET`, `HSET`) do not mind; those that change them by an amount (`INCRBY`) may then count twice.
+//! * Commands of one instance are carried out in their order.
+//! * A server that is away is waited for: it is said once on standard error that it is away, and once that it is back.
+//! * A command that the server refuses is dealt with as the sink says, with its record's position.
+//! * Memory is bounded: a job that is faster than the server waits.
+//!
+//! # Example
+//!
+//! ```
+//! use ardea_connect_redis::{Commands, write};
+//! use ardea_core::Sink;
+//!
+//! let counts: Sink<(String, u64)> =
+//!     write("redis://localhost", |(word, count): &(String, u64), commands: &mut Commands| {
+//!         commands.hset("counts", word, count);
+//!     })
+//!     .build();
+//! ```
+#![forbid(unsafe_code)]
+
+mod argument;
+mod commands;
+mod costs;
+mod link;
+mod sink;
+
+pub use argument::Argument;
+pub use commands::Commands;
+pub use costs::SinkCosts;
+pub use sink::{RedisSink, write};
