@@ -6,7 +6,7 @@
 //! * [`Positions`]: how far a topic has been read, partition by partition.
 //!
 //! The client below is librdkafka, which is compiled in (a C compiler and `make` are needed). Its settings can be reached by
-//! `property`, those of TLS and SASL included where librdkafka was built with them.
+//! `property`. It is compiled without TLS and SASL: brokers are reached in plain text.
 //!
 //! # What is promised
 //!

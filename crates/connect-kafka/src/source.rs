@@ -157,7 +157,7 @@ impl<T, F, B> KafkaSource<T, F, B> {
         self
     }
 
-    /// Sets a property of librdkafka's consumer, such as `security.protocol`.
+    /// Sets a property of librdkafka's consumer, such as `fetch.message.max.bytes`.
     pub fn property(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.plan.settings.set(name.into(), value.into());
         self
