@@ -29,11 +29,26 @@ fn the_parts_add_up_to_the_cpu_time_of_the_process() {
     };
     let report = breakdown::run(&params, &mut |_| {}).expect("it runs");
     let figure = |name: &str| report.figure(name).as_f64().expect(name);
-    let parts = ["fetch", "deserialise", "user", "engine", "sink", "meter", "unaccounted"];
-    let sum: f64 = parts.iter().map(|part| figure(&format!("{part}_share"))).sum();
+    let parts = [
+        "fetch",
+        "deserialise",
+        "user",
+        "engine",
+        "sink",
+        "meter",
+        "unaccounted",
+    ];
+    let sum: f64 = parts
+        .iter()
+        .map(|part| figure(&format!("{part}_share")))
+        .sum();
     assert!((sum - 1.0).abs() < 0.01, "{sum}: {:?}", report.figures);
     for part in ["fetch", "deserialise", "user", "engine", "sink"] {
-        assert!(figure(&format!("{part}_ns")) > 0.0, "{part}: {:?}", report.figures);
+        assert!(
+            figure(&format!("{part}_ns")) > 0.0,
+            "{part}: {:?}",
+            report.figures
+        );
     }
     // Two seconds of event time with a thousand keys each.
     assert_eq!(figure("results"), 2000.0);

@@ -93,6 +93,7 @@ pub struct Vertex {
     pub(crate) isolation: Isolation,
     demand: Demand,
     most_instances: Option<NonZeroU32>,
+    has_fixed_instances: bool,
     has_generated_name: bool,
 }
 
@@ -106,6 +107,7 @@ impl Vertex {
             isolation: Isolation::Tasklet,
             demand: Demand::default(),
             most_instances: None,
+            has_fixed_instances: false,
             has_generated_name: false,
         }
     }
@@ -139,6 +141,18 @@ impl Vertex {
     pub fn most_instances(mut self, most: NonZeroU32) -> Self {
         self.most_instances = Some(most);
         self
+    }
+
+    /// Says whether the number of its instances stays as it was when the job began. So it is where each of them has a share of one
+    /// input that depends on how many they are: those that run would keep theirs, and nobody would read the rest.
+    pub fn fixed_instances(mut self, are_fixed: bool) -> Self {
+        self.has_fixed_instances = are_fixed;
+        self
+    }
+
+    /// Whether the number of its instances stays as it was when the job began.
+    pub fn has_fixed_instances(&self) -> bool {
+        self.has_fixed_instances
     }
 
     /// Whether nobody chose its name: it was made from the kind of step, as in `map-2`, or from the step's name for the first of

@@ -35,6 +35,9 @@ pub struct VertexDemand {
 /// The attribute of a vertex that says how many instances it can have at most, where its code knows of a limit.
 pub const MOST_INSTANCES_ATTRIBUTE: &str = "most-instances";
 
+/// The attribute of a vertex, `true`, whose number of instances stays as it was when the job began.
+pub const FIXED_INSTANCES_ATTRIBUTE: &str = "fixed-instances";
+
 impl VertexDemand {
     /// So many instances, each of which takes `resources`.
     pub fn new(name: impl Into<VertexName>, parallelism: u32, resources: Resources) -> Self {
@@ -60,6 +63,12 @@ impl VertexDemand {
     /// The most instances that it can have, if its code knows of a limit ([`MOST_INSTANCES_ATTRIBUTE`]).
     pub fn instance_limit(&self) -> Option<u32> {
         self.attributes.get(MOST_INSTANCES_ATTRIBUTE)?.parse().ok()
+    }
+
+    /// Whether the number of its instances stays as it was when the job began ([`FIXED_INSTANCES_ATTRIBUTE`]).
+    pub fn has_fixed_instances(&self) -> bool {
+        let said = self.attributes.get(FIXED_INSTANCES_ATTRIBUTE);
+        said.is_some_and(|said| said == "true")
     }
 
     /// The instances, in order.
@@ -100,7 +109,7 @@ impl JobDemand {
     ///
     /// # Errors
     ///
-    /// [`ErrorCode::InvalidJob`] when the job hasn't one of these vertices, or when vertices that stay together are given different
+    /// [`ErrorCode::InvalidJob`] when the job hasn't one of these vertices, when the number of one is fixed, or when vertices that stay together are given different
     /// numbers; both are named.
     pub fn rescaled<'a>(
         &self,
@@ -112,6 +121,16 @@ impl JobDemand {
         for (name, parallelism) in wanted {
             for at in self.together_with(name)? {
                 let vertex = &mut demand.vertices[at];
+                if vertex.has_fixed_instances() && vertex.parallelism != parallelism {
+                    let what = format!(
+                        "vertex {:?} of job {:?} has {} instances and can't have {parallelism} while it runs: each reads a share of its input that depends on how many they are",
+                        vertex.name.as_str(),
+                        self.job,
+                        vertex.parallelism
+                    );
+                    return Err(Error::new(ErrorCode::InvalidJob, what)
+                        .hint("kill the job and submit it with that many instances, or change another vertex"));
+                }
                 if let Some(other) = asked.insert(at, name)
                     && vertex.parallelism != parallelism
                 {
@@ -163,6 +182,13 @@ impl JobDemand {
         if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(Refusal::VertexTwice(pair[0].clone()));
         }
+        let has_no_name = |v: &&VertexDemand| {
+            let name = v.name.as_str();
+            name.trim().is_empty() || name.chars().any(char::is_control)
+        };
+        if let Some(vertex) = self.vertices.iter().find(has_no_name) {
+            return Err(Refusal::NoName(vertex.name.clone()));
+        }
         if let Some(vertex) = self.vertices.iter().find(|v| v.parallelism == 0) {
             return Err(Refusal::NoInstances(vertex.name.clone()));
         }
@@ -192,3 +218,37 @@ impl JobDemand {
 
 /// The most instances of a job: a plan of so many takes tens of megabytes, and a mistyped parallelism much more.
 const MOST_INSTANCES: u64 = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading_and_counting() -> JobDemand {
+        let lines = VertexDemand::new("lines", 2, Resources::ZERO);
+        JobDemand::new("words")
+            .vertex(lines.attribute(FIXED_INSTANCES_ATTRIBUTE, "true"))
+            .vertex(VertexDemand::new("counts", 2, Resources::ZERO))
+    }
+
+    #[test]
+    fn a_vertex_whose_instances_share_an_input_keeps_their_number() {
+        let demand = reading_and_counting();
+        assert!(demand.rescaled([("lines", 2), ("counts", 5)]).is_ok());
+        for count in [1, 3] {
+            let error = demand.rescaled([("counts", 5), ("lines", count)]);
+            let error = error.unwrap_err();
+            assert_eq!(error.code(), ErrorCode::InvalidJob);
+            assert!(error.to_string().contains("\"lines\""), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_vertex_without_a_name_is_refused() {
+        for name in ["", " ", "two\nlines", "\0"] {
+            let vertex = VertexDemand::new(name, 1, Resources::ZERO);
+            let demand = reading_and_counting().vertex(vertex);
+            let refused = Refusal::NoName(name.into());
+            assert_eq!(demand.check(), Err(refused));
+        }
+    }
+}

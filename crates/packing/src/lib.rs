@@ -84,7 +84,7 @@ pub mod conformance;
 
 pub use bin_packing::BinPacking;
 pub use compliant::CompliantRoundRobin;
-pub use demand::{JobDemand, MOST_INSTANCES_ATTRIBUTE, VertexDemand};
+pub use demand::{FIXED_INSTANCES_ATTRIBUTE, JobDemand, MOST_INSTANCES_ATTRIBUTE, VertexDemand};
 pub use identity::{ContainerId, IdentityError, InstanceId, VertexName};
 pub use instance_limits::InstanceLimits;
 pub use limits::{ContainerLimits, PackingConfig, Padding};

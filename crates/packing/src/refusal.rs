@@ -54,6 +54,9 @@ pub enum Refusal {
     /// A vertex asks for no instances.
     #[error("vertex {0:?} asks for no instances")]
     NoInstances(VertexName),
+    /// A vertex has a name that names nothing.
+    #[error("no vertex can be called {0:?}: it is empty, or has characters that can't be seen")]
+    NoName(VertexName),
     /// Two vertices have one name.
     #[error("two vertices are called {0:?}")]
     VertexTwice(VertexName),
@@ -178,7 +181,7 @@ impl Refusal {
     pub fn into_error(self, job: &str) -> Error {
         use Refusal::*;
         let (code, hint) = match &self {
-            NoVertices | NoInstances(_) | VertexTwice(_) | TooManyInstances { .. } => {
+            NoVertices | NoName(_) | NoInstances(_) | VertexTwice(_) | TooManyInstances { .. } => {
                 (ErrorCode::InvalidJob, "correct the job's definition")
             }
             TooManyForVertex { .. } => (ErrorCode::InvalidJob, "ask for fewer"),

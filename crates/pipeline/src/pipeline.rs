@@ -47,7 +47,7 @@ impl Pipeline {
         let (name, supplier, parallelism, isolation) = source.into_parts();
         let lower: Lower = Box::new(move |lowering, name, _| {
             let parallelism = lowering.wanted.unwrap_or(parallelism);
-            let vertex = lowering.isolated_vertex(name, parallelism, isolation, supplier.clone());
+            let vertex = lowering.source_vertex(name, parallelism, isolation, supplier.clone());
             Ok(vec![Port::first_of(vertex, parallelism)])
         });
         let name = self.fresh_name(&name);

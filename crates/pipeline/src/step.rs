@@ -187,6 +187,19 @@ impl Lowering<'_> {
             .vertex(vertex.parallelism(parallelism).isolation(isolation))
     }
 
+    /// Adds the vertex of a source. Its instances share what there is to read, each by how many they are.
+    pub(crate) fn source_vertex(
+        &mut self,
+        name: impl Into<Arc<str>>,
+        parallelism: Parallelism,
+        isolation: Isolation,
+        supplier: Arc<dyn ProcessorSupplier>,
+    ) -> VertexId {
+        let vertex = self.named(name, supplier).fixed_instances(true);
+        self.dag
+            .vertex(vertex.parallelism(parallelism).isolation(isolation))
+    }
+
     /// Leads a port into an input.
     pub(crate) fn connect(&mut self, from: Port, to: VertexId, input: Ordinal, way: Way) {
         let edge = Edge::from_ordinals((from.vertex, from.ordinal), (to, input));

@@ -107,6 +107,10 @@ fn check_component(
         let what = format!("two components are named {name:?}");
         return fault(what, "give each spout and bolt a name of its own");
     }
+    if name.trim().is_empty() || name.chars().any(char::is_control) {
+        let what = format!("no spout and no bolt can be named {name:?}");
+        return fault(what, "give it a name that can be seen, such as counts");
+    }
     if component.parallelism == 0 {
         let what = format!("{name:?} has a parallelism of zero");
         return fault(what, "give it at least one instance");

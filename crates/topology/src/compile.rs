@@ -170,6 +170,9 @@ impl Compiler<'_> {
                 .parallelism(Parallelism::Exactly(instances))
                 .isolation(component.isolation)
                 .demand(component.wants.demand());
+            if let Kind::Spout(make) = &component.kind {
+                vertex = vertex.fixed_instances(make.has_fixed_instances());
+            }
             let is_followed = component.is_spout() && self.mailboxes.is_some();
             if let Some(most) = NonZeroU32::new(Task::MOST_INSTANCES).filter(|_| is_followed) {
                 vertex = vertex.most_instances(most);

@@ -93,6 +93,11 @@ pub(crate) trait Make<W>: Send + Sync {
     /// The streams that an instance says it emits.
     fn outputs(&self) -> Result<Outputs>;
 
+    /// Whether it stays at as many instances as it had when the topology began.
+    fn has_fixed_instances(&self) -> bool {
+        false
+    }
+
     /// The processor around a new instance.
     fn processor(&self, wiring: &Arc<W>, instance: Instance) -> Result<Box<dyn Processor>>;
 }

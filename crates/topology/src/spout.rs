@@ -77,6 +77,15 @@ pub trait Spout: Send {
         let _ = message;
     }
 
+    /// Whether the number of its instances can't be changed while the topology runs. So it is if each of them emits a share of one
+    /// input that depends on how many they are: those that run would keep theirs, and nobody would read the rest.
+    fn has_fixed_instances() -> bool
+    where
+        Self: Sized,
+    {
+        false
+    }
+
     /// `next_tuple` will be called from now on.
     fn activate(&mut self) {}
 

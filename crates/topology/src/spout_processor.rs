@@ -33,6 +33,10 @@ where
         Ok((self.0)()?.outputs())
     }
 
+    fn has_fixed_instances(&self) -> bool {
+        S::has_fixed_instances()
+    }
+
     fn processor(
         &self,
         wiring: &Arc<SpoutWiring>,

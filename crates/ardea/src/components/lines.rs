@@ -82,6 +82,10 @@ impl Lines {
 }
 
 impl Spout for Lines {
+    fn has_fixed_instances() -> bool {
+        true
+    }
+
     fn outputs(&self) -> Outputs {
         Outputs::fields(["line"])
     }

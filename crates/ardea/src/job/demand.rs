@@ -5,7 +5,10 @@ use std::num::NonZeroU32;
 use ardea_api::{LogicalEdge, LogicalPlan, LogicalVertex};
 use ardea_core::{Dag, Isolation, Result, VertexId};
 use ardea_engine::together;
-use ardea_packing::{JobDemand, MOST_INSTANCES_ATTRIBUTE, MilliCores, Resources, VertexDemand};
+use ardea_packing::{
+    FIXED_INSTANCES_ATTRIBUTE, JobDemand, MOST_INSTANCES_ATTRIBUTE, MilliCores, Resources,
+    VertexDemand,
+};
 
 /// Where nobody has said how many instances a vertex has, it has one on a cluster.
 const ONE: NonZeroU32 = NonZeroU32::MIN;
@@ -38,6 +41,9 @@ pub fn demand(job: &str, dag: &Dag, unsaid: Resources) -> Result<JobDemand> {
         let mut wanted = VertexDemand::new(&**vertex.name(), parallelism, each);
         if let Some(most) = vertex.instance_limit() {
             wanted = wanted.attribute(MOST_INSTANCES_ATTRIBUTE, most.to_string());
+        }
+        if vertex.has_fixed_instances() {
+            wanted = wanted.attribute(FIXED_INSTANCES_ATTRIBUTE, "true");
         }
         demand = demand.vertex(wanted);
         logical.vertices.push(LogicalVertex {

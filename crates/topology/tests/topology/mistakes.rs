@@ -26,6 +26,17 @@ fn error(declare: impl FnOnce(BoltDeclarer<'_>) -> BoltDeclarer<'_>) -> String {
 }
 
 #[test]
+fn a_component_without_a_name_is_refused() {
+    for name in ["", " ", "two\nlines"] {
+        let mut builder = TopologyBuilder::new("wrong");
+        builder.spout(name, 1, || Numbers::untracked(1));
+        let error = builder.build().unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidJob);
+        assert!(error.to_string().contains("can be named"), "{error}");
+    }
+}
+
+#[test]
 fn an_edge_to_what_is_not_there_is_refused_with_what_there_is() {
     for (found, told) in [
         (
