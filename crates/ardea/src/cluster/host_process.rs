@@ -188,8 +188,12 @@ async fn job_is_gone(start: &HostStart, state: &Arc<dyn StateManager>) -> Result
             match next {
                 Ok(Some(_)) => was_there = true,
                 Ok(None) if was_there => {
-                    tokio::time::sleep(LINGERS).await;
-                    return Ok(());
+                    // Who submits a job of this name now finds this host, and counts on it.
+                    match tokio::time::timeout(LINGERS, watcher.next()).await {
+                        Err(_) | Ok(Ok(None)) => return Ok(()),
+                        Ok(Ok(Some(_))) => {}
+                        Ok(Err(_)) => break,
+                    }
                 }
                 Ok(None) => {}
                 Err(_) => break,

@@ -1,6 +1,7 @@
 //! A job's life without accidents, and the hosts that are for one job.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -143,6 +144,22 @@ pub fn a_cluster_for_one_job_outlives_its_leader_and_ends_with_the_job() {
 
     arena.succeed("kill word-count --yes");
     assert_eq!(arena.workers("word-count"), []);
+    arena.until("gone: the hosts", || arena.processes().is_empty());
+}
+
+pub fn a_job_that_comes_again_as_its_hosts_are_about_to_end_keeps_hosts() {
+    let arena = Arena::new();
+    arena.succeed("submit word-count.yaml");
+    arena.succeed("kill word-count --yes");
+    arena.succeed("submit word-count.yaml");
+    // Hosts of a job that is gone end within three seconds.
+    let begin = Instant::now();
+    arena.until("it runs on", || {
+        let is_late = begin.elapsed() > Duration::from_secs(6);
+        is_late && arena.phase("word-count").as_deref() == Some("running")
+    });
+    assert_eq!(arena.hosts().len(), 2);
+    arena.succeed("kill word-count --yes");
     arena.until("gone: the hosts", || arena.processes().is_empty());
 }
 

@@ -33,6 +33,10 @@ const TESTS: &[Test] = &[
         run: life::a_cluster_for_one_job_outlives_its_leader_and_ends_with_the_job,
     },
     Test {
+        name: "a_job_that_comes_again_as_its_hosts_are_about_to_end_keeps_hosts",
+        run: life::a_job_that_comes_again_as_its_hosts_are_about_to_end_keeps_hosts,
+    },
+    Test {
         name: "a_second_job_without_hosts_for_all_gets_its_own",
         run: life::a_second_job_without_hosts_for_all_gets_its_own,
     },
