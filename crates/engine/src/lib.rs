@@ -75,6 +75,7 @@ mod tasklet;
 mod coming;
 mod input;
 mod mailbox;
+mod marks;
 mod output;
 mod queue;
 

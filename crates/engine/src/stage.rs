@@ -11,6 +11,7 @@ use ardea_core::{
 };
 
 use crate::input::{Event, InputSet};
+use crate::marks::MarkPace;
 use crate::panics::quietly;
 
 /// What comes of a request to drain.
@@ -90,14 +91,8 @@ pub(crate) struct Stage {
     /// A deadline came while `on_wake` could not be called.
     owes_wake: bool,
     woken: Arc<AtomicBool>,
-    /// From when on a mark of latency is sent, or passed on, again.
-    mark_due: Duration,
-    /// Of a source: a mark is to be sent.
-    owes_mark: bool,
+    marks: MarkPace,
 }
-
-/// How often a source sends a mark of latency. What comes from several sources is passed on no more often.
-const MARK_EVERY: Duration = Duration::from_millis(100);
 
 impl Stage {
     /// A stage with this many inputs and outputs.
@@ -130,37 +125,25 @@ impl Stage {
             processor,
             context,
             woken,
-            mark_due: Duration::ZERO,
-            owes_mark: false,
+            marks: MarkPace::default(),
         }
     }
 
     /// A slice begins: of a source, whether a mark of latency is due.
     #[inline]
     pub(crate) fn begin_slice(&mut self, now: Duration) {
-        if now >= self.mark_due && matches!(self.kind, Kind::Source { .. }) {
-            self.owes_mark = self.is_mark_due(now);
+        if matches!(self.kind, Kind::Source { .. }) {
+            self.marks.look(now);
         }
-    }
-
-    /// Whether a mark may be sent now; then the next may be an interval later.
-    fn is_mark_due(&mut self, now: Duration) -> bool {
-        let is_due = now >= self.mark_due;
-        if is_due {
-            self.mark_due = now + MARK_EVERY;
-        }
-        is_due
     }
 
     /// A mark has come: counts how long it took, and passes it on if none was for an interval.
     fn pass_mark(&mut self, born: Timestamp) -> Result<()> {
         let clock = &self.context.clock;
-        let (now, took) = (clock.now(), clock.wall().as_micros() - born.as_micros());
-        // Clocks of hosts differ: nothing arrives before it was sent.
-        let took = Duration::from_micros(u64::try_from(took).unwrap_or(0));
+        // Clocks of hosts differ: what comes from the future took no time.
+        let (now, took) = (clock.now(), clock.wall().since(born));
         self.context.metrics.count_latency(took);
-        // Half an interval: of a source's marks, which come at about one, none is left out.
-        if now + MARK_EVERY / 2 >= self.mark_due && self.is_mark_due(now.max(self.mark_due)) {
+        if self.marks.passes(now) {
             let goes_by_itself = self.processor.on_latency(born)?;
             if !goes_by_itself {
                 self.outbox.marker(Marker::Latency(born));
@@ -547,7 +530,7 @@ impl Stage {
         if self.rests() {
             return Ok(false);
         }
-        if mem::take(&mut self.owes_mark) {
+        if self.marks.take_owed() {
             let born = self.context.clock.wall();
             self.outbox.marker(Marker::Latency(born));
             return Ok(true);

@@ -9,7 +9,7 @@ use ardea_core::{Boundedness, Dag, Demand, Result, Source};
 use ardea_engine::{JobConfig, JobHandle, Node, NodeConfig};
 
 use crate::Untimed;
-use crate::step::{self, For, Lower, Port, Step, StepName, StepOutput};
+use crate::step::{self, End, For, Lower, Port, Step, StepName, StepOutput};
 use crate::stream::Stream;
 
 /// A job under description: nothing runs yet.
@@ -47,7 +47,8 @@ impl Pipeline {
         let (name, supplier, parallelism, isolation) = source.into_parts();
         let lower: Lower = Box::new(move |lowering, name, _| {
             let parallelism = lowering.wanted.unwrap_or(parallelism);
-            let vertex = lowering.source_vertex(name, parallelism, isolation, supplier.clone());
+            let vertex =
+                lowering.end_vertex(End::Source, name, parallelism, isolation, supplier.clone());
             Ok(vec![Port::first_of(vertex, parallelism)])
         });
         let name = self.fresh_name(&name);

@@ -131,6 +131,13 @@ pub(crate) struct Lowering<'a> {
     pub(crate) wanted: Option<Parallelism>,
 }
 
+/// An end of a job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    Source,
+    Sink,
+}
+
 impl Lowering<'_> {
     /// How many instances a step has that may run on every core.
     pub(crate) fn spread(&self) -> Parallelism {
@@ -174,30 +181,21 @@ impl Lowering<'_> {
             .demand(self.demand)
     }
 
-    /// Adds a vertex that runs as `isolation` says.
-    pub(crate) fn isolated_vertex(
+    /// Adds the vertex of a source or a sink, which runs as `isolation` says.
+    pub(crate) fn end_vertex(
         &mut self,
+        end: End,
         name: impl Into<Arc<str>>,
         parallelism: Parallelism,
         isolation: Isolation,
         supplier: Arc<dyn ProcessorSupplier>,
     ) -> VertexId {
-        let vertex = self.named(name, supplier);
-        self.dag
-            .vertex(vertex.parallelism(parallelism).isolation(isolation))
-    }
-
-    /// Adds the vertex of a source. Its instances share what there is to read, each by how many they are.
-    pub(crate) fn source_vertex(
-        &mut self,
-        name: impl Into<Arc<str>>,
-        parallelism: Parallelism,
-        isolation: Isolation,
-        supplier: Arc<dyn ProcessorSupplier>,
-    ) -> VertexId {
-        let vertex = self.named(name, supplier).fixed_instances(true);
-        self.dag
-            .vertex(vertex.parallelism(parallelism).isolation(isolation))
+        let vertex = self
+            .named(name, supplier)
+            .parallelism(parallelism)
+            .isolation(isolation);
+        // The instances of a source share what there is to read, each by how many they are.
+        self.dag.vertex(vertex.fixed_instances(end == End::Source))
     }
 
     /// Leads a port into an input.

@@ -14,7 +14,7 @@ use ardea_operators::{FilterMapP, FilterP, FlatMapP, InspectP, LimitP, MapP, Mer
 
 use crate::keyed::KeyedStream;
 use crate::pipeline::Pipeline;
-use crate::step::{Lower, StepName, StepOutput, Way};
+use crate::step::{End, Lower, StepName, StepOutput, Way};
 use crate::window::{Window, WindowedStream};
 
 /// The records of a stream have an event time: it can be windowed.
@@ -335,7 +335,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         let name = self.pipeline.fresh_name(&name);
         let lower: Lower = Box::new(move |lowering, name, inputs| {
             let parallelism = lowering.wanted.unwrap_or(parallelism);
-            let vertex = lowering.isolated_vertex(name, parallelism, isolation, make.clone());
+            let vertex = lowering.end_vertex(End::Sink, name, parallelism, isolation, make.clone());
             let way = way.routed(lowering.straight(inputs[0], parallelism));
             lowering.connect(inputs[0], vertex, Ordinal::FIRST, way);
             Ok(vec![])
