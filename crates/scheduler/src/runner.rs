@@ -8,6 +8,7 @@ mod ending;
 pub(crate) mod folders;
 mod gate;
 mod job;
+mod keep;
 mod kill;
 mod leftovers;
 mod limits;
@@ -15,6 +16,7 @@ pub(crate) mod output;
 mod placed;
 mod process;
 pub(crate) mod records;
+mod recover;
 mod room;
 mod settle;
 mod watch;
@@ -31,6 +33,7 @@ use ardea_packing::{ContainerId, MilliCores, Resources};
 use crate::{ContainerEvent, EventFeed, Programs};
 use folders::JobFolder;
 use limits::Limits;
+use records::RunFile;
 
 pub(crate) use job::{RunnerJob, superseded};
 pub(crate) use placed::Held;
@@ -96,11 +99,15 @@ struct Live {
     feeds: BTreeMap<JobFolder, Vec<(u64, EventFeed)>>,
     next_feed: u64,
     /// The lives whose ends are waited for.
-    watched: BTreeMap<(JobFolder, ContainerId), u64>,
+    watched: BTreeMap<(JobFolder, ContainerId), RunFile>,
+    /// What is to be told of jobs that nobody has asked for yet.
+    remarks: BTreeMap<JobFolder, Vec<ContainerEvent>>,
 }
 
 impl Runner {
     /// A runner on that folder, which takes in all containers that it finds there. On a tokio runtime.
+    ///
+    /// A job or a container whose records can't be read hinders no other; what was found is told to whoever asks for the job.
     ///
     /// # Errors
     ///
@@ -123,6 +130,7 @@ impl Runner {
         })
         .await?;
         runner.take_in_all().await?;
+        tokio::spawn(keep::keep_records(Arc::downgrade(&runner.0)));
         Ok(runner)
     }
 
@@ -149,8 +157,10 @@ impl Runner {
     async fn take_in_all(&self) -> Result<()> {
         let folder = self.0.config.folder.clone();
         for folder in blocking(move || JobFolder::all(&folder)).await? {
-            self.forget_if_old(&folder).await?;
-            self.take_in(&folder).await?;
+            if let Err(error) = self.forget_if_old(&folder).await {
+                self.0.remark_failure(&folder, None, &error);
+            }
+            self.take_in(&folder).await;
         }
         Ok(())
     }
@@ -161,15 +171,18 @@ impl Inner {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells everybody who wants to know of this job.
-    fn tell(&self, job: &JobFolder, event: &ContainerEvent) {
+    /// Tells everybody who wants to know of this job; whether anybody does.
+    fn tell(&self, job: &JobFolder, event: &ContainerEvent) -> bool {
         let mut live = self.live();
-        if let Some(feeds) = live.feeds.get_mut(job) {
-            feeds.retain(|(_, feed)| feed.tell(event.clone()));
-            if feeds.is_empty() {
-                live.feeds.remove(job);
-            }
+        let Some(feeds) = live.feeds.get_mut(job) else {
+            return false;
+        };
+        feeds.retain(|(_, feed)| feed.tell(event.clone()));
+        let is_heard = !feeds.is_empty();
+        if !is_heard {
+            live.feeds.remove(job);
         }
+        is_heard
     }
 }
 

@@ -8,7 +8,7 @@ use super::folders::ContainerFolder;
 use super::leftovers;
 use super::limits;
 use super::process::ProcessHandle;
-use super::records::{EndFile, RunFile};
+use super::records::{self, EndFile, Found, RunFile};
 use crate::Ending;
 
 /// How long the process that started a container is waited for to write down how it ended.
@@ -46,10 +46,18 @@ pub(super) fn conclude(
         looks -= 1;
         std::thread::sleep(LOOK_EVERY);
     };
+    let path = folder.end_path();
+    let damaged = match records::look::<EndFile>(&path)? {
+        Found::Damaged(_) => Some(format!(
+            "{} was damaged, and is written anew",
+            path.display()
+        )),
+        _ => None,
+    };
     let end = EndFile {
         incarnation: run.incarnation,
         how,
-        remark: run.cgroup.as_deref().and_then(limits::leave),
+        remark: run.cgroup.as_deref().and_then(limits::leave).or(damaged),
     };
     folder.set_end(&end)?;
     if let Some(process) = process {

@@ -5,6 +5,7 @@
 //!     job.json  lock                   what is wanted of it
 //!     container-3/
 //!         run.json  end.json  lock     its latest life
+//!         run.json.damaged             what was found in the place of that
 //!         stdout.log  stderr.log  …    what it wrote
 //!         work/                        where it runs; the files of the job's package are there by name
 //! ```
@@ -16,7 +17,7 @@ use ardea_control::JobRef;
 use ardea_core::{ErrorCode, Result};
 use ardea_packing::ContainerId;
 
-use super::records::{self, EndFile, JobFile, RunFile, cannot};
+use super::records::{self, EndFile, Found, JobFile, RunFile, cannot};
 
 /// The longest part of a job's name in the name of its folder.
 const MOST_NAME_BYTES: usize = 100;
@@ -52,14 +53,19 @@ impl JobFolder {
         &self.0
     }
 
+    /// Where it is written what is wanted of the job.
+    pub(super) fn job_path(&self) -> PathBuf {
+        self.0.join("job.json")
+    }
+
     /// What is wanted of the job.
     pub(crate) fn job(&self) -> Result<Option<JobFile>> {
-        records::read(&self.0.join("job.json"))
+        records::read(&self.job_path())
     }
 
     /// Writes what is wanted of the job.
     pub(crate) fn set_job(&self, job: &JobFile) -> Result<()> {
-        records::write(&self.0.join("job.json"), job)
+        records::write(&self.job_path(), job)
     }
 
     /// Waits until nobody else changes what is wanted of the job; ends when dropped, or with the process.
@@ -104,30 +110,59 @@ impl ContainerFolder {
         self.0.join("work")
     }
 
-    /// Its latest life.
-    pub(crate) fn run(&self) -> Result<Option<RunFile>> {
-        records::read(&self.0.join("run.json"))
+    /// Where its latest life is written down.
+    pub(super) fn run_path(&self) -> PathBuf {
+        self.0.join("run.json")
+    }
+
+    /// Its latest life, as it is written down.
+    pub(super) fn run(&self) -> Result<Found<RunFile>> {
+        records::look(&self.run_path())
     }
 
     /// Begins a life.
     pub(crate) fn set_run(&self, run: &RunFile) -> Result<()> {
-        records::write(&self.0.join("run.json"), run)
+        records::write(&self.run_path(), run)
+    }
+
+    /// Whether a life of it was begun, or was about to.
+    pub(super) fn has_lived(&self) -> bool {
+        self.0.join("stderr.log").exists()
     }
 
     /// How the life of that number has ended, if that is known.
     pub(crate) fn end(&self, incarnation: u64) -> Result<Option<EndFile>> {
-        let end: Option<EndFile> = records::read(&self.0.join("end.json"))?;
+        let end = self.latest_end()?;
         Ok(end.filter(|end| end.incarnation == incarnation))
+    }
+
+    /// How the latest life of which that is known has ended.
+    pub(super) fn latest_end(&self) -> Result<Option<EndFile>> {
+        match records::look(&self.end_path())? {
+            Found::Whole(end) => Ok(Some(end)),
+            // It is written anew, with what is known then.
+            Found::Nothing | Found::Damaged(_) => Ok(None),
+        }
+    }
+
+    /// Where it is written how a life has ended.
+    pub(super) fn end_path(&self) -> PathBuf {
+        self.0.join("end.json")
     }
 
     /// Says how a life has ended.
     pub(crate) fn set_end(&self, end: &EndFile) -> Result<()> {
-        records::write(&self.0.join("end.json"), end)
+        records::write(&self.end_path(), end)
     }
 
     /// Waits until nobody else starts or stops the container; ends when dropped, or with the process.
     pub(crate) fn lock(&self) -> Result<File> {
         lock(&self.0, "lock")
+    }
+
+    /// The same, if nobody else has it.
+    pub(super) fn try_lock(&self) -> Result<Option<File>> {
+        try_lock(&self.0, "lock")
     }
 }
 
@@ -148,17 +183,31 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
 
 /// Makes the folder if it is not there, and locks it. Blocks.
 fn lock(folder: &Path, name: &str) -> Result<File> {
+    let file = to_lock(folder, name)?;
+    let locked = file.lock();
+    locked.map_err(|error| cannot(ErrorCode::WriteFailed, "lock", folder, error))?;
+    Ok(file)
+}
+
+fn try_lock(folder: &Path, name: &str) -> Result<Option<File>> {
+    let file = to_lock(folder, name)?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => {
+            Err(cannot(ErrorCode::WriteFailed, "lock", folder, error))
+        }
+    }
+}
+
+fn to_lock(folder: &Path, name: &str) -> Result<File> {
     let failed = |error| cannot(ErrorCode::WriteFailed, "lock", folder, error);
     std::fs::create_dir_all(folder).map_err(failed)?;
-    let path = folder.join(name);
-    let file = File::options().create(true).append(true).open(&path);
-    let file = file.map_err(failed)?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => file.lock().map_err(failed)?,
-        Err(TryLockError::Error(error)) => return Err(failed(error)),
-    }
-    Ok(file)
+    let file = File::options()
+        .create(true)
+        .append(true)
+        .open(folder.join(name));
+    file.map_err(failed)
 }
 
 #[cfg(test)]

@@ -19,8 +19,12 @@ use ardea_core::{Error, ErrorCode, Result};
 
 use super::process::ProcessMark;
 
+/// The variable that holds, behind the gate, the number of the process that went through it: those that it starts have other numbers.
+pub(super) const OWN_PROCESS_VARIABLE: &str = "ARDEA_CONTAINER_PROCESS";
+
 /// Waits for the word, then becomes the program.
-const GATE: &str = r#"read -r word && [ "$word" = go ] || exit 125; exec "$@" </dev/null"#;
+const GATE: &str = r#"read -r word && [ "$word" = go ] || exit 125
+export ARDEA_CONTAINER_PROCESS=$$; exec "$@" </dev/null"#;
 
 /// What is to be started.
 pub(super) struct Start<'a> {

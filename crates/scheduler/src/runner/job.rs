@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use super::folders::JobFolder;
 use super::process::ProcessHandle;
 use super::records::{JobFile, RunFile};
+use super::recover::Locked;
 use super::{Runner, blocking, ending, output, watch};
 use crate::{
     ContainerEvent, ContainerEvents, EventFeed, LaunchPlan, LogPiece, LogRequest, RunningContainer,
@@ -45,12 +46,16 @@ impl Runner {
         let (feed, events) = container_events();
         // Before looking, so that nothing is missed between.
         let subscription = self.subscribe(&folder, feed.clone());
+        let remarks = self.0.live().remarks.remove(&folder);
+        for remark in remarks.unwrap_or_default() {
+            feed.tell(remark);
+        }
         if let Some(why) = self.unlimited_because() {
             let text = format!("limits of cpu and memory are not enforced: {why}");
             let container = None;
             feed.tell(ContainerEvent::Notice { container, text });
         }
-        for event in self.take_in(&folder).await? {
+        for event in self.take_in(&folder).await {
             feed.tell(event);
         }
         let job = RunnerJob {
@@ -77,25 +82,66 @@ impl Runner {
         }
     }
 
-    /// Watches the containers of a job that run, and ends what those that don't have left behind; how things are, as events.
-    pub(super) async fn take_in(&self, folder: &JobFolder) -> Result<Vec<ContainerEvent>> {
+    /// Watches the containers of a job that run, and ends what those that don't have left behind; how things are, as events. One that
+    /// can't be looked at is told, and hinders no other.
+    pub(super) async fn take_in(&self, folder: &JobFolder) -> Vec<ContainerEvent> {
         let job = folder.clone();
-        let ids = blocking(move || job.containers()).await?;
+        let ids = match blocking(move || job.containers()).await {
+            Ok(ids) => ids,
+            Err(error) => {
+                self.0.remark_failure(folder, None, &error);
+                return Vec::new();
+            }
+        };
         let mut events = Vec::new();
         for id in ids {
-            let Some((run, process)) = look(folder, id).await? else {
-                continue;
-            };
-            events.push(match process {
-                Some(process) if !process.has_ended() => {
-                    let running = watch::running(&self.0.config.host, id, &run);
-                    self.watch(folder, id, run, process);
-                    ContainerEvent::Started(running)
-                }
-                process => found_dead(folder, id, run, process).await?,
-            });
+            match self.take_in_one(folder, id).await {
+                Ok(event) => events.extend(event),
+                Err(error) => self.0.remark_failure(folder, Some(id), &error),
+            }
         }
-        Ok(events)
+        events
+    }
+
+    async fn take_in_one(
+        &self,
+        folder: &JobFolder,
+        id: ContainerId,
+    ) -> Result<Option<ContainerEvent>> {
+        let found = self.look(folder, id, Locked::No).await?;
+        Ok(match found {
+            None => None,
+            Some((run, Some(process))) if !process.has_ended() => {
+                let running = watch::running(&self.0.config.host, id, &run);
+                self.watch(folder, id, run, process);
+                Some(ContainerEvent::Started(running))
+            }
+            Some((run, process)) => Some(found_dead(folder, id, run, process).await?),
+        })
+    }
+
+    /// A container's latest life, and what is left of its process.
+    pub(super) async fn look(
+        &self,
+        job: &JobFolder,
+        id: ContainerId,
+        locked: Locked,
+    ) -> Result<Option<(RunFile, Option<ProcessHandle>)>> {
+        let (runner, job) = (self.clone(), job.clone());
+        blocking(move || {
+            let Some(run) = runner.life(&job, id, locked)? else {
+                return Ok(None);
+            };
+            let process = run.process.open().map_err(|error| {
+                Error::new(
+                    ErrorCode::SchedulerUnavailable,
+                    format!("cannot look at process {}", run.process.pid()),
+                )
+                .because(error)
+            })?;
+            Ok(Some((run, process)))
+        })
+        .await
     }
 }
 
@@ -196,7 +242,7 @@ impl RunnerJob {
         blocking(move || {
             let mut running = Vec::new();
             for id in job.folder.containers()? {
-                let run = job.folder.container(id).run()?;
+                let run = job.glance(id);
                 running.extend(run.and_then(|run| job.if_running(id, &run)));
             }
             Ok(running)
@@ -255,7 +301,7 @@ impl RunnerJob {
 
     /// What is wanted of the job, for a call of that mastership. Under the job's lock.
     pub(super) fn file_for(&self, epoch: MasterEpoch) -> Result<JobFile> {
-        let file = self.folder.job()?.unwrap_or_else(|| JobFile {
+        let file = self.file()?.unwrap_or_else(|| JobFile {
             launch: (*self.launch).clone(),
             newest: Order::default(),
             wanted: Vec::new(),
@@ -270,33 +316,20 @@ impl RunnerJob {
         Ok(file)
     }
 
+    /// A container's latest life, if it can be known; else that is told. Blocks.
+    pub(super) fn glance(&self, id: ContainerId) -> Option<RunFile> {
+        let life = self.runner.life(&self.folder, id, Locked::No);
+        life.unwrap_or_else(|error| {
+            self.runner.0.remark_failure(&self.folder, Some(id), &error);
+            None
+        })
+    }
+
     pub(super) fn if_running(&self, id: ContainerId, run: &RunFile) -> Option<RunningContainer> {
         let process = run.process.open().ok()??;
         let host = &self.runner.0.config.host;
         (!process.has_ended()).then(|| watch::running(host, id, run))
     }
-}
-
-/// A container's latest life, and what is left of its process.
-pub(super) async fn look(
-    job: &JobFolder,
-    id: ContainerId,
-) -> Result<Option<(RunFile, Option<ProcessHandle>)>> {
-    let folder = job.container(id);
-    blocking(move || {
-        let Some(run) = folder.run()? else {
-            return Ok(None);
-        };
-        let process = run.process.open().map_err(|error| {
-            Error::new(
-                ErrorCode::SchedulerUnavailable,
-                format!("cannot look at process {}", run.process.pid()),
-            )
-            .because(error)
-        })?;
-        Ok(Some((run, process)))
-    })
-    .await
 }
 
 async fn found_dead(

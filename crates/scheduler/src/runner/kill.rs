@@ -6,9 +6,10 @@ use ardea_control::Order;
 use ardea_core::{ErrorCode, Result};
 
 use super::folders::JobFolder;
-use super::job::{RunnerJob, look, superseded};
+use super::job::{RunnerJob, superseded};
 use super::leftovers;
-use super::records::{self, cannot};
+use super::records::{self, Found, JobFile, cannot};
+use super::recover::Locked;
 use super::{Runner, blocking, now_ms};
 
 impl RunnerJob {
@@ -23,7 +24,7 @@ impl RunnerJob {
                 }
                 Ok(file) => file,
                 // That it was killed before is no reason not to look whether something is left.
-                Err(error) => match job.folder.job()? {
+                Err(error) => match job.file()? {
                     Some(file) if file.killed_at.is_some() && order >= file.newest => file,
                     _ => return Err(error),
                 },
@@ -39,7 +40,8 @@ impl RunnerJob {
             let folder = job.folder.container(id);
             let lock = folder.clone();
             let _lock = blocking(move || lock.lock()).await?;
-            if let Some((run, Some(process))) = look(&job.folder, id).await?
+            if let Some((run, Some(process))) =
+                job.runner.look(&job.folder, id, Locked::Yes).await?
                 && !process.has_ended()
             {
                 job.stop(id, run, process).await?;
@@ -66,9 +68,17 @@ impl RunnerJob {
 impl Runner {
     /// Removes what is left of a job that was killed long ago.
     pub(super) async fn forget_if_old(&self, folder: &JobFolder) -> Result<()> {
-        let (folder, keep) = (folder.clone(), self.config().keep_logs);
+        let (runner, folder) = (self.clone(), folder.clone());
+        let keep = self.config().keep_logs;
         blocking(move || {
-            let killed_at = folder.job()?.and_then(|job| job.killed_at);
+            let killed_at = match records::look::<JobFile>(&folder.job_path())? {
+                Found::Whole(file) => file.killed_at,
+                // Nothing that runs, or should, keeps what is left of a job whose record is damaged.
+                Found::Damaged(_) if runner.wanted(&folder)?.is_empty() => {
+                    records::changed_ms(&folder.job_path())
+                }
+                _ => None,
+            };
             let age = killed_at.map(|at| Duration::from_millis(now_ms().saturating_sub(at)));
             match age.is_some_and(|age| age >= keep) {
                 true => records::remove(folder.path()),

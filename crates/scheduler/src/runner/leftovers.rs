@@ -7,6 +7,9 @@
 use std::io;
 use std::path::Path;
 
+use ardea_control::{ContainerRequest, WORKER_START_VARIABLE, WorkerStart};
+
+use super::gate::OWN_PROCESS_VARIABLE;
 use super::process::ProcessMark;
 
 /// The variable that marks the processes of a container.
@@ -27,6 +30,63 @@ pub(super) fn any_container(job_folder: &Path) -> String {
     format!("{}/", job_folder.display())
 }
 
+/// A container's own process, as its environment tells of it.
+#[derive(Debug)]
+pub(super) struct OwnProcess {
+    /// Which life.
+    pub(super) incarnation: u64,
+    /// The process.
+    pub(super) process: ProcessMark,
+    /// What was asked for, as far as the process was told.
+    pub(super) request: Option<ContainerRequest>,
+}
+
+/// The container's process that runs, of its latest life: not one that this has started. Costs as much as [`end_all`].
+pub(super) fn own_process(container_folder: &Path) -> io::Result<Option<OwnProcess>> {
+    let prefix = any_life(container_folder);
+    let mut latest: Option<OwnProcess> = None;
+    for pid in numbers()? {
+        let Some(incarnation) = own_life(pid, &prefix) else {
+            continue;
+        };
+        let Ok(process) = ProcessMark::of(pid) else {
+            continue;
+        };
+        // Looked at again behind the mark: the number may have become another's.
+        let is_same = own_life(pid, &prefix) == Some(incarnation);
+        if is_same
+            && latest
+                .as_ref()
+                .is_none_or(|latest| latest.incarnation < incarnation)
+        {
+            latest = Some(OwnProcess {
+                incarnation,
+                process,
+                request: request_of(pid),
+            });
+        }
+    }
+    Ok(latest)
+}
+
+/// Which life a process is the own process of, if it is that of a container whose marks begin like this.
+fn own_life(pid: u32, mark_prefix: &str) -> Option<u64> {
+    let mark = variable(pid, MARK_VARIABLE)?;
+    let is_own = variable(pid, OWN_PROCESS_VARIABLE)?.parse() == Ok(pid);
+    let life = mark.strip_prefix(mark_prefix)?.strip_suffix(';')?.parse();
+    life.ok().filter(|_| is_own)
+}
+
+fn request_of(pid: u32) -> Option<ContainerRequest> {
+    let start = variable(pid, WORKER_START_VARIABLE)?;
+    let start: WorkerStart = serde_json::from_str(&start).ok()?;
+    Some(ContainerRequest {
+        id: start.worker.container,
+        required: start.resources,
+        attributes: Default::default(),
+    })
+}
+
 /// Ends all processes whose mark begins like this. Each is looked at once more through a handle before it is ended.
 ///
 /// Reads the environment of every process of this user: some ten milliseconds on a machine with a thousand.
@@ -42,15 +102,7 @@ pub(super) fn end_all(mark_prefix: &str) -> io::Result<()> {
 
 fn end_those_seen(mark_prefix: &str) -> io::Result<bool> {
     let mut any = false;
-    for entry in std::fs::read_dir("/proc")? {
-        let Ok(entry) = entry else { continue };
-        let Some(pid) = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse().ok())
-        else {
-            continue;
-        };
+    for pid in numbers()? {
         if pid == std::process::id() || !is_marked(pid, mark_prefix) {
             continue;
         }
@@ -68,17 +120,26 @@ fn end_those_seen(mark_prefix: &str) -> io::Result<bool> {
     Ok(any)
 }
 
-/// Whether the process has this mark; one that can't be read is another user's, or gone.
+/// The numbers of all processes.
+fn numbers() -> io::Result<impl Iterator<Item = u32>> {
+    let entries = std::fs::read_dir("/proc")?.flatten();
+    Ok(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()))
+}
+
+/// Whether the process has this mark.
 fn is_marked(pid: u32, mark_prefix: &str) -> bool {
-    let Ok(environment) = std::fs::read(format!("/proc/{pid}/environ")) else {
-        return false;
-    };
-    environment.split(|byte| *byte == 0).any(|variable| {
-        variable
-            .strip_prefix(MARK_VARIABLE.as_bytes())
-            .and_then(|rest| rest.strip_prefix(b"="))
-            .is_some_and(|value| value.starts_with(mark_prefix.as_bytes()))
-    })
+    variable(pid, MARK_VARIABLE).is_some_and(|mark| mark.starts_with(mark_prefix))
+}
+
+/// A variable that the process was started with; none of one that can't be read, which is another user's, or gone.
+fn variable(pid: u32, name: &str) -> Option<String> {
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let mut variables = environment.split(|byte| *byte == 0);
+    let value = variables.find_map(|variable| {
+        let value = variable.strip_prefix(name.as_bytes())?;
+        value.strip_prefix(b"=")
+    })?;
+    String::from_utf8(value.to_vec()).ok()
 }
 
 #[cfg(test)]

@@ -72,6 +72,14 @@ impl Limits {
         }
     }
 
+    /// The group of that name, if there is one.
+    pub(super) fn existing(&self, name: &str) -> Option<PathBuf> {
+        let Limits::Below(base) = self else {
+            return None;
+        };
+        Some(base.join(name)).filter(|group| group.is_dir())
+    }
+
     /// Makes a group of that name; what is asked for as zero is not limited.
     pub(super) fn group(&self, name: &str, resources: &Resources) -> Result<Option<PathBuf>> {
         let Limits::Below(base) = self else {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::blocking;
 use super::job::RunnerJob;
+use super::recover::Locked;
 use crate::RunningContainer;
 
 /// A container that a runner keeps, whether it runs or not.
@@ -26,11 +27,11 @@ impl RunnerJob {
         let job = self.clone();
         let replaced = blocking(move || {
             let _lock = job.folder.lock()?;
-            let latest = job.folder.container(id).run()?;
+            let latest = job.runner.life(&job.folder, id, Locked::No)?;
             if latest.is_some_and(|run| run.incarnation > up_to) {
                 return Ok(false);
             }
-            if let Some(mut file) = job.folder.job()? {
+            if let Some(mut file) = job.file()? {
                 file.wanted.retain(|wanted| wanted.id != id);
                 job.folder.set_job(&file)?;
             }
@@ -47,11 +48,11 @@ impl RunnerJob {
     pub(crate) async fn held(&self) -> Result<Vec<Held>> {
         let job = self.clone();
         blocking(move || {
-            let wanted = job.folder.job()?.map(|file| file.wanted);
+            let wanted = job.file_unlocked()?.map(|file| file.wanted);
             let mut held = Vec::new();
             for request in wanted.unwrap_or_default() {
                 let id = request.id;
-                let run = job.folder.container(id).run()?;
+                let run = job.glance(id);
                 held.push(Held {
                     request,
                     incarnation: run.as_ref().map_or(0, |run| run.incarnation),

@@ -47,6 +47,9 @@ pub(crate) struct RunFile {
     pub(crate) stderr_from: u64,
     /// Its control group, if it has one.
     pub(crate) cgroup: Option<PathBuf>,
+    /// What was asked for, in case `job.json` gets lost; earlier versions did not write it.
+    #[serde(default)]
+    pub(crate) request: Option<ContainerRequest>,
 }
 
 /// `end.json`: how a container's process has ended.
@@ -60,17 +63,54 @@ pub(crate) struct EndFile {
     pub(crate) remark: Option<String>,
 }
 
+/// What is found where a record should be.
+#[derive(Debug)]
+pub(crate) enum Found<T> {
+    /// There is none.
+    Nothing,
+    /// What is there is no record, for this reason.
+    Damaged(Error),
+    /// A record.
+    Whole(T),
+}
+
+/// Looks at a record. An error says that it can't be read now, not that it is damaged.
+pub(crate) fn look<T: DeserializeOwned>(path: &Path) -> Result<Found<T>> {
+    let damaged = |why: Box<dyn std::error::Error + Send + Sync>| {
+        Found::Damaged(cannot(ErrorCode::ReadFailed, "understand", path, why)
+            .hint("another version of ardea, or somebody else, wrote it: stop what it tells of by hand, and remove it"))
+    };
+    match std::fs::read(path) {
+        Ok(text) => Ok(match serde_json::from_slice(&text) {
+            Ok(record) => Found::Whole(record),
+            Err(error) => damaged(error.into()),
+        }),
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound => Ok(Found::Nothing),
+            io::ErrorKind::IsADirectory => Ok(damaged(error.into())),
+            _ => Err(cannot(ErrorCode::ReadFailed, "read", path, error)),
+        },
+    }
+}
+
 /// Reads a record; `None` if there is none.
 pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
-    let text = match std::fs::read(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(cannot(ErrorCode::ReadFailed, "read", path, error)),
-    };
-    serde_json::from_slice(&text).map(Some).map_err(|error| {
-        cannot(ErrorCode::ReadFailed, "understand", path, error)
-            .hint("another version of ardea, or somebody else, wrote it: stop what it tells of by hand, and remove it")
-    })
+    match look(path)? {
+        Found::Nothing => Ok(None),
+        Found::Damaged(error) => Err(error),
+        Found::Whole(record) => Ok(Some(record)),
+    }
+}
+
+/// Gives a damaged record another name, in place of one that was put aside before; that name.
+pub(crate) fn put_aside(path: &Path) -> Result<PathBuf> {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(".damaged");
+    let aside = path.with_file_name(name);
+    remove(&aside)?;
+    let moved = std::fs::rename(path, &aside);
+    moved.map_err(|error| cannot(ErrorCode::WriteFailed, "put aside", path, error))?;
+    Ok(aside)
 }
 
 /// Writes a record, as a whole or not at all.
@@ -83,6 +123,13 @@ pub(crate) fn write(path: &Path, record: &impl Serialize) -> Result<()> {
     scratch.write_all(&text).map_err(failed)?;
     scratch.persist(path).map_err(|error| failed(error.error))?;
     Ok(())
+}
+
+/// When a file was written last, in milliseconds since 1970, as far as that is known.
+pub(crate) fn changed_ms(path: &Path) -> Option<u64> {
+    let changed = path.metadata().ok()?.modified().ok()?;
+    let since = changed.duration_since(std::time::UNIX_EPOCH).ok()?;
+    u64::try_from(since.as_millis()).ok()
 }
 
 /// Removes a file or folder; that there is none is fine.

@@ -21,11 +21,13 @@ impl Runner {
     pub(super) fn promised_but(&self, left_out: Option<&JobFolder>) -> Result<Resources> {
         let mut promised = Resources::ZERO;
         for folder in JobFolder::all(&self.0.config.folder)? {
-            if Some(&folder) != left_out
-                && let Some(job) = folder.job()?
-            {
+            if Some(&folder) == left_out {
+                continue;
+            }
+            // A job that can't be looked at hinders no other.
+            if let Ok(wanted) = self.wanted(&folder) {
                 promised = promised
-                    .checked_add(sum(&job.wanted))
+                    .checked_add(sum(&wanted))
                     .unwrap_or(Resources::UNLIMITED);
             }
         }

@@ -9,10 +9,11 @@ use ardea_packing::ContainerId;
 
 use super::folders::ContainerFolder;
 use super::gate::{AtGate, Start};
-use super::job::{RunnerJob, look, superseded};
+use super::job::{RunnerJob, superseded};
 use super::leftovers::{self, MARK_VARIABLE};
 use super::process::ProcessHandle;
 use super::records::{self, RunFile, cannot};
+use super::recover::{Locked, group_name};
 use super::{blocking, ending, limits, now_ms, output, watch};
 use crate::{ContainerEvent, Unpacked};
 
@@ -24,12 +25,12 @@ impl RunnerJob {
     /// is up to the master.
     pub(super) async fn settle(&self, id: ContainerId, floor: u64) -> Result<()> {
         let _lock = self.lock(id).await?;
-        let folder = self.folder.clone();
-        let Some(file) = blocking(move || folder.job()).await? else {
+        let job = self.clone();
+        let Some(file) = blocking(move || job.file_unlocked()).await? else {
             return Ok(());
         };
         let wanted = file.wanted(id).filter(|_| file.killed_at.is_none());
-        let found = look(&self.folder, id).await?;
+        let found = self.runner.look(&self.folder, id, Locked::Yes).await?;
         let latest = found.as_ref().map(|(run, _)| run.clone());
         let alive = found.and_then(|(run, process)| {
             let process = process.filter(|process| !process.has_ended())?;
@@ -68,12 +69,12 @@ impl RunnerJob {
     ) -> Result<u64> {
         let id = request.id;
         let _lock = self.lock(id).await?;
-        let folder = self.folder.clone();
-        let killed = blocking(move || folder.job()).await?;
+        let job = self.clone();
+        let killed = blocking(move || job.file_unlocked()).await?;
         if killed.is_none_or(|file| file.wanted(id).is_none()) {
             return Err(superseded("the container is not wanted any more"));
         }
-        let found = look(&self.folder, id).await?;
+        let found = self.runner.look(&self.folder, id, Locked::Yes).await?;
         let latest = found.as_ref().map(|(run, _)| run.clone());
         if let Some(run) = latest.as_ref().filter(|run| run.asked >= order) {
             return Ok(run.incarnation);
@@ -141,9 +142,12 @@ impl RunnerJob {
         let package = self.package().await.map_err(failed)?;
         let job = self.clone();
         let started = blocking(move || {
-            let after = latest.as_ref().map_or(0, |run| run.incarnation + 1);
+            let folder = job.folder.container(id);
+            let ended = folder.latest_end()?.map(|end| end.incarnation);
+            let before = latest.map(|run| run.incarnation).max(ended);
+            let after = before.map_or(0, |before| before + 1);
             let incarnation = now_ms().max(after).max(floor);
-            if latest.is_some() {
+            if folder.has_lived() {
                 job.end_leftovers(id)?;
             }
             job.spawn(asked, &request, incarnation, &package)
@@ -195,7 +199,7 @@ impl RunnerJob {
         let mark = at_gate.mark().clone();
         let cgroup = inner
             .limits
-            .group(&self.group_name(request.id), &request.required)?;
+            .group(&group_name(&self.folder, request.id), &request.required)?;
         if let Some(group) = &cgroup {
             limits::join(group, mark.pid())?;
         }
@@ -210,6 +214,7 @@ impl RunnerJob {
             process: mark,
             stderr_from,
             cgroup,
+            request: Some(request.clone()),
         };
         folder.set_run(&run)?;
         if let Err(error) = at_gate.open() {
@@ -241,11 +246,6 @@ impl RunnerJob {
         let mark = leftovers::mark(folder.path(), incarnation);
         environment.push((MARK_VARIABLE.to_string(), mark));
         Ok(environment)
-    }
-
-    fn group_name(&self, id: ContainerId) -> String {
-        let job = self.folder.path().file_name().unwrap_or_default();
-        format!("ardea-{}-{id}", job.to_string_lossy())
     }
 
     /// The job's package, which is fetched when it is needed first, and again if it has gone.

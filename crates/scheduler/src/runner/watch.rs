@@ -25,8 +25,8 @@ impl Runner {
         process: ProcessHandle,
     ) {
         let key = (job.clone(), id);
-        let before = self.0.live().watched.insert(key, run.incarnation);
-        if before == Some(run.incarnation) {
+        let before = self.0.live().watched.insert(key, run.clone());
+        if before.is_some_and(|before| before.incarnation == run.incarnation) {
             return;
         }
         let (inner, job) = (Arc::clone(&self.0), job.clone());
@@ -60,7 +60,8 @@ impl Inner {
     fn unwatch(&self, job: &JobFolder, id: ContainerId, incarnation: u64) {
         let mut live = self.live();
         let key = (job.clone(), id);
-        if live.watched.get(&key) == Some(&incarnation) {
+        let watched = live.watched.get(&key);
+        if watched.is_some_and(|run| run.incarnation == incarnation) {
             live.watched.remove(&key);
         }
     }

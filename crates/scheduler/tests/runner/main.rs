@@ -1,5 +1,7 @@
 //! What only runners of this machine promise: containers outlive the process that started them, whatever ends it.
 
+mod damaged;
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
