@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::fs::{File, TryLockError};
+use std::path::Path;
 use std::sync::Arc;
 
 use ardea_api::{Server, ServerConfig};
@@ -23,6 +25,7 @@ pub struct Host {
     api: String,
     master: Arc<MasterProcess>,
     _runner: RunnerServer,
+    _name: File,
     served: Arc<Served>,
     serving: Serving,
 }
@@ -36,11 +39,13 @@ impl Host {
     /// answer. Nothing runs then.
     pub async fn start(setup: HostSetup) -> Result<Self> {
         let folder = setup.cluster.directory.clone();
+        let own = folder.join("hosts").join(&setup.name);
+        let name = hold_name(&setup.name, &own)?;
         let programs = &setup.programs;
         // Containers of `local` are found by whichever process of this machine leads their job: one folder for all of them.
         let local = runner(&setup, folder.join("local"));
         let local = Runner::open(local, Arc::clone(programs)).await?;
-        let own = runner(&setup, folder.join("hosts").join(&setup.name));
+        let own = runner(&setup, own);
         let own = Runner::open(own, Arc::clone(programs)).await?;
 
         let hosts = Hosts::new(Arc::clone(&setup.state), setup.security.clone());
@@ -97,6 +102,7 @@ impl Host {
             api,
             master,
             _runner: registered,
+            _name: name,
             served,
             serving,
         })
@@ -157,6 +163,30 @@ impl fmt::Debug for Host {
 
 fn cut_off(error: JoinError) -> Error {
     Error::new(ErrorCode::Internal, "standing for jobs was cut off").because(error)
+}
+
+/// Keeps others of this machine from having the same name, as long as this is not dropped: one that hangs is still there.
+fn hold_name(name: &str, folder: &Path) -> Result<File> {
+    let failed = |error| {
+        let what = format!("cannot use {}", folder.display());
+        let error = Error::new(ErrorCode::WriteFailed, what).because(error);
+        error.hint("check cluster.directory and its permissions")
+    };
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    let file = File::options()
+        .create(true)
+        .append(true)
+        .open(folder.join("lock"));
+    let file = file.map_err(failed)?;
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => {
+            let what = format!("another host of the name {name:?} runs on this machine");
+            Err(Error::new(ErrorCode::NameTaken, what)
+                .hint("give each host of the cluster a name of its own"))
+        }
+        // Where the file system has no locks the name is held in the cluster's state alone.
+        _ => Ok(file),
+    }
 }
 
 fn runner(setup: &HostSetup, folder: std::path::PathBuf) -> RunnerConfig {

@@ -21,7 +21,7 @@ mod room;
 mod settle;
 mod watch;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -102,6 +102,8 @@ struct Live {
     watched: BTreeMap<(JobFolder, ContainerId), RunFile>,
     /// What is to be told of jobs that nobody has asked for yet.
     remarks: BTreeMap<JobFolder, Vec<ContainerEvent>>,
+    /// The damaged records of which it was told that they were put aside, each with when it was written.
+    told: BTreeSet<(PathBuf, u64)>,
 }
 
 impl Runner {

@@ -1,6 +1,6 @@
 //! Starts and stops hosts of this machine: processes that outlive whoever started them.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -14,6 +14,9 @@ use super::run_files::RunFile;
 
 /// How long a host may take to be there, and to be gone.
 const WITHIN: Duration = Duration::from_secs(20);
+
+/// How long somebody else may take who starts hosts as well.
+const OTHERS_WITHIN: Duration = Duration::from_secs(60);
 
 /// How often it is looked whether it is.
 const LOOK: Duration = Duration::from_millis(5);
@@ -52,11 +55,13 @@ impl Launcher {
         files.map(Started::from).collect()
     }
 
-    /// Starts hosts until so many run that are for all jobs, and waits until they are there. Gives those that it started.
+    /// Starts hosts until so many run that are for all jobs, and waits until they are there. Gives those that it started. If several do
+    /// this at once, one starts them and the others find them running.
     ///
     /// # Errors
     /// [`ErrorCode::StartFailed`] with what a host said that did not come; those that did come stay.
     pub fn start(&self, hosts: usize) -> Result<Vec<Started>> {
+        let _lock = self.lock()?;
         let running = self.running();
         let taken = |name: &str| running.iter().any(|host| host.name == name);
         let general = running.iter().filter(|host| host.job.is_none()).count();
@@ -75,10 +80,54 @@ impl Launcher {
             };
             children.push(self.spawn(HostStart::of(name.as_str(), &self.cluster, port))?);
         }
-        children
-            .into_iter()
-            .map(|child| self.await_host(child))
-            .collect()
+        let mut started = Vec::new();
+        for child in children {
+            match self.await_host(child) {
+                Ok(host) => started.push(host),
+                // Hosts may have come whose files were not to be seen before.
+                Err(_) if self.general() >= hosts => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(started)
+    }
+
+    /// How many hosts run that are for all jobs.
+    fn general(&self) -> usize {
+        let running = self.running().into_iter();
+        running.filter(|host| host.job.is_none()).count()
+    }
+
+    /// Waits until nobody else starts hosts of the cluster; ends when dropped, or with the process. Nobody is kept out where the file
+    /// system has no locks: hosts have names, which are given once.
+    fn lock(&self) -> Result<Option<File>> {
+        let folder = &self.cluster.directory;
+        let failed = |error: std::io::Error| {
+            let what = format!("cannot start hosts in {}", folder.display());
+            let error = Error::new(ErrorCode::StartFailed, what).because(error);
+            error.hint("check cluster.directory and its permissions")
+        };
+        fs::create_dir_all(folder).map_err(failed)?;
+        let path = folder.join("start.lock");
+        let file = File::options().create(true).append(true).open(path);
+        let file = file.map_err(failed)?;
+        let deadline = Instant::now() + OTHERS_WITHIN;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Some(file)),
+                Err(TryLockError::Error(_)) => return Ok(None),
+                Err(TryLockError::WouldBlock) if Instant::now() >= deadline => {
+                    let what = format!(
+                        "somebody else has been starting hosts of cluster {} for {} s",
+                        self.cluster.name,
+                        OTHERS_WITHIN.as_secs()
+                    );
+                    return Err(Error::new(ErrorCode::StartFailed, what)
+                        .hint("end that command, and try again"));
+                }
+                Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK),
+            }
+        }
     }
 
     /// Starts the hosts of a cluster that is for one job, and waits until they are there.

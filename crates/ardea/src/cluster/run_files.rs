@@ -70,10 +70,10 @@ impl RunFile {
         })
     }
 
-    /// Writes it again if somebody has removed it, while the cluster's folder is there.
+    /// Writes it again if somebody has removed or damaged it, while the cluster's folder is there.
     pub(super) fn keep(&self, cluster: &Path) {
         let path = folder(cluster).join(format!("{}.json", self.pid));
-        if cluster.is_dir() && !path.exists() {
+        if cluster.is_dir() && RunFile::read(&path).as_ref() != Some(self) {
             // If it can't be written now, it may be the next time.
             let _ = self.write(cluster);
         }
@@ -90,28 +90,46 @@ impl RunFile {
         let _ = fs::remove_file(folder(cluster).join(format!("{}.json", self.pid)));
     }
 
-    /// Of all hosts that run; files of those that don't are removed.
+    fn read(path: &Path) -> Option<RunFile> {
+        serde_json::from_slice(&fs::read(path).ok()?).ok()
+    }
+
+    /// Of all hosts that run; files of those that don't are removed, also halves that could not be written.
     pub(super) fn all(cluster: &Path) -> Vec<RunFile> {
-        let entries = fs::read_dir(folder(cluster))
-            .into_iter()
-            .flatten()
-            .flatten();
-        let files = entries.filter_map(|entry| {
-            let text = fs::read(entry.path()).ok()?;
-            serde_json::from_slice::<RunFile>(&text).ok()
-        });
-        let mut alive: Vec<RunFile> = files
-            .filter(|file| {
-                let alive = file.is_alive();
-                if !alive {
-                    file.remove(cluster);
-                }
-                alive
-            })
-            .collect();
+        let mut alive = Vec::new();
+        let entries = fs::read_dir(folder(cluster)).into_iter().flatten();
+        for path in entries.flatten().map(|entry| entry.path()) {
+            let Some(pid) = written_by(&path) else {
+                continue;
+            };
+            let file = RunFile::read(&path);
+            // One that can't be read may just be written, or is about to be written again.
+            let is_alive = |pid| started(pid).is_some();
+            if !file
+                .as_ref()
+                .map_or_else(|| is_alive(pid), RunFile::is_alive)
+            {
+                // That it can't be removed hinders nobody.
+                let _ = fs::remove_file(&path);
+            } else if is_whole(&path) {
+                alive.extend(file);
+            }
+        }
         alive.sort_by(|one, other| one.name.cmp(&other.name));
         alive
     }
+}
+
+/// The process that has written a file of this folder, by the file's name: `PID.json`, or `.PID.part` before it is whole.
+fn written_by(path: &Path) -> Option<u32> {
+    let name = path.file_name()?.to_str()?;
+    let half = || name.strip_prefix('.')?.strip_suffix(".part");
+    name.strip_suffix(".json").or_else(half)?.parse().ok()
+}
+
+fn is_whole(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|extension| extension == "json")
 }
 
 /// When the kernel started a process, if it runs and is no zombie.
@@ -143,12 +161,49 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_removed_is_written_again_unless_the_cluster_is_gone() {
+    fn files_of_dead_processes_are_removed_whole_or_not_and_others_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = RunFile::of_this_process("a", None, "http://127.0.0.1:1").unwrap();
+        own.write(folder.path()).unwrap();
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let dead = child.id();
+        child.wait().unwrap();
+        let run = super::folder(folder.path());
+        let living = std::process::id();
+        for name in [
+            format!(".{dead}.part"),
+            format!("{dead}.json"),
+            format!(".{living}.part"),
+            "another".to_string(),
+        ] {
+            fs::write(run.join(name), "{").unwrap();
+        }
+        assert_eq!(RunFile::all(folder.path()), [own]);
+        let left = fs::read_dir(run).unwrap().flatten();
+        let mut left: Vec<String> = left
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect();
+        left.sort();
+        let mut stay = [
+            format!(".{living}.part"),
+            format!("{living}.json"),
+            "another".to_string(),
+        ];
+        stay.sort();
+        assert_eq!(left, stay);
+    }
+
+    #[test]
+    fn a_file_that_was_removed_or_truncated_is_written_again_unless_the_cluster_is_gone() {
         let folder = tempfile::tempdir().unwrap();
         let cluster = folder.path().join("cluster");
         let file = RunFile::of_this_process("a", None, "http://127.0.0.1:1").unwrap();
         file.write(&cluster).unwrap();
         fs::remove_dir_all(cluster.join("run")).unwrap();
+        file.keep(&cluster);
+        assert_eq!(RunFile::all(&cluster).first(), Some(&file));
+        fs::write(cluster.join(format!("run/{}.json", file.pid)), "").unwrap();
+        assert!(RunFile::all(&cluster).is_empty());
         file.keep(&cluster);
         assert_eq!(RunFile::all(&cluster).first(), Some(&file));
         fs::remove_dir_all(&cluster).unwrap();

@@ -105,6 +105,13 @@ impl Arena {
         command.spawn().unwrap()
     }
 
+    /// The same, and what it says can be read.
+    pub fn begin_heard(&self, line: &str) -> Child {
+        let mut command = self.command(ardea(), line);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    }
+
     pub fn run(&self, line: &str) -> Output {
         self.command(ardea(), line).output().unwrap()
     }

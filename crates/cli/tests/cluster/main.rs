@@ -19,6 +19,7 @@ mod hostile;
 mod life;
 mod measured;
 mod slurm;
+mod starts;
 mod submits;
 
 use suite::Test;
@@ -39,6 +40,14 @@ const TESTS: &[Test] = &[
     Test {
         name: "a_second_job_without_hosts_for_all_gets_its_own",
         run: life::a_second_job_without_hosts_for_all_gets_its_own,
+    },
+    Test {
+        name: "several_who_start_a_cluster_at_once_all_find_it_up",
+        run: starts::several_who_start_a_cluster_at_once_all_find_it_up,
+    },
+    Test {
+        name: "a_truncated_record_costs_no_host_and_no_number",
+        run: starts::a_truncated_record_costs_no_host_and_no_number,
     },
     Test {
         name: "with_acks_no_death_loses_a_number",

@@ -1,4 +1,5 @@
-//! Keeps the records of containers that run: one that is removed or damaged is written again, of what this runner knows.
+//! Keeps the records of containers that run: one that is removed or damaged is written again, of what this runner knows; and tells those
+//! who ask for a job what others have mended.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -7,7 +8,7 @@ use ardea_core::Result;
 use ardea_packing::ContainerId;
 
 use super::folders::JobFolder;
-use super::records::{self, Found, RunFile};
+use super::records::{Found, RunFile};
 use super::{Inner, blocking};
 
 /// How often records are looked at.
@@ -25,6 +26,10 @@ pub(super) async fn keep_records(runner: Weak<Inner>) {
             let watched = runner.live().watched.clone();
             for ((job, id), run) in watched {
                 let _ = runner.keep(&job, id, &run);
+            }
+            let asked: Vec<JobFolder> = runner.live().feeds.keys().cloned().collect();
+            for job in asked {
+                let _ = runner.tell_put_aside(&job);
             }
             Ok(())
         })
@@ -51,7 +56,7 @@ impl Inner {
             Found::Whole(_) => return Ok(()),
             Found::Nothing => format!("{} was gone", path.display()),
             Found::Damaged(why) => {
-                let aside = records::put_aside(&path)?;
+                let aside = self.put_aside(&path)?;
                 format!("{}; it is {} now", why.without_hint(), aside.display())
             }
         };

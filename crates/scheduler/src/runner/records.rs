@@ -102,11 +102,16 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
     }
 }
 
-/// Gives a damaged record another name, in place of one that was put aside before; that name.
-pub(crate) fn put_aside(path: &Path) -> Result<PathBuf> {
+/// What a record is called that was damaged.
+pub(crate) fn aside(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(".damaged");
-    let aside = path.with_file_name(name);
+    path.with_file_name(name)
+}
+
+/// Gives a damaged record another name, in place of one that was put aside before; that name.
+pub(crate) fn put_aside(path: &Path) -> Result<PathBuf> {
+    let aside = aside(path);
     remove(&aside)?;
     let moved = std::fs::rename(path, &aside);
     moved.map_err(|error| cannot(ErrorCode::WriteFailed, "put aside", path, error))?;

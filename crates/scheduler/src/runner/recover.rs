@@ -4,6 +4,8 @@
 //! happened. Where there is none the container is started anew as one that has died, after all that its lives have left behind has been
 //! ended: so there are never two lives of it. What is wanted of a job is what the lives of its containers were started for.
 
+use std::path::{Path, PathBuf};
+
 use ardea_control::{ContainerRequest, Order};
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_packing::{ContainerId, Resources};
@@ -70,7 +72,7 @@ impl Runner {
         })?;
         let what = match found {
             Found::Damaged(why) => {
-                let aside = records::put_aside(&path)?;
+                let aside = self.0.put_aside(&path)?;
                 format!("{}; it is {} now", why.without_hint(), aside.display())
             }
             // That there is nothing any more is news once, and nothing to a container that has ended.
@@ -147,7 +149,7 @@ impl RunnerJob {
             Found::Nothing if !self.has_containers()? => return Ok(None),
             Found::Nothing => format!("{} is gone", path.display()),
             Found::Damaged(why) => {
-                let aside = records::put_aside(&path)?;
+                let aside = self.runner.0.put_aside(&path)?;
                 format!("{}; it is {} now", why.without_hint(), aside.display())
             }
         };
@@ -190,6 +192,35 @@ impl RunnerJob {
 }
 
 impl Inner {
+    /// Gives a damaged record another name, which is told by whoever does it.
+    pub(super) fn put_aside(&self, path: &Path) -> Result<PathBuf> {
+        let aside = records::put_aside(path)?;
+        let told = (aside.clone(), records::changed_ms(&aside).unwrap_or(0));
+        self.live().told.insert(told);
+        Ok(aside)
+    }
+
+    /// Tells of damaged records that others on this machine have put aside: they may not be who is asked for the job. Blocks.
+    pub(super) fn tell_put_aside(&self, job: &JobFolder) -> Result<()> {
+        let containers = job.containers()?.into_iter();
+        let records = containers.map(|id| (Some(id), job.container(id).run_path()));
+        for (container, path) in records.chain([(None, job.job_path())]) {
+            let aside = records::aside(&path);
+            let Some(changed) = records::changed_ms(&aside) else {
+                continue;
+            };
+            if self.live().told.insert((aside.clone(), changed)) {
+                let text = format!(
+                    "{} was damaged; it is {} now",
+                    path.display(),
+                    aside.display()
+                );
+                self.remark(job, container, text);
+            }
+        }
+        Ok(())
+    }
+
     /// Tells what a person may want to know of a job here, now or when somebody asks for the job next.
     pub(super) fn remark(&self, job: &JobFolder, container: Option<ContainerId>, text: String) {
         let notice = ContainerEvent::Notice { container, text };

@@ -1,0 +1,72 @@
+//! Hosts that are started: by several at once, and among files that somebody has truncated.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+
+use crate::arena::Arena;
+use crate::deaths::Counted;
+use crate::processes::kill;
+
+pub fn several_who_start_a_cluster_at_once_all_find_it_up() {
+    for _ in 0..3 {
+        let arena = Arena::new();
+        let line = "cluster start --workers 2";
+        let starting: Vec<_> = (0..4).map(|_| arena.begin_heard(line)).collect();
+        let outputs = starting
+            .into_iter()
+            .map(|it| it.wait_with_output().unwrap());
+        let outputs: Vec<_> = outputs.collect();
+        let mut said = Vec::new();
+        for output in &outputs {
+            assert!(output.status.success(), "{outputs:?}");
+            said.push(String::from_utf8_lossy(&output.stderr).into_owned());
+        }
+        let found = said.iter().filter(|it| it.contains("is up already"));
+        assert_eq!(found.count(), 3, "{said:?}");
+        let hosts = arena.hosts();
+        let names: BTreeSet<&String> = hosts.iter().map(|(name, _)| name).collect();
+        assert_eq!((hosts.len(), names.len()), (2, 2), "{hosts:?}");
+        let status = arena.json("cluster status");
+        assert_eq!(status["hosts"].as_array().unwrap().len(), 2);
+    }
+}
+
+pub fn a_truncated_record_costs_no_host_and_no_number() {
+    let job = Counted::begun(1_000);
+    let arena = &job.arena;
+    job.until_more();
+    let workers = arena.workers("numbers");
+    let hosts = arena.hosts();
+    let file_of = |pid: i32| arena.cluster().join(format!("run/{pid}.json"));
+
+    // Hosts are known again before long.
+    fs::write(file_of(hosts[0].1), "").unwrap();
+    arena.until("written again: the file of a host", || {
+        fs::read(file_of(hosts[0].1)).is_ok_and(|text| !text.is_empty())
+    });
+
+    // The next hosts find all containers, that one too.
+    hosts.iter().for_each(|(_, pid)| kill(*pid));
+    let record = record_of(arena, 2);
+    fs::write(&record, "").unwrap();
+    arena.succeed("cluster start --workers 2");
+    arena.until_phase("numbers", "running");
+    job.until_more();
+    assert_eq!(arena.workers("numbers"), workers, "nothing was restarted");
+    arena.until("told: the damaged record", || {
+        let told = arena.succeed("describe numbers -v");
+        told.contains("run.json.damaged")
+    });
+
+    // One that dies with such a record is replaced as any other.
+    fs::write(&record, "").unwrap();
+    job.kill_container(2, kill);
+    job.end();
+}
+
+fn record_of(arena: &Arena, container: u64) -> PathBuf {
+    let jobs = fs::read_dir(arena.cluster().join("local/jobs")).unwrap();
+    let job = jobs.flatten().next().unwrap().path();
+    job.join(format!("container-{container}/run.json"))
+}
