@@ -49,10 +49,10 @@ pub enum Refused {
         /// The refused one's.
         theirs: u64,
     },
-    /// Another master has taken over.
-    #[error("master {newest:?} has taken over")]
+    /// Another master has taken over, or whoever was asked leads the job no longer.
+    #[error("{}", not_master(*newest))]
     NotMaster {
-        /// The newest mastership.
+        /// The newest mastership; zero if it isn't known who leads.
         newest: MasterEpoch,
     },
     /// Another job of the cluster has the name.
@@ -114,8 +114,9 @@ impl Refused {
                 "check the name of the cluster and the job that the process was started with"
             }
             Refused::UnknownContainer(_) => "the job's plan shows its containers",
-            Refused::Replaced { .. } | Refused::NotMaster { .. } => {
-                "nothing: this process ends, the job goes on"
+            Refused::Replaced { .. } => "nothing: this process ends, the job goes on",
+            Refused::NotMaster { .. } => {
+                "the job goes on; what was asked of it is asked again of whoever leads it then"
             }
             Refused::NameTaken { .. } => "choose another name, or kill that job",
             Refused::NoSuchJob(_) => "look at the list of the cluster's jobs",
@@ -136,6 +137,13 @@ impl Refused {
     }
 }
 
+fn not_master(newest: MasterEpoch) -> String {
+    match newest.0 {
+        0 => "this process leads the job no longer".to_string(),
+        number => format!("master {number} has taken over"),
+    }
+}
+
 impl From<Refused> for Error {
     fn from(refused: Refused) -> Error {
         let (code, hint) = (refused.code(), refused.hint().to_string());
@@ -145,5 +153,20 @@ impl From<Refused> for Error {
             refused => Error::new(code, "refused").because(refused),
         }
         .hint(hint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_leads_no_longer_says_who_does_only_if_it_knows() {
+        let error = |epoch| {
+            let newest = MasterEpoch(epoch);
+            Error::from(Refused::NotMaster { newest }).to_string()
+        };
+        assert!(error(3).contains("master 3 has taken over"), "{}", error(3));
+        assert!(error(0).contains("leads the job no longer"), "{}", error(0));
     }
 }

@@ -1,7 +1,7 @@
 //! What the REST interface of a host answers.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ardea_api::{
     Answer, Cluster, ClusterInfo, ClusterSettings, HostView, HostedContainer, JobDescription,
@@ -11,7 +11,9 @@ use ardea_api::{
 };
 use ardea_control::Command;
 use ardea_core::{Error, ErrorCode, Token};
-use ardea_master::{Jobs as Led, MasterProcess, Standing, all_past_jobs, past_jobs_of, submit};
+use ardea_master::{
+    JobDesk, Jobs as Led, MasterProcess, Standing, all_past_jobs, past_jobs_of, submit,
+};
 use ardea_packing::{ContainerId, ResourceManagers, Resources, VertexName};
 use ardea_scheduler::{HostRecord, Schedulers};
 use ardea_state_manager::layout::JobLayout;
@@ -20,6 +22,14 @@ use ardea_tls::Tls;
 use crate::directory::{API, Directory, PID, VERSION, host_at};
 use crate::jobs::{Found, Jobs};
 use crate::{HostSetup, described, logs, measured, remembered};
+
+/// How often, and after how long each, it is looked what keeps this host from leading a job: longer than candidates wait before they
+/// try again.
+const TROUBLE_LOOKS: usize = 20;
+const TROUBLE_LOOK: Duration = Duration::from_millis(20);
+
+/// How long a submission waits for the cluster's state, at most: less than whoever asks for it waits for an answer.
+const SUBMITS_WITHIN: Duration = Duration::from_secs(25);
 
 /// A cluster, as one of its hosts tells it.
 pub(crate) struct Served {
@@ -102,8 +112,37 @@ impl Served {
     }
 
     async fn command(&self, job: &str, command: Command) -> Answer<()> {
-        let desk = self.jobs.here(&*self.master()?, job).await?;
-        Ok(desk.command(command).await?)
+        let desk = self.desk(job).await?;
+        match desk.command(command).await {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.why_unled(job, error.into()).await),
+        }
+    }
+
+    /// The desk of a job that is led here; everything else is no answer.
+    async fn desk(&self, job: &str) -> Answer<JobDesk> {
+        match self.jobs.here(&*self.master()?, job).await {
+            Ok(desk) => Ok(desk),
+            Err(why) => Err(self.why_unled(job, why).await),
+        }
+    }
+
+    /// If nobody leads a job because the cluster's state can't be written, that is what people can do something about.
+    async fn why_unled(&self, job: &str, why: Unanswered) -> Unanswered {
+        if !matches!(&why, Unanswered::Failed(error) if error.code() == ErrorCode::Superseded) {
+            return why;
+        }
+        // Between a read that succeeds and a write that fails again there is none to be seen.
+        for _ in 0..TROUBLE_LOOKS {
+            if let Some(trouble) = self.trouble(job) {
+                let what = format!("nobody can lead the job {job:?} at the moment");
+                let error = Error::new(trouble.code(), what).because(trouble.without_hint());
+                let next = trouble.what_next().unwrap_or("its data goes on; try again");
+                return error.hint(next).into();
+            }
+            tokio::time::sleep(TROUBLE_LOOK).await;
+        }
+        why
     }
 
     /// What keeps this host from leading a job, if something does.
@@ -302,7 +341,7 @@ impl Cluster for Served {
             // A job that nobody can start is not taken.
             self.schedulers.get(&definition.scheduler)?;
             let state = Arc::clone(&self.jobs.state);
-            let patience = self.cluster.patience;
+            let patience = self.cluster.patience.min(SUBMITS_WITHIN);
             submit(state, definition, demand, packing, &self.managers, patience).await?;
             match self.jobs.stored(&job.name).await? {
                 Some(stored) => Ok(described::unled(&stored, None)),
@@ -355,7 +394,7 @@ impl Cluster for Served {
 
     fn logs<'a>(&'a self, job: &'a str, query: LogQuery) -> Pending<'a, LogStream> {
         Box::pin(async move {
-            let desk = self.jobs.here(&*self.master()?, job).await?;
+            let desk = self.desk(job).await?;
             let view = desk.view().await?;
             let known = view.containers.iter().map(|container| container.id);
             let known: Vec<ContainerId> = known.collect();
@@ -372,7 +411,7 @@ impl Cluster for Served {
 
     fn metrics<'a>(&'a self, job: &'a str, query: MetricsQuery) -> Pending<'a, Vec<SampleView>> {
         Box::pin(async move {
-            let desk = self.jobs.here(&*self.master()?, job).await?;
+            let desk = self.desk(job).await?;
             let metrics = desk.metrics().await?;
             Ok(metrics.ask(|history| measured::latest(history, &query, now_ms())))
         })
@@ -380,7 +419,7 @@ impl Cluster for Served {
 
     fn metrics_range<'a>(&'a self, job: &'a str, query: RangeQuery) -> Pending<'a, MetricsRange> {
         Box::pin(async move {
-            let desk = self.jobs.here(&*self.master()?, job).await?;
+            let desk = self.desk(job).await?;
             let metrics = desk.metrics().await?;
             Ok(metrics.ask(|history| measured::range(history, &query, now_ms())))
         })
@@ -388,7 +427,7 @@ impl Cluster for Served {
 
     fn top<'a>(&'a self, job: &'a str) -> Pending<'a, TopView> {
         Box::pin(async move {
-            let desk = self.jobs.here(&*self.master()?, job).await?;
+            let desk = self.desk(job).await?;
             let (view, metrics) = (desk.view().await?, desk.metrics().await?);
             Ok(metrics.ask(|history| measured::top(history, &view, now_ms())))
         })

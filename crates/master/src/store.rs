@@ -136,7 +136,7 @@ impl JobStore {
         asked.unwrap_or_else(|error| reply_of(&error))
     }
 
-    async fn ask_record(
+    pub(crate) async fn ask_record(
         &self,
         submitted: Arc<Submitted>,
         request: StoreRequest<Arc<JobRecord>>,
@@ -255,7 +255,7 @@ fn stored_version(version: Version) -> StoreVersion {
 }
 
 /// What a machine is told of a failure.
-fn reply_of<T>(error: &Error) -> StoreReply<T> {
+pub(crate) fn reply_of<T>(error: &Error) -> StoreReply<T> {
     match error.code() {
         ErrorCode::StateConflict => StoreReply::Conflict,
         ErrorCode::StateRefused

@@ -8,14 +8,18 @@ use std::time::{Duration, Instant};
 use ardea_control::{JobDefinition, JobRecord, Submission, SubmissionAction, SubmissionEvent};
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_packing::{JobDemand, PackingConfig, ResourceManagers};
-use ardea_state_manager::StateManager;
+use ardea_state_manager::{StateManager, is_for_want_of_room};
 use tokio::sync::mpsc;
 
 use crate::clock::now_ms;
+use crate::store::reply_of;
 use crate::{JobStore, StoredJob, Submitted};
 
 /// How often a submission is told that time has passed.
 const TICK: Duration = Duration::from_millis(50);
+
+/// How long a submission is tried again on a disk that is full: room may just be made.
+const FOR_ROOM: Duration = Duration::from_secs(1);
 
 /// A number for a submission, for [`JobRef::submission`](ardea_control::JobRef): two are never the same in practice.
 pub fn new_submission() -> u64 {
@@ -36,6 +40,7 @@ pub fn new_submission() -> u64 {
 /// * [`ErrorCode::InvalidConfig`]: there is no such packing policy, or no node can have the job's name;
 /// * [`ErrorCode::LimitReached`]: it is too large to be stored, with both sizes;
 /// * [`ErrorCode::NameTaken`]: another job has its name;
+/// * [`ErrorCode::StateUnavailable`]: the state manager's disk is full, for a second;
 /// * [`ErrorCode::StateUnknown`]: the state manager did not answer within `patience`; whether the job is there has to be looked up. To
 ///   submit the same again, with the same number, is safe.
 pub async fn submit(
@@ -61,15 +66,44 @@ pub async fn submit(
         record: Arc::new(record),
     };
     stored.check_size(plan)?;
-    match tokio::time::timeout(patience, drive(submission, store, submitted)).await {
+    let mut trouble = Trouble::default();
+    let driven = drive(submission, store, submitted, &mut trouble);
+    match tokio::time::timeout(patience, driven).await {
         Ok(outcome) => outcome,
         Err(_) => {
             let what = format!(
                 "whether job {job} was submitted is not known: the state manager did not answer within {} s",
                 patience.as_secs_f64()
             );
-            Err(Error::new(ErrorCode::StateUnknown, what)
-                .hint("look at the list of jobs when the state manager is back, and submit it again if it is not there"))
+            let error = Error::new(ErrorCode::StateUnknown, what)
+                .hint("look at the list of jobs when the state manager is back, and submit it again if it is not there");
+            Err(match trouble.last {
+                Some(why) => error.because(why.without_hint()),
+                None => error,
+            })
+        }
+    }
+}
+
+/// Why the state manager has not taken a submission so far.
+#[derive(Default)]
+struct Trouble {
+    last: Option<Error>,
+    /// Since when it has wanted room.
+    full: Option<Instant>,
+}
+
+impl Trouble {
+    /// It has refused, for now; whether that is hopeless.
+    fn note(&mut self, error: Error) -> bool {
+        let is_full = is_for_want_of_room(&error);
+        self.last = Some(error);
+        match is_full {
+            true => self.full.get_or_insert_with(Instant::now).elapsed() >= FOR_ROOM,
+            false => {
+                self.full = None;
+                false
+            }
         }
     }
 }
@@ -78,13 +112,28 @@ async fn drive(
     mut submission: Submission,
     store: JobStore,
     submitted: Arc<Submitted>,
+    trouble: &mut Trouble,
 ) -> Result<()> {
     let begin = Instant::now();
     let (replies, mut replied) = mpsc::unbounded_channel();
     let mut ticks = tokio::time::interval(TICK);
     loop {
         let event = tokio::select! {
-            Some((id, reply)) = replied.recv() => SubmissionEvent::Reply(id, reply),
+            Some((id, asked)) = replied.recv() => {
+                let reply = match asked {
+                    Ok(reply) => reply,
+                    Err(error) => {
+                        let reply = reply_of(&error);
+                        if trouble.note(error.clone()) {
+                            let what = format!("job {} was not submitted", store.job());
+                            let error = Error::new(error.code(), what).because(error.without_hint());
+                            return Err(error.hint("free some room on that disk, and submit it again"));
+                        }
+                        reply
+                    }
+                };
+                SubmissionEvent::Reply(id, reply)
+            }
             _ = ticks.tick() => SubmissionEvent::Tick,
         };
         for action in submission.on(begin.elapsed(), event) {
@@ -93,9 +142,9 @@ async fn drive(
                     let (store, replies) = (store.clone(), replies.clone());
                     let submitted = Arc::clone(&submitted);
                     tokio::spawn(async move {
-                        let reply = store.record(submitted, request, None).await;
+                        let asked = store.ask_record(submitted, request, None).await;
                         // Nobody listens when the submission was given up.
-                        let _ = replies.send((id, reply));
+                        let _ = replies.send((id, asked));
                     });
                 }
                 SubmissionAction::Accepted => return Ok(()),

@@ -4,7 +4,22 @@ use crate::{Expected, MAX_VALUE_BYTES, Node, StatePath};
 use ardea_core::{Error, ErrorCode, Result};
 use std::error::Error as StdError;
 use std::fmt;
+use std::io;
 use std::sync::Arc;
+
+/// Whether a change was refused for want of room on a disk, and nothing was changed: that ends when somebody frees some, and not by asking
+/// again.
+pub fn is_for_want_of_room(error: &Error) -> bool {
+    let mut cause = error.source();
+    while let Some(why) = cause {
+        let kind = why.downcast_ref::<io::Error>().map(io::Error::kind);
+        if let Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) = kind {
+            return error.code() == ErrorCode::StateUnavailable;
+        }
+        cause = why.source();
+    }
+    false
+}
 
 /// Which state manager, for messages; it words the errors of all implementations. Cloning it is cheap.
 #[derive(Clone, PartialEq, Eq)]
@@ -101,14 +116,15 @@ impl Place {
         doing: impl fmt::Display,
         why: impl Into<Box<dyn StdError + Send + Sync>>,
     ) -> Error {
-        Error::new(
-            ErrorCode::StateUnavailable,
-            format!("cannot {doing} ({self})"),
-        )
-        .because(why)
-        .hint(
-            "check that the state manager runs and can be reached from here; it may be tried again",
-        )
+        let what = format!("cannot {doing} ({self})");
+        let error = Error::new(ErrorCode::StateUnavailable, what).because(why);
+        let next = match is_for_want_of_room(&error) {
+            true => "free some room on that disk; it may be tried again",
+            false => {
+                "check that the state manager runs and can be reached from here; it may be tried again"
+            }
+        };
+        error.hint(next)
     }
 
     /// The answer to a change was lost.
@@ -183,6 +199,20 @@ mod tests {
             "ARD-501: cannot change /jobs/a/master (etcd at 10.0.0.7:2379, root /prod): expected v7, \
              found no such node; somebody else changed it: read it again, and decide again"
         );
+    }
+
+    #[test]
+    fn a_full_disk_is_told_from_a_server_that_is_away() {
+        let place = Place::new("files below /state");
+        let full = io::Error::from(io::ErrorKind::StorageFull);
+        let full = place.unavailable("write /a", full);
+        assert!(is_for_want_of_room(&full));
+        assert!(full.what_next().is_some_and(|hint| hint.contains("room")));
+        let path = StatePath::parse("/a").expect("a path");
+        let unknown = place.unknown(&path, io::Error::from(io::ErrorKind::StorageFull));
+        assert!(!is_for_want_of_room(&unknown), "it may have been changed");
+        let away = io::Error::from(io::ErrorKind::ConnectionRefused);
+        assert!(!is_for_want_of_room(&place.unavailable("write /a", away)));
     }
 
     #[test]

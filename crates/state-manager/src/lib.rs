@@ -78,7 +78,7 @@ mod file;
 pub mod conformance;
 
 pub use dump::{Tree, dump};
-pub use failure::Place;
+pub use failure::{Place, is_for_want_of_room};
 pub use file::FileState;
 pub use manager::{Pending, StateManager};
 pub use node::{Expected, MAX_VALUE_BYTES, Node, SessionId, Version};

@@ -260,9 +260,14 @@ impl Held<'_> {
                 let version = self.tick().map_err(failed)?;
                 let file = entry::encode(value, version, node.session.as_ref());
                 let scratch = self.scratch(version);
-                write(&scratch, &file).map_err(failed)?;
                 let folder = tree.folder(path);
-                fs::rename(&scratch, folder.join(NODE)).map_err(failed)?;
+                let renamed =
+                    write(&scratch, &file).and_then(|()| fs::rename(&scratch, folder.join(NODE)));
+                renamed.map_err(|error| {
+                    // What could not be written must not fill the disk further.
+                    let _ = fs::remove_file(&scratch);
+                    failed(error)
+                })?;
                 self.settle(path, &folder)?;
                 Ok(version)
             }
@@ -294,25 +299,20 @@ impl Held<'_> {
         self.sweep_away(top)?;
         let version = self.tick().map_err(failed)?;
         let scratch = self.scratch(version);
-        let mut folder = scratch.clone();
-        let mut folders = Vec::new();
-        for node in missing.iter().rev() {
-            if node != top {
-                folder.extend(node.name());
-            }
-            fs::create_dir(&folder).map_err(failed)?;
+        let target = tree.folder(top);
+        let nodes = missing.iter().rev().map(|node| {
             let file = match node == path {
                 true => entry::encode(value, version, session),
                 false => entry::encode(b"", version, None),
             };
-            write(&folder.join(NODE), &file).map_err(failed)?;
-            folders.push(folder.clone());
-        }
-        for folder in folders.iter().rev() {
-            sync(folder).map_err(failed)?;
-        }
-        let target = tree.folder(top);
-        fs::rename(&scratch, &target).map_err(failed)?;
+            (node.name().filter(|_| node != top), file)
+        });
+        let made = write_folders(&scratch, nodes).and_then(|()| fs::rename(&scratch, &target));
+        made.map_err(|error| {
+            // What could not be written must not fill the disk further.
+            let _ = fs::remove_dir_all(&scratch);
+            failed(error)
+        })?;
         self.settle(path, target.parent().unwrap_or(&target))?;
         Ok(version)
     }
@@ -422,6 +422,22 @@ fn is_absent(error: &io::Error) -> bool {
 
 fn foreign(why: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::AlreadyExists, why)
+}
+
+/// Writes nodes, each below the one before it; the first has no name of its own.
+fn write_folders<'a>(
+    top: &Path,
+    nodes: impl Iterator<Item = (Option<&'a str>, Vec<u8>)>,
+) -> io::Result<()> {
+    let mut folder = top.to_path_buf();
+    let mut folders = Vec::new();
+    for (name, file) in nodes {
+        folder.extend(name);
+        fs::create_dir(&folder)?;
+        write(&folder.join(NODE), &file)?;
+        folders.push(folder.clone());
+    }
+    folders.iter().rev().try_for_each(|folder| sync(folder))
 }
 
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {

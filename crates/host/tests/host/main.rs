@@ -1,0 +1,159 @@
+//! A host as those who ask it see it, when something of its machine is not as it should be.
+
+mod full;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_api::{CLUSTER_SETTINGS, Client, ClusterSettings, ParallelismUpdate, SubmitRequest};
+use ardea_control::{JobDefinition, JobRef, LeaseConfig, ProgramRef};
+use ardea_core::settings::{Resolver, Schema};
+use ardea_core::{Error, ErrorCode, Result};
+use ardea_courier::Security;
+use ardea_host::{Host, HostSetup};
+use ardea_master::{Jobs, new_submission};
+use ardea_packages::{Cache, CacheConfig, PackageStores, StoreOptions};
+use ardea_packing::{JobDemand, PackingConfig, ResourceManagers, Resources, VertexDemand};
+use ardea_scheduler::{CachedPrograms, Schedulers};
+use ardea_state_manager::{FileState, StateManager, StateOptions};
+
+use full::Full;
+
+/// How long anything may take.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+async fn state(folder: &Path) -> Arc<Full> {
+    let state = FileState::open(&folder.join("state"), StateOptions::default()).await;
+    Arc::new(Full::new(Arc::new(state.expect("it opens"))))
+}
+
+async fn host(name: &str, folder: &Path, state: Arc<dyn StateManager>) -> Result<Host> {
+    let schema = Schema::of(CLUSTER_SETTINGS);
+    let resolved = Resolver::new(&schema).flags(["cluster.port=0"]).resolve()?;
+    let cluster = ClusterSettings::from_settings(&resolved, Some(folder))?;
+    let cache = Cache::open(folder.join("cache"), CacheConfig::default())?;
+    let (stores, options) = (PackageStores::builtin(), StoreOptions::default());
+    Host::start(HostSetup {
+        name: name.into(),
+        jobs: Jobs::All,
+        state,
+        security: Security::new(cluster.name.as_str()),
+        managers: ResourceManagers::builtin(),
+        schedulers: Schedulers::none(),
+        programs: Arc::new(CachedPrograms::new(cache, stores, options)),
+        attributes: Default::default(),
+        lease: LeaseConfig {
+            term: Duration::from_secs(2),
+            drift_margin: Duration::from_millis(200),
+            every: Duration::from_millis(400),
+            patience: Duration::from_secs(1),
+        },
+        master: Default::default(),
+        masters: tokio::runtime::Handle::current(),
+        cluster,
+    })
+    .await
+}
+
+/// A job whose program is nowhere: it is led all the same.
+fn job(name: &str) -> SubmitRequest {
+    SubmitRequest {
+        definition: JobDefinition {
+            job: JobRef {
+                cluster: "local".into(),
+                name: name.into(),
+                submission: new_submission(),
+            },
+            program: ProgramRef {
+                package: "0".repeat(64),
+                executable: "none".into(),
+                arguments: Vec::new(),
+            },
+            packing: "round-robin".into(),
+            scheduler: "local".into(),
+            settings: Default::default(),
+            version: "0.1.0".into(),
+        },
+        demand: JobDemand::new(name).vertex(VertexDemand::new("words", 1, Resources::ZERO)),
+        packing: PackingConfig::default(),
+    }
+}
+
+/// Asks until the answer is as it should be.
+async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    let asking = async {
+        let mut looks = tokio::time::interval(Duration::from_millis(20));
+        loop {
+            looks.tick().await;
+            if let Some(answer) = ask().await {
+                return answer;
+            }
+        }
+    };
+    let asked = tokio::time::timeout(DEADLINE, asking).await;
+    asked.unwrap_or_else(|_| panic!("not in time: {what}"))
+}
+
+fn says_full(error: &Error) {
+    assert_eq!(error.code(), ErrorCode::StateUnavailable, "{error}");
+    let text = error.to_string();
+    assert!(text.contains("No space left on device"), "{text}");
+    assert!(text.contains("free some room"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_full_disk_keeps_from_being_done_is_answered_with_that_reason() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = state(folder.path()).await;
+    let host = host("quay", folder.path(), Arc::clone(&state) as _).await;
+    let host = host.expect("it starts");
+    let client = Client::new(host.api(), None).expect("a client");
+    client.submit(&job("words")).await.expect("it is taken");
+    until("it is led", async || {
+        client.describe("words").await.ok()?.master
+    })
+    .await;
+
+    state.full(true);
+    // Both while the lease lasts, and when it has run out.
+    says_full(&client.deactivate("words").await.expect_err("not stored"));
+    let update = ParallelismUpdate {
+        parallelism: [("words".to_string(), 2)].into(),
+    };
+    says_full(&client.update("words", &update).await.expect_err("not led"));
+    says_full(&client.kill("words").await.expect_err("not led"));
+    let refused = client.submit(&job("others")).await.expect_err("not stored");
+    says_full(&refused);
+    assert!(
+        refused.to_string().contains("was not submitted"),
+        "{refused}"
+    );
+
+    state.full(false);
+    until("it is led again", async || {
+        client.deactivate("words").await.ok()
+    })
+    .await;
+    let names = client.list().await.expect("a list").into_iter();
+    let names: Vec<String> = names.map(|job| job.name).collect();
+    assert_eq!(names, ["words"]);
+    client.kill("words").await.expect("it is led");
+    host.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_machine_has_one_host_of_a_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = state(folder.path()).await;
+    let first = host("quay", folder.path(), Arc::clone(&state) as _).await;
+    let first = first.expect("it starts");
+    let second = host("quay", folder.path(), Arc::clone(&state) as _).await;
+    let refused = second.expect_err("it has the name");
+    assert_eq!(refused.code(), ErrorCode::NameTaken, "{refused}");
+    let other = host("pier", folder.path(), Arc::clone(&state) as _).await;
+    other.expect("another name").close().await;
+    first.close().await;
+    let again = host("quay", folder.path(), state).await;
+    again.expect("the name is free").close().await;
+}
