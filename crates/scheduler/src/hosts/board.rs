@@ -18,6 +18,8 @@ pub(super) struct Board {
     pub(super) killed: bool,
     /// The workers that the job's master hears.
     pub(super) heard: BTreeMap<ContainerId, u64>,
+    /// What hosts hold at most: they have obeyed the present master, and so nobody else since. One that is missing may hold anything.
+    pub(super) holds: BTreeMap<String, BTreeSet<ContainerId>>,
     /// Containers that are just being started somewhere, and what they need.
     pub(super) reserved: BTreeMap<ContainerId, (String, Resources)>,
     places: BTreeMap<ContainerId, Place>,
@@ -62,12 +64,38 @@ impl Board {
         latest.map_or(0, |latest| latest + 1)
     }
 
-    /// Whether a container that no host holds runs all the same, on a host that is not registered: its worker is heard.
-    pub(super) fn runs_unseen(&self, id: ContainerId) -> bool {
+    /// Whether a container of which no host says that it holds it runs all the same, on a host that is not registered, or does not
+    /// answer: its worker is heard.
+    pub(super) fn runs_unseen(&self, id: ContainerId, is_silent: impl Fn(&str) -> bool) -> bool {
         let place = self.places.get(&id);
         self.heard.get(&id).is_some_and(|heard| {
-            place.is_none_or(|place| place.host.is_none() && *heard >= place.incarnation)
+            place.is_none_or(|place| {
+                place.host.as_deref().is_none_or(is_silent) && *heard >= place.incarnation
+            })
         })
+    }
+
+    /// Whether a container may be on a host that does not answer, as far as is known.
+    pub(super) fn may_be_at(&self, id: ContainerId, host: &str) -> bool {
+        let was_there = self
+            .place(id)
+            .is_some_and(|place| place.host.as_deref() == Some(host));
+        was_there || self.holds.get(host).is_none_or(|holds| holds.contains(&id))
+    }
+
+    /// A host is about to be asked to have this container.
+    pub(super) fn may_take(&mut self, host: &str, id: ContainerId) {
+        if let Some(holds) = self.holds.get_mut(host) {
+            holds.insert(id);
+        }
+    }
+
+    /// A host holds these and no others, by a call of the present master.
+    pub(super) fn obeyed(&mut self, host: &str, ids: impl IntoIterator<Item = ContainerId>) {
+        let reserved = self.reserved.iter().filter(|(_, (at, _))| at == host);
+        let reserved: Vec<ContainerId> = reserved.map(|(id, _)| *id).collect();
+        let holds = ids.into_iter().chain(reserved).collect();
+        self.holds.insert(host.to_string(), holds);
     }
 
     /// A life of a container is on that host, running or not: what is stale by that.

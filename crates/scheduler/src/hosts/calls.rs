@@ -36,12 +36,13 @@ impl Shared {
                 .collect();
         }
         let survey = self.survey().await;
+        let is_silent = |host: &str| survey.silent.iter().any(|(silent, _)| silent == host);
         let (mut there, missing) = self.board().divide(&survey.stocks);
         let mut errors = Vec::new();
         // Nothing is gained by starting again what runs.
         let missing = missing
             .into_iter()
-            .filter(|request| !self.board().runs_unseen(request.id))
+            .filter(|request| !self.board().runs_unseen(request.id, is_silent))
             .collect();
         let (placeable, unclear) = self.which_can_be_placed(order, missing, &survey);
         errors.extend(unclear);
@@ -53,27 +54,41 @@ impl Shared {
                 there.entry(host.clone()).or_default().push(request);
             }
         }
-        let floor = self.board().floor();
-        // Hosts that have nothing to do are told as well: they obey no older call then.
-        let (_, failed) = self
-            .ask_all(|host| Question::Have {
-                order,
-                wanted: there.get(host).cloned().unwrap_or_default(),
-                floor,
-            })
-            .await;
-        let is_silent = |host: &str| survey.silent.iter().any(|(silent, _)| silent == host);
-        // That it is silent matters only if something may be there.
-        errors.extend(
-            failed
-                .into_iter()
-                .filter(|(host, _)| !is_silent(host))
-                .map(|(_, e)| e),
-        );
+        // Those that don't answer are told when they do.
+        let told = |host: &str| !is_silent(host);
+        errors.extend(self.tell_all(order, there, told).await);
         for stale in survey.stale {
             self.release(stale).await;
         }
         first_of(errors)
+    }
+
+    /// Tells hosts what they should have: why some don't.
+    async fn tell_all(
+        &self,
+        order: Order,
+        there: BTreeMap<String, Vec<ContainerRequest>>,
+        is_told: impl Fn(&str) -> bool,
+    ) -> Vec<Error> {
+        let floor = self.board().floor();
+        let ids = |host: &str| {
+            let wanted = there.get(host).into_iter().flatten();
+            wanted.map(|request| request.id)
+        };
+        for host in there.keys() {
+            ids(host).for_each(|id| self.board().may_take(host, id));
+        }
+        // Hosts that have nothing to do are told as well: they obey no older call then.
+        let have = |host: &str| Question::Have {
+            order,
+            wanted: there.get(host).cloned().unwrap_or_default(),
+            floor,
+        };
+        let (done, failed) = self.ask_some(is_told, have).await;
+        for (host, _) in done {
+            self.board().obeyed(&host, ids(&host));
+        }
+        failed.into_iter().map(|(_, error)| error).collect()
     }
 
     /// Starts a container again: where it was, or elsewhere if that host is lost.
@@ -84,6 +99,7 @@ impl Shared {
             request,
             floor,
         };
+        self.board().may_take(&host, id);
         let answer = match self.link(&host) {
             Some(link) => link.ask(question).await,
             None => Err(Error::new(
@@ -208,27 +224,33 @@ impl Shared {
         missing: Vec<ContainerRequest>,
         survey: &Survey,
     ) -> (Vec<ContainerRequest>, Vec<Error>) {
-        let (place, why) = match survey.silent.first() {
-            Some((_, why)) => ("does not answer", Some(why)),
-            None if self.may_miss_hosts(order) => ("has not registered again", None),
-            None => return (missing, Vec::new()),
-        };
+        let may_miss_hosts = self.may_miss_hosts(order);
         let board = self.board();
-        let (placeable, unclear): (Vec<_>, Vec<_>) = missing.into_iter().partition(|request| {
-            board
-                .place(request.id)
-                .is_some_and(|place| place.host.is_none())
-        });
-        let unclear = unclear.into_iter().map(|request| {
-            let what = format!("container {} may be on a host that {place}", request.id);
+        let (mut placeable, mut unclear) = (Vec::new(), Vec::new());
+        for request in missing {
+            let id = request.id;
+            let is_lost = board.place(id).is_some_and(|place| place.host.is_none());
+            let mut silent = survey.silent.iter();
+            let silent = silent.find(|(host, _)| board.may_be_at(id, host));
+            let (place, why) = match silent {
+                _ if is_lost => ("", None),
+                Some((_, why)) => ("does not answer", Some(why)),
+                None if may_miss_hosts => ("has not registered again", None),
+                None => ("", None),
+            };
+            if place.is_empty() {
+                placeable.push(request);
+                continue;
+            }
+            let what = format!("container {id} may be on a host that {place}");
             let error = Error::new(ErrorCode::SchedulerUnavailable, what);
-            match why {
+            let error = match why {
                 Some(why) => error.because(why.without_hint()),
                 None => error,
-            }
-            .hint("it is started elsewhere when the host is lost")
-        });
-        (placeable, unclear.collect())
+            };
+            unclear.push(error.hint("it is started elsewhere when the host is lost"));
+        }
+        (placeable, unclear)
     }
 
     fn candidates(

@@ -173,12 +173,15 @@ impl Shared {
             && let Ok(Answer::Stock(stock)) = link.ask(Question::Stock).await
         {
             let wanted = self.board().rightful(host, &stock.held);
+            let ids: Vec<_> = wanted.iter().map(|request| request.id).collect();
             let have = Question::Have {
                 order,
                 wanted,
                 floor,
             };
-            let _ = link.ask(have).await;
+            if let Ok(Answer::Done) = link.ask(have).await {
+                self.board().obeyed(host, ids);
+            }
         }
     }
 
@@ -187,8 +190,18 @@ impl Shared {
         &self,
         question: impl Fn(&str) -> Question,
     ) -> (Vec<(String, Answer)>, Vec<(String, Error)>) {
+        self.ask_some(|_| true, question).await
+    }
+
+    /// The same of some hosts.
+    pub(super) async fn ask_some(
+        &self,
+        is_asked: impl Fn(&str) -> bool,
+        question: impl Fn(&str) -> Question,
+    ) -> (Vec<(String, Answer)>, Vec<(String, Error)>) {
         let mut asking = JoinSet::new();
-        for (host, link) in self.links().clone() {
+        let links = self.links().clone();
+        for (host, link) in links.into_iter().filter(|(host, _)| is_asked(host)) {
             let question = question(&host);
             asking.spawn(async move { (host, link.ask(question).await) });
         }

@@ -24,10 +24,10 @@ const FOR_CONNECTION: Duration = Duration::from_secs(2);
 const FOR_CONNECTING: Duration = Duration::from_secs(3);
 
 /// How often the host is asked for a sign of life.
-const PING: Duration = Duration::from_secs(1);
+const PING: Duration = Duration::from_millis(500);
 
-/// A host that has said nothing for so long can't be reached.
-const SILENCE: Duration = Duration::from_secs(5);
+/// A host that has said nothing for so long can't be reached: as long as a worker may be silent.
+const SILENCE: Duration = Duration::from_secs(3);
 
 /// The first and the longest wait before the next try to connect.
 const RETRY: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];

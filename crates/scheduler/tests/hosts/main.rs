@@ -314,3 +314,41 @@ async fn what_may_be_on_a_host_that_does_not_answer_waits_until_that_is_lost() {
     );
     assert_eq!(scheduler.call(order(2), SchedulerCall::Kill).await, done);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_that_does_not_answer_holds_up_nothing_but_what_may_be_there() {
+    let mut cluster = Cluster::of_sleepers(&[A, B]).await;
+    let (scheduler, _events) = cluster.scheduler().await;
+    let spread = [("spread", "host")];
+    let answer = scheduler.call(order(1), have(&[1, 2], &spread)).await;
+    assert_eq!(answer, SchedulerAnswer::Done);
+    let before = scheduler.containers().await.expect("a list");
+    assert_eq!(hosts_of(&before), [A, B]);
+    cluster.crash(A).await;
+
+    // Nobody knows whether the container there runs: it is not started elsewhere, and others are all the same.
+    let answer = scheduler.call(order(2), have(&[1, 2, 3], &spread)).await;
+    let SchedulerAnswer::Failed(why) = answer else {
+        panic!("{answer:?}")
+    };
+    assert!(why.contains("container 1 may be on a host"), "{why}");
+    let there = scheduler.containers().await.expect("a list");
+    assert_eq!(hosts_of(&there), [B, B]);
+
+    // Its worker is heard: nothing is missing.
+    let workers: Vec<_> = before.iter().map(|running| running.worker).collect();
+    scheduler.heard(&workers);
+    let answer = scheduler.call(order(3), have(&[1, 2, 3, 4], &spread)).await;
+    assert_eq!(answer, SchedulerAnswer::Done);
+    assert!(cluster.runs(&before[0]));
+    cluster.serve(A).await;
+    let after = eventually(
+        "all are seen again",
+        async || scheduler.containers().await.ok(),
+        |running| running.len() == 4,
+    );
+    let after = after.await;
+    assert_eq!(after[..2], before);
+    assert_eq!(hosts_of(&after), [A, B, B, B]);
+    scheduler.call(order(4), SchedulerCall::Kill).await;
+}
