@@ -45,6 +45,24 @@ const fn bytes(key: &'static str, about: &'static str, trades: &'static str) -> 
     }
 }
 
+const fn most_bytes(
+    key: &'static str,
+    default: &'static str,
+    about: &'static str,
+    trades: &'static str,
+) -> Setting {
+    Setting {
+        key,
+        kind: Kind::Bytes {
+            least: 1 << 10,
+            most: 1 << 60,
+        },
+        default,
+        about,
+        trades,
+    }
+}
+
 const fn count_or_auto(key: &'static str, about: &'static str, trades: &'static str) -> Setting {
     Setting {
         key,
@@ -96,6 +114,24 @@ pub static CLUSTER_SETTINGS: &[Setting] = &[
         AUTO,
         "where jobs' programs are kept: file:///DIR or http://HOST:PORT/PATH; auto is a folder of this user",
         "a folder has to be there on every machine, a server has to be reached from every machine",
+    ),
+    most_bytes(
+        "cluster.cache_size",
+        "16GiB",
+        "how much this machine keeps of unpacked packages; those that were not used for longest go first, those in use stay",
+        "more starts jobs sooner that come again, less leaves room on the disk",
+    ),
+    most_bytes(
+        "cluster.package_size",
+        "2GiB",
+        "the most bytes of a job's package, compressed; a greater one is refused",
+        "more takes jobs that bring models or data along, less keeps one job from filling the disks of many machines",
+    ),
+    most_bytes(
+        "cluster.unpacked_size",
+        "8GiB",
+        "the most bytes of a job's package, unpacked; a greater one is refused",
+        "more takes jobs that bring models or data along, less keeps one job from filling the disks of many machines",
     ),
     text(
         "cluster.scheduler",
@@ -264,6 +300,12 @@ pub struct ClusterSettings {
     pub state: String,
     /// Where its packages are kept, as a URL.
     pub packages: String,
+    /// How many bytes of unpacked packages this machine keeps.
+    pub cache_bytes: u64,
+    /// The most bytes of a package, as it is stored.
+    pub package_bytes: u64,
+    /// The most bytes of a package, unpacked.
+    pub unpacked_bytes: u64,
     /// The scheduler, by name.
     pub scheduler: String,
     /// The packing policy, by name.
@@ -323,6 +365,9 @@ impl ClusterSettings {
             is_named: resolved.origin("cluster.name") != Some(&Origin::Default),
             state: url("cluster.state", "state")?,
             packages: url("cluster.packages", "packages")?,
+            cache_bytes: resolved.bytes("cluster.cache_size")?,
+            package_bytes: resolved.bytes("cluster.package_size")?,
+            unpacked_bytes: resolved.bytes("cluster.unpacked_size")?,
             scheduler: resolved.text("cluster.scheduler")?.to_string(),
             packing: resolved.text("cluster.packing")?.to_string(),
             token_file: (!token_file.is_empty()).then(|| PathBuf::from(token_file)),

@@ -12,6 +12,7 @@ mod host_process;
 mod host_start;
 mod launcher;
 mod modules;
+mod packages;
 mod run_files;
 mod slurm;
 
@@ -20,3 +21,4 @@ pub use host_process::host_process;
 pub use host_start::{HOST_START_VARIABLE, HostStart, as_host};
 pub use launcher::{Launcher, Started};
 pub use modules::Modules;
+pub(crate) use packages::store_options;

@@ -13,7 +13,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::digest::Hasher;
 use crate::failure::{interrupted, missing, too_large, unreadable, unwritable, wrong_digest};
-use crate::packed::hash_file;
+use crate::packed::hash;
+use crate::verified::{State, Verified};
 use crate::{Digest, Download, Limits, PackageStore, Packed, Pending, StoreOptions, Stored};
 
 /// How a package's file ends, behind its digest.
@@ -36,6 +37,7 @@ pub struct DirectoryStore {
     folder: PathBuf,
     place: String,
     limits: Limits,
+    verified: Verified,
 }
 
 impl DirectoryStore {
@@ -46,6 +48,7 @@ impl DirectoryStore {
             place: format!("file://{}", folder.display()),
             folder,
             limits: options.limits,
+            verified: Verified::default(),
         }
     }
 
@@ -59,14 +62,16 @@ impl DirectoryStore {
         self.folder.join(format!("{digest}{ENDING}"))
     }
 
-    /// Whether a package is here, and is what its digest says. Reads it to the end.
+    /// Whether a package is here, and is what its digest says. Reads it to the end, unless this store, or what it was cloned from, has
+    /// done so and nobody has touched it since. What was begun is completed, even if nobody waits for it any more.
     pub(crate) async fn has_whole(&self, digest: &Digest) -> Result<bool> {
         let (path, digest) = (self.path(digest), *digest);
-        let reading = tokio::task::spawn_blocking(move || match hash_file(&path) {
-            Ok((found, _)) => Ok(found == digest),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(unreadable(&path, error)),
-        });
+        let verified = self.verified.clone();
+        let reading =
+            tokio::task::spawn_blocking(move || match is_whole(&path, &digest, &verified) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+                read => read.map_err(|error| unreadable(&path, error)),
+            });
         reading.await.map_err(interrupted)?
     }
 
@@ -95,6 +100,21 @@ impl DirectoryStore {
             unsynced: 0,
         })
     }
+}
+
+fn is_whole(path: &Path, digest: &Digest, verified: &Verified) -> io::Result<bool> {
+    let file = fs::File::open(path)?;
+    let before = State::of(&file.metadata()?);
+    if verified.knows(digest, before) {
+        return Ok(true);
+    }
+    let (found, _) = hash(&file)?;
+    let is_whole = found == *digest;
+    // What changed while it was read may be anything.
+    if is_whole && State::of(&file.metadata()?) == before {
+        verified.remember(*digest, before);
+    }
+    Ok(is_whole)
 }
 
 /// Removes what processes that died have left; what can't be removed is left for the next time.
@@ -159,10 +179,15 @@ impl Incoming {
             self.file.sync_all().await
         };
         safe.await.map_err(|error| unwritable(&self.path, error))?;
+        let file = self.file.into_std().await;
         let (from, to, folder) = (self.path, self.store.path(&self.digest), self.store.folder);
+        let (digest, verified) = (self.digest, self.store.verified);
         let named = tokio::task::spawn_blocking(move || {
             from.persist(&to)
                 .map_err(|error| unwritable(&to, error.error))?;
+            if let Ok(metadata) = file.metadata() {
+                verified.remember(digest, State::of(&metadata));
+            }
             let synced = fs::File::open(&folder).and_then(|folder| folder.sync_all());
             synced.map_err(|error| unwritable(&folder, error))
         });
@@ -293,5 +318,48 @@ impl Download for Outgoing {
             piece.truncate(read);
             Ok(Some(Bytes::from(piece)))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Contents;
+
+    /// Whether asking for a package would read nothing of it.
+    fn is_known(store: &DirectoryStore, digest: &Digest) -> bool {
+        let metadata = fs::metadata(store.path(digest)).expect("it is there");
+        store.verified.knows(digest, State::of(&metadata))
+    }
+
+    #[tokio::test]
+    async fn a_package_is_read_once_and_again_when_somebody_has_touched_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let open = || DirectoryStore::new(folder.path().join("store"), &StoreOptions::default());
+        let store = open();
+        let packed = Contents::new().pack(folder.path()).expect("packed");
+        let digest = packed.digest();
+        store.put(&packed).await.expect("put");
+        assert!(is_known(&store, digest), "it was verified when it came");
+        let other = open();
+        assert!(!is_known(&other, digest));
+        assert!(other.has_whole(digest).await.expect("read"));
+        assert!(is_known(&other.clone(), digest));
+
+        // The same size and time of change as before.
+        let path = store.path(digest);
+        let mut bytes = fs::read(&path).expect("read");
+        let written = fs::metadata(&path).and_then(|metadata| metadata.modified());
+        bytes[0] ^= 1;
+        fs::write(&path, bytes).expect("damaged");
+        let file = fs::File::options().write(true).open(&path);
+        let file = file.expect("opened");
+        file.set_modified(written.expect("known")).expect("set");
+        for store in [&store, &other] {
+            assert!(!is_known(store, digest));
+            assert!(!store.has_whole(digest).await.expect("read"));
+        }
+        store.put(&packed).await.expect("put");
+        assert!(store.has_whole(digest).await.expect("read"));
     }
 }

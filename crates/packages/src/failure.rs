@@ -63,7 +63,7 @@ pub(crate) fn too_large(what: &str, limit: u64) -> Error {
         ErrorCode::PackageRefused,
         format!("{what} than the {limit} that are allowed"),
     )
-    .hint("leave out what the job does not need, or raise the limit")
+    .hint("leave out what the job does not need, or raise the limit: cluster.package_size, cluster.unpacked_size")
 }
 
 /// Something of what was to be done on a thread for blocking work did not come back.

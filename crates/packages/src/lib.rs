@@ -64,6 +64,7 @@ mod stores;
 
 mod directory;
 mod http;
+mod verified;
 
 mod cache;
 

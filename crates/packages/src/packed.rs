@@ -67,7 +67,11 @@ impl Packed {
 
 /// The digest of a file, and its size.
 pub(crate) fn hash_file(path: &Path) -> io::Result<(Digest, u64)> {
-    let mut file = File::open(path)?;
+    hash(File::open(path)?)
+}
+
+/// The digest of what there is to read, and its length.
+pub(crate) fn hash(mut file: impl Read) -> io::Result<(Digest, u64)> {
     let (mut hasher, mut bytes) = (Hasher::default(), 0);
     let mut part = vec![0; 256 << 10];
     loop {
@@ -129,7 +133,15 @@ impl Contents {
     /// [`PackageRefused`](ErrorCode::PackageRefused) beyond the default [`Limits`]; [`ReadFailed`](ErrorCode::ReadFailed),
     /// [`WriteFailed`](ErrorCode::WriteFailed), [`DiskFull`](ErrorCode::DiskFull). The file has gone again then.
     pub fn pack(&self, folder: impl AsRef<Path>) -> Result<Packed> {
-        let (folder, limits) = (folder.as_ref(), Limits::default());
+        self.pack_within(folder, &Limits::default())
+    }
+
+    /// The same, within these limits of the package itself and its entries.
+    ///
+    /// # Errors
+    /// As [`pack`](Self::pack).
+    pub fn pack_within(&self, folder: impl AsRef<Path>, limits: &Limits) -> Result<Packed> {
+        let folder = folder.as_ref();
         if self.entries.len() as u64 > limits.entries {
             return Err(crate::failure::too_large(
                 "a package has more entries",

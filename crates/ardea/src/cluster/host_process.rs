@@ -12,13 +12,14 @@ use ardea_core::{Error, ErrorCode, Result};
 use ardea_courier::Security;
 use ardea_host::{Host, HostSetup};
 use ardea_master::{Jobs, Standing};
-use ardea_packages::{Cache, CacheConfig, PackageStores, StoreOptions};
+use ardea_packages::Cache;
 use ardea_scheduler::CachedPrograms;
 use ardea_state_manager::layout::JobLayout;
 use ardea_state_manager::{StateManager, StateOptions};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::packages::{cache_config, store_options};
 use super::run_files::RunFile;
 use super::{HostStart, Launcher, Modules};
 use crate::job::open_state;
@@ -99,11 +100,8 @@ async fn run(
     })??;
     let token = cluster.token()?;
     let directory = cluster.directory.clone();
-    let cache = Cache::open(directory.join("cache"), CacheConfig::default())?;
-    let options = StoreOptions {
-        token: token.clone(),
-        ..StoreOptions::default()
-    };
+    let cache = Cache::open(directory.join("cache"), cache_config(&cluster))?;
+    let options = store_options(&cluster, token.clone());
     let schedulers = modules.schedulers_of(&cluster, &options);
     let host = Host::start(HostSetup {
         name: start.name.clone(),
@@ -117,11 +115,7 @@ async fn run(
             .tls(cluster.tls()?),
         managers: modules.managers,
         schedulers,
-        programs: Arc::new(CachedPrograms::new(
-            cache,
-            PackageStores::builtin(),
-            options,
-        )),
+        programs: Arc::new(CachedPrograms::new(cache, modules.stores, options)),
         attributes: start.attributes.clone(),
         lease: Default::default(),
         master: MasterConfig {

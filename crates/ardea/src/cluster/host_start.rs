@@ -30,6 +30,9 @@ impl HostStart {
             format!("cluster.state={}", cluster.state),
             format!("cluster.directory={}", cluster.directory.display()),
             format!("cluster.packages={}", cluster.packages),
+            format!("cluster.cache_size={}B", cluster.cache_bytes),
+            format!("cluster.package_size={}B", cluster.package_bytes),
+            format!("cluster.unpacked_size={}B", cluster.unpacked_bytes),
             format!("cluster.scheduler={}", cluster.scheduler),
             format!("cluster.packing={}", cluster.packing),
             format!("cluster.host={}", cluster.host),
@@ -83,5 +86,35 @@ pub fn as_host() -> Result<Option<HostStart>> {
                 Ok(_) => error,
             })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use ardea_api::CLUSTER_SETTINGS;
+    use ardea_core::settings::{Resolver, Schema};
+
+    use super::*;
+
+    #[test]
+    fn a_host_knows_the_cluster_as_whoever_started_it() {
+        let schema = Schema::of(CLUSTER_SETTINGS);
+        let read = |settings: &[String]| {
+            let resolved = Resolver::new(&schema).flags(settings).resolve().unwrap();
+            ClusterSettings::from_settings(&resolved, Some(Path::new("/home/ada"))).unwrap()
+        };
+        let chosen = [
+            "cluster.name=harbour",
+            "cluster.cache_size=1500000B",
+            "cluster.package_size=3MiB",
+            "cluster.unpacked_size=5GiB",
+            "cluster.vertex_instances=7",
+        ];
+        let cluster = read(&chosen.map(String::from));
+        let host = read(&HostStart::of("quay", &cluster, cluster.port).settings);
+        assert_eq!(host, cluster);
+        assert_eq!((host.cache_bytes, host.package_bytes), (1_500_000, 3 << 20));
     }
 }

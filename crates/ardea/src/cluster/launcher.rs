@@ -1,6 +1,7 @@
 //! Starts and stops hosts of this machine: processes that outlive whoever started them.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -238,6 +239,13 @@ impl Launcher {
         })
     }
 
+    /// Why nothing can be written into the cluster's folder, if that is so.
+    fn wants_room(&self) -> Option<std::io::Error> {
+        let mut file = tempfile::NamedTempFile::new_in(&self.cluster.directory).ok()?;
+        // A block of most file systems.
+        file.write_all(&[0; 4096]).err()
+    }
+
     /// Waits until a host is there.
     fn await_host(&self, mut launched: Launched) -> Result<Started> {
         let pid = launched.child.id();
@@ -252,9 +260,11 @@ impl Launcher {
                 let what = format!("host {:?} did not come up", launched.start.name);
                 let error = Error::new(ErrorCode::StartFailed, what);
                 let said = launched.said();
-                return Err(match said.is_empty() {
-                    true => error,
-                    false => error.because(said),
+                return Err(match (said.is_empty(), self.wants_room()) {
+                    (false, _) => error.because(said),
+                    // It could not even say so.
+                    (true, Some(why)) => error.because(why),
+                    (true, None) => error,
                 }
                 .hint(format!("its log is {}", launched.log.display())));
             }

@@ -1,10 +1,12 @@
 //! The parts of a cluster that a site may want to choose, by name.
 
+use std::sync::Arc;
+
 use ardea_api::ClusterSettings;
 use ardea_core::Result;
 use ardea_exchange::Transport;
 use ardea_metrics::{MetricsSink, MetricsSinks, SinkSetup};
-use ardea_packages::StoreOptions;
+use ardea_packages::{PackageStore, PackageStores, StoreOptions};
 use ardea_packing::{ResourceManager, ResourceManagers};
 use ardea_scheduler::{Local, SchedulerKind, Schedulers};
 use ardea_worker::{TransportSetup, Transports};
@@ -14,7 +16,8 @@ use super::slurm::slurm;
 /// The name of the scheduler that needs a Slurm.
 const SLURM: &str = "slurm";
 
-/// Packing policies, schedulers, metrics sinks and transports by name: those that come with Ardea, and a program's own.
+/// Packing policies, schedulers, metrics sinks and transports by name, package stores by the schemes of their URLs: those that come with
+/// Ardea, and a program's own.
 ///
 /// A program that has some passes them to [`main_with`](crate::main_with): its hosts and its containers know them then.
 #[derive(Clone, Debug)]
@@ -23,6 +26,7 @@ pub struct Modules {
     pub(crate) schedulers: Schedulers,
     pub(crate) sinks: MetricsSinks,
     pub(crate) transports: Transports,
+    pub(crate) stores: PackageStores,
 }
 
 impl Default for Modules {
@@ -39,6 +43,7 @@ impl Modules {
             schedulers: Schedulers::none(),
             sinks: MetricsSinks::builtin(),
             transports: Transports::builtin(),
+            stores: PackageStores::builtin(),
         }
     }
 
@@ -68,14 +73,25 @@ impl Modules {
     pub(super) fn schedulers_of(
         &self,
         cluster: &ClusterSettings,
-        stores: &StoreOptions,
+        options: &StoreOptions,
     ) -> Schedulers {
         let own = self.schedulers.clone();
         let has_one = own.names().any(|name| name == SLURM);
         match has_one {
             true => own,
-            false => own.with(SLURM, slurm(cluster, stores)),
+            false => own.with(SLURM, slurm(cluster, &self.stores, options)),
         }
+    }
+
+    /// Adds a kind of package stores, or replaces the one of this scheme: `cluster.packages=SCHEME:…`. It is given the whole URL, and made
+    /// where a job is submitted and on each host.
+    pub fn package_store(
+        mut self,
+        scheme: &str,
+        make: impl Fn(&str, &StoreOptions) -> Result<Arc<dyn PackageStore>> + Send + Sync + 'static,
+    ) -> Self {
+        self.stores = self.stores.with(scheme, make);
+        self
     }
 
     /// Adds a metrics sink, or replaces the one of this name: `metrics.sinks`. It is made in each container.

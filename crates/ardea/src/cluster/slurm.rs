@@ -10,14 +10,26 @@ use ardea_packages::{Cache, CacheConfig, PackageStores, StoreOptions};
 use ardea_scheduler::{CachedPrograms, Pending, Programs, Slurm, SlurmConfig, Unpacked};
 use tokio::sync::OnceCell;
 
+use super::packages::cache_config;
+
 /// The scheduler; nothing is made or asked before it is used.
-pub(super) fn slurm(cluster: &ClusterSettings, stores: &StoreOptions) -> Slurm {
+pub(super) fn slurm(
+    cluster: &ClusterSettings,
+    stores: &PackageStores,
+    options: &StoreOptions,
+) -> Slurm {
     let folder = &cluster.slurm_folder;
     // Nodes have other current folders; one that can't be made absolute is refused when it is used.
     let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
     let programs = SharedPrograms {
         folder: folder.join("cache"),
+        // Who uses a package on a node is not seen here, so none is ever removed.
+        config: CacheConfig {
+            keep_bytes: u64::MAX,
+            ..cache_config(cluster)
+        },
         stores: stores.clone(),
+        options: options.clone(),
         opened: OnceCell::new(),
     };
     Slurm::new(SlurmConfig::new(folder), Arc::new(programs))
@@ -27,18 +39,15 @@ pub(super) fn slurm(cluster: &ClusterSettings, stores: &StoreOptions) -> Slurm {
 #[derive(Debug)]
 struct SharedPrograms {
     folder: PathBuf,
-    stores: StoreOptions,
+    config: CacheConfig,
+    stores: PackageStores,
+    options: StoreOptions,
     opened: OnceCell<CachedPrograms>,
 }
 
 impl SharedPrograms {
     async fn open(&self) -> Result<CachedPrograms> {
-        let folder = self.folder.clone();
-        // Who uses a package on a node is not seen here, so none is ever removed.
-        let config = CacheConfig {
-            keep_bytes: u64::MAX,
-            ..CacheConfig::default()
-        };
+        let (folder, config) = (self.folder.clone(), self.config);
         let opening = tokio::task::spawn_blocking(move || Cache::open(folder, config));
         let cache = opening.await.map_err(|error| {
             Error::new(
@@ -47,8 +56,8 @@ impl SharedPrograms {
             )
             .because(error)
         })??;
-        let stores = PackageStores::builtin();
-        Ok(CachedPrograms::new(cache, stores, self.stores.clone()))
+        let (stores, options) = (self.stores.clone(), self.options.clone());
+        Ok(CachedPrograms::new(cache, stores, options))
     }
 }
 

@@ -34,7 +34,8 @@ where
     main_with(Modules::builtin(), describe)
 }
 
-/// As [`main`], with parts of one's own beside those that come with Ardea: packing policies, schedulers, metrics sinks, transports.
+/// As [`main`], with parts of one's own beside those that come with Ardea: packing policies, schedulers, metrics sinks, transports, package
+/// stores.
 /// Settings choose them by name, as in `--set cluster.packing=by-rack`.
 pub fn main_with<J, F>(modules: Modules, describe: F) -> ExitCode
 where
@@ -104,7 +105,7 @@ fn run<J: Job + Embedded>(
     let prepared = Prepared::of(&wanted, &cluster, &resolved, &modules)?;
     match command {
         Command::Plan => plan(&prepared, &options)?,
-        _ => bring(&prepared, &cluster, &options)?,
+        _ => bring(&prepared, &cluster, &options, &modules)?,
     }
     Ok(End::Completed)
 }
@@ -117,9 +118,14 @@ fn plan(prepared: &Prepared, options: &Options) -> Result<()> {
     }
 }
 
-fn bring(prepared: &Prepared, cluster: &ClusterSettings, options: &Options) -> Result<()> {
+fn bring(
+    prepared: &Prepared,
+    cluster: &ClusterSettings,
+    options: &Options,
+    modules: &Modules,
+) -> Result<()> {
     let mut console = Console::of_process(options.quiet || options.json);
-    let target = connect(cluster, &prepared.job().name)?;
+    let target = connect(cluster, &prepared.job().name, modules)?;
     let patience = (!options.detach).then_some(cluster.patience);
     let submitted = submit(prepared, &*target, patience, &mut |step| {
         console.tell(&step)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ardea_api::{ClusterSettings, JobEnding, JobSummary, SubmitRequest};
 use ardea_core::{ErrorCode, Result};
-use ardea_packages::{Contents, PackageStores, StoreOptions};
+use ardea_packages::Contents;
 
 use ardea_state_manager::StateUrl;
 
@@ -14,22 +14,22 @@ use super::locate::client_of;
 use super::rest::{RestTarget, Store, runtime};
 use super::scratch;
 use super::submit::Target;
-use crate::cluster::Launcher;
+use crate::cluster::{Launcher, Modules, store_options};
 
-/// The cluster that these settings name, for this job.
+/// The cluster that these settings name, for this job; its package store is of those that the modules know.
 ///
 /// Where no host is up that is for all jobs, and the cluster's state is a folder of this machine, the job gets hosts of its own when it is
 /// submitted.
 ///
 /// # Errors
 /// As [`client_of`](super::client_of): it can't be reached, or is another.
-pub fn connect(cluster: &ClusterSettings, job: &str) -> Result<Box<dyn Target>> {
+pub fn connect(cluster: &ClusterSettings, job: &str, modules: &Modules) -> Result<Box<dyn Target>> {
     let found = runtime()?.block_on(client_of(cluster));
     let is_up = match &found {
         Err(error) => error.code() != ErrorCode::Network,
         Ok(_) => true,
     };
-    let store = store_of(cluster)?;
+    let store = store_of(cluster, modules)?;
     if is_of_this_machine(cluster)? && needs_own_hosts(cluster, is_up) {
         return Ok(Box::new(OwnHosts {
             settings: cluster.clone(),
@@ -101,12 +101,9 @@ impl Target for OwnHosts {
 }
 
 /// The package store of a cluster.
-fn store_of(cluster: &ClusterSettings) -> Result<Store> {
-    let options = StoreOptions {
-        token: cluster.token()?,
-        ..StoreOptions::default()
-    };
-    let store = PackageStores::builtin().open(&cluster.packages, &options)?;
+fn store_of(cluster: &ClusterSettings, modules: &Modules) -> Result<Store> {
+    let options = store_options(cluster, cluster.token()?);
+    let store = modules.stores.open(&cluster.packages, &options)?;
     Ok(Arc::new(move |files: &[(PathBuf, String)]| {
         let mut contents = Contents::new();
         for (path, name) in files {
@@ -116,7 +113,7 @@ fn store_of(cluster: &ClusterSettings) -> Result<Store> {
             };
         }
         let folder = scratch::folder()?;
-        let packed = contents.pack(folder.path())?;
+        let packed = contents.pack_within(folder.path(), &options.limits)?;
         runtime()?.block_on(store.put(&packed))?;
         Ok(packed.digest().to_string())
     }))

@@ -5,6 +5,10 @@ mod job;
 mod strangers;
 
 use std::process::ExitCode;
+use std::sync::Arc;
+
+use ardea::cluster::Modules;
+use ardea_packages::DirectoryStore;
 
 use arena::{Arena, until};
 
@@ -14,7 +18,11 @@ fn main() -> ExitCode {
         .any(|name| std::env::var_os(name).is_some());
     let first = std::env::args().nth(1).unwrap_or_default();
     if is_of_a_cluster || ["run", "plan", "submit"].contains(&first.as_str()) {
-        return ardea::main(job::describe);
+        let modules = Modules::builtin().package_store("shelf", |url, options| {
+            let folder = url.trim_start_matches("shelf:");
+            Ok(Arc::new(DirectoryStore::new(folder, options)))
+        });
+        return ardea::main_with(modules, job::describe);
     }
     if first == "--list" {
         return ExitCode::SUCCESS;
@@ -25,7 +33,11 @@ fn main() -> ExitCode {
     } else {
         first
     };
-    let tests: [(&str, fn()); 2] = [
+    let tests: [(&str, fn()); 3] = [
+        (
+            "a_program_comes_from_a_store_of_its_own_within_the_limits_of_its_cluster",
+            a_program_comes_from_a_store_of_its_own_within_the_limits_of_its_cluster,
+        ),
         (
             "a_pipeline_gives_over_three_containers_what_it_gives_embedded",
             a_pipeline_gives_over_three_containers_what_it_gives_embedded,
@@ -90,6 +102,29 @@ fn a_pipeline_gives_over_three_containers_what_it_gives_embedded() {
     check_end(&arena);
     let told = arena.told();
     assert_eq!(told.matches("the job is over").count(), 3, "{told}");
+}
+
+fn a_program_comes_from_a_store_of_its_own_within_the_limits_of_its_cluster() {
+    let arena = Arena::new();
+    let submit = format!("submit {CLUSTER} --set cluster.packages=shelf:{{}}/shelf");
+    let small = "--set cluster.package_size=64KiB";
+    let refused = arena.run(&format!("{submit} {small} -- {{}} {{}}/spread"));
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        !refused.status.success() && text.contains("65536"),
+        "{text}"
+    );
+    assert!(text.contains("cluster.package_size"), "{text}");
+    assert!(arena.processes().is_empty(), "{:?}", arena.processes());
+
+    arena.succeed(&format!("{submit} -- {{}} {{}}/spread"));
+    let name = "sums";
+    let result = || arena.result("spread", name, 2);
+    until(name, || arena.told(), || !result().is_empty());
+    check_end(&arena);
+    let stored = std::fs::read_dir(arena.path().join("shelf")).unwrap();
+    assert_eq!(stored.count(), 1);
+    assert!(!arena.cluster().join("packages").exists());
 }
 
 fn with_certificates_it_runs_and_strangers_are_turned_away_on_every_port() {

@@ -137,7 +137,7 @@ impl Ground {
         let cluster = &self.inner.cluster;
         let prepared = Prepared::of(&wanted, cluster, &self.resolved, &Modules::builtin())?;
         let prepared_at = begun.elapsed();
-        let target: Box<dyn Target> = connect(cluster, name)?;
+        let target: Box<dyn Target> = connect(cluster, name, &Modules::builtin())?;
         let package = target.store(&prepared.files)?;
         let stored_at = begun.elapsed();
         let request = prepared.request(target.cluster(), package);

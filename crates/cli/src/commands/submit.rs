@@ -31,7 +31,7 @@ pub fn run(args: &SubmitArgs, context: &Context) -> Result<(), Failure> {
     let prepared = job.prepared(&args.name, &args.files, &args.place, context)?;
     let cluster = context.cluster(&args.place)?;
     let mut console = Console::of_process(context.quiet || context.json);
-    let target = connect(&cluster, &prepared.job().name)?;
+    let target = connect(&cluster, &prepared.job().name, &Modules::builtin())?;
     let patience = (!args.detach).then_some(cluster.patience);
     let submitted = submit(&prepared, &*target, patience, &mut |step| {
         console.tell(&step)

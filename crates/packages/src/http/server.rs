@@ -222,10 +222,15 @@ async fn answer_allowed(
     match *request.method() {
         Method::GET => send(store, &digest, progress).await,
         // Asked before an upload: a damaged package counts as none, so that it is replaced.
-        Method::HEAD => match store.has_whole(&digest).await? {
-            true => Ok(words(StatusCode::OK, "")),
-            false => Err(missing(&digest, store.place())),
-        },
+        Method::HEAD => {
+            // Who asks gives up when nothing comes for as long: one that takes longer to read is uploaded again, and known then.
+            let reading = timeout(shared.patience / 2, store.has_whole(&digest));
+            match reading.await {
+                Ok(Ok(true)) => Ok(words(StatusCode::OK, "")),
+                Ok(Err(error)) => Err(error),
+                Ok(Ok(false)) | Err(_) => Err(missing(&digest, store.place())),
+            }
+        }
         Method::PUT => take(store, digest, request.into_body(), progress).await,
         Method::DELETE => match store.delete(&digest).await? {
             true => Ok(words(StatusCode::OK, "")),
