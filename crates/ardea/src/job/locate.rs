@@ -13,9 +13,14 @@ use ardea_state_manager::{FileState, StateManager, StateOptions, StateUrl, Store
 #[cfg(feature = "zookeeper")]
 use ardea_state_zookeeper::ZooKeeperState;
 use serde_json::Value;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 /// How long one host may take to say that it is there.
 const GREETING: Duration = Duration::from_secs(3);
+
+/// After how long the next host is asked as well: one that hangs keeps nobody waiting.
+const NEXT_AFTER: Duration = Duration::from_millis(100);
 
 /// Opens the state manager at a URL.
 ///
@@ -66,26 +71,47 @@ pub async fn client_of(cluster: &ClusterSettings) -> Result<(Client, ClusterInfo
         Some(base) => vec![base.clone()],
         None => registered(cluster).await?,
     };
-    let mut last = None;
+    let mut clients = Vec::new();
     for base in bases {
-        let client = Client::new(&base, token.clone())?.tls(tls.clone());
-        match client.clone().patience(GREETING).about().await {
+        clients.push(Client::new(&base, token.clone())?.tls(tls.clone()));
+    }
+    let mut clients = clients.into_iter();
+    let (mut asked, mut last) = (JoinSet::new(), None);
+    loop {
+        let next = clients.next();
+        let is_last = next.is_none();
+        asked.extend(next.map(|client| async move {
+            let answer = client.clone().patience(GREETING).about().await;
+            (client, answer)
+        }));
+        let wait = if is_last { GREETING * 2 } else { NEXT_AFTER };
+        let answered = match timeout(wait, asked.join_next()).await {
+            Ok(Some(Ok(answered))) => answered,
+            Ok(None) if is_last => return Err(last.unwrap_or_else(|| nobody(cluster))),
+            // Only a panic ends such a task, and it has been told.
+            Ok(_) | Err(_) => continue,
+        };
+        let (client, answer) = answered;
+        match answer {
             Ok(about) if is_meant(&about, cluster) => return Ok((client, about)),
             Ok(about) => {
                 let what = format!(
-                    "{base} is of cluster {:?}, and not of {:?}",
-                    about.name, cluster.name
+                    "{} is of cluster {:?}, and not of {:?}",
+                    client.base(),
+                    about.name,
+                    cluster.name
                 );
                 let error = Error::new(ErrorCode::WrongCluster, what);
                 last =
                     Some(error.hint("name the cluster with --cluster, or its interface with --at"));
             }
             // Another host may be there.
-            Err(error) if error.code() == ErrorCode::Network => last = Some(error),
+            Err(error) if error.code() == ErrorCode::Network => {
+                last.get_or_insert(error);
+            }
             Err(error) => return Err(error),
         }
     }
-    Err(last.unwrap_or_else(|| nobody(cluster)))
 }
 
 /// Whoever names an interface and no cluster means the cluster that answers there.
@@ -172,11 +198,18 @@ mod tests {
 
         let folder = tempfile::tempdir().unwrap();
         let named = settings(folder.path(), &["cluster.name=pretended"]);
+        // It takes connections, as a process does that was stopped, and never answers.
+        let hangs = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let silent = hangs.local_addr().unwrap();
         let state = open_state(&named.state, StateOptions::default())
             .await
             .unwrap();
         for (host, value) in [
             ("a", "no JSON".to_string()),
+            (
+                "aa",
+                format!(r#"{{"attributes": {{"api": "http://{silent}"}}}}"#),
+            ),
             (
                 "b",
                 r#"{"attributes": {"api": "http://127.0.0.1:1"}}"#.to_string(),

@@ -17,7 +17,7 @@ use super::record::HostRecord;
 use super::server::PURPOSE;
 use crate::{ContainerEvent, LaunchPlan};
 
-/// How long a question waits for the connection.
+/// How long a host may be out of reach before questions to it fail at once: one that was started again is back by then.
 const FOR_CONNECTION: Duration = Duration::from_secs(2);
 
 /// How long one try to connect may take.
@@ -45,9 +45,18 @@ pub(super) enum News {
 pub(super) struct Link {
     host: String,
     questions: mpsc::UnboundedSender<Asked>,
-    connected: watch::Receiver<bool>,
+    reach: watch::Receiver<Reach>,
     trouble: Trouble,
     task: JoinHandle<()>,
+}
+
+/// Whether a host can be asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Reach {
+    /// It can.
+    Connected,
+    /// It can't, and was heard last then.
+    AwaySince(Instant),
 }
 
 struct Asked {
@@ -82,7 +91,7 @@ impl Link {
         news: mpsc::UnboundedSender<(String, News)>,
     ) -> Self {
         let (questions, asked) = mpsc::unbounded_channel();
-        let (tell_connected, connected) = watch::channel(false);
+        let (tell_reach, reach) = watch::channel(Reach::AwaySince(Instant::now()));
         let trouble = Trouble::default();
         let line = Line {
             host: host.to_string(),
@@ -90,13 +99,13 @@ impl Link {
             state,
             security,
             news,
-            connected: tell_connected,
+            reach: tell_reach,
             trouble: trouble.clone(),
         };
         Link {
             host: host.to_string(),
             questions,
-            connected,
+            reach,
             trouble,
             task: tokio::spawn(line.hold(asked)),
         }
@@ -104,9 +113,13 @@ impl Link {
 
     /// Asks the host something, and waits for the answer as long as the host can be reached.
     pub(super) async fn ask(&self, question: Question) -> Result<Answer> {
-        let mut connected = self.connected.clone();
-        let coming = async { connected.wait_for(|connected| *connected).await.is_ok() };
-        let is_there = timeout(FOR_CONNECTION, coming).await.unwrap_or(false);
+        let mut reach = self.reach.clone();
+        let wait = match *reach.borrow() {
+            Reach::Connected => Duration::ZERO,
+            Reach::AwaySince(heard) => FOR_CONNECTION.saturating_sub(heard.elapsed()),
+        };
+        let coming = reach.wait_for(|reach| *reach == Reach::Connected);
+        let is_there = matches!(timeout(wait, coming).await, Ok(Ok(_)));
         if !is_there {
             return Err(self.away());
         }
@@ -140,12 +153,7 @@ impl Drop for Link {
 
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "Link({}, connected: {})",
-            self.host,
-            *self.connected.borrow()
-        )
+        write!(f, "Link({}, {:?})", self.host, *self.reach.borrow())
     }
 }
 
@@ -156,7 +164,7 @@ struct Line {
     state: Arc<dyn StateManager>,
     security: Security,
     news: mpsc::UnboundedSender<(String, News)>,
-    connected: watch::Sender<bool>,
+    reach: watch::Sender<Reach>,
     trouble: Trouble,
 }
 
@@ -167,9 +175,10 @@ impl Line {
             match self.connect().await {
                 Ok(courier) => {
                     wait = RETRY[0];
-                    let why = self.talk(courier, &mut asked).await;
-                    self.connected.send_replace(false);
+                    let mut heard = Instant::now();
+                    let why = self.talk(courier, &mut asked, &mut heard).await;
                     self.trouble.set(why);
+                    self.reach.send_replace(Reach::AwaySince(heard));
                 }
                 Err(why) => self.trouble.set(why),
             }
@@ -195,8 +204,13 @@ impl Line {
         connect(&record.address, &greeting, &self.security, FOR_CONNECTING).await
     }
 
-    /// Passes questions and answers, until the connection breaks: why.
-    async fn talk(&self, courier: Courier, asked: &mut mpsc::UnboundedReceiver<Asked>) -> Error {
+    /// Passes questions and answers, until the connection breaks: why. `heard` is when the host was heard last.
+    async fn talk(
+        &self,
+        courier: Courier,
+        asked: &mut mpsc::UnboundedReceiver<Asked>,
+        heard: &mut Instant,
+    ) -> Error {
         let (mut sender, mut receiver) = courier.split();
         let mut waiting = BTreeMap::new();
         let mut number = 0;
@@ -206,9 +220,8 @@ impl Line {
         if let Err(error) = sender.send(&begin).await {
             return error;
         }
-        self.connected.send_replace(true);
+        self.reach.send_replace(Reach::Connected);
         self.tell(News::Connected);
-        let mut heard = Instant::now();
         loop {
             let message = tokio::select! {
                 Some(asked) = asked.recv() => {
@@ -223,7 +236,7 @@ impl Line {
                     ToRunner::Ping
                 }
                 received = receiver.receive() => {
-                    heard = Instant::now();
+                    *heard = Instant::now();
                     match received {
                         Ok(Some(FromRunner::Event(event))) => self.tell(News::Event(event)),
                         Ok(Some(FromRunner::Answer(number, answer))) => {
