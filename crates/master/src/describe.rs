@@ -38,6 +38,7 @@ impl Driver {
                     parallelism: vertex.parallelism,
                     resources: vertex.resources,
                     attributes: vertex.attributes.clone(),
+                    before: self.counted_before(vertex.name.as_str()),
                 })
                 .collect(),
             containers: containers
