@@ -12,6 +12,7 @@ use tokio::task::{JoinError, JoinHandle};
 
 use crate::HostSetup;
 use crate::directory::{API, JOB, PID, VERSION, holder};
+use crate::kept::{host_folder, local_folder};
 use crate::served::Served;
 
 /// The process that stands for a machine in a cluster: a candidate for the mastership of its jobs, a runner of containers, and the
@@ -35,12 +36,12 @@ impl Host {
     /// A port that is taken, a folder that can't be used, a name that another host of the cluster has, a state manager that doesn't
     /// answer. Nothing runs then.
     pub async fn start(setup: HostSetup) -> Result<Self> {
-        let folder = setup.cluster.directory.clone();
+        let folder = &setup.cluster.directory;
         let programs = &setup.programs;
         // Containers of `local` are found by whichever process of this machine leads their job: one folder for all of them.
-        let local = runner(&setup, folder.join("local"));
+        let local = runner(&setup, local_folder(folder));
         let local = Runner::open(local, Arc::clone(programs)).await?;
-        let own = runner(&setup, folder.join("hosts").join(&setup.name));
+        let own = runner(&setup, host_folder(folder, &setup.name));
         let own = Runner::open(own, Arc::clone(programs)).await?;
 
         let hosts = Hosts::new(Arc::clone(&setup.state), setup.security.clone());

@@ -1,7 +1,7 @@
 //! What a master has seen of its job: notes, problems, restarts; and what those before it have seen, as far as it was handed over.
 //! Bounded, and for people; no machine decides by it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ardea_control::{JobPhase, Note, WorkerId};
 use ardea_packing::{ContainerId, InstanceId};
@@ -320,6 +320,12 @@ impl Chronicle {
 
     pub(crate) fn restarts(&self, container: ContainerId) -> u32 {
         self.lives.get(&container).map_or(0, |lives| lives.restarts)
+    }
+
+    /// So many of the machines that containers were started on last, sorted.
+    pub(crate) fn machines(&self, most: usize) -> Vec<String> {
+        let machines: BTreeSet<&str> = self.places.values().map(|it| it.host.as_str()).collect();
+        machines.into_iter().take(most).map(String::from).collect()
     }
 
     /// Where a container runs, as far as the scheduler has told.

@@ -57,7 +57,7 @@ const CONTAINERS: [&str; 5] = ["container", "host", ">cores", ">memory", ">resta
 
 /// Prints it once, or shows it until Ctrl-C; in a pipe, and as JSON, printed anew each time.
 pub fn run(args: &TopArgs, context: &Context) -> Result<(), Failure> {
-    let cluster = Reached::of(&args.job.place, context)?;
+    let cluster = Reached::of_job(&args.job.place, &args.job.job, context)?;
     let job = &args.job.job;
     let first = cluster.ask(cluster.client.top(job))?;
     if args.once || context.json || !can_redraw(&io::stdout()) {
