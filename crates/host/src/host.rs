@@ -68,7 +68,7 @@ impl Host {
         let config = ServerConfig::at(setup.api_address()?)
             .token(token.clone())
             .tls(tls.clone());
-        let served = Served::new(&setup, schedulers, token, tls);
+        let served = Served::new(&setup, schedulers, local.config().capacity, token, tls);
         let server = Server::bind(Arc::clone(&served) as _, config).await?;
         let api = format!(
             "{scheme}://{}:{}",

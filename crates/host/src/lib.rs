@@ -73,6 +73,7 @@ mod logs;
 mod measured;
 mod pressure;
 mod remembered;
+mod room;
 mod served;
 mod unattended;
 

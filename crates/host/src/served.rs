@@ -22,6 +22,7 @@ use ardea_tls::Tls;
 use crate::directory::{API, Directory, PID, VERSION, host_at};
 use crate::jobs::{Found, Jobs, submission_of};
 use crate::kept::{self, Elsewhere, Reach, kept_elsewhere, kept_here, nothing_kept};
+use crate::room::check_room;
 use crate::{HostSetup, described, logs, measured, remembered};
 
 /// A cluster, as one of its hosts tells it.
@@ -32,6 +33,8 @@ pub(crate) struct Served {
     /// The only job that the host is for, if it is for one.
     only: Option<String>,
     schedulers: Schedulers,
+    /// What this machine has.
+    machine: Resources,
     jobs: Jobs,
     directory: Directory,
     /// From when the host stands for jobs until it ends.
@@ -42,6 +45,7 @@ impl Served {
     pub(crate) fn new(
         setup: &HostSetup,
         schedulers: Schedulers,
+        machine: Resources,
         token: Option<Token>,
         tls: Option<Tls>,
     ) -> Arc<Self> {
@@ -54,6 +58,7 @@ impl Served {
                 Led::Named(job) => Some(job.clone()),
             },
             schedulers,
+            machine,
             jobs: Jobs {
                 own: setup.name.clone(),
                 state: Arc::clone(&setup.state),
@@ -347,6 +352,7 @@ impl Cluster for Served {
             }
             self.check_takes(&job.name).await?;
             self.cluster.instances.check(&demand, None)?;
+            check_room(&demand, &definition.scheduler, self.machine)?;
             // A job that nobody can start is not taken.
             self.schedulers.get(&definition.scheduler)?;
             let state = Arc::clone(&self.jobs.state);

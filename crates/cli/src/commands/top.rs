@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ardea_api::{Client, ContainerTop, TopView, VertexTop};
 use ardea_connect::live_table::{Row, Table};
-use ardea_core::settings::format_bytes;
+use ardea_core::settings::readable_bytes;
 use ardea_core::{
     InstanceContext, Isolation, Ordinal, Outbox, Processor, Progress, Result, Source, Timestamp,
     Unbounded, supplier,
@@ -146,10 +146,7 @@ fn of_container(top: &ContainerTop) -> Vec<String> {
         top.container.to_string(),
         top.host.clone().unwrap_or_default(),
         figure(top.cpu_cores, |cores| format!("{cores:.2}")),
-        top.memory_bytes.map_or("–".into(), |bytes| {
-            // Whole mebibytes are close enough.
-            format_bytes(bytes >> 20 << 20)
-        }),
+        top.memory_bytes.map_or("–".into(), readable_bytes),
         top.restarts.to_string(),
     ]
 }

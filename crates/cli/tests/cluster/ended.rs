@@ -15,10 +15,10 @@ bolts:
   - { name: out, component: print, inputs: [{ from: counts, grouping: global }] }
 ";
 
-/// Has the job run to its end.
-fn ended(arena: &Arena, options: &str) {
+/// Has the job run to its end; what submitting it told.
+fn ended(arena: &Arena, options: &str) -> String {
     arena.write("short.yaml", SHORT);
-    arena.succeed(&format!(
+    let told = arena.succeed(&format!(
         "submit short.yaml --set job.containers=2 {options}"
     ));
     arena.until("ended: short", || {
@@ -27,6 +27,7 @@ fn ended(arena: &Arena, options: &str) {
                 .look("short")
                 .is_some_and(|it| it["ending"] == "finished")
     });
+    told
 }
 
 /// Sees that what the job wrote is told, and of both containers.
@@ -71,7 +72,8 @@ fn lines_written(arena: &Arena) -> usize {
 
 pub fn a_job_of_its_own_hosts_tells_how_it_ended_and_what_it_wrote_when_they_are_gone() {
     let arena = Arena::new();
-    ended(&arena, "");
+    let told = ended(&arena, "");
+    assert!(told.contains("it has its own, which end with it"), "{told}");
     arena.until("gone: the hosts", || arena.processes().is_empty());
     let all = arena.json("list --all");
     assert_eq!(all["jobs"].as_array().map(Vec::len), Some(0));
@@ -107,7 +109,8 @@ pub fn a_job_of_its_own_hosts_tells_how_it_ended_and_what_it_wrote_when_they_are
 
 pub fn what_a_job_wrote_on_several_hosts_is_told_by_any_of_them_after_its_end() {
     let arena = Arena::with_hosts(2);
-    ended(&arena, "--set cluster.scheduler=hosts");
+    let told = ended(&arena, "--set cluster.scheduler=hosts");
+    assert_eq!(told.lines().count(), 1, "{told}");
     tells_what_it_wrote(&arena);
     let told = arena.fail("update short counts=3");
     assert!(
