@@ -158,8 +158,14 @@ fn vertices(view: &JobView, history: Option<&History>) -> Vec<VertexView> {
             name: vertex.name.clone(),
             parallelism: vertex.parallelism,
             resources: vertex.resources,
-            restarts: vertex.before.restarts + total(&catalogue::RESTARTS),
-            exceptions: vertex.before.exceptions + total(&catalogue::EXCEPTIONS),
+            restarts: vertex
+                .before
+                .restarts
+                .saturating_add(total(&catalogue::RESTARTS)),
+            exceptions: vertex
+                .before
+                .exceptions
+                .saturating_add(total(&catalogue::EXCEPTIONS)),
         }
     });
     vertices.collect()

@@ -184,7 +184,10 @@ fn vertex_top(
             false,
         ),
         lag_s: latest.iter().map(|one| one.value).reduce(f64::max),
-        restarts: vertex.before.restarts + total(history, &catalogue::RESTARTS, name),
+        restarts: vertex
+            .before
+            .restarts
+            .saturating_add(total(history, &catalogue::RESTARTS, name)),
         problems: problems.map(|one| one.count).sum(),
         messages: (!pending.is_empty()).then(|| MessagesTop {
             emitted_per_s: sum(catalogue::MESSAGES_EMITTED),

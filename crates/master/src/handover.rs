@@ -81,7 +81,7 @@ impl Handover {
         kept.lives
             .sort_by_key(|life| std::cmp::Reverse(life.restarts));
         kept.lives.truncate(MOST_LIVES);
-        let restless = |counted: &Counted| counted.restarts + counted.exceptions;
+        let restless = |counted: &Counted| counted.restarts.saturating_add(counted.exceptions);
         kept.counted.retain(|_, counted| restless(counted) > 0);
         while kept.counted.len() > MOST_VERTICES {
             kept.counted.pop_last();

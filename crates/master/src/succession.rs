@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use ardea_control::{ContainerState, JobMaster, MasterEpoch, WorkerId};
-use ardea_metrics::Selector;
 use ardea_metrics::catalogue::{self, Metric};
+use ardea_metrics::{History, Selector};
 
 use crate::Counted;
 use crate::driver::{Done, Driver};
@@ -84,20 +84,14 @@ impl Driver {
         if master.record()?.is_ending() {
             return None;
         }
-        let before = self.handing.as_ref()?.counted.as_ref()?;
-        let mut counted = before.clone();
-        let vertices = &master.record()?.demand.vertices;
+        let mut counted = self.handing.as_ref()?.counted.clone()?;
         self.links.metrics().ask(|history| {
-            for vertex in vertices {
-                let name = vertex.name.as_str();
-                let total = |metric: &Metric| {
-                    let series = history.latest(&Selector::of(metric.name).with("vertex", name));
-                    series.iter().map(|one| one.value as u64).sum::<u64>()
-                };
-                let counted = counted.entry(name.to_string()).or_default();
-                counted.restarts += total(&catalogue::RESTARTS);
-                counted.exceptions += total(&catalogue::EXCEPTIONS);
-            }
+            add_counted(history, &catalogue::RESTARTS, &mut counted, |it| {
+                &mut it.restarts
+            });
+            add_counted(history, &catalogue::EXCEPTIONS, &mut counted, |it| {
+                &mut it.exceptions
+            });
         });
         Some(Handover {
             submission: named(self.store.job().submission),
@@ -113,6 +107,23 @@ impl Driver {
         let counted = self.handing.as_ref().and_then(|it| it.counted.as_ref());
         let counted = counted.and_then(|it| it.get(vertex)).copied();
         counted.unwrap_or_default()
+    }
+}
+
+/// Adds what a counter has come to since this master leads, by vertex.
+fn add_counted(
+    history: &History,
+    metric: &Metric,
+    counted: &mut BTreeMap<String, Counted>,
+    field: fn(&mut Counted) -> &mut u64,
+) {
+    for series in history.latest(&Selector::of(metric.name)) {
+        let vertex = series.labels.get("vertex");
+        if let Some(vertex) = vertex.filter(|_| series.value >= 1.0) {
+            let counted = counted.entry(vertex.to_string()).or_default();
+            let field = field(counted);
+            *field = field.saturating_add(series.value as u64);
+        }
     }
 }
 
@@ -147,6 +158,9 @@ pub(crate) fn was_to_end(master: &JobMaster, worker: WorkerId) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use ardea_core::Timestamp;
+    use ardea_metrics::{Batch, HistoryConfig, Labels, Value};
+
     use super::*;
 
     #[test]
@@ -158,5 +172,31 @@ mod tests {
         );
         assert_eq!(told("quay@1f", "quay@2a"), "quay leads the job anew");
         assert_eq!(told("a", "b"), "b leads the job now, a did before");
+    }
+
+    #[test]
+    fn what_instances_counted_is_added_up_by_vertex_on_top_of_what_was_before() {
+        let start = Timestamp::from_secs(1_000);
+        let mut history = History::new(HistoryConfig::default(), start);
+        let process = Labels::of([("container", "1")]);
+        let mut batch = Batch::new(process, start, start);
+        for (vertex, instance, restarts) in [("a", "0", 2.0), ("a", "1", 3.0), ("b", "0", 0.0)] {
+            let labels = Labels::of([("vertex", vertex), ("instance", instance)]);
+            batch.push(catalogue::RESTARTS.name, &labels, Value::Counter(restarts));
+        }
+        history.take(&batch, start);
+        let before = Counted {
+            restarts: 10,
+            exceptions: 7,
+        };
+        let mut counted = BTreeMap::from([("a".to_string(), before)]);
+        add_counted(&history, &catalogue::RESTARTS, &mut counted, |it| {
+            &mut it.restarts
+        });
+        let after = Counted {
+            restarts: 15,
+            ..before
+        };
+        assert_eq!(counted, BTreeMap::from([("a".to_string(), after)]));
     }
 }
