@@ -81,7 +81,7 @@ pub struct JobSummary {
     pub phase: Phase,
     /// Why, where that needs a reason.
     pub reason: Option<String>,
-    /// Since when it has been in this phase, in milliseconds since 1970.
+    /// Since when it has been in this phase, in milliseconds since 1970; a recovery or an update does not end that it runs.
     pub since_ms: u64,
     /// How many containers it has.
     pub container_count: u32,

@@ -55,6 +55,13 @@ pub struct LogQuery {
     /// Whether what is written from now on follows, until the connection is closed or the job is gone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub follow: bool,
+    /// Of this submission, in hexadecimal digits, though the job may be gone; if not said, of the job that is there, else of the last one
+    /// of its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub submission: Option<String>,
+    /// Of a job that is gone, only what is kept on the machine of the host that is asked.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub here: bool,
 }
 
 impl LogQuery {

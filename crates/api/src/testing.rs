@@ -161,6 +161,7 @@ impl Job {
             },
             packing: self.request.definition.packing.clone(),
             scheduler: self.request.definition.scheduler.clone(),
+            machines: vec!["here".to_string()],
             problems: Vec::new(),
             notes: Vec::new(),
         }

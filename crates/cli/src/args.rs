@@ -93,14 +93,14 @@ pub enum Command {
     Activate(RemoteJob),
     /// Have the sources of a job read nothing until it is activated
     Deactivate(RemoteJob),
-    /// End a job of a cluster, and leave nothing of it behind
+    /// End a job of a cluster, and leave nothing of it behind but what it wrote, for a day
     Kill(KillArgs),
     /// Stop what runs in a container of a job, and start it again
     Restart(RestartArgs),
     /// Give vertices of a job other numbers of instances, while it runs
     #[command(after_help = UPDATE_HELP)]
     Update(UpdateArgs),
-    /// Print what the processes of a job have written
+    /// Print what the processes of a job have written, also when it has ended
     #[command(after_help = LOGS_HELP)]
     Logs(LogsArgs),
     /// Print what was measured of a job
@@ -121,7 +121,7 @@ pub enum Command {
     #[command(subcommand)]
     Nexmark(NexmarkCommand),
     /// List all settings: their values, where each comes from, and what it trades
-    Config,
+    Config(ConfigArgs),
     /// Print a script that completes ardea's commands in a shell
     #[command(
         after_help = "Example: ardea completions bash > ~/.local/share/bash-completion/completions/ardea"
@@ -147,6 +147,14 @@ Examples:
 A name that no job which comes with ardea has is that of a cluster's job; with --cluster or --at every name is. \
 `ardea jobs` lists the jobs that come with ardea. What stands behind a job's name is the job's; options of ardea are found \
 there too. With --dry-run the job is packed as it would be for a cluster.";
+
+/// `ardea config`.
+#[derive(clap::Args, Debug)]
+pub struct ConfigArgs {
+    /// Those of this cluster, with what its table [clusters.NAME] of ardea.toml says
+    #[arg(long, value_name = "NAME")]
+    pub cluster: Option<String>,
+}
 
 /// `ardea components`.
 #[derive(clap::Args, Debug)]

@@ -9,9 +9,12 @@ pub enum Side {
     Right,
 }
 
+use ardea_core::shown;
+
 use Side::{Left, Right};
 
-/// A table; a heading that begins with `>` is of numbers. Cells stay on their line, whatever is in them.
+/// A table; a heading that begins with `>` is of numbers. Cells stay on their line, whatever others have written into
+/// them, and don't draw on the terminal.
 pub fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
     let sides: Vec<Side> = headings
         .iter()
@@ -30,7 +33,7 @@ pub fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
     let lines: Vec<Vec<String>> = std::iter::once(heading)
         .chain(
             rows.iter()
-                .map(|row| row.iter().map(|cell| plain(cell)).collect()),
+                .map(|row| row.iter().map(|cell| shown(cell).into_owned()).collect()),
         )
         .collect();
     let width = |column: usize| {
@@ -40,27 +43,19 @@ pub fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
     let widths: Vec<usize> = (0..headings.len()).map(width).collect();
     let mut text = String::new();
     for line in &lines {
-        let mut shown = String::new();
+        let mut told = String::new();
         for ((cell, width), side) in line.iter().zip(&widths).zip(&sides) {
             // A format's width ends at 65,535.
             let padding = " ".repeat(width - cell.chars().count());
             match side {
-                Left => shown.extend([cell, padding.as_str(), "  "]),
-                Right => shown.extend([padding.as_str(), cell, "  "]),
+                Left => told.extend([cell, padding.as_str(), "  "]),
+                Right => told.extend([padding.as_str(), cell, "  "]),
             }
         }
-        text += shown.trim_end();
+        text += told.trim_end();
         text.push('\n');
     }
     text
-}
-
-/// What others wrote, so that it can't draw on the terminal.
-fn plain(cell: &str) -> String {
-    match cell.contains(char::is_control) {
-        true => cell.escape_debug().to_string(),
-        false => cell.to_string(),
-    }
 }
 
 #[cfg(test)]

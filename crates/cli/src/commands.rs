@@ -54,7 +54,7 @@ pub fn run(command: Command, context: &Context) -> Result<(), Failure> {
         Command::Bench(command) => bench::run(&command, context),
         Command::Nexmark(NexmarkCommand::Generate(args)) => generate::run(&args, context),
         Command::Nexmark(NexmarkCommand::Run(args)) => query::run(args, context),
-        Command::Config => config::run(context),
+        Command::Config(args) => config::run(&args, context),
         Command::Completions { shell } => completions::run(shell),
         Command::Version => version::run(context),
     }

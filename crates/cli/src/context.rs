@@ -3,7 +3,7 @@
 use ardea::job::{read_settings, resolver, schema};
 use ardea_api::ClusterSettings;
 use ardea_connect::live_table::Screen;
-use ardea_core::settings::Resolved;
+use ardea_core::settings::{Flag, Resolved};
 use ardea_engine::{NodeConfig, allowed_cores};
 
 use crate::args::{Global, Where};
@@ -45,9 +45,9 @@ impl Context {
         })
     }
 
-    /// All settings, from `--set`, the environment and the configuration file.
-    pub fn settings(&self) -> Result<Resolved, Failure> {
-        self.settings_with(Vec::new())
+    /// All settings, from `--set`, the environment and the configuration file; of the cluster of that name, if one is named.
+    pub fn settings_of(&self, cluster: Option<&str>) -> Result<Resolved, Failure> {
+        self.settings_with(cluster.map(cluster_flag))
     }
 
     /// The settings of the node, with `threads` if the command was told.
@@ -55,8 +55,8 @@ impl Context {
         if let Some(threads) = threads {
             check_threads(threads)?;
         }
-        let flag = threads.map(|threads| format!("threads={threads}"));
-        let config = NodeConfig::from_settings(&self.settings_with(flag.into_iter().collect())?)?;
+        let flag = threads.map(|it| Flag::of_option("--threads", format!("threads={it}")));
+        let config = NodeConfig::from_settings(&self.settings_with(flag)?)?;
         check_threads(config.threads.get())?;
         Ok(config)
     }
@@ -68,11 +68,7 @@ impl Context {
 
     /// All settings, and the cluster that they and the options name.
     pub fn of_cluster(&self, place: &Where) -> Result<(Resolved, ClusterSettings), Failure> {
-        let flag = place
-            .cluster
-            .iter()
-            .map(|name| format!("cluster.name={name}"));
-        let flags: Vec<String> = self.global.set.iter().cloned().chain(flag).collect();
+        let flags = self.flags(place.cluster.as_deref().map(cluster_flag));
         let (resolved, _, mut cluster) = read_settings(self.global.config.as_deref(), &flags)?;
         cluster.api = place.at.clone().or(cluster.api);
         Ok((resolved, cluster))
@@ -87,13 +83,24 @@ impl Context {
         options
     }
 
-    fn settings_with(&self, flags: Vec<String>) -> Result<Resolved, Failure> {
+    /// What `--set` says, and then this.
+    fn flags(&self, more: Option<Flag>) -> Vec<Flag> {
+        let set = self.global.set.iter().cloned().map(Flag::from);
+        set.chain(more).collect()
+    }
+
+    fn settings_with(&self, more: Option<Flag>) -> Result<Resolved, Failure> {
         let schema = schema();
-        let flags = self.global.set.iter().cloned().chain(flags);
+        let flags = self.flags(more);
         Ok(resolver(&schema, self.global.config.as_deref())?
             .flags(flags)
             .resolve()?)
     }
+}
+
+/// What `--cluster` says.
+fn cluster_flag(name: &str) -> Flag {
+    Flag::of_option("--cluster", format!("cluster.name={name}"))
 }
 
 /// Refuses a number of threads that can only be a slip of the pen, before anything is started. More threads than cores work: they

@@ -37,6 +37,7 @@ mod stdout;
 mod summary;
 mod supervise;
 mod topology_file;
+mod unattended;
 
 use std::env;
 use std::ffi::OsString;

@@ -7,7 +7,7 @@ use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use ardea_connect::live_table::Screen;
-use ardea_core::Timestamp;
+use ardea_core::{Timestamp, is_unseen};
 use ardea_engine::JobHandle;
 
 use crate::context::Context;
@@ -123,7 +123,7 @@ impl Reading<'_> {
         let name: String = self
             .name
             .chars()
-            .map(|c| if c.is_control() { ' ' } else { c })
+            .map(|c| if is_unseen(c) { ' ' } else { c })
             .collect();
         let mut parts = vec![format!("{name} {}", figures::duration(self.elapsed))];
         if self.is_draining {

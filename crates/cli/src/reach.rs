@@ -12,6 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::args::Where;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::unattended::Remembered;
 
 /// How often a job is looked at while it is waited for.
 const LOOK: Duration = Duration::from_millis(50);
@@ -36,6 +37,16 @@ impl Reached {
             client,
             settings,
             runtime,
+        })
+    }
+
+    /// The same, to do something with that job: where no host is up, one that has ended is said to have.
+    pub fn of_job(place: &Where, job: &str, context: &Context) -> Result<Self, Failure> {
+        Reached::of(place, context).map_err(|failure| {
+            match Remembered::instead(place, context, failure) {
+                Ok(remembered) => remembered.why_not(job),
+                Err(failure) => failure,
+            }
         })
     }
 

@@ -81,6 +81,7 @@ mod metrics;
 mod origins;
 pub mod settings;
 mod token;
+mod unseen;
 mod waker;
 
 pub use bad_records::BadRecords;
@@ -110,6 +111,7 @@ pub use rows::Rows;
 pub use side_channel::{MessageCounts, MessageReport, SideChannel};
 pub use time::{Epoch, Timestamp};
 pub use token::Token;
+pub use unseen::{is_unseen, shown};
 pub use vertex::{Demand, Isolation, Ordinal, Parallelism, Vertex, VertexId};
 pub use waker::Waker;
 pub use watermark::{Watermark, WatermarkMerge};

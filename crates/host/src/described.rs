@@ -16,10 +16,9 @@ use crate::measured::total;
 pub(crate) fn summary(view: &JobView) -> JobSummary {
     let (phase, reason) = Phase::of(&view.phase);
     let workers = view.containers.iter().filter(|one| one.worker.is_some());
-    let restarting = view
-        .containers
-        .iter()
-        .filter(|one| state(one) == ContainerState::Down);
+    let restarting = view.containers.iter();
+    let restarting =
+        restarting.filter(|one| starts_again(phase) && state(one) == ContainerState::Down);
     let instances = view.vertices.iter().map(|vertex| vertex.parallelism);
     JobSummary {
         name: view.job.name.clone(),
@@ -34,6 +33,11 @@ pub(crate) fn summary(view: &JobView) -> JobSummary {
         restarting_count: count(restarting.count()),
         last_problem: problems(&view.problems, &view.failures).into_iter().next(),
     }
+}
+
+/// Whether what has ended is started again: nothing is, of a job that ends.
+fn starts_again(phase: Phase) -> bool {
+    !matches!(phase, Phase::Finished | Phase::Killing | Phase::Gone)
 }
 
 /// A job in a line, of which only what is stored is known: nobody leads it, perhaps for this trouble.
@@ -154,8 +158,14 @@ fn vertices(view: &JobView, history: Option<&History>) -> Vec<VertexView> {
             name: vertex.name.clone(),
             parallelism: vertex.parallelism,
             resources: vertex.resources,
-            restarts: total(&catalogue::RESTARTS),
-            exceptions: total(&catalogue::EXCEPTIONS),
+            restarts: vertex
+                .before
+                .restarts
+                .saturating_add(total(&catalogue::RESTARTS)),
+            exceptions: vertex
+                .before
+                .exceptions
+                .saturating_add(total(&catalogue::EXCEPTIONS)),
         }
     });
     vertices.collect()
@@ -240,6 +250,14 @@ mod tests {
     use ardea_packing::{ContainerId, InstanceId};
 
     use super::*;
+
+    #[test]
+    fn nothing_is_restarting_of_a_job_that_ends() {
+        for ended in [Phase::Finished, Phase::Killing, Phase::Gone] {
+            assert!(!starts_again(ended));
+        }
+        assert!(starts_again(Phase::Recovering) && starts_again(Phase::Running));
+    }
 
     #[test]
     fn a_process_that_ended_by_an_error_of_an_instance_is_no_second_problem() {

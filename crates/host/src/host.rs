@@ -14,6 +14,7 @@ use tokio::task::{JoinError, JoinHandle};
 
 use crate::HostSetup;
 use crate::directory::{API, JOB, PID, VERSION, holder};
+use crate::kept::{host_folder, local_folder};
 use crate::served::Served;
 
 /// The process that stands for a machine in a cluster: a candidate for the mastership of its jobs, a runner of containers, and the
@@ -38,12 +39,12 @@ impl Host {
     /// A port that is taken, a folder that can't be used, a name that another host of the cluster has, a state manager that doesn't
     /// answer. Nothing runs then.
     pub async fn start(setup: HostSetup) -> Result<Self> {
-        let folder = setup.cluster.directory.clone();
-        let own = folder.join("hosts").join(&setup.name);
+        let folder = &setup.cluster.directory;
+        let own = host_folder(folder, &setup.name);
         let name = hold_name(&setup.name, &own)?;
         let programs = &setup.programs;
         // Containers of `local` are found by whichever process of this machine leads their job: one folder for all of them.
-        let local = runner(&setup, folder.join("local"));
+        let local = runner(&setup, local_folder(folder));
         let local = Runner::open(local, Arc::clone(programs)).await?;
         let own = runner(&setup, own);
         let own = Runner::open(own, Arc::clone(programs)).await?;
@@ -72,7 +73,7 @@ impl Host {
         let config = ServerConfig::at(setup.api_address()?)
             .token(token.clone())
             .tls(tls.clone());
-        let served = Served::new(&setup, schedulers, token, tls);
+        let served = Served::new(&setup, schedulers, local.config().capacity, token, tls);
         let server = Server::bind(Arc::clone(&served) as _, config).await?;
         let api = format!(
             "{scheme}://{}:{}",

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_api::{Answer, Client, Unanswered, no_such_job};
+use ardea_api::{Answer, Client, LogQuery, Unanswered, no_such_job};
 use ardea_core::{Error, ErrorCode, Result, Token};
-use ardea_master::{JobDesk, JobStore, MasterProcess, Standing, StoredJob};
+use ardea_master::{JobDesk, JobStore, MasterProcess, PastJob, Standing, StoredJob, past_jobs_of};
 use ardea_state_manager::StateManager;
 use ardea_state_manager::layout::{self, JobLayout};
 use ardea_tls::Tls;
 
 use crate::directory::{Directory, host_of};
+use crate::remembered;
 
 /// How long another host may take to tell of its jobs.
 const OTHERS_WITHIN: Duration = Duration::from_secs(2);
@@ -73,8 +74,7 @@ impl Jobs {
             return Ok(Found::Here(desk));
         }
         let Some(stored) = self.stored(name).await? else {
-            let names = self.names().await?;
-            return Err(no_such_job(name, names.iter().map(String::as_str)).into());
+            return Err(self.absent(name).await?.into());
         };
         Ok(match self.leader(&stored).await {
             Ok(Some(api)) => Found::There(api),
@@ -85,6 +85,30 @@ impl Jobs {
             }
             Err(error) => return Err(error.into()),
         })
+    }
+
+    /// The error for a job that is not there: when and how it ended, if it is remembered.
+    pub(crate) async fn absent(&self, name: &str) -> Result<Error> {
+        if let Some(past) = self.past(name, None).await? {
+            return Ok(remembered::summary(&past).ended());
+        }
+        let names = self.names().await?;
+        Ok(no_such_job(name, names.iter().map(String::as_str)))
+    }
+
+    /// A job of that name that is gone: the last one, or that submission.
+    pub(crate) async fn past(
+        &self,
+        name: &str,
+        submission: Option<u64>,
+    ) -> Result<Option<PastJob>> {
+        // A name that no job can have is that of none.
+        if JobLayout::of(name).is_err() {
+            return Ok(None);
+        }
+        let past = past_jobs_of(&*self.state, name).await?;
+        let mut past = past.into_iter();
+        Ok(past.find(|past| submission.is_none_or(|wanted| wanted == past.job.submission)))
     }
 
     /// The desk of a job that is led here; everything else is no answer.
@@ -115,6 +139,18 @@ impl Jobs {
             _ => Ok(None),
         }
     }
+}
+
+/// The submission whose output is asked for, if one is said.
+pub(crate) fn submission_of(query: &LogQuery) -> Result<Option<u64>> {
+    let parse = |text: &str| {
+        u64::from_str_radix(text, 16).map_err(|_| {
+            let what = format!("{text:?} is no submission of a job");
+            Error::new(ErrorCode::InvalidConfig, what)
+                .hint("a submission is a number in hexadecimal digits: `ardea describe` tells it")
+        })
+    };
+    query.submission.as_deref().map(parse).transpose()
 }
 
 fn unled(name: &str) -> Error {

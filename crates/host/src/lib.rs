@@ -7,7 +7,8 @@
 //! # Main types
 //!
 //! * [`HostSetup`], [`Host`]: what a host has to know, and the host;
-//! * [`find_api`]: where any host's interface is.
+//! * [`find_api`]: where any host's interface is;
+//! * [`Unattended`]: what is known of a cluster's jobs when none of its hosts is up.
 //!
 //! # Invariants
 //!
@@ -67,11 +68,14 @@ mod directory;
 mod jobs;
 
 mod described;
+mod kept;
 mod logs;
 mod measured;
 mod pressure;
 mod remembered;
+mod room;
 mod served;
+mod unattended;
 
 mod host;
 
@@ -79,3 +83,4 @@ pub use directory::find_api;
 pub use host::Host;
 
 pub use setup::HostSetup;
+pub use unattended::Unattended;

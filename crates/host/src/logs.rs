@@ -1,11 +1,11 @@
-//! What the containers of a job have written, line by line.
+//! What the containers of a job have written, line by line: while the job is there, by its scheduler; of one that is gone, from the files.
 
 use std::time::Duration;
 
-use ardea_api::{LogLine, LogQuery, LogSource, LogStream, MOST_LINE_BYTES};
-use ardea_core::{Error, Result};
+use ardea_api::{LogLine, LogLines, LogQuery, LogSource, LogStream, MOST_LINE_BYTES};
+use ardea_core::{Error, ErrorCode, Result};
 use ardea_packing::ContainerId;
-use ardea_scheduler::{JobScheduler, LogFile, LogPiece, LogRequest};
+use ardea_scheduler::{JobScheduler, KeptOutput, LogFile, LogPiece, LogRequest};
 use tokio::sync::mpsc;
 
 /// How often a file is looked at that is followed.
@@ -14,67 +14,139 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// How many lines wait for whoever reads them.
 const WAITING_LINES: usize = 256;
 
+/// Who has a container's output.
+#[derive(Clone)]
+enum Keeper {
+    /// Whoever runs it.
+    Scheduler(JobScheduler),
+    /// Nobody any more: these are its files.
+    Files(KeptOutput),
+}
+
+impl Keeper {
+    async fn logs(&self, container: ContainerId, request: LogRequest) -> Result<LogPiece> {
+        match self {
+            Keeper::Scheduler(scheduler) => scheduler.logs(container, request).await,
+            Keeper::Files(kept) => {
+                let kept = kept.clone();
+                let reading = move || kept.read(container, &request);
+                let read = tokio::task::spawn_blocking(reading).await;
+                read.map_err(|error| {
+                    Error::new(ErrorCode::Internal, "reading a file was cut off").because(error)
+                })?
+            }
+        }
+    }
+}
+
 /// The lines of these containers that are asked for.
 pub(crate) fn stream(
     scheduler: JobScheduler,
     containers: Vec<ContainerId>,
     query: LogQuery,
 ) -> LogStream {
+    let keeper = Keeper::Scheduler(scheduler);
+    let files = containers.into_iter().map(|id| (id, keeper.clone()));
+    let mut files = readers(files, &query);
     let (lines, stream) = mpsc::channel(WAITING_LINES);
     tokio::spawn(async move {
-        let mut files: Vec<Reader> = containers
-            .into_iter()
-            .flat_map(|container| {
-                let wanted = query.source;
-                [LogSource::Stdout, LogSource::Stderr]
-                    .into_iter()
-                    .filter(move |source| wanted.is_none_or(|wanted| wanted == *source))
-                    .map(move |source| Reader::of(container, source))
-            })
-            .collect();
-        let told = tell(&scheduler, &mut files, &query, &lines).await;
-        if let Err(Some(error)) = told {
-            // Whoever reads may be gone.
-            let _ = lines.send(Err(error)).await;
+        let mut told = tell(&mut files, &query, &lines).await;
+        if told.is_ok() && query.follow {
+            told = follow(&mut files, &lines).await;
         }
+        give_reason(told, &lines).await;
     });
     stream
 }
 
+/// The lines of containers whose job is gone: of these files, then what other hosts have; at last what has to be told beside it.
+pub(crate) fn kept(
+    files: Vec<(ContainerId, KeptOutput)>,
+    elsewhere: Vec<LogLines>,
+    missing: Option<Error>,
+    query: LogQuery,
+) -> LogStream {
+    let files = files.into_iter();
+    let files = files.map(|(container, kept)| (container, Keeper::Files(kept)));
+    let mut files = readers(files, &query);
+    let (lines, stream) = mpsc::channel(WAITING_LINES);
+    tokio::spawn(async move {
+        let mut told = tell(&mut files, &query, &lines).await;
+        for other in elsewhere {
+            if told.is_ok() {
+                told = pass_on(other, &lines).await;
+            }
+        }
+        if told.is_ok() {
+            told = missing.map_or(Ok(()), |error| Err(Some(error)));
+        }
+        give_reason(told, &lines).await;
+    });
+    stream
+}
+
+/// A reader of each file that is asked for.
+fn readers(
+    containers: impl Iterator<Item = (ContainerId, Keeper)>,
+    query: &LogQuery,
+) -> Vec<Reader> {
+    let sources = [LogSource::Stdout, LogSource::Stderr];
+    let wanted = query.source;
+    let sources = sources.into_iter();
+    let sources = sources.filter(|source| wanted.is_none_or(|wanted| wanted == *source));
+    let sources: Vec<LogSource> = sources.collect();
+    let mut readers = Vec::new();
+    for (container, keeper) in containers {
+        let of = |source: &LogSource| Reader::of(container, *source, keeper.clone());
+        readers.extend(sources.iter().map(of));
+    }
+    readers
+}
+
+/// Says why there are no more lines, if that is not their end.
+async fn give_reason(told: std::result::Result<(), Option<Error>>, lines: &Lines) {
+    if let Err(Some(error)) = told {
+        // Whoever reads may be gone.
+        let _ = lines.send(Err(error)).await;
+    }
+}
+
+/// Tells what another host has.
+async fn pass_on(mut other: LogLines, lines: &Lines) -> std::result::Result<(), Option<Error>> {
+    while let Some(line) = other.next().await? {
+        lines.send(Ok(line)).await.map_err(|_| None)?;
+    }
+    Ok(())
+}
+
 type Lines = mpsc::Sender<Result<LogLine>>;
 
-/// Tells lines until there are none, or nobody listens (`Err(None)`).
+/// Tells the last lines that are there; what is no whole line yet as well, unless more may follow. `Err(None)` if nobody listens.
 async fn tell(
-    scheduler: &JobScheduler,
     files: &mut [Reader],
     query: &LogQuery,
     lines: &Lines,
 ) -> std::result::Result<(), Option<Error>> {
     for file in files.iter_mut() {
         let request = LogRequest::tail(file.file(), query.tail_lines());
-        let piece = file.piece(scheduler, request).await?;
+        let piece = file.piece(request).await?;
         file.tell(piece, lines).await?;
     }
-    if query.follow {
-        return follow(scheduler, files, lines).await;
-    }
-    for file in files {
-        file.tell_rest(lines).await?;
+    if !query.follow {
+        for file in files {
+            file.tell_rest(lines).await?;
+        }
     }
     Ok(())
 }
 
 /// Tells what is written from now on, until nobody listens or the job is gone.
-async fn follow(
-    scheduler: &JobScheduler,
-    files: &mut [Reader],
-    lines: &Lines,
-) -> std::result::Result<(), Option<Error>> {
+async fn follow(files: &mut [Reader], lines: &Lines) -> std::result::Result<(), Option<Error>> {
     loop {
         let mut moved = false;
         for file in files.iter_mut() {
             let request = LogRequest::from(file.file(), file.offset);
-            let piece = file.piece(scheduler, request).await?;
+            let piece = file.piece(request).await?;
             moved |= file.tell(piece, lines).await?;
         }
         if !moved {
@@ -90,16 +162,18 @@ async fn follow(
 struct Reader {
     container: ContainerId,
     source: LogSource,
+    keeper: Keeper,
     offset: u64,
     /// The beginning of a line whose end has not come.
     rest: Vec<u8>,
 }
 
 impl Reader {
-    fn of(container: ContainerId, source: LogSource) -> Self {
+    fn of(container: ContainerId, source: LogSource, keeper: Keeper) -> Self {
         Reader {
             container,
             source,
+            keeper,
             offset: 0,
             rest: Vec::new(),
         }
@@ -112,17 +186,13 @@ impl Reader {
         }
     }
 
-    async fn piece(
-        &mut self,
-        scheduler: &JobScheduler,
-        request: LogRequest,
-    ) -> std::result::Result<LogPiece, Option<Error>> {
-        let piece = scheduler.logs(self.container, request).await?;
+    async fn piece(&mut self, request: LogRequest) -> std::result::Result<LogPiece, Option<Error>> {
+        let piece = self.keeper.logs(self.container, request).await?;
         if piece.file_bytes < self.offset {
             // The container was started again, and its file with it.
             self.offset = 0;
             let again = LogRequest::from(self.file(), 0);
-            return Ok(scheduler.logs(self.container, again).await?);
+            return Ok(self.keeper.logs(self.container, again).await?);
         }
         Ok(piece)
     }

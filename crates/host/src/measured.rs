@@ -1,5 +1,6 @@
 //! What a job's workers have measured, in the words of the REST interface.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use ardea_api::{
@@ -20,6 +21,9 @@ const TOP_SECONDS: u64 = 5;
 /// What is told when nobody says from when on.
 const DEFAULT_RANGE_MS: u64 = 600_000;
 
+/// The label of a histogram's bounds.
+const BOUND: &str = "le";
+
 /// Beyond a minute the history is looked at by ten seconds.
 const SECONDS_GRAIN_MS: u64 = 60_000;
 
@@ -32,7 +36,9 @@ pub(crate) fn latest(history: &History, query: &MetricsQuery, now_ms: u64) -> Ve
     let mut samples = Vec::new();
     for name in names {
         let selector = selector(&name, &query.vertex, query.instance, query.container);
-        for latest in history.latest(&selector) {
+        let mut latest = history.latest(&selector);
+        latest.sort_by(|one, other| by_numbers(&one.labels, &other.labels));
+        for latest in latest {
             samples.push(SampleView {
                 name: name.clone(),
                 labels: labels(&latest.labels),
@@ -69,6 +75,38 @@ pub(crate) fn range(history: &History, query: &RangeQuery, now_ms: u64) -> Metri
             Grain::Seconds => 1_000,
             Grain::TenSeconds => 10_000,
         },
+    }
+}
+
+/// The order of labels in which numbers stand as numbers, and the bounds of a histogram, `le`, after one another.
+fn by_numbers(one: &Labels, other: &Labels) -> Ordering {
+    let without_bound = |labels: &Labels| -> Vec<(String, String)> {
+        let pairs = labels.iter().filter(|(name, _)| *name != BOUND);
+        pairs
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .collect()
+    };
+    let (ones, others) = (without_bound(one), without_bound(other));
+    for ((name, value), (other_name, other_value)) in ones.iter().zip(&others) {
+        let order = name
+            .cmp(other_name)
+            .then_with(|| value_order(value, other_value));
+        if order.is_ne() {
+            return order;
+        }
+    }
+    let bound = |labels: &Labels| labels.get(BOUND).unwrap_or_default().to_string();
+    let lengths = ones.len().cmp(&others.len());
+    lengths.then_with(|| value_order(&bound(one), &bound(other)))
+}
+
+/// Numbers before other texts, and each as what they are; `+Inf` is a number.
+fn value_order(one: &str, other: &str) -> Ordering {
+    match (one.parse::<f64>(), other.parse::<f64>()) {
+        (Ok(one), Ok(other)) => one.total_cmp(&other),
+        (Ok(_), Err(_)) => Ordering::Less,
+        (Err(_), Ok(_)) => Ordering::Greater,
+        (Err(_), Err(_)) => one.cmp(other),
     }
 }
 
@@ -146,7 +184,10 @@ fn vertex_top(
             false,
         ),
         lag_s: latest.iter().map(|one| one.value).reduce(f64::max),
-        restarts: total(history, &catalogue::RESTARTS, name),
+        restarts: vertex
+            .before
+            .restarts
+            .saturating_add(total(history, &catalogue::RESTARTS, name)),
         problems: problems.map(|one| one.count).sum(),
         messages: (!pending.is_empty()).then(|| MessagesTop {
             emitted_per_s: sum(catalogue::MESSAGES_EMITTED),
@@ -264,4 +305,29 @@ fn number(value: f64) -> Option<f64> {
 
 fn at(ms: u64) -> Timestamp {
     Timestamp::from_micros(i64::try_from(ms.saturating_mul(1000)).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_of_a_histogram_and_instances_are_in_the_order_of_numbers() {
+        let labels = |instance: &str, le: &str| {
+            let labels = Labels::none().with("instance", instance);
+            labels.with("vertex", "counts").with(BOUND, le)
+        };
+        let sorted = [
+            labels("2", "0.0001"),
+            labels("2", "2"),
+            labels("2", "10"),
+            labels("2", "+Inf"),
+            labels("10", "1"),
+        ];
+        let mut mixed = sorted.to_vec();
+        mixed.sort();
+        assert_ne!(mixed, sorted);
+        mixed.sort_by(by_numbers);
+        assert_eq!(mixed, sorted);
+    }
 }

@@ -31,6 +31,7 @@ pub(crate) fn description(past: &PastJob) -> PastJobDescription {
         summary: summary(past),
         packing: past.packing.clone(),
         scheduler: past.scheduler.clone(),
+        machines: past.machines.clone(),
         problems: problems(&past.problems, &past.failures),
         notes: notes(&past.notes),
     }

@@ -20,7 +20,9 @@ use ardea_state_manager::layout::JobLayout;
 use ardea_tls::Tls;
 
 use crate::directory::{API, Directory, PID, VERSION, host_at};
-use crate::jobs::{Found, Jobs};
+use crate::jobs::{Found, Jobs, submission_of};
+use crate::kept::{self, Elsewhere, Reach, kept_elsewhere, kept_here, nothing_kept};
+use crate::room::check_room;
 use crate::{HostSetup, described, logs, measured, remembered};
 
 /// How often, and after how long each, it is looked what keeps this host from leading a job: longer than candidates wait before they
@@ -39,6 +41,8 @@ pub(crate) struct Served {
     /// The only job that the host is for, if it is for one.
     only: Option<String>,
     schedulers: Schedulers,
+    /// What this machine has.
+    machine: Resources,
     jobs: Jobs,
     directory: Directory,
     /// From when the host stands for jobs until it ends.
@@ -49,6 +53,7 @@ impl Served {
     pub(crate) fn new(
         setup: &HostSetup,
         schedulers: Schedulers,
+        machine: Resources,
         token: Option<Token>,
         tls: Option<Tls>,
     ) -> Arc<Self> {
@@ -61,6 +66,7 @@ impl Served {
                 Led::Named(job) => Some(job.clone()),
             },
             schedulers,
+            machine,
             jobs: Jobs {
                 own: setup.name.clone(),
                 state: Arc::clone(&setup.state),
@@ -176,6 +182,51 @@ impl Served {
             }
         }
         led
+    }
+
+    /// What a job that is gone has written.
+    async fn kept_logs(
+        &self,
+        job: &str,
+        submission: Option<u64>,
+        query: LogQuery,
+    ) -> Answer<LogStream> {
+        let Some(past) = self.jobs.past(job, submission).await? else {
+            return Err(self.jobs.absent(job).await?.into());
+        };
+        let mut others = Vec::new();
+        if !query.here {
+            for (name, record) in self.directory.all().await? {
+                if let Some(api) = record.attributes.get(API).filter(|_| name != self.name) {
+                    others.push((name, self.jobs.client(api)?));
+                }
+            }
+        }
+        let (cluster, own, gone) = (self.cluster.clone(), self.name.clone(), past.clone());
+        let names: Vec<String> = others.iter().map(|(name, _)| name.clone()).collect();
+        let (here, container) = (query.here, query.container);
+        let looking = tokio::task::spawn_blocking(move || {
+            let reach = match here {
+                true => Reach::Own(&own),
+                false => Reach::AllBut(&names),
+            };
+            let kept = kept_here(&cluster, &gone, reach);
+            Ok((!kept.is_empty(), kept::wanted(kept, container)?))
+        });
+        let looked: Result<_, Error> = looking.await.map_err(|error| {
+            Error::new(ErrorCode::Internal, "looking for files was cut off").because(error)
+        })?;
+        let (is_here, files) = looked?;
+        let all_is_here = is_here && past.scheduler != kept::ON_HOSTS;
+        let elsewhere = match all_is_here {
+            true => Elsewhere::default(),
+            false => kept_elsewhere(&others, &past, &query).await,
+        };
+        if !is_here && elsewhere.found.is_empty() {
+            return Err(nothing_kept(&self.cluster, &past).into());
+        }
+        let missing = elsewhere.missing();
+        Ok(logs::kept(files, elsewhere.found, missing, query))
     }
 
     /// The containers of all jobs, each with the name of its host.
@@ -338,6 +389,7 @@ impl Cluster for Served {
             }
             self.check_takes(&job.name).await?;
             self.cluster.instances.check(&demand, None)?;
+            check_room(&demand, &definition.scheduler, self.machine)?;
             // A job that nobody can start is not taken.
             self.schedulers.get(&definition.scheduler)?;
             let state = Arc::clone(&self.jobs.state);
@@ -394,7 +446,20 @@ impl Cluster for Served {
 
     fn logs<'a>(&'a self, job: &'a str, query: LogQuery) -> Pending<'a, LogStream> {
         Box::pin(async move {
-            let desk = self.desk(job).await?;
+            let submission = submission_of(&query)?;
+            let is_it = |desk: &JobDesk| submission.is_none_or(|it| it == desk.job().submission);
+            let desk = match self.jobs.here(&*self.master()?, job).await {
+                Ok(desk) if is_it(&desk) => desk,
+                Err(unanswered) if !is_absent(&unanswered) => {
+                    let is_gone =
+                        submission.is_some() && self.jobs.past(job, submission).await?.is_some();
+                    match is_gone {
+                        true => return self.kept_logs(job, submission, query).await,
+                        false => return Err(self.why_unled(job, unanswered).await),
+                    }
+                }
+                _ => return self.kept_logs(job, submission, query).await,
+            };
             let view = desk.view().await?;
             let known = view.containers.iter().map(|container| container.id);
             let known: Vec<ContainerId> = known.collect();
@@ -432,6 +497,10 @@ impl Cluster for Served {
             Ok(metrics.ask(|history| measured::top(history, &view, now_ms())))
         })
     }
+}
+
+fn is_absent(unanswered: &Unanswered) -> bool {
+    matches!(unanswered, Unanswered::Failed(error) if error.code() == ErrorCode::NoSuchJob)
 }
 
 fn no_such_container(job: &str, container: ContainerId, known: &[ContainerId]) -> Error {

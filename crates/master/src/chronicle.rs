@@ -1,12 +1,14 @@
-//! What a master has seen of its job: notes, problems, restarts. Bounded, and for people; no machine decides by it.
+//! What a master has seen of its job: notes, problems, restarts; and what those before it have seen, as far as it was handed over.
+//! Bounded, and for people; no machine decides by it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ardea_control::{JobPhase, Note, WorkerId};
 use ardea_packing::{ContainerId, InstanceId};
 use ardea_scheduler::{ContainerEvent, Ending, RunningContainer};
 
 use crate::clock::now_ms;
+use crate::handover::{Handover, Life};
 use crate::view::ended;
 use crate::{FailureView, Happening, NoteView, ProblemView};
 
@@ -19,19 +21,21 @@ const MOST_PROBLEMS: usize = 1_000;
 /// How much of a message is kept, in letters.
 const MOST_LETTERS: usize = 2_000;
 
-/// What a master has seen of its job.
+/// What is known of what a job's masters have seen.
 #[derive(Debug)]
 pub(crate) struct Chronicle {
     phase: JobPhase,
     since_ms: u64,
+    /// What the job did last of what lasts, and since when: a recovery or a change of plans interrupts it, and ends it not.
+    lasting: Option<(JobPhase, u64)>,
     notes: VecDeque<NoteView>,
     problems: BTreeMap<InstanceId, Problem>,
     /// Of processes that should not have ended.
     failures: BTreeMap<ContainerId, Problem>,
-    restarts: BTreeMap<ContainerId, u32>,
-    /// The latest life of each container.
-    newest: BTreeMap<ContainerId, u64>,
+    lives: BTreeMap<ContainerId, Lives>,
     places: BTreeMap<ContainerId, RunningContainer>,
+    /// How often anything of this has changed.
+    changes: u64,
 }
 
 #[derive(Debug)]
@@ -41,23 +45,46 @@ struct Problem {
     message: String,
 }
 
+/// The lives of a container's process.
+#[derive(Debug, Default)]
+struct Lives {
+    /// The first that this master has heard of, and the newest.
+    heard: Option<(u64, u64)>,
+    /// The latest whose end was told.
+    ended: Option<u64>,
+    restarts: u32,
+}
+
 impl Chronicle {
     pub(crate) fn new() -> Self {
         Chronicle {
             phase: JobPhase::Reading,
             since_ms: now_ms(),
+            lasting: None,
             notes: VecDeque::new(),
             problems: BTreeMap::new(),
             failures: BTreeMap::new(),
-            restarts: BTreeMap::new(),
-            newest: BTreeMap::new(),
+            lives: BTreeMap::new(),
             places: BTreeMap::new(),
+            changes: 0,
         }
     }
 
     pub(crate) fn phase(&mut self, phase: JobPhase) {
         self.phase = phase.clone();
         self.since_ms = self.happens(Happening::Phase(phase));
+        self.goes_on();
+    }
+
+    /// What lasts has begun, or goes on after an interruption; then it has been so since it began.
+    fn goes_on(&mut self) {
+        if !matches!(self.phase, JobPhase::Running | JobPhase::Paused) {
+            return;
+        }
+        match &self.lasting {
+            Some((phase, began)) if *phase == self.phase => self.since_ms = *began,
+            _ => self.lasting = Some((self.phase.clone(), self.since_ms)),
+        }
     }
 
     pub(crate) fn note(&mut self, mut note: Note) {
@@ -73,8 +100,12 @@ impl Chronicle {
         self.happens(Happening::Noted(note));
     }
 
-    /// What a scheduler tells; who has ended, if somebody has.
-    pub(crate) fn container(&mut self, event: ContainerEvent) -> Option<WorkerId> {
+    /// What a scheduler tells; who has ended, if somebody has. `was_to_end` says of whom that is no surprise.
+    pub(crate) fn container(
+        &mut self,
+        event: ContainerEvent,
+        was_to_end: impl Fn(WorkerId) -> bool,
+    ) -> Option<WorkerId> {
         match event {
             ContainerEvent::Started(running) => {
                 self.lives(running.worker);
@@ -86,10 +117,17 @@ impl Chronicle {
                 how,
                 mut last_words,
             } => {
+                // A scheduler that has just been started tells how things are: ends that its predecessor has told as well.
+                let lives = self.lives.entry(worker.container).or_default();
+                if lives.ended >= Some(worker.incarnation) {
+                    return Some(worker);
+                }
+                lives.ended = Some(worker.incarnation);
                 for line in &mut last_words {
                     shorten(line);
                 }
-                if how != Ending::Code(0) {
+                let expected = was_to_end(worker);
+                if is_failure(&how, expected) {
                     let message = format!("its process {}", ended(&how, &last_words));
                     count(&mut self.failures, worker.container, message);
                 }
@@ -97,6 +135,7 @@ impl Chronicle {
                     worker,
                     how,
                     last_words,
+                    expected,
                 });
                 Some(worker)
             }
@@ -115,13 +154,14 @@ impl Chronicle {
 
     /// Counts a life of a container that was not known of.
     fn lives(&mut self, worker: WorkerId) {
-        let newest = self
-            .newest
-            .entry(worker.container)
-            .or_insert(worker.incarnation);
-        if worker.incarnation > *newest {
-            *newest = worker.incarnation;
-            *self.restarts.entry(worker.container).or_default() += 1;
+        let lives = self.lives.entry(worker.container).or_default();
+        match &mut lives.heard {
+            None => lives.heard = Some((worker.incarnation, worker.incarnation)),
+            Some((_, newest)) if worker.incarnation > *newest => {
+                *newest = worker.incarnation;
+                lives.restarts = lives.restarts.saturating_add(1);
+            }
+            Some(_) => {}
         }
     }
 
@@ -129,9 +169,107 @@ impl Chronicle {
         if self.notes.len() == MOST_NOTES {
             self.notes.pop_front();
         }
+        self.changes += 1;
         let at_ms = now_ms();
         self.notes.push_back(NoteView { at_ms, what });
         at_ms
+    }
+
+    /// How often anything has changed that is handed over.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// What the next master should know; whoever hands it over says who it is.
+    pub(crate) fn hand_over(&self) -> Handover {
+        let lives = self.lives.iter().map(|(container, lives)| Life {
+            container: *container,
+            newest: lives.heard.map(|(_, newest)| newest),
+            ended: lives.ended,
+            restarts: lives.restarts,
+        });
+        Handover {
+            lasting: self.lasting.clone(),
+            lives: lives.collect(),
+            problems: self.problems(),
+            failures: self.failures(),
+            notes: self.notes(MOST_NOTES),
+            ..Handover::default()
+        }
+    }
+
+    /// Takes up what masters before this one have seen; what this one has seen meanwhile stays, and is counted on top of it.
+    pub(crate) fn resume(&mut self, before: Handover) {
+        for life in &before.lives {
+            self.forget_told(life);
+            let lives = self.lives.entry(life.container).or_default();
+            // Those that were started while nobody led are known by the newest of them.
+            let unled = matches!((lives.heard, life.newest), (Some((first, _)), Some(before)) if first > before);
+            let restarts = life.restarts.saturating_add(unled.into());
+            lives.restarts = lives.restarts.saturating_add(restarts);
+            lives.heard = match (lives.heard, life.newest) {
+                (Some((_, newest)), Some(before)) => Some((before, newest.max(before))),
+                (heard, before) => heard.or(before.map(|before| (before, before))),
+            };
+            lives.ended = lives.ended.max(life.ended);
+        }
+        for problem in before.problems {
+            add(
+                &mut self.problems,
+                problem.instance,
+                problem.count,
+                problem.at_ms,
+                problem.message,
+            );
+        }
+        for failure in before.failures {
+            add(
+                &mut self.failures,
+                failure.container,
+                failure.count,
+                failure.at_ms,
+                failure.message,
+            );
+        }
+        for note in before.notes.into_iter().rev() {
+            if self.notes.len() == MOST_NOTES {
+                break;
+            }
+            self.notes.push_front(note);
+        }
+        if let Some((phase, began)) = before.lasting {
+            match &mut self.lasting {
+                Some((now, since)) if *now == phase => *since = began,
+                Some(_) => {}
+                None => self.lasting = Some((phase, began)),
+            }
+            self.goes_on();
+        }
+        self.changes += 1;
+    }
+
+    /// Forgets the end of a life that was told before as well.
+    fn forget_told(&mut self, life: &Life) {
+        let failures = &mut self.failures;
+        self.notes.retain(|note| match &note.what {
+            Happening::Exited {
+                worker,
+                how,
+                expected,
+                ..
+            } if worker.container == life.container && Some(worker.incarnation) <= life.ended => {
+                if is_failure(how, *expected)
+                    && let Some(failure) = failures.get_mut(&life.container)
+                {
+                    failure.count -= 1;
+                    if failure.count == 0 {
+                        failures.remove(&life.container);
+                    }
+                }
+                false
+            }
+            _ => true,
+        });
     }
 
     pub(crate) fn present(&self) -> (&JobPhase, u64) {
@@ -175,11 +313,19 @@ impl Chronicle {
 
     /// Whether the container has had a worker, or been started, as far as is known.
     pub(crate) fn has_been(&self, container: ContainerId) -> bool {
-        self.newest.contains_key(&container)
+        self.lives
+            .get(&container)
+            .is_some_and(|lives| lives.heard.is_some())
     }
 
     pub(crate) fn restarts(&self, container: ContainerId) -> u32 {
-        self.restarts.get(&container).copied().unwrap_or(0)
+        self.lives.get(&container).map_or(0, |lives| lives.restarts)
+    }
+
+    /// So many of the machines that containers were started on last, sorted.
+    pub(crate) fn machines(&self, most: usize) -> Vec<String> {
+        let machines: BTreeSet<&str> = self.places.values().map(|it| it.host.as_str()).collect();
+        machines.into_iter().take(most).map(String::from).collect()
     }
 
     /// Where a container runs, as far as the scheduler has told.
@@ -188,22 +334,53 @@ impl Chronicle {
     }
 }
 
-/// Counts what went wrong with somebody; the oldest is forgotten if there are too many.
+/// Whether it is something that should not have happened. How a process ended that an earlier host had started nobody can say: where it
+/// was to end, that is no failure.
+fn is_failure(how: &Ending, expected: bool) -> bool {
+    match how {
+        Ending::Code(0) => false,
+        Ending::Unknown => !expected,
+        _ => true,
+    }
+}
+
+/// Counts what went wrong with somebody.
 fn count<K: Ord + Clone>(problems: &mut BTreeMap<K, Problem>, whose: K, message: String) {
+    let problem = problem_of(problems, whose);
+    problem.count = problem.count.saturating_add(1);
+    problem.at_ms = now_ms();
+    problem.message = message;
+}
+
+/// Adds what went wrong with somebody before: so often, and last then.
+fn add<K: Ord + Clone>(
+    problems: &mut BTreeMap<K, Problem>,
+    whose: K,
+    count: u64,
+    at_ms: u64,
+    message: String,
+) {
+    let problem = problem_of(problems, whose);
+    if problem.count == 0 {
+        problem.at_ms = at_ms;
+        problem.message = message;
+    }
+    problem.count = problem.count.saturating_add(count);
+}
+
+/// What went wrong with somebody; the oldest of others is forgotten if there are too many.
+fn problem_of<K: Ord + Clone>(problems: &mut BTreeMap<K, Problem>, whose: K) -> &mut Problem {
     if problems.len() >= MOST_PROBLEMS && !problems.contains_key(&whose) {
         let oldest = problems.iter().min_by_key(|(_, problem)| problem.at_ms);
         if let Some(oldest) = oldest.map(|(whose, _)| whose.clone()) {
             problems.remove(&oldest);
         }
     }
-    let problem = problems.entry(whose).or_insert(Problem {
+    problems.entry(whose).or_insert(Problem {
         count: 0,
         at_ms: 0,
         message: String::new(),
-    });
-    problem.count += 1;
-    problem.at_ms = now_ms();
-    problem.message = message;
+    })
 }
 
 fn shorten(text: &mut String) {
@@ -214,65 +391,5 @@ fn shorten(text: &mut String) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn notes_and_problems_are_bounded_and_the_latest_stay() {
-        let mut chronicle = Chronicle::new();
-        for index in 0..2 * MOST_PROBLEMS as u32 {
-            let message = "x".repeat(2 * MOST_LETTERS);
-            chronicle.note(Note::Problem(InstanceId::new("v", index), message));
-        }
-        let notes = chronicle.notes(usize::MAX);
-        assert_eq!(notes.len(), MOST_NOTES);
-        let last = InstanceId::new("v", 2 * MOST_PROBLEMS as u32 - 1);
-        assert!(matches!(
-            &notes[MOST_NOTES - 1].what,
-            Happening::Noted(Note::Problem(instance, _)) if *instance == last
-        ));
-        let problems = chronicle.problems();
-        assert_eq!(problems.len(), MOST_PROBLEMS);
-        assert!(problems.iter().any(|problem| problem.instance == last));
-        assert!(problems[0].message.chars().count() <= MOST_LETTERS + 1);
-    }
-
-    #[test]
-    fn restarts_and_repeated_problems_are_counted() {
-        let mut chronicle = Chronicle::new();
-        let id = ContainerId(3);
-        for incarnation in [7, 9, 9] {
-            chronicle.note(Note::Joined(WorkerId {
-                container: id,
-                incarnation,
-            }));
-            chronicle.note(Note::Problem(InstanceId::new("v", 0), "why".to_string()));
-        }
-        assert_eq!(chronicle.restarts(id), 1);
-        assert!(chronicle.has_been(id) && !chronicle.has_been(ContainerId(4)));
-        assert_eq!(chronicle.problems()[0].count, 3);
-    }
-
-    #[test]
-    fn a_process_that_should_not_have_ended_is_counted_with_the_error_that_it_told() {
-        let mut chronicle = Chronicle::new();
-        let worker = WorkerId {
-            container: ContainerId(2),
-            incarnation: 1,
-        };
-        let mut exits = |how, words: &[&str]| {
-            chronicle.container(ContainerEvent::Exited {
-                worker,
-                how,
-                last_words: words.iter().map(|word| word.to_string()).collect(),
-            });
-        };
-        exits(Ending::Code(0), &["bye"]);
-        exits(Ending::Signal(9), &[]);
-        exits(Ending::Code(3), &["error: ARD-301: why", "  hint: what"]);
-        let failures = chronicle.failures();
-        assert_eq!((failures.len(), failures[0].count), (1, 2));
-        let told = "its process ended with code 3: error: ARD-301: why";
-        assert_eq!(failures[0].message, told);
-    }
-}
+#[path = "chronicle_tests.rs"]
+mod tests;

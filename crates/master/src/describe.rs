@@ -10,6 +10,9 @@ use crate::{ContainerView, JobView, MasterView, PastJob, VertexView, WorkerView}
 /// How many notes are remembered of a job that is gone.
 const LAST_NOTES: usize = 50;
 
+/// How many machines are remembered of a job that is gone.
+const MOST_MACHINES: usize = 100;
+
 impl Driver {
     /// The job as this process sees it, while it leads it.
     pub(crate) fn view(&self) -> Option<JobView> {
@@ -38,6 +41,7 @@ impl Driver {
                     parallelism: vertex.parallelism,
                     resources: vertex.resources,
                     attributes: vertex.attributes.clone(),
+                    before: self.counted_before(vertex.name.as_str()),
                 })
                 .collect(),
             containers: containers
@@ -98,6 +102,7 @@ impl Driver {
             version: definition.version.clone(),
             containers: plan.map_or(0, |plan| count(plan.containers().len())),
             instances: plan.map_or(0, |plan| count(plan.instance_count())),
+            machines: self.chronicle.machines(MOST_MACHINES),
             problems: self.chronicle.problems(),
             failures: self.chronicle.failures(),
             notes: self.chronicle.notes(LAST_NOTES),

@@ -22,9 +22,11 @@ use tokio::time::MissedTickBehavior;
 use crate::candidacy::{Ask, Standing};
 use crate::chronicle::Chronicle;
 use crate::facts::Publisher;
+use crate::handover::Handover;
 use crate::leftovers;
 use crate::links::{LinkEvent, Links, speaker};
 use crate::scheduling::{SchedulerEvent, Scheduling};
+use crate::succession::{Handing, was_to_end};
 use crate::{JobStore, MasterSetup, Submitted};
 
 /// How often the machine is told that time has passed.
@@ -43,6 +45,8 @@ pub(crate) enum Done {
     Lease(RequestId, StoreReply<LeaseRecord>),
     /// The state manager's answer about the record.
     Record(RequestId, StoreReply<Arc<JobRecord>>),
+    /// What masters before that of this epoch have left of what they saw.
+    LeftBehind(MasterEpoch, Option<Handover>),
     /// Nothing is left of the job.
     Removed,
 }
@@ -65,11 +69,12 @@ pub(crate) struct Driver {
     pub(crate) begin: Instant,
     pub(crate) candidate: Candidate,
     pub(crate) chronicle: Chronicle,
-    links: Links,
+    pub(crate) links: Links,
     /// Workers that were faster than the lease's answer, or the record's: they are heard when the master can hear them.
     early: BTreeMap<ContainerId, Registration>,
     scheduling: Option<Scheduling>,
     publisher: Option<Publisher>,
+    pub(crate) handing: Option<Handing>,
     commands: HashMap<CommandId, oneshot::Sender<Result<(), Refused>>>,
     commands_taken: u64,
     resigned: Option<oneshot::Sender<()>>,
@@ -77,8 +82,8 @@ pub(crate) struct Driver {
     /// The job is gone: what is left of it is being removed.
     leaving: bool,
     over: bool,
-    tasks: JoinSet<()>,
-    done: mpsc::UnboundedSender<Done>,
+    pub(crate) tasks: JoinSet<()>,
+    pub(crate) done: mpsc::UnboundedSender<Done>,
     scheduler_events: mpsc::UnboundedSender<SchedulerEvent>,
 }
 
@@ -114,6 +119,7 @@ impl Driver {
             early: BTreeMap::new(),
             scheduling: None,
             publisher: None,
+            handing: None,
             commands: HashMap::new(),
             commands_taken: 0,
             resigned: None,
@@ -158,6 +164,7 @@ impl Driver {
     fn tick(&mut self) {
         while self.tasks.try_join_next().is_some() {}
         self.happens(CandidateEvent::Tick);
+        self.hand_over_if_due();
     }
 
     fn done(&mut self, done: Done) {
@@ -169,6 +176,11 @@ impl Driver {
                 self.master(MasterEvent::Record(id, reply));
                 self.publish_plan();
                 self.hear_early();
+            }
+            Done::LeftBehind(epoch, before) => {
+                if self.candidate.master().map(JobMaster::epoch) == Some(epoch) {
+                    self.take_up(before);
+                }
             }
             Done::Removed => self.over = true,
         }
@@ -209,7 +221,9 @@ impl Driver {
                     );
                     return self.chronicle.notice(what);
                 }
-                if let Some(ended) = self.chronicle.container(event) {
+                let master = self.candidate.master();
+                let was_to_end = |worker| master.is_none_or(|it| was_to_end(it, worker));
+                if let Some(ended) = self.chronicle.container(event, was_to_end) {
                     self.master(MasterEvent::Exited(ended));
                 }
             }
@@ -296,6 +310,7 @@ impl Driver {
             }
             Ask::Resign(answer) => {
                 let leads = self.candidate.master().is_some();
+                self.hand_over();
                 self.happens(CandidateEvent::Lease(LeaseEvent::Resign));
                 match leads && self.candidate.master().is_some() {
                     true => self.resigned = Some(answer),
@@ -407,11 +422,13 @@ impl Driver {
         let scheduler = &self.submitted.definition.scheduler;
         let store = self.store.clone();
         self.publisher = Some(Publisher::start(store, scheduler, &self.address));
+        self.succeed(epoch);
     }
 
     fn lost(&mut self) {
         self.scheduling = None;
         self.publisher = None;
+        self.handing = None;
         self.early.clear();
         // Its workers look for whoever leads now.
         self.links.close_all();
@@ -429,6 +446,7 @@ impl Driver {
         self.leaving = true;
         self.scheduling = None;
         self.publisher = None;
+        self.handing = None;
         // Workers that have not been told to leave find out by themselves.
         self.links.close_all();
         for (_, answer) in self.commands.drain() {

@@ -72,7 +72,7 @@ pub(crate) fn is_foreign(value: &[u8], submission: Option<u64>) -> bool {
     fact.is_ok_and(|fact| submission.is_none_or(|ours| fact.submission != named(ours)))
 }
 
-fn named(submission: u64) -> String {
+pub(crate) fn named(submission: u64) -> String {
     format!("{submission:x}")
 }
 

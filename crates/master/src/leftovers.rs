@@ -87,9 +87,14 @@ async fn sweep_job(state: &dyn StateManager, layout: &JobLayout) -> Result<()> {
     Ok(())
 }
 
-/// The nodes that facts are in.
+/// The nodes that facts are in, and what masters hand over.
 async fn facts(state: &dyn StateManager, layout: &JobLayout) -> Result<Vec<StatePath>> {
-    let mut paths = vec![layout.packing_plan().clone(), layout.scheduler().clone()];
+    let single = [
+        layout.packing_plan(),
+        layout.scheduler(),
+        layout.chronicle(),
+    ];
+    let mut paths: Vec<_> = single.into_iter().cloned().collect();
     for child in state.children(layout.containers()).await? {
         let id = number_of(&child).and_then(|number| u32::try_from(number).ok());
         if let Some(ContainerId(id)) = id.map(ContainerId) {

@@ -17,7 +17,8 @@
 //!
 //! * A job is there from one write on, and gone from one deletion on: the node [`definition`](ardea_state_manager::layout::JobLayout::definition).
 //! * The task of a machine never waits for the state manager, a scheduler or a worker.
-//! * What is told to readers follows from the record, is written after it, and is read back by no machine.
+//! * What is told to readers follows from the record, is written after it, and is read back by no machine; nor is what a master hands
+//!   over to the next of what it has seen, which is for people only.
 //! * A lease that is written late belongs to its submission, and can do no harm to a later job of that name.
 //! * Dropping anything here is as if its process had died; containers go on.
 //!
@@ -68,6 +69,7 @@ mod leftovers;
 mod submit;
 
 mod chronicle;
+mod handover;
 mod job_metrics;
 mod links;
 mod scheduling;
@@ -79,6 +81,7 @@ mod describe;
 mod driver;
 mod master_process;
 mod setup;
+mod succession;
 
 pub use candidacy::{Candidacy, JobDesk, Standing};
 pub use facts::{PlanFact, SchedulerFact, WorkerFact};
@@ -93,6 +96,6 @@ pub use stored_job::{StoredJob, Submitted};
 pub use stored_value::stored_value;
 pub use submit::{new_submission, submit};
 pub use view::{
-    ContainerView, FailureView, Happening, JobView, MasterView, NoteView, ProblemView, VertexView,
-    WorkerView,
+    ContainerView, Counted, FailureView, Happening, JobView, MasterView, NoteView, ProblemView,
+    VertexView, WorkerView,
 };

@@ -37,6 +37,9 @@ pub struct PastJob {
     pub containers: u32,
     /// How many instances it had last.
     pub instances: u32,
+    /// The machines that its containers ran on last, as far as its last master knew: names or addresses, a hundred at most.
+    #[serde(default)]
+    pub machines: Vec<String>,
     /// What went wrong in its instances, as far as its last master knew.
     pub problems: Vec<ProblemView>,
     /// How processes of its containers ended that should not have, as far as its last master knew.

@@ -13,7 +13,8 @@ use crate::Submitted;
 
 /// A job as its master sees it. Times are milliseconds since 1970 by the master's clock.
 ///
-/// What the master has seen itself (notes, problems, restarts) begins with its mastership.
+/// What was seen of it (notes, problems, restarts) was seen by its master, and by those before it as far as they could hand it over:
+/// what happened in the last seconds before a master died may be missing.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct JobView {
     /// The job.
@@ -24,7 +25,7 @@ pub struct JobView {
     pub master: MasterView,
     /// What it is doing.
     pub phase: JobPhase,
-    /// Since when.
+    /// Since when. A job that runs again after a recovery or a change of plans has run since it first did.
     pub since_ms: u64,
     /// What its user wants of it; nothing while the master reads what is stored.
     pub intent: Option<Intent>,
@@ -65,6 +66,18 @@ pub struct VertexView {
     /// What else was said of it when it was submitted, such as the edges that lead into it.
     #[serde(default)]
     pub attributes: BTreeMap<String, String>,
+    /// What its instances had counted under masters before this one, whose metrics are gone.
+    #[serde(default)]
+    pub before: Counted,
+}
+
+/// What the instances of a vertex have counted that tells how it goes with them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Counted {
+    /// How often they were made anew.
+    pub restarts: u64,
+    /// How many exceptions there were in them.
+    pub exceptions: u64,
 }
 
 /// A container of a job.
@@ -84,9 +97,9 @@ pub struct ContainerView {
     pub host: Option<String>,
     /// What it is there, as the scheduler says: `pid 4711`.
     pub process: Option<String>,
-    /// How often it was started again, since this master leads.
+    /// How often it was started again.
     pub restarts: u32,
-    /// Whether it has had a worker, or been started, as far as this master knows.
+    /// Whether it has had a worker, or been started, as far as is known.
     pub has_been: bool,
 }
 
@@ -153,6 +166,9 @@ pub enum Happening {
         how: Ending,
         /// What it wrote last to standard error.
         last_words: Vec<String>,
+        /// Whether it was to end: the job ends, or does without this container, or it is started again on purpose.
+        #[serde(default)]
+        expected: bool,
     },
     /// What the scheduler, or this process, wants a person to know.
     Notice {
@@ -171,8 +187,15 @@ impl std::fmt::Display for Happening {
             Happening::Noted(note) => noted(f, note),
             Happening::Exited {
                 worker,
+                how: Ending::Unknown,
+                expected: true,
+                ..
+            } => write!(f, "the process of worker {worker} has ended, as it was to"),
+            Happening::Exited {
+                worker,
                 how,
                 last_words,
+                ..
             } => {
                 let how = ended(how, last_words);
                 write!(f, "the process of worker {worker} {how}")

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ardea_core::settings::nearest;
-use ardea_core::{Error, ErrorCode, Result};
+use ardea_core::{Error, ErrorCode, Result, is_unseen};
 use serde::{Deserialize, Serialize};
 
 use crate::{InstanceId, Refusal, Resources, TOGETHER_ATTRIBUTE, VertexName};
@@ -184,7 +184,7 @@ impl JobDemand {
         }
         let has_no_name = |v: &&VertexDemand| {
             let name = v.name.as_str();
-            name.trim().is_empty() || name.chars().any(char::is_control)
+            name.trim().is_empty() || name.contains(is_unseen)
         };
         if let Some(vertex) = self.vertices.iter().find(has_no_name) {
             return Err(Refusal::NoName(vertex.name.clone()));
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_vertex_without_a_name_is_refused() {
-        for name in ["", " ", "two\nlines", "\0"] {
+        for name in ["", " ", "two\nlines", "\0", "a\u{202e}b"] {
             let vertex = VertexDemand::new(name, 1, Resources::ZERO);
             let demand = reading_and_counting().vertex(vertex);
             let refused = Refusal::NoName(name.into());

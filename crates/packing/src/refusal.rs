@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ardea_core::settings::format_bytes;
+use ardea_core::settings::readable_bytes;
 use ardea_core::{Error, ErrorCode};
 
 use crate::{ContainerId, InstanceId, MilliCores, Resources, VertexName};
@@ -29,7 +29,7 @@ impl Resource {
         }
         match self {
             Resource::Cpu => MilliCores(amount).to_string(),
-            Resource::Memory | Resource::Disk => format_bytes(amount),
+            Resource::Memory | Resource::Disk => readable_bytes(amount),
         }
     }
 }

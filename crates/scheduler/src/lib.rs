@@ -108,6 +108,8 @@ mod schedulers;
 mod programs;
 mod runner;
 
+mod kept_output;
+
 mod hosts;
 mod local;
 mod slurm;
@@ -121,6 +123,7 @@ pub use event::{
 pub use hosts::{HostIdentity, HostRecord, Hosts, RunnerServer};
 pub use interface::{Pending, Scheduler, SchedulerKind};
 pub use job_scheduler::JobScheduler;
+pub use kept_output::KeptOutput;
 pub use launch::LaunchPlan;
 pub use local::Local;
 pub use logs::{LogFile, LogPiece, LogRange, LogRequest};

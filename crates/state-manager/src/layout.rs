@@ -4,6 +4,7 @@
 //! /jobs/NAME/definition        the job: as it was submitted, and what its masters decide; the job is there while this is
 //! /jobs/NAME/packing-plan      containers and the instances in each, for readers; written after the definition
 //! /jobs/NAME/scheduler         the name of its scheduler, and how it is reached; for readers
+//! /jobs/NAME/chronicle         what its masters have seen: restarts, problems, notes; for people, and the next master to go on from
 //! /jobs/NAME/master-SUBMISSION the leading job master's lease: where it is, and the number of its mastership
 //! /jobs/NAME/containers/ID     host and port of a container's worker; for readers
 //! /jobs/NAME/snapshots/EPOCH   what a complete snapshot consists of, and where it is
@@ -68,6 +69,7 @@ pub struct JobLayout {
     definition: StatePath,
     packing_plan: StatePath,
     scheduler: StatePath,
+    chronicle: StatePath,
     containers: StatePath,
     snapshots: StatePath,
 }
@@ -83,6 +85,7 @@ impl JobLayout {
             definition: base.child("definition")?,
             packing_plan: base.child("packing-plan")?,
             scheduler: base.child("scheduler")?,
+            chronicle: base.child("chronicle")?,
             containers: base.child("containers")?,
             snapshots: base.child("snapshots")?,
             base,
@@ -107,6 +110,11 @@ impl JobLayout {
     /// How the job's scheduler is reached.
     pub fn scheduler(&self) -> &StatePath {
         &self.scheduler
+    }
+
+    /// What the job's masters have seen of it.
+    pub fn chronicle(&self) -> &StatePath {
+        &self.chronicle
     }
 
     /// Who leads this submission of the job, where, and in which mastership. It is a lease: what is not renewed ends.

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use ardea_core::settings::nearest;
-use ardea_core::{Error, ErrorCode, Result};
+use ardea_core::{Error, ErrorCode, Result, is_unseen};
 
 use crate::anchor::Task;
 use crate::builder::Reliability;
@@ -42,7 +42,26 @@ pub(crate) fn check(
         }
     }
     check_cycles(components, &by_name)?;
+    check_readers(components, &outputs)?;
     Ok(outputs)
+}
+
+/// Refuses a spout of which nobody reads anything. One that declares no output is its own sink.
+fn check_readers(components: &[Component], outputs: &[Outputs]) -> Result<()> {
+    let is_read = |name: &str| {
+        let mut inputs = components.iter().flat_map(|component| &component.inputs);
+        inputs.any(|input| &*input.component == name)
+    };
+    for (component, outputs) in components.iter().zip(outputs) {
+        let name = &*component.name;
+        if component.is_spout() && !outputs.streams.is_empty() && !is_read(name) {
+            let what = format!("nothing reads what the spout {name:?} emits");
+            return Err(at_line(component.line, what).hint(format!(
+                "add a bolt that reads {name:?}, or remove the spout"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn invalid(what: String) -> Error {
@@ -107,7 +126,7 @@ fn check_component(
         let what = format!("two components are named {name:?}");
         return fault(what, "give each spout and bolt a name of its own");
     }
-    if name.trim().is_empty() || name.chars().any(char::is_control) {
+    if name.trim().is_empty() || name.contains(is_unseen) {
         let what = format!("no spout and no bolt can be named {name:?}");
         return fault(what, "give it a name that can be seen, such as counts");
     }

@@ -1,12 +1,14 @@
 //! Topologies from YAML: what may stand in such a file, and how it becomes a topology.
 
+use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::settings::{nearest, parse_bytes, parse_duration};
 use ardea_core::{Error, ErrorCode, Isolation, Result};
-use serde::Deserialize;
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_saphyr::Spanned;
 
 use crate::builder::{Reliability, TopologyBuilder};
@@ -33,6 +35,7 @@ struct Description {
 #[serde(deny_unknown_fields)]
 struct Config {
     reliability: Option<Spanned<String>>,
+    #[serde(default, deserialize_with = "pending")]
     max_spout_pending: Option<NonZeroUsize>,
     message_timeout: Option<Spanned<String>>,
 }
@@ -42,9 +45,10 @@ struct Config {
 struct Spout {
     name: Spanned<String>,
     component: Spanned<String>,
-    #[serde(default = "one")]
+    #[serde(default = "one", deserialize_with = "parallelism")]
     parallelism: u32,
     isolation: Option<Spanned<String>>,
+    #[serde(default, deserialize_with = "cpu")]
     cpu: Option<f64>,
     memory: Option<Spanned<String>>,
     disk: Option<Spanned<String>>,
@@ -57,9 +61,10 @@ struct Spout {
 struct Bolt {
     name: Spanned<String>,
     component: Spanned<String>,
-    #[serde(default = "one")]
+    #[serde(default = "one", deserialize_with = "parallelism")]
     parallelism: u32,
     isolation: Option<Spanned<String>>,
+    #[serde(default, deserialize_with = "cpu")]
     cpu: Option<f64>,
     memory: Option<Spanned<String>>,
     disk: Option<Spanned<String>>,
@@ -83,6 +88,96 @@ fn one() -> u32 {
     1
 }
 
+fn parallelism<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<u32, D::Error> {
+    from.deserialize_any(Number {
+        key: "parallelism",
+        may_be: "a whole number of instances, from 1 on",
+        read: |text| text.parse().ok(),
+    })
+}
+
+fn pending<'de, D: Deserializer<'de>>(
+    from: D,
+) -> std::result::Result<Option<NonZeroUsize>, D::Error> {
+    let number = from.deserialize_any(Number {
+        key: "max_spout_pending",
+        may_be: "a whole number of messages, from 1 on",
+        read: |text| text.parse().ok(),
+    });
+    number.map(Some)
+}
+
+fn cpu<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<f64>, D::Error> {
+    let number = from.deserialize_any(Number {
+        key: "cpu",
+        may_be: "a number of cores for each instance, such as 0.5 or 2",
+        read: |text| text.parse().ok(),
+    });
+    number.map(Some)
+}
+
+/// Reads the number behind a key; what is none is told with the key, and with what may stand there.
+struct Number<T> {
+    key: &'static str,
+    may_be: &'static str,
+    read: fn(&str) -> Option<T>,
+}
+
+impl<T> Number<T> {
+    fn of<E: de::Error>(&self, text: &str) -> std::result::Result<T, E> {
+        let Number { key, may_be, read } = self;
+        read(text).ok_or_else(|| E::custom(format!("{key} can't be {text}, it is {may_be}")))
+    }
+}
+
+impl<T> Visitor<'_> for Number<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.key, self.may_be)
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> std::result::Result<T, E> {
+        self.of(&number.to_string())
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> std::result::Result<T, E> {
+        self.of(&number.to_string())
+    }
+
+    fn visit_f64<E: de::Error>(self, number: f64) -> std::result::Result<T, E> {
+        self.of(&number.to_string())
+    }
+
+    fn visit_bool<E: de::Error>(self, truth: bool) -> std::result::Result<T, E> {
+        self.of(&truth.to_string())
+    }
+
+    fn visit_unit<E: de::Error>(self) -> std::result::Result<T, E> {
+        self.of("nothing")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> std::result::Result<T, E> {
+        // What stands in quotes is no number, even if its letters are.
+        let Number { key, may_be, .. } = self;
+        Err(E::custom(format!(
+            "{key} can't be {text:?}, it is {may_be}"
+        )))
+    }
+}
+
+/// The groupings, by name.
+const GROUPINGS: [&str; 8] = [
+    "shuffle",
+    "local-or-shuffle",
+    "fields",
+    "all",
+    "global",
+    "none",
+    "direct",
+    "custom",
+];
+
 /// The topology that `text` describes, of the components of `registry`.
 pub(crate) fn read(registry: &Registry, text: &str) -> Result<Topology> {
     let description: Description = serde_saphyr::from_str(text).map_err(|error| {
@@ -93,7 +188,12 @@ pub(crate) fn read(registry: &Registry, text: &str) -> Result<Topology> {
         let said = said
             .split("line ")
             .find(|part| part.contains(char::is_alphabetic));
-        wrong(line, said.unwrap_or("it can't be read").trim())
+        let said = said.unwrap_or("it can't be read").trim();
+        let error = wrong(line, said);
+        match said.contains("missing field `grouping`") {
+            true => error.hint(format!("it is one of {}", GROUPINGS.join(", "))),
+            false => error,
+        }
     })?;
     let mut builder = TopologyBuilder::new(description.name);
     configure(&mut builder, &description.config)?;
@@ -233,16 +333,6 @@ fn settings(
 
 fn subscription(registry: &Registry, input: &Input) -> Result<Subscription> {
     let at = line(&input.grouping);
-    const GROUPINGS: [&str; 8] = [
-        "shuffle",
-        "local-or-shuffle",
-        "fields",
-        "all",
-        "global",
-        "none",
-        "direct",
-        "custom",
-    ];
     let known = GROUPINGS.map(|name| (name, name));
     let grouping = match choose(&input.grouping, "grouping", known)? {
         "local-or-shuffle" => Grouping::LocalOrShuffle,

@@ -93,6 +93,7 @@ async fn metrics_and_logs_are_chosen_by_what_is_asked_for() {
         source: Some(LogSource::Stderr),
         tail: Some(10),
         follow: true,
+        ..LogQuery::default()
     };
     let mut lines = client.logs("word-count", &query).await.unwrap();
     let line = lines.next().await.unwrap().unwrap();

@@ -54,7 +54,9 @@ pub fn host_process(
     ready: impl FnOnce(&str) + Send,
 ) -> Result<()> {
     let schema = Schema::of(CLUSTER_SETTINGS);
-    let resolved = Resolver::new(&schema).flags(&start.settings).resolve()?;
+    let resolved = Resolver::new(&schema)
+        .flags(start.settings.iter().map(String::as_str))
+        .resolve()?;
     let cluster = ClusterSettings::from_settings(&resolved, None)?;
     // What people ask and containers need must not keep leases from being renewed: those have threads of their own.
     let masters = threads("ardea-master")?;

@@ -141,7 +141,8 @@ mod tests {
         let name = component.name;
         let yaml = match component.kind {
             ComponentKind::Spout => format!(
-                "{{name: t, spouts: [{{ name: it, component: {name}, settings: {settings} }}]}}"
+                "{{name: t, spouts: [{{ name: it, component: {name}, settings: {settings} }}],
+                  bolts: [{{ name: out, component: print, inputs: [{{ from: it, grouping: shuffle }}] }}]}}"
             ),
             ComponentKind::Bolt => format!(
                 "{{name: t, spouts: [{{ name: s, component: words }}],

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ardea_core::settings::nearest;
+use ardea_core::settings::{Flag, nearest};
 use ardea_core::{Error, ErrorCode, Result};
 
 /// What the program is asked for.
@@ -30,8 +30,8 @@ pub(super) struct Arguments {
 /// What stands before the job's own arguments.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Options {
-    /// `key=value`, as they were given; `--cluster` and `--threads` are short for two of them.
-    pub(super) set: Vec<String>,
+    /// Settings, as they were given; `--cluster` and `--threads` are short for two of them.
+    pub(super) set: Vec<Flag>,
     pub(super) config: Option<PathBuf>,
     pub(super) name: Option<String>,
     pub(super) files: Vec<PathBuf>,
@@ -122,9 +122,15 @@ impl Arguments {
 impl Options {
     fn take(&mut self, name: &str, value: String) {
         match name {
-            "--set" => self.set.push(value),
-            "--threads" => self.set.push(format!("threads={value}")),
-            "--cluster" => self.set.push(format!("cluster.name={value}")),
+            "--set" => self.set.push(value.into()),
+            "--threads" => {
+                let text = format!("threads={value}");
+                self.set.push(Flag::of_option("--threads", text));
+            }
+            "--cluster" => {
+                let text = format!("cluster.name={value}");
+                self.set.push(Flag::of_option("--cluster", text));
+            }
             "--config" => self.config = Some(PathBuf::from(value)),
             "--at" => self.at = Some(value),
             "--name" => self.name = Some(value),
@@ -206,7 +212,8 @@ mod tests {
         .unwrap();
         let options = arguments.options;
         assert_eq!(arguments.command, Command::Submit);
-        assert_eq!(options.set, ["cluster.name=prod", "a=b"]);
+        let cluster = Flag::of_option("--cluster", "cluster.name=prod");
+        assert_eq!(options.set, [cluster, Flag::from("a=b")]);
         assert_eq!(options.files, [PathBuf::from("x"), PathBuf::from("y")]);
         assert_eq!(options.name.as_deref(), Some("n"));
         assert!(options.detach && !options.json);

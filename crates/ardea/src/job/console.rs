@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use ardea_core::settings::format_bytes;
+use ardea_core::settings::readable_bytes;
 
 use super::submit::{Step, Submitted};
 
@@ -48,7 +48,7 @@ impl Drop for Console {
 
 fn in_words(step: &Step) -> String {
     match step {
-        Step::Storing { bytes } => format!("storing the program ({})", rounded(*bytes)),
+        Step::Storing { bytes } => format!("storing the program ({})", readable_bytes(*bytes)),
         Step::Submitting => "submitting".into(),
         Step::Starting {
             workers,
@@ -57,38 +57,45 @@ fn in_words(step: &Step) -> String {
     }
 }
 
-/// So many bytes, in whole units.
-fn rounded(bytes: u64) -> String {
-    let unit = [1 << 30, 1 << 20, 1 << 10];
-    let unit = unit.into_iter().find(|unit| bytes >= 10 * unit);
-    let unit = unit.unwrap_or(1);
-    format_bytes(bytes / unit * unit)
-}
-
 /// What there is to say when it is done.
 pub fn told(submitted: &Submitted) -> String {
     let plural = |count: usize, of: &str| {
         let s = if count == 1 { "" } else { "s" };
         format!("{count} {of}{s}")
     };
-    format!(
+    let mut text = format!(
         "{} is {} on cluster {}: {} in {}\n",
         submitted.job,
         submitted.phase.as_str(),
         submitted.cluster,
         plural(submitted.instances, "instance"),
         plural(submitted.containers, "container"),
-    )
+    );
+    for notice in &submitted.notices {
+        text += &format!("{notice}\n");
+    }
+    text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ardea_api::Phase;
 
     #[test]
-    fn sizes_are_told_in_few_digits() {
-        assert_eq!(rounded(12_345_678), "11MiB");
-        assert_eq!(rounded(9_999), "9999B");
-        assert_eq!(rounded(0), "0B");
+    fn what_came_of_it_is_told_in_a_line_and_then_what_else_there_is_to_know() {
+        let submitted = Submitted {
+            job: "words".into(),
+            cluster: "local".into(),
+            submission: "2a".into(),
+            package: String::new(),
+            phase: Phase::Running,
+            containers: 1,
+            instances: 2,
+            notices: vec!["and this".into()],
+        };
+        let told = told(&submitted);
+        let expected = "words is running on cluster local: 2 instances in 1 container\nand this\n";
+        assert_eq!(told, expected);
     }
 }

@@ -163,13 +163,17 @@ fn nobody(cluster: &ClusterSettings) -> Error {
 mod tests {
     use super::*;
     use crate::job::read_settings;
+    use ardea_core::settings::Flag;
 
     fn settings(directory: &Path, more: &[&str]) -> ClusterSettings {
         let own = format!("cluster.directory={}", directory.display());
-        let flags = more.iter().map(|flag| flag.to_string()).chain([own]);
+        let flags = more
+            .iter()
+            .map(|flag| Flag::from(*flag))
+            .chain([own.into()]);
         let config = directory.join("ardea.toml");
         std::fs::write(&config, "").unwrap();
-        let flags: Vec<String> = flags.collect();
+        let flags: Vec<Flag> = flags.collect();
         read_settings(Some(&config), &flags).unwrap().2
     }
 

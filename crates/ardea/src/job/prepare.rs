@@ -99,6 +99,17 @@ impl Prepared {
         &self.request.definition.job
     }
 
+    /// That it gets fewer containers than were asked for, if it does: none is without an instance.
+    pub fn notice(&self) -> Option<String> {
+        let asked = self.request.packing.containers?.get() as usize;
+        let (packed, instances) = (self.plan.containers().len(), self.plan.instance_count());
+        (packed < asked).then(|| {
+            format!(
+                "job.containers={asked} asks for more than there is to run: {instances} instances are in {packed} containers"
+            )
+        })
+    }
+
     /// Its plans, as they would be.
     pub fn plans(&self) -> Plans {
         Plans::of(&self.demand, Some((1, self.plan.clone())), &[])

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use ardea_api::{ClusterSettings, with_clusters};
 use ardea_control::WORKER_START_VARIABLE;
 use ardea_core::Result;
-use ardea_core::settings::{ConfigFile, Resolved, Resolver, Schema};
+use ardea_core::settings::{ConfigFile, Flag, Resolved, Resolver, Schema};
 use ardea_engine::{NODE_SETTINGS, NodeConfig};
 use ardea_metrics::METRICS_SETTINGS;
 use ardea_worker::WORKER_SETTINGS;
@@ -31,13 +31,13 @@ pub fn resolver<'a>(schema: &'a Schema, config: Option<&Path>) -> Result<Resolve
         .other_variables([WORKER_START_VARIABLE]))
 }
 
-/// All settings as they are, with these flags (`key=value`); those of the node; and the cluster that they describe.
+/// All settings as they are, with these flags; those of the node; and the cluster that they describe.
 ///
 /// # Errors
 /// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) for a wrong setting, with its place.
 pub fn read_settings(
     config: Option<&Path>,
-    flags: &[String],
+    flags: &[Flag],
 ) -> Result<(Resolved, NodeConfig, ClusterSettings)> {
     let schema = schema();
     let resolver = resolver(&schema, config)?;

@@ -43,6 +43,11 @@ pub trait Target {
         Ok(())
     }
 
+    /// What a person should know of where the job has come to, when it has been taken. Nothing, unless an implementation says so.
+    fn notice(&self) -> Option<String> {
+        None
+    }
+
     /// How the job is doing.
     ///
     /// # Errors
@@ -96,6 +101,8 @@ pub struct Submitted {
     pub containers: usize,
     /// How many instances it has.
     pub instances: usize,
+    /// What else a person should know: that it got fewer containers than were asked for, or hosts of its own.
+    pub notices: Vec<String>,
 }
 
 /// Submits a job, and unless `patience` is none waits until it has run for a moment, so long at most.
@@ -126,6 +133,10 @@ pub fn submit(
         phase: Phase::Starting,
         containers: prepared.plan.containers().len(),
         instances: prepared.plan.instance_count(),
+        notices: [prepared.notice(), target.notice()]
+            .into_iter()
+            .flatten()
+            .collect(),
     };
     if let Some(patience) = patience {
         submitted.phase = wait(&submitted, target, patience, tell)?;

@@ -91,6 +91,17 @@ impl Target for OwnHosts {
         self.hosts()?.submit(request)
     }
 
+    fn notice(&self) -> Option<String> {
+        let (job, cluster) = (&self.job, &self.settings.name);
+        let hosts = Launcher::of(self.settings.clone()).running();
+        let names = hosts.iter().filter(|host| host.job.as_ref() == Some(job));
+        let names: Vec<&str> = names.map(|host| host.name.as_str()).collect();
+        Some(format!(
+            "no host of cluster {cluster} was up for it, so it has its own, which end with it: {} (`ardea cluster start` starts one for all jobs)",
+            names.join(", ")
+        ))
+    }
+
     fn look(&self, job: &str) -> Result<JobSummary> {
         self.hosts()?.look(job)
     }

@@ -124,7 +124,9 @@ pub struct UpdateArgs {
 pub(super) const LOGS_HELP: &str = "\
 Examples:
   ardea logs word-count --container 2 --tail 1000
-  ardea logs word-count --follow --source stderr";
+  ardea logs word-count --follow --source stderr
+
+Of a job that has ended: what it wrote, as long as that is kept, which is a day.";
 
 /// `ardea logs`.
 #[derive(clap::Args, Debug)]

@@ -4,15 +4,16 @@ use std::io::{self, IsTerminal};
 
 use serde_json::json;
 
+use crate::args::ConfigArgs;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::stdout;
 
 /// Prints all settings: a table with what each trades, or a list of objects.
-pub fn run(context: &Context) -> Result<(), Failure> {
+pub fn run(args: &ConfigArgs, context: &Context) -> Result<(), Failure> {
     // What no job could be run with is refused here as well.
     context.node_config(None)?;
-    let report = context.settings()?.report();
+    let report = context.settings_of(args.cluster.as_deref())?.report();
     if context.json {
         return stdout::print_json(&json!(report));
     }

@@ -15,14 +15,14 @@ use crate::stdout;
 
 /// Has the sources read again.
 pub fn activate(args: &RemoteJob, context: &Context) -> Result<(), Failure> {
-    let cluster = Reached::of(&args.place, context)?;
+    let cluster = Reached::of_job(&args.place, &args.job, context)?;
     cluster.ask(cluster.client.activate(&args.job))?;
     tell(context, &args.job, "is activated")
 }
 
 /// Has the sources read nothing.
 pub fn deactivate(args: &RemoteJob, context: &Context) -> Result<(), Failure> {
-    let cluster = Reached::of(&args.place, context)?;
+    let cluster = Reached::of_job(&args.place, &args.job, context)?;
     cluster.ask(cluster.client.deactivate(&args.job))?;
     tell(
         context,
@@ -34,7 +34,7 @@ pub fn deactivate(args: &RemoteJob, context: &Context) -> Result<(), Failure> {
 /// Ends the job for good. On a terminal it asks first.
 pub fn kill(args: &KillArgs, context: &Context) -> Result<(), Failure> {
     let (name, place) = (&args.job.job, &args.job.place);
-    let cluster = Reached::of(place, context)?;
+    let cluster = Reached::of_job(place, name, context)?;
     let described = cluster.ask(cluster.client.describe(name))?;
     let summary = &described.summary;
     if !args.yes && io::stdin().is_terminal() && !context.json {
@@ -68,7 +68,7 @@ pub fn kill(args: &KillArgs, context: &Context) -> Result<(), Failure> {
 
 /// Starts a container again.
 pub fn restart(args: &RestartArgs, context: &Context) -> Result<(), Failure> {
-    let cluster = Reached::of(&args.place, context)?;
+    let cluster = Reached::of_job(&args.place, &args.job, context)?;
     let container = ContainerId(args.container);
     cluster.ask(cluster.client.restart(&args.job, container))?;
     let what = format!("restarts container {container}");
@@ -86,7 +86,7 @@ pub fn update(args: &UpdateArgs, context: &Context) -> Result<(), Failure> {
             "name each once: VERTEX=N",
         ));
     }
-    let cluster = Reached::of(&args.place, context)?;
+    let cluster = Reached::of_job(&args.place, &args.job, context)?;
     let graph = cluster.ask(cluster.client.plans(&args.job))?.logical;
     cluster.ask(cluster.client.update(&args.job, &update))?;
     if !args.detach {

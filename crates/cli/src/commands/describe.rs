@@ -1,7 +1,7 @@
 //! `ardea describe`: all that is known of a job.
 
 use ardea_api::{JobDescription, JobEnding, NoteView, PastJobDescription, ProblemView};
-use ardea_core::{Error, ErrorCode};
+use ardea_core::ErrorCode;
 use serde_json::json;
 
 use crate::args::RemoteJob;
@@ -12,31 +12,53 @@ use crate::failure::Failure;
 use crate::figures::{counted, moment, since};
 use crate::reach::Reached;
 use crate::stdout;
+use crate::unattended::Remembered;
 
 /// How many of the latest notes are shown unless all are asked for.
 const NOTES: usize = 10;
 
 /// Prints the description: paragraphs and tables, or an object.
 pub fn run(args: &RemoteJob, context: &Context) -> Result<(), Failure> {
-    let cluster = Reached::of(&args.place, context)?;
+    let cluster = match Reached::of(&args.place, context) {
+        Ok(cluster) => cluster,
+        Err(failure) => return remembered(args, context, failure),
+    };
     let job = match cluster.ask(cluster.client.describe(&args.job)) {
         Ok(job) => job,
         Err(Failure::Error(error)) if error.code() == ErrorCode::NoSuchJob => {
-            return ended(&cluster, &args.job, error, context);
+            let past = cluster.ask(cluster.client.past(&args.job))?;
+            return ended(&past, error.into(), context);
         }
         Err(failure) => return Err(failure),
     };
-    if context.json {
-        return stdout::print_json(&json!(job));
+    show(&job, context)
+}
+
+fn show(job: &JobDescription, context: &Context) -> Result<(), Failure> {
+    match context.json {
+        true => stdout::print_json(&json!(job)),
+        false => stdout::print(&text(job, context.verbose)),
     }
-    stdout::print(&text(&job, context.verbose))
+}
+
+/// Prints what the cluster's state tells where no host is up.
+fn remembered(args: &RemoteJob, context: &Context, failure: Failure) -> Result<(), Failure> {
+    let remembered = Remembered::instead(&args.place, context, failure)?;
+    if let Some(job) = remembered.ask(remembered.cluster.describe(&args.job))? {
+        remembered.say_so(context);
+        return show(&job, context);
+    }
+    let past = remembered.ask(remembered.cluster.past(&args.job))?;
+    if !past.is_empty() {
+        remembered.say_so(context);
+    }
+    ended(&past, remembered.failure, context)
 }
 
 /// Prints what is remembered of a job that is gone, the latest of its name; else that there is none.
-fn ended(cluster: &Reached, name: &str, error: Error, context: &Context) -> Result<(), Failure> {
-    let past = cluster.ask(cluster.client.past(name))?;
+fn ended(past: &[PastJobDescription], failure: Failure, context: &Context) -> Result<(), Failure> {
     let Some((last, earlier)) = past.split_first() else {
-        return Err(error.into());
+        return Err(failure);
     };
     match context.json {
         true => stdout::print_json(&json!(last)),
@@ -74,6 +96,9 @@ fn past_text(past: &PastJobDescription, earlier: usize, is_verbose: bool) -> Str
         ("scheduler", past.scheduler.clone()),
         ("packing", past.packing.clone()),
     ];
+    if !past.machines.is_empty() {
+        lines.push(("ran on", past.machines.join(", ")));
+    }
     if earlier > 0 {
         let told = format!("{earlier} earlier of this name; `ardea list --all` shows them");
         lines.push(("before", told));

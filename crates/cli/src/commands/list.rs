@@ -12,37 +12,60 @@ use crate::failure::{Failure, print_error};
 use crate::figures::{counted, duration, moment, since};
 use crate::reach::Reached;
 use crate::stdout;
+use crate::unattended::Remembered;
 
 /// How much is told of a problem in a line, in letters; `describe` tells all of it.
 const MOST_LETTERS: usize = 80;
 
 /// Prints a line a job.
 pub fn run(args: &ListArgs, context: &Context) -> Result<(), Failure> {
-    let cluster = Reached::of(&args.place, context)?;
+    let cluster = match Reached::of(&args.place, context) {
+        Ok(cluster) => cluster,
+        Err(failure) if args.all => return remembered(args, context, failure),
+        Err(failure) => return Err(failure),
+    };
     let jobs = cluster.ask(cluster.client.list())?;
     let past = match args.all {
         true => cluster.ask(cluster.client.past_jobs())?,
         false => Vec::new(),
     };
+    if jobs.is_empty() && !context.quiet && !context.json {
+        print_error(&format!("cluster {} has no jobs\n", cluster.settings.name));
+    }
+    show(args, &jobs, &past, context)
+}
+
+/// What the cluster's state tells where no host is up.
+fn remembered(args: &ListArgs, context: &Context, failure: Failure) -> Result<(), Failure> {
+    let remembered = Remembered::instead(&args.place, context, failure)?;
+    let jobs = remembered.ask(remembered.cluster.list())?;
+    let past = remembered.ask(remembered.cluster.past_jobs())?;
+    if jobs.is_empty() && past.is_empty() {
+        return Err(remembered.failure);
+    }
+    remembered.say_so(context);
+    show(args, &jobs, &past, context)
+}
+
+fn show(
+    args: &ListArgs,
+    jobs: &[JobSummary],
+    past: &[PastJobSummary],
+    context: &Context,
+) -> Result<(), Failure> {
     if context.json {
         return stdout::print_json(&match args.all {
             true => json!({ "jobs": jobs, "past": past }),
             false => json!(jobs),
         });
     }
-    if jobs.is_empty() && !context.quiet {
-        print_error(&format!("cluster {} has no jobs\n", cluster.settings.name));
-    }
     let mut text = String::new();
     if !jobs.is_empty() {
-        text += &jobs_table(&jobs);
+        text += &jobs_table(jobs);
     }
     if !past.is_empty() {
         let between = if text.is_empty() { "" } else { "\n" };
-        text += &format!(
-            "{between}past jobs, the latest first\n{}",
-            past_table(&past)
-        );
+        text += &format!("{between}past jobs, the latest first\n{}", past_table(past));
     }
     match text.is_empty() {
         true => Ok(()),

@@ -1,33 +1,75 @@
-//! `ardea logs`: what the processes of a job have written.
+//! `ardea logs`: what the processes of a job have written, or of one that has ended wrote as long as it was there.
 
 use ardea_api::{LogLine, LogQuery};
+use ardea_core::ErrorCode;
 use ardea_packing::ContainerId;
 use serde_json::json;
 
 use crate::args::LogsArgs;
 use crate::context::Context;
-use crate::failure::Failure;
+use crate::failure::{Failure, print_error};
 use crate::reach::Reached;
 use crate::stdout;
+use crate::unattended::Remembered;
 
 /// Prints the lines as they come, each behind where it is from unless all are from one file.
 pub fn run(args: &LogsArgs, context: &Context) -> Result<(), Failure> {
-    let cluster = Reached::of(&args.job.place, context)?;
     let query = LogQuery {
         container: args.container.map(ContainerId),
         source: args.source,
         tail: Some(args.tail),
         follow: args.follow,
+        ..LogQuery::default()
+    };
+    let cluster = match Reached::of(&args.job.place, context) {
+        Ok(cluster) => cluster,
+        Err(failure) => return kept(args, query, context, failure),
     };
     let mut lines = cluster.ask(cluster.client.logs(&args.job.job, &query))?;
-    let is_one_file = args.container.is_some() && args.source.is_some();
     while let Some(line) = cluster.ask(lines.next())? {
-        match context.json {
-            true => stdout::print_json(&json!(line))?,
-            false => stdout::print(&shown(&line, is_one_file))?,
+        print(&line, args, context)?;
+    }
+    // What is shown may be all that there will ever be.
+    match cluster.ask(cluster.client.describe(&args.job.job)) {
+        Err(Failure::Error(error)) if error.code() == ErrorCode::NoSuchJob => {
+            say_ended(error.message(), context);
         }
+        _ => {}
     }
     Ok(())
+}
+
+/// Prints what this machine has kept of a job that has ended, where no host is up.
+fn kept(
+    args: &LogsArgs,
+    query: LogQuery,
+    context: &Context,
+    failure: Failure,
+) -> Result<(), Failure> {
+    let (place, job) = (&args.job.place, &args.job.job);
+    let remembered = Remembered::instead(place, context, failure)?;
+    let mut lines = remembered.ask(remembered.cluster.logs(job, query))?;
+    while let Some(line) = remembered.ask(async { lines.recv().await.transpose() })? {
+        print(&line, args, context)?;
+    }
+    if let Failure::Error(error) = remembered.why_not(job) {
+        say_ended(error.message(), context);
+    }
+    Ok(())
+}
+
+fn say_ended(what: String, context: &Context) {
+    if !context.quiet && !context.json {
+        print_error(&format!("{what}\n"));
+    }
+}
+
+fn print(line: &LogLine, args: &LogsArgs, context: &Context) -> Result<(), Failure> {
+    let is_one_file = args.container.is_some() && args.source.is_some();
+    match context.json {
+        true => stdout::print_json(&json!(line)),
+        false => stdout::print(&shown(line, is_one_file)),
+    }
 }
 
 fn shown(line: &LogLine, is_one_file: bool) -> String {

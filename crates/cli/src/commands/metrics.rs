@@ -18,7 +18,7 @@ use crate::stdout;
 
 /// Prints the latest values, or those of a time.
 pub fn run(args: &MetricsArgs, context: &Context) -> Result<(), Failure> {
-    let cluster = Reached::of(&args.job.place, context)?;
+    let cluster = Reached::of_job(&args.job.place, &args.job.job, context)?;
     let job = &args.job.job;
     if let (Some(since), Some(name)) = (args.since, &args.name) {
         let query = RangeQuery {

@@ -169,7 +169,10 @@ pub fn become_program(
     let is_missing = error.kind() == io::ErrorKind::NotFound && !here.exists();
     let what = match is_missing {
         true => format!("there is no {}", program.display()),
-        false => format!("cannot run {}", program.display()),
+        false => format!(
+            "{} is no topology by its name, which would end in .yaml or .yml, and can't be run as a program",
+            program.display()
+        ),
     };
     let meant = meant(program, Path::new(".")).filter(|_| is_missing);
     let hint = match meant {

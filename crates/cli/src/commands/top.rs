@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ardea_api::{Client, ContainerTop, TopView, VertexTop};
 use ardea_connect::live_table::{Row, Table};
-use ardea_core::settings::format_bytes;
+use ardea_core::settings::readable_bytes;
 use ardea_core::{
     InstanceContext, Isolation, Ordinal, Outbox, Processor, Progress, Result, Source, Timestamp,
     Unbounded, supplier,
@@ -57,7 +57,7 @@ const CONTAINERS: [&str; 5] = ["container", "host", ">cores", ">memory", ">resta
 
 /// Prints it once, or shows it until Ctrl-C; in a pipe, and as JSON, printed anew each time.
 pub fn run(args: &TopArgs, context: &Context) -> Result<(), Failure> {
-    let cluster = Reached::of(&args.job.place, context)?;
+    let cluster = Reached::of_job(&args.job.place, &args.job.job, context)?;
     let job = &args.job.job;
     let first = cluster.ask(cluster.client.top(job))?;
     if args.once || context.json || !can_redraw(&io::stdout()) {
@@ -146,10 +146,7 @@ fn of_container(top: &ContainerTop) -> Vec<String> {
         top.container.to_string(),
         top.host.clone().unwrap_or_default(),
         figure(top.cpu_cores, |cores| format!("{cores:.2}")),
-        top.memory_bytes.map_or("–".into(), |bytes| {
-            // Whole mebibytes are close enough.
-            format_bytes(bytes >> 20 << 20)
-        }),
+        top.memory_bytes.map_or("–".into(), readable_bytes),
         top.restarts.to_string(),
     ]
 }

@@ -14,6 +14,7 @@ mod suite;
 
 mod changes;
 mod deaths;
+mod ended;
 mod failures;
 mod hostile;
 mod life;
@@ -48,6 +49,14 @@ const TESTS: &[Test] = &[
     Test {
         name: "a_truncated_record_costs_no_host_and_no_number",
         run: starts::a_truncated_record_costs_no_host_and_no_number,
+    },
+    Test {
+        name: "a_job_of_its_own_hosts_tells_how_it_ended_and_what_it_wrote_when_they_are_gone",
+        run: ended::a_job_of_its_own_hosts_tells_how_it_ended_and_what_it_wrote_when_they_are_gone,
+    },
+    Test {
+        name: "what_a_job_wrote_on_several_hosts_is_told_by_any_of_them_after_its_end",
+        run: ended::what_a_job_wrote_on_several_hosts_is_told_by_any_of_them_after_its_end,
     },
     Test {
         name: "with_acks_no_death_loses_a_number",

@@ -37,6 +37,15 @@ pub fn what_a_submitted_job_fails_of_is_told_by_submit_and_list() {
     let listed = arena.succeed("list");
     assert!(listed.contains("lines#0: ARD-301: cannot"), "{listed}");
 
+    let greedy = lines_of("/dev/null").replace("name: lines,", "name: lines, cpu: 9999,");
+    arena.write("greedy.yaml", &greedy);
+    let told = arena.fail("submit greedy.yaml --name greedy");
+    assert!(
+        told.contains("asks for 9999 cpu, and the machine has"),
+        "{told}"
+    );
+    assert_eq!(arena.json("list").as_array().map(Vec::len), Some(1));
+
     arena.succeed("kill lines --yes");
     let described = arena.json("describe lines");
     assert_eq!(described["ending"], "killed");

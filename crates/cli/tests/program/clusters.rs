@@ -225,11 +225,15 @@ fn a_clusters_profile_comes_from_the_file_and_config_says_so() {
             .succeed("list --cluster pretended")
             .contains("word-count")
     );
-    fails(
-        &served,
-        "list --cluster pretend",
-        2,
-        "did you mean pretended?",
+    for told in ["did you mean pretended?", "(from --cluster)"] {
+        fails(&served, "list --cluster pretend", 2, told);
+    }
+    let set = served.succeed("config --set cluster.name=pretended");
+    let named = served.succeed("config --cluster pretended");
+    let named = named.replace("--cluster", "--set");
+    assert_eq!(
+        set.split_whitespace().collect::<Vec<_>>(),
+        named.split_whitespace().collect::<Vec<_>>()
     );
     let config = served.succeed("config --set cluster.name=pretended --json");
     let memory = json(&config);
@@ -312,6 +316,17 @@ fn a_topology_in_a_file_is_run_planned_and_submitted() {
     );
     fails(&served, "submit nothing.yaml", 3, "ARD-301");
     fails(&served, "submit nothing", 3, "ardea::main");
+    fs::write(served.folder.path().join("access.log"), "GET /").unwrap();
+    fails(
+        &served,
+        "submit access.log",
+        3,
+        "is no topology by its name",
+    );
+    let many = "submit count.yaml --name many --set job.containers=99";
+    let told = "asks for more than there is to run: 4 instances are in 4 containers";
+    let submitted = served.succeed(many);
+    assert!(submitted.contains(told), "{submitted}");
 }
 
 #[test]

@@ -123,6 +123,30 @@ pub fn format_bytes(bytes: u64) -> String {
     format!("{}{unit}", bytes / scale)
 }
 
+/// Writes a size for people: exactly where that takes few digits, else with one decimal of the largest unit that it has.
+///
+/// ```
+/// use ardea_core::settings::readable_bytes;
+///
+/// assert_eq!(readable_bytes(512 << 20), "512MiB");
+/// assert_eq!(readable_bytes(73_819_751), "70.4MiB");
+/// ```
+pub fn readable_bytes(bytes: u64) -> String {
+    const FEW: usize = 4;
+    let exact = format_bytes(bytes);
+    let digits = exact.bytes().filter(u8::is_ascii_digit).count();
+    let units = &UNITS[..BINARY_UNITS];
+    let unit = units
+        .iter()
+        .find(|(_, scale)| bytes >= *scale && *scale > 1);
+    match unit {
+        Some((unit, scale)) if digits > FEW => {
+            format!("{:.1}{unit}", bytes as f64 / *scale as f64)
+        }
+        _ => exact,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::value::Value;
+use crate::shown;
 
 /// Every setting with its value and where that comes from, in the order of the schema.
 ///
@@ -88,10 +89,7 @@ impl fmt::Display for Report {
 impl ReportedSetting {
     /// Line breaks and other control characters of a text value are escaped, so that a setting stays on its line.
     fn cells(&self) -> [String; 3] {
-        let mut value = self.value.to_string();
-        if value.contains(char::is_control) {
-            value = value.escape_debug().to_string();
-        }
+        let value = shown(&self.value.to_string()).into_owned();
         [self.key.to_string(), value, self.source.clone()]
     }
 }

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use super::environment;
 use super::file::ConfigFile;
 use super::nearest::nearest;
-use super::origin::{Assignment, Origin};
+use super::origin::{Assignment, Flag, Origin};
 use super::resolved::{Resolved, Settled, refused};
 use super::schema::Schema;
 use crate::{Error, ErrorCode, Result};
@@ -20,7 +20,7 @@ pub struct Resolver<'a> {
     files: Vec<ConfigFile>,
     variables: Vec<(OsString, OsString)>,
     others: Vec<String>,
-    flags: Vec<String>,
+    flags: Vec<Flag>,
 }
 
 impl<'a> Resolver<'a> {
@@ -61,8 +61,8 @@ impl<'a> Resolver<'a> {
         self
     }
 
-    /// What came after each `--set`: `key=value`. Of two for the same key, the later counts.
-    pub fn flags<F: Into<String>>(mut self, flags: impl IntoIterator<Item = F>) -> Self {
+    /// What came after each `--set`, `key=value`, or was said by options of their own. Of two for the same key, the later counts.
+    pub fn flags<F: Into<Flag>>(mut self, flags: impl IntoIterator<Item = F>) -> Self {
         self.flags.extend(flags.into_iter().map(Into::into));
         self
     }
@@ -164,16 +164,16 @@ impl<'a> Resolver<'a> {
     }
 
     fn flag_assignments(&self) -> Result<Vec<Assignment>> {
-        let split = |flag: &String| match flag.split_once('=') {
+        let split = |flag: &Flag| match flag.text().split_once('=') {
             Some((key, text)) => Ok(Assignment {
                 profile: None,
                 key: key.trim().to_string(),
                 text: text.to_string(),
-                origin: Origin::Flag,
+                origin: flag.origin(),
             }),
             None => {
-                let what = format!("--set {flag} has no value");
-                let hint = match self.schema.find(flag.trim()) {
+                let what = format!("{} {} has no value", flag.origin(), flag.text());
+                let hint = match self.schema.find(flag.text().trim()) {
                     Some(setting) => format!("write {}", setting.example(&Origin::Flag)),
                     None => "write --set key=value".to_string(),
                 };
@@ -279,6 +279,16 @@ mod tests {
             .resolve()?;
         let origin = resolved.origin("queue.chunks").unwrap();
         Ok(format!("{} {origin}", resolved.count("queue.chunks")?))
+    }
+
+    #[test]
+    fn what_an_option_of_its_own_says_is_said_to_come_from_it() {
+        let schema = Schema::of(SETTINGS).with_profiles("profiles", "name");
+        let file = ConfigFile::new("ardea.toml", "[profiles.prod]\nslice = \"1ms\"");
+        let resolver = Resolver::new(&schema).file(Some(file));
+        let flag = Flag::of_option("--cluster", "name=prd");
+        let error = resolver.flags([flag]).resolve().unwrap_err().to_string();
+        assert!(error.contains("\"prd\" (from --cluster)"), "{error}");
     }
 
     #[test]

@@ -112,7 +112,7 @@ impl Setting {
     pub(super) fn example(&self, origin: &Origin) -> String {
         let (key, value) = (self.key, self.default);
         match origin {
-            Origin::Flag | Origin::Default => format!("--set {key}={value}"),
+            Origin::Flag | Origin::Option(_) | Origin::Default => format!("--set {key}={value}"),
             Origin::Variable(name) => format!("{name}={value}"),
             Origin::File { .. } => match self.kind {
                 Kind::Count { .. } | Kind::Flag => format!("{key} = {value}"),

@@ -1,7 +1,11 @@
 //! One master goes, another comes, and no worker notices more than that.
 
+use std::time::Instant;
+
 use ardea_control::{Command, JobPhase, MasterEpoch};
-use ardea_master::{JobStore, Standing};
+use ardea_master::{JobDesk, JobStore, JobView, Standing, past_jobs_of};
+use ardea_state_manager::StateManager;
+use ardea_state_manager::layout::JobLayout;
 use tokio::io::AsyncWriteExt;
 
 use crate::rig::{Rig, desk, leads};
@@ -130,4 +134,72 @@ async fn garbage_and_strangers_at_the_masters_port_change_nothing() {
             .iter()
             .all(|container| container.restarts == 0)
     );
+}
+
+/// Waits until what was seen of the job is handed over, and that says this.
+async fn handed_over(rig: &Rig, what: &str) {
+    let layout = JobLayout::of("word-count").unwrap();
+    let begin = Instant::now();
+    loop {
+        let node = rig.state.get(layout.chronicle()).await.unwrap();
+        let text = node.map(|node| String::from_utf8_lossy(&node.value).into_owned());
+        if text.as_ref().is_some_and(|text| text.contains(what)) {
+            return;
+        }
+        assert!(begin.elapsed() < crate::rig::DEADLINE, "{what}: {text:?}");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_next_master_knows_what_the_last_one_has_seen() {
+    let rig = Rig::new().await;
+    let first = rig.master("a").await;
+    rig.submit("word-count").await.unwrap();
+    let desk = leads(&first, "word-count", JobPhase::Running).await;
+    let runs_since = desk.view().await.unwrap().since_ms;
+    let second = rig.master("b").await;
+    rig.machine.kill(2);
+    rig.workers("two workers", |workers| workers.len() == 2)
+        .await;
+    handed_over(&rig, "\"restarts\":1").await;
+    drop(first);
+    let desk = leads(&second, "word-count", JobPhase::Running).await;
+    let view = until_seen(&desk, |view| view.containers[1].restarts == 1).await;
+    assert_eq!(view.master.epoch, MasterEpoch(2));
+    assert_eq!(view.since_ms, runs_since);
+    assert_eq!(view.containers[0].restarts, 0);
+    let failed = &view.failures[0];
+    assert_eq!((failed.container.0, failed.count), (2, 1));
+    let told: Vec<String> = view.notes.iter().map(|it| it.what.to_string()).collect();
+    for wanted in [
+        "plan 1 was made",
+        "ended by signal 9",
+        "b leads the job now, a did before",
+    ] {
+        assert!(told.iter().any(|told| told.contains(wanted)), "{told:?}");
+    }
+    desk.command(Command::Kill).await.unwrap();
+    let over = desk.wait_for(|standing| *standing == Standing::Over);
+    tokio::time::timeout(crate::rig::DEADLINE, over)
+        .await
+        .expect("over");
+    let past = past_jobs_of(&*rig.state, "word-count").await.unwrap();
+    assert_eq!(past[0].failures.len(), 1);
+    let layout = JobLayout::of("word-count").unwrap();
+    let left = rig.state.get(layout.chronicle()).await.unwrap();
+    assert!(left.is_none());
+}
+
+/// Waits until the job is seen so.
+async fn until_seen(desk: &JobDesk, is_so: impl Fn(&JobView) -> bool) -> JobView {
+    let begin = Instant::now();
+    loop {
+        let view = desk.view().await.unwrap();
+        if is_so(&view) {
+            return view;
+        }
+        assert!(begin.elapsed() < crate::rig::DEADLINE, "{view:?}");
+        tokio::task::yield_now().await;
+    }
 }

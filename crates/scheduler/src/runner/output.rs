@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use ardea_core::{Error, ErrorCode, Result};
+use ardea_core::{Error, ErrorCode, Result, is_unseen};
 
 use super::records::cannot;
 use crate::{LogPiece, LogRange, LogRequest};
@@ -69,7 +69,7 @@ fn shown(line: &str) -> String {
     line.chars()
         .map(|letter| match letter {
             '\t' => ' ',
-            letter if letter.is_control() => '�',
+            letter if is_unseen(letter) => '�',
             letter => letter,
         })
         .collect()

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use crate::parts::{Numbers, each, emitting};
 use ardea_core::ErrorCode;
-use ardea_topology::{BoltDeclarer, Outputs, Reliability, TopologyBuilder};
+use ardea_topology::{
+    BoltDeclarer, Next, Outcome, Outputs, Reliability, Spout, SpoutCollector, TopologyBuilder,
+};
 
 /// The error of a topology with a spout "numbers" (number, word), a bolt "split" (word; "late": word; direct "aimed": word), and a bolt
 /// "count" that reads what `declare` says.
@@ -27,7 +29,7 @@ fn error(declare: impl FnOnce(BoltDeclarer<'_>) -> BoltDeclarer<'_>) -> String {
 
 #[test]
 fn a_component_without_a_name_is_refused() {
-    for name in ["", " ", "two\nlines"] {
+    for name in ["", " ", "two\nlines", "a\u{202e}b"] {
         let mut builder = TopologyBuilder::new("wrong");
         builder.spout(name, 1, || Numbers::untracked(1));
         let error = builder.build().unwrap_err();
@@ -154,6 +156,34 @@ fn names_and_numbers_that_make_no_sense_are_refused() {
         bare.contains("\"numbers\" wants no memory at all"),
         "{bare}"
     );
+}
+
+#[test]
+fn a_spout_that_nobody_reads_is_refused_unless_it_declares_no_output() {
+    let unread = build(&|builder| {
+        builder.spout("numbers", 1, || Numbers::untracked(1));
+        builder.spout("idle", 1, || Numbers::untracked(1));
+        let sink = || each(|_, _, _| Ok(()));
+        builder.bolt("sink", 1, sink).shuffle("numbers");
+    });
+    let told = "nothing reads what the spout \"idle\" emits; add a bolt that reads \"idle\"";
+    assert!(unread.contains(told), "{unread}");
+    let mut builder = TopologyBuilder::new("right");
+    builder.spout("effects", 1, || Silent);
+    assert!(builder.build().is_ok());
+}
+
+/// A spout that only has effects.
+struct Silent;
+
+impl Spout for Silent {
+    fn outputs(&self) -> Outputs {
+        Outputs::none()
+    }
+
+    fn next_tuple(&mut self, _: &mut SpoutCollector<'_>) -> Outcome<Next> {
+        Ok(Next::Done)
+    }
 }
 
 #[test]

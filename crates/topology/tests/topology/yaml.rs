@@ -182,7 +182,27 @@ const FAULTS: &[(&str, &str, &str)] = &[
     (
         "max_spout_pending: 100",
         "max_spout_pending: none",
-        "line 4: ",
+        "line 4: max_spout_pending can't be \"none\", it is a whole number of messages, from 1 on",
+    ),
+    (
+        "max_spout_pending: 100",
+        "max_spout_pending: 0",
+        "line 4: max_spout_pending can't be 0, it is",
+    ),
+    (
+        "parallelism: 2\n    isolation",
+        "parallelism: -1\n    isolation",
+        "line 9: parallelism can't be -1, it is a whole number of instances, from 1 on",
+    ),
+    (
+        "parallelism: 2\n    isolation",
+        "parallelism: 1.5\n    isolation",
+        "line 9: parallelism can't be 1.5, it is",
+    ),
+    (
+        "        grouping: global\n",
+        "",
+        "missing field `grouping`; it is one of shuffle, local-or-shuffle, fields",
     ),
     (
         "parallelism: 2\n    isolation",
@@ -195,7 +215,11 @@ const FAULTS: &[(&str, &str, &str)] = &[
         "line 23: two components are named \"double\"",
     ),
     ("cpu: 0.5", "cpu: 0", "line 7: \"numbers\" wants 0 cores"),
-    ("cpu: 0.5", "cpu: half", "line 11: "),
+    (
+        "cpu: 0.5",
+        "cpu: half",
+        "line 11: cpu can't be \"half\", it is",
+    ),
     (
         "memory: 512MiB",
         "memory: 512 Mib",

@@ -1,0 +1,125 @@
+//! Jobs that have come to their end: what can still be asked of them.
+
+use std::collections::BTreeSet;
+
+use crate::arena::Arena;
+
+/// Two thousand words, counted in two containers.
+const SHORT: &str = "
+name: short
+config: { reliability: at-least-once }
+spouts:
+  - { name: words, component: words, settings: { total: 2000 } }
+bolts:
+  - { name: counts, component: count, parallelism: 2, inputs: [{ from: words, grouping: fields, fields: [word] }] }
+  - { name: out, component: print, inputs: [{ from: counts, grouping: global }] }
+";
+
+/// Has the job run to its end; what submitting it told.
+fn ended(arena: &Arena, options: &str) -> String {
+    arena.write("short.yaml", SHORT);
+    let told = arena.succeed(&format!(
+        "submit short.yaml --set job.containers=2 {options}"
+    ));
+    arena.until("ended: short", || {
+        arena.run("logs short").status.success()
+            && arena
+                .look("short")
+                .is_some_and(|it| it["ending"] == "finished")
+    });
+    told
+}
+
+/// Sees that what the job wrote is told, and of both containers.
+fn tells_what_it_wrote(arena: &Arena) {
+    let told = arena.succeed("logs short --json --tail 10000");
+    let lines = told.lines().map(|line| -> serde_json::Value {
+        serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
+    });
+    let lines: Vec<_> = lines.collect();
+    let containers: BTreeSet<u64> = lines
+        .iter()
+        .filter_map(|line| line["container"].as_u64())
+        .collect();
+    assert_eq!(containers, BTreeSet::from([1, 2]), "{told}");
+    let printed = lines.iter().filter(|line| line["source"] == "stdout");
+    assert_eq!(printed.count(), lines_written(arena));
+    let last = arena.run("logs short --source stdout --tail 1");
+    assert_eq!(String::from_utf8_lossy(&last.stdout).lines().count(), 1);
+    let said = String::from_utf8_lossy(&last.stderr).into_owned();
+    assert!(said.contains("\"short\" ended at 20"), "{said}");
+}
+
+/// How many lines containers have written to their standard output.
+fn lines_written(arena: &Arena) -> usize {
+    let mut lines = 0;
+    let mut folders = vec![arena.cluster()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().flatten() {
+            if entry.path().is_dir() {
+                folders.push(entry.path());
+            } else if entry.file_name() == "stdout.log" {
+                lines += std::fs::read_to_string(entry.path())
+                    .unwrap()
+                    .lines()
+                    .count();
+            }
+        }
+    }
+    assert!(lines > 100, "{lines}");
+    lines
+}
+
+pub fn a_job_of_its_own_hosts_tells_how_it_ended_and_what_it_wrote_when_they_are_gone() {
+    let arena = Arena::new();
+    let told = ended(&arena, "");
+    assert!(told.contains("it has its own, which end with it"), "{told}");
+    arena.until("gone: the hosts", || arena.processes().is_empty());
+    let all = arena.json("list --all");
+    assert_eq!(all["jobs"].as_array().map(Vec::len), Some(0));
+    assert_eq!(all["past"][0]["name"], "short");
+    let described = arena.run("describe short");
+    assert!(described.status.success(), "{described:?}");
+    let text = String::from_utf8_lossy(&described.stdout).into_owned();
+    assert!(text.contains("finished: all of its sources"), "{text}");
+    let said = String::from_utf8_lossy(&described.stderr).into_owned();
+    assert!(
+        said.contains("no host of cluster \"local\" is up"),
+        "{said}"
+    );
+    tells_what_it_wrote(&arena);
+    for command in ["kill", "top", "metrics", "deactivate"] {
+        let told = arena.fail(&format!("{command} short"));
+        assert!(
+            told.contains("ended at 20") && told.contains("it had finished"),
+            "{told}"
+        );
+    }
+    let other = arena.fail("describe shrot");
+    assert!(other.contains("no host of cluster"), "{other}");
+
+    let jobs = arena.cluster().join("local/jobs");
+    std::fs::remove_dir_all(jobs).unwrap();
+    let told = arena.fail("logs short");
+    assert!(
+        told.contains("is not to be found") && told.contains("kept for a day"),
+        "{told}"
+    );
+}
+
+pub fn what_a_job_wrote_on_several_hosts_is_told_by_any_of_them_after_its_end() {
+    let arena = Arena::with_hosts(2);
+    let told = ended(&arena, "--set cluster.scheduler=hosts");
+    assert_eq!(told.lines().count(), 1, "{told}");
+    tells_what_it_wrote(&arena);
+    let told = arena.fail("update short counts=3");
+    assert!(
+        told.contains("ended at 20") && told.contains("logs short"),
+        "{told}"
+    );
+    let only = arena.succeed("logs short --container 2 --json");
+    assert!(
+        !only.is_empty() && !only.contains("\"container\":1"),
+        "{only}"
+    );
+}

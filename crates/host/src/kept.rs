@@ -1,0 +1,225 @@
+//! What jobs that are gone have written: whose files this machine has, and who else may have some.
+
+use std::path::{Path, PathBuf};
+
+use ardea_api::{Client, ClusterSettings, LogLines, LogQuery};
+use ardea_core::{Error, ErrorCode, Result};
+use ardea_master::PastJob;
+use ardea_packing::ContainerId;
+use ardea_scheduler::KeptOutput;
+
+/// The scheduler whose containers are on several machines, each of which keeps its own.
+pub(crate) const ON_HOSTS: &str = "hosts";
+
+/// The folder of the runner for containers of the scheduler `local`.
+pub(crate) fn local_folder(directory: &Path) -> PathBuf {
+    directory.join("local")
+}
+
+/// The folder of a host's own runner.
+pub(crate) fn host_folder(directory: &Path, host: &str) -> PathBuf {
+    hosts_folder(directory).join(host)
+}
+
+fn hosts_folder(directory: &Path) -> PathBuf {
+    directory.join("hosts")
+}
+
+/// Which files of this machine are looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reach<'a> {
+    /// Those that nobody else would tell of, for the host of that name.
+    Own(&'a str),
+    /// All, but not those of these hosts, who are asked themselves.
+    AllBut(&'a [String]),
+}
+
+/// What this machine has of what a job has written. Waits for the disk.
+pub(crate) fn kept_here(
+    cluster: &ClusterSettings,
+    past: &PastJob,
+    reach: Reach<'_>,
+) -> Vec<KeptOutput> {
+    let directory = &cluster.directory;
+    let mut folders = Vec::new();
+    if reach == Reach::AllBut(&[]) || past.scheduler != ON_HOSTS {
+        folders.extend([local_folder(directory), cluster.slurm_folder.clone()]);
+    }
+    match reach {
+        Reach::Own(host) => folders.push(host_folder(directory, host)),
+        Reach::AllBut(others) => {
+            let hosts = std::fs::read_dir(hosts_folder(directory));
+            let hosts = hosts.into_iter().flatten().flatten();
+            let is_asked = |path: &PathBuf| {
+                let name = path.file_name().and_then(|name| name.to_str());
+                others.iter().any(|other| Some(other.as_str()) == name)
+            };
+            folders.extend(hosts.map(|it| it.path()).filter(|path| !is_asked(path)));
+        }
+    }
+    let found = folders.iter();
+    let found = found.filter_map(|folder| KeptOutput::find(folder, &past.job));
+    found.collect()
+}
+
+/// What other hosts have of what a job has written, asked of all of them at once or, where one has all there is, of one after the other.
+pub(crate) async fn kept_elsewhere(
+    others: &[(String, Client)],
+    past: &PastJob,
+    query: &LogQuery,
+) -> Elsewhere {
+    let query = LogQuery {
+        submission: Some(format!("{:x}", past.job.submission)),
+        here: true,
+        follow: false,
+        ..query.clone()
+    };
+    let mut elsewhere = Elsewhere::default();
+    for (name, client) in others {
+        match client.logs(&past.job.name, &query).await {
+            Ok(lines) => elsewhere.found.push(lines),
+            // It has nothing of the job, or not of that container.
+            Err(error) if is_none(&error) => {}
+            Err(error) => elsewhere.silent.push(format!("{name}: {error}")),
+        }
+        if past.scheduler != ON_HOSTS && !elsewhere.found.is_empty() {
+            break;
+        }
+    }
+    elsewhere
+}
+
+/// What other hosts have answered.
+#[derive(Debug, Default)]
+pub(crate) struct Elsewhere {
+    /// What some of them have.
+    pub(crate) found: Vec<LogLines>,
+    /// Who could not say what it has, and why.
+    pub(crate) silent: Vec<String>,
+}
+
+impl Elsewhere {
+    /// What has to be told behind all that was found.
+    pub(crate) fn missing(&self) -> Option<Error> {
+        if self.silent.is_empty() {
+            return None;
+        }
+        let what = "what was kept on some hosts is missing here";
+        let error = Error::new(ErrorCode::ReadFailed, what).because(self.silent.join("; "));
+        Some(error.hint("ask again when these hosts are up, or look at their files"))
+    }
+}
+
+fn is_none(error: &Error) -> bool {
+    matches!(
+        error.code(),
+        ErrorCode::NoSuchJob | ErrorCode::NoSuchContainer
+    )
+}
+
+/// The containers of which something is wanted, each with the output that has it, by number. Waits for the disk.
+pub(crate) fn wanted(
+    kept: Vec<KeptOutput>,
+    container: Option<ContainerId>,
+) -> Result<Vec<(ContainerId, KeptOutput)>> {
+    let mut found = Vec::new();
+    for output in kept {
+        let ids = output.containers()?.into_iter();
+        let ids = ids.filter(|id| container.is_none_or(|wanted| wanted == *id));
+        found.extend(ids.map(|id| (id, output.clone())));
+    }
+    found.sort_by_key(|(id, _)| *id);
+    Ok(found)
+}
+
+/// That a job is gone, and what it wrote is not to be found.
+pub(crate) fn nothing_kept(cluster: &ClusterSettings, past: &PastJob) -> Error {
+    let ended = crate::remembered::summary(past).ended();
+    let folder = match past.scheduler.as_str() {
+        ON_HOSTS => host_folder(&cluster.directory, "HOST"),
+        "slurm" => cluster.slurm_folder.clone(),
+        _ => local_folder(&cluster.directory),
+    };
+    let machines = match &past.machines[..] {
+        [] => "the machines that it ran on".to_string(),
+        machines => machines.join(", "),
+    };
+    let what = format!("{}, and what it wrote is not to be found", ended.message());
+    Error::new(ErrorCode::NoSuchJob, what).hint(format!(
+        "it is kept for a day on {machines}, in {}/jobs/…-{:016x}",
+        folder.display(),
+        past.job.submission
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ardea_api::CLUSTER_SETTINGS;
+    use ardea_control::JobRef;
+    use ardea_core::settings::{Resolver, Schema};
+
+    fn past(scheduler: &str) -> PastJob {
+        let job = JobRef {
+            cluster: "local".into(),
+            name: "relay".into(),
+            submission: 0x2a,
+        };
+        let json = serde_json::json!({
+            "job": job, "finished": true, "started": true, "submitted_ms": 1, "ended_ms": 2,
+            "packing": "round-robin", "scheduler": scheduler, "version": "0", "containers": 1,
+            "instances": 1, "problems": [], "notes": [], "machines": ["10.0.0.7"],
+        });
+        serde_json::from_value(json).unwrap()
+    }
+
+    fn cluster(folder: &Path) -> ClusterSettings {
+        let schema = Schema::of(CLUSTER_SETTINGS);
+        let resolved = Resolver::new(&schema).resolve().unwrap();
+        ClusterSettings::from_settings(&resolved, Some(folder)).unwrap()
+    }
+
+    #[test]
+    fn each_file_is_told_of_by_one_host_and_those_of_hosts_that_are_down_by_whoever_has_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let cluster = cluster(folder.path());
+        let job = "jobs/relay-000000000000002a/container-1";
+        for host in ["a", "b", "down"] {
+            let host = host_folder(&cluster.directory, host);
+            std::fs::create_dir_all(host.join(job)).unwrap();
+        }
+        let past = past(ON_HOSTS);
+        let kept = |reach| {
+            let kept = kept_here(&cluster, &past, reach);
+            let hosts = kept.iter().map(|it| {
+                let host = it.folder().parent().and_then(Path::parent).unwrap();
+                host.file_name().unwrap().to_str().unwrap().to_string()
+            });
+            let mut hosts: Vec<_> = hosts.collect();
+            hosts.sort();
+            hosts
+        };
+        assert_eq!(kept(Reach::Own("b")), ["b"]);
+        let others = ["b".to_string()];
+        assert_eq!(kept(Reach::AllBut(&others)), ["a", "down"]);
+        assert_eq!(kept(Reach::AllBut(&[])), ["a", "b", "down"]);
+        let one = wanted(kept_here(&cluster, &past, Reach::AllBut(&[])), None).unwrap();
+        assert_eq!(one.len(), 3);
+    }
+
+    #[test]
+    fn what_is_not_to_be_found_is_said_to_have_been_where() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = nothing_kept(&cluster(folder.path()), &past("local"));
+        let text = error.to_string();
+        for part in [
+            "relay",
+            "ended at",
+            "10.0.0.7",
+            "local/jobs",
+            "000000000000002a",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+}

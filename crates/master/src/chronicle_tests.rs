@@ -1,0 +1,145 @@
+//! Tests of what is kept of what masters have seen.
+
+use super::*;
+
+fn worker(container: u32, incarnation: u64) -> WorkerId {
+    WorkerId {
+        container: ContainerId(container),
+        incarnation,
+    }
+}
+
+fn joins(chronicle: &mut Chronicle, container: u32, incarnation: u64) {
+    chronicle.note(Note::Joined(worker(container, incarnation)));
+}
+
+fn exits(chronicle: &mut Chronicle, worker: WorkerId, how: Ending, words: &[&str]) {
+    let event = ContainerEvent::Exited {
+        worker,
+        how,
+        last_words: words.iter().map(|word| word.to_string()).collect(),
+    };
+    assert_eq!(chronicle.container(event, |_| false), Some(worker));
+}
+
+#[test]
+fn notes_and_problems_are_bounded_and_the_latest_stay() {
+    let mut chronicle = Chronicle::new();
+    for index in 0..2 * MOST_PROBLEMS as u32 {
+        let message = "x".repeat(2 * MOST_LETTERS);
+        chronicle.note(Note::Problem(InstanceId::new("v", index), message));
+    }
+    let notes = chronicle.notes(usize::MAX);
+    assert_eq!(notes.len(), MOST_NOTES);
+    let last = InstanceId::new("v", 2 * MOST_PROBLEMS as u32 - 1);
+    assert!(matches!(
+        &notes[MOST_NOTES - 1].what,
+        Happening::Noted(Note::Problem(instance, _)) if *instance == last
+    ));
+    let problems = chronicle.problems();
+    assert_eq!(problems.len(), MOST_PROBLEMS);
+    assert!(problems.iter().any(|problem| problem.instance == last));
+    assert!(problems[0].message.chars().count() <= MOST_LETTERS + 1);
+}
+
+#[test]
+fn restarts_and_repeated_problems_are_counted() {
+    let mut chronicle = Chronicle::new();
+    let id = ContainerId(3);
+    for incarnation in [7, 9, 9] {
+        joins(&mut chronicle, 3, incarnation);
+        chronicle.note(Note::Problem(InstanceId::new("v", 0), "why".to_string()));
+    }
+    assert_eq!(chronicle.restarts(id), 1);
+    assert!(chronicle.has_been(id) && !chronicle.has_been(ContainerId(4)));
+    assert_eq!(chronicle.problems()[0].count, 3);
+}
+
+#[test]
+fn a_process_that_should_not_have_ended_is_counted_with_the_error_that_it_told() {
+    let mut chronicle = Chronicle::new();
+    exits(&mut chronicle, worker(2, 1), Ending::Code(0), &["bye"]);
+    exits(&mut chronicle, worker(2, 2), Ending::Signal(9), &[]);
+    let words = ["error: ARD-301: why", "  hint: what"];
+    exits(&mut chronicle, worker(2, 3), Ending::Code(3), &words);
+    let failures = chronicle.failures();
+    assert_eq!((failures.len(), failures[0].count), (1, 2));
+    let told = "its process ended with code 3: error: ARD-301: why";
+    assert_eq!(failures[0].message, told);
+}
+
+#[test]
+fn an_end_of_which_nobody_knows_how_is_a_problem_only_where_there_should_have_been_none() {
+    let mut chronicle = Chronicle::new();
+    let mut ends = |worker, expected| {
+        let event = ContainerEvent::Exited {
+            worker,
+            how: Ending::Unknown,
+            last_words: vec!["ended".to_string()],
+        };
+        chronicle.container(event, |_| expected);
+        chronicle.failures().len()
+    };
+    assert_eq!(ends(worker(1, 1), true), 0);
+    assert_eq!(ends(worker(1, 2), false), 1);
+    let notes = chronicle.notes(2);
+    let told = notes[0].what.to_string();
+    assert_eq!(told, "the process of worker 1.1 has ended, as it was to");
+}
+
+#[test]
+fn the_next_master_goes_on_counting_where_the_last_one_was() {
+    let mut first = Chronicle::new();
+    first.phase(JobPhase::Running);
+    for (container, incarnation) in [(1, 10), (1, 11), (2, 20), (3, 30)] {
+        joins(&mut first, container, incarnation);
+    }
+    first.note(Note::Problem(InstanceId::new("v", 0), "once".to_string()));
+    exits(&mut first, worker(1, 10), Ending::Signal(9), &[]);
+    exits(&mut first, worker(3, 30), Ending::Signal(9), &[]);
+    let handover = first.hand_over();
+    let mut next = Chronicle::new();
+    // What it hears before it has read what the last one left: how things are, which is partly known.
+    exits(&mut next, worker(3, 30), Ending::Signal(9), &[]);
+    joins(&mut next, 1, 11);
+    joins(&mut next, 2, 21);
+    next.note(Note::Problem(InstanceId::new("v", 0), "again".to_string()));
+    next.resume(handover);
+    joins(&mut next, 3, 31);
+    let restarts = [1, 2, 3].map(|id| next.restarts(ContainerId(id)));
+    assert_eq!(restarts, [1, 1, 1]);
+    let problem = &next.problems()[0];
+    assert_eq!((problem.count, problem.message.as_str()), (2, "again"));
+    let failures = next.failures();
+    assert_eq!(failures.len(), 2);
+    assert!(failures.iter().all(|failure| failure.count == 1));
+    let notes = next.notes(usize::MAX);
+    assert_eq!(notes[0].what, Happening::Phase(JobPhase::Running));
+    let told = |note: &&NoteView| matches!(note.what, Happening::Exited { .. });
+    assert_eq!(notes.iter().filter(told).count(), 2);
+}
+
+#[test]
+fn a_job_runs_since_it_first_did_whatever_interrupts_it_and_whoever_leads() {
+    let mut first = Chronicle::new();
+    first.phase(JobPhase::Running);
+    let began = 1_000;
+    first.lasting = Some((JobPhase::Running, began));
+    for interrupted in [JobPhase::Recovering, JobPhase::Updating] {
+        first.phase(interrupted.clone());
+        assert!(first.present().1 > began, "{interrupted:?} has just begun");
+        first.phase(JobPhase::Running);
+        assert_eq!(first.present(), (&JobPhase::Running, began));
+    }
+    for runs_before in [false, true] {
+        let mut next = Chronicle::new();
+        if runs_before {
+            next.phase(JobPhase::Running);
+        }
+        next.resume(first.hand_over());
+        next.phase(JobPhase::Running);
+        assert_eq!(next.present().1, began);
+        next.phase(JobPhase::Paused);
+        assert!(next.present().1 > began);
+    }
+}

@@ -1,0 +1,91 @@
+//! What a job's containers have written, found where it is kept: also when the job is gone, and when no process of the cluster is up.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use ardea_control::JobRef;
+use ardea_core::{ErrorCode, Result};
+use ardea_packing::ContainerId;
+
+use crate::runner::folders::JobFolder;
+use crate::runner::output;
+use crate::runner::records::cannot;
+use crate::{LogPiece, LogRequest};
+
+/// What the containers of one submission of a job have written, as far as one folder has it.
+///
+/// It is kept for [`RunnerConfig::keep_logs`](crate::RunnerConfig::keep_logs) after the job's end, a day as a rule. All methods wait
+/// for the disk.
+#[derive(Clone, Debug)]
+pub struct KeptOutput(JobFolder);
+
+impl KeptOutput {
+    /// What a runner with that [folder](crate::RunnerConfig::folder), or Slurm with that one, has of the job; nothing if it has none.
+    pub fn find(folder: &Path, job: &JobRef) -> Option<Self> {
+        let folder = JobFolder::of(folder, job);
+        folder.path().is_dir().then_some(KeptOutput(folder))
+    }
+
+    /// Where it is: a folder with one for each container.
+    pub fn folder(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// The containers that have been there, by number.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorCode::ReadFailed`] if the folder can't be read.
+    pub fn containers(&self) -> Result<Vec<ContainerId>> {
+        match self.0.path().read_dir() {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(cannot(ErrorCode::ReadFailed, "read", self.0.path(), error))
+            }
+            _ => self.0.containers(),
+        }
+    }
+
+    /// A piece of what a container has written; an empty one if it has written nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorCode::ReadFailed`] if it can't be read.
+    pub fn read(&self, container: ContainerId, request: &LogRequest) -> Result<LogPiece> {
+        let folder = self.0.container(container);
+        match output::piece(folder.path(), request) {
+            Err(error) if error.code() == ErrorCode::NoSuchContainer => Ok(LogPiece {
+                offset: 0,
+                bytes: Vec::new(),
+                file_bytes: 0,
+            }),
+            read => read,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LogFile;
+
+    #[test]
+    fn what_containers_wrote_is_found_by_the_submission_and_read_without_a_runner() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let job = |submission| JobRef {
+            cluster: "harbour".into(),
+            name: "word count".into(),
+            submission,
+        };
+        let own = JobFolder::of(folder.path(), &job(7));
+        let container = own.container(ContainerId(3));
+        std::fs::create_dir_all(container.path()).expect("made");
+        std::fs::write(container.path().join("stdout.log"), "one\ntwo\n").expect("written");
+        assert!(KeptOutput::find(folder.path(), &job(8)).is_none());
+        let kept = KeptOutput::find(folder.path(), &job(7)).expect("it is there");
+        assert_eq!(kept.folder(), own.path());
+        assert_eq!(kept.containers().expect("read"), [ContainerId(3)]);
+        let read = |file| kept.read(ContainerId(3), &LogRequest::tail(file, 1));
+        assert_eq!(read(LogFile::Stdout).expect("read").bytes, b"two\n");
+        assert!(read(LogFile::Stderr).expect("nothing").bytes.is_empty());
+    }
+}
