@@ -1,16 +1,18 @@
 //! Clusters of one machine as their users meet them: the real program, its hosts and containers, and what is done to them.
 //!
 //! In reading order: `arena` is a cluster in a folder of its own, which leaves nothing behind; `processes` finds what runs of it;
-//! `numbers` is a job that shows whether anything was lost; `suite` runs the tests, which are in the other files.
+//! `numbers`, beside this folder, is a job that shows whether anything was lost; `suite` runs the tests, which are in the other files.
 //!
 //! This program is that job as well: in containers it is the worker, and `submit` has it submit itself. So it has a `main` of its own.
 
 use std::process::ExitCode;
 
 mod arena;
-mod numbers;
 mod processes;
 mod suite;
+
+#[path = "../numbers/mod.rs"]
+mod numbers;
 
 mod changes;
 mod deaths;
