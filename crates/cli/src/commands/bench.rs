@@ -12,6 +12,7 @@ mod submit;
 mod sweep;
 mod table;
 mod wakeup;
+mod word_job;
 mod wordcount;
 
 use clap::Subcommand;
