@@ -133,13 +133,18 @@ impl Arena {
 
     /// Has the job `numbers` submit itself.
     pub fn submit_numbers(&self, options: &str, arguments: &str) {
-        let line = format!("submit {options} -- {arguments}");
-        let output = self.command(own(), &line).output().unwrap();
+        let output = self.try_numbers(options, arguments);
         assert!(
             output.status.success(),
-            "{line}: {output:?}\n{}",
+            "{arguments}: {output:?}\n{}",
             self.told()
         );
+    }
+
+    /// The same, whatever comes of it.
+    pub fn try_numbers(&self, options: &str, arguments: &str) -> Output {
+        let line = format!("submit {options} -- {arguments}");
+        self.command(own(), &line).output().unwrap()
     }
 
     /// What is told of a job; nothing if there is none, or nobody tells it at the moment.

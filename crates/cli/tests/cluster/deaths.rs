@@ -23,7 +23,7 @@ impl Counted {
 
     /// The same, with these options.
     pub fn begun_with(options: &str, rate: u32) -> Self {
-        Counted::begun_in(Arena::with_hosts(2), rate, |_| options.to_string())
+        Counted::begun_told(rate, |_| options.to_string())
     }
 
     /// The same, with options that may name the folder where things are written down.
@@ -33,9 +33,14 @@ impl Counted {
 
     /// The same in that cluster.
     pub fn begun_in(arena: Arena, rate: u32, options: impl FnOnce(&Path) -> String) -> Self {
+        Counted::begun_as(arena, &format!("rate={rate}"), options)
+    }
+
+    /// The same, of another shape.
+    pub fn begun_as(arena: Arena, shape: &str, options: impl FnOnce(&Path) -> String) -> Self {
         let data = arena.path().join("data");
         fs::create_dir(&data).unwrap();
-        let arguments = format!("{} rate={rate}", data.display());
+        let arguments = format!("{} {shape}", data.display());
         let options = options(&data);
         arena.submit_numbers(&format!("--set job.containers=3 {options}"), &arguments);
         Counted { arena, data }

@@ -8,6 +8,7 @@
 use std::process::ExitCode;
 
 mod arena;
+mod disguise;
 mod processes;
 mod suite;
 
@@ -17,11 +18,13 @@ mod numbers;
 mod changes;
 mod deaths;
 mod failures;
+mod fuzz;
 mod hostile;
 mod life;
 mod measured;
 mod slurm;
 mod submits;
+mod turned_away;
 
 use suite::Test;
 
@@ -79,8 +82,16 @@ const TESTS: &[Test] = &[
         run: hostile::a_state_that_can_not_be_read_is_told_where_people_look,
     },
     Test {
+        name: "a_worker_of_another_version_or_cluster_is_turned_away_and_users_are_told_why",
+        run: turned_away::a_worker_of_another_version_or_cluster_is_turned_away_and_users_are_told_why,
+    },
+    Test {
         name: "garbage_on_every_port_is_borne",
-        run: hostile::garbage_on_every_port_is_borne,
+        run: fuzz::garbage_on_every_port_is_borne,
+    },
+    Test {
+        name: "random_bytes_on_every_port_stop_no_job_and_leave_nothing_open",
+        run: fuzz::random_bytes_on_every_port_stop_no_job_and_leave_nothing_open,
     },
     Test {
         name: "what_a_submitted_job_fails_of_is_told_by_submit_and_list",
@@ -101,6 +112,12 @@ const TESTS: &[Test] = &[
 ];
 
 fn main() -> ExitCode {
+    if let Some(disguise) = disguise::of_this_worker() {
+        if let Err(error) = disguise::run(disguise) {
+            eprintln!("error: {error}");
+        }
+        return ExitCode::FAILURE;
+    }
     if numbers::is_asked_for() {
         return ardea::main(numbers::build);
     }

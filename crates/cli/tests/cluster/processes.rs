@@ -114,6 +114,16 @@ pub fn resident_bytes(pid: i32) -> u64 {
     kib.unwrap_or(0) << 10
 }
 
+/// How many files a process has open, connections among them.
+pub fn files(pid: i32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
+}
+
+/// How many threads a process has.
+pub fn threads(pid: i32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count)
+}
+
 /// The TCP ports of this machine's own address at which a process listens.
 pub fn ports(pid: i32) -> Vec<u16> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd"))
