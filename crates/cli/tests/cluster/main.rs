@@ -16,6 +16,7 @@ mod suite;
 mod numbers;
 
 mod changes;
+mod counts;
 mod deaths;
 mod failures;
 mod fuzz;
@@ -64,6 +65,14 @@ const TESTS: &[Test] = &[
     Test {
         name: "a_slow_step_slows_its_source_is_named_and_loses_nothing",
         run: measured::a_slow_step_slows_its_source_is_named_and_loses_nothing,
+    },
+    Test {
+        name: "two_containers_have_one_connection_however_many_instances_they_have",
+        run: counts::two_containers_have_one_connection_however_many_instances_they_have,
+    },
+    Test {
+        name: "each_message_is_acked_once_however_many_tuples_in_other_containers_came_of_it",
+        run: counts::each_message_is_acked_once_however_many_tuples_in_other_containers_came_of_it,
     },
     Test {
         name: "an_update_under_load_leaves_others_alone_and_loses_nothing",
