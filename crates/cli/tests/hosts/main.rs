@@ -6,9 +6,10 @@
 //! ```
 //!
 //! This program is also the job: see `numbers`, beside this folder. In reading order: `ground` (namespaces, cut and healed), `cluster` (hosts as
-//! processes, and what they say), `measured`, then the scenarios, in `deaths`, `cuts`, `outage` and `beside`.
+//! processes, and what they say), `measured`, then the scenarios, in `deaths`, `cuts`, `outage`, `changes` and `beside`.
 
 mod beside;
+mod changes;
 mod cluster;
 mod cuts;
 mod deaths;
@@ -45,6 +46,10 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     (
         "the_state_managers_server_is_gone_for_a_while",
         outage::server,
+    ),
+    (
+        "instances_with_processes_are_doubled_and_halved",
+        changes::update_of_instances,
     ),
     ("two_jobs_run_side_by_side", beside::two_jobs),
     ("all_numbers_arrive_and_the_job_ends", deaths::the_end),
