@@ -80,7 +80,7 @@ fn arguments_that_make_no_sense_are_refused() {
         &["localhost:9092", "lines", "--from-end"],
     ] {
         let wrong: Vec<String> = wrong.iter().map(|word| word.to_string()).collect();
-        let refused = build(&wrong).err().expect("refused");
+        let refused = build(&wrong).expect_err("refused");
         assert_eq!(refused.code(), ErrorCode::InvalidConfig);
     }
 }
