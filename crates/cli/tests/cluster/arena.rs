@@ -211,9 +211,14 @@ impl Arena {
 
     /// Waits until something is so.
     pub fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
+        self.until_none(|| (!is_so()).then(|| format!("not {what}")));
+    }
+
+    /// Waits until there is nothing to complain of.
+    pub fn until_none(&self, mut complaint: impl FnMut() -> Option<String>) {
         let deadline = Instant::now() + PATIENCE;
-        while !is_so() {
-            assert!(Instant::now() < deadline, "not {what}\n{}", self.told());
+        while let Some(complaint) = complaint() {
+            assert!(Instant::now() < deadline, "{complaint}\n{}", self.told());
             thread::park_timeout(LOOK);
         }
     }

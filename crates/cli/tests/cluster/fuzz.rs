@@ -18,6 +18,9 @@ const MOST_BYTES: u64 = 64 << 20;
 /// How many conversations each port is drawn into.
 const CONVERSATIONS: u32 = 60;
 
+/// How often it is looked what processes have, before.
+const LOOKS: u32 = 5;
+
 /// A seed of one's own, to see once more what has been seen.
 const SEED: &str = "ARDEA_FUZZ_SEED";
 
@@ -79,7 +82,15 @@ pub fn random_bytes_on_every_port_stop_no_job_and_leave_nothing_open() {
     let arena = &job.arena;
     job.until_more();
     let processes = arena.processes();
-    let before: BTreeMap<i32, Held> = processes.iter().map(|it| (it.pid, Held::by(it))).collect();
+    // What comes and goes by itself is there at one look or another.
+    let mut before: BTreeMap<i32, Held> = BTreeMap::new();
+    for _ in 0..LOOKS {
+        job.until_more();
+        for process in &processes {
+            let held = before.entry(process.pid).or_default();
+            *held = held.most(Held::by(process));
+        }
+    }
     let all = ports_of(&processes);
     let of = |is: fn(&Role) -> bool| all.iter().filter(|(role, _)| is(role)).count();
     // Those of hosts are for workers, for other hosts and for people, those of containers for each other and for metrics.
@@ -103,10 +114,12 @@ pub fn random_bytes_on_every_port_stop_no_job_and_leave_nothing_open() {
         "nobody died of it, nobody was born"
     );
     for process in &processes {
-        arena.until(
-            &format!("{process:?} is as it was: {:?}", before[&process.pid]),
-            || Held::by(process).is_within(before[&process.pid]),
-        );
+        let before = before[&process.pid];
+        arena.until_none(|| {
+            let now = Held::by(process);
+            let is_more = !now.is_within(before);
+            is_more.then(|| format!("{process:?}: {before:?} before, {now:?} now"))
+        });
     }
     job.until_more();
     job.end();
@@ -125,7 +138,7 @@ fn ports_of(processes: &[Process]) -> Vec<(Role, u16)> {
 }
 
 /// What a process has at a moment.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 struct Held {
     files: usize,
     threads: usize,
@@ -138,6 +151,14 @@ impl Held {
             files: files(process.pid),
             threads: threads(process.pid),
             bytes: resident_bytes(process.pid),
+        }
+    }
+
+    fn most(self, other: Held) -> Held {
+        Held {
+            files: self.files.max(other.files),
+            threads: self.threads.max(other.threads),
+            bytes: self.bytes.max(other.bytes),
         }
     }
 
