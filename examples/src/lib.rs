@@ -17,6 +17,7 @@
 //! * [`unix_sockets`]: how the containers of jobs reach each other: a transport of one's own;
 //! * [`zones`]: the worst delays by time zone, in a topology with a grouping of its own;
 //! * [`word_stream`]: words of a stream without end, by a program that submits itself to a cluster;
+//! * `topic_words`, with the feature `kafka`: the words of a Kafka topic, counted every ten seconds;
 //! * [`tail`]: errors in a log that is still being written.
 //!
 //! # Invariants
@@ -41,6 +42,8 @@ pub mod sensors;
 pub mod sessions;
 pub mod statsd;
 pub mod tail;
+#[cfg(feature = "kafka")]
+pub mod topic_words;
 pub mod topology;
 pub mod unix_sockets;
 pub mod word_stream;

@@ -6,14 +6,19 @@
 //! ```
 //!
 //! * `ground`: the cluster;
+//! * `spread`: a job on it that runs for a while; `times`: what of that counts;
 //! * `wire`: how the bench asks its workers;
 //! * [`work`]: what a worker does.
 
 mod ground;
+mod spread;
+mod times;
 mod wire;
 mod work;
 
 pub(crate) use ground::Ground;
+pub(crate) use spread::{Spread, merged};
+pub(crate) use times::Times;
 pub(crate) use wire::{Attended, Gathering, Order, Sample, note_first};
 pub(crate) use work::Load;
 pub use work::work;

@@ -8,6 +8,7 @@
 //!   parallelism or several, for seconds or for hours;
 //! * [`submit`]: how long it takes from submitting a job until its first record is through;
 //! * [`recovery`]: how long a killed worker is missed;
+//! * [`latency`]: what of a record's way is queueing, transport and work;
 //! * [`stages`]: latency through a long pipeline at a modest rate;
 //! * [`wakeup`]: what an idle job costs, and how long it takes to wake;
 //! * `breakdown`, with the features `kafka` and `redis`: where the cpu time of a job from Kafka to Redis goes;
@@ -48,6 +49,7 @@ pub mod breakdown;
 pub mod cluster;
 pub mod exchange;
 pub mod forward;
+pub mod latency;
 mod meter;
 pub mod nexmark;
 mod noise;

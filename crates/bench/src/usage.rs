@@ -3,6 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+pub(crate) use ardea_core::thread_cpu_time;
 use rustix::time::{ClockId, clock_gettime};
 
 /// In what the kernel tells the time of other processes (`USER_HZ`).
@@ -11,11 +12,6 @@ const TICK: Duration = Duration::from_millis(10);
 /// User and system time of this process so far.
 pub(crate) fn cpu_time() -> Duration {
     clock(ClockId::ProcessCPUTime)
-}
-
-/// User and system time of the calling thread so far.
-pub(crate) fn thread_cpu_time() -> Duration {
-    clock(ClockId::ThreadCPUTime)
 }
 
 /// The machine's monotonic time in nanoseconds, the same in all its processes.

@@ -3,8 +3,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
-
 /// Cpu time that the instances of a source have spent on their own threads, measured a chunk at a time. librdkafka's threads, which fetch
 /// and unpack, come on top.
 #[derive(Debug, Default)]
@@ -36,16 +34,4 @@ impl SourceCosts {
         self.decode.fetch_add(nanos(decode), Ordering::Relaxed);
         self.records.fetch_add(records as u64, Ordering::Relaxed);
     }
-}
-
-/// The cpu time of this thread so far; zero unless it is `wanted`, as asking takes a system call.
-pub(crate) fn cpu_time(wanted: bool) -> Duration {
-    if !wanted {
-        return Duration::ZERO;
-    }
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(
-        u64::try_from(time.tv_sec).unwrap_or(0),
-        u32::try_from(time.tv_nsec).unwrap_or(0),
-    )
 }

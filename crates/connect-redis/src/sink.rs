@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use ardea_core::{
     BadRecords, Epoch, Inbox, Instance, InstanceContext, Isolation, OnError, Ordinal, Outbox,
-    Parallelism, Processor, Progress, RecordGuard, Result, Sink,
+    Parallelism, Processor, Progress, RecordGuard, Result, Sink, thread_cpu_time,
 };
 
 use crate::commands::Commands;
-use crate::costs::{SinkCosts, cpu_time};
+use crate::costs::SinkCosts;
 use crate::link::Link;
 
 /// The longest that a call waits before it looks at its job again.
@@ -129,7 +129,7 @@ where
     fn encode_all(&mut self, inbox: &mut Inbox) -> Result<()> {
         let first = inbox.position();
         let rows = inbox.rows::<T>()?;
-        let before = cpu_time(self.costs.is_some());
+        let before = self.costs.as_ref().map(|_| thread_cpu_time());
         let mut guard = RecordGuard::new();
         for (record, position) in rows.values().iter().zip(first..) {
             self.commands.begin(position);
@@ -138,8 +138,8 @@ where
         }
         let count = rows.len();
         rows.clear();
-        if let Some(costs) = &self.costs {
-            costs.add(cpu_time(true).saturating_sub(before), count);
+        if let (Some(costs), Some(before)) = (&self.costs, before) {
+            costs.add(thread_cpu_time().saturating_sub(before), count);
         }
         Ok(())
     }

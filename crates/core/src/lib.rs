@@ -19,7 +19,8 @@
 //!
 //! * This crate knows nothing of threads, tasklets or networks, and reads no file but the one that [`settings::ConfigFile`] names;
 //!   [`real_path`] looks at names only.
-//! * Time is asked of a [`Clock`] only, so that a test can move it by hand.
+//! * Time is asked of a [`Clock`] only, so that a test can move it by hand; only what a thread costs is asked of the kernel
+//!   ([`thread_cpu_time`]).
 //! * A dynamic call happens once a chunk, never once a record.
 //! * A record is never dropped here: an inbox or outbox that can't take more says so before it is asked.
 //!
@@ -73,6 +74,7 @@ mod connector;
 
 mod bad_records;
 mod clock;
+mod cpu_time;
 mod dead_letter;
 mod error;
 mod file_use;
@@ -91,6 +93,7 @@ pub use clock::{Clock, ManualClock};
 pub use codec::ChunkCodec;
 pub use connector::{Sink, Source};
 pub use context::{DEFAULT_CHUNK_RECORDS, Instance, InstanceContext, JobSignals};
+pub use cpu_time::thread_cpu_time;
 pub use dag::Dag;
 pub use dead_letter::{DeadLetter, DeadLetters, OnError};
 pub use edge::{Edge, EdgeId, Priority};

@@ -88,6 +88,8 @@ pub enum ReceiveEvent {
 pub struct ReceiveWindow {
     config: WindowConfig,
     arrived: u64,
+    /// Has come and was not taken in yet, as far as that is told.
+    queued: u64,
     consumed: u64,
     told: Grant,
     window: u64,
@@ -117,6 +119,7 @@ impl ReceiveWindow {
         let state = ReceiveWindow {
             config,
             arrived: 0,
+            queued: 0,
             consumed: 0,
             told,
             window,
@@ -159,6 +162,12 @@ impl ReceiveWindow {
         self.window
     }
 
+    /// So many bytes wait in front of the receiver, for which there was no [`Arrived`](ReceiveEvent::Arrived) yet. As long as there are many,
+    /// it is the receiver that holds the stream up, and not its window.
+    pub fn set_queued(&mut self, bytes: u64) {
+        self.queued = bytes;
+    }
+
     /// What has arrived and has not been dealt with, in bytes.
     pub fn backlog(&self) -> u64 {
         self.arrived.saturating_sub(self.consumed)
@@ -197,7 +206,7 @@ impl ReceiveWindow {
         let mut window = (self.window + target) / 2;
         // The sender wanted to send more and there was nothing to do here: the window itself is what holds the stream up, as
         // when the way is longer than the intervals' worth.
-        if self.sender_waited && self.backlog() <= self.window / 8 {
+        if self.sender_waited && self.backlog() + self.queued <= self.window / 8 {
             window = window.max(self.window.saturating_mul(2));
         }
         self.window = window.clamp(self.config.least, self.config.most);

@@ -181,6 +181,11 @@ impl Port {
         Some(frame)
     }
 
+    /// Bytes that have come and were not taken.
+    pub(crate) fn queued_bytes(&self) -> usize {
+        self.shared.queued_bytes.load(Ordering::Relaxed)
+    }
+
     /// Asks to be woken when the link has let go of memory; the caller then looks once more whether it has meanwhile.
     pub(crate) fn wants_room(&self) {
         self.shared.is_full.store(true, Ordering::SeqCst);

@@ -149,6 +149,8 @@ impl EdgeReceiver {
 
     /// Counts what was given out last as dealt with, and tells the sender what it has to know.
     fn settle(&mut self, now: Duration) {
+        // What waits for this receiver tells a slow one from one whose sender is held up by its window.
+        self.window.set_queued(self.port.queued_bytes() as u64);
         let bytes = std::mem::take(&mut self.given);
         let event = if bytes > 0 {
             ReceiveEvent::Consumed { bytes }

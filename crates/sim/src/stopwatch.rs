@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use ardea_control::ToWorker;
-use rustix::time::{ClockId, clock_gettime};
+use ardea_core::thread_cpu_time;
 
 /// Measures without changing what happens.
 #[derive(Debug)]
@@ -40,9 +40,9 @@ impl Stopwatch {
     }
 
     pub(crate) fn master<T>(&mut self, run: impl FnOnce() -> T) -> T {
-        let begin = thread_time();
+        let begin = thread_cpu_time();
         let result = run();
-        let took = thread_time().saturating_sub(begin);
+        let took = thread_cpu_time().saturating_sub(begin);
         self.in_masters += took;
         self.longest = self.longest.max(took);
         self.events += 1;
@@ -64,9 +64,9 @@ impl Stopwatch {
             .as_ref()
             .and_then(|key| self.shared.get(key).copied());
         let length = known.unwrap_or_else(|| {
-            let begin = thread_time();
+            let begin = thread_cpu_time();
             let length = serde_json::to_vec(message).map_or(0, |bytes| bytes.len() as u64);
-            self.encoding += thread_time().saturating_sub(begin);
+            self.encoding += thread_cpu_time().saturating_sub(begin);
             length
         });
         if let Some(key) = shared {
@@ -74,11 +74,4 @@ impl Stopwatch {
         }
         self.bytes += length;
     }
-}
-
-/// The processor time of this thread.
-fn thread_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }

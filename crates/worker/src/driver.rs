@@ -73,6 +73,8 @@ pub(crate) struct Driver {
     pub(crate) clock: Clock,
     pub(crate) notes: Notes,
     pub(crate) is_looking: bool,
+    /// Whether a master has ever answered. Whoever runs goes on when hosts of another version lead its job: data doesn't stop for that.
+    pub(crate) was_heard: bool,
     /// Those whom attempts to reach have failed: said once.
     pub(crate) unreachable: BTreeSet<Site>,
 }
@@ -108,6 +110,14 @@ impl Signals {
             }
         }
     }
+}
+
+/// Whether asking again changes nothing. It is told by ending, since who looks at the job sees that, and not what a worker writes.
+fn is_final(refusal: &Error) -> bool {
+    matches!(
+        refusal.code(),
+        ErrorCode::VersionMismatch | ErrorCode::WrongCluster
+    )
 }
 
 impl Driver {
@@ -146,12 +156,16 @@ impl Driver {
     fn on_link(&mut self, event: LinkEvent) -> Option<Result<Ending>> {
         match event {
             LinkEvent::Told(number, message) if self.link.is_current(number) => {
+                self.was_heard = true;
                 self.tell(AgentEvent::From(message))
             }
             LinkEvent::Closed(number, why) if self.link.is_current(number) => {
                 self.link.close();
                 if let Some(why) = why {
                     self.notes.say(format_args!("no way to the master: {why}"));
+                    if !self.was_heard && is_final(&why) {
+                        return Some(Err(why));
+                    }
                 }
                 self.tell(AgentEvent::Closed)
             }

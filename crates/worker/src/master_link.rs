@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ardea_control::{FromWorker, ToWorker};
-use ardea_core::Result;
+use ardea_core::{Error, Result};
 use ardea_courier::{Encoded, Greeting, Receiver, Security, Sender, connect};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -20,7 +20,7 @@ pub(crate) enum LinkEvent {
     /// A word of the master.
     Told(u64, ToWorker),
     /// It is closed, for this reason if there is one.
-    Closed(u64, Option<String>),
+    Closed(u64, Option<Error>),
 }
 
 /// One connection at a time, to whoever is the master.
@@ -129,8 +129,7 @@ impl MasterLink {
                 }
                 Err(error) => Err(error),
             };
-            let why = outcome.err().map(|error| error.to_string());
-            let _ = events.send(LinkEvent::Closed(number, why));
+            let _ = events.send(LinkEvent::Closed(number, outcome.err()));
         });
         Current {
             number,

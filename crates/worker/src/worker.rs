@@ -280,6 +280,7 @@ impl<'a> Setup<'a> {
             clock: clock.clone(),
             notes: self.notes.clone(),
             is_looking: false,
+            was_heard: false,
             unreachable: Default::default(),
         };
         let outcome = driver.run(happens, from_master).await;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ardea::cluster::Modules;
 use ardea_core::{Error, ErrorCode, Result};
 use serde::{Deserialize, Serialize};
 
@@ -76,6 +77,10 @@ pub(crate) trait Attended: Send + Sync + 'static {
     fn numbers(&self) -> BTreeMap<String, u64>;
     /// Its latencies.
     fn latencies(&self) -> Vec<(u64, u64)>;
+    /// What its worker is made of.
+    fn modules(&self) -> Modules {
+        Modules::builtin()
+    }
 }
 
 /// Which worker it is.

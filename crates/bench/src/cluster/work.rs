@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ardea::cluster::Modules;
 use ardea::topology::Topology;
 use ardea_control::WorkerStart;
 use ardea_core::{Error, ErrorCode, Result};
@@ -11,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::wire::{Attended, Who, attend};
 use super::{BENCH_ARGUMENT, Order};
+use crate::latency::{self, ChainLoad};
 use crate::pulse::{self, PulseLoad};
 use crate::wordcount::spread::{self, WordcountLoad};
 
@@ -27,6 +27,7 @@ pub(crate) struct Load {
 pub(crate) enum Kind {
     Wordcount(WordcountLoad),
     Pulse(PulseLoad),
+    Chain(ChainLoad),
 }
 
 impl Load {
@@ -44,11 +45,19 @@ impl Load {
         }
     }
 
+    pub(crate) fn chain(socket: PathBuf, load: ChainLoad) -> Self {
+        Load {
+            socket,
+            kind: Kind::Chain(load),
+        }
+    }
+
     /// The topology, and what the bench may ask of it.
     pub(crate) fn topology(&self) -> Result<(Topology, Arc<dyn Attended>)> {
         match &self.kind {
             Kind::Wordcount(load) => spread::topology(load),
             Kind::Pulse(load) => pulse::topology(load),
+            Kind::Chain(load) => latency::topology(load),
         }
     }
 
@@ -79,7 +88,7 @@ pub fn work(start: WorkerStart, told: &str) -> Result<()> {
     };
     // A container that comes when the bench is over has nothing to do.
     attend(&load.socket, who, Arc::clone(&attended))?;
-    let outcome = ardea::job::work(start, &topology, &Modules::builtin());
+    let outcome = ardea::job::work(start, &topology, &attended.modules());
     attended.obey(Order::Over);
     outcome
 }

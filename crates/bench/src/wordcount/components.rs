@@ -13,6 +13,7 @@ use hdrhistogram::Histogram;
 
 use super::table::WordCounts;
 use super::words::{Draws, Words};
+use crate::cluster::Times;
 use crate::usage::monotonic_nanos;
 use crate::{PATIENCE, nanoseconds};
 
@@ -44,43 +45,6 @@ pub(super) struct Shared {
     pub(super) counted: Vec<Counter>,
     pub(super) distinct: Vec<Counter>,
     pub(super) latencies: Mutex<Histogram<u64>>,
-}
-
-/// In nanoseconds of the machine's monotonic clock.
-#[derive(Debug)]
-pub(super) struct Times {
-    /// When the first tuple is due; never, as long as nobody has said so.
-    start: AtomicU64,
-    /// Latencies count of what is due from then…
-    from: AtomicU64,
-    /// … until then.
-    until: AtomicU64,
-}
-
-impl Times {
-    pub(super) fn unknown() -> Self {
-        Times {
-            start: AtomicU64::new(u64::MAX),
-            from: AtomicU64::new(u64::MAX),
-            until: AtomicU64::new(u64::MAX),
-        }
-    }
-
-    pub(super) fn set(&self, start: u64, from: u64, until: u64) {
-        self.from.store(from, Ordering::Relaxed);
-        self.until.store(until, Ordering::Relaxed);
-        self.start.store(start, Ordering::Release);
-    }
-
-    /// When the first tuple is due, if that is known.
-    fn start(&self) -> Option<u64> {
-        let start = self.start.load(Ordering::Acquire);
-        (start != u64::MAX).then_some(start)
-    }
-
-    fn until(&self) -> u64 {
-        self.until.load(Ordering::Relaxed)
-    }
 }
 
 /// In cache lines of its own.
@@ -131,7 +95,7 @@ impl Shared {
     /// Counts how long after they were due these were dealt with.
     fn record(&self, due_nanos: impl Iterator<Item = u64>) {
         let now = monotonic_nanos();
-        let counts = self.times.from.load(Ordering::Relaxed)..self.times.until();
+        let counts = self.times.from()..self.times.until();
         let mut histogram = self
             .latencies
             .lock()

@@ -13,8 +13,9 @@ use ardea_core::Result;
 
 use super::params::WordcountParams;
 use super::run::{Embedded, counted};
-use super::spread::{Spread, merged, whole_run};
+use super::spread::{self, whole_run};
 use super::words::Words;
+use crate::cluster::{Spread, merged};
 use crate::noise;
 use crate::report::{Field, Report, Unit, latency, machine_of, rounded};
 use crate::usage::{Held, Spent, cpu_time, held_by};
@@ -77,8 +78,8 @@ impl Soaked {
         progress: &mut dyn FnMut(&str),
     ) -> Result<Self> {
         if params.containers > 1 {
-            let spread = Spread::start(params, progress)?;
-            spread.warm_up(params, progress);
+            let spread = spread::start(params, progress)?;
+            spread.warm_up(params.warmup, params.duration, progress);
             return Ok(Soaked::There(spread));
         }
         let embedded = Embedded::start(params, words)?;

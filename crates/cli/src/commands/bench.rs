@@ -3,6 +3,7 @@
 mod breakdown;
 mod exchange;
 mod forward;
+mod latency;
 mod nexmark;
 mod recovery;
 mod repeat;
@@ -12,6 +13,7 @@ mod submit;
 mod sweep;
 mod table;
 mod wakeup;
+mod word_job;
 mod wordcount;
 
 use clap::Subcommand;
@@ -28,6 +30,8 @@ pub enum BenchCommand {
     Wordcount(wordcount::WordcountBenchArgs),
     /// Word count for hours: whether memory grows, and whether throughput stays
     Soak(soak::SoakBenchArgs),
+    /// What of a tuple's way through a chain of steps is queueing, transport between containers, and work
+    Latency(latency::LatencyBenchArgs),
     /// Latency from end to end of a pipeline of many stages
     Stages(stages::StagesBenchArgs),
     /// What an idle job costs, and how long it takes to wake
@@ -58,6 +62,7 @@ pub fn run(command: &BenchCommand, context: &Context) -> Result<(), Failure> {
         BenchCommand::Nexmark(args) => nexmark::run(args, context),
         BenchCommand::Wordcount(args) => wordcount::run(args, context),
         BenchCommand::Soak(args) => soak::run(args, context),
+        BenchCommand::Latency(args) => latency::run(args, context),
         BenchCommand::Stages(args) => stages::run(args, context),
         BenchCommand::Wakeup(args) => wakeup::run(args, context),
         BenchCommand::Exchange(args) => exchange::run(args, context),

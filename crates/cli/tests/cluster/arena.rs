@@ -140,13 +140,18 @@ impl Arena {
 
     /// Has the job `numbers` submit itself.
     pub fn submit_numbers(&self, options: &str, arguments: &str) {
-        let line = format!("submit {options} -- {arguments}");
-        let output = self.command(own(), &line).output().unwrap();
+        let output = self.try_numbers(options, arguments);
         assert!(
             output.status.success(),
-            "{line}: {output:?}\n{}",
+            "{arguments}: {output:?}\n{}",
             self.told()
         );
+    }
+
+    /// The same, whatever comes of it.
+    pub fn try_numbers(&self, options: &str, arguments: &str) -> Output {
+        let line = format!("submit {options} -- {arguments}");
+        self.command(own(), &line).output().unwrap()
     }
 
     /// What is told of a job; nothing if there is none, or nobody tells it at the moment.
@@ -213,9 +218,14 @@ impl Arena {
 
     /// Waits until something is so.
     pub fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
+        self.until_none(|| (!is_so()).then(|| format!("not {what}")));
+    }
+
+    /// Waits until there is nothing to complain of.
+    pub fn until_none(&self, mut complaint: impl FnMut() -> Option<String>) {
         let deadline = Instant::now() + PATIENCE;
-        while !is_so() {
-            assert!(Instant::now() < deadline, "not {what}\n{}", self.told());
+        while let Some(complaint) = complaint() {
+            assert!(Instant::now() < deadline, "{complaint}\n{}", self.told());
             thread::park_timeout(LOOK);
         }
     }

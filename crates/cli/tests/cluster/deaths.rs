@@ -1,13 +1,12 @@
 //! Processes of a job that are killed without a word.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use crate::arena::Arena;
-use crate::numbers::numbers_in;
+use crate::numbers::Ledger;
 use crate::processes::{kill, kill_group};
 
 /// A job `numbers` that runs in three containers, and where it writes things down.
@@ -24,7 +23,7 @@ impl Counted {
 
     /// The same, with these options.
     pub fn begun_with(options: &str, rate: u32) -> Self {
-        Counted::begun_in(Arena::with_hosts(2), rate, |_| options.to_string())
+        Counted::begun_told(rate, |_| options.to_string())
     }
 
     /// The same, with options that may name the folder where things are written down.
@@ -34,39 +33,42 @@ impl Counted {
 
     /// The same in that cluster.
     pub fn begun_in(arena: Arena, rate: u32, options: impl FnOnce(&Path) -> String) -> Self {
+        Counted::begun_as(arena, &format!("rate={rate}"), options)
+    }
+
+    /// The same, of another shape.
+    pub fn begun_as(arena: Arena, shape: &str, options: impl FnOnce(&Path) -> String) -> Self {
         let data = arena.path().join("data");
         fs::create_dir(&data).unwrap();
-        let arguments = format!("{} {rate}", data.display());
+        let arguments = format!("{} {shape}", data.display());
         let options = options(&data);
         arena.submit_numbers(&format!("--set job.containers=3 {options}"), &arguments);
         Counted { arena, data }
     }
 
-    pub fn seen(&self) -> usize {
-        numbers_in(&self.data, "seen").len()
+    /// What it has written down.
+    pub fn ledger(&self) -> Ledger {
+        Ledger(self.data.clone())
     }
 
     /// Waits until the job has moved on.
     pub fn until_more(&self) {
-        let goal = self.seen() + 300;
-        self.arena.until("more numbers", || self.seen() >= goal);
+        let ledger = self.ledger();
+        let goal = ledger.records() + 300;
+        self.arena
+            .until("more numbers", || ledger.records() >= goal);
     }
 
     /// Has the job come to its end, and sees that no number is missing.
     pub fn end(&self) {
         let arena = &self.arena;
-        fs::write(self.data.join("enough"), "").unwrap();
+        let ledger = self.ledger();
+        ledger.enough();
         arena.until("the end of numbers", || {
             arena.json("list").as_array().is_some_and(Vec::is_empty)
         });
-        let (acked, seen) = (
-            numbers_in(&self.data, "acked"),
-            numbers_in(&self.data, "seen"),
-        );
-        let all: BTreeSet<u64> = (0..=*acked.last().unwrap()).collect();
-        assert_eq!(acked, all);
-        let lost: Vec<&u64> = all.difference(&seen).collect();
-        assert!(lost.is_empty(), "{} lost: {lost:?}", lost.len());
+        assert!(ledger.is_whole(), "{:?}", ledger.positions());
+        ledger.nothing_is_lost();
         assert_eq!(arena.workers("numbers"), []);
     }
 

@@ -1,12 +1,9 @@
-//! Wrong input: of users, on disk, and from whoever finds a port.
+//! Wrong input: of users, and on disk.
 
 use std::fs;
-use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream};
-use std::time::Duration;
 
 use crate::arena::Arena;
-use crate::processes::{kill, kill_group, ports, resident_bytes};
+use crate::processes::{kill, kill_group};
 
 pub fn what_can_not_run_is_refused_with_the_reason() {
     let arena = Arena::with_hosts(1);
@@ -114,76 +111,4 @@ fn corrupt_package(arena: &Arena) {
     assert!(taken.contains("ARD-603"), "{taken}");
     arena.until_phase("damaged", "running");
     arena.succeed("kill damaged --yes");
-}
-
-/// How much more memory a process may have after it was sent garbage.
-const MOST_BYTES: u64 = 64 << 20;
-
-pub fn garbage_on_every_port_is_borne() {
-    let arena = Arena::with_hosts(2);
-    arena.succeed("submit word-count.yaml --set job.containers=2");
-    let before = arena.processes();
-    let memory: Vec<u64> = before.iter().map(|it| resident_bytes(it.pid)).collect();
-
-    let mut asked = 0;
-    for process in &before {
-        for port in ports(process.pid) {
-            asked += 1;
-            for garbage in garbage() {
-                send(port, &garbage, 1);
-            }
-            send(port, &[0xa5; 1 << 20], 100);
-        }
-    }
-    assert!(asked >= 2 * 3 + 2, "{asked} ports of {before:?}");
-
-    assert_eq!(arena.processes(), before, "nobody died of it");
-    for (process, memory) in before.iter().zip(memory) {
-        let more = resident_bytes(process.pid).saturating_sub(memory);
-        assert!(more < MOST_BYTES, "{process:?} has {more} bytes more");
-    }
-    let counted = || arena.metric("word-count", "counts", "ardea_records_in_total");
-    let so_far = counted();
-    arena.until("counting on", || counted() > so_far);
-    assert_eq!(arena.phase("word-count").as_deref(), Some("running"));
-}
-
-/// What strangers may say.
-fn garbage() -> Vec<Vec<u8>> {
-    vec![
-        Vec::new(),
-        vec![0],
-        vec![0; 4096],
-        vec![0xff; 4096],
-        u32::MAX.to_le_bytes().to_vec(),
-        b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n".to_vec(),
-        b"POST /v1/jobs HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99999999999\r\n\r\n{"
-            .to_vec(),
-        (0..=255).cycle().take(70_000).collect(),
-    ]
-}
-
-/// Sends this so many times, unless the other side has had enough.
-fn send(port: u16, bytes: &[u8], times: u32) {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    let patience = Some(Duration::from_secs(2));
-    stream.set_write_timeout(patience).unwrap();
-    stream
-        .set_read_timeout(Some(Duration::from_millis(20)))
-        .unwrap();
-    for _ in 0..times {
-        if stream.write_all(bytes).is_err() {
-            return;
-        }
-    }
-    // Who has closed it has answered as well.
-    let _ = stream.shutdown(Shutdown::Write);
-    let mut answer = [0; 4096];
-    loop {
-        match stream.read(&mut answer) {
-            Ok(1..) => {}
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            _ => return,
-        }
-    }
 }

@@ -1,27 +1,33 @@
 //! Clusters of one machine as their users meet them: the real program, its hosts and containers, and what is done to them.
 //!
 //! In reading order: `arena` is a cluster in a folder of its own, which leaves nothing behind; `processes` finds what runs of it;
-//! `numbers` is a job that shows whether anything was lost; `suite` runs the tests, which are in the other files.
+//! `numbers`, beside this folder, is a job that shows whether anything was lost; `suite` runs the tests, which are in the other files.
 //!
 //! This program is that job as well: in containers it is the worker, and `submit` has it submit itself. So it has a `main` of its own.
 
 use std::process::ExitCode;
 
 mod arena;
-mod numbers;
+mod disguise;
 mod processes;
 mod suite;
 
+#[path = "../numbers/mod.rs"]
+mod numbers;
+
 mod changes;
+mod counts;
 mod deaths;
 mod ended;
 mod failures;
+mod fuzz;
 mod hostile;
 mod life;
 mod measured;
 mod slurm;
 mod starts;
 mod submits;
+mod turned_away;
 
 use suite::Test;
 
@@ -79,6 +85,14 @@ const TESTS: &[Test] = &[
         run: measured::a_slow_step_slows_its_source_is_named_and_loses_nothing,
     },
     Test {
+        name: "two_containers_have_one_connection_however_many_instances_they_have",
+        run: counts::two_containers_have_one_connection_however_many_instances_they_have,
+    },
+    Test {
+        name: "each_message_is_acked_once_however_many_tuples_in_other_containers_came_of_it",
+        run: counts::each_message_is_acked_once_however_many_tuples_in_other_containers_came_of_it,
+    },
+    Test {
         name: "an_update_under_load_leaves_others_alone_and_loses_nothing",
         run: changes::an_update_under_load_leaves_others_alone_and_loses_nothing,
     },
@@ -95,8 +109,16 @@ const TESTS: &[Test] = &[
         run: hostile::a_state_that_can_not_be_read_is_told_where_people_look,
     },
     Test {
+        name: "a_worker_of_another_version_or_cluster_is_turned_away_and_users_are_told_why",
+        run: turned_away::a_worker_of_another_version_or_cluster_is_turned_away_and_users_are_told_why,
+    },
+    Test {
         name: "garbage_on_every_port_is_borne",
-        run: hostile::garbage_on_every_port_is_borne,
+        run: fuzz::garbage_on_every_port_is_borne,
+    },
+    Test {
+        name: "random_bytes_on_every_port_stop_no_job_and_leave_nothing_open",
+        run: fuzz::random_bytes_on_every_port_stop_no_job_and_leave_nothing_open,
     },
     Test {
         name: "what_a_submitted_job_fails_of_is_told_by_submit_and_list",
@@ -117,6 +139,12 @@ const TESTS: &[Test] = &[
 ];
 
 fn main() -> ExitCode {
+    if let Some(disguise) = disguise::of_this_worker() {
+        if let Err(error) = disguise::run(disguise) {
+            eprintln!("error: {error}");
+        }
+        return ExitCode::FAILURE;
+    }
     if numbers::is_asked_for() {
         return ardea::main(numbers::build);
     }

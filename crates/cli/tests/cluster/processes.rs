@@ -114,15 +114,48 @@ pub fn resident_bytes(pid: i32) -> u64 {
     kib.unwrap_or(0) << 10
 }
 
+/// How many files a process has open, connections among them.
+pub fn files(pid: i32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
+}
+
+/// How many threads a process has.
+pub fn threads(pid: i32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count)
+}
+
 /// The TCP ports of this machine's own address at which a process listens.
 pub fn ports(pid: i32) -> Vec<u16> {
+    let listening = sockets(pid).into_iter();
+    let listening = listening.filter(|socket| socket.state == "0A");
+    listening.map(|socket| socket.here).collect()
+}
+
+/// The TCP connections of a process: its port, and that at the other end.
+pub fn connections(pid: i32) -> Vec<(u16, u16)> {
+    let connected = sockets(pid).into_iter();
+    let connected = connected.filter(|socket| socket.state == "01");
+    connected
+        .map(|socket| (socket.here, socket.there))
+        .collect()
+}
+
+struct Socket {
+    here: u16,
+    there: u16,
+    /// As `/proc/net/tcp` calls it.
+    state: String,
+}
+
+/// The TCP sockets of a process.
+fn sockets(pid: i32) -> Vec<Socket> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd"))
         .into_iter()
         .flatten();
     let links = entries
         .flatten()
         .filter_map(|fd| fs::read_link(fd.path()).ok());
-    let sockets: BTreeSet<String> = links
+    let own: BTreeSet<String> = links
         .filter_map(|link| {
             let link = link.to_string_lossy().into_owned();
             let inode = link.strip_prefix("socket:[")?.strip_suffix(']')?;
@@ -130,11 +163,15 @@ pub fn ports(pid: i32) -> Vec<u16> {
         })
         .collect();
     let table = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
-    let listening = table.lines().skip(1).filter_map(|line| {
+    let port = |address: &str| u16::from_str_radix(address.rsplit_once(':')?.1, 16).ok();
+    let sockets = table.lines().skip(1).filter_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
-        let is_own = fields.get(3) == Some(&"0A") && sockets.contains(*fields.get(9)?);
-        let port = fields.get(1)?.rsplit_once(':')?.1;
-        is_own.then(|| u16::from_str_radix(port, 16).ok()).flatten()
+        let socket = Socket {
+            here: port(fields.get(1)?)?,
+            there: port(fields.get(2)?)?,
+            state: fields.get(3)?.to_string(),
+        };
+        own.contains(*fields.get(9)?).then_some(socket)
     });
-    listening.collect()
+    sockets.collect()
 }

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::ground::{Ground, HOSTS};
-use crate::ledger::Ledger;
+use crate::numbers::Ledger;
 use crate::poll::until;
 
 /// The job that is there from the beginning.
@@ -28,8 +28,14 @@ pub const JOB: &str = "numbers";
 /// The secret of the cluster.
 const TOKEN: &str = "5e0e3a1f0c2b4d6f8a9b7c6d5e4f3a2b";
 
-/// How many numbers a second and spout.
-const RATE: &str = "500";
+/// What the job is told of its shape: something of it is on every host, and processes of instances are as well.
+const SHAPE: [&str; 5] = [
+    "rate=500",
+    "spouts=2",
+    "bolts=4",
+    "processes=true",
+    "pending=5000",
+];
 
 /// How long a host may take to answer, on a machine that has much to do.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
@@ -226,9 +232,9 @@ impl Cluster {
             .arg(format!("job.containers={containers}"))
             .args(self.settings("submitter", &self.ground.here()))
             .args(settings.iter().flat_map(|setting| ["--set", setting]))
-            .args(["--", "numbers"])
+            .arg("--")
             .arg(&ledger)
-            .arg(RATE)
+            .args(SHAPE)
             .env("HOME", self.folder.path());
         let output = command.output().expect("the program is there");
         assert!(

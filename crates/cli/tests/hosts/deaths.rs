@@ -154,11 +154,8 @@ pub fn host_for_good(cluster: &mut Cluster, measured: &mut Measured) {
 /// The spouts stop, and all that they have emitted has been recorded; the job ends by itself, and leaves no process.
 pub fn the_end(cluster: &mut Cluster, _: &mut Measured) {
     let ledger = cluster.ledger(JOB);
-    ledger.stop();
-    until_true("every number is acked", 90, || {
-        let positions = ledger.positions();
-        positions.values().all(|at| at.acked_below == at.next)
-    });
+    ledger.enough();
+    until_true("every number is acked", 90, || ledger.is_whole());
     let (numbers, again) = ledger.nothing_is_lost();
     println!("{numbers} numbers, none lost, {again} came more than once");
     until_true("the job's processes are gone", 60, || {

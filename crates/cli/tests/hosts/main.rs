@@ -5,20 +5,21 @@
 //! scripts/hosts.sh [zookeeper|etcd] [SCENARIO …]
 //! ```
 //!
-//! This program is also the job: see `numbers`. In reading order: `ground` (namespaces, cut and healed), `cluster` (hosts as
-//! processes, and what they say), `ledger` and `numbers` (the job, and what it has lost: nothing), `measured`, then the scenarios,
-//! in `deaths`, `cuts`, `outage` and `beside`.
+//! This program is also the job: see `numbers`, beside this folder. In reading order: `ground` (namespaces, cut and healed), `cluster` (hosts as
+//! processes, and what they say), `measured`, then the scenarios, in `deaths`, `cuts`, `outage`, `changes` and `beside`.
 
 mod beside;
+mod changes;
 mod cluster;
 mod cuts;
 mod deaths;
 mod ground;
-mod ledger;
 mod measured;
-mod numbers;
 mod outage;
 mod poll;
+
+#[path = "../numbers/mod.rs"]
+mod numbers;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -46,13 +47,17 @@ const SCENARIOS: &[(&str, Scenario)] = &[
         "the_state_managers_server_is_gone_for_a_while",
         outage::server,
     ),
+    (
+        "instances_with_processes_are_doubled_and_halved",
+        changes::update_of_instances,
+    ),
     ("two_jobs_run_side_by_side", beside::two_jobs),
     ("all_numbers_arrive_and_the_job_ends", deaths::the_end),
 ];
 
 fn main() -> ExitCode {
-    if numbers::is_meant() {
-        return ardea::main(numbers::describe);
+    if numbers::is_asked_for() {
+        return ardea::main(numbers::build);
     }
     let wanted: Vec<String> = std::env::args().skip(1).collect();
     // What asks a test program for its list of tests gets an empty one.

@@ -94,6 +94,27 @@ fn a_sweep_prints_an_object_a_run_for_throughput_and_for_latency() {
 }
 
 #[test]
+fn the_parts_of_a_tuples_way_over_containers_add_up_to_its_latency() {
+    let told = lines("latency --steps 2 --rate 500 --duration 500ms --warmup 100ms");
+    let [told] = &told[..] else {
+        panic!("{told:?}");
+    };
+    assert_eq!((&told["tuples"], &told["lost"]), (&250.into(), &0.into()));
+    let figure = |name: &str| told[name].as_f64().unwrap();
+    let parts = ["source_us", "queue_us", "transport_us", "service_us"];
+    let sum: f64 = parts.iter().map(|part| figure(part)).sum();
+    let mean = figure("mean_us");
+    assert!((sum - mean).abs() < mean * 0.05, "{told}");
+    // Both steps are elsewhere than what is before them.
+    for transport in told["edge_transport_us"].as_array().unwrap() {
+        assert!(transport.as_f64() > Some(0.0), "{told}");
+    }
+    for step in told["step_service_us"].as_array().unwrap() {
+        assert!(step.as_f64() >= Some(10.0), "{told}");
+    }
+}
+
+#[test]
 fn what_can_not_go_with_a_sweep_is_refused() {
     for flags in [
         "--sweep 1,2 --parallelism 2",
@@ -180,6 +201,7 @@ fn what_no_clock_has_room_for_is_refused_by_the_name_of_its_flag() {
             &["--duration", "--warmup", "--window", "--slide", "--spin"][..],
         ),
         ("stages", &["--duration", "--warmup", "--spin"]),
+        ("latency", &["--duration", "--warmup", "--spin", "--work"]),
         ("wakeup", &["--duration", "--warmup", "--gap", "--spin"]),
         ("wordcount --max", &["--duration", "--warmup", "--spin"]),
         ("exchange", &["--duration", "--warmup"]),
@@ -196,7 +218,14 @@ fn what_no_clock_has_room_for_is_refused_by_the_name_of_its_flag() {
             );
         }
     }
-    for bench in ["nexmark", "wordcount", "soak", "stages", "exchange"] {
+    for bench in [
+        "nexmark",
+        "wordcount",
+        "soak",
+        "stages",
+        "latency",
+        "exchange",
+    ] {
         let finished = run(&["bench", bench, "--rate", "1_000_000_000_000"]);
         assert_eq!(finished.code, Some(2), "{finished:?}");
         assert!(finished.err.contains("--rate "), "{finished:?}");

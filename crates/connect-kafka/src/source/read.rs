@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ardea_core::{
     BadRecords, Error, ErrorCode, InstanceContext, Lane, Marker, Ordinal, Outbox, Processor,
-    Progress, RecordGuard, Result,
+    Progress, RecordGuard, Result, thread_cpu_time,
 };
 use rdkafka::TopicPartitionList;
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -15,7 +15,6 @@ use rdkafka::message::BorrowedMessage;
 
 use super::Plan;
 use crate::TURN;
-use crate::costs::cpu_time;
 use crate::message::Message;
 use crate::partitions::Partitions;
 use crate::positions::Start;
@@ -185,12 +184,13 @@ where
     /// Reads a chunk. Says how many messages there were.
     fn read(&mut self, consumer: &BaseConsumer<Teller>, outbox: &mut Outbox) -> Result<usize> {
         let mut lane = outbox.lane::<T>(Ordinal::FIRST)?;
-        let measured = self.plan.costs.is_some();
-        let before = cpu_time(measured);
+        let is_measured = self.plan.costs.is_some();
+        let spent = || is_measured.then(thread_cpu_time).unwrap_or_default();
+        let before = spent();
         let (messages, pause) = self.take(consumer, lane.room())?;
-        let taken = cpu_time(measured);
+        let taken = spent();
         self.decode(&messages, &mut lane)?;
-        let decoded = cpu_time(measured);
+        let decoded = spent();
         let count = messages.len();
         if count > 0 {
             consumer.context().heard();
@@ -203,7 +203,7 @@ where
             self.partitions.at_end(partition, now);
         }
         if let Some(costs) = &self.plan.costs {
-            let fetch = taken.saturating_sub(before) + cpu_time(true).saturating_sub(decoded);
+            let fetch = taken.saturating_sub(before) + spent().saturating_sub(decoded);
             costs.add(fetch, decoded.saturating_sub(taken), count);
         }
         Ok(count)

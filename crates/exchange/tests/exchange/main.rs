@@ -3,6 +3,7 @@
 mod certificates;
 mod conformance;
 mod cuts;
+mod far;
 mod pair;
 mod strangers;
 mod streams;

@@ -125,12 +125,22 @@ pub fn connections(
 
 /// Two workers that have greeted each other.
 pub fn pair(
-    mut first: Box<dyn Transport>,
-    mut second: Box<dyn Transport>,
+    first: Box<dyn Transport>,
+    second: Box<dyn Transport>,
     address: &str,
     config: LinkConfig,
 ) -> (Worker, Worker) {
     let clock = Clock::system();
+    pair_by(&clock, || {}, (first, second, address), config)
+}
+
+/// The same by this clock, where time passes when `pass` is called.
+pub fn pair_by(
+    clock: &Clock,
+    mut pass: impl FnMut(),
+    (mut first, mut second, address): (Box<dyn Transport>, Box<dyn Transport>, &str),
+    config: LinkConfig,
+) -> (Worker, Worker) {
     let (there, here) = connections(&mut *first, &mut *second, address);
     let link = |connection, side, worker, transport: &dyn Transport| {
         let bell = transport.doorbell();
@@ -156,6 +166,7 @@ pub fn pair(
         },
     );
     until(|| {
+        pass();
         workers.0.poll().unwrap();
         workers.1.poll().unwrap();
         workers.0.link.peer().is_some() && workers.1.link.peer().is_some()

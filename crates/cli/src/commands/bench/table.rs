@@ -131,6 +131,10 @@ pub fn shown(value: &Value) -> String {
             }
             _ => with_grouped_whole(number.to_string()),
         },
+        Value::Array(values) => {
+            let values: Vec<String> = values.iter().map(shown).collect();
+            values.join(" ")
+        }
         other => other.to_string(),
     }
 }

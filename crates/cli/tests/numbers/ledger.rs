@@ -3,8 +3,8 @@
 //! | file | what |
 //! |---|---|
 //! | `spout-I` | the next number of spout instance I, and below which all of its numbers have been acked; 8 bytes each |
-//! | `seen-…` | the numbers that one life of an instance of the sink has had, 8 bytes each |
-//! | `stop` | spouts emit nothing new when this is there |
+//! | `seen-…` | the numbers that one life of an instance of `record` has had, 8 bytes each |
+//! | `enough` | spouts emit nothing new when this is there |
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -70,16 +70,16 @@ fn read(file: &File) -> io::Result<Position> {
     })
 }
 
-/// Where one life of an instance of the sink records what it has had.
+/// Where one life of an instance of `record` writes down what it has had.
 #[derive(Debug)]
-pub struct Record(File);
+pub struct SeenFile(File);
 
-impl Record {
+impl SeenFile {
     /// A file of its own.
     pub fn open(folder: &Path, instance: u32) -> io::Result<Self> {
         let path = folder.join(format!("seen-{instance}-{}", std::process::id()));
         let file = OpenOptions::new().create(true).append(true).open(path)?;
-        Ok(Record(file))
+        Ok(SeenFile(file))
     }
 
     /// When this returns, the death of the process does not undo it.
@@ -116,8 +116,14 @@ impl Ledger {
     }
 
     /// Says that no new numbers are wanted.
-    pub fn stop(&self) {
-        fs::write(self.0.join("stop"), "").expect("the folder is there");
+    pub fn enough(&self) {
+        fs::write(self.0.join("enough"), "").expect("the folder is there");
+    }
+
+    /// Whether all that was ever emitted has been acked.
+    pub fn is_whole(&self) -> bool {
+        let positions = self.positions();
+        positions.values().all(|at| at.acked_below == at.next)
     }
 
     /// Fails unless all that the spouts take for dealt with has been recorded. Gives how many numbers that are, and how many

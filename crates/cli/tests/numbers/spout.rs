@@ -1,63 +1,16 @@
-//! The job: spouts that number what they emit and remember what was acked, a bolt in the middle, and a sink that records.
-//!
-//! A spout that is started again goes on with what was not acked when it died, as one that reads a log of records would.
+//! The spout: it numbers what it emits, and remembers what was acked.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use ardea::Result;
-use ardea::core::{Error, ErrorCode, Isolation};
 use ardea::topology::*;
 
-use crate::ledger::{Position, PositionFile, Record, stamped};
+use super::ledger::{Position, PositionFile, stamped};
 
-/// How many spouts.
-pub const SPOUTS: u32 = 2;
-
-/// The words after which a command line is the job's.
-const COMMANDS: [&str; 4] = ["numbers", "submit", "plan", "run"];
-
-/// Whether this process is one of the job's, or submits it.
-pub fn is_meant() -> bool {
-    let in_container = std::env::var_os("ARDEA_WORKER").is_some();
-    let first = std::env::args().nth(1);
-    in_container || first.is_some_and(|first| COMMANDS.contains(&first.as_str()))
-}
-
-/// `numbers FOLDER RATE`: a topology with so many numbers a second and spout, recorded in that folder.
-pub fn describe(arguments: &[String]) -> Result<Topology> {
-    let [_, folder, rate] = arguments else {
-        return Err(Error::new(
-            ErrorCode::InvalidConfig,
-            "write numbers FOLDER RATE",
-        ));
-    };
-    let folder = PathBuf::from(folder);
-    let rate: f64 = rate
-        .parse()
-        .map_err(|_| Error::new(ErrorCode::InvalidConfig, "the rate is a number"))?;
-    let mut topology = TopologyBuilder::new("numbers");
-    topology.reliability(Reliability::AtLeastOnce);
-    topology.message_timeout(Duration::from_secs(5));
-    let pending = std::num::NonZeroUsize::new(5_000).unwrap_or(std::num::NonZeroUsize::MIN);
-    topology.max_spout_pending(pending);
-    let kept = folder.clone();
-    topology.spout("numbers", SPOUTS, move || Numbers::new(kept.clone(), rate));
-    topology
-        .bolt("pass", 4, || Pass)
-        .isolation(Isolation::Process)
-        .shuffle("numbers");
-    topology
-        .bolt("record", 4, move || Sink {
-            folder: folder.clone(),
-            record: None,
-        })
-        .fields("pass", ["number"]);
-    topology.build()
-}
-
-struct Numbers {
+/// Numbers from 0 on, stamped with the instance. One that is started again goes on with what was not acked when it died, as a spout that
+/// reads a log of records would.
+pub struct Numbers {
     folder: PathBuf,
     rate: f64,
     instance: u32,
@@ -70,12 +23,13 @@ struct Numbers {
     failed: Vec<u64>,
     begun: Option<Instant>,
     emitted: u64,
-    stopped: bool,
+    is_enough: bool,
     looked: Option<Instant>,
 }
 
 impl Numbers {
-    fn new(folder: PathBuf, rate: f64) -> Self {
+    /// So many a second, written down there.
+    pub fn new(folder: PathBuf, rate: f64) -> Self {
         Numbers {
             folder,
             rate,
@@ -87,12 +41,12 @@ impl Numbers {
             failed: Vec::new(),
             begun: None,
             emitted: 0,
-            stopped: false,
+            is_enough: false,
             looked: None,
         }
     }
 
-    /// Every 20 ms: writes how far it is, and sees whether it is to stop.
+    /// Every 20 ms: writes how far it is, and sees whether it is enough.
     fn look(&mut self) -> Outcome {
         let now = Instant::now();
         if self
@@ -102,7 +56,7 @@ impl Numbers {
             return Ok(());
         }
         self.looked = Some(now);
-        self.stopped = self.folder.join("stop").exists();
+        self.is_enough = self.folder.join("enough").exists();
         self.write()
     }
 
@@ -143,7 +97,7 @@ impl Spout for Numbers {
         let number = match self.failed.pop() {
             Some(number) => number,
             // What a former life has emitted is emitted again, whatever came of it.
-            None if self.stopped && self.next >= self.at.next => {
+            None if self.is_enough && self.next >= self.at.next => {
                 if self.at.acked_below < self.at.next {
                     return Ok(Next::Wait(Duration::from_millis(20)));
                 }
@@ -178,40 +132,5 @@ impl Spout for Numbers {
             // A position that is too low costs a replay, and nothing else.
             let _ = file.write(self.at);
         }
-    }
-}
-
-struct Pass;
-
-impl Bolt for Pass {
-    fn outputs(&self) -> Outputs {
-        Outputs::fields(["number"])
-    }
-
-    fn execute(&mut self, tuple: &Tuple<'_>, out: &mut Collector<'_>) -> Outcome {
-        out.emit([tuple.int("number")?])?;
-        Ok(())
-    }
-}
-
-struct Sink {
-    folder: PathBuf,
-    record: Option<Record>,
-}
-
-impl Bolt for Sink {
-    fn prepare(&mut self, context: &ComponentContext) -> Outcome {
-        let instance = context.instance().index;
-        self.record = Some(Record::open(&self.folder, instance)?);
-        Ok(())
-    }
-
-    fn execute(&mut self, tuple: &Tuple<'_>, _: &mut Collector<'_>) -> Outcome {
-        let number = tuple.int("number")?;
-        match &mut self.record {
-            Some(record) => record.add(number)?,
-            None => return Err(Failure::new("it was not prepared")),
-        }
-        Ok(())
     }
 }

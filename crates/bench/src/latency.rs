@@ -1,0 +1,186 @@
+//! Where the time of a record goes on its way: at the source, in queues, between containers, and in the steps themselves.
+//!
+//! Tuples go at a modest rate from a spout through a chain of steps, of which two that follow each other are in different containers if there
+//! are several. Each tuple carries when it was due and when the step before let go of it, so that what lies between two steps and what a
+//! step takes add up to what it takes from end to end. What of the time between two steps is the network's is seen by a transport that
+//! notes when frames are given to it and when they come out of it ("TurboStream", section II-B, has such a split).
+
+mod chain;
+mod flows;
+mod params;
+
+pub(crate) use chain::{ChainLoad, topology};
+pub use params::LatencyParams;
+
+use std::thread;
+
+use ardea_core::Result;
+use ardea_core::settings::duration::format_duration;
+use serde_json::json;
+
+use crate::cluster::{Load, Sample, Spread, merged};
+use crate::noise::{self, Noise};
+use crate::report::{Field, Report, Unit, latency, machine_of, rounded, seconds};
+use crate::usage::Spent;
+
+/// Runs the benchmark; `progress` is told what is going on.
+///
+/// # Errors
+/// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if the parameters make no sense; what keeps a cluster from running.
+pub fn run(params: &LatencyParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
+    params.check()?;
+    progress("listening to the machine's own noise");
+    let noise = noise::listen(params.containers * params.threads)?;
+    progress("starting a cluster");
+    let settings = [
+        format!("job.containers={}", params.containers),
+        format!("threads={}", params.threads),
+        format!("spin={}", format_duration(params.spin)),
+    ];
+    let load = ChainLoad::of(params);
+    let spread = Spread::start("latency", params.containers, &settings, |socket| {
+        Load::chain(socket, load)
+    })?;
+    spread.warm_up(params.warmup, params.duration, progress);
+    let before = spread.seen();
+    thread::sleep(params.duration);
+    let after = spread.seen();
+    let last = spread.end()?;
+    let spent = Spent {
+        wall: after.at - before.at,
+        cpu: after.cpu().saturating_sub(before.cpu()),
+    };
+    report(params, &last, spent, noise)
+}
+
+fn report(params: &LatencyParams, last: &[Sample], spent: Spent, noise: Noise) -> Result<Report> {
+    let split = Split::of(params, last);
+    let mut figures = vec![("duration_s", json!(seconds(spent.wall)))];
+    figures.extend(split.figures());
+    figures.extend(latency(&merged(last)?, Unit::Micros));
+    let count = |name| last.iter().map(|it| it.count(name)).sum::<u64>();
+    figures.push(("lost", json!(count("emitted").abs_diff(count("counted")))));
+    let peaks: Option<Vec<f64>> = last.iter().map(|sample| sample.rss_mb).collect();
+    let rss_mb = peaks.map(|peaks| rounded(peaks.iter().sum(), 10.0));
+    figures.extend(machine_of(spent, rss_mb, noise));
+    Ok(Report {
+        bench: "latency",
+        parameters: params.fields(),
+        figures,
+    })
+}
+
+/// The means of all parts, in nanoseconds a tuple.
+#[derive(Clone, PartialEq, Debug, Default)]
+struct Split {
+    tuples: u64,
+    /// From end to end.
+    mean: f64,
+    source: f64,
+    /// Before each step.
+    queue: Vec<f64>,
+    transport: Vec<f64>,
+    /// In each step.
+    service: Vec<f64>,
+}
+
+impl Split {
+    fn of(params: &LatencyParams, samples: &[Sample]) -> Self {
+        let sum = |name: &str| samples.iter().map(|it| it.count(name)).sum::<u64>();
+        let tuples = sum("tuples");
+        let mean = |name: &str| sum(name) as f64 / tuples.max(1) as f64;
+        let mut split = Split {
+            tuples,
+            mean: mean("whole_ns"),
+            source: mean("source_ns"),
+            ..Split::default()
+        };
+        for step in 0..params.steps {
+            let between = mean(&format!("between_{step}_ns"));
+            // The clocks of two threads are read one after the other: no part is more than the whole.
+            let transport = flows::transit(samples, step, params.duration).min(between);
+            split.transport.push(transport);
+            split.queue.push(between - transport);
+            split.service.push(mean(&format!("service_{step}_ns")));
+        }
+        split
+    }
+
+    fn figures(&self) -> Vec<Field> {
+        let micros = |nanos: f64| rounded(nanos / 1e3, 10.0);
+        let each = |parts: &[f64]| json!(parts.iter().copied().map(micros).collect::<Vec<f64>>());
+        let sum = |parts: &[f64]| parts.iter().sum::<f64>();
+        let share = |part: f64| (self.mean > 0.0).then(|| rounded(part / self.mean, 1e4));
+        let (queue, transport) = (sum(&self.queue), sum(&self.transport));
+        let service = sum(&self.service);
+        vec![
+            ("tuples", json!(self.tuples)),
+            ("mean_us", json!(micros(self.mean))),
+            ("source_us", json!(micros(self.source))),
+            ("queue_us", json!(micros(queue))),
+            ("transport_us", json!(micros(transport))),
+            ("service_us", json!(micros(service))),
+            ("source_share", json!(share(self.source))),
+            ("queue_share", json!(share(queue))),
+            ("transport_share", json!(share(transport))),
+            ("service_share", json!(share(service))),
+            ("edge_queue_us", each(&self.queue)),
+            ("edge_transport_us", each(&self.transport)),
+            ("step_service_us", each(&self.service)),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_parts_of_a_tuples_way_add_up_to_all_of_it() {
+        let params = LatencyParams {
+            steps: 2,
+            duration: Duration::from_nanos(1_000),
+            ..LatencyParams::default()
+        };
+        let told = |numbers: &[(&str, u64)]| Sample {
+            numbers: numbers
+                .iter()
+                .map(|(name, it)| (name.to_string(), *it))
+                .collect::<BTreeMap<_, _>>(),
+            ..Sample::default()
+        };
+        // Ten tuples of ten bytes: what is on the way is 50 bytes for 1,000 ns, so that each of 100 was for 500 ns.
+        let one = told(&[
+            ("source_ns", 1_000),
+            ("between_1_ns", 6_000),
+            ("service_1_ns", 200),
+            ("whole_ns", 17_300),
+            ("tuples", 10),
+            ("sent_0_within", 100),
+            ("sent_0_left_ns", 600),
+            ("received_1_within", 90),
+            ("received_1_left_ns", 500),
+        ]);
+        let other = told(&[
+            ("between_0_ns", 10_000),
+            ("service_0_ns", 100),
+            ("received_0_within", 100),
+            ("received_0_left_ns", 100),
+        ]);
+        let split = Split::of(&params, &[one, other]);
+        assert_eq!(split.transport, [500.0, 0.0]);
+        assert_eq!(split.queue, [500.0, 600.0]);
+        let parts = split.source
+            + split.queue.iter().sum::<f64>()
+            + split.transport.iter().sum::<f64>()
+            + split.service.iter().sum::<f64>();
+        assert!((parts - split.mean).abs() < 1e-6, "{split:?}");
+        let told = split.figures();
+        let figure = |name| &told.iter().find(|(known, _)| *known == name).unwrap().1;
+        assert_eq!(figure("edge_transport_us"), &json!([0.5, 0.0]));
+        assert_eq!(figure("transport_share"), &json!(0.289));
+    }
+}

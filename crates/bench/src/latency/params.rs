@@ -1,0 +1,128 @@
+//! What `ardea bench latency` can be asked for.
+
+use std::time::Duration;
+
+use ardea_core::Result;
+use ardea_core::settings::duration::format_duration;
+use ardea_engine::NodeConfig;
+use serde_json::json;
+
+use crate::bounds::{check_duration, check_rate, check_threads, check_times, refused};
+use crate::report::Field;
+
+/// The most steps: each is told by itself.
+const MOST_STEPS: u32 = 64;
+/// The most containers: all of them are processes of this machine.
+const MOST_CONTAINERS: u32 = 64;
+
+/// What `ardea bench latency` can be asked for; the names are those of its flags.
+#[derive(Clone, Debug)]
+pub struct LatencyParams {
+    /// How many steps a tuple passes.
+    pub steps: u32,
+    /// Tuples a second.
+    pub rate: u64,
+    /// For how long each step is busy with a tuple.
+    pub work: Duration,
+    /// Processes; steps that follow each other are in different ones, if there are several.
+    pub containers: u32,
+    /// How long is measured.
+    pub duration: Duration,
+    /// How long runs before that.
+    pub warmup: Duration,
+    /// Cooperative threads of each container.
+    pub threads: u32,
+    /// How long an idle thread looks for work before it sleeps.
+    pub spin: Duration,
+}
+
+impl Default for LatencyParams {
+    fn default() -> Self {
+        LatencyParams {
+            steps: 3,
+            rate: 1_000,
+            work: Duration::from_micros(10),
+            containers: 2,
+            duration: Duration::from_secs(10),
+            warmup: Duration::from_secs(3),
+            threads: 1,
+            spin: NodeConfig::default().spin,
+        }
+    }
+}
+
+impl LatencyParams {
+    pub(super) fn check(&self) -> Result<()> {
+        for (count, most, what) in [
+            (self.steps, MOST_STEPS, "steps"),
+            (self.containers, MOST_CONTAINERS, "containers"),
+        ] {
+            if !(1..=most).contains(&count) {
+                return Err(refused(format!(
+                    "{count} {what} are not between 1 and {most}"
+                )));
+            }
+        }
+        if self.containers > self.steps + 1 {
+            let what = format!(
+                "{} containers are more than there are steps and sources: {}",
+                self.containers,
+                self.steps + 1
+            );
+            return Err(refused(what).hint("give fewer --containers, or more --steps"));
+        }
+        check_rate(self.rate, "tuples")?;
+        check_threads(self.threads)?;
+        check_duration(self.duration)?;
+        check_times(&[
+            ("--work", self.work),
+            ("--duration", self.duration),
+            ("--warmup", self.warmup),
+            ("--spin", self.spin),
+        ])
+    }
+
+    pub(super) fn fields(&self) -> Vec<Field> {
+        vec![
+            ("steps", json!(self.steps)),
+            ("rate", json!(self.rate)),
+            ("work", json!(format_duration(self.work))),
+            ("containers", json!(self.containers)),
+            ("duration", json!(format_duration(self.duration))),
+            ("warmup", json!(format_duration(self.warmup))),
+            ("threads", json!(self.threads)),
+            ("spin", json!(format_duration(self.spin))),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ardea_core::ErrorCode;
+
+    use super::*;
+
+    #[test]
+    fn parameters_that_measure_nothing_or_never_end_are_refused() {
+        type Set = fn(&mut LatencyParams);
+        let wrong: [Set; 10] = [
+            |params| params.steps = 0,
+            |params| params.steps = MOST_STEPS + 1,
+            |params| params.containers = 0,
+            |params| params.containers = params.steps + 2,
+            |params| params.rate = 0,
+            |params| params.threads = 0,
+            |params| params.work = Duration::MAX,
+            |params| params.duration = Duration::ZERO,
+            |params| params.warmup = Duration::MAX,
+            |params| params.spin = Duration::MAX,
+        ];
+        for set in wrong {
+            let mut params = LatencyParams::default();
+            assert!(params.check().is_ok());
+            set(&mut params);
+            let error = params.check().unwrap_err();
+            assert_eq!(error.code(), ErrorCode::InvalidConfig, "{params:?}");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! What can be counted of a job that runs: its connections, and its messages.
+
+use std::fs;
+use std::path::Path;
+
+use crate::arena::Arena;
+use crate::deaths::Counted;
+use crate::processes::connections;
+
+/// How often `pass` hands on each number.
+const COPIES: u64 = 25;
+
+/// How many connections there are between each two workers of `numbers`.
+fn between_workers(arena: &Arena) -> Vec<usize> {
+    let workers = arena.workers("numbers");
+    let ends: Vec<_> = workers.iter().map(|(_, pid)| connections(*pid)).collect();
+    let pairs = (0..ends.len()).flat_map(|a| (0..a).map(move |b| (a, b)));
+    let joins = |(a, b): (usize, usize)| {
+        let is_theirs = |(here, there): &&(u16, u16)| ends[b].contains(&(*there, *here));
+        ends[a].iter().filter(is_theirs).count()
+    };
+    pairs.map(joins).collect()
+}
+
+pub fn two_containers_have_one_connection_however_many_instances_they_have() {
+    let arena = Arena::with_hosts(2);
+    let job = Counted::begun_as(arena, "rate=1000 spouts=2 bolts=3", |_| String::new());
+    let arena = &job.arena;
+    job.until_more();
+    assert_eq!(between_workers(arena), [1, 1, 1]);
+    arena.succeed("update numbers pass=12 record=12");
+    job.until_more();
+    assert_eq!(between_workers(arena), [1, 1, 1]);
+    job.end();
+}
+
+pub fn each_message_is_acked_once_however_many_tuples_in_other_containers_came_of_it() {
+    let arena = Arena::with_hosts(2);
+    let shape = format!("rate=1000 spouts=2 bolts=4 copies={COPIES}");
+    let job = Counted::begun_as(arena, &shape, |_: &Path| String::new());
+    let arena = &job.arena;
+    job.until_more();
+    arena.succeed("deactivate numbers");
+    arena.until_phase("numbers", "paused");
+    let told = |name| arena.metric("numbers", "numbers", name) as u64;
+    let mut before = 0;
+    arena.until("all acked", || {
+        let emitted = told("ardea_messages_emitted_total");
+        let is_quiet = std::mem::replace(&mut before, emitted) == emitted;
+        is_quiet && emitted > 0 && told("ardea_messages_acked_total") == emitted
+    });
+    assert_eq!(told("ardea_messages_pending"), 0);
+    assert_eq!(told("ardea_messages_failed_total"), 0);
+    // Nothing died, so that each copy of each number has been seen, and only once.
+    assert_eq!(job.ledger().records(), before * COPIES);
+    let recorded = fs::read_dir(&job.data).unwrap().flatten();
+    let recorded = recorded.filter(|it| it.file_name().to_string_lossy().starts_with("seen-"));
+    assert_eq!(recorded.count(), 4, "all of `record` have had some");
+    arena.succeed("activate numbers");
+    job.end();
+}

@@ -1,0 +1,313 @@
+//! Strangers who find the ports of a cluster, and what they say there.
+
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ardea_exchange::{EdgeNumber, Header, JobNumber, Kind, MOST_PAYLOAD_BYTES, StreamId};
+
+use crate::arena::Arena;
+use crate::deaths::Counted;
+use crate::processes::{Process, Role, files, ports, resident_bytes, threads};
+
+/// How much more memory a process may have after it was sent garbage.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// How many conversations each port is drawn into.
+const CONVERSATIONS: u32 = 60;
+
+/// How often it is looked what processes have, before.
+const LOOKS: u32 = 5;
+
+/// A seed of one's own, to see once more what has been seen.
+const SEED: &str = "ARDEA_FUZZ_SEED";
+
+pub fn garbage_on_every_port_is_borne() {
+    let arena = Arena::with_hosts(2);
+    arena.succeed("submit word-count.yaml --set job.containers=2");
+    let before = arena.processes();
+    let memory: Vec<u64> = before.iter().map(|it| resident_bytes(it.pid)).collect();
+
+    let mut asked = 0;
+    for process in &before {
+        for port in ports(process.pid) {
+            asked += 1;
+            for garbage in garbage() {
+                send(port, &garbage, 1);
+            }
+            send(port, &[0xa5; 1 << 20], 100);
+        }
+    }
+    assert!(asked >= 2 * 3 + 2, "{asked} ports of {before:?}");
+
+    assert_eq!(arena.processes(), before, "nobody died of it");
+    for (process, memory) in before.iter().zip(memory) {
+        let more = resident_bytes(process.pid).saturating_sub(memory);
+        assert!(more < MOST_BYTES, "{process:?} has {more} bytes more");
+    }
+    let counted = || arena.metric("word-count", "counts", "ardea_records_in_total");
+    let so_far = counted();
+    arena.until("counting on", || counted() > so_far);
+    assert_eq!(arena.phase("word-count").as_deref(), Some("running"));
+}
+
+/// What strangers may say.
+fn garbage() -> Vec<Vec<u8>> {
+    vec![
+        Vec::new(),
+        vec![0],
+        vec![0; 4096],
+        vec![0xff; 4096],
+        u32::MAX.to_le_bytes().to_vec(),
+        b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n".to_vec(),
+        b"POST /v1/jobs HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99999999999\r\n\r\n{"
+            .to_vec(),
+        (0..=255).cycle().take(70_000).collect(),
+    ]
+}
+
+pub fn random_bytes_on_every_port_stop_no_job_and_leave_nothing_open() {
+    let seed = std::env::var(SEED).ok().and_then(|text| text.parse().ok());
+    let seed = seed.unwrap_or_else(|| {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        since.as_nanos() as u64
+    });
+    eprintln!("random bytes of {SEED}={seed}");
+    // Some of its instances have processes of their own.
+    let job = Counted::begun_as(Arena::with_hosts(2), "rate=1000 processes=true", |_| {
+        "--set metrics.sinks=prometheus:127.0.0.1:0".to_string()
+    });
+    let arena = &job.arena;
+    job.until_more();
+    let processes = arena.processes();
+    // What comes and goes by itself is there at one look or another.
+    let mut before: BTreeMap<i32, Held> = BTreeMap::new();
+    for _ in 0..LOOKS {
+        job.until_more();
+        for process in &processes {
+            let held = before.entry(process.pid).or_default();
+            *held = held.most(Held::by(process));
+        }
+    }
+    let all = ports_of(&processes);
+    let of = |is: fn(&Role) -> bool| all.iter().filter(|(role, _)| is(role)).count();
+    // Those of hosts are for workers, for other hosts and for people, those of containers for each other and for metrics.
+    assert_eq!(of(|role| matches!(role, Role::Host(_))), 2 * 3, "{all:?}");
+    assert_eq!(
+        of(|role| matches!(role, Role::Worker(..))),
+        3 * 2,
+        "{all:?}"
+    );
+
+    thread::scope(|scope| {
+        for (number, (_, port)) in (0..).zip(&all) {
+            scope.spawn(move || Stranger::new(seed, number).talk(*port));
+        }
+        job.until_more();
+    });
+
+    assert_eq!(
+        arena.processes(),
+        processes,
+        "nobody died of it, nobody was born"
+    );
+    for process in &processes {
+        let before = before[&process.pid];
+        arena.until_none(|| {
+            let now = Held::by(process);
+            let is_more = !now.is_within(before);
+            is_more.then(|| format!("{process:?}: {before:?} before, {now:?} now"))
+        });
+    }
+    job.until_more();
+    job.end();
+}
+
+/// Where processes listen.
+fn ports_of(processes: &[Process]) -> Vec<(Role, u16)> {
+    let of = |process: &Process| {
+        let ports = ports(process.pid).into_iter();
+        let role = process.role.clone();
+        ports
+            .map(move |port| (role.clone(), port))
+            .collect::<Vec<_>>()
+    };
+    processes.iter().flat_map(of).collect()
+}
+
+/// What a process has at a moment.
+#[derive(Clone, Copy, Default, Debug)]
+struct Held {
+    files: usize,
+    threads: usize,
+    bytes: u64,
+}
+
+impl Held {
+    fn by(process: &Process) -> Self {
+        Held {
+            files: files(process.pid),
+            threads: threads(process.pid),
+            bytes: resident_bytes(process.pid),
+        }
+    }
+
+    fn most(self, other: Held) -> Held {
+        Held {
+            files: self.files.max(other.files),
+            threads: self.threads.max(other.threads),
+            bytes: self.bytes.max(other.bytes),
+        }
+    }
+
+    fn is_within(self, before: Held) -> bool {
+        self.files <= before.files
+            && self.threads <= before.threads
+            && self.bytes < before.bytes + MOST_BYTES
+    }
+}
+
+/// Who says what nobody has asked for, the same again for the same seed.
+struct Stranger {
+    state: u64,
+    /// Conversations that are not at their end while others begin.
+    open: Vec<TcpStream>,
+}
+
+impl Stranger {
+    fn new(seed: u64, number: u64) -> Self {
+        Stranger {
+            state: seed ^ (number << 48),
+            open: Vec::new(),
+        }
+    }
+
+    /// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
+    fn random(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.random() % bound.max(1) as u64) as usize
+    }
+
+    fn bytes(&mut self, most: usize) -> Vec<u8> {
+        let length = self.below(most + 1);
+        (0..length).map(|_| self.random() as u8).collect()
+    }
+
+    fn talk(&mut self, port: u16) {
+        for _ in 0..CONVERSATIONS {
+            let mut said = self.nonsense();
+            // Half a frame, as often as not; some say no more for as long as others talk.
+            if self.below(2) == 0 {
+                said.truncate(self.below(said.len()));
+            }
+            match self.below(4) {
+                0 => {
+                    let mut stream = connect(port);
+                    let _ = stream.write_all(&said);
+                    self.open.push(stream);
+                }
+                _ => send(port, &said, 1),
+            }
+        }
+    }
+
+    /// Something that begins as what some port expects.
+    fn nonsense(&mut self) -> Vec<u8> {
+        match self.below(8) {
+            0 => self.bytes(4 << 10),
+            1 => self.bytes(512 << 10),
+            2 => {
+                let length = (1 << 20) + self.random() as u32 % (u32::MAX - (1 << 20));
+                self.behind(length.to_le_bytes().to_vec(), 8 << 10)
+            }
+            3 => {
+                let body = self.bytes(8 << 10);
+                [(body.len() as u32).to_le_bytes().to_vec(), body].concat()
+            }
+            4 => self.greeting(),
+            5 => self.frame(),
+            6 => {
+                let head = format!(
+                    "POST /v1/jobs HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {}\r\n\r\n",
+                    self.random()
+                );
+                self.behind(head.into_bytes(), 8 << 10)
+            }
+            _ => self.behind(b"GET /".to_vec(), 128 << 10),
+        }
+    }
+
+    fn behind(&mut self, mut head: Vec<u8>, most: usize) -> Vec<u8> {
+        head.extend(self.bytes(most));
+        head
+    }
+
+    /// The first message of a process of a cluster, up to where it says which.
+    fn greeting(&mut self) -> Vec<u8> {
+        let mut body = b"ARDC".to_vec();
+        body.extend(ardea_courier::VERSION.to_le_bytes());
+        body.extend(self.bytes(300));
+        [(body.len() as u32).to_le_bytes().to_vec(), body].concat()
+    }
+
+    /// A frame between containers, which promises a payload of any length.
+    fn frame(&mut self) -> Vec<u8> {
+        let kinds = [
+            Kind::Hello,
+            Kind::Refusal,
+            Kind::Records,
+            Kind::Grant,
+            Kind::Leave,
+        ];
+        let stream = StreamId {
+            job: JobNumber(self.random() as u32),
+            edge: EdgeNumber(self.random() as u32),
+        };
+        let header = Header {
+            sequence: self.random(),
+            ..Header::new(kinds[self.below(kinds.len())], stream)
+        };
+        let payload = self.bytes(8 << 10);
+        let promised = match self.below(2) {
+            0 => payload.len(),
+            _ => self.below(MOST_PAYLOAD_BYTES),
+        };
+        [header.encode(promised).to_vec(), payload].concat()
+    }
+}
+
+fn connect(port: u16) -> TcpStream {
+    let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let (long, short) = (Duration::from_secs(2), Duration::from_millis(20));
+    stream.set_write_timeout(Some(long)).unwrap();
+    stream.set_read_timeout(Some(short)).unwrap();
+    stream
+}
+
+/// Sends this so many times, unless the other side has had enough.
+fn send(port: u16, bytes: &[u8], times: u32) {
+    let mut stream = connect(port);
+    for _ in 0..times {
+        if stream.write_all(bytes).is_err() {
+            return;
+        }
+    }
+    // Who has closed it has answered as well.
+    let _ = stream.shutdown(Shutdown::Write);
+    let mut answer = [0; 4096];
+    loop {
+        match stream.read(&mut answer) {
+            Ok(1..) => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            _ => return,
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Workers that are turned away by their master.
+
+use std::fs;
+
+use crate::arena::Arena;
+use crate::deaths::Counted;
+use crate::disguise::{Disguise, FILE};
+use crate::processes::kill;
+
+pub fn a_worker_of_another_version_or_cluster_is_turned_away_and_users_are_told_why() {
+    let job = Counted::begun(1_000);
+    let arena = &job.arena;
+    job.until_more();
+    let with_spout = job.container_of("numbers#0");
+    let container = (1..=3).find(|container| *container != with_spout).unwrap();
+    let others = || {
+        let mut workers = arena.workers("numbers");
+        workers.retain(|(id, _)| *id != container);
+        workers
+    };
+    let before = others();
+    for disguise in Disguise::ALL {
+        fs::write(job.data.join(FILE), disguise.to_string()).unwrap();
+        kill(job.worker(container).unwrap());
+        let says = match disguise {
+            Disguise::Protocol => ["ARD-605", "version 2 of the protocol"],
+            Disguise::Messages => ["ARD-605", "version 2"],
+            Disguise::Cluster => ["ARD-606", "\"elsewhere\""],
+        };
+        arena.until(&format!("why it is turned away: {disguise}"), || {
+            let listed = arena.json("list");
+            let told = listed[0]["last_problem"]["message"].as_str();
+            told.is_some_and(|told| says.iter().all(|word| told.contains(word)))
+        });
+        assert_eq!(others(), before);
+        fs::remove_file(job.data.join(FILE)).unwrap();
+        arena.until_phase("numbers", "running");
+        job.until_more();
+    }
+    assert_eq!(others(), before);
+    a_job_of_such_workers_is_told_by_submit(arena);
+    assert_eq!(others(), before);
+    job.end();
+}
+
+fn a_job_of_such_workers_is_told_by_submit(arena: &Arena) {
+    let data = arena.path().join("elsewhere");
+    fs::create_dir(&data).unwrap();
+    fs::write(data.join(FILE), Disguise::Cluster.to_string()).unwrap();
+    let output = arena.try_numbers("--name elsewhere", &data.display().to_string());
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{told}");
+    assert!(
+        told.contains("ARD-606") && told.contains("\"elsewhere\""),
+        "{told}"
+    );
+    arena.succeed("kill elsewhere --yes");
+    assert_eq!(arena.workers("elsewhere"), []);
+}
