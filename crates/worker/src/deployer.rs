@@ -256,7 +256,8 @@ impl<'a> Work<'a> {
             .collect();
         self.with.network.members(members.clone());
         if self.active.is_none() {
-            if instances.is_empty() {
+            // Without instances there may be records for those that were here: others would hold them until somebody takes them.
+            if instances.is_empty() && !is_placed(change, self.with.here) {
                 return Ok(());
             }
             self.active = Some(self.deploy(change, instances, members)?);
@@ -481,7 +482,14 @@ fn layout(
         .collect::<Result<_>>()?;
     let routes = names.placement(&change.routes, here)?;
     let next = names.placement(&change.next, here)?;
-    Ok(Layout::new(run, routes).towards(next))
+    let last = names.placement(&change.last, here)?;
+    Ok(Layout::new(run, routes).towards(next).after(last))
+}
+
+/// Whether records may be routed here by any plan.
+fn is_placed(change: &Change, here: ContainerId) -> bool {
+    let plans = [&change.routes, &change.next, &change.last];
+    plans.iter().any(|plan| plan.container(here).is_some())
 }
 
 fn blamed(error: &Error) -> Option<InstanceId> {

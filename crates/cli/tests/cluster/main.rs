@@ -65,6 +65,10 @@ const TESTS: &[Test] = &[
         run: changes::an_update_under_load_leaves_others_alone_and_loses_nothing,
     },
     Test {
+        name: "an_update_ends_although_a_container_dies_in_it",
+        run: changes::an_update_ends_although_a_container_dies_in_it,
+    },
+    Test {
         name: "a_job_is_paused_and_its_containers_are_restarted_one_by_one",
         run: changes::a_job_is_paused_and_its_containers_are_restarted_one_by_one,
     },
