@@ -10,7 +10,7 @@ use ardea_core::Timestamp;
 use ardea_master::JobView;
 use ardea_metrics::catalogue::{self, Kind};
 use ardea_metrics::{Curve, Grain, History, Labels, Selector};
-use ardea_packing::{JobDemand, VertexDemand};
+use ardea_packing::{ContainerId, JobDemand, VertexDemand};
 
 use crate::pressure::{Load, waits_for};
 
@@ -76,6 +76,18 @@ pub(crate) fn range(history: &History, query: &RangeQuery, now_ms: u64) -> Metri
 pub(crate) fn total(history: &History, metric: &catalogue::Metric, vertex: &str) -> u64 {
     let series = history.latest(&Selector::of(metric.name).with("vertex", vertex));
     series.iter().map(|one| one.value as u64).sum()
+}
+
+/// The processes of a container's instances that have one of their own, by instance. A folded history knows none.
+pub(crate) fn processes(history: &History, container: ContainerId) -> BTreeMap<String, u32> {
+    let all = Selector::of(catalogue::INSTANCE_PROCESS.name);
+    let series = history.latest(&all.with("container", container.to_string()));
+    let processes = series.iter().filter_map(|one| {
+        let (vertex, instance) = (one.labels.get("vertex")?, one.labels.get("instance")?);
+        let is_there = one.value > 0.0;
+        is_there.then(|| (format!("{vertex}#{instance}"), one.value as u32))
+    });
+    processes.collect()
 }
 
 /// How the job is doing at the moment.

@@ -217,7 +217,10 @@ impl<'a> Work<'a> {
         let processes = &self.with.processes;
         let view = self.active.as_ref().map(|active| active.view(processes));
         if let Some(batch) = self.gauges.read_if_due(view, self.metrics) {
-            self.tell(Event::Metrics(batch));
+            self.tell(match batch {
+                Ok(batch) => Event::Metrics(batch),
+                Err(error) => Event::Unmeasured(error),
+            });
         }
     }
 
@@ -422,7 +425,7 @@ impl Active {
             names.vertices(),
             &run,
             &self.isolated,
-        );
+        )?;
         members.extend(own);
         self.mail.place(&placement, &members, with.node)
     }
@@ -462,6 +465,11 @@ pub(crate) struct View<'a> {
 }
 
 impl View<'_> {
+    /// The instances that have processes of their own, and the numbers of these.
+    pub(crate) fn processes(&self) -> Vec<(InstanceId, Option<u32>)> {
+        self.processes.numbers()
+    }
+
     /// What became of the messages of this container's instances, wherever they run; those of one may come in parts.
     pub(crate) fn messages(&self) -> Vec<MessageReport> {
         let mut messages = self.mail.messages();

@@ -53,6 +53,10 @@ const TESTS: &[Test] = &[
         run: failures::an_instance_that_fails_again_and_again_ends_its_container_with_the_reason,
     },
     Test {
+        name: "the_process_of_an_instance_is_shown_and_what_ends_it_is_counted",
+        run: failures::the_process_of_an_instance_is_shown_and_what_ends_it_is_counted,
+    },
+    Test {
         name: "what_the_catalogue_promises_is_told_of_each_instance_and_container",
         run: measured::what_the_catalogue_promises_is_told_of_each_instance_and_container,
     },
