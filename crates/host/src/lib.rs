@@ -67,6 +67,7 @@ mod directory;
 mod jobs;
 
 mod described;
+mod failing;
 mod logs;
 mod measured;
 mod pressure;

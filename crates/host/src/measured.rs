@@ -12,6 +12,7 @@ use ardea_metrics::catalogue::{self, Kind};
 use ardea_metrics::{Curve, Grain, History, Labels, Selector};
 use ardea_packing::{ContainerId, JobDemand, VertexDemand};
 
+use crate::failing::is_failing;
 use crate::pressure::{Load, waits_for};
 
 /// Over which time the rates of `top` are: long enough for a few seconds' worth of batches.
@@ -159,6 +160,7 @@ fn vertex_top(
         ),
         lag_s: latest.iter().map(|one| one.value).reduce(f64::max),
         restarts: total(history, &catalogue::RESTARTS, name),
+        is_failing: is_failing(history, name, now_ms),
         problems: problems.map(|one| one.count).sum(),
         messages: (!pending.is_empty()).then(|| MessagesTop {
             emitted_per_s: sum(catalogue::MESSAGES_EMITTED),
@@ -193,6 +195,7 @@ fn note_waits(vertices: &mut [VertexTop], edges: &[(String, String)]) {
             busy,
             blocked,
             fill: top.queue_fill.unwrap_or(0.0),
+            fails: top.is_failing,
             has_time: busy + blocked + idle > 0.0,
         };
         (top.vertex.as_str(), load)

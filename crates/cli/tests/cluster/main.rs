@@ -65,6 +65,10 @@ const TESTS: &[Test] = &[
         run: measured::a_slow_step_slows_its_source_is_named_and_loses_nothing,
     },
     Test {
+        name: "a_step_that_fails_again_and_again_is_named_and_not_those_behind_it",
+        run: measured::a_step_that_fails_again_and_again_is_named_and_not_those_behind_it,
+    },
+    Test {
         name: "an_update_under_load_leaves_others_alone_and_loses_nothing",
         run: changes::an_update_under_load_leaves_others_alone_and_loses_nothing,
     },
