@@ -8,7 +8,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/workspace.sh
 
-cargo test "${workspace[@]}"
+# All that fails is told, not the first program alone.
+cargo test "${workspace[@]}" --no-fail-fast
 
 if ! compgen -G 'crates/*/tests/oracle*.rs' >/dev/null; then
     exit 0

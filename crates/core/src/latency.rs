@@ -35,10 +35,17 @@ impl Latencies {
     /// Counts one. Only one thread may call this.
     #[inline]
     pub fn count(&self, took: Duration) {
+        self.count_many(took, 1);
+    }
+
+    /// Counts so many that all took as long. Only one thread may call this.
+    #[inline]
+    pub fn count_many(&self, took: Duration, times: u64) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let count = &self.counts[bucket(nanos)];
-        count.store(count.load(Relaxed).wrapping_add(1), Relaxed);
-        let sum = self.sum_nanos.load(Relaxed).wrapping_add(nanos);
+        count.store(count.load(Relaxed).wrapping_add(times), Relaxed);
+        let added = nanos.saturating_mul(times);
+        let sum = self.sum_nanos.load(Relaxed).wrapping_add(added);
         self.sum_nanos.store(sum, Relaxed);
     }
 
@@ -173,6 +180,14 @@ mod tests {
         both.add(&recent);
         assert_eq!(both, latencies.snapshot());
         assert_eq!(LatencySnapshot::default().quantile(0.5), None);
+    }
+
+    #[test]
+    fn many_at_once_are_as_many_one_by_one() {
+        let (at_once, one_by_one) = (Latencies::default(), Latencies::default());
+        at_once.count_many(Duration::from_millis(3), 4);
+        (0..4).for_each(|_| one_by_one.count(Duration::from_millis(3)));
+        assert_eq!(at_once.snapshot(), one_by_one.snapshot());
     }
 
     #[test]

@@ -27,16 +27,17 @@ pub(crate) struct SpoutCounters {
 }
 
 impl SpoutCounters {
-    /// Counts complete latencies, many under one lock.
+    /// Counts complete latencies, many under one lock. Those of one chunk are often the same, and counted together.
     pub(crate) fn count_latencies(&self, latencies: &[Duration]) {
-        latencies.iter().for_each(|took| self.complete.count(*took));
+        let same = || latencies.chunk_by(|one, next| one == next);
+        same().for_each(|run| self.complete.count_many(run[0], run.len() as u64));
         let mut histogram = lock(&self.latencies);
         if histogram.is_none() {
             *histogram = Histogram::new_with_bounds(1, LONGEST_NANOS, 3).ok();
         }
         if let Some(histogram) = histogram.as_mut() {
-            for latency in latencies {
-                histogram.saturating_record(latency.as_nanos() as u64);
+            for run in same() {
+                histogram.saturating_record_n(run[0].as_nanos() as u64, run.len() as u64);
             }
         }
     }

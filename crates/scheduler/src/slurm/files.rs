@@ -62,11 +62,21 @@ pub(super) struct Restart {
 
 /// The latest life, and how it has ended if it has.
 pub(super) fn latest(folder: &ContainerFolder) -> Result<Option<(Life, Option<EndFile>)>> {
-    let Some(life) = records::read::<Life>(&folder.path().join("life.json"))? else {
+    let Some(life) = life(folder)? else {
         return Ok(None);
     };
     let end = folder.end(life.incarnation)?;
     Ok(Some((life, end)))
+}
+
+/// The latest life.
+pub(super) fn life(folder: &ContainerFolder) -> Result<Option<Life>> {
+    records::read(&folder.path().join("life.json"))
+}
+
+/// How the latest life that has ended did so.
+pub(super) fn latest_end(folder: &ContainerFolder) -> Result<Option<EndFile>> {
+    records::read(&folder.path().join("end.json"))
 }
 
 /// The latest restart that was asked for.

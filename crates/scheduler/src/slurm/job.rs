@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use super::commands::{self, QueueState, Queued, slurm_options};
 use super::files::{self, Restart};
-use super::watch;
+use super::watch::Watch;
 use super::{SLURM_OPTIONS, Slurm};
 use crate::runner::folders::JobFolder;
 use crate::runner::records::{self, JobFile};
@@ -35,6 +35,7 @@ const LOOK: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) struct SlurmJob {
     place: Arc<Place>,
+    watch: Arc<Watch>,
     watching: JoinHandle<()>,
 }
 
@@ -57,8 +58,15 @@ impl SlurmJob {
             launch,
         });
         let (feed, events) = container_events();
-        let watching = tokio::spawn(watch::watch(Arc::clone(&place), feed));
-        Ok((SlurmJob { place, watching }, events))
+        let watch = Arc::new(Watch::new(Arc::clone(&place), feed));
+        let watched = Arc::clone(&watch);
+        let watching = tokio::spawn(async move { watched.run().await });
+        let job = SlurmJob {
+            place,
+            watch,
+            watching,
+        };
+        Ok((job, events))
     }
 }
 
@@ -360,7 +368,11 @@ impl Scheduler for SlurmJob {
     }
 
     fn on_restart(&self, order: Order, container: ContainerId) -> Pending<'_, u64> {
-        Box::pin(self.place.restart(order, container))
+        Box::pin(async move {
+            // The next life takes the file of the present one: a life that was not seen could not be told to have ended.
+            self.watch.look().await?;
+            self.place.restart(order, container).await
+        })
     }
 
     fn on_kill(&self, order: Order) -> Pending<'_, ()> {

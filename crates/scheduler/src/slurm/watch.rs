@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use ardea_core::Result;
 use ardea_packing::ContainerId;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::sync::Mutex;
+use tokio::time::{MissedTickBehavior, interval};
 
-use super::commands::QueueState;
+use super::commands::{QueueState, Queued};
 use super::files::{self, Life};
 use super::job::Place;
 use crate::runner::records::EndFile;
@@ -19,126 +20,186 @@ use crate::{ContainerEvent, Ending, EventFeed};
 const ASK_EVERY: Duration = Duration::from_secs(2);
 
 /// What was told of a container.
-#[derive(Default)]
+#[derive(Default, Debug)]
 struct Told {
     life: Option<Life>,
     ended: bool,
 }
 
-/// Tells what happens to a job's containers, until nobody listens.
-pub(super) async fn watch(place: Arc<Place>, feed: EventFeed) {
-    let mut looks = interval(place.slurm.config.look_every);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut told = BTreeMap::new();
-    let mut missing = BTreeSet::new();
-    let mut asked = None;
-    while !feed.is_forsaken() {
-        looks.tick().await;
-        // What can't be read now is read next time.
-        let _ = look(&place, &feed, &mut told).await;
-        if asked.is_none_or(|at: Instant| at.elapsed() >= ASK_EVERY) {
-            if let Ok(now_missing) = ask(&place, &feed, &mut told, &missing).await {
+/// What was told of all containers.
+#[derive(Default, Debug)]
+struct AllTold {
+    lives: BTreeMap<ContainerId, Told>,
+    /// That the files have been looked at.
+    looked: bool,
+}
+
+/// Tells what happens to a job's containers.
+#[derive(Debug)]
+pub(super) struct Watch {
+    place: Arc<Place>,
+    feed: EventFeed,
+    told: Mutex<AllTold>,
+}
+
+impl Watch {
+    pub(super) fn new(place: Arc<Place>, feed: EventFeed) -> Self {
+        let told = Mutex::default();
+        Watch { place, feed, told }
+    }
+
+    /// Goes on until nobody listens. Slurm may take seconds for an answer; the files are looked at meanwhile.
+    pub(super) async fn run(&self) {
+        tokio::select! {
+            () = self.look_again_and_again() => {}
+            () = self.ask_again_and_again() => {}
+        }
+    }
+
+    async fn look_again_and_again(&self) {
+        let mut looks = interval(self.place.slurm.config.look_every);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while !self.feed.is_forsaken() {
+            looks.tick().await;
+            // What can't be read now is read next time.
+            let _ = self.look().await;
+        }
+    }
+
+    async fn ask_again_and_again(&self) {
+        let mut asks = interval(ASK_EVERY);
+        asks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut missing = BTreeSet::new();
+        while !self.feed.is_forsaken() {
+            asks.tick().await;
+            if let Ok(now_missing) = self.ask(&missing).await {
                 missing = now_missing;
             }
-            asked = Some(Instant::now());
         }
     }
-}
 
-/// Looks at the files of all containers.
-async fn look(
-    place: &Place,
-    feed: &EventFeed,
-    told: &mut BTreeMap<ContainerId, Told>,
-) -> Result<()> {
-    let folder = place.folder.clone();
-    let found = blocking(move || {
-        let mut found = Vec::new();
-        for id in folder.containers()? {
-            let container = folder.container(id);
-            if let Some((life, end)) = files::latest(&container)? {
-                // Between the two files the script may have begun another life.
-                found.push((id, life, end));
+    /// Looks at the files of all containers, and tells what is new.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorCode::ReadFailed`](ardea_core::ErrorCode::ReadFailed) if a file can't be read.
+    pub(super) async fn look(&self) -> Result<()> {
+        let mut told = self.told.lock().await;
+        let folder = self.place.folder.clone();
+        let found = blocking(move || {
+            let mut found = Vec::new();
+            for id in folder.containers()? {
+                let container = folder.container(id);
+                if let Some(life) = files::life(&container)? {
+                    // Between the two files the script may have begun another life.
+                    found.push((id, life, files::latest_end(&container)?));
+                }
             }
-        }
-        Ok(found)
-    });
-    for (id, life, end) in found.await? {
-        let known = told.entry(id).or_default();
-        if known.life.as_ref() != Some(&life) {
-            if let Some(before) = known.life.replace(life.clone())
-                && !known.ended
+            Ok(found)
+        });
+        let looked = told.looked;
+        for (id, life, end) in found.await? {
+            let known = told.lives.entry(id).or_default();
+            if known.life.as_ref() != Some(&life) {
+                let before = std::mem::take(known);
+                // What had ended before the first look was told by whoever watched then.
+                self.tell_ends_before(id, before, &life, end.clone().filter(|_| looked));
+                self.feed.tell(ContainerEvent::Started(life.running(id)));
+                known.life = Some(life.clone());
+            }
+            if let Some(end) = end.filter(|end| end.incarnation == life.incarnation)
+                && !std::mem::replace(&mut known.ended, true)
             {
-                let container = place.folder.container(id);
-                let end =
-                    blocking(move || container.end(before.incarnation).map(|end| (before, end)));
-                let (before, end) = end.await?;
-                tell_end(place, feed, id, &before, end);
+                self.tell_end(id, &life, Some(end));
             }
-            known.ended = false;
-            feed.tell(ContainerEvent::Started(life.running(id)));
         }
-        if let Some(end) = end
-            && !std::mem::replace(&mut known.ended, true)
-        {
-            tell_end(place, feed, id, &life, Some(end));
-        }
+        told.looked = true;
+        Ok(())
     }
-    Ok(())
-}
 
-fn tell_end(place: &Place, feed: &EventFeed, id: ContainerId, life: &Life, end: Option<EndFile>) {
-    let errors = place.folder.container(id).path().join("stderr.log");
-    feed.tell(ContainerEvent::Exited {
-        worker: life.worker(id),
-        how: end.map_or(Ending::Unknown, |end| end.how),
-        last_words: output::last_words(&errors, life.stderr_from),
-    });
-}
-
-/// Asks Slurm for the jobs of the containers: tells the ends of those that have vanished, and submits jobs again that are missing now and
-/// were before. Which ones are missing.
-async fn ask(
-    place: &Arc<Place>,
-    feed: &EventFeed,
-    told: &mut BTreeMap<ContainerId, Told>,
-    missing_before: &BTreeSet<ContainerId>,
-) -> Result<BTreeSet<ContainerId>> {
-    let queue = place.queue().await?;
-    // Read after the queue: a life that has ended in the meantime is told with its code.
-    look(place, feed, told).await?;
-    for (id, known) in told.iter_mut() {
-        let runs = queue
-            .get(id)
-            .is_some_and(|queued| queued.state != QueueState::Waiting);
-        if let Some(life) = known.life.clone()
-            && !runs
-            && !known.ended
-            && missing_before.contains(id)
-        {
-            known.ended = true;
-            tell_end(place, feed, *id, &life, None);
+    /// Tells the ends of the lives before this one: of what was `known`, and of one that began and ended unseen.
+    fn tell_ends_before(
+        &self,
+        id: ContainerId,
+        known: Told,
+        life: &Life,
+        latest_end: Option<EndFile>,
+    ) {
+        let seen = known.life.as_ref().map_or(0, |life| life.incarnation);
+        if let Some(before) = known.life.filter(|_| !known.ended) {
+            let end = latest_end.clone().filter(|end| end.incarnation == seen);
+            self.tell_end(id, &before, end);
+        }
+        let between = seen + 1..life.incarnation;
+        if let Some(end) = latest_end.filter(|end| between.contains(&end.incarnation)) {
+            let unseen = Life {
+                incarnation: end.incarnation,
+                stderr_from: 0,
+                ..life.clone()
+            };
+            self.tell_end(id, &unseen, Some(end));
         }
     }
-    let folder = place.folder.clone();
-    let file = blocking(move || folder.job()).await?;
-    let wanted: BTreeSet<_> = file
-        .iter()
-        .flat_map(|file| file.wanted.iter().map(|request| request.id))
-        .collect();
-    let missing = |id: &ContainerId| {
-        queue
-            .get(id)
-            .is_none_or(|queued| queued.state == QueueState::Waiting)
-    };
-    let gone = wanted
-        .iter()
-        .any(|id| !queue.contains_key(id) && missing_before.contains(id));
-    if gone && let Err(error) = place.settle().await {
-        let container = None;
-        let text = error.to_string();
-        feed.tell(ContainerEvent::Notice { container, text });
+
+    fn tell_end(&self, id: ContainerId, life: &Life, end: Option<EndFile>) {
+        let folder = self.place.folder.container(id);
+        let errors = folder.path().join("stderr.log");
+        self.feed.tell(ContainerEvent::Exited {
+            worker: life.worker(id),
+            how: end.map_or(Ending::Unknown, |end| end.how),
+            last_words: output::last_words(&errors, life.stderr_from),
+        });
     }
-    let known = told.keys().copied().chain(wanted);
-    Ok(known.filter(missing).collect())
+
+    /// Asks Slurm for the jobs of the containers: tells the ends of those that have vanished, and submits jobs again that are missing now
+    /// and were before. Which ones are missing.
+    async fn ask(&self, missing_before: &BTreeSet<ContainerId>) -> Result<BTreeSet<ContainerId>> {
+        let queue = self.place.queue().await?;
+        // Read after the queue: a life that has ended in the meantime is told with its code.
+        self.look().await?;
+        let known = self.tell_vanished(&queue, missing_before).await;
+        let folder = self.place.folder.clone();
+        let file = blocking(move || folder.job()).await?;
+        let wanted: BTreeSet<_> = file
+            .iter()
+            .flat_map(|file| file.wanted.iter().map(|request| request.id))
+            .collect();
+        let missing = |id: &ContainerId| {
+            queue
+                .get(id)
+                .is_none_or(|queued| queued.state == QueueState::Waiting)
+        };
+        let gone = wanted
+            .iter()
+            .any(|id| !queue.contains_key(id) && missing_before.contains(id));
+        if gone && let Err(error) = self.place.settle().await {
+            let container = None;
+            let text = error.to_string();
+            self.feed.tell(ContainerEvent::Notice { container, text });
+        }
+        Ok(known.into_iter().chain(wanted).filter(missing).collect())
+    }
+
+    /// Tells the ends of lives whose Slurm job is missing for the second time. All containers that are known.
+    async fn tell_vanished(
+        &self,
+        queue: &BTreeMap<ContainerId, Queued>,
+        missing_before: &BTreeSet<ContainerId>,
+    ) -> Vec<ContainerId> {
+        let mut told = self.told.lock().await;
+        for (id, known) in &mut told.lives {
+            let runs = queue
+                .get(id)
+                .is_some_and(|queued| queued.state != QueueState::Waiting);
+            if let Some(life) = known.life.clone()
+                && !runs
+                && !known.ended
+                && missing_before.contains(id)
+            {
+                known.ended = true;
+                self.tell_end(*id, &life, None);
+            }
+        }
+        told.lives.keys().copied().collect()
+    }
 }

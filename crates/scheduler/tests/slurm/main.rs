@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use ardea_control::{
     ContainerRequest, JobDefinition, JobRef, MasterEpoch, Order, ProgramRef, SchedulerAnswer,
-    SchedulerCall,
+    SchedulerCall, WorkerId,
 };
 use ardea_packing::{ContainerId, MilliCores, Resources};
 use ardea_scheduler::conformance::{Skipped, Stage, ThisTest};
 use ardea_scheduler::{
-    ContainerEvent, ContainerEvents, Ending, LaunchPlan, RunningContainer, SchedulerKind,
-    Schedulers, Slurm, SlurmConfig,
+    ContainerEvent, ContainerEvents, Ending, JobScheduler, LaunchPlan, RunningContainer,
+    SchedulerKind, Schedulers, Slurm, SlurmConfig,
 };
 use server::Server;
 
@@ -122,6 +122,14 @@ async fn next_start(events: &mut ContainerEvents) -> RunningContainer {
 
 /// A scheduler's server and folder, or nothing where there is no Slurm.
 fn slurm(test: &str) -> Option<(Schedulers, String, (Arc<Server>, tempfile::TempDir))> {
+    slurm_that(test, |config| config)
+}
+
+/// The same, with another configuration.
+fn slurm_that(
+    test: &str,
+    configured: impl FnOnce(SlurmConfig) -> SlurmConfig,
+) -> Option<(Schedulers, String, (Arc<Server>, tempfile::TempDir))> {
     let server = match Server::shared() {
         Ok(server) => server,
         Err(Skipped(why))
@@ -138,7 +146,8 @@ fn slurm(test: &str) -> Option<(Schedulers, String, (Arc<Server>, tempfile::Temp
         environment: BTreeMap::from([("SLURM_CONF".to_string(), server.conf())]),
         ..SlurmConfig::new(folder.path())
     };
-    let schedulers = Schedulers::none().with("slurm", Slurm::new(config, programs));
+    let slurm = Slurm::new(configured(config), programs);
+    let schedulers = Schedulers::none().with("slurm", slurm);
     let conf = server.conf();
     Some((schedulers, conf, (server, folder)))
 }
@@ -176,6 +185,51 @@ async fn a_slurm_job_that_is_cancelled_by_hand_is_told_and_submitted_again() {
         scheduler.call(order(2), SchedulerCall::Kill).await,
         SchedulerAnswer::Done
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_of_a_life_that_was_restarted_before_anybody_looked_is_told() {
+    let rarely = |config| SlurmConfig {
+        look_every: Duration::from_secs(3600),
+        ..config
+    };
+    let Some((schedulers, _, _kept)) = slurm_that("a_restart_before_a_look", rarely) else {
+        return;
+    };
+    let launch = launch("a restart before a look");
+    let (scheduler, mut events) = schedulers.start(launch).await.expect("a scheduler");
+    let scheduled = scheduler.call(order(1), have("main")).await;
+    assert_eq!(scheduled, SchedulerAnswer::Done);
+    let first = first_container(&scheduler).await;
+    let restart = SchedulerCall::Restart(first.container);
+    match scheduler.call(order(2), restart).await {
+        SchedulerAnswer::Restarted(incarnation) => assert!(incarnation > first.incarnation),
+        other => panic!("{other:?}"),
+    }
+    next(
+        &mut events,
+        |event| matches!(event, ContainerEvent::Exited { worker, .. } if *worker == first),
+    )
+    .await;
+    let killed = scheduler.call(order(3), SchedulerCall::Kill).await;
+    assert_eq!(killed, SchedulerAnswer::Done);
+}
+
+/// Waits until a container runs.
+async fn first_container(scheduler: &JobScheduler) -> WorkerId {
+    let looking = async {
+        let mut looks = tokio::time::interval(Duration::from_millis(100));
+        loop {
+            looks.tick().await;
+            let running = scheduler.containers().await.expect("a list");
+            if let Some(running) = running.first() {
+                return running.worker;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), looking)
+        .await
+        .expect("it runs")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
