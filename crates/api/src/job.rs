@@ -216,6 +216,9 @@ pub struct ContainerView {
     pub required: Resources,
     /// What it runs: `counts#3` is the fourth instance of `counts`.
     pub instances: Vec<String>,
+    /// The numbers of the processes of those instances that have one of their own, on the container's host; as far as its master knows.
+    #[serde(default)]
+    pub instance_processes: BTreeMap<String, u32>,
 }
 
 /// What went wrong in an instance, or with the process of a container.

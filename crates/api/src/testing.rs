@@ -179,6 +179,7 @@ impl Job {
             restarts: self.restarts.get(&container.id).copied().unwrap_or(0),
             required: container.required,
             instances: container.instances.iter().map(|i| i.to_string()).collect(),
+            instance_processes: BTreeMap::new(),
         };
         self.plan.containers().iter().map(of_one).collect()
     }

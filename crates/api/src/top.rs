@@ -35,7 +35,7 @@ pub struct VertexTop {
     pub busy: Option<f64>,
     /// Which share of the time its instances can't go on since what is behind them is full, from 0 to 1; of the worst one.
     pub backpressure: Option<f64>,
-    /// The vertex that it waits for, where it can't go on for a tenth of the time or more: the slow one.
+    /// The vertex that it waits for, where it can't go on for a tenth of the time or more: the slow one, or one that fails again and again.
     #[serde(default)]
     pub waits_for: Option<String>,
     /// Which share of the time its instances have nothing to do, from 0 to 1; of the idlest one.
@@ -51,6 +51,9 @@ pub struct VertexTop {
     pub lag_s: Option<f64>,
     /// How often instances were started again.
     pub restarts: u64,
+    /// Whether one of them fails again and again, and waits to be started again most of the time.
+    #[serde(default)]
+    pub is_failing: bool,
     /// How often something went wrong in it.
     pub problems: u64,
     /// What becomes of its messages, if it is a spout.

@@ -143,7 +143,9 @@ pub struct Assignment {
     pub routes: PlanVersion,
     /// The newest plan, which records will be routed by next; the same one, unless plans are being changed.
     pub next: PlanVersion,
-    /// The state that the table of peers has to have; without it, and both plans, the assignment can't be carried out.
+    /// The plan by which records that are still under way may have been routed; the routes' one, unless they have just been switched.
+    pub last: PlanVersion,
+    /// The state that the table of peers has to have; without it, and the plans, the assignment can't be carried out.
     pub peers: Order,
 }
 

@@ -10,6 +10,7 @@
 //!
 //! So a record is never routed to an instance that has not been started, and an instance is stopped only when nobody routes to
 //! it any more. An instance that moves is missing for as long as it takes to start it: senders hold what is for it.
+//! What was routed by the last plan is under way until all is done: a worker that starts meanwhile is told of that plan as well.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -89,6 +90,12 @@ impl Scaling {
             Stage::Grow => (self.last_version, &self.last),
             Stage::Switch | Stage::Shrink => (self.next_version, &self.next),
         }
+    }
+
+    /// The number of the plan by which records that are still under way may have been routed. Whoever comes now has to be there for
+    /// those who still hold some.
+    pub fn last(&self) -> PlanVersion {
+        self.last_version
     }
 
     /// The containers that are there in this stage.
@@ -213,6 +220,7 @@ mod tests {
         );
         scaling.on(ScalingEvent::SwitchWritten);
         assert_eq!(scaling.routes().0, PlanVersion(2));
+        assert_eq!(scaling.last(), PlanVersion(1));
         assert_eq!(indices(scaling.instances(ONE, all, all)), [0, 2]);
         assert_eq!(
             indices(scaling.instances(ONE, |_, _| false, |_, _| false)),

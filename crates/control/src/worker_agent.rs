@@ -97,6 +97,8 @@ pub struct Change {
     pub routes: Arc<PackingPlan>,
     /// The plan by which they will be routed next; the same one, unless plans are being changed.
     pub next: Arc<PackingPlan>,
+    /// The plan by which records were routed that may still be under way; the same one, unless the routes have just been switched.
+    pub last: Arc<PackingPlan>,
 }
 
 /// Why a worker ends.
@@ -345,10 +347,10 @@ impl WorkerAgent {
             }
             return;
         }
-        let routes = self.plans.get(&assignment.routes).map(Arc::clone);
-        let next = self.plans.get(&assignment.next).map(Arc::clone);
+        let versions = [assignment.routes, assignment.next, assignment.last];
+        let plans = versions.map(|version| self.plans.get(&version).map(Arc::clone));
         let has_peers = self.peers_state >= assignment.peers;
-        let Some((routes, next)) = routes.zip(next).filter(|_| has_peers) else {
+        let ([Some(routes), Some(next), Some(last)], true) = (plans, has_peers) else {
             // What it speaks of has been overtaken or lost; in the latter case the master sends all of it again.
             if self
                 .early
@@ -360,7 +362,7 @@ impl WorkerAgent {
             return;
         };
         self.plans
-            .retain(|version, _| *version == assignment.routes || *version >= assignment.next);
+            .retain(|version, _| versions.contains(version) || *version >= assignment.next);
         let before: BTreeSet<&InstanceId> = self.instances().iter().collect();
         let after: BTreeSet<&InstanceId> = assignment.instances.iter().collect();
         let start = after.difference(&before).map(|id| (*id).clone()).collect();
@@ -382,6 +384,7 @@ impl WorkerAgent {
             run: assignment.run,
             routes,
             next,
+            last,
         }));
     }
 

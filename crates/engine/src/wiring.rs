@@ -216,11 +216,14 @@ impl Wiring {
             .iter()
             .filter(|j| j.edge.wanted_codec().is_some())
         {
-            for (from, to) in self.site_pairs(joint, layout) {
-                let edge = joint.id;
+            let edge = joint.id;
+            for (from, to) in self.site_pairs(joint, &layout.placements()) {
                 if from == here && to != here {
                     roles.insert(Role::Sender { edge, to });
-                } else if from != here && to == here {
+                }
+            }
+            for (from, to) in self.site_pairs(joint, &layout.origins()) {
+                if from != here && to == here {
                     roles.insert(Role::Receiver { edge, from });
                 }
             }
@@ -228,11 +231,11 @@ impl Wiring {
         roles
     }
 
-    /// The sites that an edge leads from and to.
-    fn site_pairs(&self, joint: &Joint, layout: &Layout) -> BTreeSet<(Site, Site)> {
+    /// The sites that an edge leads from and to by these placements.
+    fn site_pairs(&self, joint: &Joint, placements: &[&Placement]) -> BTreeSet<(Site, Site)> {
         let (from, to) = (joint.edge.source().0, joint.edge.target().0);
         let of = |vertex, only: Option<u32>| -> BTreeSet<Site> {
-            let placements = layout.placements().into_iter();
+            let placements = placements.iter();
             match only {
                 Some(index) => placements.filter_map(|p| p.site(vertex, index)).collect(),
                 None => placements.flat_map(|p| p.sites(vertex)).copied().collect(),
@@ -247,8 +250,8 @@ impl Wiring {
         };
         match joint.edge.wanted_routing() {
             Routing::Forward => {
-                let counts = layout.placements().map(|p| p.parallelism(from));
-                let all = 0..counts.into_iter().max().unwrap_or(0);
+                let counts = placements.iter().map(|p| p.parallelism(from));
+                let all = 0..counts.max().unwrap_or(0);
                 all.flat_map(|i| pairs(of(from, Some(i)), of(to, Some(i))))
                     .collect()
             }
@@ -347,7 +350,7 @@ impl Wiring {
     pub(crate) fn receives(&self, joint: &Joint, from: Site, target: u32, layout: &Layout) -> bool {
         match joint.edge.wanted_routing() {
             Routing::Forward => layout
-                .placements()
+                .origins()
                 .iter()
                 .any(|p| p.site(joint.edge.source().0, target) == Some(from)),
             Routing::AllToOne => target == 0,
@@ -445,6 +448,21 @@ mod tests {
     }
 
     #[test]
+    fn what_was_routed_by_the_last_placement_is_received_and_nothing_more_is_sent_by_it() {
+        let (last, routes) = (placement(&[1, 2], &[0, 2]), placement(&[0, 1], &[0, 3]));
+        let layout = Layout::from(routes).after(last);
+        let wiring = wiring(Routing::RoundRobin);
+        let (edge, [one, two, three]) = (wiring.joints[0].id, [1, 2, 3].map(Site));
+        let receiver = |from| Role::Receiver { edge, from };
+        let wanted = [
+            Role::Sender { edge, to: three },
+            receiver(one),
+            receiver(two),
+        ];
+        assert_eq!(wiring.crossings(&layout), BTreeSet::from(wanted));
+    }
+
+    #[test]
     fn the_ends_of_edges_are_those_between_all_sites_of_both_placements() {
         let (routes, next) = (placement(&[0, 1], &[0]), placement(&[2, 1], &[0]));
         let layout = Layout::from(routes).towards(next);
@@ -457,7 +475,7 @@ mod tests {
             })
             .collect();
         assert_eq!((froms, roles.len()), (vec![Site(1), Site(2)], 2));
-        let pairs = placement(&[0, 1], &[0, 1]).into();
+        let pairs: Layout = placement(&[0, 1], &[0, 1]).into();
         assert!(wiring(Routing::Forward).crossings(&pairs).is_empty());
     }
 }

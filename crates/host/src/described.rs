@@ -10,7 +10,7 @@ use ardea_master::{FailureView, JobView, StoredJob};
 use ardea_metrics::{History, catalogue};
 
 use crate::directory::host_of;
-use crate::measured::total;
+use crate::measured::{processes, total};
 
 /// A job in a line, as its master sees it.
 pub(crate) fn summary(view: &JobView) -> JobSummary {
@@ -100,7 +100,7 @@ pub(crate) fn description(view: &JobView, history: Option<&History>) -> JobDescr
             epoch: view.master.epoch.0,
         }),
         vertices: vertices(view, history),
-        containers: containers(view),
+        containers: containers(view, history),
         problems: problems(&view.problems, &view.failures),
         notes: notes(&view.notes),
     }
@@ -139,7 +139,7 @@ pub(crate) fn plans(stored: &StoredJob, view: Option<&JobView>) -> Plans {
     let record = &stored.record;
     let packing = record.plan.as_ref();
     let packing = packing.map(|plan| (record.plan_version.0, (**plan).clone()));
-    let containers = view.map_or_else(Vec::new, containers);
+    let containers = view.map_or_else(Vec::new, |view| containers(view, None));
     Plans::of(&record.demand, packing, &containers)
 }
 
@@ -171,9 +171,18 @@ fn vertices(view: &JobView, history: Option<&History>) -> Vec<VertexView> {
     vertices.collect()
 }
 
-pub(crate) fn containers(view: &JobView) -> Vec<ContainerView> {
+/// The processes of instances are known by what is measured.
+fn containers(view: &JobView, history: Option<&History>) -> Vec<ContainerView> {
     let containers = view.containers.iter().map(|container| {
         let worker = container.worker.as_ref();
+        let instances: Vec<String> = container
+            .instances
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        let known = history.map(|history| processes(history, container.id));
+        let mut instance_processes = known.unwrap_or_default();
+        instance_processes.retain(|instance, _| instances.contains(instance));
         ContainerView {
             id: container.id,
             state: state(container),
@@ -184,11 +193,8 @@ pub(crate) fn containers(view: &JobView) -> Vec<ContainerView> {
             heard_ms: worker.map(|worker| worker.heard_ms),
             restarts: container.restarts,
             required: container.required,
-            instances: container
-                .instances
-                .iter()
-                .map(ToString::to_string)
-                .collect(),
+            instances,
+            instance_processes,
         }
     });
     containers.collect()

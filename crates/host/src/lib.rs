@@ -68,6 +68,7 @@ mod directory;
 mod jobs;
 
 mod described;
+mod failing;
 mod kept;
 mod logs;
 mod measured;

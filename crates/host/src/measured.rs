@@ -11,8 +11,9 @@ use ardea_core::Timestamp;
 use ardea_master::JobView;
 use ardea_metrics::catalogue::{self, Kind};
 use ardea_metrics::{Curve, Grain, History, Labels, Selector};
-use ardea_packing::{JobDemand, VertexDemand};
+use ardea_packing::{ContainerId, JobDemand, VertexDemand};
 
+use crate::failing::is_failing;
 use crate::pressure::{Load, waits_for};
 
 /// Over which time the rates of `top` are: long enough for a few seconds' worth of batches.
@@ -116,6 +117,18 @@ pub(crate) fn total(history: &History, metric: &catalogue::Metric, vertex: &str)
     series.iter().map(|one| one.value as u64).sum()
 }
 
+/// The processes of a container's instances that have one of their own, by instance. A folded history knows none.
+pub(crate) fn processes(history: &History, container: ContainerId) -> BTreeMap<String, u32> {
+    let all = Selector::of(catalogue::INSTANCE_PROCESS.name);
+    let series = history.latest(&all.with("container", container.to_string()));
+    let processes = series.iter().filter_map(|one| {
+        let (vertex, instance) = (one.labels.get("vertex")?, one.labels.get("instance")?);
+        let is_there = one.value > 0.0;
+        is_there.then(|| (format!("{vertex}#{instance}"), one.value as u32))
+    });
+    processes.collect()
+}
+
 /// How the job is doing at the moment.
 pub(crate) fn top(history: &History, view: &JobView, now_ms: u64) -> TopView {
     let vertices = view.vertices.iter();
@@ -188,6 +201,7 @@ fn vertex_top(
             .before
             .restarts
             .saturating_add(total(history, &catalogue::RESTARTS, name)),
+        is_failing: is_failing(history, name, now_ms),
         problems: problems.map(|one| one.count).sum(),
         messages: (!pending.is_empty()).then(|| MessagesTop {
             emitted_per_s: sum(catalogue::MESSAGES_EMITTED),
@@ -222,6 +236,7 @@ fn note_waits(vertices: &mut [VertexTop], edges: &[(String, String)]) {
             busy,
             blocked,
             fill: top.queue_fill.unwrap_or(0.0),
+            fails: top.is_failing,
             has_time: busy + blocked + idle > 0.0,
         };
         (top.vertex.as_str(), load)

@@ -14,13 +14,16 @@ pub(crate) struct Load {
     pub(crate) blocked: f64,
     /// How full the fullest of its queues is, from 0 to 1.
     pub(crate) fill: f64,
+    /// It fails again and again, and waits to be started again most of the time: it has no queue to speak of, and no time.
+    pub(crate) fails: bool,
     /// Whether it has any time of its own: one that shares a tasklet with the step before it has not.
     pub(crate) has_time: bool,
 }
 
 /// For each vertex that waits, the one that it waits for in the end: the slow one.
 ///
-/// A vertex waits for the consumer whose queues are fullest; if that one waits as well, for whoever that one waits for.
+/// A vertex waits for the consumer that fails again and again, else for the one whose queues are fullest; if that one waits as well, for
+/// whoever that one waits for.
 pub(crate) fn waits_for<'a>(
     loads: &BTreeMap<&'a str, Load>,
     edges: &[(&'a str, &'a str)],
@@ -38,7 +41,7 @@ pub(crate) fn waits_for<'a>(
 }
 
 fn waits(load: Load) -> bool {
-    load.has_time && load.blocked >= WAITS_FROM
+    !load.fails && load.has_time && load.blocked >= WAITS_FROM
 }
 
 type Slow<'a> = (&'a str, Load);
@@ -59,12 +62,15 @@ fn slow_behind<'a>(
         let Some(load) = loads.get(to).copied() else {
             continue;
         };
-        let behind = match waits(load) || !load.has_time {
+        let is_looked_through = waits(load) || !load.has_time && !load.fails;
+        let behind = match is_looked_through {
             true => slow_behind(to, loads, edges, known),
             false => None,
         };
-        let found = behind.or(load.has_time.then_some((*to, load)));
-        let is_slower = |one: Load, other: Load| (one.fill, one.busy) > (other.fill, other.busy);
+        let has_a_say = load.has_time || load.fails;
+        let found = behind.or(has_a_say.then_some((*to, load)));
+        let slowness = |load: Load| (load.fails, load.fill, load.busy);
+        let is_slower = |one: Load, other: Load| slowness(one) > slowness(other);
         if let Some((to, load)) = found
             && slowest.is_none_or(|(_, slowest)| is_slower(load, slowest))
         {
@@ -84,8 +90,35 @@ mod tests {
             busy,
             blocked,
             fill,
+            fails: false,
             has_time: true,
         }
+    }
+
+    #[test]
+    fn one_that_fails_again_and_again_is_waited_for_and_not_those_behind_it() {
+        let failing = Load {
+            fails: true,
+            ..Load::default()
+        };
+        let loads = BTreeMap::from([
+            ("read", load(0.1, 0.9, 0.0)),
+            ("split", load(0.2, 0.8, 1.0)),
+            ("count", failing),
+            ("write", load(0.0, 0.0, 0.0)),
+            ("keep", load(0.5, 0.0, 0.9)),
+        ]);
+        let edges = [
+            ("read", "split"),
+            ("split", "count"),
+            ("split", "keep"),
+            ("count", "write"),
+        ];
+        let found = waits_for(&loads, &edges);
+        assert_eq!(
+            found,
+            BTreeMap::from([("read", "count"), ("split", "count")])
+        );
     }
 
     #[test]

@@ -118,7 +118,8 @@ metrics! {
     LATENCY_QUANTILE = "ardea_latency_quantile_seconds", Gauge, QUANTILE, Max, "time from a source to the instance that this share of the marks which came since the last batch did not exceed";
     EPOCHS = "ardea_epochs_total", Counter, INSTANCE, Sum, "epochs ended";
     RESTARTS = "ardea_instance_restarts_total", Counter, INSTANCE, Sum, "times the instance was started again within its process";
-    EXCEPTIONS = "ardea_exceptions_total", Counter, EXCEPTION, Sum, "errors and panics of the instance, by error code";
+    EXCEPTIONS = "ardea_exceptions_total", Counter, EXCEPTION, Sum, "errors and panics of the instance, and ends of its process, by error code";
+    INSTANCE_PROCESS = "ardea_instance_process_id", Gauge, INSTANCE, Max, "the number of the process of an instance that has one of its own, as its host counts; 0 while it is not there";
     RECEIVED_BYTES = "ardea_received_bytes_total", Counter, INSTANCE, Sum, "bytes of records that came to the instance from other containers, with their frames";
     SENT_BYTES = "ardea_sent_bytes_total", Counter, EDGE, Sum, "bytes of records that the vertex's instances in the container sent to those of another elsewhere, with their frames";
     MESSAGES_EMITTED = "ardea_messages_emitted_total", Counter, INSTANCE, Sum, "tuples that the spout has emitted, followed or not";

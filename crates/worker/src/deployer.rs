@@ -217,7 +217,10 @@ impl<'a> Work<'a> {
         let processes = &self.with.processes;
         let view = self.active.as_ref().map(|active| active.view(processes));
         if let Some(batch) = self.gauges.read_if_due(view, self.metrics) {
-            self.tell(Event::Metrics(batch));
+            self.tell(match batch {
+                Ok(batch) => Event::Metrics(batch),
+                Err(error) => Event::Unmeasured(error),
+            });
         }
     }
 
@@ -256,7 +259,8 @@ impl<'a> Work<'a> {
             .collect();
         self.with.network.members(members.clone());
         if self.active.is_none() {
-            if instances.is_empty() {
+            // Without instances there may be records for those that were here: others would hold them until somebody takes them.
+            if instances.is_empty() && !is_placed(change, self.with.here) {
                 return Ok(());
             }
             self.active = Some(self.deploy(change, instances, members)?);
@@ -421,7 +425,7 @@ impl Active {
             names.vertices(),
             &run,
             &self.isolated,
-        );
+        )?;
         members.extend(own);
         self.mail.place(&placement, &members, with.node)
     }
@@ -461,6 +465,11 @@ pub(crate) struct View<'a> {
 }
 
 impl View<'_> {
+    /// The instances that have processes of their own, and the numbers of these.
+    pub(crate) fn processes(&self) -> Vec<(InstanceId, Option<u32>)> {
+        self.processes.numbers()
+    }
+
     /// What became of the messages of this container's instances, wherever they run; those of one may come in parts.
     pub(crate) fn messages(&self) -> Vec<MessageReport> {
         let mut messages = self.mail.messages();
@@ -481,7 +490,14 @@ fn layout(
         .collect::<Result<_>>()?;
     let routes = names.placement(&change.routes, here)?;
     let next = names.placement(&change.next, here)?;
-    Ok(Layout::new(run, routes).towards(next))
+    let last = names.placement(&change.last, here)?;
+    Ok(Layout::new(run, routes).towards(next).after(last))
+}
+
+/// Whether records may be routed here by any plan.
+fn is_placed(change: &Change, here: ContainerId) -> bool {
+    let plans = [&change.routes, &change.next, &change.last];
+    plans.iter().any(|plan| plan.container(here).is_some())
 }
 
 fn blamed(error: &Error) -> Option<InstanceId> {

@@ -49,6 +49,8 @@ pub(crate) enum Event {
     Broken(Option<InstanceId>, Error),
     /// A batch for the master.
     Metrics(Vec<u8>),
+    /// The master can't be told what is measured, for this reason; said once.
+    Unmeasured(Error),
     /// What was read has flowed on, or time is up.
     Quiet,
 }
@@ -199,6 +201,11 @@ impl Driver {
             Event::Metrics(batch) => {
                 let sent = self.link.send_to_current(&FromWorker::Metrics(batch));
                 sent.err().map(Err)
+            }
+            Event::Unmeasured(error) => {
+                let what = "what is measured here is not told to the master";
+                self.notes.say(format!("{what}: {error}"));
+                None
             }
             Event::Quiet => Some(Ok(Ending::Asked)),
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ardea_core::{Clock, LatencySnapshot, MessageCounts, Timestamp};
+use ardea_core::{Clock, LatencySnapshot, MessageCounts, Result, Timestamp};
 use ardea_metrics::{
     Batch, EdgeReading, InstanceReading, Labels, LatencyReading, LinkReading, MessageReading,
     MetricsManager, ProcessReading, Value, catalogue,
@@ -23,6 +23,7 @@ pub(crate) struct Gauges {
     due: Instant,
     network: Network,
     failures: Arc<Failures>,
+    for_master: ForMaster,
     /// Complete latencies as of the batch before.
     complete: BTreeMap<(Arc<str>, u32), LatencySnapshot>,
     /// Of marks, as of the batch before.
@@ -40,6 +41,7 @@ impl Gauges {
             due: Instant::now() + with.metrics_every,
             network: with.network.clone(),
             failures: Arc::clone(&with.failures),
+            for_master: ForMaster::default(),
             complete: BTreeMap::new(),
             latency: BTreeMap::new(),
         }
@@ -55,20 +57,19 @@ impl Gauges {
         self.due = Instant::now();
     }
 
-    /// A batch, if one is due: its bytes, for the job's master.
+    /// A batch, if one is due: its bytes, for the job's master; the first time that it can't be told it, why.
     pub(crate) fn read_if_due(
         &mut self,
         view: Option<View<'_>>,
         metrics: &MetricsManager,
-    ) -> Option<Vec<u8>> {
+    ) -> Option<Result<Vec<u8>>> {
         if !self.due_in().is_zero() {
             return None;
         }
         self.due = Instant::now() + self.every;
         let batch = Arc::new(self.read(view, metrics));
         metrics.tell(&batch);
-        // One that is too large for the master is too large for its memory of an hour as well.
-        batch.encode().ok()
+        self.for_master.pack(&batch)
     }
 
     fn read_instances(&mut self, view: &View<'_>, batch: &mut Batch) {
@@ -101,6 +102,12 @@ impl Gauges {
                 ..InstanceReading::new(&*of.0, of.1, report.metrics)
             }
             .write(batch);
+        }
+        for (id, process) in view.processes() {
+            let instance = id.index.to_string();
+            let labels = Labels::of([("vertex", id.vertex.as_str()), ("instance", &*instance)]);
+            let number = Value::Gauge(f64::from(process.unwrap_or(0)));
+            batch.push(catalogue::INSTANCE_PROCESS.name, &labels, number);
         }
         for sent in view.crossings.traffic().sent() {
             let reading = EdgeReading {
@@ -151,6 +158,72 @@ impl Gauges {
             process.write(&mut batch);
         }
         metrics.write(&mut batch);
+        self.for_master.write(&mut batch);
         batch
+    }
+}
+
+/// Batches on their way to the job's master, which takes none that is too large: it would be so for its memory of an hour as well.
+#[derive(Debug, Default)]
+struct ForMaster {
+    /// How many could not be told.
+    dropped: u64,
+}
+
+impl ForMaster {
+    /// The bytes of a batch; the first time that there can be none, why.
+    fn pack(&mut self, batch: &Batch) -> Option<Result<Vec<u8>>> {
+        match batch.encode() {
+            Ok(bytes) => Some(Ok(bytes)),
+            Err(error) => {
+                self.dropped += 1;
+                (self.dropped == 1).then_some(Err(error))
+            }
+        }
+    }
+
+    /// Tells how many were dropped: other sinks are told at once, the master when batches are smaller again.
+    fn write(&self, batch: &mut Batch) {
+        if self.dropped > 0 {
+            let labels = Labels::of([("sink", "master")]);
+            let dropped = Value::Counter(self.dropped as f64);
+            batch.push(catalogue::SINK_DROPPED.name, &labels, dropped);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ardea_core::ErrorCode;
+    use ardea_metrics::MOST_BATCH_BYTES;
+
+    use super::*;
+
+    #[test]
+    fn batches_that_are_too_large_for_the_master_are_told_once_and_counted() {
+        let batch = || {
+            Batch::new(
+                Labels::none(),
+                Timestamp::FIRST_EVENT,
+                Timestamp::FIRST_EVENT,
+            )
+        };
+        let mut large = batch();
+        let text = "x".repeat(100);
+        for index in 0..MOST_BATCH_BYTES / 100 {
+            let name = format!("{index}{text}");
+            let labels = Labels::of([("vertex", &*name)]);
+            large.push("ardea_records_in_total", &labels, Value::Counter(1.0));
+        }
+        let mut master = ForMaster::default();
+        let mut small = batch();
+        master.write(&mut small);
+        assert!(small.samples.is_empty());
+        let told = master.pack(&large).unwrap().unwrap_err();
+        assert_eq!(told.code(), ErrorCode::BrokenBatch);
+        assert!(master.pack(&large).is_none());
+        master.write(&mut small);
+        assert_eq!(small.samples[0].value, Value::Counter(2.0));
+        assert!(master.pack(&small).unwrap().is_ok());
     }
 }

@@ -1,13 +1,14 @@
 //! Instances in processes of their own, for vertices that are isolated so ([`Isolation::Process`](ardea_core::Isolation::Process)).
 //!
 //! To its container such an instance is a step like any other: a *stand-in* takes its place in the graph, sends what comes to the
-//! process and gives out what comes back. What comes from other containers is passed on undecoded. So routing, backpressure, time and ends are the engine's, and nobody else in the
-//! cluster knows of the process. Between both is a connection of the container's network, as to another container, and a socket at the
+//! process and gives out what comes back. What comes from other containers is passed on undecoded. So routing, backpressure, time and
+//! ends are the engine's, and nobody else in the cluster knows of the process. Between both is a connection of the container's network, as to another container, and a socket at the
 //! process's standard input for all that is no record. When that closes the process ends: it never outlives its container.
 //!
 //! A process that dies is noticed at once and started again, with growing delays. What was under way in it is lost, which the job's side
 //! channels are told; the streams begin anew.
 
+mod child;
 mod cut_out;
 mod keeper;
 mod process;
@@ -31,10 +32,28 @@ const INSTANCE_START_VARIABLE: &str = "ARDEA_INSTANCE";
 /// The first site that is no container, but the process of an instance.
 const FIRST_INSTANCE_SITE: u32 = 1 << 31;
 
+/// A vertex can have so many instances in processes of their own, by their numbers over all containers.
+pub const MOST_ISOLATED_INSTANCES: u32 = 1 << 16;
+
+/// Of the vertices of a graph so many can be isolated: the first ones, in the order in which they were added.
+pub const MOST_ISOLATED_VERTICES: usize = 1 << 15;
+
 /// Where an instance in a process of its own is, as seen by its container.
-pub(crate) fn site_of(vertex: VertexId, instance: u32) -> Site {
-    let vertex = (vertex.index() as u32) & 0x7fff;
-    Site(FIRST_INSTANCE_SITE | (vertex << 16) | (instance & 0xffff))
+///
+/// # Errors
+/// [`ErrorCode::InvalidJob`] if its number, or that of its vertex, is greater than there can be.
+pub(crate) fn site_of(vertex: VertexId, instance: u32) -> Result<Site> {
+    let place = u32::try_from(vertex.index()).unwrap_or(u32::MAX);
+    if vertex.index() >= MOST_ISOLATED_VERTICES || instance >= MOST_ISOLATED_INSTANCES {
+        return Err(Error::new(
+            ErrorCode::InvalidJob,
+            format!(
+                "instance {instance} of vertex {place} can't have a process of its own: at most {MOST_ISOLATED_INSTANCES} instances of a vertex, and {MOST_ISOLATED_VERTICES} vertices of a job can"
+            ),
+        )
+        .hint("lower its parallelism, or isolate it less"));
+    }
+    Ok(Site(FIRST_INSTANCE_SITE | (place << 16) | instance))
 }
 
 /// Whether this is no container, but the process of an instance.
@@ -113,4 +132,33 @@ pub(crate) enum FromInstance {
     Counted { late: u64, bad: u64 },
     /// What became so far of the messages of its source.
     Messages(Box<MessageCounts>),
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn no_two_instances_have_one_site_and_what_does_not_fit_is_refused() {
+        let ends = |most: u32| [0, 1, most - 1];
+        let vertices = ends(MOST_ISOLATED_VERTICES as u32);
+        let all = vertices.into_iter().flat_map(|vertex| {
+            let vertex = VertexId::of_index(vertex as usize);
+            ends(MOST_ISOLATED_INSTANCES).map(|instance| site_of(vertex, instance).unwrap())
+        });
+        let all: BTreeSet<Site> = all.collect();
+        assert_eq!(all.len(), 9);
+        assert!(all.iter().all(|site| is_instance(*site)));
+        let (first, beyond) = (
+            VertexId::of_index(0),
+            VertexId::of_index(MOST_ISOLATED_VERTICES),
+        );
+        for refused in [site_of(first, MOST_ISOLATED_INSTANCES), site_of(beyond, 0)] {
+            let error = refused.unwrap_err();
+            assert_eq!(error.code(), ErrorCode::InvalidJob);
+            assert!(error.to_string().contains("at most 65536"), "{error}");
+        }
+    }
 }

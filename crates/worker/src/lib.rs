@@ -80,6 +80,7 @@ mod peer_names;
 mod worker;
 
 pub use driver::MasterFinder;
+pub use instance::{MOST_ISOLATED_INSTANCES, MOST_ISOLATED_VERTICES};
 pub use settings::WORKER_SETTINGS;
 pub use start::start_from_environment;
 pub use transports::{TransportSetup, Transports};

@@ -53,6 +53,11 @@ impl ReceiveEnd {
         self.live.is_none() && !self.station.has_port()
     }
 
+    /// Whether the peer is gone for good.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.station.is_given_up() && self.is_cut()
+    }
+
     /// Whether anything has come over the present connection.
     pub(crate) fn has_begun(&self) -> bool {
         let live = self.live.as_ref();

@@ -133,9 +133,20 @@ impl ReceiverP {
                 }
             }
         }
+        if self.is_abandoned() {
+            outbox.marker(Marker::Done);
+            self.has_ended = true;
+            return Ok(Progress::MADE);
+        }
         let next_call = self.end().and_then(|end| end.next_call());
         outbox.wake_at(next_call.unwrap_or(now + LONGEST_REST));
         Ok(Progress { made, done: false })
+    }
+
+    /// Whether the stream has no end, and its peer will not come back to say it. Should it come all the same, the stream begins anew.
+    fn is_abandoned(&mut self) -> bool {
+        let is_told = self.has_ended || self.target.is_some();
+        !is_told && self.end().is_some_and(|end| end.is_given_up())
     }
 
     /// Whether nothing can be expected to come any more.

@@ -292,9 +292,9 @@ impl<'a> Setup<'a> {
 /// What the death of an instance's process is to the control side.
 fn after(failures: &Failures, instance: InstanceId, death: Death) -> Event {
     let vertex = instance.vertex.as_str();
-    if let Some(code) = death.code {
-        failures.fails(vertex, instance.index, code);
-    }
+    // Whatever ended it without a word, it is gone with what was under way.
+    let code = death.code.unwrap_or(ErrorCode::PeerLost);
+    failures.fails(vertex, instance.index, code);
     let Some(times) = death.too_often else {
         failures.restarts(vertex, instance.index);
         return Event::Failed(instance, death.why);
@@ -334,5 +334,28 @@ fn identity(job: &JobRef, worker: WorkerId, token: Option<Token>) -> Identity {
         worker: WorkerNumber(u64::from(worker.container.0)),
         incarnation: worker.incarnation,
         token,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_ends_the_process_of_an_instance_is_counted_once_as_it_is_told() {
+        let failures = Failures::default();
+        let death = |code| Death {
+            why: "its process has ended: signal: 9".into(),
+            code,
+            too_often: None,
+        };
+        for code in [None, Some(ErrorCode::UserPanic), None] {
+            let told = after(&failures, InstanceId::new("counts", 1), death(code));
+            assert!(matches!(told, Event::Failed(..)));
+        }
+        let counts = failures.of("counts", 1);
+        assert_eq!(counts.restarts, 3);
+        assert_eq!(counts.exceptions.values().sum::<u64>(), 3);
+        assert_eq!(counts.exceptions["ARD-612"], 2);
     }
 }

@@ -102,7 +102,10 @@ mod tests {
     fn a_host_knows_the_cluster_as_whoever_started_it() {
         let schema = Schema::of(CLUSTER_SETTINGS);
         let read = |settings: &[String]| {
-            let resolved = Resolver::new(&schema).flags(settings).resolve().unwrap();
+            let resolved = Resolver::new(&schema)
+                .flags(settings.iter().map(String::as_str))
+                .resolve()
+                .unwrap();
             ClusterSettings::from_settings(&resolved, Some(Path::new("/home/ada"))).unwrap()
         };
         let chosen = [

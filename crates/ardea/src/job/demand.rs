@@ -3,12 +3,13 @@
 use std::num::NonZeroU32;
 
 use ardea_api::{LogicalEdge, LogicalPlan, LogicalVertex};
-use ardea_core::{Dag, Isolation, Result, VertexId};
+use ardea_core::{Dag, Error, ErrorCode, Isolation, Result, VertexId};
 use ardea_engine::together;
 use ardea_packing::{
     FIXED_INSTANCES_ATTRIBUTE, JobDemand, MOST_INSTANCES_ATTRIBUTE, MilliCores, Resources,
     VertexDemand,
 };
+use ardea_worker::{MOST_ISOLATED_INSTANCES, MOST_ISOLATED_VERTICES};
 
 /// Where nobody has said how many instances a vertex has, it has one on a cluster.
 const ONE: NonZeroU32 = NonZeroU32::MIN;
@@ -39,7 +40,13 @@ pub fn demand(job: &str, dag: &Dag, unsaid: Resources) -> Result<JobDemand> {
             disk_bytes: said.disk_bytes.unwrap_or(unsaid.disk_bytes),
         };
         let mut wanted = VertexDemand::new(&**vertex.name(), parallelism, each);
-        if let Some(most) = vertex.instance_limit() {
+        let is_isolated = vertex.wanted_isolation() == Isolation::Process;
+        if is_isolated && id.index() >= MOST_ISOLATED_VERTICES {
+            return Err(too_many_vertices(vertex.name()));
+        }
+        let isolated = is_isolated.then_some(MOST_ISOLATED_INSTANCES);
+        let limits = [vertex.instance_limit().map(NonZeroU32::get), isolated];
+        if let Some(most) = limits.into_iter().flatten().min() {
             wanted = wanted.attribute(MOST_INSTANCES_ATTRIBUTE, most.to_string());
         }
         if vertex.has_fixed_instances() {
@@ -73,9 +80,20 @@ pub fn demand(job: &str, dag: &Dag, unsaid: Resources) -> Result<JobDemand> {
     Ok(demand)
 }
 
+fn too_many_vertices(name: &str) -> Error {
+    Error::new(
+        ErrorCode::InvalidJob,
+        format!(
+            "the instances of {name:?} can't have processes of their own, as it is behind the first {MOST_ISOLATED_VERTICES} steps of its job"
+        ),
+    )
+    .hint("add it before the others, or make several jobs of this one")
+}
+
 #[cfg(test)]
 mod tests {
     use ardea_core::{Demand, Edge, Parallelism, Processor, Routing, Vertex, supplier};
+    use ardea_packing::{ResourceManager, RoundRobin};
 
     use super::*;
 
@@ -138,5 +156,40 @@ mod tests {
             vec!["more"],
         ];
         assert_eq!(logical.groups(), groups);
+    }
+
+    #[test]
+    fn more_instances_than_can_have_processes_of_their_own_are_refused_whoever_packs() {
+        let limited = |isolation, count, most: Option<u32>| {
+            let mut dag = Dag::new();
+            let parallelism = Parallelism::Exactly(NonZeroU32::new(count).unwrap());
+            let mut vertex = Vertex::new("counts", supplier(|| Nothing)).parallelism(parallelism);
+            if let Some(most) = most {
+                vertex = vertex.most_instances(NonZeroU32::new(most).unwrap());
+            }
+            dag.vertex(vertex.isolation(isolation));
+            demand("job", &dag, Resources::ZERO).unwrap()
+        };
+        let limit = |demand: &JobDemand| demand.vertices[0].instance_limit();
+        let most = Some(MOST_ISOLATED_INSTANCES);
+        assert_eq!(limit(&limited(Isolation::Process, 1, None)), most);
+        assert_eq!(limit(&limited(Isolation::Process, 1, Some(3))), Some(3));
+        assert_eq!(limit(&limited(Isolation::Thread, 1, None)), None);
+        let more = limited(Isolation::Process, MOST_ISOLATED_INSTANCES + 1, None);
+        let error = RoundRobin.pack(&more, &Default::default()).unwrap_err();
+        let told = "\"counts\" asks for 65537 instances, and can have 65536 at most";
+        assert!(error.to_string().contains(told), "{error}");
+    }
+
+    #[test]
+    fn a_step_that_can_not_be_isolated_since_it_is_behind_too_many_is_refused() {
+        let mut dag = Dag::new();
+        for index in 0..=MOST_ISOLATED_VERTICES {
+            dag.vertex(Vertex::new(format!("v{index}"), supplier(|| Nothing)));
+        }
+        let last = Vertex::new("last", supplier(|| Nothing)).isolation(Isolation::Process);
+        dag.vertex(last);
+        let error = demand("job", &dag, Resources::ZERO).unwrap_err();
+        assert!(error.to_string().contains("\"last\""), "{error}");
     }
 }

@@ -1,6 +1,8 @@
 //! `ardea describe`: all that is known of a job.
 
-use ardea_api::{JobDescription, JobEnding, NoteView, PastJobDescription, ProblemView};
+use ardea_api::{
+    ContainerView, JobDescription, JobEnding, NoteView, PastJobDescription, ProblemView,
+};
 use ardea_core::ErrorCode;
 use serde_json::json;
 
@@ -128,21 +130,35 @@ fn text(job: &JobDescription, is_verbose: bool) -> String {
             format!("  {}", container.id),
             container.state.as_str().to_string(),
             container.host.clone().unwrap_or_default(),
+            container.process.clone().unwrap_or_default(),
             container.heard_ms.map(since).unwrap_or_default(),
             container.restarts.to_string(),
-            container.instances.join(" "),
+            instances(container),
         ]
     });
     let headings = [
         "  number",
         "state",
         "host",
+        "process",
         "heard",
         ">restarts",
         "instances",
     ];
     text += &table(&headings, &containers.collect::<Vec<_>>());
     text + &problems(&job.problems) + &notes(&job.notes, is_verbose)
+}
+
+/// The instances of a container, with their processes where they have one of their own.
+fn instances(container: &ContainerView) -> String {
+    let instances = container.instances.iter().map(|instance| {
+        let process = container.instance_processes.get(instance);
+        process.map_or_else(
+            || instance.clone(),
+            |process| format!("{instance} (pid {process})"),
+        )
+    });
+    instances.collect::<Vec<_>>().join(" ")
 }
 
 fn problems(problems: &[ProblemView]) -> String {

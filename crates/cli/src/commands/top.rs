@@ -90,17 +90,31 @@ fn print(view: &TopView, context: &Context) -> Result<(), Failure> {
     stdout::print(&text)
 }
 
-/// Who is slow, and who waits for it, a line each.
+/// Who is slow, or fails again and again, and who waits for it, a line each.
 fn slow(view: &TopView) -> String {
     let mut waiting = BTreeMap::<&str, Vec<&str>>::new();
     for top in &view.vertices {
         if let Some(slow) = &top.waits_for {
             waiting.entry(slow).or_default().push(&top.vertex);
         }
+        if top.is_failing {
+            waiting.entry(&top.vertex).or_default();
+        }
     }
+    let fails = |name: &str| {
+        let mut vertices = view.vertices.iter();
+        vertices.any(|top| top.vertex == name && top.is_failing)
+    };
     let lines = waiting.into_iter().map(|(slow, waiting)| {
-        let verb = if waiting.len() == 1 { "waits" } else { "wait" };
-        format!("{slow} is slow: {} {verb} for it\n", waiting.join(", "))
+        let what = match fails(slow) {
+            true => "fails again and again",
+            false => "is slow",
+        };
+        match &waiting[..] {
+            [] => format!("{slow} {what}\n"),
+            [one] => format!("{slow} {what}: {one} waits for it\n"),
+            some => format!("{slow} {what}: {} wait for it\n", some.join(", ")),
+        }
     });
     lines.collect()
 }

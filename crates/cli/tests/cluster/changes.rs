@@ -1,9 +1,12 @@
 //! What users change of jobs that run.
 
+use std::fs;
+
 use serde_json::Value;
 
 use crate::arena::Arena;
 use crate::deaths::Counted;
+use crate::processes;
 
 pub fn an_update_under_load_leaves_others_alone_and_loses_nothing() {
     let job = Counted::begun(1_000);
@@ -31,6 +34,32 @@ pub fn an_update_under_load_leaves_others_alone_and_loses_nothing() {
     assert_eq!(refused.matches("ARD-").count(), 1, "{refused}");
     let refused = arena.fail("update numbers numbers=16385");
     assert!(refused.contains("allows 10000 of a vertex"), "{refused}");
+    job.end();
+}
+
+pub fn an_update_ends_although_a_container_dies_in_it() {
+    let job = Counted::begun_with("--set worker.instance_restarts=100", 1_000);
+    let arena = &job.arena;
+    job.until_more();
+    arena.succeed("update numbers pass=4");
+    let trips = job.data.join("trip-always");
+    fs::write(&trips, "").unwrap();
+    let restarts = || arena.metric("numbers", "pass", "ardea_instance_restarts_total");
+    arena.until("failing", || restarts() > 8.0);
+    // Nothing gets through, so the routes can't be switched as yet.
+    let mut update = arena.begin("update numbers pass=2");
+    arena.until_phase("numbers", "updating");
+    let container = job.container_of("record#1");
+    let before = job.worker(container).unwrap();
+    processes::kill(before);
+    arena.until("there again", || {
+        let now = job.worker(container);
+        now.is_some_and(|now| now != before)
+    });
+    fs::remove_file(&trips).unwrap();
+    arena.until_phase("numbers", "running");
+    assert!(update.wait().unwrap().success());
+    job.until_more();
     job.end();
 }
 

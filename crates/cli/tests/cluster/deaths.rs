@@ -1,5 +1,6 @@
 //! Processes of a job that are killed without a word.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 

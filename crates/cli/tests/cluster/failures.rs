@@ -6,10 +6,15 @@ use serde_json::Value;
 
 use crate::arena::Arena;
 use crate::deaths::Counted;
+use crate::processes;
 
 /// What is told of a vertex of `numbers`.
 fn vertex(arena: &Arena, name: &str) -> Value {
-    let described = arena.json("describe numbers");
+    vertex_of(arena, "numbers", name)
+}
+
+fn vertex_of(arena: &Arena, job: &str, name: &str) -> Value {
+    let described = arena.json(&format!("describe {job}"));
     let vertices = described["vertices"].as_array().unwrap();
     let found = vertices.iter().find(|it| it["name"] == name);
     found.unwrap().clone()
@@ -83,4 +88,44 @@ pub fn an_instance_that_fails_again_and_again_ends_its_container_with_the_reason
     arena.until_phase("numbers", "running");
     job.until_more();
     job.end();
+}
+
+pub fn the_process_of_an_instance_is_shown_and_what_ends_it_is_counted() {
+    const ISOLATED: &str = "
+name: isolated
+spouts:
+  - { name: words, component: words, settings: { rate: 500 } }
+bolts:
+  - { name: counts, component: count, isolation: process, inputs: [{ from: words, grouping: fields, fields: [word] }] }
+  - { name: out, component: print, inputs: [{ from: counts, grouping: global }] }
+";
+    let arena = Arena::with_hosts(1);
+    arena.write("isolated.yaml", ISOLATED);
+    arena.succeed("submit isolated.yaml");
+    let process = || {
+        let described = arena.look("isolated")?;
+        let container = &described["containers"][0];
+        container["instance_processes"]["counts#0"].as_i64()
+    };
+    arena.until("its process is shown", || process().is_some());
+    let first = process().unwrap();
+    let text = arena.succeed("describe isolated");
+    assert!(text.contains(&format!("counts#0 (pid {first})")), "{text}");
+    let counts = || vertex_of(&arena, "isolated", "counts");
+    assert_eq!(counts()["exceptions"], 0);
+    processes::kill(i32::try_from(first).unwrap());
+    arena.until("another process", || {
+        process().is_some_and(|it| it != first)
+    });
+    arena.until("the restart is told", || counts()["restarts"] == 1);
+    assert_eq!(counts()["exceptions"], 1);
+    let failures = arena.samples("isolated", "ardea_exceptions_total");
+    let code = |(labels, count): &(Value, f64)| (labels["code"].clone(), *count);
+    let codes: Vec<_> = failures.iter().map(code).collect();
+    assert_eq!(codes, [(Value::from("ARD-612"), 1.0)]);
+    let top = arena.json("top isolated --once");
+    let vertices = top["vertices"].as_array().unwrap();
+    let counts = vertices.iter().find(|it| it["vertex"] == "counts").unwrap();
+    assert_eq!(counts["problems"], 1, "{top}");
+    arena.succeed("kill isolated --yes");
 }

@@ -77,6 +77,10 @@ const TESTS: &[Test] = &[
         run: failures::an_instance_that_fails_again_and_again_ends_its_container_with_the_reason,
     },
     Test {
+        name: "the_process_of_an_instance_is_shown_and_what_ends_it_is_counted",
+        run: failures::the_process_of_an_instance_is_shown_and_what_ends_it_is_counted,
+    },
+    Test {
         name: "what_the_catalogue_promises_is_told_of_each_instance_and_container",
         run: measured::what_the_catalogue_promises_is_told_of_each_instance_and_container,
     },
@@ -93,8 +97,16 @@ const TESTS: &[Test] = &[
         run: counts::each_message_is_acked_once_however_many_tuples_in_other_containers_came_of_it,
     },
     Test {
+        name: "a_step_that_fails_again_and_again_is_named_and_not_those_behind_it",
+        run: measured::a_step_that_fails_again_and_again_is_named_and_not_those_behind_it,
+    },
+    Test {
         name: "an_update_under_load_leaves_others_alone_and_loses_nothing",
         run: changes::an_update_under_load_leaves_others_alone_and_loses_nothing,
+    },
+    Test {
+        name: "an_update_ends_although_a_container_dies_in_it",
+        run: changes::an_update_ends_although_a_container_dies_in_it,
     },
     Test {
         name: "a_job_is_paused_and_its_containers_are_restarted_one_by_one",

@@ -120,3 +120,23 @@ pub fn a_slow_step_slows_its_source_is_named_and_loses_nothing() {
     job.until_more();
     job.end();
 }
+
+pub fn a_step_that_fails_again_and_again_is_named_and_not_those_behind_it() {
+    let options = "--set queue_chunks=2 --set worker.instance_restarts=100";
+    let job = Counted::begun_with(options, 5_000);
+    let arena = &job.arena;
+    job.until_more();
+    fs::write(job.data.join("trip-always"), "").unwrap();
+    arena.until("numbers waits for pass", || {
+        waits_for(arena, "numbers").as_deref() == Some("pass")
+    });
+    // Not because it is slow, as it may have seemed before it had failed a second time.
+    let told = "pass fails again and again: numbers waits for it\n";
+    let text = || arena.succeed("top numbers --once");
+    arena.until(told, || text().contains(told));
+    assert_eq!(waits_for(arena, "pass"), None);
+    fs::remove_file(job.data.join("trip-always")).unwrap();
+    arena.until("nobody fails", || !text().contains("again and again"));
+    job.until_more();
+    job.end();
+}

@@ -235,6 +235,44 @@ fn an_update_starts_what_is_new_and_leaves_the_rest_alone() {
 }
 
 #[test]
+fn a_worker_that_comes_when_the_routes_have_switched_is_told_of_the_last_plan_until_all_is_done() {
+    let mut desk = Desk::running();
+    desk.command(Command::Update([("v".into(), 2)].into()));
+    let plans = |desk: &Desk, worker| {
+        let told = desk.newest(worker).unwrap();
+        [told.routes, told.next, told.last].map(|version| version.0)
+    };
+    assert_eq!(plans(&desk, worker(1)), [1, 2, 1]);
+    desk.carry_out(worker(1));
+    desk.carry_out(worker(2));
+    assert_eq!(plans(&desk, worker(1)), [2, 2, 1]);
+
+    desk.happens(MasterEvent::Exited(worker(1)));
+    let second = WorkerId {
+        incarnation: 2,
+        ..worker(1)
+    };
+    desk.register(second, Credentials::of(&job()));
+    desk.now += Duration::from_secs(1);
+    desk.happens(MasterEvent::Tick);
+    assert_eq!(plans(&desk, second), [2, 2, 1]);
+    let is_plan = |version| {
+        move |(to, message): &(WorkerId, ToWorker)| {
+            let told = matches!(message, ToWorker::Plan { version: it, .. } if it.0 == version);
+            told && *to == second
+        }
+    };
+    assert!([1, 2].iter().all(|it| desk.told.iter().any(is_plan(*it))));
+
+    for _ in 0..3 {
+        desk.carry_out(second);
+        desk.carry_out(worker(2));
+    }
+    assert_eq!(desk.master.phase(), &JobPhase::Running);
+    assert_eq!(plans(&desk, second), [2, 2, 2]);
+}
+
+#[test]
 fn an_update_that_makes_no_sense_is_refused_and_the_job_goes_on() {
     let mut desk = Desk::running();
     for (vertex, count) in [("w", 1), ("v", 0), ("v", u32::MAX), ("v", 10_001)] {

@@ -41,6 +41,8 @@ struct Content {
     routes: PlanVersion,
     /// The next plan, if there is one.
     next: PlanVersion,
+    /// The plan by which records under way may have been routed.
+    last: PlanVersion,
     peers: Order,
 }
 
@@ -60,7 +62,10 @@ impl Worker {
         while let Some(told) = self.told.pop_front_if(|told| told.order <= order) {
             if told.order == order {
                 self.held = Arc::clone(&told.content.instances);
-                self.plans = vec![told.content.routes, told.content.next];
+                let Content {
+                    routes, next, last, ..
+                } = told.content;
+                self.plans = vec![routes, next, last];
                 self.peers = told.content.peers;
                 // What it runs now is kept as the last thing told, so that it can be compared.
                 self.told.push_front(told);
@@ -275,7 +280,7 @@ impl JobMaster {
         };
         worker.sent_at = now;
         let (epoch, id) = (self.epoch, worker.id);
-        let wanted = [content.routes, content.next];
+        let wanted = [content.routes, content.next, content.last];
         for (version, plan) in known_plans {
             if wanted.contains(&version) && !worker.plans.contains(&version) {
                 let message = ToWorker::Plan {
@@ -301,6 +306,7 @@ impl JobMaster {
             run: content.run,
             routes: content.routes,
             next: content.next,
+            last: content.last,
             peers: content.peers,
         };
         let message = ToWorker::Assign(Arc::new(assignment));
@@ -321,9 +327,9 @@ impl JobMaster {
                 Arc::clone(&known.instances)
             }
         };
-        let routes = match &self.scaling {
-            Some(scaling) => scaling.routes().0,
-            None => record.plan_version,
+        let (routes, last) = match &self.scaling {
+            Some(scaling) => (scaling.routes().0, scaling.last()),
+            None => (record.plan_version, record.plan_version),
         };
         debug_assert!(self.scaling.is_some() || plan.container(container).is_some());
         Some(Content {
@@ -335,6 +341,7 @@ impl JobMaster {
             },
             routes,
             next: record.plan_version,
+            last,
             peers: self.peers.published(),
         })
     }

@@ -56,6 +56,7 @@ fn assignment(epoch: u64, number: u64, indices: &[u32]) -> AgentEvent {
         run: Run::Running,
         routes: PlanVersion(1),
         next: PlanVersion(1),
+        last: PlanVersion(1),
         peers: Order::default(),
     })))
 }

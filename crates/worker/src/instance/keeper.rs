@@ -1,10 +1,10 @@
 //! Keeps the process of one instance alive.
 
 use std::fmt;
-use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use ardea_control::{Backoff, BackoffConfig, WORKER_START_VARIABLE};
 use ardea_core::{Error, ErrorCode, MessageCounts, Result, Waker};
 
+use super::child::ChildProcess;
 use super::{FromInstance, INSTANCE_START_VARIABLE, InstanceStart, ToInstance};
 
 /// When a process that has died is started again.
@@ -21,10 +22,6 @@ const RESTART: BackoffConfig = BackoffConfig {
     most: Duration::from_secs(10),
     forgets_after: Duration::from_secs(30),
 };
-
-/// How often it is looked whether a process is still there. Its socket tells before, unless a process that it has started itself holds
-/// that open.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// How long a process may take to take in what it is told.
 const LISTENS_WITHIN: Duration = Duration::from_millis(20);
@@ -65,6 +62,8 @@ pub(super) struct Kept {
 
 struct State {
     socket: Option<UnixStream>,
+    /// The number of the process, while there is one.
+    process: Option<u32>,
     is_paused: bool,
     is_draining: bool,
     parallelisms: ardea_engine::Parallelisms,
@@ -84,6 +83,7 @@ impl Kept {
             instance: start.instance,
             state: Mutex::new(State {
                 socket: None,
+                process: None,
                 is_paused: start.is_paused,
                 is_draining: false,
                 parallelisms: start.parallelisms.clone(),
@@ -108,6 +108,11 @@ impl Kept {
             ToInstance::EndEpoch | ToInstance::Lost => {}
         }
         state.write(&message);
+    }
+
+    /// The number of the process, if it is there.
+    pub(super) fn process(&self) -> Option<u32> {
+        self.state().process
     }
 
     /// What processes have counted so far: late and bad records.
@@ -136,7 +141,8 @@ impl Kept {
         self.changed.notify_all();
     }
 
-    fn is_stopped(&self) -> bool {
+    /// Whether no process is needed any more.
+    pub(super) fn is_stopped(&self) -> bool {
         self.state().is_stopped
     }
 
@@ -156,7 +162,7 @@ impl Kept {
 impl State {
     /// The next one counts from zero; what was pending is nobody's any more.
     fn process_ended(&mut self) {
-        self.socket = None;
+        (self.socket, self.process) = (None, None);
         if let Some(messages) = &mut self.messages {
             messages.pending = 0;
             self.messages_before.add(&std::mem::take(messages));
@@ -233,44 +239,29 @@ fn lives(kept: &Kept, task: &Task) {
     }
 }
 
-/// A process that is killed, at the latest, when this is dropped.
-struct Reaped(Child);
-
-impl Drop for Reaped {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// One process, from its start to its end. Why it died, and of what kind of error, if it was still needed.
 fn life(kept: &Kept, task: &Task, incarnation: u64) -> Option<(String, Option<ErrorCode>)> {
-    let (mut child, socket) = match spawn(kept, task, incarnation) {
+    let (mut process, mut socket) = match spawn(kept, task, incarnation) {
         Ok(spawned) => spawned?,
         Err(error) => return Some((format!("its process can't be started: {error}"), None)),
     };
-    let mut reader = BufReader::new(socket);
-    let mut line = Vec::new();
-    let mut failure = None;
-    let status = loop {
-        match reader.read_until(b'\n', &mut line) {
-            Ok(0) => break end(&mut child.0),
-            Ok(_) if line.ends_with(b"\n") => {
-                hear(kept, &line, &mut failure);
-                line.clear();
-            }
-            Ok(_) => {}
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
-                ) => {}
-            Err(_) => break end(&mut child.0),
+    let (mut heard, mut failure) = (Vec::new(), None);
+    let mut buffer = [0; 4096];
+    while let Ok(true) = process.is_heard(&socket) {
+        let Ok(bytes @ 1..) = socket.read(&mut buffer) else {
+            break;
+        };
+        heard.extend_from_slice(&buffer[..bytes]);
+        let whole = heard.iter().rposition(|byte| *byte == b'\n');
+        for line in heard
+            .drain(..whole.map_or(0, |at| at + 1))
+            .as_slice()
+            .split(|byte| *byte == b'\n')
+        {
+            hear(kept, line, &mut failure);
         }
-        if let Ok(Some(status)) = child.0.try_wait() {
-            break Some(status);
-        }
-    };
+    }
+    let status = process.ends_within(GRACE);
     kept.state().process_ended();
     if kept.is_stopped() {
         return None;
@@ -289,9 +280,8 @@ fn spawn(
     kept: &Kept,
     task: &Task,
     incarnation: u64,
-) -> std::io::Result<Option<(Reaped, UnixStream)>> {
+) -> io::Result<Option<(ChildProcess, UnixStream)>> {
     let (ours, theirs) = UnixStream::pair()?;
-    ours.set_read_timeout(Some(LOOK_EVERY))?;
     ours.set_write_timeout(Some(LISTENS_WITHIN))?;
     // Held until the socket lies where whoever stops the process closes it.
     let mut state = kept.state();
@@ -307,7 +297,7 @@ fn spawn(
     let (program, arguments) = task
         .command
         .split_first()
-        .ok_or_else(|| std::io::Error::other("it has no program"))?;
+        .ok_or_else(|| io::Error::other("it has no program"))?;
     let child = Command::new(program)
         .args(arguments)
         // By this the program knows that it is to be a worker; by the other, that it is a part of one.
@@ -315,24 +305,13 @@ fn spawn(
         .env(INSTANCE_START_VARIABLE, serde_json::to_string(&start)?)
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .spawn()?;
-    let child = Reaped(child);
+    let process = ChildProcess::of(child)?;
     state.socket = Some(ours.try_clone()?);
+    state.process = Some(process.number());
     if state.is_draining {
         state.write(&ToInstance::Drain);
     }
-    Ok(Some((child, ours)))
-}
-
-/// The socket has closed: waits for the process to end, and kills it if that takes too long.
-fn end(child: &mut Child) -> Option<ExitStatus> {
-    let until = Instant::now() + GRACE;
-    while Instant::now() < until {
-        if let Ok(Some(status)) = child.try_wait() {
-            return Some(status);
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    None
+    Ok(Some((process, ours)))
 }
 
 fn hear(kept: &Kept, line: &[u8], failure: &mut Option<(String, Option<ErrorCode>)>) {
@@ -405,9 +384,9 @@ mod tests {
     fn a_process_that_does_not_listen_is_killed_when_it_is_not_needed_any_more() {
         let task = task(&["sleep", "1000"]);
         let kept = Kept::new(&task.start, Waker::none());
-        let (child, socket) = spawn(&kept, &task, 1).unwrap().unwrap();
-        let id = child.0.id();
-        drop((child, socket));
+        let (process, socket) = spawn(&kept, &task, 1).unwrap().unwrap();
+        let id = kept.process().unwrap();
+        drop((process, socket));
         assert!(!std::path::Path::new(&format!("/proc/{id}")).exists());
     }
 
@@ -417,6 +396,22 @@ mod tests {
         let kept = Kept::new(&task.start, Waker::none());
         let (why, _) = life(&kept, &task, 1).unwrap();
         assert!(why.contains("can't be started"), "{why}");
+    }
+
+    #[test]
+    fn what_a_process_says_before_it_ends_is_heard_though_others_hold_its_socket() {
+        let said = r#"{"Failed":{"code":"ARD-202","why":"it chokes"}}"#;
+        let script = format!("cat <&0 >/dev/null 2>&1 & printf '%s\\nhalf' '{said}' >&0");
+        let mut task = task(&["sh", "-c", &script]);
+        let kept = Kept::new(&task.start, Waker::none());
+        let (why, code) = life(&kept, &task, 1).unwrap();
+        assert_eq!((&*why, code), ("it chokes", Some(ErrorCode::UserError)));
+        assert_eq!(kept.process(), None);
+        task.command = ["sh", "-c", "cat <&0 >/dev/null 2>&1 & kill -9 $$"]
+            .map(Into::into)
+            .to_vec();
+        let (why, code) = life(&kept, &task, 2).unwrap();
+        assert!(why.contains("signal: 9") && code.is_none(), "{why}");
     }
 
     #[test]

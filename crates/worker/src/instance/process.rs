@@ -132,7 +132,7 @@ impl Running {
         let names = Names::of(&program.dag)?;
         let vertex = names.vertex(&start.vertex)?;
         let (site, container) = (
-            site_of(vertex, start.instance),
+            site_of(vertex, start.instance)?,
             Site(start.worker.worker.container.0),
         );
         let mut config = WorkerConfig::of(&start.worker.settings, &start.worker.resources)?;

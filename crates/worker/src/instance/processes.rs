@@ -102,6 +102,20 @@ impl InstanceProcesses {
         reports.collect()
     }
 
+    /// The instances that have processes of their own, each with the number of its process, if that is there.
+    pub(crate) fn numbers(&self) -> Vec<(InstanceId, Option<u32>)> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let needed = kept.iter().filter(|(kept, _)| !kept.is_stopped());
+        needed
+            .map(|(kept, _)| {
+                (
+                    InstanceId::new(&*kept.vertex, kept.instance),
+                    kept.process(),
+                )
+            })
+            .collect()
+    }
+
     /// Ends all processes, and waits for that.
     pub(crate) fn close(&self) {
         let kept = self.kept.lock();
@@ -149,13 +163,16 @@ impl InstanceProcesses {
 }
 
 /// A placement as the mail sees it: instances in processes of their own are where these are. And these places.
+///
+/// # Errors
+/// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob) if there are more than can have processes of their own.
 pub(crate) fn with_processes(
     placement: &Placement,
     vertices: usize,
     ids: impl Iterator<Item = VertexId>,
     run: &[InstanceAt],
     isolated: &[VertexId],
-) -> (Placement, Vec<Site>) {
+) -> Result<(Placement, Vec<Site>)> {
     let mut sites = vec![Vec::new(); vertices];
     let mut own = Vec::new();
     for id in ids {
@@ -164,17 +181,16 @@ pub(crate) fn with_processes(
             let site = placement.site(id, instance).unwrap_or(placement.here());
             let is_own =
                 site == placement.here() && isolated.contains(&id) && run.contains(&(id, instance));
-            match is_own {
-                true => {
-                    own.push(site_of(id, instance));
-                    site_of(id, instance)
-                }
-                false => site,
+            if !is_own {
+                return Ok(site);
             }
+            let site = site_of(id, instance)?;
+            own.push(site);
+            Ok(site)
         });
-        sites[id.index()] = of.collect();
+        sites[id.index()] = of.collect::<Result<_>>()?;
     }
-    (Placement::new(placement.here(), sites), own)
+    Ok((Placement::new(placement.here(), sites), own))
 }
 
 /// Makes stand-ins for the instances of a vertex.
@@ -189,7 +205,7 @@ struct StandIns {
 
 impl ProcessorSupplier for StandIns {
     fn supply(&self, instance: Instance) -> Result<Box<dyn Processor>> {
-        let site = site_of(self.vertex, instance.index);
+        let site = site_of(self.vertex, instance.index)?;
         let inputs = self.cut.input_streams();
         let inputs = inputs.map(|(stream, codec)| {
             let codec: Arc<dyn ChunkCodec> = Arc::new(Passing(Arc::clone(codec)));

@@ -53,6 +53,9 @@ impl MasterFinder for Finder {
     }
 }
 
+/// The instances of each container.
+pub type Plan = [(u32, &'static [(&'static str, u32)])];
+
 /// The instances of each vertex by container.
 pub fn plan(containers: &[(u32, &[(&str, u32)])]) -> Arc<PackingPlan> {
     let mut counts = BTreeMap::<&str, u32>::new();
@@ -88,6 +91,7 @@ pub struct Master {
     plans: BTreeMap<PlanVersion, Arc<PackingPlan>>,
     pub routes: PlanVersion,
     pub next: PlanVersion,
+    pub last: PlanVersion,
     pub run: Run,
     /// What each container runs, where that is not what the plan of the routes says.
     pub running: BTreeMap<ContainerId, Vec<InstanceId>>,
@@ -125,6 +129,7 @@ impl Master {
             plans: BTreeMap::from([(PlanVersion(1), plan)]),
             routes: PlanVersion(1),
             next: PlanVersion(1),
+            last: PlanVersion(1),
             run: Run::Prepared,
             running: BTreeMap::new(),
             number: 0,
@@ -246,6 +251,7 @@ impl Master {
                 run: self.run,
                 routes: self.routes,
                 next: self.next,
+                last: self.last,
                 peers: order,
             };
             let plans = self.plans.iter().map(|(version, plan)| ToWorker::Plan {

@@ -9,11 +9,10 @@ use ardea_packing::{ContainerId, InstanceId};
 
 use crate::containers::{start, thread};
 use crate::jobs::Adding;
-use crate::master::{Master, plan};
+use crate::master::{Master, Plan, plan};
 use crate::spread::{embedded, runtime};
 
-type Plan = [(u32, &'static [(&'static str, u32)])];
-
+/// Which instances each container has by any of these plans.
 fn instances(plans: &[&Plan]) -> BTreeMap<ContainerId, Vec<InstanceId>> {
     let mut instances = BTreeMap::<ContainerId, Vec<InstanceId>>::new();
     for (container, ids) in plans.iter().flat_map(|plan| plan.iter()) {
@@ -26,22 +25,43 @@ fn instances(plans: &[&Plan]) -> BTreeMap<ContainerId, Vec<InstanceId>> {
     instances
 }
 
+impl Master {
+    /// Has all started that the next plan, the last of these, has more than the one before.
+    pub async fn grow(&mut self, version: u64, plans: &[&Plan; 2]) {
+        self.add_plan(version, plan(plans[1]));
+        self.next = PlanVersion(version);
+        self.running = instances(plans);
+        self.assign().await;
+        self.settled().await;
+    }
+
+    /// From now on records are routed by this plan. Nobody is told yet.
+    pub fn switch(&mut self, version: u64) {
+        self.routes = PlanVersion(version);
+    }
+
+    /// Has all stopped that the next plan has no more, and says that the change is done.
+    pub async fn shrink(&mut self, after: &Plan) {
+        let before = std::mem::take(&mut self.running);
+        self.running = instances(&[after]);
+        for container in before.into_keys() {
+            self.running.entry(container).or_default();
+        }
+        self.assign().await;
+        self.settled().await;
+        self.last = self.routes;
+        self.assign().await;
+        self.settled().await;
+    }
+}
+
 /// From one plan to the next, as a master does it: start what is new, switch the routes, stop what is old.
 async fn rescale(master: &mut Master, version: u64, before: &Plan, after: &Plan) {
-    master.add_plan(version, plan(after));
-    master.next = PlanVersion(version);
-    master.running = instances(&[before, after]);
+    master.grow(version, &[before, after]).await;
+    master.switch(version);
     master.assign().await;
     master.settled().await;
-    master.routes = PlanVersion(version);
-    master.assign().await;
-    master.settled().await;
-    master.running = instances(&[after]);
-    for (container, _) in before {
-        master.running.entry(ContainerId(*container)).or_default();
-    }
-    master.assign().await;
-    master.settled().await;
+    master.shrink(after).await;
 }
 
 #[test]

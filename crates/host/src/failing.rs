@@ -1,0 +1,142 @@
+//! Which vertices fail again and again: one whose instance waits to be started again does nothing, and has nothing to say of itself.
+
+use std::collections::BTreeMap;
+
+use ardea_core::Timestamp;
+use ardea_metrics::catalogue::{self, Metric};
+use ardea_metrics::{Grain, History, Labels, Selector};
+
+/// How far back failures count: instances are started again after ten seconds at the latest.
+const LOOKED_AT_MS: u64 = 25_000;
+
+/// So many failures in that time are again and again.
+const AGAIN_AND_AGAIN: f64 = 1.5;
+
+/// Over which time it is seen whether an instance is there.
+const PRESENT_MS: u64 = 6_000;
+
+/// One that is there accounts for all of its time; one that is away most of the time for less than this share.
+const THERE: f64 = 0.5;
+
+/// Whether an instance of this vertex fails again and again, and is away most of the time since it waits to be started again.
+pub(crate) fn is_failing(history: &History, vertex: &str, now_ms: u64) -> bool {
+    let mut failures = BTreeMap::<Labels, f64>::new();
+    let curves = curves(
+        history,
+        &catalogue::EXCEPTIONS,
+        vertex,
+        (LOOKED_AT_MS, now_ms),
+    );
+    for (labels, rates) in curves {
+        // The rate of a second is the growth in it.
+        *failures.entry(instance(&labels)).or_default() += rates.iter().sum::<f64>();
+    }
+    failures.retain(|_, failures| *failures > AGAIN_AND_AGAIN);
+    failures
+        .into_keys()
+        .any(|labels| is_away(history, vertex, &labels, now_ms))
+}
+
+/// Whether an instance is away most of the time: it accounts for little of it, or its process is not there.
+fn is_away(history: &History, vertex: &str, of: &Labels, now_ms: u64) -> bool {
+    let process = Selector::of(catalogue::INSTANCE_PROCESS.name).with("vertex", vertex);
+    let mut processes = history.latest(&process).into_iter();
+    if let Some(process) = processes.find(|one| instance(&one.labels) == *of) {
+        return process.value == 0.0;
+    }
+    let times = [catalogue::BUSY, catalogue::BLOCKED, catalogue::IDLE];
+    let shares = times.iter().map(|metric| {
+        let curves = curves(history, metric, vertex, (PRESENT_MS, now_ms)).into_iter();
+        let mut curves = curves.filter(|(labels, _)| instance(labels) == *of);
+        let rates = curves.next().map_or_else(Vec::new, |(_, rates)| rates);
+        rates.iter().sum::<f64>() / (rates.len().max(1) as f64)
+    });
+    shares.sum::<f64>() < THERE
+}
+
+/// Who an instance is, and where.
+fn instance(labels: &Labels) -> Labels {
+    labels.only(&["container", "instance"])
+}
+
+/// A counter's growth by seconds, of each series of a vertex, over the last milliseconds.
+fn curves(
+    history: &History,
+    metric: &Metric,
+    vertex: &str,
+    (last_ms, now_ms): (u64, u64),
+) -> Vec<(Labels, Vec<f64>)> {
+    let at = |ms: u64| {
+        Timestamp::from_micros(i64::try_from(ms.saturating_mul(1000)).unwrap_or(i64::MAX))
+    };
+    let selector = Selector::of(metric.name).with("vertex", vertex);
+    let (from, to) = (at(now_ms.saturating_sub(last_ms)), at(now_ms));
+    let curves = history
+        .range(&selector, Grain::Seconds, from, to)
+        .into_iter();
+    curves
+        .map(|curve| {
+            (
+                curve.labels,
+                curve.points.iter().map(|point| point.value).collect(),
+            )
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use ardea_metrics::{Batch, HistoryConfig, Value};
+
+    use super::*;
+
+    const SECONDS: u64 = 20;
+
+    /// After some seconds in each of which instance 0 of `counts` fails so often, and accounts for such a share of its time, while
+    /// instance 1 does well.
+    fn history(failures: f64, share: f64, process: Option<f64>) -> History {
+        let second = |at: u64| Timestamp::from_micros(1_000_000_000 + at as i64 * 1_000_000);
+        let mut history = History::new(HistoryConfig::default(), second(0));
+        let process_labels = Labels::of([("container", "1")]);
+        for at in 0..=SECONDS {
+            let mut batch = Batch::new(process_labels.clone(), second(0), second(at));
+            let of = |instance| Labels::of([("vertex", "counts"), ("instance", instance)]);
+            let elapsed = at as f64;
+            let failed = of("0").with("code", "ARD-201");
+            let failed_so_often = Value::Counter((elapsed * failures).floor());
+            batch.push(catalogue::EXCEPTIONS.name, &failed, failed_so_often);
+            let idle = |share: f64| Value::Counter(elapsed * share);
+            batch.push(catalogue::IDLE.name, &of("0"), idle(share));
+            batch.push(catalogue::IDLE.name, &of("1"), idle(1.0));
+            if let Some(number) = process {
+                batch.push(
+                    catalogue::INSTANCE_PROCESS.name,
+                    &of("0"),
+                    Value::Gauge(number),
+                );
+            }
+            history.take(&batch, second(at));
+        }
+        history
+    }
+
+    #[test]
+    fn who_fails_again_and_again_and_is_hardly_there_is_failing() {
+        let now_ms = (1_000 + SECONDS) * 1_000;
+        for (failures, share, process, expected) in [
+            (0.2, 0.01, None, true),
+            (30.0, 0.1, None, true),
+            // It fails, and is there all the same.
+            (1.0, 0.95, None, false),
+            // It has not failed, and says nothing of its time, as it shares it with another.
+            (0.0, 0.0, None, false),
+            // The stand-in of a process is always there.
+            (0.2, 1.0, Some(0.0), true),
+            (0.2, 1.0, Some(4711.0), false),
+        ] {
+            let found = is_failing(&history(failures, share, process), "counts", now_ms);
+            assert_eq!(found, expected, "{failures} {share} {process:?}");
+        }
+        assert!(!is_failing(&history(0.2, 0.0, None), "words", now_ms));
+    }
+}
