@@ -18,6 +18,8 @@ pub struct InstanceReading {
     pub restarts: u64,
     /// Errors and panics, by code: `("ARD-201", 3)`.
     pub exceptions: Vec<(String, u64)>,
+    /// The number of its process, if it has one of its own; 0 while that is not there.
+    pub process: Option<u32>,
     /// Bytes that came from other containers.
     pub received_bytes: u64,
     /// What became of its messages, if it is a source that counts them.
@@ -117,6 +119,7 @@ impl InstanceReading {
             counters,
             restarts: 0,
             exceptions: Vec::new(),
+            process: None,
             received_bytes: 0,
             messages: None,
             latency: None,
@@ -138,6 +141,9 @@ impl InstanceReading {
         let counters = &self.counters;
         tell(&m::RECORDS_IN, counters.records_in as f64);
         tell(&m::RECORDS_OUT, counters.records_out as f64);
+        if let Some(process) = self.process {
+            tell(&m::INSTANCE_PROCESS, f64::from(process));
+        }
         tell(&m::LATE, counters.late as f64);
         tell(&m::BAD, counters.bad as f64);
         tell(&m::BUSY, counters.busy.as_secs_f64());
@@ -233,6 +239,7 @@ mod tests {
             recent: latencies.snapshot(),
         };
         InstanceReading {
+            process: Some(4711),
             exceptions: vec![("ARD-201".to_string(), 3)],
             messages: Some(messages),
             latency: Some(LatencyReading {

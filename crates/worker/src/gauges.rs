@@ -82,6 +82,10 @@ impl Gauges {
         let mut received: BTreeMap<(Arc<str>, u32), u64> = came
             .map(|came| ((came.vertex, came.instance), came.bytes))
             .collect();
+        let processes = view.processes().into_iter();
+        let mut processes: BTreeMap<(Arc<str>, u32), u32> = processes
+            .map(|(id, process)| ((id.vertex.as_str().into(), id.index), process.unwrap_or(0)))
+            .collect();
         for report in view.deployment.instances() {
             let of = (report.vertex, report.instance);
             let failures = self.failures.of(&of.0, of.1);
@@ -91,6 +95,7 @@ impl Gauges {
                 exceptions: exceptions
                     .map(|(code, count)| (code.to_string(), *count))
                     .collect(),
+                process: processes.remove(&of),
                 received_bytes: received.remove(&of).unwrap_or(0),
                 messages: messages.remove(&of).map(|counts| self.since(&of, counts)),
                 latency: (report.latency.count() > 0).then(|| {
@@ -102,12 +107,6 @@ impl Gauges {
                 ..InstanceReading::new(&*of.0, of.1, report.metrics)
             }
             .write(batch);
-        }
-        for (id, process) in view.processes() {
-            let instance = id.index.to_string();
-            let labels = Labels::of([("vertex", id.vertex.as_str()), ("instance", &*instance)]);
-            let number = Value::Gauge(f64::from(process.unwrap_or(0)));
-            batch.push(catalogue::INSTANCE_PROCESS.name, &labels, number);
         }
         for sent in view.crossings.traffic().sent() {
             let reading = EdgeReading {
