@@ -164,6 +164,7 @@ fn unit(name: &str) -> &'static str {
         "exceptions" => "exceptions",
         "threads" => "threads",
         "fds" => "files",
+        "id" => "process",
         "batches" => "batches",
         _ => "",
     }
