@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use ardea_core::Result;
+use ardea_core::{Error, ErrorCode, Result};
 
 use crate::{Node, StateManager, StatePath};
 
@@ -16,6 +16,8 @@ pub struct Tree {
     pub path: StatePath,
     /// What is there; `None` if it was gone when it was to be read. A root that holds nothing is not there either.
     pub node: Option<Node>,
+    /// Why what is there is no node, if it is damaged.
+    pub damage: Option<Error>,
     /// What is below it, sorted by name.
     pub children: Vec<Tree>,
 }
@@ -27,16 +29,21 @@ pub struct Tree {
 ///
 /// # Errors
 ///
-/// When the state manager does not answer.
+/// When the state manager does not answer. A damaged node is none: it is shown as such, and the others as they are.
 pub async fn dump(state: &dyn StateManager, root: &StatePath) -> Result<Tree> {
     let mut children = Vec::new();
     for name in state.children(root).await? {
         // A path has few parts, so this is never deep.
         children.push(Box::pin(dump(state, &root.child(&name)?)).await?);
     }
+    let (node, damage) = match state.get(root).await {
+        Err(error) if error.code() == ErrorCode::StateCorrupt => (None, Some(error)),
+        node => (node?, None),
+    };
     Ok(Tree {
         path: root.clone(),
-        node: state.get(root).await?,
+        node,
+        damage,
         children,
     })
 }
@@ -69,8 +76,12 @@ impl Tree {
 
     /// The rest of its line.
     fn describe(&self, shown: &impl Fn(&StatePath, &Node) -> Option<String>, text: &mut String) {
+        // Writing to a string can't fail.
+        if let Some(error) = &self.damage {
+            let _ = writeln!(text, "  damaged: {error}");
+            return;
+        }
         match &self.node {
-            // Writing to a string can't fail.
             Some(node) => {
                 let _ = write!(text, "  {}", node.version);
                 if let Some(session) = &node.session {

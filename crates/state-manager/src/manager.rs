@@ -26,7 +26,9 @@ pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 ///   The change was made, or not, or will be in a moment. Read, then decide. A conditional change may simply be tried
 ///   again: it can't happen twice.
 /// * [`StateRefused`](ardea_core::ErrorCode::StateRefused): the tree does not allow it, or the server denies it.
-/// * [`StateCorrupt`](ardea_core::ErrorCode::StateCorrupt): what is stored there is no node.
+/// * [`StateCorrupt`](ardea_core::ErrorCode::StateCorrupt): what is stored there is no node. That
+///   concerns this node alone: its parent lists it, others are read, and what is below it as well. A change without a
+///   condition mends it: `set` with [`Expected::Any`] overwrites it, `delete` without a version removes it.
 ///
 /// Dropping the future of a change before it is ready has the effect of `StateUnknown`.
 pub trait StateManager: Send + Sync + fmt::Debug {

@@ -153,6 +153,93 @@ async fn a_damaged_file_is_named_and_the_others_are_read() {
     assert!(state.get(&path("/b")).await.expect("read").is_some());
 }
 
+/// A tree with a damaged node between others, and a node of a session whose process is dead.
+async fn half_damaged(folder: &Path) {
+    let state = open(folder).await;
+    for node in ["/jobs/a", "/jobs/b/below", "/jobs/c"] {
+        let node = path(node);
+        let set = state.set(&node, b"hello", Expected::Any);
+        set.await.expect("set");
+    }
+    let (session, _ending) = state.open_session().await.expect("a session");
+    session
+        .create(&path("/workers/w"), b"")
+        .await
+        .expect("made");
+    // As if its process had been killed: the node stays, and nobody holds the lock.
+    let life = folder.join("sessions").join(session.id().as_str());
+    fs::rename(&life, folder.join("life")).expect("moved");
+    drop(session);
+    drop(state);
+    fs::rename(folder.join("life"), &life).expect("moved");
+    fs::write(folder.join("tree/jobs/b/.node"), "").expect("damaged");
+}
+
+#[tokio::test]
+async fn a_damaged_node_costs_neither_those_beside_it_nor_whoever_opens() {
+    let folder = tempfile::tempdir().expect("a folder");
+    half_damaged(folder.path()).await;
+    let state = open(folder.path()).await;
+    assert!(!folder.path().join("tree/workers/w").exists());
+    let jobs = path("/jobs");
+    let names = state.children(&jobs).await.expect("listed");
+    assert_eq!(names, ["a", "b", "c"]);
+    let mut watcher = state.watch_children(&jobs).await.expect("watched");
+    assert_eq!(watcher.next().await.expect("told"), names);
+    let below = state.get(&path("/jobs/b/below")).await.expect("read");
+    assert_eq!(&*below.expect("there").value, b"hello");
+    // What is below it can be changed, and sessions begin and end.
+    let more = path("/jobs/b/more");
+    let made = state.set(&more, b"", Expected::Absent).await;
+    made.expect("made");
+    let (session, _ending) = state.open_session().await.expect("a session");
+    session
+        .create(&path("/workers/w"), b"")
+        .await
+        .expect("made");
+    session.close().await.expect("closed");
+    let workers = state.children(&path("/workers")).await.expect("listed");
+    assert!(workers.is_empty(), "{workers:?}");
+    let damaged = state.get(&path("/jobs/b")).await.expect_err("damaged");
+    assert_eq!(damaged.code(), ErrorCode::StateCorrupt);
+
+    let whole = ardea_state_manager::dump(&state, &StatePath::root()).await;
+    let text = whole.expect("dumped").text(|_, _| None);
+    let line = |name: &str| text.lines().find(|line| line.contains(name));
+    let told = line("─ b").expect("it is shown");
+    assert!(told.contains("damaged: ARD-505"), "{text}");
+    assert!(line("─ below").is_some_and(|line| line.contains("\"hello\"")));
+}
+
+#[tokio::test]
+async fn a_damaged_node_is_overwritten_and_removed_by_whoever_sets_no_condition() {
+    let folder = tempfile::tempdir().expect("a folder");
+    half_damaged(folder.path()).await;
+    let state = open(folder.path()).await;
+    let node = path("/jobs/b");
+    for expected in [Expected::Absent, Expected::Version(Version::new(1))] {
+        let error = state.set(&node, b"2", expected).await;
+        let error = error.expect_err("what it is is not known");
+        assert_eq!(error.code(), ErrorCode::StateCorrupt);
+    }
+    let version = state.set(&node, b"2", Expected::Any).await.expect("set");
+    let found = state.get(&node).await.expect("read").expect("there");
+    assert_eq!((&*found.value, found.version), (&b"2"[..], version));
+    assert_eq!(state.children(&node).await.expect("read"), ["below"]);
+
+    let file = folder.path().join("tree/jobs/b/.node");
+    fs::write(&file, "junk").expect("damaged");
+    let error = state.delete(&node, None).await.expect_err("not empty");
+    assert_eq!(error.code(), ErrorCode::StateRefused, "{error}");
+    let below = path("/jobs/b/below");
+    state.delete(&below, None).await.expect("deleted");
+    let error = state.delete(&node, Some(version)).await;
+    let error = error.expect_err("which version it is is not known");
+    assert_eq!(error.code(), ErrorCode::StateCorrupt);
+    state.delete(&node, None).await.expect("deleted");
+    assert!(state.get(&node).await.expect("read").is_none());
+}
+
 #[tokio::test]
 async fn a_directory_of_somebody_else_is_left_alone() {
     let folder = tempfile::tempdir().expect("a folder");

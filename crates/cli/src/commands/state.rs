@@ -29,7 +29,8 @@ pub fn dump(args: &StateDumpArgs, context: &Context) -> Result<(), Failure> {
             None => Err(nothing(&cluster.name, &cluster.state)),
         }
     })?;
-    if tree.node.is_none() && tree.children.is_empty() && !below.is_root() {
+    let is_nothing = tree.node.is_none() && tree.damage.is_none() && tree.children.is_empty();
+    if is_nothing && !below.is_root() {
         let what = format!("{} holds no {below}", cluster.state);
         let error = Error::new(ErrorCode::InvalidConfig, what);
         return Err(error
@@ -73,6 +74,9 @@ fn object(tree: &Tree) -> Value {
             fields["session"] = json!(session.to_string());
         }
         fields["value"] = value(&tree.path, node);
+    }
+    if let Some(damage) = &tree.damage {
+        fields["damage"] = json!(damage.to_string());
     }
     fields["children"] = tree.children.iter().map(object).collect();
     fields

@@ -17,7 +17,7 @@ use super::clock::Clock;
 use super::entry;
 use super::lives::{Life, Lives};
 use crate::{Expected, Node, Place, SessionId, StatePath, Version};
-use ardea_core::{Error, Result};
+use ardea_core::{Error, ErrorCode, Result};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -108,7 +108,7 @@ impl Tree {
         }
     }
 
-    /// The node, unless its session is dead.
+    /// The node, unless its session is dead. A damaged one is an error, unless what is left of it says that its session is dead.
     pub(super) fn get(&self, path: &StatePath) -> Result<Option<Node>> {
         let file = self.folder(path).join(NODE);
         let bytes = match fs::read(&file) {
@@ -116,13 +116,17 @@ impl Tree {
             Err(error) if is_absent(&error) => return Ok(None),
             Err(error) => return Err(self.failed(path, "read", error)),
         };
-        let node = entry::decode(&bytes).map_err(|why| self.damaged(&file, why))?;
-        if let Some(session) = &node.session
-            && !self.is_alive(path, session)?
+        let node = entry::decode(&bytes);
+        let session = match &node {
+            Ok(node) => node.session.clone(),
+            Err(_) => entry::session_of(&bytes).ok().flatten(),
+        };
+        if let Some(session) = session
+            && !self.is_alive(path, &session)?
         {
             return Ok(None);
         }
-        Ok(Some(node))
+        node.map(Some).map_err(|why| self.damaged(&file, why))
     }
 
     /// The names of the children, sorted, without those whose sessions are dead.
@@ -161,10 +165,13 @@ impl Tree {
 
     fn is_there(&self, parent: &StatePath, name: &str) -> Result<bool> {
         let path = parent.child(name)?;
-        match self.session_of(&path)? {
-            Some(Some(session)) => self.is_alive(&path, &session),
-            Some(None) => Ok(true),
-            None => Ok(false),
+        match self.session_of(&path) {
+            Ok(Some(Some(session))) => self.is_alive(&path, &session),
+            Ok(Some(None)) => Ok(true),
+            Ok(None) => Ok(false),
+            // It costs whoever reads it, and nobody who looks for others.
+            Err(error) if is_damage(&error) => Ok(true),
+            Err(error) => Err(error),
         }
     }
 
@@ -245,7 +252,14 @@ impl Held<'_> {
         session: Option<&SessionId>,
     ) -> Result<Version> {
         let tree = self.tree;
-        let found = tree.get(path)?;
+        let found = match tree.get(path) {
+            // Whatever it was, it is to be this: what its head still says of a session holds.
+            Err(error) if expected == Expected::Any && is_damage(&error) => {
+                let session = tree.session_of(path).ok().flatten().flatten();
+                return self.replace(path, value, session.as_ref());
+            }
+            found => found?,
+        };
         let is_as_expected = match expected {
             Expected::Any => true,
             Expected::Absent => found.is_none(),
@@ -254,25 +268,33 @@ impl Held<'_> {
         if !is_as_expected {
             return Err(tree.place.conflict(path, expected, found.as_ref()));
         }
-        let failed = |error| tree.failed(path, "write", error);
         match found {
-            Some(node) => {
-                let version = self.tick().map_err(failed)?;
-                let file = entry::encode(value, version, node.session.as_ref());
-                let scratch = self.scratch(version);
-                let folder = tree.folder(path);
-                let renamed =
-                    write(&scratch, &file).and_then(|()| fs::rename(&scratch, folder.join(NODE)));
-                renamed.map_err(|error| {
-                    // What could not be written must not fill the disk further.
-                    let _ = fs::remove_file(&scratch);
-                    failed(error)
-                })?;
-                self.settle(path, &folder)?;
-                Ok(version)
-            }
+            Some(node) => self.replace(path, value, node.session.as_ref()),
             None => self.create(path, value, session),
         }
+    }
+
+    /// Writes a node that is there.
+    fn replace(
+        &self,
+        path: &StatePath,
+        value: &[u8],
+        session: Option<&SessionId>,
+    ) -> Result<Version> {
+        let tree = self.tree;
+        let failed = |error| tree.failed(path, "write", error);
+        let version = self.tick().map_err(failed)?;
+        let file = entry::encode(value, version, session);
+        let scratch = self.scratch(version);
+        let folder = tree.folder(path);
+        let renamed = write(&scratch, &file).and_then(|()| fs::rename(&scratch, folder.join(NODE)));
+        renamed.map_err(|error| {
+            // What could not be written must not fill the disk further.
+            let _ = fs::remove_file(&scratch);
+            failed(error)
+        })?;
+        self.settle(path, &folder)?;
+        Ok(version)
     }
 
     /// Makes a node, and its missing ancestors, as one folder that is moved into its place.
@@ -285,12 +307,15 @@ impl Held<'_> {
         let tree = self.tree;
         let mut missing = vec![path.clone()];
         for ancestor in path.ancestors().collect::<Vec<_>>().into_iter().rev() {
-            match tree.get(&ancestor)? {
-                Some(node) if node.session.is_some() => {
+            match tree.get(&ancestor) {
+                Ok(Some(node)) if node.session.is_some() => {
                     return Err(tree.place.below_ephemeral(path));
                 }
-                Some(_) => break,
-                None => missing.push(ancestor),
+                Ok(Some(_)) => break,
+                Ok(None) => missing.push(ancestor),
+                // It is there, and no more is known of it.
+                Err(error) if is_damage(&error) => break,
+                Err(error) => return Err(error),
             }
         }
         let failed = |error| tree.failed(path, "make", error);
@@ -320,15 +345,20 @@ impl Held<'_> {
     /// Removes a node without children.
     pub(super) fn delete(&self, path: &StatePath, expected: Option<Version>) -> Result<()> {
         let tree = self.tree;
-        let found = tree.get(path)?;
-        if let Some(version) = expected
-            && found.as_ref().is_none_or(|node| node.version != version)
-        {
-            let expected = Expected::Version(version);
-            return Err(tree.place.conflict(path, expected, found.as_ref()));
-        }
-        if found.is_none() {
-            return Ok(());
+        match tree.get(path) {
+            Err(error) if expected.is_none() && is_damage(&error) => {}
+            found => {
+                let found = found?;
+                if let Some(version) = expected
+                    && found.as_ref().is_none_or(|node| node.version != version)
+                {
+                    let expected = Expected::Version(version);
+                    return Err(tree.place.conflict(path, expected, found.as_ref()));
+                }
+                if found.is_none() {
+                    return Ok(());
+                }
+            }
         }
         if !tree.children(path)?.is_empty() {
             return Err(tree.place.not_empty(path));
@@ -367,13 +397,15 @@ impl Held<'_> {
         Ok(())
     }
 
-    /// Removes the nodes below `path` whose sessions are to go. Nodes of sessions have no children.
+    /// Removes the nodes below `path` whose sessions are to go. Nodes of sessions have no children; of a damaged node it is not known
+    /// whether it is one, so it stays, and is passed by.
     fn sweep(&self, path: &StatePath, goes: &dyn Fn(&SessionId) -> Result<bool>) -> Result<()> {
         for name in self.tree.names_below(path)? {
             let child = path.child(&name)?;
-            match self.tree.session_of(&child)? {
-                Some(Some(session)) if goes(&session)? => self.take_out(&child)?,
-                Some(Some(_)) => {}
+            match self.tree.session_of(&child) {
+                Ok(Some(Some(session))) if goes(&session)? => self.take_out(&child)?,
+                Ok(Some(Some(_))) => {}
+                Err(error) if !is_damage(&error) => return Err(error),
                 _ => self.sweep(&child, goes)?,
             }
         }
@@ -418,6 +450,11 @@ fn is_absent(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
     )
+}
+
+/// Whether what was read is no node.
+fn is_damage(error: &Error) -> bool {
+    error.code() == ErrorCode::StateCorrupt
 }
 
 fn foreign(why: &'static str) -> io::Error {
