@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ardea_core::Result;
+use ardea_core::{ErrorCode, Result};
 use ardea_scheduler::HostRecord;
 use ardea_state_manager::{StateManager, layout};
 
@@ -29,7 +29,11 @@ impl Directory {
             let Some(name) = path.any_name() else {
                 continue;
             };
-            let Some(node) = self.0.get(&path).await? else {
+            let node = match self.0.get(&path).await {
+                Err(error) if error.code() == ErrorCode::StateCorrupt => continue,
+                node => node?,
+            };
+            let Some(node) = node else {
                 continue; // gone meanwhile
             };
             if let Ok(record) = HostRecord::read(&name, &node.value) {

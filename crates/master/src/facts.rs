@@ -238,9 +238,13 @@ impl Writer {
         let known = self.written.get(&subject).map(|(_, version)| *version);
         let expected = match known {
             Some(version) => Expected::Version(version),
-            None => match state.get(&path).await? {
-                Some(node) => Expected::Version(node.version),
-                None => Expected::Absent,
+            None => match state.get(&path).await {
+                // Whose it was nobody can read: this is written over it.
+                Err(error) if error.code() == ErrorCode::StateCorrupt => Expected::Any,
+                node => match node? {
+                    Some(node) => Expected::Version(node.version),
+                    None => Expected::Absent,
+                },
             },
         };
         let value = fact.encode(self.store.job())?;

@@ -41,7 +41,11 @@ pub async fn sweep(state: &dyn StateManager) -> Result<()> {
         let Some(name) = jobs.child(&name)?.any_name() else {
             continue;
         };
-        sweep_job(state, &JobLayout::of(&name)?).await?;
+        match sweep_job(state, &JobLayout::of(&name)?).await {
+            // Of what can't be read it is not known what it belongs to: that job is left as it is, and others are not.
+            Err(error) if error.code() == ErrorCode::StateCorrupt => {}
+            swept => swept?,
+        }
     }
     Ok(())
 }
@@ -104,17 +108,23 @@ async fn facts(state: &dyn StateManager, layout: &JobLayout) -> Result<Vec<State
     Ok(paths)
 }
 
-/// Removes a node if its value is such.
+/// Removes a node if its value is such, or if it is damaged, so that nobody can read it.
 async fn delete_if(
     state: &dyn StateManager,
     path: &StatePath,
     condition: impl Fn(&[u8]) -> bool,
 ) -> Result<()> {
     // Read again and again: the holder of a lease may be renewing it.
-    while let Some(node) = state.get(path).await?.filter(|node| condition(&node.value)) {
-        ignore_conflict(state.delete(path, Some(node.version)).await)?;
+    loop {
+        let version = match state.get(path).await {
+            Err(error) if error.code() == ErrorCode::StateCorrupt => None,
+            node => match node?.filter(|node| condition(&node.value)) {
+                Some(node) => Some(node.version),
+                None => return Ok(()),
+            },
+        };
+        ignore_conflict(state.delete(path, version).await)?;
     }
-    Ok(())
 }
 
 fn ignore_conflict(deleted: Result<()>) -> Result<()> {

@@ -276,8 +276,8 @@ async fn attend(
     mut closing: watch::Receiver<bool>,
 ) {
     loop {
-        if let Ok(mut watcher) = shared.setup.state.watch_node(layout.definition()).await {
-            loop {
+        let failed = match shared.setup.state.watch_node(layout.definition()).await {
+            Ok(mut watcher) => loop {
                 let node = tokio::select! {
                     node = watcher.next() => node,
                     () = closes(&mut closing) => return,
@@ -285,9 +285,14 @@ async fn attend(
                 match node {
                     Ok(Some(node)) => stand(&shared, &name, &node, &mut closing).await,
                     Ok(None) => shared.obstacle(&name, None),
-                    Err(_) => break,
+                    Err(error) => break error,
                 }
-            }
+            },
+            Err(error) => error,
+        };
+        // What can't be reached may be there unharmed; what is damaged keeps everybody from the job.
+        if failed.code() == ErrorCode::StateCorrupt {
+            shared.obstacle(&name, Some(failed));
         }
         tokio::select! {
             () = tokio::time::sleep(PAUSE) => {}

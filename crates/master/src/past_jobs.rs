@@ -109,7 +109,10 @@ pub async fn all_past_jobs(state: &dyn StateManager) -> Result<Vec<PastJob>> {
 async fn read(state: &dyn StateManager, paths: Vec<(StatePath, u64)>) -> Result<Vec<PastJob>> {
     let mut found = Vec::new();
     for (path, _) in paths {
-        let node = state.get(&path).await?;
+        let node = match state.get(&path).await {
+            Err(error) if error.code() == ErrorCode::StateCorrupt => None,
+            node => node?,
+        };
         found.extend(node.and_then(|node| serde_json::from_slice::<PastJob>(&node.value).ok()));
     }
     found.sort_by_key(|past| std::cmp::Reverse(past.ended_ms));
@@ -144,7 +147,14 @@ async fn forget_oldest(state: &dyn StateManager) -> Result<()> {
     }
     let mut aged: Vec<(Version, StatePath)> = Vec::new();
     for (path, _) in all {
-        let node = state.get(&path).await?;
+        let node = match state.get(&path).await {
+            // Nobody can read it, so it is older than all.
+            Err(error) if error.code() == ErrorCode::StateCorrupt => {
+                state.delete(&path, None).await?;
+                continue;
+            }
+            node => node?,
+        };
         aged.extend(node.map(|node| (node.version, path)));
     }
     aged.sort();

@@ -142,7 +142,12 @@ async fn registered(cluster: &ClusterSettings) -> Result<Vec<String>> {
     let above = layout::workers()?;
     let mut bases = Vec::new();
     for name in state.children(&above).await? {
-        let Some(node) = state.get(&above.child(&name)?).await? else {
+        let node = match state.get(&above.child(&name)?).await {
+            // Another host may be up.
+            Err(error) if error.code() == ErrorCode::StateCorrupt => continue,
+            node => node?,
+        };
+        let Some(node) = node else {
             continue;
         };
         let advert: Value = serde_json::from_slice(&node.value).unwrap_or_default();

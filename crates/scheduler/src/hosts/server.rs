@@ -142,7 +142,7 @@ impl Host {
         let version = loop {
             match session.create(&self.path, &value).await {
                 Ok(version) => break version,
-                Err(error) if error.code() == ErrorCode::StateConflict => {
+                Err(error) if is_in_the_way(&error) => {
                     self.take_over_from_the_dead().await?;
                 }
                 Err(error) => return Err(error),
@@ -158,7 +158,14 @@ impl Host {
 
     /// Removes the node that this host has left behind when it died, unless one that lives has it.
     async fn take_over_from_the_dead(&self) -> Result<()> {
-        let Some(node) = self.state.get(&self.path).await? else {
+        let node = match self.state.get(&self.path).await {
+            // Whoever that was can't be asked, nor reached by others.
+            Err(error) if error.code() == ErrorCode::StateCorrupt => {
+                return self.state.delete(&self.path, None).await;
+            }
+            node => node?,
+        };
+        let Some(node) = node else {
             return Ok(());
         };
         if let Ok(other) = HostRecord::read(&self.id, &node.value)
@@ -207,6 +214,14 @@ impl Host {
     }
 }
 
+/// Whether another node stands where this host's is to be, or what is left of one.
+fn is_in_the_way(error: &Error) -> bool {
+    matches!(
+        error.code(),
+        ErrorCode::StateConflict | ErrorCode::StateCorrupt
+    )
+}
+
 /// Keeps a host registered.
 async fn stay(host: Arc<Host>, mut registered: Registered) {
     let mut looks = tokio::time::interval(REFRESH);
@@ -215,7 +230,7 @@ async fn stay(host: Arc<Host>, mut registered: Registered) {
         tokio::select! {
             _ = &mut registered.ending => {}
             _ = looks.tick() => match host.refresh(&mut registered).await {
-                Err(error) if error.code() == ErrorCode::StateConflict => {}
+                Err(error) if is_in_the_way(&error) => {}
                 // A state manager that is away comes back, or the session ends.
                 _ => continue,
             }
