@@ -111,9 +111,10 @@ fn value_order(one: &str, other: &str) -> Ordering {
     }
 }
 
-/// What a counter of a vertex has come to, over all its instances.
+/// What a counter of a vertex has come to, over all its instances, those whose processes are gone included.
 pub(crate) fn total(history: &History, metric: &catalogue::Metric, vertex: &str) -> u64 {
-    let series = history.latest(&Selector::of(metric.name).with("vertex", vertex));
+    let of_vertex = Selector::of(metric.name).with("vertex", vertex);
+    let series = history.grown(&of_vertex, &["vertex"]);
     series.iter().map(|one| one.value as u64).sum()
 }
 

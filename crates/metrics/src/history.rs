@@ -11,7 +11,8 @@
 //!
 //! **Counters** are kept as growth: what a counter says now less what it said before, or, when its process was started
 //! anew or it says less than before, all that it says. What a counter said when a process that is older than the history is
-//! heard for the first time is where it begins, not growth.
+//! heard for the first time is where it begins, not growth. What a counter of the catalogue has grown by stays part of
+//! [`grown`](History::grown) when its process is gone, and when its series is: no more than the detail is lost.
 //!
 //! **Time** is that of whoever takes batches in: the clocks of other hosts may be wrong.
 
@@ -27,7 +28,7 @@ use foldhash::fast::FixedState;
 use serde::Serialize;
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::catalogue::{self, Fold};
+use crate::catalogue::{self, Fold, Kind};
 use crate::{Batch, Labels, MetricName};
 pub use query::{Curve, Grain, Latest, Point, Selector};
 use series::Series;
@@ -88,6 +89,15 @@ pub struct History {
     is_folded: bool,
     left_out: u64,
     swept: i64,
+    /// What counters of instances had grown by whose series have gone, by vertex.
+    gone: HashMap<u128, Gone>,
+}
+
+/// What is left of the series of a counter, of all instances of a vertex.
+struct Gone {
+    name: MetricName,
+    labels: Labels,
+    total: f64,
 }
 
 /// A process that tells metrics.
@@ -128,6 +138,7 @@ impl History {
             is_folded: false,
             left_out: 0,
             swept: second,
+            gone: HashMap::default(),
         }
     }
 
@@ -367,13 +378,15 @@ impl History {
             !process.last.is_empty() || (now - process.heard) as u64 <= REMEMBERED.as_secs()
         });
         self.release(forgotten);
-        let (series, free) = (&mut self.series, &mut self.free);
+        let (series, free, gone) = (&mut self.series, &mut self.free, &mut self.gone);
         self.places.retain(|_, place| {
             let slot = &mut series[*place as usize];
             let is_over = |one: &Series| one.members == 0 && now - one.ring.head() > 3_600;
             let is_gone = slot.as_ref().is_none_or(is_over);
             if is_gone {
-                *slot = None;
+                if let Some(series) = slot.take() {
+                    keep_total(gone, &series);
+                }
                 free.push(*place);
             }
             !is_gone
@@ -399,6 +412,24 @@ impl std::fmt::Debug for History {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "History({:?})", self.report())
     }
+}
+
+/// Remembers what a counter of an instance has come to, with those of its vertex: there are few vertices.
+fn keep_total(gone: &mut HashMap<u128, Gone>, series: &Series) {
+    let name = series.name.as_str();
+    let is_known = catalogue::find(name).is_some_and(|metric| metric.kind == Kind::Counter);
+    if !is_known || !series.is_counter || series.total <= 0.0 {
+        return;
+    }
+    let labels = folded(&series.labels);
+    let total = gone
+        .entry(key(name, "", &labels, None))
+        .or_insert_with(|| Gone {
+            name: series.name.clone(),
+            labels,
+            total: 0.0,
+        });
+    total.total += series.total;
 }
 
 fn second(time: Timestamp) -> i64 {

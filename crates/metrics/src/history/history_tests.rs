@@ -194,6 +194,38 @@ fn a_series_is_let_go_of_an_hour_after_it_was_told() {
 }
 
 #[test]
+fn what_has_been_counted_stays_counted_when_its_process_dies_and_is_forgotten() {
+    let mut history = History::new(HistoryConfig::default(), at(0));
+    let exceptions = |started, now, number| {
+        let mut batch = batch(1, started, now);
+        let labels = Labels::of([("vertex", "v"), ("instance", "0"), ("code", "ARD-301")]);
+        let name = catalogue::EXCEPTIONS.name;
+        batch.push(name, &labels, Value::Counter(number));
+        batch
+    };
+    let of_vertex = Selector::of(catalogue::EXCEPTIONS.name).with("vertex", "v");
+    let grown = |history: &History| {
+        let grown = history.grown(&of_vertex, &["vertex"]);
+        grown.iter().map(|one| one.value).collect::<Vec<_>>()
+    };
+    history.take(&exceptions(0, 1, 4.0), at(1));
+    // The next process has none, so it does not tell any.
+    for now in (10..=60).step_by(10) {
+        history.take(&batch(1, 9, now), at(now));
+        assert_eq!(grown(&history), [4.0]);
+    }
+    // Not told for more than an hour, and the series is gone; a process that has one of its own adds it.
+    for now in (70..=4_000).step_by(10) {
+        history.take(&batch(1, 9, now), at(now));
+        assert_eq!(grown(&history), [4.0]);
+    }
+    assert_eq!(history.report().series, 0);
+    history.take(&exceptions(9, 4_010, 1.0), at(4_010));
+    assert_eq!(grown(&history), [5.0]);
+    assert!(history.grown(&Selector::of("others"), &[]).is_empty());
+}
+
+#[test]
 fn a_histogram_is_as_many_series_as_it_has_lines() {
     let mut history = History::new(HistoryConfig::default(), at(0));
     let mut latency = Buckets::new(&[0.1]);

@@ -43,9 +43,12 @@ impl Selector {
     }
 
     fn takes(&self, series: &Series) -> bool {
-        let mut labels = self.labels.iter();
-        series.name == self.name
-            && labels.all(|(name, value)| series.labels.get(name) == Some(&**value))
+        self.matches(&series.name, &series.labels)
+    }
+
+    fn matches(&self, name: &MetricName, labels: &Labels) -> bool {
+        let mut wanted = self.labels.iter();
+        *name == self.name && wanted.all(|(name, value)| labels.get(name) == Some(&**value))
     }
 }
 
@@ -97,6 +100,26 @@ impl History {
             .collect();
         latest.sort_by(|one, other| one.labels.cmp(&other.labels));
         latest
+    }
+
+    /// How much the counters that `selector` takes have grown since the history knows them, as one where they agree in the
+    /// labels `by`. Those count as well whose processes are gone, so this never falls, unlike a sum over
+    /// [`latest`](Self::latest). What has not been told for an hour is known by vertex only: `instance` and `container` are
+    /// not to be among the labels.
+    pub fn grown(&self, selector: &Selector, by: &[&str]) -> Vec<Latest> {
+        let series = self.series.iter().flatten();
+        let series = series.filter(|series| series.is_counter);
+        let present = series.map(|series| (&series.name, &series.labels, series.total));
+        let gone = self.gone.values();
+        let gone = gone.map(|gone| (&gone.name, &gone.labels, gone.total));
+        let mut groups: BTreeMap<Labels, f64> = BTreeMap::new();
+        for (name, labels, total) in present.chain(gone) {
+            if selector.matches(name, labels) {
+                *groups.entry(labels.only(by)).or_default() += total;
+            }
+        }
+        let latest = |(labels, value)| Latest { labels, value };
+        groups.into_iter().map(latest).collect()
     }
 
     /// The numbers of each series that `selector` takes, from the cell that holds `from` to the one that holds `to`, by
