@@ -52,7 +52,26 @@ struct Lives {
     heard: Option<(u64, u64)>,
     /// The latest whose end was told.
     ended: Option<u64>,
+    /// The newest that the job has done without, since another plan has no such container. It and those before count no more:
+    /// who gets the number later begins anew.
+    given_back: Option<u64>,
     restarts: u32,
+}
+
+impl Lives {
+    /// Whether it is a life that counts no more.
+    fn is_given_back(&self, incarnation: u64) -> bool {
+        self.given_back >= Some(incarnation)
+    }
+
+    /// Forgets this life and those before it.
+    fn give_back(&mut self, incarnation: u64) {
+        self.given_back = self.given_back.max(Some(incarnation));
+        if self.heard.is_some_and(|(_, newest)| newest <= incarnation) {
+            self.heard = None;
+            self.restarts = 0;
+        }
+    }
 }
 
 impl Chronicle {
@@ -126,8 +145,9 @@ impl Chronicle {
                 for line in &mut last_words {
                     shorten(line);
                 }
+                let given_back = lives.is_given_back(worker.incarnation);
                 let expected = was_to_end(worker);
-                if is_failure(&how, expected) {
+                if !given_back && is_failure(&how, expected) {
                     let message = format!("its process {}", ended(&how, &last_words));
                     count(&mut self.failures, worker.container, message);
                 }
@@ -155,6 +175,9 @@ impl Chronicle {
     /// Counts a life of a container that was not known of.
     fn lives(&mut self, worker: WorkerId) {
         let lives = self.lives.entry(worker.container).or_default();
+        if lives.is_given_back(worker.incarnation) {
+            return;
+        }
         match &mut lives.heard {
             None => lives.heard = Some((worker.incarnation, worker.incarnation)),
             Some((_, newest)) if worker.incarnation > *newest => {
@@ -162,6 +185,24 @@ impl Chronicle {
                 lives.restarts = lives.restarts.saturating_add(1);
             }
             Some(_) => {}
+        }
+    }
+
+    /// The job does without this life of a container, and those before it: however they end that is no failure, and they count no more.
+    pub(crate) fn gives_back(&mut self, worker: WorkerId) {
+        let lives = self.lives.entry(worker.container).or_default();
+        lives.give_back(worker.incarnation);
+    }
+
+    /// As [`gives_back`](Self::gives_back), of all that is known of those containers.
+    pub(crate) fn gave_back(&mut self, is_given_back: impl Fn(ContainerId) -> bool) {
+        for (id, lives) in &mut self.lives {
+            if let Some((_, newest)) = lives.heard
+                && is_given_back(*id)
+            {
+                lives.give_back(newest);
+                self.changes += 1;
+            }
         }
     }
 
@@ -186,6 +227,7 @@ impl Chronicle {
             container: *container,
             newest: lives.heard.map(|(_, newest)| newest),
             ended: lives.ended,
+            given_back: lives.given_back,
             restarts: lives.restarts,
         });
         Handover {
@@ -212,6 +254,9 @@ impl Chronicle {
                 (heard, before) => heard.or(before.map(|before| (before, before))),
             };
             lives.ended = lives.ended.max(life.ended);
+            if let Some(incarnation) = life.given_back {
+                lives.give_back(incarnation);
+            }
         }
         for problem in before.problems {
             add(
@@ -251,6 +296,7 @@ impl Chronicle {
     /// Forgets the end of a life that was told before as well.
     fn forget_told(&mut self, life: &Life) {
         let failures = &mut self.failures;
+        let given_back = self.lives.get(&life.container).and_then(|it| it.given_back);
         self.notes.retain(|note| match &note.what {
             Happening::Exited {
                 worker,
@@ -259,6 +305,7 @@ impl Chronicle {
                 ..
             } if worker.container == life.container && Some(worker.incarnation) <= life.ended => {
                 if is_failure(how, *expected)
+                    && given_back < Some(worker.incarnation)
                     && let Some(failure) = failures.get_mut(&life.container)
                 {
                     failure.count -= 1;

@@ -143,3 +143,45 @@ fn a_job_runs_since_it_first_did_whatever_interrupts_it_and_whoever_leads() {
         assert!(next.present().1 > began);
     }
 }
+
+#[test]
+fn a_container_that_is_given_back_fails_not_however_it_ends_and_its_number_begins_anew() {
+    let mut chronicle = Chronicle::new();
+    for incarnation in [1, 2] {
+        joins(&mut chronicle, 4, incarnation);
+    }
+    exits(&mut chronicle, worker(4, 1), Ending::Signal(9), &[]);
+    assert_eq!(chronicle.restarts(ContainerId(4)), 1);
+    // A plan without it; its end is told when another plan has one of that number again.
+    chronicle.gave_back(|id| id == ContainerId(4));
+    let handover = chronicle.hand_over();
+    let mut next = Chronicle::new();
+    next.resume(handover);
+    for chronicle in [&mut chronicle, &mut next] {
+        assert!(!chronicle.has_been(ContainerId(4)));
+        joins(chronicle, 4, 3);
+        let refused = ["error: ARD-624 refused: the plan has no container 4"];
+        exits(chronicle, worker(4, 2), Ending::Code(2), &refused);
+        assert_eq!(chronicle.restarts(ContainerId(4)), 0);
+        let failures = chronicle.failures();
+        assert_eq!((failures.len(), failures[0].count), (1, 1));
+        assert!(failures[0].message.contains("signal 9"), "{failures:?}");
+        joins(chronicle, 4, 4);
+        assert_eq!(chronicle.restarts(ContainerId(4)), 1);
+    }
+}
+
+#[test]
+fn a_process_of_a_container_that_is_given_back_before_it_was_heard_counts_neither() {
+    let mut chronicle = Chronicle::new();
+    chronicle.gives_back(worker(4, 1));
+    joins(&mut chronicle, 4, 1);
+    exits(&mut chronicle, worker(4, 1), Ending::Code(2), &["refused"]);
+    let mut first = Chronicle::new();
+    exits(&mut first, worker(4, 1), Ending::Code(2), &["refused"]);
+    // It was heard of again, and nothing is taken away for it that was not counted.
+    chronicle.resume(first.hand_over());
+    assert_eq!(chronicle.failures()[0].count, 1);
+    joins(&mut chronicle, 4, 2);
+    assert_eq!(chronicle.restarts(ContainerId(4)), 0);
+}

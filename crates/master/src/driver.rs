@@ -12,7 +12,7 @@ use ardea_control::{
     LeaseRecord, MasterAction, MasterConfig, MasterEpoch, MasterEvent, Note, Refused, Registration,
     RequestId, StoreReply, StoreRequest, ToMaster, ToWorker, WorkerId,
 };
-use ardea_core::Result;
+use ardea_core::{Error, Result};
 use ardea_packing::ContainerId;
 use ardea_scheduler::{ContainerEvent, Ending, LaunchPlan};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -26,7 +26,7 @@ use crate::handover::Handover;
 use crate::leftovers;
 use crate::links::{LinkEvent, Links, speaker};
 use crate::scheduling::{SchedulerEvent, Scheduling};
-use crate::succession::{Handing, was_to_end};
+use crate::succession::{Handing, is_given_back, was_to_end};
 use crate::{JobStore, MasterSetup, Submitted};
 
 /// How often the machine is told that time has passed.
@@ -46,7 +46,9 @@ pub(crate) enum Done {
     /// The state manager's answer about the record.
     Record(RequestId, StoreReply<Arc<JobRecord>>),
     /// What masters before that of this epoch have left of what they saw.
-    LeftBehind(MasterEpoch, Option<Handover>),
+    LeftBehind(MasterEpoch, Result<Option<Handover>>),
+    /// What the master of this epoch hands over was damaged, and has been written anew.
+    Mended(MasterEpoch, Error),
     /// Nothing is left of the job.
     Removed,
 }
@@ -175,11 +177,17 @@ impl Driver {
             Done::Record(id, reply) => {
                 self.master(MasterEvent::Record(id, reply));
                 self.publish_plan();
+                self.forget_given_back();
                 self.hear_early();
             }
             Done::LeftBehind(epoch, before) => {
                 if self.candidate.master().map(JobMaster::epoch) == Some(epoch) {
                     self.take_up(before);
+                }
+            }
+            Done::Mended(epoch, error) => {
+                if self.candidate.master().map(JobMaster::epoch) == Some(epoch) {
+                    self.mended(&error);
                 }
             }
             Done::Removed => self.over = true,
@@ -222,6 +230,12 @@ impl Driver {
                     return self.chronicle.notice(what);
                 }
                 let master = self.candidate.master();
+                if let (Some(record), Some(worker)) =
+                    (master.and_then(JobMaster::record), of(&event))
+                    && is_given_back(record, worker.container)
+                {
+                    self.chronicle.gives_back(worker);
+                }
                 let was_to_end = |worker| master.is_none_or(|it| was_to_end(it, worker));
                 if let Some(ended) = self.chronicle.container(event, was_to_end) {
                     self.master(MasterEvent::Exited(ended));
@@ -495,5 +509,14 @@ impl Driver {
             *before = standing;
             changed
         });
+    }
+}
+
+/// Which life of a container it is about, if it is about one.
+fn of(event: &ContainerEvent) -> Option<WorkerId> {
+    match event {
+        ContainerEvent::Started(running) => Some(running.worker),
+        ContainerEvent::Exited { worker, .. } => Some(*worker),
+        ContainerEvent::Notice { .. } => None,
     }
 }

@@ -70,6 +70,9 @@ pub(crate) struct Life {
     pub(crate) newest: Option<u64>,
     /// The latest whose end was told.
     pub(crate) ended: Option<u64>,
+    /// The newest that the job has done without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) given_back: Option<u64>,
     /// How often it was started again.
     pub(crate) restarts: u32,
 }
@@ -104,19 +107,24 @@ impl Handover {
         }
     }
 
-    /// What is in a node, if it is of this job.
-    fn of(store: &JobStore, node: &Node) -> Option<Self> {
-        let found: Handover = serde_json::from_slice(&node.value).ok()?;
-        (found.submission == named(store.job().submission)).then_some(found)
+    /// What is in a node, if it is of this job. [`ErrorCode::StateCorrupt`] if it can't be read.
+    fn of(store: &JobStore, node: &Node) -> Result<Option<Self>> {
+        let found: Handover = serde_json::from_slice(&node.value).map_err(|error| {
+            let what = format!("{} is damaged", store.layout().chronicle());
+            Error::new(ErrorCode::StateCorrupt, what).because(error)
+        })?;
+        Ok((found.submission == named(store.job().submission)).then_some(found))
     }
 }
 
-/// What masters before have left; nothing if there was none, or if it can't be read. Waits for the state manager as long as it takes.
-pub(crate) async fn left_behind(store: &JobStore) -> Option<Handover> {
+/// What masters before have left; nothing if there was none, an error if it can't be read. Waits for the state manager as long as it
+/// takes.
+pub(crate) async fn left_behind(store: &JobStore) -> Result<Option<Handover>> {
     loop {
         match store.state().get(store.layout().chronicle()).await {
-            Ok(node) => return node.and_then(|node| Handover::of(store, &node)),
-            Err(error) if error.code() == ErrorCode::StateCorrupt => return None,
+            Ok(None) => return Ok(None),
+            Ok(Some(node)) => return Handover::of(store, &node),
+            Err(error) if error.code() == ErrorCode::StateCorrupt => return Err(error),
             Err(_) => tokio::time::sleep(PAUSE).await,
         }
     }
@@ -130,10 +138,10 @@ pub(crate) struct Scribe {
 }
 
 impl Scribe {
-    /// Nothing is written yet.
-    pub(crate) fn start(store: JobStore) -> Self {
+    /// Nothing is written yet. `mended` is told when what was there was damaged, and has been written anew.
+    pub(crate) fn start(store: JobStore, mended: impl Fn(Error) + Send + 'static) -> Self {
         let (wanted, written) = watch::channel(Arc::default());
-        let task = tokio::spawn(write(store, written)).abort_handle();
+        let task = tokio::spawn(write(store, written, mended)).abort_handle();
         Scribe { wanted, task }
     }
 
@@ -149,14 +157,22 @@ impl Drop for Scribe {
     }
 }
 
-async fn write(store: JobStore, mut wanted: watch::Receiver<Arc<Handover>>) {
+async fn write(
+    store: JobStore,
+    mut wanted: watch::Receiver<Arc<Handover>>,
+    mended: impl Fn(Error),
+) {
     while wanted.changed().await.is_ok() {
         loop {
             let handover = Arc::clone(&wanted.borrow_and_update());
             match write_once(&store, &handover).await {
-                Ok(true) => break,
+                Ok(Written::Here) => break,
+                Ok(Written::Over(damaged)) => {
+                    mended(damaged);
+                    break;
+                }
                 // Another master leads, or the state manager never takes it: people do without.
-                Ok(false) => return,
+                Ok(Written::Later) => return,
                 Err(error) if error.code() == ErrorCode::StateRefused => break,
                 Err(_) => tokio::time::sleep(PAUSE).await,
             }
@@ -164,21 +180,32 @@ async fn write(store: JobStore, mut wanted: watch::Receiver<Arc<Handover>>) {
     }
 }
 
-/// Whether it was written: it is not where a later master has written already.
-async fn write_once(store: &JobStore, handover: &Handover) -> Result<bool> {
+/// What has become of a write.
+enum Written {
+    /// It is there.
+    Here,
+    /// It is there, and what was there before could not be read.
+    Over(Error),
+    /// It is not written where a later master has written already.
+    Later,
+}
+
+async fn write_once(store: &JobStore, handover: &Handover) -> Result<Written> {
     let (state, path) = (store.state(), store.layout().chronicle());
-    let expected = match state.get(path).await? {
-        None => Expected::Absent,
-        Some(node) => {
-            let found = Handover::of(store, &node);
-            if found.is_some_and(|found| found.epoch > handover.epoch) {
-                return Ok(false);
-            }
-            Expected::Version(node.version)
-        }
+    let (expected, found) = match state.get(path).await {
+        Ok(None) => (Expected::Absent, Ok(None)),
+        Ok(Some(node)) => (Expected::Version(node.version), Handover::of(store, &node)),
+        // A damaged node has no version that could be expected.
+        Err(error) if error.code() == ErrorCode::StateCorrupt => (Expected::Any, Err(error)),
+        Err(error) => return Err(error),
     };
+    if let Ok(Some(found)) = &found
+        && found.epoch > handover.epoch
+    {
+        return Ok(Written::Later);
+    }
     state.set(path, &handover.encode()?, expected).await?;
-    Ok(true)
+    Ok(found.err().map_or(Written::Here, Written::Over))
 }
 
 #[cfg(test)]
@@ -207,6 +234,7 @@ mod tests {
             container: ContainerId(number),
             newest: Some(u64::MAX),
             ended: Some(u64::MAX),
+            given_back: None,
             restarts: number,
         });
         let handover = Handover {

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use ardea_control::{ContainerState, JobMaster, MasterEpoch, WorkerId};
+use ardea_control::{ContainerState, JobMaster, JobRecord, MasterEpoch, WorkerId};
+use ardea_core::{Error, Result};
 use ardea_metrics::catalogue::{self, Metric};
 use ardea_metrics::{History, Selector};
+use ardea_packing::ContainerId;
 
 use crate::Counted;
 use crate::driver::{Done, Driver};
@@ -21,16 +23,22 @@ pub(crate) struct Handing {
     changes: u64,
     /// Not before then it is handed over again.
     next: Instant,
+    /// Whether people have been told that what was left can't be read, which whoever overwrites it finds as well.
+    loss_is_told: bool,
 }
 
 impl Driver {
     /// The mastership of that epoch begins: reads what was left.
     pub(crate) fn succeed(&mut self, epoch: MasterEpoch) {
+        let mended = self.done.clone();
         self.handing = Some(Handing {
-            scribe: Scribe::start(self.store.clone()),
+            scribe: Scribe::start(self.store.clone(), move |error| {
+                let _ = mended.send(Done::Mended(epoch, error));
+            }),
             counted: None,
             changes: self.chronicle.changes(),
             next: Instant::now(),
+            loss_is_told: false,
         });
         let (store, done) = (self.store.clone(), self.done.clone());
         self.tasks.spawn(async move {
@@ -40,18 +48,46 @@ impl Driver {
     }
 
     /// Goes on from what masters before have seen.
-    pub(crate) fn take_up(&mut self, before: Option<Handover>) {
+    pub(crate) fn take_up(&mut self, before: Result<Option<Handover>>) {
         let Some(handing) = &mut self.handing else {
             return;
         };
-        let Some(before) = before else {
-            handing.counted = Some(BTreeMap::new());
-            return;
+        let before = match before {
+            Ok(Some(before)) => before,
+            nothing => {
+                handing.counted = Some(BTreeMap::new());
+                if let Err(error) = nothing {
+                    handing.loss_is_told = true;
+                    let what = "what masters before have seen of the job is lost";
+                    self.chronicle.notice(format!("{what}: {error}"));
+                }
+                return;
+            }
         };
         handing.counted = Some(before.counted.clone());
         let text = followed(&before.holder, &self.setup.holder);
         self.chronicle.resume(before);
+        self.forget_given_back();
         self.chronicle.notice(text);
+    }
+
+    /// What this master has handed over was found damaged, and has been written anew.
+    pub(crate) fn mended(&mut self, error: &Error) {
+        let Some(handing) = &mut self.handing else {
+            return;
+        };
+        if !std::mem::take(&mut handing.loss_is_told) {
+            let what = "what is kept of what was seen of the job was damaged, and is written anew";
+            self.chronicle.notice(format!("{what}: {error}"));
+        }
+    }
+
+    /// Forgets the lives of containers that the job does without.
+    pub(crate) fn forget_given_back(&mut self) {
+        let record = self.candidate.master().and_then(JobMaster::record);
+        if let Some(record) = record {
+            self.chronicle.gave_back(|id| is_given_back(record, id));
+        }
     }
 
     /// Hands over what was seen, unless that has just been done.
@@ -117,7 +153,7 @@ fn add_counted(
     counted: &mut BTreeMap<String, Counted>,
     field: fn(&mut Counted) -> &mut u64,
 ) {
-    for series in history.latest(&Selector::of(metric.name)) {
+    for series in history.grown(&Selector::of(metric.name), &["vertex"]) {
         let vertex = series.labels.get("vertex");
         if let Some(vertex) = vertex.filter(|_| series.value >= 1.0) {
             let counted = counted.entry(vertex.to_string()).or_default();
@@ -146,22 +182,32 @@ pub(crate) fn was_to_end(master: &JobMaster, worker: WorkerId) -> bool {
         return false;
     };
     let id = worker.container;
-    let plan = record.plan.as_ref();
-    let previous = record.previous.as_ref().map(|previous| &previous.plan);
-    let mut plans = plan.into_iter().chain(previous);
     let newest = master.worker(id);
     record.is_ending()
-        || !plans.any(|plan| plan.container(id).is_some())
+        || is_given_back(record, id)
         || master.container(id) == ContainerState::Restarting
         || newest.is_some_and(|newest| newest.incarnation > worker.incarnation)
 }
 
+/// Whether the job does without the container: its plan has none of that number, nor has one that records are still routed by.
+pub(crate) fn is_given_back(record: &JobRecord, id: ContainerId) -> bool {
+    let previous = record.previous.as_ref();
+    let previous = previous.filter(|previous| !previous.switched);
+    let previous = previous.map(|previous| &previous.plan);
+    let mut plans = record.plan.iter().chain(previous);
+    !plans.any(|plan| plan.container(id).is_some())
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use ardea_control::Previous;
     use ardea_core::Timestamp;
     use ardea_metrics::{Batch, HistoryConfig, Labels, Value};
 
     use super::*;
+    use crate::stored_job::tests::job;
 
     #[test]
     fn who_follows_whom_is_told_by_the_names_of_their_hosts() {
@@ -198,5 +244,27 @@ mod tests {
             ..before
         };
         assert_eq!(counted, BTreeMap::from([("a".to_string(), after)]));
+    }
+
+    #[test]
+    fn a_container_is_given_back_when_no_plan_that_is_routed_by_has_it() {
+        let (stored, large) = job(40, 4);
+        let (_, small) = job(40, 2);
+        let mut record = (*stored.record).clone();
+        record.plan = Some(Arc::new(small));
+        let given_back = |record: &JobRecord| {
+            let ids = [1, 2, 3, 4].map(ContainerId);
+            ids.map(|id| is_given_back(record, id))
+        };
+        assert_eq!(given_back(&record), [false, false, true, true]);
+        for switched in [false, true] {
+            record.previous = Some(Previous {
+                plan: Arc::new(large.clone()),
+                version: record.plan_version,
+                switched,
+            });
+            let without = switched;
+            assert_eq!(given_back(&record), [false, false, without, without]);
+        }
     }
 }

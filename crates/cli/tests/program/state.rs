@@ -126,6 +126,27 @@ fn what_a_cluster_remembers_is_printed_as_a_tree_with_its_values_decoded() {
 }
 
 #[test]
+fn a_damaged_node_is_named_and_the_rest_is_shown() {
+    let folder = remembered();
+    let file = "state/tree/jobs/word-count/definition/.node";
+    std::fs::write(folder.path().join(file), "").unwrap();
+    let finished = dump(&folder, &[]);
+    assert_eq!(finished.code, Some(0), "{finished:?}");
+    let mut lines = finished.out.lines();
+    let line = lines.find(|line| line.contains("─ definition"));
+    let is_told = line.is_some_and(|line| line.contains("damaged: ARD-505") && line.contains(file));
+    assert!(is_told, "{finished:?}");
+    assert!(finished.out.contains("10.0.0.7:41"), "{finished:?}");
+    let told = dump(
+        &folder,
+        &["--json", "--below", "/jobs/word-count/definition"],
+    );
+    let told: Value = serde_json::from_str(&told.out).unwrap();
+    let damage = told["tree"]["damage"].as_str().unwrap();
+    assert!(damage.contains("ARD-505"), "{told}");
+}
+
+#[test]
 fn where_there_is_no_state_that_is_told_and_none_is_made() {
     let folder = tempfile::tempdir().unwrap();
     let finished = dump(&folder, &[]);

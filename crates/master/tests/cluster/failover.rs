@@ -3,12 +3,13 @@
 use std::time::Instant;
 
 use ardea_control::{Command, JobPhase, MasterEpoch};
+use ardea_core::ErrorCode;
 use ardea_master::{JobDesk, JobStore, JobView, Standing, past_jobs_of};
 use ardea_state_manager::StateManager;
 use ardea_state_manager::layout::JobLayout;
 use tokio::io::AsyncWriteExt;
 
-use crate::rig::{Rig, desk, leads};
+use crate::rig::{Rig, desk, leads, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_standby_takes_over_from_a_dead_leader_and_no_worker_is_restarted() {
@@ -141,7 +142,7 @@ async fn handed_over(rig: &Rig, what: &str) {
     let layout = JobLayout::of("word-count").unwrap();
     let begin = Instant::now();
     loop {
-        let node = rig.state.get(layout.chronicle()).await.unwrap();
+        let node = rig.state.get(layout.chronicle()).await.ok().flatten();
         let text = node.map(|node| String::from_utf8_lossy(&node.value).into_owned());
         if text.as_ref().is_some_and(|text| text.contains(what)) {
             return;
@@ -189,6 +190,61 @@ async fn the_next_master_knows_what_the_last_one_has_seen() {
     let layout = JobLayout::of("word-count").unwrap();
     let left = rig.state.get(layout.chronicle()).await.unwrap();
     assert!(left.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_handed_over_and_is_damaged_is_written_anew_and_that_is_told() {
+    let rig = Rig::new().await;
+    let first = rig.master("a").await;
+    rig.submit("word-count").await.unwrap();
+    leads(&first, "word-count", JobPhase::Running).await;
+    handed_over(&rig, "Running").await;
+    let layout = JobLayout::of("word-count").unwrap();
+    let mut file = rig.folder.as_ref().unwrap().path().join("tree");
+    file.extend(layout.chronicle().names());
+    let second = rig.master("b").await;
+    drop(first);
+    std::fs::write(file.join(".node"), "junk").unwrap();
+    let told = |view: &JobView, what: &str| {
+        let mut notes = view.notes.iter().map(|note| note.what.to_string());
+        notes.any(|note| note.contains(what) && note.contains("ARD-505"))
+    };
+    // By the master that reads it first.
+    let desk = leads(&second, "word-count", JobPhase::Running).await;
+    let lost = "what masters before have seen of the job is lost";
+    until_seen(&desk, |view| told(view, lost)).await;
+    handed_over(&rig, lost).await;
+    // By the one that overwrites it.
+    std::fs::write(file.join(".node"), "").unwrap();
+    rig.machine.kill(2);
+    let anew = "was damaged, and is written anew";
+    let view = until_seen(&desk, |view| told(view, anew)).await;
+    let notes = view.notes.iter().map(|note| note.what.to_string());
+    assert_eq!(notes.filter(|note| note.contains("ARD-505")).count(), 2);
+    handed_over(&rig, anew).await;
+    // A job that ends leaves nothing, also if it can't be read.
+    std::fs::write(file.join(".node"), "").unwrap();
+    desk.command(Command::Kill).await.unwrap();
+    let over = desk.wait_for(|standing| *standing == Standing::Over);
+    tokio::time::timeout(crate::rig::DEADLINE, over)
+        .await
+        .expect("over");
+    let left = rig.state.get(layout.chronicle()).await.unwrap();
+    assert!(left.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_node_of_one_job_is_told_and_keeps_nobody_from_the_others() {
+    let rig = Rig::new().await;
+    rig.submit("other").await.unwrap();
+    let tree = rig.folder.as_ref().unwrap().path().join("tree");
+    std::fs::write(tree.join("jobs/other/.node"), "").unwrap();
+    std::fs::write(tree.join("jobs/other/definition/.node"), "").unwrap();
+    let master = rig.master("a").await;
+    rig.submit("word-count").await.unwrap();
+    leads(&master, "word-count", JobPhase::Running).await;
+    let obstacle = until("it is told", || master.obstacles().remove("other")).await;
+    assert_eq!(obstacle.code(), ErrorCode::StateCorrupt);
 }
 
 /// Waits until the job is seen so.

@@ -23,7 +23,8 @@ use crate::scheduler::Machine;
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
 pub struct Rig {
-    _folder: Option<tempfile::TempDir>,
+    /// Where the state manager keeps its files, if it keeps any.
+    pub folder: Option<tempfile::TempDir>,
     pub state: Arc<Flaky>,
     pub machine: Machine,
     pub security: Security,
@@ -42,7 +43,7 @@ impl Rig {
         let state = Arc::new(Flaky::new(state));
         let security = Security::new("harbour");
         Rig {
-            _folder: folder,
+            folder,
             machine: Machine::new(
                 Arc::clone(&state) as Arc<dyn StateManager>,
                 security.clone(),
