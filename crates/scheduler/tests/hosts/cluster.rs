@@ -125,6 +125,14 @@ impl Cluster {
         self.ghosts.push(ghost);
     }
 
+    /// Damages what is left of a host's node.
+    pub fn damage(&self, host: &str) {
+        let path = layout::worker(host).expect("a path");
+        let mut file = self.folder.path().join("state/tree");
+        file.extend(path.names());
+        std::fs::write(file.join(".node"), "").expect("written");
+    }
+
     /// Registers a host that nobody can reach.
     pub async fn register_unreachable(&mut self, host: &str) {
         let record = HostRecord {

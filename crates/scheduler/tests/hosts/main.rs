@@ -274,6 +274,18 @@ async fn jobs_that_are_placed_at_once_do_not_get_more_of_a_host_than_it_has() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_registers_over_what_is_left_of_its_node_if_that_is_damaged() {
+    let mut cluster = Cluster::of_sleepers(&[A]).await;
+    cluster.crash(A).await;
+    cluster.damage(A);
+    cluster.serve(A).await;
+    let (scheduler, _events) = cluster.scheduler().await;
+    let answer = scheduler.call(order(1), have(&[1], &[])).await;
+    assert_eq!(answer, SchedulerAnswer::Done);
+    scheduler.call(order(2), SchedulerCall::Kill).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_living_hosts_do_not_share_a_name_and_strangers_change_nothing() {
     let cluster = Cluster::of_sleepers(&[A]).await;
     let error = cluster
