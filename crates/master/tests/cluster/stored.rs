@@ -6,9 +6,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use ardea_control::{LeaseRecord, Lookup, MasterEpoch, StoreReply, StoreRequest};
-use ardea_master::{JobStore, LeaseFinder, sweep};
+use ardea_master::{JobStore, LeaseFinder, all_past_jobs, sweep};
 use ardea_packing::ResourceManagers;
-use ardea_state_manager::layout::{JobLayout, jobs};
+use ardea_state_manager::layout::{JobLayout, history, jobs};
 use ardea_state_manager::{Expected, StateManager};
 
 use crate::rig::{DEADLINE, Rig};
@@ -108,6 +108,27 @@ async fn a_sweep_removes_what_belongs_to_no_job_and_nothing_else() {
     );
     assert_eq!(store.leader().await.unwrap(), Some(lease()));
     assert!(store.read().await.unwrap().is_some());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_damaged_is_passed_by_when_all_jobs_are_looked_at() {
+    let rig = Rig::new().await;
+    let [damaged, gone] = ["a damaged one", "gone"].map(|name| JobLayout::of(name).unwrap());
+    let (damaged, orphan) = (damaged.master(8).unwrap(), gone.master(8).unwrap());
+    let past = history().unwrap().child("gone").unwrap();
+    let past = past.child("0000000000000008").unwrap();
+    for path in [&damaged, &orphan, &past] {
+        rig.state.set(path, b"{}", Expected::Absent).await.unwrap();
+    }
+    for path in [&damaged, &past] {
+        let mut file = rig.folder.as_ref().unwrap().path().join("tree");
+        file.extend(path.names());
+        std::fs::write(file.join(".node"), "junk").unwrap();
+    }
+    sweep(&*rig.state).await.unwrap();
+    assert!(rig.state.get(&orphan).await.unwrap().is_none());
+    assert!(rig.state.get(&damaged).await.is_err());
+    assert_eq!(all_past_jobs(&*rig.state).await.unwrap(), []);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
