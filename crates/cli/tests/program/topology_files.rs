@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use crate::ardea::{ardea, finish};
+use crate::ardea::{ardea, finish, run};
 
 /// A topology that prints random words, with these settings of them, in a file.
 fn printed_words(folder: &Path, settings: &str) -> String {
@@ -53,4 +53,23 @@ fn a_reader_of_printed_tuples_may_go() {
         assert_eq!(finished.code, Some(0), "{finished:?}");
         assert_eq!(finished.err, "", "nothing went wrong");
     }
+}
+
+#[test]
+fn more_instances_than_a_cluster_would_take_are_refused_before_anything_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = printed_words(folder.path(), "{ total: 1 }");
+    let yaml = fs::read_to_string(&file).unwrap();
+    let many = yaml.replace(
+        "component: print,",
+        "component: print, parallelism: 100000,",
+    );
+    fs::write(&file, many).unwrap();
+    let finished = run(&["run", &file]);
+    assert_eq!(finished.code, Some(2), "{finished:?}");
+    let told = "\"out\" asks for 100000 instances";
+    assert!(
+        finished.err.contains("ARD-101") && finished.err.contains(told),
+        "{finished:?}"
+    );
 }
