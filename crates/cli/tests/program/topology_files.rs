@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use crate::ardea::{ardea, finish, run};
+use crate::served::Served;
 
 /// A topology that prints random words, with these settings of them, in a file.
 fn printed_words(folder: &Path, settings: &str) -> String {
@@ -72,4 +73,24 @@ fn more_instances_than_a_cluster_would_take_are_refused_before_anything_runs() {
         finished.err.contains("ARD-101") && finished.err.contains(told),
         "{finished:?}"
     );
+}
+
+#[test]
+fn a_metrics_sink_that_there_is_not_is_refused_before_anything_is_stored() {
+    let served = Served::new(None);
+    let folder = served.folder.path();
+    printed_words(folder, "{ total: 1 }");
+    fs::write(
+        folder.join("ardea.toml"),
+        "[metrics]\nsinks = \"json-lines:x, promtheus:127.0.0.1:0\"\n",
+    )
+    .unwrap();
+    for line in ["submit printed.yaml --detach", "plan printed.yaml"] {
+        let finished = served.run(line);
+        assert_eq!(finished.code, Some(2), "{line}: {finished:?}");
+        for part in ["ARD-102", "ardea.toml:2", "did you mean prometheus?"] {
+            assert!(finished.err.contains(part), "{part}: {finished:?}");
+        }
+    }
+    assert_eq!(served.succeed("list --json").trim(), "[]");
 }
