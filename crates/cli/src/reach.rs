@@ -63,7 +63,7 @@ impl Reached {
     ) -> Result<(), Failure> {
         let patience = self.settings.patience;
         let deadline = Instant::now() + patience;
-        while !is_there()? {
+        while !is_there().map_err(doubtful)? {
             if Instant::now() >= deadline {
                 let what = format!(
                     "{what} has not come about after {} s",
@@ -76,6 +76,20 @@ impl Reached {
             thread::sleep(LOOK);
         }
         Ok(())
+    }
+}
+
+/// Nobody can be asked any more how far a command is that was taken.
+fn doubtful(failure: Failure) -> Failure {
+    match failure {
+        Failure::Error(error)
+            if matches!(error.code(), ErrorCode::Network | ErrorCode::Superseded) =>
+        {
+            error
+                .hint("it was taken, and may still come about: `ardea describe` says more when a host is up")
+                .into()
+        }
+        other => other,
     }
 }
 

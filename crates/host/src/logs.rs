@@ -146,7 +146,12 @@ async fn follow(files: &mut [Reader], lines: &Lines) -> std::result::Result<(), 
         let mut moved = false;
         for file in files.iter_mut() {
             let request = LogRequest::from(file.file(), file.offset);
-            let piece = file.piece(request).await?;
+            let piece = match file.piece(request).await {
+                Ok(piece) => piece,
+                // It is there again soon, or its containers run elsewhere.
+                Err(Some(error)) if error.code() == ErrorCode::SchedulerUnavailable => continue,
+                Err(error) => return Err(error),
+            };
             moved |= file.tell(piece, lines).await?;
         }
         if !moved {

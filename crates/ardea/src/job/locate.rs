@@ -93,7 +93,7 @@ pub async fn client_of(cluster: &ClusterSettings) -> Result<(Client, ClusterInfo
         };
         let (client, answer) = answered;
         match answer {
-            Ok(about) if is_meant(&about, cluster) => return Ok((client, about)),
+            Ok(about) if is_meant(&about, cluster) => return Ok((finding(client, cluster), about)),
             Ok(about) => {
                 let what = format!(
                     "{} is of cluster {:?}, and not of {:?}",
@@ -112,6 +112,20 @@ pub async fn client_of(cluster: &ClusterSettings) -> Result<(Client, ClusterInfo
             Err(error) => return Err(error),
         }
     }
+}
+
+/// A client that asks another host of the cluster where one fails.
+fn finding(client: Client, cluster: &ClusterSettings) -> Client {
+    let cluster = cluster.clone();
+    client.finds(move || {
+        let cluster = cluster.clone();
+        async move {
+            match &cluster.api {
+                Some(base) => Ok(vec![base.clone()]),
+                None => registered(&cluster).await,
+            }
+        }
+    })
 }
 
 /// Whoever names an interface and no cluster means the cluster that answers there.

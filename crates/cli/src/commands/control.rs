@@ -2,8 +2,8 @@
 
 use std::io::{self, BufRead, IsTerminal};
 
-use ardea_api::{LogicalPlan, ParallelismUpdate, Phase};
-use ardea_core::ErrorCode;
+use ardea_api::{JobSummary, LogicalPlan, ParallelismUpdate, Phase};
+use ardea_core::{Error, ErrorCode};
 use ardea_packing::ContainerId;
 use serde_json::json;
 
@@ -49,21 +49,55 @@ pub fn kill(args: &KillArgs, context: &Context) -> Result<(), Failure> {
             return tell(context, name, "was not killed");
         }
     }
-    cluster.ask(cluster.client.kill(name))?;
+    have_killed(&cluster, summary)?;
     if args.detach {
         return tell(context, name, "is being killed");
     }
     cluster.wait_until(&format!("the end of {name}"), || {
-        match cluster.ask(cluster.client.describe(name)) {
-            Ok(now) => {
-                let is_another = now.summary.submission != summary.submission;
-                Ok(is_another || matches!(now.summary.phase, Phase::Gone | Phase::Finished))
-            }
-            Err(Failure::Error(error)) if error.code() == ErrorCode::NoSuchJob => Ok(true),
-            Err(failure) => Err(failure),
-        }
+        let now = standing(&cluster, summary)?;
+        Ok(now.is_none_or(|phase| matches!(phase, Phase::Gone | Phase::Finished)))
     })?;
     tell(context, name, "is killed")
+}
+
+/// How often a kill is asked for, if it is not known whether it was taken.
+const KILLS: usize = 5;
+
+/// Has a submission of a job killed, and nothing else that may have its name by then.
+fn have_killed(cluster: &Reached, job: &JobSummary) -> Result<(), Failure> {
+    let mut asked = 1;
+    loop {
+        let failure = match cluster.ask(cluster.client.kill(&job.name)) {
+            Err(Failure::Error(error)) if is_doubtful(&error) && asked < KILLS => error,
+            Err(Failure::Error(error)) if error.code() == ErrorCode::NoSuchJob && asked > 1 => {
+                return Ok(());
+            }
+            other => return other,
+        };
+        asked += 1;
+        match standing(cluster, job) {
+            Ok(None | Some(Phase::Killing | Phase::Gone | Phase::Finished)) => return Ok(()),
+            Ok(Some(_)) => {}
+            Err(_) => return Err(failure.into()),
+        }
+    }
+}
+
+/// Whether what was asked for may have been done.
+fn is_doubtful(error: &Error) -> bool {
+    matches!(error.code(), ErrorCode::Network | ErrorCode::Superseded)
+}
+
+/// What a submission of a job is doing; nothing if it is no longer there.
+fn standing(cluster: &Reached, job: &JobSummary) -> Result<Option<Phase>, Failure> {
+    match cluster.ask(cluster.client.describe(&job.name)) {
+        Ok(now) => {
+            let is_it = now.summary.submission == job.submission;
+            Ok(is_it.then_some(now.summary.phase))
+        }
+        Err(Failure::Error(error)) if error.code() == ErrorCode::NoSuchJob => Ok(None),
+        Err(failure) => Err(failure),
+    }
 }
 
 /// Starts a container again.

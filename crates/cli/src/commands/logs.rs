@@ -1,7 +1,7 @@
 //! `ardea logs`: what the processes of a job have written, or of one that has ended wrote as long as it was there.
 
 use ardea_api::{LogLine, LogQuery};
-use ardea_core::ErrorCode;
+use ardea_core::{Error, ErrorCode};
 use ardea_packing::ContainerId;
 use serde_json::json;
 
@@ -25,9 +25,22 @@ pub fn run(args: &LogsArgs, context: &Context) -> Result<(), Failure> {
         Ok(cluster) => cluster,
         Err(failure) => return kept(args, query, context, failure),
     };
-    let mut lines = cluster.ask(cluster.client.logs(&args.job.job, &query))?;
-    while let Some(line) = cluster.ask(lines.next())? {
-        print(&line, args, context)?;
+    let job = &args.job.job;
+    let mut lines = cluster.ask(cluster.client.logs(job, &query))?;
+    loop {
+        match cluster.ask(lines.next()) {
+            Ok(Some(line)) => print(&line, args, context)?,
+            Ok(None) => break,
+            Err(Failure::Error(error)) if args.follow && is_passing(&error) => {
+                say_broken(&error, context);
+                let from_now = LogQuery {
+                    tail: Some(0),
+                    ..query.clone()
+                };
+                lines = cluster.ask(cluster.client.logs(job, &from_now))?;
+            }
+            Err(failure) => return Err(failure),
+        }
     }
     // What is shown may be all that there will ever be.
     match cluster.ask(cluster.client.describe(&args.job.job)) {
@@ -37,6 +50,24 @@ pub fn run(args: &LogsArgs, context: &Context) -> Result<(), Failure> {
         _ => {}
     }
     Ok(())
+}
+
+/// Whether another host, or the same one later, has more lines.
+fn is_passing(error: &Error) -> bool {
+    matches!(
+        error.code(),
+        ErrorCode::Network | ErrorCode::Superseded | ErrorCode::SchedulerUnavailable
+    )
+}
+
+/// Says that lines may be missing.
+fn say_broken(error: &Error, context: &Context) {
+    if !context.quiet && !context.json {
+        let what = error.message();
+        print_error(&format!(
+            "{what}: what was written meanwhile is left out; without --follow it is shown\n"
+        ));
+    }
 }
 
 /// Prints what this machine has kept of a job that has ended, where no host is up.
