@@ -212,7 +212,7 @@ mod tests {
             .await
             .unwrap();
         let base = format!("http://{}", server.address().unwrap());
-        tokio::spawn(server.serve());
+        let serving = tokio::spawn(server.serve());
 
         let folder = tempfile::tempdir().unwrap();
         let named = settings(folder.path(), &["cluster.name=pretended"]);
@@ -243,7 +243,8 @@ mod tests {
                 .await
                 .unwrap();
         }
-        assert_eq!(client_of(&named).await.unwrap().0.base(), base);
+        let (client, _) = client_of(&named).await.unwrap();
+        assert_eq!(client.base(), base);
 
         let whichever = settings(folder.path(), &[&format!("cluster.api={base}")]);
         let (_, about) = client_of(&whichever).await.unwrap();
@@ -252,5 +253,20 @@ mod tests {
         let other = settings(folder.path(), &["cluster.name=other"]);
         let error = client_of(&other).await.unwrap_err();
         assert_eq!(error.code(), ErrorCode::WrongCluster);
+
+        // The host dies, and one that came later is asked in its place.
+        serving.abort();
+        let server = Server::bind(Arc::new(PretendedCluster::new()), ServerConfig::at(address))
+            .await
+            .unwrap();
+        let later = format!("http://{}", server.address().unwrap());
+        let advert = format!(r#"{{"attributes": {{"api": "{later}"}}, "host": "d"}}"#);
+        let path = layout::worker("d").unwrap();
+        let kept = state.set(&path, advert.as_bytes(), Expected::Any).await;
+        kept.unwrap();
+        tokio::spawn(server.serve());
+        while client.base() != later {
+            client.list().await.unwrap();
+        }
     }
 }

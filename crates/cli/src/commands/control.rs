@@ -1,6 +1,8 @@
 //! `ardea activate`, `deactivate`, `kill`, `restart` and `update`: what a job of a cluster is told.
 
 use std::io::{self, BufRead, IsTerminal};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use ardea_api::{JobSummary, LogicalPlan, ParallelismUpdate, Phase};
 use ardea_core::{Error, ErrorCode};
@@ -60,21 +62,26 @@ pub fn kill(args: &KillArgs, context: &Context) -> Result<(), Failure> {
     tell(context, name, "is killed")
 }
 
-/// How often a kill is asked for, if it is not known whether it was taken.
-const KILLS: usize = 5;
+/// How long a kill is asked for again, if it is not known whether it was taken.
+const KILLS_WITHIN: Duration = Duration::from_secs(20);
+
+/// How long it is waited for what that comes to.
+const KILLS_AGAIN: Duration = Duration::from_millis(200);
 
 /// Has a submission of a job killed, and nothing else that may have its name by then.
-fn have_killed(cluster: &Reached, job: &JobSummary) -> Result<(), Failure> {
-    let mut asked = 1;
+pub(crate) fn have_killed(cluster: &Reached, job: &JobSummary) -> Result<(), Failure> {
+    let deadline = Instant::now() + KILLS_WITHIN;
+    let mut is_again = false;
     loop {
         let failure = match cluster.ask(cluster.client.kill(&job.name)) {
-            Err(Failure::Error(error)) if is_doubtful(&error) && asked < KILLS => error,
-            Err(Failure::Error(error)) if error.code() == ErrorCode::NoSuchJob && asked > 1 => {
+            Err(Failure::Error(error)) if is_doubtful(&error) && Instant::now() < deadline => error,
+            Err(Failure::Error(error)) if error.code() == ErrorCode::NoSuchJob && is_again => {
                 return Ok(());
             }
             other => return other,
         };
-        asked += 1;
+        is_again = true;
+        thread::sleep(KILLS_AGAIN);
         match standing(cluster, job) {
             Ok(None | Some(Phase::Killing | Phase::Gone | Phase::Finished)) => return Ok(()),
             Ok(Some(_)) => {}

@@ -1,5 +1,8 @@
 //! `ardea logs`: what the processes of a job have written, or of one that has ended wrote as long as it was there.
 
+use std::thread;
+use std::time::Duration;
+
 use ardea_api::{LogLine, LogQuery};
 use ardea_core::{Error, ErrorCode};
 use ardea_packing::ContainerId;
@@ -11,6 +14,9 @@ use crate::failure::{Failure, print_error};
 use crate::reach::Reached;
 use crate::stdout;
 use crate::unattended::Remembered;
+
+/// How long to wait before lines that broke off are asked for again.
+const AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 /// Prints the lines as they come, each behind where it is from unless all are from one file.
 pub fn run(args: &LogsArgs, context: &Context) -> Result<(), Failure> {
@@ -27,12 +33,20 @@ pub fn run(args: &LogsArgs, context: &Context) -> Result<(), Failure> {
     };
     let job = &args.job.job;
     let mut lines = cluster.ask(cluster.client.logs(job, &query))?;
+    let mut is_broken = false;
     loop {
         match cluster.ask(lines.next()) {
-            Ok(Some(line)) => print(&line, args, context)?,
+            Ok(Some(line)) => {
+                is_broken = false;
+                print(&line, args, context)?;
+            }
             Ok(None) => break,
             Err(Failure::Error(error)) if args.follow && is_passing(&error) => {
-                say_broken(&error, context);
+                if !is_broken {
+                    say_broken(&error, context);
+                }
+                is_broken = true;
+                thread::sleep(AGAIN_AFTER);
                 let from_now = LogQuery {
                     tail: Some(0),
                     ..query.clone()

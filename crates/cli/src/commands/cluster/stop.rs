@@ -11,6 +11,7 @@ use crate::args::{ClusterStopArgs, Where};
 use crate::context::Context;
 use crate::failure::{Failure, print_error};
 use crate::reach::Reached;
+use crate::commands::control::have_killed;
 use crate::stdout;
 
 /// Tells the hosts to end, and waits until they have.
@@ -57,7 +58,7 @@ fn unknown(cluster: &ClusterSettings) -> Failure {
 
 fn kill_jobs(cluster: &Reached) -> Result<(), Failure> {
     for job in cluster.ask(cluster.client.list())? {
-        cluster.ask(cluster.client.kill(&job.name))?;
+        have_killed(cluster, &job)?;
     }
     cluster.wait_until("the end of all jobs", || {
         Ok(cluster.ask(cluster.client.list())?.is_empty())
