@@ -8,10 +8,10 @@ use serde_json::json;
 
 use super::hosts_json;
 use crate::args::{ClusterStopArgs, Where};
+use crate::commands::control::have_killed;
 use crate::context::Context;
 use crate::failure::{Failure, print_error};
 use crate::reach::Reached;
-use crate::commands::control::have_killed;
 use crate::stdout;
 
 /// Tells the hosts to end, and waits until they have.
