@@ -58,7 +58,7 @@ fn unknown(cluster: &ClusterSettings) -> Failure {
 
 fn kill_jobs(cluster: &Reached) -> Result<(), Failure> {
     for job in cluster.ask(cluster.client.list())? {
-        have_killed(cluster, &job)?;
+        have_killed(cluster, &job.name, &job.submission)?;
     }
     cluster.wait_until("the end of all jobs", || {
         Ok(cluster.ask(cluster.client.list())?.is_empty())
