@@ -67,6 +67,9 @@ impl PretendedCluster {
             return Err(Unanswered::Elsewhere { base: base.clone() });
         }
         if !state.jobs.contains_key(name) {
+            if let Some(past) = state.past.iter().find(|past| past.summary.name == name) {
+                return Err(past.summary.ended().into());
+            }
             return Err(no_such_job(name, state.jobs.keys().map(String::as_str)).into());
         }
         match state.jobs.get_mut(name) {

@@ -3,7 +3,7 @@
 //! | component | what it does | settings |
 //! |---|---|---|
 //! | spout `words` | emits random words, field `word` | `rate` words a second, over one instance (as fast as it can); `total` words of each instance (without end); `vocabulary` how many different ones (1000); `seed` (1) |
-//! | spout `lines` | emits the lines of a text, field `line`; those that fail once more | `file`; `repeat` begins again at its end (false) |
+//! | spout `lines` | emits the lines of a file or of the files of a directory, unpacked, field `line`; those that fail once more | `file`; `repeat` begins again at its end (false) |
 //! | bolt `split` | splits a field into words in small letters, field `word` | `field` (line) |
 //! | bolt `count` | counts what comes in a field; every so often and at the end emits those whose count has changed, fields `word` and `count` | `field` (word); `every` (1s) |
 //! | bolt `print` | prints tuples, a line each, values between tabs | none |
@@ -49,6 +49,7 @@ pub fn builtin() -> Registry {
 
 #[cfg(test)]
 mod tests {
+    use ardea_connect::files;
     use ardea_topology::{Bolt, Collector, Outcome, Tuple};
 
     use super::*;
@@ -117,6 +118,52 @@ bolts:
             assert_eq!((counts["to"], counts["be"], counts["is"]), (2, 2, 1));
             assert_eq!(counts.len(), 8, "{counts:?}");
         }
+    }
+
+    #[test]
+    fn compressed_files_of_a_directory_are_read_by_several_instances() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in [
+            ("a.gz", "to be\nor not\n"),
+            ("b.zst", "to be\nthat\nis"),
+            ("c", "the\nquestion"),
+            (".hidden", "never\nnever\n"),
+        ] {
+            let path = folder.path().join(name);
+            let compression = files::Compression::of_name(&path);
+            let mut file = files::PartFile::create(path, compression, |_| true).unwrap();
+            file.write(text.as_bytes()).unwrap();
+            file.finish(false).unwrap();
+        }
+        for instances in 1..4 {
+            let spout = format!(
+                "{{ name: texts, component: lines, parallelism: {instances}, settings: {{ file: {} }} }}",
+                folder.path().display()
+            );
+            let counts = run(&spout, "at-least-once");
+            assert_eq!((counts["to"], counts["be"], counts["question"]), (2, 2, 1));
+            assert_eq!(counts.len(), 8, "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn damaged_compressed_data_fails_the_job() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("text.gz");
+        std::fs::write(&path, "no gzip").unwrap();
+        let yaml = format!(
+            "
+name: damaged
+spouts:
+  - {{ name: texts, component: lines, settings: {{ file: {} }} }}
+bolts:
+  - {{ name: split, component: split, inputs: [{{ from: texts, grouping: shuffle }}] }}
+",
+            path.display()
+        );
+        let error = builtin().topology(&yaml).unwrap().run().unwrap_err();
+        assert_eq!(error.code(), ardea_core::ErrorCode::ReadFailed, "{error}");
+        assert!(error.to_string().contains("text.gz"), "{error}");
     }
 
     #[test]

@@ -5,7 +5,8 @@ use std::path::Path;
 use ardea::components;
 use ardea::job::packaged;
 use ardea::topology::Topology;
-use ardea_core::Result;
+use ardea_core::{Error, ErrorCode, Parallelism, Result};
+use ardea_packing::InstanceLimits;
 
 /// Whether this is the name of such a file.
 pub fn is_one(name: &Path) -> bool {
@@ -19,4 +20,35 @@ pub fn is_one(name: &Path) -> bool {
 /// If it can't be read or describes no topology, with the line.
 pub fn read(path: &Path) -> Result<Topology> {
     components::builtin().topology_from(packaged(path))
+}
+
+/// Refuses a topology with more instances than a cluster would take, where it is to run in this process: nobody means that many.
+///
+/// # Errors
+/// [`ErrorCode::InvalidJob`] with the number that is asked for, and the limit.
+pub fn check_instances(topology: &Topology, limits: &InstanceLimits) -> Result<()> {
+    let refused = |who: String, wanted: u64, most: u64, setting: &str| {
+        let what = format!("{who} asks for {wanted} instances, and {most} are allowed at most");
+        let hint = format!("ask for fewer, or set {setting} to more");
+        Err(Error::new(ErrorCode::InvalidJob, what).hint(hint))
+    };
+    let dag = topology.to_dag()?;
+    let mut of_job = 0;
+    for id in dag.topological_order()? {
+        let vertex = dag.get(id);
+        let Parallelism::Exactly(count) = vertex.wanted_parallelism() else {
+            continue;
+        };
+        of_job += u64::from(count.get());
+        if count.get() > limits.of_vertex {
+            let who = format!("job {:?}: vertex {:?}", topology.name(), vertex.name());
+            let (wanted, most) = (count.get().into(), limits.of_vertex.into());
+            return refused(who, wanted, most, "cluster.vertex_instances");
+        }
+    }
+    if of_job > limits.of_job {
+        let who = format!("job {:?}", topology.name());
+        return refused(who, of_job, limits.of_job, "cluster.job_instances");
+    }
+    Ok(())
 }

@@ -26,10 +26,12 @@ mod part_file;
 mod plan;
 mod read;
 mod special_file;
+mod unpacked;
 mod write;
 
 pub use follow::FollowSource;
 pub use part_file::{Compression, PartFile};
 pub use read::{FileSource, csv, json_lines, lines, read};
 pub use special_file::Awaited;
+pub use unpacked::{listed, unpacked};
 pub use write::{FileSink, write, write_csv, write_json_lines, write_lines};

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use ardea_core::settings::nearest;
 use ardea_core::{Error, ErrorCode, Result};
 
 use crate::{Batch, JsonLines, Labels, Prometheus};
@@ -111,23 +112,22 @@ impl MetricsSinks {
     /// # Errors
     /// [`InvalidConfig`](ErrorCode::InvalidConfig) for a name that there isn't; what the sink says if it can't be made.
     pub fn make(&self, list: &str, process: &Labels) -> Result<Vec<Box<dyn MetricsSink>>> {
-        let entries = list
-            .split(',')
-            .map(str::trim)
-            .filter(|entry| !entry.is_empty());
-        entries
-            .map(|entry| {
-                let (name, argument) = match entry.split_once(':') {
-                    Some((name, argument)) => (name, Some(argument.to_string())),
-                    None => (entry, None),
-                };
-                let maker = self.0.get(name).ok_or_else(|| self.unknown(name))?;
-                maker(&SinkSetup {
-                    argument,
+        entries(list)
+            .map(|(name, argument)| {
+                self.maker(name)?(&SinkSetup {
+                    argument: argument.map(str::to_string),
                     process: process.clone(),
                 })
             })
             .collect()
+    }
+
+    /// Whether there are the sinks of such a list; none is made.
+    ///
+    /// # Errors
+    /// [`InvalidConfig`](ErrorCode::InvalidConfig) for a name that there isn't, with the nearest that there is.
+    pub fn check(&self, list: &str) -> Result<()> {
+        entries(list).try_for_each(|(name, _)| self.maker(name).map(drop))
     }
 
     /// The names, sorted.
@@ -135,14 +135,30 @@ impl MetricsSinks {
         self.0.keys().map(String::as_str)
     }
 
+    fn maker(&self, name: &str) -> Result<&Maker> {
+        self.0.get(name).ok_or_else(|| self.unknown(name))
+    }
+
     fn unknown(&self, name: &str) -> Error {
         let names: Vec<_> = self.names().collect();
-        Error::new(
-            ErrorCode::InvalidConfig,
-            format!("there is no metrics sink {name:?}"),
-        )
-        .hint(format!("choose among: {}", names.join(", ")))
+        let choice = format!("choose among: {}", names.join(", "));
+        let hint = match nearest(name, self.names()) {
+            Some(meant) => format!("did you mean {meant}? {choice}"),
+            None => choice,
+        };
+        let what = format!("there is no metrics sink {name:?}");
+        Error::new(ErrorCode::InvalidConfig, what).hint(hint)
     }
+}
+
+/// The names of a list, each with its argument if it has one.
+fn entries(list: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
+    let entries = list.split(',').map(str::trim);
+    let entries = entries.filter(|entry| !entry.is_empty());
+    entries.map(|entry| match entry.split_once(':') {
+        Some((name, argument)) => (name, Some(argument)),
+        None => (entry, None),
+    })
 }
 
 impl Default for MetricsSinks {

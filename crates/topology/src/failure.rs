@@ -11,7 +11,8 @@ pub type Outcome<T = ()> = std::result::Result<T, Failure>;
 /// Why a tuple could not be dealt with. Made from any error by `?`, and from a text by [`Failure::new`].
 ///
 /// A failure of a bolt fails the tuple at hand, and the job goes on; the failure is counted and kept as a sample. Only what says that
-/// the topology itself is wrong (a stream or field that is not declared) or that the engine can't go on fails the job.
+/// the topology itself is wrong (a stream or field that is not declared), that the engine can't go on, or that no other tuple would
+/// fare better ([`Failure::of_the_job`]) fails the job.
 pub struct Failure(Box<dyn StdError + Send + Sync>);
 
 impl Failure {
@@ -20,8 +21,25 @@ impl Failure {
         Failure(reason.into().into())
     }
 
+    /// That fails the whole job, whatever its code: the fault is not the tuple's, and the next would fare no better, as where an output
+    /// can't be written. On a cluster it ends the instance, which is made anew.
+    ///
+    /// ```
+    /// use ardea_core::{Error, ErrorCode};
+    /// use ardea_topology::Failure;
+    ///
+    /// let full = Error::new(ErrorCode::WriteFailed, "cannot write to the printer");
+    /// assert_eq!(Failure::of_the_job(full.clone()).to_string(), full.to_string());
+    /// ```
+    pub fn of_the_job(error: Error) -> Self {
+        Failure(Box::new(OfTheJob(error)))
+    }
+
     /// The error that fails the whole job, if it is one.
     pub(crate) fn fatal(&self) -> Option<Error> {
+        if let Some(OfTheJob(error)) = self.0.downcast_ref() {
+            return Some(error.clone());
+        }
         let error = self.0.downcast_ref::<Error>()?;
         matches!(
             error.code(),
@@ -35,12 +53,28 @@ impl Failure {
 
     /// As an error of the user's code.
     pub(crate) fn into_error(self, what: &str) -> Error {
-        match self.0.downcast::<Error>() {
+        let cause = match self.0.downcast::<OfTheJob>() {
+            Ok(of_the_job) => return of_the_job.0,
+            Err(cause) => cause,
+        };
+        match cause.downcast::<Error>() {
             Ok(error) => *error,
             Err(other) => Error::new(ErrorCode::UserError, what).because(other),
         }
     }
 }
+
+/// An error that fails the job whatever its code.
+#[derive(Debug)]
+struct OfTheJob(Error);
+
+impl fmt::Display for OfTheJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl StdError for OfTheJob {}
 
 impl<E: StdError + Send + Sync + 'static> From<E> for Failure {
     fn from(error: E) -> Self {

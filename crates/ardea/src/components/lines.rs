@@ -1,10 +1,10 @@
-//! A spout of the lines of a file.
+//! A spout of the lines of files.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{BufRead, BufReader, Seek};
+use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 
+use ardea_connect::files;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_topology::{
     ComponentContext, MessageId, Next, Outcome, Outputs, Settings, Spout, SpoutCollector,
@@ -19,14 +19,23 @@ struct LinesSettings {
     repeat: bool,
 }
 
-/// Emits the lines of a file. Of several instances each reads the whole and emits its share: every n-th line.
+/// Emits the lines of a file, or of the files of a directory. Of several instances each reads all of them and emits its share of each:
+/// every n-th line.
 pub(super) struct Lines {
     path: PathBuf,
     repeats: bool,
-    reader: Option<BufReader<File>>,
+    /// What is read, in this order, and the place of the next among them.
+    files: Vec<PathBuf>,
+    next_file: usize,
+    /// The file at hand.
+    reader: Option<BufReader<Box<dyn Read + Send>>>,
     /// Which of how many instances this is.
     share: (u64, u64),
-    /// The number of the next line.
+    /// How often all files have been read to their end: each time another instance begins.
+    round: u64,
+    /// The number of the next line in its file.
+    next_in_file: u64,
+    /// The number of the next line among all.
     next: u64,
     pending: HashMap<u64, String>,
     failed: Vec<u64>,
@@ -38,8 +47,12 @@ impl Lines {
         Ok(Lines {
             path: crate::job::packaged(file),
             repeats: repeat,
+            files: Vec::new(),
+            next_file: 0,
             reader: None,
             share: (0, 1),
+            round: 0,
+            next_in_file: 0,
             next: 0,
             pending: HashMap::new(),
             failed: Vec::new(),
@@ -47,31 +60,50 @@ impl Lines {
     }
 
     fn unreadable(&self, error: std::io::Error) -> Error {
-        let what = format!("cannot read {}", self.path.display());
+        let at_hand = self.files.get(self.next_file.saturating_sub(1));
+        let what = format!("cannot read {}", at_hand.unwrap_or(&self.path).display());
         Error::new(ErrorCode::ReadFailed, what)
             .because(error)
-            .hint("check the path and its permissions; on a cluster, submit it with --file")
+            .hint("check the file and the disk that it is on")
+    }
+
+    /// Opens the next file, or the first one again; says whether there is one.
+    fn open_next(&mut self) -> Result<bool> {
+        if self.next_file == self.files.len() && self.repeats {
+            self.next_file = 0;
+            self.round += 1;
+            // Files without lines have none the second time either.
+            if self.next == 0 {
+                self.files.clear();
+            }
+        }
+        let Some(path) = self.files.get(self.next_file) else {
+            return Ok(false);
+        };
+        let reader: Box<dyn Read + Send> = Box::new(files::unpacked(path).map_err(with_advice)?);
+        self.reader = Some(BufReader::new(reader));
+        self.next_in_file = 0;
+        self.next_file += 1;
+        Ok(true)
     }
 
     /// The next line of this instance; none at the end.
     fn read(&mut self) -> Result<Option<String>> {
         loop {
             let Some(reader) = &mut self.reader else {
-                return Ok(None);
+                match self.open_next()? {
+                    true => continue,
+                    false => return Ok(None),
+                }
             };
             let mut line = Vec::new();
             let read = reader.read_until(b'\n', &mut line);
             if read.map_err(|error| self.unreadable(error))? == 0 {
-                // A file without lines has none the second time either.
-                if !self.repeats || self.next == 0 {
-                    self.reader = None;
-                } else if let Some(reader) = &mut self.reader {
-                    let begun = reader.rewind();
-                    begun.map_err(|error| self.unreadable(error))?;
-                }
+                self.reader = None;
                 continue;
             }
-            let is_own = self.next % self.share.1 == self.share.0;
+            let is_own = (self.next_in_file + self.round) % self.share.1 == self.share.0;
+            self.next_in_file += 1;
             self.next += 1;
             if is_own {
                 let text = String::from_utf8_lossy(&line);
@@ -79,6 +111,11 @@ impl Lines {
             }
         }
     }
+}
+
+/// With what to do about a file that isn't there.
+fn with_advice(error: Error) -> Error {
+    error.hint("check the path and its permissions; on a cluster, submit it with --file")
 }
 
 impl Spout for Lines {
@@ -93,8 +130,8 @@ impl Spout for Lines {
     fn open(&mut self, context: &ComponentContext) -> Outcome {
         let instance = context.instance();
         self.share = (instance.index.into(), instance.parallelism.into());
-        let file = File::open(&self.path).map_err(|error| self.unreadable(error))?;
-        self.reader = Some(BufReader::new(file));
+        self.files = files::listed(&self.path).map_err(with_advice)?;
+        self.open_next()?;
         Ok(())
     }
 

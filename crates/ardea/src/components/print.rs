@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_topology::{Bolt, Collector, Outcome, Settings, Tuple, Tuples};
+use ardea_topology::{Bolt, Collector, Failure, Outcome, Settings, Tuple, Tuples};
 use serde::Deserialize;
 
-/// Prints tuples on standard output, a line each.
+/// Prints tuples on standard output, a line each. What can't be written fails the job: no tuple is to blame for it.
 #[derive(Default)]
 pub(super) struct Print(String);
 
@@ -41,9 +41,9 @@ impl Print {
                 io::ErrorKind::BrokenPipe => ErrorCode::OutputClosed,
                 _ => ErrorCode::WriteFailed,
             };
-            Error::new(code, "cannot write to standard output").because(error)
-        })?;
-        Ok(())
+            let told = Error::new(code, "cannot write to standard output").because(error);
+            Failure::of_the_job(told.hint("check the free space where it leads"))
+        })
     }
 }
 

@@ -62,13 +62,13 @@ pub static COMPONENTS: &[ComponentInfo] = &[
     ComponentInfo {
         name: "lines",
         kind: ComponentKind::Spout,
-        about: "emits the lines of a file; of several instances each emits its share",
+        about: "emits the lines of a file, or of the files of a directory; of several instances each emits its share",
         fields: &["line"],
         settings: &[
             setting(
                 "file",
                 None,
-                "the path of the file, on the machine of the instance; one that was submitted along (`--file`) is found by its name",
+                "the path of the file or directory, on the machine of the instance; one that was submitted along (`--file`) is found by its name",
             ),
             setting("repeat", Some("false"), "whether to begin again at its end"),
         ],

@@ -60,6 +60,7 @@ impl Prepared {
     ) -> Result<Self> {
         let name = wanted.name.as_deref().unwrap_or(wanted.job.name());
         check_job_name(name)?;
+        check_sinks(settings, modules)?;
         let files = files(wanted)?;
         let program = wanted.job.program(&Parallelisms::new())?;
         let demand = demand(name, &program.dag, cluster.instance)?;
@@ -129,6 +130,21 @@ fn pack(request: &SubmitRequest, managers: &ResourceManagers) -> Result<PackingP
     managers
         .get(&request.definition.packing)?
         .pack(&request.demand, &request.packing)
+}
+
+/// Refuses metrics sinks that there are not: the job's containers, which are of this same program, would fail for want of them. A schema
+/// without that setting, as of a benchmark, gives its containers none.
+fn check_sinks(settings: &Resolved, modules: &Modules) -> Result<()> {
+    const SINKS: &str = "metrics.sinks";
+    if settings.value(SINKS).is_none() {
+        return Ok(());
+    }
+    modules.sinks.check(settings.text(SINKS)?).map_err(|error| {
+        let hint = error.what_next().unwrap_or_default().to_string();
+        settings
+            .refuse(SINKS, error.message().to_string())
+            .hint(hint)
+    })
 }
 
 /// What its processes have to know of the settings, and its scheduler.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::args::JobArgs;
+use crate::args::{JobArgs, Where};
 use crate::commands::jobs;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -15,6 +15,8 @@ pub fn run(args: &JobArgs, context: &Context) -> Result<(), Failure> {
     if topology_file::is_one(path) {
         let topology = topology_file::read(path)?;
         let config = context.node_config(args.threads)?;
+        let cluster = context.cluster(&Where::default())?;
+        topology_file::check_instances(&topology, &cluster.instances)?;
         return supervise::run_topology(&topology, config, context);
     }
     named(name, rest, args.threads, context)

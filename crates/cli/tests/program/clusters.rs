@@ -54,6 +54,10 @@ fn a_job_that_is_gone_is_described_and_listed_with_all() {
     fails(&served, "describe wordcount", 2, "there is no job");
     let described = served.succeed("describe word-count");
     assert!(described.contains("ended      killed"), "{described}");
+    for plan in ["plan word-count", "plan word-count --cluster pretended"] {
+        fails(&served, plan, 2, "ARD-604: job \"word-count\" ended at ");
+        fails(&served, plan, 2, ": it was killed");
+    }
     assert_eq!(json(&served.succeed("list --json")), json("[]"));
     let all = json(&served.succeed("list --all --json"));
     assert_eq!(all["past"][0]["name"], "word-count");

@@ -14,3 +14,4 @@ mod named_pipes;
 mod pipes;
 mod served;
 mod state;
+mod topology_files;

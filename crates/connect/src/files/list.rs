@@ -65,7 +65,7 @@ pub(super) fn cannot_read(path: &Path, error: std::io::Error) -> Error {
     .hint("check that it exists and may be read")
 }
 
-fn list(path: &Path, suffix: Option<&str>) -> Result<Vec<PathBuf>> {
+pub(super) fn list(path: &Path, suffix: Option<&str>) -> Result<Vec<PathBuf>> {
     let failed = |error| cannot_read(path, error);
     if !fs::metadata(path).map_err(failed)?.is_dir() {
         return Ok(vec![path.to_path_buf()]);

@@ -15,7 +15,7 @@ use crate::stdout;
 
 /// Prints the plans of a job of a cluster.
 pub fn running(job: &str, args: &PlanArgs, context: &Context) -> Result<(), Failure> {
-    let cluster = Reached::of(&args.place, context)?;
+    let cluster = Reached::of_job(&args.place, job, context)?;
     let plans = cluster.ask(cluster.client.plans(job))?;
     print(&plans, context)
 }
@@ -38,8 +38,9 @@ fn tells_more(error: &Error) -> bool {
     match error.code() {
         ErrorCode::Network => false,
         ErrorCode::NoSuchJob => {
+            // It has one of a similar name, or had this one; else all that it says is where its jobs are listed.
             let hint = error.what_next();
-            hint.is_some_and(|hint| hint.starts_with("did you mean"))
+            hint.is_some_and(|hint| !hint.starts_with("`ardea list`"))
         }
         _ => true,
     }
