@@ -50,6 +50,13 @@ impl Spout for Lines {
         })
     }
 
+    fn next_failed(&mut self, out: &mut SpoutCollector<'_>) -> Outcome<Next> {
+        match self.failed.is_empty() {
+            true => Ok(Next::Done),
+            false => self.next_tuple(out),
+        }
+    }
+
     fn fail(&mut self, MessageId(number): MessageId) {
         self.failed.push(number);
     }

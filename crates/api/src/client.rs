@@ -1,9 +1,12 @@
 //! A client of the interface.
 
+mod hosts;
 mod log_lines;
 mod place;
 mod request;
 
+use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{Result, Token};
@@ -17,14 +20,17 @@ use crate::{
     SubmitRequest, TopView,
 };
 
+use hosts::Hosts;
 pub use log_lines::LogLines;
 use place::Place;
 use request::{Asked, encoded, path};
 
 /// A client of a cluster's interface.
 ///
-/// Each call makes a connection of its own, follows a redirection to the host that leads the job, and gives up after its patience. All
-/// have to be called on a tokio runtime with time and I/O enabled.
+/// Each call makes a connection of its own, follows a redirection to the host that leads the job, and gives up after its patience, or
+/// within 3.5 s if the host answers nothing at all. One that [finds](Self::finds) hosts then asks another, for 20 s at most, if
+/// what is asked for changes nothing or may be done twice, or is known not to have been done. All have to be called on a tokio runtime
+/// with time and I/O enabled.
 ///
 /// ```no_run
 /// # async fn look() -> ardea_core::Result<()> {
@@ -43,7 +49,7 @@ use request::{Asked, encoded, path};
 /// * [`BadAnswer`](ardea_core::ErrorCode::BadAnswer): somebody else answers.
 #[derive(Clone, Debug)]
 pub struct Client {
-    place: Place,
+    hosts: Hosts,
     token: Option<Token>,
     tls: Option<Tls>,
     patience: Duration,
@@ -56,7 +62,7 @@ impl Client {
     /// [`InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if this is no such address.
     pub fn new(base: &str, token: Option<Token>) -> Result<Self> {
         Ok(Client {
-            place: Place::parse(base)?,
+            hosts: Hosts::only(Place::parse(base)?),
             token,
             tls: None,
             patience: Duration::from_secs(35),
@@ -76,9 +82,19 @@ impl Client {
         self
     }
 
-    /// Where it asks.
+    /// How it finds the interfaces of the cluster's hosts when the one that it asks fails, or the job changes its leader.
+    pub fn finds<F, R>(mut self, find: F) -> Self
+    where
+        F: Fn() -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Vec<String>>> + Send + 'static,
+    {
+        self.hosts = self.hosts.found_by(Arc::new(move || Box::pin(find())));
+        self
+    }
+
+    /// Where it asks first.
     pub fn base(&self) -> String {
-        self.place.to_string()
+        self.hosts.at().to_string()
     }
 
     /// The cluster itself.
@@ -108,7 +124,7 @@ impl Client {
 
     /// Submits a job whose package is in the store.
     pub async fn submit(&self, request: &SubmitRequest) -> Result<JobSummary> {
-        let asked = Asked::post("/v1/jobs".into()).json(request)?;
+        let asked = Asked::post("/v1/jobs".into()).json(request)?.repeatable();
         self.ask(asked).await?.json().await
     }
 
@@ -124,12 +140,14 @@ impl Client {
 
     /// Has the sources of a job read again.
     pub async fn activate(&self, job: &str) -> Result<()> {
-        self.command(Asked::post(path(job, "/activate"))).await
+        self.command(Asked::post(path(job, "/activate")).repeatable())
+            .await
     }
 
     /// Has the sources of a job read nothing.
     pub async fn deactivate(&self, job: &str) -> Result<()> {
-        self.command(Asked::post(path(job, "/deactivate"))).await
+        self.command(Asked::post(path(job, "/deactivate")).repeatable())
+            .await
     }
 
     /// Stops what runs in a container, and starts it again.
@@ -140,7 +158,9 @@ impl Client {
 
     /// Gives vertices other numbers of instances.
     pub async fn update(&self, job: &str, update: &ParallelismUpdate) -> Result<()> {
-        let asked = Asked::put(path(job, "/parallelism")).json(update)?;
+        let asked = Asked::put(path(job, "/parallelism"))
+            .json(update)?
+            .repeatable();
         self.command(asked).await
     }
 
@@ -178,15 +198,5 @@ impl Client {
 
     async fn command(&self, asked: Asked) -> Result<()> {
         self.ask(asked).await?.ignored().await
-    }
-
-    async fn ask(&self, asked: Asked) -> Result<request::Answered> {
-        asked
-            .of(
-                &self.place,
-                (self.token.as_ref(), self.tls.as_ref()),
-                self.patience,
-            )
-            .await
     }
 }

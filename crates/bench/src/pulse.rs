@@ -162,6 +162,13 @@ impl Spout for NumberSpout {
         Ok(Next::More)
     }
 
+    fn next_failed(&mut self, out: &mut SpoutCollector<'_>) -> Outcome<Next> {
+        match self.lost.is_empty() {
+            true => Ok(Next::Done),
+            false => self.next_tuple(out),
+        }
+    }
+
     fn ack(&mut self, _: MessageId) {
         self.happened.done.fetch_add(1, Ordering::Relaxed);
     }

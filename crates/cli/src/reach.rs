@@ -40,6 +40,20 @@ impl Reached {
         })
     }
 
+    /// What this client asks, with the settings that a user has who says nothing.
+    #[cfg(test)]
+    pub fn with(client: Client) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let config = folder.path().join("ardea.toml");
+        std::fs::write(&config, "").expect("an empty file");
+        let settings = ardea::job::read_settings(Some(&config), &[]);
+        Reached {
+            client,
+            settings: settings.expect("settings without a word").2,
+            runtime: runtime().expect("what waits"),
+        }
+    }
+
     /// The same, to do something with that job: where no host is up, one that has ended is said to have.
     pub fn of_job(place: &Where, job: &str, context: &Context) -> Result<Self, Failure> {
         Reached::of(place, context).map_err(|failure| {
@@ -63,7 +77,7 @@ impl Reached {
     ) -> Result<(), Failure> {
         let patience = self.settings.patience;
         let deadline = Instant::now() + patience;
-        while !is_there()? {
+        while !is_there().map_err(doubtful)? {
             if Instant::now() >= deadline {
                 let what = format!(
                     "{what} has not come about after {} s",
@@ -76,6 +90,20 @@ impl Reached {
             thread::sleep(LOOK);
         }
         Ok(())
+    }
+}
+
+/// Nobody can be asked any more how far a command is that was taken.
+fn doubtful(failure: Failure) -> Failure {
+    match failure {
+        Failure::Error(error)
+            if matches!(error.code(), ErrorCode::Network | ErrorCode::Superseded) =>
+        {
+            error
+                .hint("it was taken, and may still come about: `ardea describe` says more when a host is up")
+                .into()
+        }
+        other => other,
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the containers of a job have written, line by line: while the job is there, by its scheduler; of one that is gone, from the files.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ardea_api::{LogLine, LogLines, LogQuery, LogSource, LogStream, MOST_LINE_BYTES};
 use ardea_core::{Error, ErrorCode, Result};
@@ -10,6 +10,10 @@ use tokio::sync::mpsc;
 
 /// How often a file is looked at that is followed.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// How long a file may be out of reach before that ends its lines: longer than a host takes to be lost, and its containers to be
+/// started elsewhere.
+const AWAY_WITHIN: Duration = Duration::from_secs(60);
 
 /// How many lines wait for whoever reads them.
 const WAITING_LINES: usize = 256;
@@ -21,12 +25,20 @@ enum Keeper {
     Scheduler(JobScheduler),
     /// Nobody any more: these are its files.
     Files(KeptOutput),
+    /// What a test has it say, one after the other.
+    #[cfg(test)]
+    Script(std::sync::Arc<std::sync::Mutex<std::collections::VecDeque<Result<LogPiece>>>>),
 }
 
 impl Keeper {
     async fn logs(&self, container: ContainerId, request: LogRequest) -> Result<LogPiece> {
         match self {
             Keeper::Scheduler(scheduler) => scheduler.logs(container, request).await,
+            #[cfg(test)]
+            Keeper::Script(script) => {
+                let said = script.lock().ok().and_then(|mut said| said.pop_front());
+                said.unwrap_or_else(|| Err(Error::new(ErrorCode::NoSuchContainer, "it is over")))
+            }
             Keeper::Files(kept) => {
                 let kept = kept.clone();
                 let reading = move || kept.read(container, &request);
@@ -142,12 +154,25 @@ async fn tell(
 
 /// Tells what is written from now on, until nobody listens or the job is gone.
 async fn follow(files: &mut [Reader], lines: &Lines) -> std::result::Result<(), Option<Error>> {
+    let mut reached = Instant::now();
     loop {
         let mut moved = false;
+        let mut is_away = false;
         for file in files.iter_mut() {
             let request = LogRequest::from(file.file(), file.offset);
-            let piece = file.piece(request).await?;
+            let piece = match file.piece(request).await {
+                Ok(piece) => piece,
+                // It is there again soon, or its containers run elsewhere.
+                Err(Some(error)) if is_passing(&error) && reached.elapsed() < AWAY_WITHIN => {
+                    is_away = true;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             moved |= file.tell(piece, lines).await?;
+        }
+        if !is_away {
+            reached = Instant::now();
         }
         if !moved {
             tokio::select! {
@@ -156,6 +181,11 @@ async fn follow(files: &mut [Reader], lines: &Lines) -> std::result::Result<(), 
             }
         }
     }
+}
+
+/// Whether who has a file can't be reached just now.
+fn is_passing(error: &Error) -> bool {
+    error.code() == ErrorCode::SchedulerUnavailable
 }
 
 /// One file that is read.
@@ -226,5 +256,33 @@ impl Reader {
         };
         self.rest.clear();
         lines.send(Ok(line)).await.map_err(|_| None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_followed_file_goes_on_when_its_host_was_out_of_reach() {
+        let piece = |offset: u64, text: &str| {
+            Ok(LogPiece {
+                offset,
+                bytes: text.into(),
+                file_bytes: offset + text.len() as u64,
+            })
+        };
+        let away = || Err(Error::new(ErrorCode::SchedulerUnavailable, "out of reach"));
+        let said = [piece(0, "a\n"), away(), away(), piece(2, "b\n")];
+        let script = Arc::new(Mutex::new(said.into_iter().collect()));
+        let reader = Reader::of(ContainerId(1), LogSource::Stdout, Keeper::Script(script));
+        let (lines, mut told) = mpsc::channel(WAITING_LINES);
+        let ended = follow(&mut [reader], &lines).await;
+        let code = ended.unwrap_err().map(|error| error.code());
+        assert_eq!(code, Some(ErrorCode::NoSuchContainer));
+        let mut next = async || told.recv().await.unwrap().unwrap().text;
+        assert_eq!([next().await, next().await], ["a", "b"]);
     }
 }

@@ -206,7 +206,7 @@ pub(crate) fn speaker(message: &ToMaster) -> WorkerId {
 pub(crate) fn no_master(job: &str) -> Error {
     Error::new(
         ErrorCode::Superseded,
-        format!("this process does not lead job {job}"),
+        format!("the host that was asked leads job {job} no longer"),
     )
-    .hint("ask the process that its lease names")
+    .hint("another host takes over within seconds: `ardea describe` shows what was done, then try again")
 }

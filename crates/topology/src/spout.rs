@@ -61,6 +61,16 @@ pub trait Spout: Send {
         }
     }
 
+    /// Emits again the next tuple that has failed, if there is one, and nothing else; called in place of `next_tuple` when this instance is
+    /// to end: an `update` takes it away, or the topology drains. It stays until this says that it is done and all that it has emitted
+    /// is acked. Also called while the topology is deactivated.
+    ///
+    /// A spout that emits again what fails says so here as well: of one that does not, what fails from then on is lost.
+    fn next_failed(&mut self, out: &mut SpoutCollector<'_>) -> Outcome<Next> {
+        let _ = out;
+        Ok(Next::Done)
+    }
+
     /// All that was made from this message has been dealt with. With acks off it is called as soon as the tuple was emitted.
     fn ack(&mut self, message: MessageId) {
         let _ = message;
@@ -72,7 +82,7 @@ pub trait Spout: Send {
     }
 
     /// This message was failed by a bolt, was not acked in time, or was pending when a worker of the topology was lost. A spout that
-    /// can emits it again.
+    /// can emits it again, in [`next_tuple`](Spout::next_tuple) and in [`next_failed`](Spout::next_failed).
     fn fail(&mut self, message: MessageId) {
         let _ = message;
     }

@@ -15,6 +15,7 @@ use crate::compile::SpoutWiring;
 use crate::component::Make;
 use crate::context::ComponentContext;
 use crate::emitter::Emitter;
+use crate::failure::Outcome;
 use crate::mailbox::{Mail, Mailbox};
 use crate::outputs::Outputs;
 use crate::pace::Pace;
@@ -70,7 +71,18 @@ struct Running {
     is_active: bool,
     /// It has said that it has emitted all there is, and nothing has failed since.
     is_exhausted: bool,
+    /// It is to end, has emitted again all that had failed, and nothing has failed since.
+    has_replayed: bool,
     has_told_end: bool,
+}
+
+impl Running {
+    /// Whether nothing that has failed waits to be emitted again here.
+    fn leaves_nothing(&self) -> bool {
+        let follower = self.follower.as_ref();
+        // What has moved is emitted again where it lives now.
+        self.has_replayed || follower.is_none_or(|follower| follower.has_moved)
+    }
 }
 
 /// What follows the messages, with acks on.
@@ -128,6 +140,7 @@ impl<S: Spout> SpoutP<S> {
         }
         tell(&mut self.spout, actions, &self.counters);
         running.is_exhausted &= actions.failed.is_empty();
+        running.has_replayed &= actions.failed.is_empty();
         actions.clear();
         true
     }
@@ -146,6 +159,40 @@ impl<S: Spout> SpoutP<S> {
                 self.spout.deactivate();
             }
         }
+        if !active || running.is_exhausted {
+            return Ok(None);
+        }
+        let next = self.have_emitted(S::next_batch)?;
+        if let Some(running) = &mut self.running {
+            running.is_exhausted |= next == Some(Next::Done);
+        }
+        Ok(next)
+    }
+
+    /// Emits again what has failed, as much as there is room for.
+    fn emit_again(&mut self) -> Result<Option<Next>> {
+        let next = self.have_emitted(|spout, out| {
+            loop {
+                let next = spout.next_failed(out)?;
+                if next != Next::More || out.is_full() {
+                    return Ok(next);
+                }
+            }
+        })?;
+        if let Some(running) = &mut self.running {
+            running.has_replayed |= next == Some(Next::Done);
+        }
+        Ok(next)
+    }
+
+    /// Has the spout emit, if there is room and it lives here; says what it wants next.
+    fn have_emitted(
+        &mut self,
+        ask: impl FnOnce(&mut S, &mut SpoutCollector<'_>) -> Outcome<Next>,
+    ) -> Result<Option<Next>> {
+        let Some(running) = &mut self.running else {
+            return Ok(None);
+        };
         let follower = running.follower.as_mut();
         let has_moved = follower.as_ref().is_some_and(|it| it.has_moved);
         let acker = follower.map(|follower| &mut follower.acker);
@@ -153,7 +200,7 @@ impl<S: Spout> SpoutP<S> {
             let most = self.wiring.max_pending.saturating_sub(acker.pending());
             most.min(acker.room())
         });
-        if !active || has_moved || running.is_exhausted || room == 0 {
+        if has_moved || room == 0 {
             return Ok(None);
         }
         running.emitter.heed_roster();
@@ -164,9 +211,8 @@ impl<S: Spout> SpoutP<S> {
             room,
             pace: Pace::start(&running.context.clock),
         };
-        let next = self.spout.next_batch(&mut out);
+        let next = ask(&mut self.spout, &mut out);
         let next = next.map_err(|failure| failure.into_error("the spout failed"))?;
-        running.is_exhausted = next == Next::Done;
         self.counters.emitted.store(
             running.emitted_before + running.emitter.emitted(),
             Ordering::Relaxed,
@@ -209,7 +255,10 @@ impl<S: Spout> SpoutP<S> {
         if !self.flush(outbox)? {
             return Ok(Progress { made, done: false });
         }
-        let next = if may_emit { self.emit()? } else { None };
+        let next = match may_emit {
+            true => self.emit()?,
+            false => self.emit_again()?,
+        };
         // What nobody follows, and what goes nowhere, is acked here.
         made |= self.listen();
         let sent = outbox.is_empty();
@@ -222,11 +271,12 @@ impl<S: Spout> SpoutP<S> {
         if !flushed {
             return Ok(Progress { made, done: false });
         }
-        let exhausted = self
-            .running
-            .as_ref()
-            .is_none_or(|running| running.is_exhausted);
-        if pending == 0 && (exhausted || !may_emit) {
+        let exhausted = self.running.as_ref().is_none_or(|it| it.is_exhausted);
+        let is_through = match may_emit {
+            true => exhausted,
+            false => self.running.as_ref().is_none_or(Running::leaves_nothing),
+        };
+        if pending == 0 && is_through {
             return Ok(Progress::DONE);
         }
         if exhausted || !may_emit {
@@ -337,6 +387,7 @@ impl<S: Spout> Processor for SpoutP<S> {
             emitted_before: self.counters.emitted.load(Ordering::Relaxed),
             is_active,
             is_exhausted: false,
+            has_replayed: false,
             has_told_end: false,
         });
         let component = ComponentContext {

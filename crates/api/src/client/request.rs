@@ -16,19 +16,71 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
+use super::hosts::Left;
 use super::place::Place;
 use crate::Fault;
+use crate::routes::DOCUMENT_PATH;
 
 /// A larger answer is no cluster's.
 const MOST_ANSWER_BYTES: usize = 256 << 20;
 /// From one host to the job's master's, and on if that has just changed.
 const MOST_REDIRECTIONS: u32 = 4;
 
+/// After how long without an answer it is looked whether the host answers anything.
+const LOOKS_AFTER: Duration = Duration::from_secs(1);
+/// How long a host may take for an answer that costs it nothing.
+const ANSWERS_WITHIN: Duration = Duration::from_millis(2500);
+
+/// By whom it is asked.
+type Credentials<'a> = (Option<&'a Token>, Option<&'a Tls>);
+
 /// What is asked.
 pub(super) struct Asked {
     method: Method,
     path: String,
     body: Option<Bytes>,
+    may_be_repeated: bool,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) struct Missed {
+    pub(super) error: Error,
+    /// Where it was asked last.
+    pub(super) place: Place,
+    /// Whether it may have been done all the same.
+    pub(super) may_be_taken: bool,
+    /// Whether the host answers nothing at all.
+    pub(super) is_hung: bool,
+}
+
+impl Missed {
+    /// It has not been sent.
+    fn before(place: &Place, error: Error) -> Self {
+        Missed {
+            error,
+            place: place.clone(),
+            may_be_taken: false,
+            is_hung: false,
+        }
+    }
+
+    /// It has been sent.
+    fn after(place: &Place, error: Error) -> Self {
+        let may_be_taken = matches!(error.code(), ErrorCode::Network | ErrorCode::Superseded);
+        Missed {
+            may_be_taken,
+            ..Missed::before(place, error)
+        }
+    }
+
+    /// Whether another host, or the same one later, may answer.
+    pub(super) fn is_passing(&self) -> bool {
+        matches!(
+            self.error.code(),
+            ErrorCode::Network | ErrorCode::Superseded
+        )
+    }
 }
 
 /// The path of something of a job.
@@ -71,7 +123,24 @@ impl Asked {
             method,
             path,
             body: None,
+            may_be_repeated: false,
         }
+    }
+
+    /// Done twice it is as if done once.
+    pub(super) fn repeatable(mut self) -> Self {
+        self.may_be_repeated = true;
+        self
+    }
+
+    /// Whether it changes nothing.
+    pub(super) fn is_read(&self) -> bool {
+        self.method == Method::GET
+    }
+
+    /// Whether it does no harm to ask again for what may have been done.
+    pub(super) fn may_be_repeated(&self) -> bool {
+        self.may_be_repeated || self.is_read()
     }
 
     /// With a body.
@@ -90,44 +159,75 @@ impl Asked {
         Ok(self)
     }
 
-    /// Asks there, and where that leads.
+    /// Asks there, and where that leads, unless that is one of those that are left alone.
     pub(super) async fn of(
-        self,
+        &self,
         place: &Place,
-        (token, tls): (Option<&Token>, Option<&Tls>),
+        by: Credentials<'_>,
         patience: Duration,
-    ) -> Result<Answered> {
+        left: &Left,
+    ) -> Result<Answered, Missed> {
         let deadline = Instant::now() + patience;
         let (mut place, mut path) = (place.clone(), self.path.clone());
         for _ in 0..=MOST_REDIRECTIONS {
-            let once = self.once(&place, &path, (token, tls));
-            let response = timeout_at(deadline, once)
-                .await
-                .map_err(|_| silent(&place, patience))??;
+            let response = self.at(&place, &path, by, (deadline, patience)).await?;
             if response.status() != StatusCode::TEMPORARY_REDIRECT {
-                return Answered {
+                let answered = Answered {
                     response,
-                    place,
+                    place: place.clone(),
                     deadline,
                     patience,
-                }
-                .checked()
-                .await;
+                };
+                let checked = answered.checked().await;
+                return checked.map_err(|error| Missed::after(&place, error));
             }
-            (place, path) = target(&response, &place)?;
+            let (next, on) =
+                target(&response, &place).map_err(|error| Missed::before(&place, error))?;
+            if left.has(&next) {
+                return Err(Missed::before(&next, hung(&next)));
+            }
+            (place, path) = (next, on);
         }
         let what = "the hosts of the cluster send a request from one to the other";
-        Err(Error::new(ErrorCode::Superseded, what)
-            .hint("the job is changing its master: try again in a moment"))
+        let error = Error::new(ErrorCode::Superseded, what)
+            .hint("the job is changing its master: try again in a moment");
+        Err(Missed::before(&place, error))
     }
 
-    async fn once(
+    /// Asks there, until there is an answer, or a host that answers nothing.
+    async fn at(
         &self,
         place: &Place,
         path: &str,
-        (token, tls): (Option<&Token>, Option<&Tls>),
+        by: Credentials<'_>,
+        (deadline, patience): (Instant, Duration),
+    ) -> Result<axum::http::Response<Incoming>, Missed> {
+        let asking = async {
+            let stream = connect(place, by.1).await;
+            let stream = stream.map_err(|error| Missed::before(place, error))?;
+            let answer = self.over(stream, place, path, by.0).await;
+            answer.map_err(|error| Missed::after(place, error))
+        };
+        tokio::select! {
+            biased;
+            answer = timeout_at(deadline, asking) => match answer {
+                Ok(answer) => answer,
+                Err(_) => Err(Missed::after(place, silent(place, patience))),
+            },
+            () = until_hung(place, by) => Err(Missed {
+                is_hung: true,
+                ..Missed::after(place, hung(place))
+            }),
+        }
+    }
+
+    async fn over(
+        &self,
+        stream: Box<dyn Stream>,
+        place: &Place,
+        path: &str,
+        token: Option<&Token>,
     ) -> Result<axum::http::Response<Incoming>> {
-        let stream = connect(place, tls).await?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| broken(place, error))?;
@@ -154,6 +254,22 @@ impl Asked {
             .send_request(request)
             .await
             .map_err(|error| broken(place, error))
+    }
+}
+
+/// Ends when a host does not even say what it always knows: its process was stopped, or its machine hangs.
+async fn until_hung(place: &Place, (token, tls): Credentials<'_>) {
+    let known = Asked::get(DOCUMENT_PATH.into());
+    loop {
+        tokio::time::sleep(LOOKS_AFTER).await;
+        let looking = async {
+            let stream = connect(place, tls).await?;
+            known.over(stream, place, &known.path, token).await
+        };
+        // A host that refuses is no host that hangs: what was asked is told so as well.
+        if tokio::time::timeout(ANSWERS_WITHIN, looking).await.is_err() {
+            return;
+        }
     }
 }
 
@@ -265,6 +381,12 @@ fn silent(place: &Place, patience: Duration) -> Error {
     );
     Error::new(ErrorCode::Network, what)
         .hint("what was asked for may be done all the same: look, then try again")
+}
+
+fn hung(place: &Place) -> Error {
+    let what = format!("the host whose interface is at {place} answers nothing");
+    Error::new(ErrorCode::Network, what)
+        .hint("its process was stopped, or its machine hangs: end it, or let it go on")
 }
 
 /// The connection broke.

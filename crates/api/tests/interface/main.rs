@@ -3,5 +3,6 @@
 mod client;
 mod document;
 mod hostile;
+mod moving;
 mod safe_by_default;
 mod served;

@@ -155,6 +155,13 @@ impl Spout for Lines {
         Ok(Next::More)
     }
 
+    fn next_failed(&mut self, out: &mut SpoutCollector<'_>) -> Outcome<Next> {
+        match self.failed.is_empty() {
+            true => Ok(Next::Done),
+            false => self.next_tuple(out),
+        }
+    }
+
     fn ack(&mut self, MessageId(number): MessageId) {
         self.pending.remove(&number);
     }

@@ -93,7 +93,7 @@ pub async fn client_of(cluster: &ClusterSettings) -> Result<(Client, ClusterInfo
         };
         let (client, answer) = answered;
         match answer {
-            Ok(about) if is_meant(&about, cluster) => return Ok((client, about)),
+            Ok(about) if is_meant(&about, cluster) => return Ok((finding(client, cluster), about)),
             Ok(about) => {
                 let what = format!(
                     "{} is of cluster {:?}, and not of {:?}",
@@ -112,6 +112,20 @@ pub async fn client_of(cluster: &ClusterSettings) -> Result<(Client, ClusterInfo
             Err(error) => return Err(error),
         }
     }
+}
+
+/// A client that asks another host of the cluster where one fails.
+fn finding(client: Client, cluster: &ClusterSettings) -> Client {
+    let cluster = cluster.clone();
+    client.finds(move || {
+        let cluster = cluster.clone();
+        async move {
+            match &cluster.api {
+                Some(base) => Ok(vec![base.clone()]),
+                None => registered(&cluster).await,
+            }
+        }
+    })
 }
 
 /// Whoever names an interface and no cluster means the cluster that answers there.
@@ -203,7 +217,7 @@ mod tests {
             .await
             .unwrap();
         let base = format!("http://{}", server.address().unwrap());
-        tokio::spawn(server.serve());
+        let serving = tokio::spawn(server.serve());
 
         let folder = tempfile::tempdir().unwrap();
         let named = settings(folder.path(), &["cluster.name=pretended"]);
@@ -234,7 +248,8 @@ mod tests {
                 .await
                 .unwrap();
         }
-        assert_eq!(client_of(&named).await.unwrap().0.base(), base);
+        let (client, _) = client_of(&named).await.unwrap();
+        assert_eq!(client.base(), base);
 
         let whichever = settings(folder.path(), &[&format!("cluster.api={base}")]);
         let (_, about) = client_of(&whichever).await.unwrap();
@@ -243,5 +258,20 @@ mod tests {
         let other = settings(folder.path(), &["cluster.name=other"]);
         let error = client_of(&other).await.unwrap_err();
         assert_eq!(error.code(), ErrorCode::WrongCluster);
+
+        // The host dies, and one that came later is asked in its place.
+        serving.abort();
+        let server = Server::bind(Arc::new(PretendedCluster::new()), ServerConfig::at(address))
+            .await
+            .unwrap();
+        let later = format!("http://{}", server.address().unwrap());
+        let advert = format!(r#"{{"attributes": {{"api": "{later}"}}, "host": "d"}}"#);
+        let path = layout::worker("d").unwrap();
+        let kept = state.set(&path, advert.as_bytes(), Expected::Any).await;
+        kept.unwrap();
+        tokio::spawn(server.serve());
+        while client.base() != later {
+            client.list().await.unwrap();
+        }
     }
 }

@@ -1,7 +1,10 @@
 //! `ardea logs`: what the processes of a job have written, or of one that has ended wrote as long as it was there.
 
+use std::thread;
+use std::time::Duration;
+
 use ardea_api::{LogLine, LogQuery};
-use ardea_core::ErrorCode;
+use ardea_core::{Error, ErrorCode};
 use ardea_packing::ContainerId;
 use serde_json::json;
 
@@ -11,6 +14,9 @@ use crate::failure::{Failure, print_error};
 use crate::reach::Reached;
 use crate::stdout;
 use crate::unattended::Remembered;
+
+/// How long to wait before lines that broke off are asked for again.
+const AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 /// Prints the lines as they come, each behind where it is from unless all are from one file.
 pub fn run(args: &LogsArgs, context: &Context) -> Result<(), Failure> {
@@ -25,9 +31,30 @@ pub fn run(args: &LogsArgs, context: &Context) -> Result<(), Failure> {
         Ok(cluster) => cluster,
         Err(failure) => return kept(args, query, context, failure),
     };
-    let mut lines = cluster.ask(cluster.client.logs(&args.job.job, &query))?;
-    while let Some(line) = cluster.ask(lines.next())? {
-        print(&line, args, context)?;
+    let job = &args.job.job;
+    let mut lines = cluster.ask(cluster.client.logs(job, &query))?;
+    let mut is_broken = false;
+    loop {
+        match cluster.ask(lines.next()) {
+            Ok(Some(line)) => {
+                is_broken = false;
+                print(&line, args, context)?;
+            }
+            Ok(None) => break,
+            Err(Failure::Error(error)) if args.follow && is_passing(&error) => {
+                if !is_broken {
+                    say_broken(&error, context);
+                }
+                is_broken = true;
+                thread::sleep(AGAIN_AFTER);
+                let from_now = LogQuery {
+                    tail: Some(0),
+                    ..query.clone()
+                };
+                lines = cluster.ask(cluster.client.logs(job, &from_now))?;
+            }
+            Err(failure) => return Err(failure),
+        }
     }
     // What is shown may be all that there will ever be.
     match cluster.ask(cluster.client.describe(&args.job.job)) {
@@ -37,6 +64,24 @@ pub fn run(args: &LogsArgs, context: &Context) -> Result<(), Failure> {
         _ => {}
     }
     Ok(())
+}
+
+/// Whether another host, or the same one later, has more lines.
+fn is_passing(error: &Error) -> bool {
+    matches!(
+        error.code(),
+        ErrorCode::Network | ErrorCode::Superseded | ErrorCode::SchedulerUnavailable
+    )
+}
+
+/// Says that lines may be missing.
+fn say_broken(error: &Error, context: &Context) {
+    if !context.quiet && !context.json {
+        let what = error.message();
+        print_error(&format!(
+            "{what}: what was written meanwhile is left out; without --follow it is shown\n"
+        ));
+    }
 }
 
 /// Prints what this machine has kept of a job that has ended, where no host is up.

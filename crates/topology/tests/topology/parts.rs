@@ -91,6 +91,13 @@ impl Spout for Numbers {
         Ok(Next::More)
     }
 
+    fn next_failed(&mut self, out: &mut SpoutCollector<'_>) -> Outcome<Next> {
+        match self.again.is_empty() {
+            true => Ok(Next::Done),
+            false => self.next_tuple(out),
+        }
+    }
+
     fn ack(&mut self, message: MessageId) {
         self.pending -= 1;
         self.seen.lock().unwrap().acked.push(message.0);

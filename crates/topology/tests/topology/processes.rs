@@ -410,3 +410,28 @@ fn without_acks_there_are_no_mailboxes_and_still_numbers_of_instances() {
     here.feed("notes", &mut bolt, &here.encode("numbers", &mut spout));
     assert!(asked.load(Ordering::SeqCst));
 }
+
+#[test]
+fn a_spout_that_leaves_emits_nothing_new_and_stays_until_what_failed_is_acked() {
+    let (builder, seen) = tracked(|builder| drop(noting(builder)));
+    let topology = builder.build().unwrap();
+    let (here, there) = (Process::of(&topology), Process::of(&topology));
+    there.carry("numbers", 0);
+    let mut spout = here.start("numbers", 0, |_| {});
+    spout.call();
+    drop(here.encode("numbers", &mut spout));
+    let pending = seen.lock().unwrap().most_pending;
+    assert!(pending > 0 && (pending as u64) < END);
+    assert!(!spout.drain().done, "nothing of it is acked");
+    // What was under way is lost with another process.
+    here.0.side_channels[0].process_lost();
+    let mut bolt = there.start("notes", 0, |_| {});
+    until("all is acked that was emitted", || {
+        let is_done = spout.drain().done;
+        there.feed("notes", &mut bolt, &here.encode("numbers", &mut spout));
+        here.deliver("numbers", 0, &there.collect("numbers", 0));
+        is_done
+    });
+    assert_eq!(seen.lock().unwrap().failed.len(), pending);
+    assert_eq!(acked(&seen), (0..pending as u64).collect::<Vec<_>>());
+}

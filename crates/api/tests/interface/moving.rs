@@ -1,0 +1,120 @@
+//! A client whose host dies or hangs, or whose job changes its leader, asks another host.
+
+use std::collections::BTreeMap;
+
+use ardea_api::{Client, ParallelismUpdate};
+use ardea_core::ErrorCode;
+use ardea_packing::ContainerId;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use crate::served::{Served, loopback, serve, serve_word_count};
+
+fn base_of(served: &Served) -> String {
+    format!("http://{}", served.address)
+}
+
+/// A client that asks the first of these, and finds all.
+fn finding(bases: &[String]) -> Client {
+    let all = bases.to_vec();
+    let client = Client::new(&bases[0], None).unwrap();
+    client.finds(move || {
+        let all = all.clone();
+        async move { Ok(all) }
+    })
+}
+
+/// It takes connections, as a process does that was stopped, and answers nothing.
+async fn hanging() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    (listener, base)
+}
+
+/// Three hosts: one that is asked, one that leads the job and hangs, and one that leads it as soon as the other was asked.
+async fn while_the_leader_hangs<T>(ask: impl AsyncFnOnce(Client) -> T) -> (T, Served) {
+    let (next, asked) = (serve_word_count().await, serve(loopback()).await);
+    let (listener, hangs) = hanging().await;
+    asked.cluster.led_elsewhere("word-count", &hangs);
+    let client = finding(&[base_of(&asked)]);
+    let taking_over = async {
+        let (stream, _) = listener.accept().await.unwrap();
+        asked.cluster.led_elsewhere("word-count", &base_of(&next));
+        stream
+    };
+    let (answer, _held) = tokio::join!(ask(client), taking_over);
+    (answer, next)
+}
+
+#[tokio::test]
+async fn a_leader_that_answers_nothing_is_left_for_the_one_that_follows() {
+    let ask = async |client: Client| client.describe("word-count").await;
+    let (described, _next) = while_the_leader_hangs(ask).await;
+    assert_eq!(described.unwrap().summary.name, "word-count");
+}
+
+#[tokio::test]
+async fn a_change_that_may_be_done_twice_is_asked_for_again() {
+    let parallelism = BTreeMap::from([("counts".to_string(), 3)]);
+    let update = ParallelismUpdate { parallelism };
+    let ask = async |client: Client| client.update("word-count", &update).await;
+    let (updated, next) = while_the_leader_hangs(ask).await;
+    updated.unwrap();
+    assert_eq!(next.cluster.commands().len(), 1);
+}
+
+#[tokio::test]
+async fn a_change_that_must_not_be_done_twice_is_told_to_be_doubtful() {
+    let ask = async |client: Client| client.restart("word-count", ContainerId(1)).await;
+    let (restarted, next) = while_the_leader_hangs(ask).await;
+    let error = restarted.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Network);
+    assert!(error.what_next().unwrap().contains("may have been taken"));
+    assert!(next.cluster.commands().is_empty());
+}
+
+#[tokio::test]
+async fn a_host_that_is_gone_is_left_for_another_one() {
+    let (gone, up) = (serve(loopback()).await, serve_word_count().await);
+    let client = finding(&[base_of(&gone), base_of(&up)]);
+    drop(gone);
+    // Its listener goes a moment after its task was told to; until then it has no jobs.
+    while client.base() != base_of(&up) {
+        client.list().await.unwrap();
+    }
+    client.restart("word-count", ContainerId(1)).await.unwrap();
+}
+
+#[tokio::test]
+async fn that_no_host_is_up_is_told() {
+    let nowhere = ["http://127.0.0.1:1", "http://127.0.0.1:2"].map(String::from);
+    let error = finding(&nowhere).list().await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Network);
+    let told = error.to_string();
+    assert!(told.contains("no host of the cluster answers"), "{told}");
+}
+
+#[tokio::test]
+async fn a_job_that_changes_its_leader_is_asked_again() {
+    let leader = serve_word_count().await;
+    let (listener, base) = hanging().await;
+    let fault = r#"{"code": "ARD-607", "message": "it leads the job no longer", "hint": null}"#;
+    let superseded = format!(
+        "HTTP/1.1 503 X\r\ncontent-length: {}\r\n\r\n{fault}",
+        fault.len()
+    );
+    let elsewhere = format!(
+        "HTTP/1.1 307 X\r\nlocation: {}/v1/jobs/word-count\r\ncontent-length: 0\r\n\r\n",
+        base_of(&leader)
+    );
+    let host = tokio::spawn(async move {
+        for answer in [&superseded, &superseded, &elsewhere] {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let _ = stream.read(&mut [0; 4096]).await;
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+    });
+    let described = finding(&[base]).describe("word-count").await.unwrap();
+    assert_eq!(described.summary.name, "word-count");
+    host.await.unwrap();
+}
