@@ -32,14 +32,14 @@ pub fn run(args: &LogsArgs, context: &Context) -> Result<(), Failure> {
     // What is shown may be all that there will ever be.
     match cluster.ask(cluster.client.describe(&args.job.job)) {
         Err(Failure::Error(error)) if error.code() == ErrorCode::NoSuchJob => {
-            say_ended(error.message(), context);
+            say(&error.message(), context);
         }
         _ => {}
     }
     Ok(())
 }
 
-/// Prints what this machine has kept of a job that has ended, where no host is up.
+/// Prints what this machine has of what a job has written, where no host is up.
 fn kept(
     args: &LogsArgs,
     query: LogQuery,
@@ -53,12 +53,21 @@ fn kept(
         print(&line, args, context)?;
     }
     if let Failure::Error(error) = remembered.why_not(job) {
-        say_ended(error.message(), context);
+        let what = error.message();
+        match error.code() {
+            ErrorCode::NoSuchJob => say(&what, context),
+            _ => say(
+                &format!(
+                    "the hosts of {job} are gone ({what}): this is what is on this machine of what it has written"
+                ),
+                context,
+            ),
+        }
     }
     Ok(())
 }
 
-fn say_ended(what: String, context: &Context) {
+fn say(what: &str, context: &Context) {
     if !context.quiet && !context.json {
         print_error(&format!("{what}\n"));
     }
