@@ -382,6 +382,7 @@ impl Cluster for PretendedCluster {
                     container: container.id,
                     source: query.source.unwrap_or(LogSource::Stdout),
                     text: format!("hello from container {}", container.id),
+                    continues: false,
                 })
                 .collect();
             let (sender, receiver) = mpsc::channel(lines.len().max(1));

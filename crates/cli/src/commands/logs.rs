@@ -81,14 +81,42 @@ fn print(line: &LogLine, args: &LogsArgs, context: &Context) -> Result<(), Failu
     }
 }
 
+/// A line longer than a piece is whole again where nothing comes between; elsewhere a sign says that it goes on.
 fn shown(line: &LogLine, is_one_file: bool) -> String {
     let LogLine {
         container,
         source,
         text,
+        continues,
     } = line;
-    match is_one_file {
-        true => format!("{text}\n"),
-        false => format!("{container} {}  {text}\n", source.as_str()),
+    match (is_one_file, continues) {
+        (true, false) => format!("{text}\n"),
+        (true, true) => text.clone(),
+        (false, _) => {
+            let goes_on = if *continues { "…" } else { "" };
+            format!("{container} {}  {text}{goes_on}\n", source.as_str())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ardea_api::LogSource;
+
+    use super::*;
+
+    #[test]
+    fn a_line_in_pieces_is_whole_in_one_file_and_has_a_sign_elsewhere() {
+        let line = |text: &str, continues| LogLine {
+            container: ContainerId(2),
+            source: LogSource::Stdout,
+            text: text.into(),
+            continues,
+        };
+        let pieces = [line("abc", true), line("def", false)];
+        let all = |is_one_file| pieces.iter().map(|line| shown(line, is_one_file)).collect();
+        let (one, several): (String, String) = (all(true), all(false));
+        assert_eq!(one, "abcdef\n");
+        assert_eq!(several, "2 stdout  abc…\n2 stdout  def\n");
     }
 }
