@@ -36,11 +36,14 @@ impl HostStart {
             format!("cluster.scheduler={}", cluster.scheduler),
             format!("cluster.packing={}", cluster.packing),
             format!("cluster.host={}", cluster.host),
-            format!("cluster.port={port}"),
             format!("slurm.folder={}", cluster.slurm_folder.display()),
             format!("cluster.vertex_instances={}", cluster.instances.of_vertex),
             format!("cluster.job_instances={}", cluster.instances.of_job),
         ];
+        // One that nobody chose stays so: the host takes another if it is taken.
+        if port != cluster.port || cluster.is_port_chosen {
+            settings.push(format!("cluster.port={port}"));
+        }
         if let Some(file) = &cluster.token_file {
             settings.push(format!("cluster.token_file={}", file.display()));
         }
@@ -118,6 +121,11 @@ mod tests {
         let cluster = read(&chosen.map(String::from));
         let host = read(&HostStart::of("quay", &cluster, cluster.port).settings);
         assert_eq!(host, cluster);
+        let host = read(&HostStart::of("quay", &cluster, 0).settings);
+        assert_eq!((host.port, host.is_port_chosen), (0, true));
+        let chosen = read(&["cluster.port=7400".to_string()]);
+        let host = read(&HostStart::of("quay", &chosen, chosen.port).settings);
+        assert!(host.is_port_chosen && !cluster.is_port_chosen);
         assert_eq!((host.cache_bytes, host.package_bytes), (1_500_000, 3 << 20));
     }
 }
