@@ -16,14 +16,14 @@ use crate::stdout;
 /// Has the sources read again.
 pub fn activate(args: &RemoteJob, context: &Context) -> Result<(), Failure> {
     let cluster = Reached::of_job(&args.place, &args.job, context)?;
-    cluster.ask(cluster.client.activate(&args.job))?;
+    cluster.command(|| cluster.client.activate(&args.job))?;
     tell(context, &args.job, "is activated")
 }
 
 /// Has the sources read nothing.
 pub fn deactivate(args: &RemoteJob, context: &Context) -> Result<(), Failure> {
     let cluster = Reached::of_job(&args.place, &args.job, context)?;
-    cluster.ask(cluster.client.deactivate(&args.job))?;
+    cluster.command(|| cluster.client.deactivate(&args.job))?;
     tell(
         context,
         &args.job,
@@ -49,7 +49,16 @@ pub fn kill(args: &KillArgs, context: &Context) -> Result<(), Failure> {
             return tell(context, name, "was not killed");
         }
     }
-    cluster.ask(cluster.client.kill(name))?;
+    let mut times = 0;
+    let killed = cluster.command(|| {
+        times += 1;
+        cluster.client.kill(name)
+    });
+    match killed {
+        // A master that was succeeded meanwhile had done it.
+        Err(Failure::Error(error)) if times > 1 && error.code() == ErrorCode::NoSuchJob => {}
+        killed => killed?,
+    }
     if args.detach {
         return tell(context, name, "is being killed");
     }
@@ -70,7 +79,7 @@ pub fn kill(args: &KillArgs, context: &Context) -> Result<(), Failure> {
 pub fn restart(args: &RestartArgs, context: &Context) -> Result<(), Failure> {
     let cluster = Reached::of_job(&args.place, &args.job, context)?;
     let container = ContainerId(args.container);
-    cluster.ask(cluster.client.restart(&args.job, container))?;
+    cluster.command(|| cluster.client.restart(&args.job, container))?;
     let what = format!("restarts container {container}");
     tell(context, &args.job, &what)
 }
@@ -88,7 +97,7 @@ pub fn update(args: &UpdateArgs, context: &Context) -> Result<(), Failure> {
     }
     let cluster = Reached::of_job(&args.place, &args.job, context)?;
     let graph = cluster.ask(cluster.client.plans(&args.job))?.logical;
-    cluster.ask(cluster.client.update(&args.job, &update))?;
+    cluster.command(|| cluster.client.update(&args.job, &update))?;
     if !args.detach {
         cluster.wait_until(&format!("the update of {}", args.job), || {
             let now = cluster.ask(cluster.client.describe(&args.job))?;
