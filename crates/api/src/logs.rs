@@ -12,7 +12,7 @@ use crate::Fault;
 pub const DEFAULT_TAIL_LINES: u32 = 100;
 /// The most lines that can be asked for.
 pub const MOST_TAIL_LINES: u32 = 10_000;
-/// A line longer than this is told in pieces.
+/// A line longer than this is told in pieces, of which all but the last say that it [goes on](LogLine::continues).
 pub const MOST_LINE_BYTES: usize = 64 * 1024;
 
 /// Which of the two a process wrote to.
@@ -81,6 +81,9 @@ pub struct LogLine {
     pub source: LogSource,
     /// The line, without its end; what is no UTF-8 is replaced.
     pub text: String,
+    /// Whether this is a piece of a line longer than 64 KiB, which goes on with the next one of the same file.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub continues: bool,
 }
 
 /// What a line of the answer to a request for logs is.

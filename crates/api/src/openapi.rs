@@ -184,6 +184,11 @@ fn responses(route: &Route, generator: &mut SchemaGenerator, fault: &Value) -> V
         let elsewhere = json!({
             "description": "Another host leads the job: ask it the same",
             "headers": { "Location": { "description": "Where", "schema": { "type": "string" } } },
+            "content": { "application/json": { "schema": {
+                "type": "object",
+                "properties": { "message": { "type": "string" }, "location": { "type": "string" } },
+                "required": ["message", "location"],
+            } } },
         });
         responses.insert("307".into(), elsewhere);
     }

@@ -8,6 +8,7 @@ mod lines;
 mod router;
 
 use std::convert::Infallible;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +34,8 @@ use connections::{Answering, Connection, Connections};
 pub struct ServerConfig {
     /// Where it listens; port 0 is any free one.
     pub address: SocketAddr,
+    /// Whether it may listen at any other port, if that one is taken.
+    pub or_any_port: bool,
     /// What a client has to know. Without one only this machine is listened to.
     pub token: Option<Token>,
     /// The certificates by which it and its clients prove who they are, if its connections are encrypted.
@@ -50,12 +53,19 @@ impl ServerConfig {
     pub fn at(address: SocketAddr) -> Self {
         ServerConfig {
             address,
+            or_any_port: false,
             token: None,
             tls: None,
             most_body_bytes: 16 << 20,
             most_connections: 256,
             patience: Duration::from_secs(30),
         }
+    }
+
+    /// At any other port, if that one is taken.
+    pub fn or_any_port(mut self, may: bool) -> Self {
+        self.or_any_port = may;
+        self
     }
 
     /// With this token.
@@ -90,7 +100,7 @@ impl Server {
     ///
     /// # Errors
     /// [`ErrorCode::InvalidConfig`] for an address that isn't this machine's own without a token or certificates; [`ErrorCode::Network`] if the port
-    /// is taken.
+    /// is taken and it may have [no other](ServerConfig::or_any_port).
     pub async fn bind(cluster: Arc<dyn Cluster>, config: ServerConfig) -> Result<Self> {
         let address = config.address;
         let proves = config.token.is_some() || config.tls.is_some();
@@ -100,7 +110,13 @@ impl Server {
                 "give the cluster a token (cluster.token_file) or certificates, or listen on 127.0.0.1",
             ));
         }
-        let listener = TcpListener::bind(address).await.map_err(|error| {
+        let listener = match TcpListener::bind(address).await {
+            Err(error) if config.or_any_port && error.kind() == ErrorKind::AddrInUse => {
+                TcpListener::bind(SocketAddr::new(address.ip(), 0)).await
+            }
+            bound => bound,
+        };
+        let listener = listener.map_err(|error| {
             let what = format!("the cluster's interface can't listen on {address}");
             Error::new(ErrorCode::Network, what)
                 .because(error)

@@ -182,7 +182,7 @@ pub static CLUSTER_SETTINGS: &[Setting] = &[
             most: 65_535,
         },
         default: "7400",
-        about: "the port of the cluster's interface on this machine; 0 is any free one",
+        about: "the port of the cluster's interface on this machine; 0 is any free one, and so is the default where it is taken",
         trades: "a known one is found without looking, any free one never collides",
     },
     text(
@@ -318,6 +318,8 @@ pub struct ClusterSettings {
     pub host: String,
     /// The port of the interface on this machine; 0 for any free one.
     pub port: u16,
+    /// Whether somebody chose that port; else any other will do when it is taken.
+    pub is_port_chosen: bool,
     /// The interface to ask, if one is named.
     pub api: Option<String>,
     /// How long commands wait for what they asked for.
@@ -375,6 +377,7 @@ impl ClusterSettings {
             certificates: certificates(resolved)?,
             // The kind allows no other.
             port: resolved.count("cluster.port")? as u16,
+            is_port_chosen: resolved.origin("cluster.port") != Some(&Origin::Default),
             api: (api != AUTO).then(|| api.to_string()),
             patience: resolved.duration("cluster.patience")?,
             packed_within: packed_within(resolved)?,

@@ -28,6 +28,8 @@ struct State {
     jobs: BTreeMap<String, Job>,
     /// Who leads jobs of these names.
     elsewhere: BTreeMap<String, String>,
+    /// How many commands for jobs of these names still find nobody who leads them.
+    unled: BTreeMap<String, u32>,
     commands: Vec<String>,
     /// Killed, the latest first.
     past: Vec<PastJobDescription>,
@@ -50,6 +52,11 @@ impl PretendedCluster {
     /// Lets another host lead the job of that name: whoever asks for it is sent there.
     pub fn led_elsewhere(&self, job: &str, base: &str) {
         self.state().elsewhere.insert(job.into(), base.into());
+    }
+
+    /// Lets the next so many commands for the job of that name find nobody who leads it.
+    pub fn unled_for(&self, job: &str, commands: u32) {
+        self.state().unled.insert(job.into(), commands);
     }
 
     /// The commands that were given, in words, in their order.
@@ -79,6 +86,11 @@ impl PretendedCluster {
     }
 
     fn command(&self, name: &str, what: String, act: impl FnOnce(&mut Job)) -> Answer<()> {
+        if let Some(unled) = self.state().unled.get_mut(name).filter(|left| **left > 0) {
+            *unled -= 1;
+            let what = format!("nobody leads the job {name:?} at the moment");
+            return Err(Error::new(ErrorCode::Superseded, what).into());
+        }
         self.with(name, act)?;
         self.state().commands.push(what);
         Ok(())
@@ -385,6 +397,7 @@ impl Cluster for PretendedCluster {
                     container: container.id,
                     source: query.source.unwrap_or(LogSource::Stdout),
                     text: format!("hello from container {}", container.id),
+                    continues: false,
                 })
                 .collect();
             let (sender, receiver) = mpsc::channel(lines.len().max(1));

@@ -71,6 +71,7 @@ impl Host {
         let (token, tls) = (setup.cluster.token()?, setup.cluster.tls()?);
         let scheme = if tls.is_some() { "https" } else { "http" };
         let config = ServerConfig::at(setup.api_address()?)
+            .or_any_port(!setup.cluster.is_port_chosen)
             .token(token.clone())
             .tls(tls.clone());
         let served = Served::new(&setup, schedulers, local.config().capacity, token, tls);

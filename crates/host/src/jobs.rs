@@ -116,8 +116,21 @@ impl Jobs {
         match self.find(master, name).await? {
             Found::Here(desk) => Ok(desk),
             Found::There(base) => Err(Unanswered::Elsewhere { base }),
-            Found::Nobody(_) => Err(unled(name).into()),
+            Found::Nobody(_) => Err(self.unled(name).await?.into()),
         }
+    }
+
+    /// Why nobody leads a job that is there: no host is there that would, or none does yet.
+    async fn unled(&self, name: &str) -> Result<Error> {
+        let hosts = Directory(Arc::clone(&self.state));
+        Ok(match hosts.api_for(name).await? {
+            Some(_) => unled(name),
+            None => {
+                let what = format!("no host is there for the job {name:?}");
+                Error::new(ErrorCode::Network, what)
+                    .hint("its data goes on, and no other host leads it: `ardea cluster start` brings one that does")
+            }
+        })
     }
 
     /// A client of the interface at that address, which belongs to a host of this cluster.

@@ -1,8 +1,9 @@
-//! What jobs that are gone have written: whose files this machine has, and who else may have some.
+//! What jobs without a scheduler, gone or without hosts, have written: whose files this machine has, and who else may have some.
 
 use std::path::{Path, PathBuf};
 
 use ardea_api::{Client, ClusterSettings, LogLines, LogQuery};
+use ardea_control::JobRef;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_master::PastJob;
 use ardea_packing::ContainerId;
@@ -34,15 +35,16 @@ pub(crate) enum Reach<'a> {
     AllBut(&'a [String]),
 }
 
-/// What this machine has of what a job has written. Waits for the disk.
+/// What this machine has of what one submission of a job has written, of a job with that scheduler. Waits for the disk.
 pub(crate) fn kept_here(
     cluster: &ClusterSettings,
-    past: &PastJob,
+    job: &JobRef,
+    scheduler: &str,
     reach: Reach<'_>,
 ) -> Vec<KeptOutput> {
     let directory = &cluster.directory;
     let mut folders = Vec::new();
-    if reach == Reach::AllBut(&[]) || past.scheduler != ON_HOSTS {
+    if reach == Reach::AllBut(&[]) || scheduler != ON_HOSTS {
         folders.extend([local_folder(directory), cluster.slurm_folder.clone()]);
     }
     match reach {
@@ -58,7 +60,7 @@ pub(crate) fn kept_here(
         }
     }
     let found = folders.iter();
-    let found = found.filter_map(|folder| KeptOutput::find(folder, &past.job));
+    let found = found.filter_map(|folder| KeptOutput::find(folder, job));
     found.collect()
 }
 
@@ -78,8 +80,9 @@ pub(crate) async fn kept_elsewhere(
     for (name, client) in others {
         match client.logs(&past.job.name, &query).await {
             Ok(lines) => elsewhere.found.push(lines),
-            // It has nothing of the job, or not of that container.
-            Err(error) if is_none(&error) => {}
+            Err(error) if error.code() == ErrorCode::NoSuchContainer => elsewhere.lacks_it = true,
+            // It has nothing of the job.
+            Err(error) if error.code() == ErrorCode::NoSuchJob => {}
             Err(error) => elsewhere.silent.push(format!("{name}: {error}")),
         }
         if past.scheduler != ON_HOSTS && !elsewhere.found.is_empty() {
@@ -94,6 +97,8 @@ pub(crate) async fn kept_elsewhere(
 pub(crate) struct Elsewhere {
     /// What some of them have.
     pub(crate) found: Vec<LogLines>,
+    /// Whether some have what the job wrote, and nothing of the container that is asked after.
+    pub(crate) lacks_it: bool,
     /// Who could not say what it has, and why.
     pub(crate) silent: Vec<String>,
 }
@@ -110,16 +115,9 @@ impl Elsewhere {
     }
 }
 
-fn is_none(error: &Error) -> bool {
-    matches!(
-        error.code(),
-        ErrorCode::NoSuchJob | ErrorCode::NoSuchContainer
-    )
-}
-
 /// The containers of which something is wanted, each with the output that has it, by number. Waits for the disk.
 pub(crate) fn wanted(
-    kept: Vec<KeptOutput>,
+    kept: &[KeptOutput],
     container: Option<ContainerId>,
 ) -> Result<Vec<(ContainerId, KeptOutput)>> {
     let mut found = Vec::new();
@@ -130,6 +128,45 @@ pub(crate) fn wanted(
     }
     found.sort_by_key(|(id, _)| *id);
     Ok(found)
+}
+
+/// The containers of which there is something, by number. Waits for the disk.
+pub(crate) fn containers(kept: &[KeptOutput]) -> Result<Vec<ContainerId>> {
+    let mut known: Vec<ContainerId> = wanted(kept, None)?.into_iter().map(|(id, _)| id).collect();
+    known.dedup();
+    Ok(known)
+}
+
+/// That a job has no such container, or had none, with those that are known.
+pub(crate) fn no_such_container(job: &str, container: ContainerId, known: &[ContainerId]) -> Error {
+    let what = format!("job {job:?} has no container {container}");
+    let numbers: Vec<String> = known.iter().map(ToString::to_string).collect();
+    Error::new(ErrorCode::NoSuchContainer, what).hint(match &numbers[..] {
+        [] => "it has none yet".to_string(),
+        [only] => format!("it has one: {only}"),
+        // Numbers of large jobs fill no screen.
+        [first, .., last] if numbers.len() > 20 => {
+            format!("it has {}, from {first} to {last}", numbers.len())
+        }
+        all => format!("it has: {}", all.join(", ")),
+    })
+}
+
+/// That a job that ran on several hosts, and is gone, had no such container.
+pub(crate) fn had_no_such_container(past: &PastJob, container: ContainerId) -> Error {
+    let what = format!("job {:?} had no container {container}", past.job.name);
+    Error::new(ErrorCode::NoSuchContainer, what).hint(format!(
+        "it had {} at its end: `ardea logs {}` shows what all of them wrote",
+        past.containers, past.job.name
+    ))
+}
+
+/// That nothing is remembered of a submission.
+pub(crate) fn no_such_submission(job: &str, submission: u64) -> Error {
+    let what = format!("nothing is known of a submission {submission:x} of job {job:?}");
+    Error::new(ErrorCode::NoSuchJob, what).hint(format!(
+        "`ardea describe {job}` tells the submissions that are known"
+    ))
 }
 
 /// That a job is gone, and what it wrote is not to be found.
@@ -156,7 +193,6 @@ pub(crate) fn nothing_kept(cluster: &ClusterSettings, past: &PastJob) -> Error {
 mod tests {
     use super::*;
     use ardea_api::CLUSTER_SETTINGS;
-    use ardea_control::JobRef;
     use ardea_core::settings::{Resolver, Schema};
 
     fn past(scheduler: &str) -> PastJob {
@@ -190,7 +226,7 @@ mod tests {
         }
         let past = past(ON_HOSTS);
         let kept = |reach| {
-            let kept = kept_here(&cluster, &past, reach);
+            let kept = kept_here(&cluster, &past.job, ON_HOSTS, reach);
             let hosts = kept.iter().map(|it| {
                 let host = it.folder().parent().and_then(Path::parent).unwrap();
                 host.file_name().unwrap().to_str().unwrap().to_string()
@@ -203,7 +239,8 @@ mod tests {
         let others = ["b".to_string()];
         assert_eq!(kept(Reach::AllBut(&others)), ["a", "down"]);
         assert_eq!(kept(Reach::AllBut(&[])), ["a", "b", "down"]);
-        let one = wanted(kept_here(&cluster, &past, Reach::AllBut(&[])), None).unwrap();
+        let all = kept_here(&cluster, &past.job, ON_HOSTS, Reach::AllBut(&[]));
+        let one = wanted(&all, None).unwrap();
         assert_eq!(one.len(), 3);
     }
 

@@ -142,7 +142,14 @@ async fn tell(
     for file in files.iter_mut() {
         let request = LogRequest::tail(file.file(), query.tail_lines());
         let piece = file.piece(request).await?;
-        file.tell(piece, lines).await?;
+        if piece.offset == 0 || piece.bytes.len() < LogPiece::MOST_BYTES as usize {
+            file.tell(piece, lines).await?;
+            continue;
+        }
+        // There may be more of them than one piece has.
+        let end = piece.next();
+        file.offset = file.start_of(piece, query.tail_lines(), lines).await?;
+        file.tell_until(end, lines).await?;
     }
     if !query.follow {
         for file in files {
@@ -227,6 +234,64 @@ impl Reader {
         Ok(piece)
     }
 
+    /// Where the last so many lines begin of a file of which this is the last piece: looks through what is before it.
+    async fn start_of(
+        &self,
+        last: LogPiece,
+        wanted: u32,
+        lines: &Lines,
+    ) -> std::result::Result<u64, Option<Error>> {
+        let text = last.bytes.strip_suffix(b"\n").unwrap_or(&last.bytes);
+        let mut missing = (wanted as usize).saturating_sub(ends(text).count());
+        let mut until = last.offset;
+        while until > 0 && missing > 0 {
+            if lines.is_closed() {
+                return Err(None);
+            }
+            let offset = until.saturating_sub(LogPiece::MOST_BYTES.into());
+            let piece = self
+                .keeper
+                .logs(self.container, self.between(offset, until));
+            let piece = piece.await?;
+            if piece.next() != until {
+                // The file has been begun anew meanwhile: all of it is new.
+                return Ok(0);
+            }
+            let here = ends(&piece.bytes).count();
+            if here >= missing {
+                let at = ends(&piece.bytes).rev().nth(missing - 1);
+                return Ok(offset + at.map_or(0, |at| at as u64 + 1));
+            }
+            (missing, until) = (missing - here, offset);
+        }
+        Ok(until)
+    }
+
+    /// What is between two positions, or as much of it as one piece has.
+    fn between(&self, from: u64, until: u64) -> LogRequest {
+        let request = LogRequest::from(self.file(), from);
+        let most_bytes = u32::try_from(until.saturating_sub(from)).unwrap_or(u32::MAX);
+        LogRequest {
+            most_bytes: most_bytes.min(LogPiece::MOST_BYTES),
+            ..request
+        }
+    }
+
+    /// Tells the whole lines from where it is up to a position.
+    async fn tell_until(
+        &mut self,
+        end: u64,
+        lines: &Lines,
+    ) -> std::result::Result<(), Option<Error>> {
+        while self.offset < end {
+            let piece = self.piece(self.between(self.offset, end)).await?;
+            if !self.tell(piece, lines).await? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Tells the whole lines of a piece; whether there was anything in it.
     async fn tell(
         &mut self,
@@ -237,7 +302,14 @@ impl Reader {
         let any = !piece.bytes.is_empty();
         for part in piece.bytes.split_inclusive(|byte| *byte == b'\n') {
             self.rest.extend_from_slice(part);
-            if self.rest.ends_with(b"\n") || self.rest.len() >= MOST_LINE_BYTES {
+            // Its end does not count.
+            while self.rest.len() > MOST_LINE_BYTES + b"\r\n".len() {
+                let rest = self.rest.split_off(before_letter(&self.rest));
+                let piece = std::mem::replace(&mut self.rest, rest);
+                let text = String::from_utf8_lossy(&piece).into_owned();
+                self.send(text, true, lines).await?;
+            }
+            if self.rest.ends_with(b"\n") {
                 self.tell_rest(lines).await?;
             }
         }
@@ -249,19 +321,45 @@ impl Reader {
             return Ok(());
         }
         let text = String::from_utf8_lossy(&self.rest);
+        let text = text.trim_end_matches(['\n', '\r']).to_string();
+        self.rest.clear();
+        self.send(text, false, lines).await
+    }
+
+    async fn send(
+        &self,
+        text: String,
+        continues: bool,
+        lines: &Lines,
+    ) -> std::result::Result<(), Option<Error>> {
         let line = LogLine {
             container: self.container,
             source: self.source,
-            text: text.trim_end_matches(['\n', '\r']).to_string(),
+            text,
+            continues,
         };
-        self.rest.clear();
         lines.send(Ok(line)).await.map_err(|_| None)
     }
+}
+
+/// Where lines end.
+fn ends(bytes: &[u8]) -> impl DoubleEndedIterator<Item = usize> + '_ {
+    let ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+    ends.map(|(at, _)| at)
+}
+
+/// Where a line is cut that is longer than a piece: between two letters.
+fn before_letter(line: &[u8]) -> usize {
+    let is_within = |at: &usize| line.get(*at).is_some_and(|byte| byte & 0xc0 == 0x80);
+    let mut places = (MOST_LINE_BYTES - 3..=MOST_LINE_BYTES).rev();
+    places.find(|at| !is_within(at)).unwrap_or(MOST_LINE_BYTES)
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::{Arc, Mutex};
+
+    use ardea_control::JobRef;
 
     use super::*;
 
@@ -284,5 +382,62 @@ mod tests {
         assert_eq!(code, Some(ErrorCode::NoSuchContainer));
         let mut next = async || told.recv().await.unwrap().unwrap().text;
         assert_eq!([next().await, next().await], ["a", "b"]);
+    }
+
+    /// What is told of a file of that text.
+    async fn told(text: &str, tail: u32) -> Vec<LogLine> {
+        let folder = tempfile::tempdir().unwrap();
+        let job = JobRef {
+            cluster: "local".into(),
+            name: "relay".into(),
+            submission: 1,
+        };
+        let own = folder
+            .path()
+            .join("jobs/relay-0000000000000001/container-1");
+        std::fs::create_dir_all(&own).unwrap();
+        std::fs::write(own.join("stdout.log"), text).unwrap();
+        let output = KeptOutput::find(folder.path(), &job).unwrap();
+        let query = LogQuery {
+            tail: Some(tail),
+            ..LogQuery::default()
+        };
+        let files = vec![(ContainerId(1), output)];
+        let mut stream = kept(files, Vec::new(), None, query);
+        let mut told = Vec::new();
+        while let Some(line) = stream.recv().await {
+            told.push(line.unwrap());
+        }
+        told
+    }
+
+    #[tokio::test]
+    async fn as_many_lines_are_told_as_are_asked_for_however_long_they_are_together() {
+        let line = |number: u32| format!("{number:-<500}");
+        let text: String = (0..9_000).map(|number| line(number) + "\n").collect();
+        for asked in [1, 2_000, 2_500, 8_999, 9_000, 10_000] {
+            let told = told(&text, asked).await;
+            assert_eq!(told.len(), asked.min(9_000) as usize);
+            assert_eq!(told[0].text, line(9_000 - asked.min(9_000)));
+            assert_eq!(told.last().unwrap().text, line(8_999));
+            assert!(told.iter().all(|line| !line.continues));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_line_longer_than_a_piece_is_told_whole_and_each_cut_has_a_sign() {
+        let long = "xä".repeat(800_000);
+        let told = told(&format!("one\n{long}\nlast"), 2).await;
+        let (last, pieces) = told.split_last().unwrap();
+        assert_eq!((last.text.as_str(), last.continues), ("last", false));
+        let whole: String = pieces.iter().map(|piece| piece.text.as_str()).collect();
+        assert!(whole == long);
+        let (end, begun) = pieces.split_last().unwrap();
+        assert!(!end.continues && begun.iter().all(|piece| piece.continues));
+        assert!(
+            begun
+                .iter()
+                .all(|piece| piece.text.len() <= MOST_LINE_BYTES)
+        );
     }
 }

@@ -21,7 +21,10 @@ use ardea_tls::Tls;
 
 use crate::directory::{API, Directory, PID, VERSION, host_at};
 use crate::jobs::{Found, Jobs, submission_of};
-use crate::kept::{self, Elsewhere, Reach, kept_elsewhere, kept_here, nothing_kept};
+use crate::kept::{
+    self, Elsewhere, Reach, had_no_such_container, kept_elsewhere, kept_here, no_such_container,
+    no_such_submission, nothing_kept,
+};
 use crate::room::check_room;
 use crate::{HostSetup, described, logs, measured, remembered};
 
@@ -192,7 +195,11 @@ impl Served {
         query: LogQuery,
     ) -> Answer<LogStream> {
         let Some(past) = self.jobs.past(job, submission).await? else {
-            return Err(self.jobs.absent(job).await?.into());
+            return Err(match submission {
+                Some(submission) => no_such_submission(job, submission),
+                None => self.jobs.absent(job).await?,
+            }
+            .into());
         };
         let mut others = Vec::new();
         if !query.here {
@@ -210,23 +217,33 @@ impl Served {
                 true => Reach::Own(&own),
                 false => Reach::AllBut(&names),
             };
-            let kept = kept_here(&cluster, &gone, reach);
-            Ok((!kept.is_empty(), kept::wanted(kept, container)?))
+            let kept = kept_here(&cluster, &gone.job, &gone.scheduler, reach);
+            let known = kept::containers(&kept)?;
+            Ok((!kept.is_empty(), kept::wanted(&kept, container)?, known))
         });
         let looked: Result<_, Error> = looking.await.map_err(|error| {
             Error::new(ErrorCode::Internal, "looking for files was cut off").because(error)
         })?;
-        let (is_here, files) = looked?;
+        let (is_here, files, known) = looked?;
         let all_is_here = is_here && past.scheduler != kept::ON_HOSTS;
         let elsewhere = match all_is_here {
             true => Elsewhere::default(),
             false => kept_elsewhere(&others, &past, &query).await,
         };
-        if !is_here && elsewhere.found.is_empty() {
-            return Err(nothing_kept(&self.cluster, &past).into());
-        }
         let missing = elsewhere.missing();
-        Ok(logs::kept(files, elsewhere.found, missing, query))
+        let nothing = files.is_empty() && elsewhere.found.is_empty();
+        match (container, missing) {
+            // Whoever is silent may have it.
+            (Some(_), Some(missing)) if nothing => Err(missing.into()),
+            (Some(id), None) if nothing && all_is_here => {
+                Err(no_such_container(job, id, &known).into())
+            }
+            (Some(id), None) if nothing && (is_here || elsewhere.lacks_it) => {
+                Err(had_no_such_container(&past, id).into())
+            }
+            _ if nothing && !is_here => Err(nothing_kept(&self.cluster, &past).into()),
+            (_, missing) => Ok(logs::kept(files, elsewhere.found, missing, query)),
+        }
     }
 
     /// The containers of all jobs, each with the name of its host.
@@ -451,9 +468,16 @@ impl Cluster for Served {
             let desk = match self.jobs.here(&*self.master()?, job).await {
                 Ok(desk) if is_it(&desk) => desk,
                 Err(unanswered) if !is_absent(&unanswered) => {
-                    let is_gone =
-                        submission.is_some() && self.jobs.past(job, submission).await?.is_some();
-                    match is_gone {
+                    let is_another = match (submission, &unanswered) {
+                        (Some(_), Unanswered::Failed(_)) => {
+                            let stored = self.jobs.stored(job).await?;
+                            let there = stored.map(|stored| stored.record.job.submission);
+                            submission != there
+                        }
+                        (Some(_), _) => self.jobs.past(job, submission).await?.is_some(),
+                        (None, _) => false,
+                    };
+                    match is_another {
                         true => return self.kept_logs(job, submission, query).await,
                         false => return Err(self.why_unled(job, unanswered).await),
                     }
@@ -501,20 +525,6 @@ impl Cluster for Served {
 
 fn is_absent(unanswered: &Unanswered) -> bool {
     matches!(unanswered, Unanswered::Failed(error) if error.code() == ErrorCode::NoSuchJob)
-}
-
-fn no_such_container(job: &str, container: ContainerId, known: &[ContainerId]) -> Error {
-    let what = format!("job {job:?} has no container {container}");
-    let numbers: Vec<String> = known.iter().map(ToString::to_string).collect();
-    Error::new(ErrorCode::NoSuchContainer, what).hint(match &numbers[..] {
-        [] => "it has none yet".to_string(),
-        [only] => format!("it has one: {only}"),
-        // Numbers of large jobs fill no screen.
-        [first, .., last] if numbers.len() > 20 => {
-            format!("it has {}, from {first} to {last}", numbers.len())
-        }
-        all => format!("it has: {}", all.join(", ")),
-    })
 }
 
 fn now_ms() -> u64 {

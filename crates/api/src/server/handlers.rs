@@ -231,6 +231,12 @@ fn accepted(answer: Answer<()>, asked: &Uri) -> Response {
     }
 }
 
+/// What whoever does not follow a redirection reads.
+fn elsewhere(location: &str) -> String {
+    let message = "another host of the cluster answers this: ask there (curl -L does)";
+    serde_json::json!({ "message": message, "location": location }).to_string()
+}
+
 fn not_here(unanswered: Unanswered, asked: &Uri) -> Response {
     let base = match unanswered {
         Unanswered::Failed(error) => return failed(&error),
@@ -239,7 +245,11 @@ fn not_here(unanswered: Unanswered, asked: &Uri) -> Response {
     let path = asked.path_and_query().map_or("/", |path| path.as_str());
     let location = format!("{}{path}", base.trim_end_matches('/'));
     match HeaderValue::try_from(&location) {
-        Ok(location) => (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, location)]).into_response(),
+        Ok(at) => {
+            let body = elsewhere(&location);
+            let headers = [(LOCATION, at), (CONTENT_TYPE, JSON)];
+            (StatusCode::TEMPORARY_REDIRECT, headers, body).into_response()
+        }
         Err(error) => failed(
             &Error::new(
                 ErrorCode::Internal,

@@ -156,6 +156,11 @@ async fn a_request_follows_to_the_host_that_leads_the_job() {
     let (leader, other) = (serve_word_count().await, serve(loopback()).await);
     let base = format!("http://{}", leader.address);
     other.cluster.led_elsewhere("word-count", &base);
+    let told = other.ask("GET", "/v1/jobs/word-count", "", "").await;
+    assert_eq!(told.status, 307);
+    let body: serde_json::Value = serde_json::from_str(&told.body).unwrap();
+    assert_eq!(body["location"], format!("{base}/v1/jobs/word-count"));
+    assert!(body["message"].as_str().unwrap().contains("another host"));
     let client = other.client(None);
     assert_eq!(client.top("word-count").await.unwrap().vertices.len(), 3);
     let parallelism = BTreeMap::from([("counts".to_string(), 3)]);

@@ -1,7 +1,11 @@
 //! Garbage, too much, and too little.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use ardea_api::testing::PretendedCluster;
+use ardea_api::{Server, ServerConfig};
+use ardea_core::ErrorCode;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::Value;
@@ -161,4 +165,19 @@ async fn idle_connections_give_way_to_whoever_asks() {
     for _ in 0..5 {
         served.client(None).about().await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_port_that_is_taken_is_an_error_unless_any_other_will_do() {
+    let first = serve(loopback()).await;
+    let config = ServerConfig::at(first.address);
+    let cluster = PretendedCluster::new();
+    let refused = Server::bind(Arc::new(cluster.clone()), config.clone()).await;
+    let error = refused.err().unwrap();
+    assert_eq!(error.code(), ErrorCode::Network);
+    let config = config.or_any_port(true);
+    let second = Server::bind(Arc::new(cluster), config).await.unwrap();
+    let address = second.address().unwrap();
+    assert_eq!(address.ip(), first.address.ip());
+    assert_ne!(address.port(), first.address.port());
 }

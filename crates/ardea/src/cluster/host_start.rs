@@ -36,11 +36,14 @@ impl HostStart {
             format!("cluster.scheduler={}", cluster.scheduler),
             format!("cluster.packing={}", cluster.packing),
             format!("cluster.host={}", cluster.host),
-            format!("cluster.port={port}"),
             format!("slurm.folder={}", cluster.slurm_folder.display()),
             format!("cluster.vertex_instances={}", cluster.instances.of_vertex),
             format!("cluster.job_instances={}", cluster.instances.of_job),
         ];
+        // One that nobody chose stays so: the host takes another if it is taken.
+        if port != cluster.port || cluster.is_port_chosen {
+            settings.push(format!("cluster.port={port}"));
+        }
         if let Some(file) = &cluster.token_file {
             settings.push(format!("cluster.token_file={}", file.display()));
         }
@@ -98,16 +101,17 @@ mod tests {
 
     use super::*;
 
+    fn read(settings: &[String]) -> ClusterSettings {
+        let schema = Schema::of(CLUSTER_SETTINGS);
+        let resolved = Resolver::new(&schema)
+            .flags(settings.iter().map(String::as_str))
+            .resolve()
+            .unwrap();
+        ClusterSettings::from_settings(&resolved, Some(Path::new("/home/ada"))).unwrap()
+    }
+
     #[test]
     fn a_host_knows_the_cluster_as_whoever_started_it() {
-        let schema = Schema::of(CLUSTER_SETTINGS);
-        let read = |settings: &[String]| {
-            let resolved = Resolver::new(&schema)
-                .flags(settings.iter().map(String::as_str))
-                .resolve()
-                .unwrap();
-            ClusterSettings::from_settings(&resolved, Some(Path::new("/home/ada"))).unwrap()
-        };
         let chosen = [
             "cluster.name=harbour",
             "cluster.cache_size=1500000B",
@@ -119,5 +123,16 @@ mod tests {
         let host = read(&HostStart::of("quay", &cluster, cluster.port).settings);
         assert_eq!(host, cluster);
         assert_eq!((host.cache_bytes, host.package_bytes), (1_500_000, 3 << 20));
+    }
+
+    #[test]
+    fn a_port_that_nobody_chose_stays_so_and_another_one_is_told() {
+        let cluster = read(&[]);
+        assert!(!read(&HostStart::of("quay", &cluster, cluster.port).settings).is_port_chosen);
+        let host = read(&HostStart::of("quay", &cluster, 0).settings);
+        assert_eq!((host.port, host.is_port_chosen), (0, true));
+        let chosen = read(&["cluster.port=7400".to_string()]);
+        let host = read(&HostStart::of("quay", &chosen, chosen.port).settings);
+        assert!(host.is_port_chosen && !cluster.is_port_chosen);
     }
 }

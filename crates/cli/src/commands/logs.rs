@@ -59,7 +59,7 @@ pub fn run(args: &LogsArgs, context: &Context) -> Result<(), Failure> {
     // What is shown may be all that there will ever be.
     match cluster.ask(cluster.client.describe(&args.job.job)) {
         Err(Failure::Error(error)) if error.code() == ErrorCode::NoSuchJob => {
-            say_ended(error.message(), context);
+            say(&error.message(), context);
         }
         _ => {}
     }
@@ -84,7 +84,7 @@ fn say_broken(error: &Error, context: &Context) {
     }
 }
 
-/// Prints what this machine has kept of a job that has ended, where no host is up.
+/// Prints what this machine has of what a job has written, where no host is up.
 fn kept(
     args: &LogsArgs,
     query: LogQuery,
@@ -98,12 +98,21 @@ fn kept(
         print(&line, args, context)?;
     }
     if let Failure::Error(error) = remembered.why_not(job) {
-        say_ended(error.message(), context);
+        let what = error.message();
+        match error.code() {
+            ErrorCode::NoSuchJob => say(&what, context),
+            _ => say(
+                &format!(
+                    "the hosts of {job} are gone ({what}): this is what is on this machine of what it has written"
+                ),
+                context,
+            ),
+        }
     }
     Ok(())
 }
 
-fn say_ended(what: String, context: &Context) {
+fn say(what: &str, context: &Context) {
     if !context.quiet && !context.json {
         print_error(&format!("{what}\n"));
     }
@@ -117,14 +126,42 @@ fn print(line: &LogLine, args: &LogsArgs, context: &Context) -> Result<(), Failu
     }
 }
 
+/// A line longer than a piece is whole again where nothing comes between; elsewhere a sign says that it goes on.
 fn shown(line: &LogLine, is_one_file: bool) -> String {
     let LogLine {
         container,
         source,
         text,
+        continues,
     } = line;
-    match is_one_file {
-        true => format!("{text}\n"),
-        false => format!("{container} {}  {text}\n", source.as_str()),
+    match (is_one_file, continues) {
+        (true, false) => format!("{text}\n"),
+        (true, true) => text.clone(),
+        (false, _) => {
+            let goes_on = if *continues { "…" } else { "" };
+            format!("{container} {}  {text}{goes_on}\n", source.as_str())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ardea_api::LogSource;
+
+    use super::*;
+
+    #[test]
+    fn a_line_in_pieces_is_whole_in_one_file_and_has_a_sign_elsewhere() {
+        let line = |text: &str, continues| LogLine {
+            container: ContainerId(2),
+            source: LogSource::Stdout,
+            text: text.into(),
+            continues,
+        };
+        let pieces = [line("abc", true), line("def", false)];
+        let all = |is_one_file| pieces.iter().map(|line| shown(line, is_one_file)).collect();
+        let (one, several): (String, String) = (all(true), all(false));
+        assert_eq!(one, "abcdef\n");
+        assert_eq!(several, "2 stdout  abc…\n2 stdout  def\n");
     }
 }

@@ -105,6 +105,20 @@ fn a_job_is_told_what_to_do() {
 }
 
 #[test]
+fn a_command_waits_for_whoever_is_about_to_lead_the_job_as_long_as_patience_lasts() {
+    let served = Served::with_word_count();
+    served.cluster.unled_for("word-count", 3);
+    served.succeed("deactivate word-count");
+    served.cluster.unled_for("word-count", u32::MAX);
+    let hasty = "activate word-count --set cluster.patience=200ms";
+    fails(&served, hasty, 3, "nobody leads");
+    served.cluster.unled_for("word-count", 3);
+    served.succeed("kill word-count --yes");
+    let commands = ["deactivate word-count", "kill word-count"];
+    assert_eq!(served.cluster.commands(), commands);
+}
+
+#[test]
 fn plans_metrics_logs_and_top_are_printed() {
     let served = Served::with_word_count();
     let plan = served.succeed("plan --cluster pretended word-count");

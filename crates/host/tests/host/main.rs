@@ -29,6 +29,15 @@ async fn state(folder: &Path) -> Arc<Full> {
 }
 
 async fn host(name: &str, folder: &Path, state: Arc<dyn StateManager>) -> Result<Host> {
+    host_for(Jobs::All, name, folder, state).await
+}
+
+async fn host_for(
+    jobs: Jobs,
+    name: &str,
+    folder: &Path,
+    state: Arc<dyn StateManager>,
+) -> Result<Host> {
     let schema = Schema::of(CLUSTER_SETTINGS);
     let resolved = Resolver::new(&schema).flags(["cluster.port=0"]).resolve()?;
     let cluster = ClusterSettings::from_settings(&resolved, Some(folder))?;
@@ -36,7 +45,7 @@ async fn host(name: &str, folder: &Path, state: Arc<dyn StateManager>) -> Result
     let (stores, options) = (PackageStores::builtin(), StoreOptions::default());
     Host::start(HostSetup {
         name: name.into(),
-        jobs: Jobs::All,
+        jobs,
         state,
         security: Security::new(cluster.name.as_str()),
         managers: ResourceManagers::builtin(),
@@ -156,4 +165,31 @@ async fn a_machine_has_one_host_of_a_name() {
     first.close().await;
     let again = host("quay", folder.path(), state).await;
     again.expect("the name is free").close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_without_a_host_is_not_said_to_be_taken_over_and_one_that_comes_leads_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = state(folder.path()).await;
+    let first = host("quay", folder.path(), Arc::clone(&state) as _).await;
+    let first = first.expect("it starts");
+    let client = Client::new(first.api(), None).expect("a client");
+    client.submit(&job("words")).await.expect("it is taken");
+    first.close().await;
+    let others = Jobs::Named("others".into());
+    let other = host_for(others, "pier", folder.path(), Arc::clone(&state) as _).await;
+    let other = other.expect("it starts");
+    let client = Client::new(other.api(), None).expect("a client");
+    let error = until("its host is gone", async || {
+        let error = client.deactivate("words").await.expect_err("nobody leads");
+        (error.code() != ErrorCode::Superseded).then_some(error)
+    })
+    .await;
+    assert_eq!(error.code(), ErrorCode::Network, "{error}");
+    assert!(error.to_string().contains("ardea cluster start"), "{error}");
+    let again = host("quay", folder.path(), state).await;
+    let again = again.expect("it starts");
+    until("it is led", async || client.deactivate("words").await.ok()).await;
+    again.close().await;
+    other.close().await;
 }
