@@ -25,7 +25,12 @@ pub fn run(args: &LogsArgs, context: &Context) -> Result<(), Failure> {
         Ok(cluster) => cluster,
         Err(failure) => return kept(args, query, context, failure),
     };
-    let mut lines = cluster.ask(cluster.client.logs(&args.job.job, &query))?;
+    let mut lines = match cluster.ask(cluster.client.logs(&args.job.job, &query)) {
+        Err(failure) if is_without_hosts(&cluster, &args.job.job, &failure) => {
+            return kept(args, query, context, failure);
+        }
+        lines => lines?,
+    };
     while let Some(line) = cluster.ask(lines.next())? {
         print(&line, args, context)?;
     }
@@ -39,7 +44,14 @@ pub fn run(args: &LogsArgs, context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints what this machine has of what a job has written, where no host is up.
+/// Whether that is why there is nothing: other jobs have hosts, and this one has none.
+fn is_without_hosts(cluster: &Reached, job: &str, failure: &Failure) -> bool {
+    let is_away = matches!(failure, Failure::Error(error) if error.code() == ErrorCode::Network);
+    let described = || cluster.ask(cluster.client.describe(job));
+    is_away && described().is_ok_and(|job| job.master.is_none())
+}
+
+/// Prints what this machine has of what a job has written, where no host of it is up.
 fn kept(
     args: &LogsArgs,
     query: LogQuery,

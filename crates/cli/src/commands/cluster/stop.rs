@@ -57,7 +57,7 @@ fn unknown(cluster: &ClusterSettings) -> Failure {
 
 fn kill_jobs(cluster: &Reached) -> Result<(), Failure> {
     for job in cluster.ask(cluster.client.list())? {
-        cluster.ask(cluster.client.kill(&job.name))?;
+        cluster.command(|| cluster.client.kill(&job.name))?;
     }
     cluster.wait_until("the end of all jobs", || {
         Ok(cluster.ask(cluster.client.list())?.is_empty())
