@@ -32,7 +32,12 @@ pub fn run(args: &LogsArgs, context: &Context) -> Result<(), Failure> {
         Err(failure) => return kept(args, query, context, failure),
     };
     let job = &args.job.job;
-    let mut lines = cluster.ask(cluster.client.logs(job, &query))?;
+    let mut lines = match cluster.ask(cluster.client.logs(job, &query)) {
+        Err(failure) if is_without_hosts(&cluster, job, &failure) => {
+            return kept(args, query, context, failure);
+        }
+        lines => lines?,
+    };
     let mut is_broken = false;
     loop {
         match cluster.ask(lines.next()) {
@@ -84,7 +89,14 @@ fn say_broken(error: &Error, context: &Context) {
     }
 }
 
-/// Prints what this machine has of what a job has written, where no host is up.
+/// Whether that is why there is nothing: other jobs have hosts, and this one has none.
+fn is_without_hosts(cluster: &Reached, job: &str, failure: &Failure) -> bool {
+    let is_away = matches!(failure, Failure::Error(error) if error.code() == ErrorCode::Network);
+    let described = || cluster.ask(cluster.client.describe(job));
+    is_away && described().is_ok_and(|job| job.master.is_none())
+}
+
+/// Prints what this machine has of what a job has written, where no host of it is up.
 fn kept(
     args: &LogsArgs,
     query: LogQuery,

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::arena::Arena;
+use crate::processes::kill;
 
 /// Two thousand words, counted in two containers.
 const SHORT: &str = "
@@ -122,4 +123,33 @@ pub fn what_a_job_wrote_on_several_hosts_is_told_by_any_of_them_after_its_end() 
         !only.is_empty() && !only.contains("\"container\":1"),
         "{only}"
     );
+}
+
+pub fn a_job_without_a_host_tells_what_it_wrote_and_obeys_the_host_that_comes() {
+    let arena = Arena::new();
+    for job in ["lonely", "other"] {
+        let text = SHORT
+            .replace("short", job)
+            .replace("total: 2000", "rate: 5");
+        arena.write("job.yaml", &text);
+        arena.succeed("submit job.yaml");
+    }
+    arena.until("gone: the hosts of lonely", || {
+        let hosts = arena.hosts().into_iter();
+        let own: Vec<_> = hosts.filter(|it| it.0.starts_with("lonely")).collect();
+        own.iter().for_each(|(_, pid)| kill(*pid));
+        own.is_empty()
+            && arena
+                .look("lonely")
+                .is_some_and(|it| it["master"].is_null())
+    });
+    let told = arena.fail("kill lonely --yes");
+    assert!(told.contains("`ardea cluster start` brings one"), "{told}");
+    let logs = arena.run("logs lonely --tail 1");
+    assert!(logs.status.success() && !logs.stdout.is_empty(), "{logs:?}");
+    let said = String::from_utf8_lossy(&logs.stderr).into_owned();
+    assert!(said.contains("the hosts of lonely are gone"), "{said}");
+    arena.succeed("cluster start");
+    arena.succeed("kill lonely --yes");
+    arena.succeed("kill other --yes");
 }

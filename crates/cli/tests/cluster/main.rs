@@ -61,6 +61,10 @@ const TESTS: &[Test] = &[
         run: ended::a_job_of_its_own_hosts_tells_how_it_ended_and_what_it_wrote_when_they_are_gone,
     },
     Test {
+        name: "a_job_without_a_host_tells_what_it_wrote_and_obeys_the_host_that_comes",
+        run: ended::a_job_without_a_host_tells_what_it_wrote_and_obeys_the_host_that_comes,
+    },
+    Test {
         name: "what_a_job_wrote_on_several_hosts_is_told_by_any_of_them_after_its_end",
         run: ended::what_a_job_wrote_on_several_hosts_is_told_by_any_of_them_after_its_end,
     },
