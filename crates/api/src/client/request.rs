@@ -52,6 +52,8 @@ pub(super) struct Missed {
     pub(super) may_be_taken: bool,
     /// Whether the host answers nothing at all.
     pub(super) is_hung: bool,
+    /// Whether it is what a host has answered.
+    is_said: bool,
 }
 
 impl Missed {
@@ -62,6 +64,16 @@ impl Missed {
             place: place.clone(),
             may_be_taken: false,
             is_hung: false,
+            is_said: false,
+        }
+    }
+
+    /// A host has answered so.
+    fn said(place: &Place, error: Error) -> Self {
+        Missed {
+            may_be_taken: error.code() == ErrorCode::Superseded,
+            is_said: true,
+            ..Missed::before(place, error)
         }
     }
 
@@ -76,10 +88,12 @@ impl Missed {
 
     /// Whether another host, or the same one later, may answer.
     pub(super) fn is_passing(&self) -> bool {
-        matches!(
-            self.error.code(),
-            ErrorCode::Network | ErrorCode::Superseded
-        )
+        match self.error.code() {
+            ErrorCode::Superseded => true,
+            // That others can't be reached is an answer, that this one can't be is none.
+            ErrorCode::Network => !self.is_said,
+            _ => false,
+        }
     }
 }
 
@@ -178,8 +192,10 @@ impl Asked {
                     deadline,
                     patience,
                 };
-                let checked = answered.checked().await;
-                return checked.map_err(|error| Missed::after(&place, error));
+                return match answered.checked().await {
+                    Ok(answer) => answer.map_err(|said| Missed::said(&place, said)),
+                    Err(error) => Err(Missed::after(&place, error)),
+                };
             }
             let (next, on) =
                 target(&response, &place).map_err(|error| Missed::before(&place, error))?;
@@ -326,16 +342,16 @@ pub(super) struct Answered {
 }
 
 impl Answered {
-    /// The answer if it is a good one; else what the cluster says is wrong.
-    async fn checked(self) -> Result<Self> {
+    /// The answer if it is a good one; else what the cluster says is wrong. An error if it says nothing that can be read.
+    async fn checked(self) -> Result<Result<Self>> {
         let status = self.response.status();
         if status.is_success() {
-            return Ok(self);
+            return Ok(Ok(self));
         }
         let stranger = strange(&self.place, status);
         let body = self.whole().await?;
         match serde_json::from_slice::<Fault>(&body) {
-            Ok(fault) => Err(fault.into()),
+            Ok(fault) => Ok(Err(fault.into())),
             Err(_) => Err(stranger),
         }
     }
