@@ -16,6 +16,8 @@ pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Answer<T>> + Send + 'a>>;
 pub enum Unanswered {
     /// It failed; nothing was done, unless the error says otherwise.
     Failed(Error),
+    /// Nobody can answer at the moment, and nothing was done: a client asks again.
+    NotYet(Error),
     /// Another host can answer, the one that leads the job. A client asks it the same there.
     Elsewhere {
         /// Where its interface is: `http://10.0.0.7:7400`.

@@ -215,7 +215,7 @@ fn meaning(status: u16) -> &'static str {
         409 => "It can't be done as things are: a name is taken, or the job is busy",
         413 => "The body is too large",
         422 => "It doesn't fit into the containers",
-        503 => "Not now; try again",
+        503 => "Not now; try again. With a header Retry-After nothing was done",
         _ => "Something failed within the cluster",
     }
 }

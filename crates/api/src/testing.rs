@@ -89,7 +89,7 @@ impl PretendedCluster {
         if let Some(unled) = self.state().unled.get_mut(name).filter(|left| **left > 0) {
             *unled -= 1;
             let what = format!("nobody leads the job {name:?} at the moment");
-            return Err(Error::new(ErrorCode::Superseded, what).into());
+            return Err(Unanswered::NotYet(Error::new(ErrorCode::Superseded, what)));
         }
         self.with(name, act)?;
         self.state().commands.push(what);

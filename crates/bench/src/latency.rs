@@ -12,8 +12,6 @@ mod params;
 pub(crate) use chain::{ChainLoad, topology};
 pub use params::LatencyParams;
 
-use std::thread;
-
 use ardea_core::Result;
 use ardea_core::settings::duration::format_duration;
 use serde_json::json;
@@ -42,15 +40,9 @@ pub fn run(params: &LatencyParams, progress: &mut dyn FnMut(&str)) -> Result<Rep
         Load::chain(socket, load)
     })?;
     spread.warm_up(params.warmup, params.duration, progress);
-    let before = spread.seen();
-    thread::sleep(params.duration);
-    let after = spread.seen();
+    let measured = spread.measure(params.duration)?;
     let last = spread.end()?;
-    let spent = Spent {
-        wall: after.at - before.at,
-        cpu: after.cpu().saturating_sub(before.cpu()),
-    };
-    report(params, &last, spent, noise)
+    report(params, &last, measured.spent(), noise)
 }
 
 fn report(params: &LatencyParams, last: &[Sample], spent: Spent, noise: Noise) -> Result<Report> {

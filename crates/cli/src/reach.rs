@@ -69,24 +69,6 @@ impl Reached {
         Ok(self.runtime.block_on(answer)?)
     }
 
-    /// Has whoever leads a job do something. While nobody does, as when a host has just come up, it is waited for one until patience ends.
-    pub fn command<F>(&self, mut ask: impl FnMut() -> F) -> Result<(), Failure>
-    where
-        F: Future<Output = Result<()>>,
-    {
-        let deadline = Instant::now() + self.settings.patience;
-        loop {
-            match self.ask(ask()) {
-                Err(Failure::Error(error))
-                    if error.code() == ErrorCode::Superseded && Instant::now() < deadline =>
-                {
-                    thread::sleep(LOOK);
-                }
-                told => return told,
-            }
-        }
-    }
-
     /// Looks at something again and again until it says that it is there, or patience ends.
     pub fn wait_until(
         &self,

@@ -116,19 +116,20 @@ impl Jobs {
         match self.find(master, name).await? {
             Found::Here(desk) => Ok(desk),
             Found::There(base) => Err(Unanswered::Elsewhere { base }),
-            Found::Nobody(_) => Err(self.unled(name).await?.into()),
+            Found::Nobody(_) => Err(self.unled(name).await?),
         }
     }
 
     /// Why nobody leads a job that is there: no host is there that would, or none does yet.
-    async fn unled(&self, name: &str) -> Result<Error> {
+    async fn unled(&self, name: &str) -> Result<Unanswered> {
         let hosts = Directory(Arc::clone(&self.state));
         Ok(match hosts.api_for(name).await? {
-            Some(_) => unled(name),
+            Some(_) => Unanswered::NotYet(unled(name)),
             None => {
                 let what = format!("no host is there for the job {name:?}");
                 Error::new(ErrorCode::Network, what)
                     .hint("its data goes on, and no other host leads it: `ardea cluster start` brings one that does")
+                    .into()
             }
         })
     }

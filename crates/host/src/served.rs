@@ -114,9 +114,9 @@ impl Served {
     fn master(&self) -> Answer<Arc<MasterProcess>> {
         self.slot().clone().ok_or_else(|| {
             let what = format!("host {:?} is just starting or ending", self.name);
-            Error::new(ErrorCode::Superseded, what)
-                .hint("try again in a moment")
-                .into()
+            Unanswered::NotYet(
+                Error::new(ErrorCode::Superseded, what).hint("try again in a moment"),
+            )
         })
     }
 
@@ -138,8 +138,10 @@ impl Served {
 
     /// If nobody leads a job because the cluster's state can't be written, that is what people can do something about.
     async fn why_unled(&self, job: &str, why: Unanswered) -> Unanswered {
-        if !matches!(&why, Unanswered::Failed(error) if error.code() == ErrorCode::Superseded) {
-            return why;
+        match &why {
+            Unanswered::NotYet(_) => {}
+            Unanswered::Failed(error) if error.code() == ErrorCode::Superseded => {}
+            _ => return why,
         }
         // Between a read that succeeds and a write that fails again there is none to be seen.
         for _ in 0..TROUBLE_LOOKS {

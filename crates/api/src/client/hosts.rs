@@ -100,7 +100,7 @@ struct Tries {
 impl Client {
     /// Asks a host, and where that fails another one, as long as that is safe and may help.
     pub(super) async fn ask(&self, asked: Asked) -> Result<Answered> {
-        let deadline = Instant::now() + self.patience.min(SETTLES_WITHIN);
+        let asked_since = Instant::now();
         let mut tries = Tries::default();
         loop {
             let asked_at = self.hosts.at();
@@ -118,8 +118,10 @@ impl Client {
             // The change that it is in the way of may be its own.
             let is_own = tries.is_doubtful && missed.error.code() == ErrorCode::WrongState;
             let may_repeat = !tries.is_doubtful || asked.may_be_repeated();
+            let deadline = asked_since + self.settles_within(&missed);
             let may_help = (missed.is_passing() || is_own) && Instant::now() < deadline;
-            if !may_help || !may_repeat || self.hosts.find.is_none() {
+            let is_alone = self.hosts.find.is_none() && !missed.is_not_yet;
+            if !may_help || !may_repeat || is_alone {
                 return Err(tries.told(missed.error));
             }
             if missed.is_hung {
@@ -128,6 +130,14 @@ impl Client {
             self.turn(asked_at, &missed, &mut tries, deadline)
                 .await
                 .map_err(|error| tries.told(error))?;
+        }
+    }
+
+    /// For how long it is asked again and again: whoever says "not yet" is waited for as long as patience lasts.
+    fn settles_within(&self, missed: &Missed) -> Duration {
+        match missed.is_not_yet {
+            true => self.patience,
+            false => self.patience.min(SETTLES_WITHIN),
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result, Token};
 use ardea_tls::Tls;
-use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, LOCATION};
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, LOCATION, RETRY_AFTER};
 use axum::http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
@@ -52,6 +52,8 @@ pub(super) struct Missed {
     pub(super) may_be_taken: bool,
     /// Whether the host answers nothing at all.
     pub(super) is_hung: bool,
+    /// Whether nothing was done, and it is to be asked again.
+    pub(super) is_not_yet: bool,
     /// Whether it is what a host has answered.
     is_said: bool,
 }
@@ -64,14 +66,16 @@ impl Missed {
             place: place.clone(),
             may_be_taken: false,
             is_hung: false,
+            is_not_yet: false,
             is_said: false,
         }
     }
 
     /// A host has answered so.
-    fn said(place: &Place, error: Error) -> Self {
+    fn said(place: &Place, error: Error, is_not_yet: bool) -> Self {
         Missed {
-            may_be_taken: error.code() == ErrorCode::Superseded,
+            may_be_taken: error.code() == ErrorCode::Superseded && !is_not_yet,
+            is_not_yet,
             is_said: true,
             ..Missed::before(place, error)
         }
@@ -192,8 +196,9 @@ impl Asked {
                     deadline,
                     patience,
                 };
+                let is_not_yet = answered.is_not_yet();
                 return match answered.checked().await {
-                    Ok(answer) => answer.map_err(|said| Missed::said(&place, said)),
+                    Ok(answer) => answer.map_err(|said| Missed::said(&place, said, is_not_yet)),
                     Err(error) => Err(Missed::after(&place, error)),
                 };
             }
@@ -342,6 +347,11 @@ pub(super) struct Answered {
 }
 
 impl Answered {
+    /// Whether it says that nothing was done, and that it is to be asked again.
+    fn is_not_yet(&self) -> bool {
+        self.response.headers().contains_key(RETRY_AFTER)
+    }
+
     /// The answer if it is a good one; else what the cluster says is wrong. An error if it says nothing that can be read.
     async fn checked(self) -> Result<Result<Self>> {
         let status = self.response.status();

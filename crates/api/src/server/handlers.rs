@@ -7,7 +7,7 @@ use ardea_packing::ContainerId;
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
-use axum::http::header::{CONTENT_TYPE, LOCATION};
+use axum::http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -22,6 +22,8 @@ use crate::{
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const JSON_LINES: HeaderValue = HeaderValue::from_static("application/x-ndjson");
+/// In how many seconds whoever was told to ask again does.
+const SOON: HeaderValue = HeaderValue::from_static("1");
 
 /// What all handlers share.
 #[derive(Clone)]
@@ -240,6 +242,9 @@ fn elsewhere(location: &str) -> String {
 fn not_here(unanswered: Unanswered, asked: &Uri) -> Response {
     let base = match unanswered {
         Unanswered::Failed(error) => return failed(&error),
+        Unanswered::NotYet(error) => {
+            return ([(RETRY_AFTER, SOON)], failed(&error)).into_response();
+        }
         Unanswered::Elsewhere { base } => base,
     };
     let path = asked.path_and_query().map_or("/", |path| path.as_str());

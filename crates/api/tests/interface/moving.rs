@@ -118,3 +118,17 @@ async fn a_job_that_changes_its_leader_is_asked_again() {
     assert_eq!(described.summary.name, "word-count");
     host.await.unwrap();
 }
+
+#[tokio::test]
+async fn who_is_told_to_ask_again_does_so_also_for_what_must_not_be_done_twice() {
+    let served = serve_word_count().await;
+    served.cluster.unled_for("word-count", 1);
+    let restart = "POST /v1/jobs/word-count/containers/1/restart HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    let answer = served.raw(restart.as_bytes()).await.unwrap();
+    assert_eq!(answer.status, 503, "{answer:?}");
+    assert!(answer.head.contains("retry-after: 1"), "{answer:?}");
+    served.cluster.unled_for("word-count", 2);
+    let client = served.client(None);
+    client.restart("word-count", ContainerId(1)).await.unwrap();
+    assert_eq!(served.cluster.commands(), ["restart word-count 1"]);
+}

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ardea_core::Result;
+use ardea_core::{Error, ErrorCode, Result};
 use hdrhistogram::Histogram;
 
 use super::{Gathering, Ground, Load, Order, Sample};
-use crate::usage::monotonic_nanos;
+use crate::usage::{Spent, monotonic_nanos};
 use crate::{PATIENCE, nanoseconds};
 
 /// Time for the word to begin to have reached all containers.
@@ -38,10 +38,38 @@ impl Seen {
     }
 }
 
+/// What happened between two moments.
+pub(crate) struct Measured {
+    before: Seen,
+    after: Seen,
+}
+
+impl Measured {
+    pub(crate) fn count(&self, name: &str) -> u64 {
+        let before = self.before.count(name);
+        self.after.count(name).saturating_sub(before)
+    }
+
+    /// What the containers spent.
+    pub(crate) fn spent(&self) -> Spent {
+        Spent {
+            wall: self.after.at - self.before.at,
+            cpu: self.after.cpu().saturating_sub(self.before.cpu()),
+        }
+    }
+
+    /// What the hosts spent on the cpu.
+    pub(crate) fn hosts_cpu(&self) -> Duration {
+        let before = self.before.hosts_cpu;
+        self.after.hosts_cpu.saturating_sub(before)
+    }
+}
+
 /// A job in several containers that is up; its spouts wait for the word. Its containers count what is `emitted` and `counted`.
 pub(crate) struct Spread {
     gathering: Gathering,
     job: String,
+    containers: usize,
     // The cluster's folder goes last.
     ground: Ground,
 }
@@ -64,6 +92,7 @@ impl Spread {
         Ok(Spread {
             gathering,
             job: submission.job,
+            containers: containers as usize,
             ground,
         })
     }
@@ -85,12 +114,33 @@ impl Spread {
     }
 
     /// What has been done until now.
-    pub(crate) fn seen(&self) -> Seen {
-        Seen {
+    ///
+    /// # Errors
+    /// [`ErrorCode::Network`] if a container does not tell: without it the sums would be wrong.
+    pub(crate) fn seen(&self) -> Result<Seen> {
+        let seen = Seen {
             at: Instant::now(),
             samples: self.gathering.samples(false),
             hosts_cpu: self.ground.host_cpu_time(),
+        };
+        let (told, all) = (seen.samples.len(), self.containers);
+        if told < all {
+            let what = format!("{told} of {all} containers tell the bench what they do");
+            return Err(Error::new(ErrorCode::Network, what)
+                .hint("one has died, or the machine stood still for long: run the bench again"));
         }
+        Ok(seen)
+    }
+
+    /// What happens in a time that begins now.
+    ///
+    /// # Errors
+    /// Those of [`Spread::seen`].
+    pub(crate) fn measure(&self, duration: Duration) -> Result<Measured> {
+        let before = self.seen()?;
+        thread::sleep(duration);
+        let after = self.seen()?;
+        Ok(Measured { before, after })
     }
 
     /// The processes that are the cluster's hosts.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use ardea::cluster::Modules;
 use ardea_core::{Error, ErrorCode, Result};
+use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use crate::usage::{cpu_time, monotonic_nanos, peak_resident_mb};
@@ -17,8 +18,8 @@ use crate::usage::{cpu_time, monotonic_nanos, peak_resident_mb};
 /// How often it is looked whether all workers are there.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// How long a worker may take to answer.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
+/// How long a worker may take to answer; longer than a machine stands still.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
 
 /// What a bench wants of the workers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -108,6 +109,15 @@ pub(crate) fn attend(socket: &Path, who: Who, attended: Arc<dyn Attended>) -> Re
         })
         .map_err(gone)?;
     Ok(())
+}
+
+/// How often each latency was recorded, as samples tell it.
+pub(crate) fn latencies_in(nanos: &Mutex<Histogram<u64>>) -> Vec<(u64, u64)> {
+    let nanos = nanos.lock().unwrap_or_else(PoisonError::into_inner);
+    let recorded = nanos.iter_recorded();
+    recorded
+        .map(|value| (value.value_iterated_to(), value.count_at_value()))
+        .collect()
 }
 
 fn answer(stream: UnixStream, who: Who, attended: &dyn Attended) -> std::io::Result<()> {

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::LatencyParams;
 use super::flows::{Flows, Watched};
-use crate::cluster::{Attended, Order, Times};
+use crate::cluster::{Attended, Order, Times, latencies_in};
 use crate::usage::monotonic_nanos;
 use crate::{PATIENCE, nanoseconds};
 
@@ -162,12 +162,7 @@ impl Attended for Chain {
     }
 
     fn latencies(&self) -> Vec<(u64, u64)> {
-        let nanos = self.latencies.lock();
-        let nanos = nanos.unwrap_or_else(PoisonError::into_inner);
-        let recorded = nanos.iter_recorded();
-        recorded
-            .map(|value| (value.value_iterated_to(), value.count_at_value()))
-            .collect()
+        latencies_in(&self.latencies)
     }
 
     fn modules(&self) -> Modules {

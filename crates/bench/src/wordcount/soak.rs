@@ -40,7 +40,7 @@ pub fn soak(
     progress("listening to the machine's own noise");
     let noise = noise::listen(job.containers * job.threads)?;
     let soaked = Soaked::start(job, words, progress)?;
-    let samples = look_on(&soaked, params, each);
+    let samples = look_on(&soaked, params, each)?;
     let ended = soaked.end()?;
     let whole = whole(&samples);
     let mut figures = counted(whole.tuples, whole.spent);
@@ -87,8 +87,8 @@ impl Soaked {
         Ok(Soaked::Here(embedded))
     }
 
-    fn look(&self) -> Look {
-        match self {
+    fn look(&self) -> Result<Look> {
+        Ok(match self {
             Soaked::Here(embedded) => Look {
                 at: Instant::now(),
                 done: embedded.done(),
@@ -97,7 +97,7 @@ impl Soaked {
                 pids: vec![std::process::id()],
             },
             Soaked::There(spread) => {
-                let seen = spread.seen();
+                let seen = spread.seen()?;
                 let workers = seen.samples.iter().map(|sample| sample.pid);
                 Look {
                     at: seen.at,
@@ -107,7 +107,7 @@ impl Soaked {
                     pids: workers.chain(spread.host_pids()).collect(),
                 }
             }
-        }
+        })
     }
 
     fn end(self) -> Result<Vec<Field>> {
@@ -128,15 +128,15 @@ fn look_on(
     soaked: &Soaked,
     params: &SoakParams,
     each: &mut dyn FnMut(&Report) -> ControlFlow<()>,
-) -> Vec<Sample> {
-    let begun = soaked.look();
+) -> Result<Vec<Sample>> {
+    let begun = soaked.look()?;
     let until = begun.at + params.wordcount.duration;
     let (mut samples, mut before, mut due) = (Vec::new(), begun.at, begun.at);
     let (mut done, mut cpu) = (begun.done, begun.cpu);
     while due + params.every <= until {
         due += params.every;
         thread::sleep(due.saturating_duration_since(Instant::now()));
-        let look = soaked.look();
+        let look = soaked.look()?;
         let held: Vec<Held> = look.pids.iter().copied().filter_map(held_by).collect();
         let sample = Sample {
             elapsed: look.at - begun.at,
@@ -156,7 +156,7 @@ fn look_on(
             break;
         }
     }
-    samples
+    Ok(samples)
 }
 
 fn together(held: &[Held]) -> Held {

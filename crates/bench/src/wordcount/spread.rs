@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
-use std::thread;
 
 use ardea_core::Result;
 use ardea_core::settings::duration::format_duration;
@@ -17,10 +16,9 @@ use super::components::{Shared, sum};
 use super::params::WordcountParams;
 use super::run::{beside_plain_loops, counted, topology as topology_of};
 use super::words::Words;
-use crate::cluster::{Attended, Load, Order, Sample, Spread, merged};
+use crate::cluster::{Attended, Load, Order, Sample, Spread, latencies_in, merged};
 use crate::noise;
 use crate::report::{Field, Report, Unit, latency, machine_of, rounded, seconds};
-use crate::usage::Spent;
 
 /// What a container needs to know of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -66,12 +64,7 @@ impl Attended for Shared {
     }
 
     fn latencies(&self) -> Vec<(u64, u64)> {
-        let nanos = self.latencies.lock();
-        let nanos = nanos.unwrap_or_else(PoisonError::into_inner);
-        let recorded = nanos.iter_recorded();
-        recorded
-            .map(|value| (value.value_iterated_to(), value.count_at_value()))
-            .collect()
+        latencies_in(&self.latencies)
     }
 }
 
@@ -103,22 +96,13 @@ pub(super) fn run(params: &WordcountParams, progress: &mut dyn FnMut(&str)) -> R
     let noise = noise::listen(params.containers * params.threads)?;
     let spread = start(params, progress)?;
     spread.warm_up(params.warmup, params.duration, progress);
-    let before = spread.seen();
-    thread::sleep(params.duration);
-    let after = spread.seen();
+    let measured = spread.measure(params.duration)?;
     let last = spread.end()?;
-    let spent = Spent {
-        wall: after.at - before.at,
-        cpu: after.cpu().saturating_sub(before.cpu()),
-    };
-    let tuples = after.count("done").saturating_sub(before.count("done"));
+    let (tuples, spent) = (measured.count("done"), measured.spent());
     let mut figures = counted(tuples, spent);
     figures.extend(latency(&merged(&last)?, Unit::Millis));
     figures.extend(whole_run(&last));
-    figures.push((
-        "host_cpu_seconds",
-        json!(seconds(after.hosts_cpu.saturating_sub(before.hosts_cpu))),
-    ));
+    figures.push(("host_cpu_seconds", json!(seconds(measured.hosts_cpu()))));
     let peaks: Option<Vec<f64>> = last.iter().map(|sample| sample.rss_mb).collect();
     let rss_mb = peaks.map(|peaks| rounded(peaks.iter().sum(), 10.0));
     figures.extend(machine_of(spent, rss_mb, noise));

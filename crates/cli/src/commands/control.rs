@@ -18,14 +18,14 @@ use crate::stdout;
 /// Has the sources read again.
 pub fn activate(args: &RemoteJob, context: &Context) -> Result<(), Failure> {
     let cluster = Reached::of_job(&args.place, &args.job, context)?;
-    cluster.command(|| cluster.client.activate(&args.job))?;
+    cluster.ask(cluster.client.activate(&args.job))?;
     tell(context, &args.job, "is activated")
 }
 
 /// Has the sources read nothing.
 pub fn deactivate(args: &RemoteJob, context: &Context) -> Result<(), Failure> {
     let cluster = Reached::of_job(&args.place, &args.job, context)?;
-    cluster.command(|| cluster.client.deactivate(&args.job))?;
+    cluster.ask(cluster.client.deactivate(&args.job))?;
     tell(
         context,
         &args.job,
@@ -111,7 +111,7 @@ fn standing(cluster: &Reached, job: &str, submission: &str) -> Result<Option<Pha
 pub fn restart(args: &RestartArgs, context: &Context) -> Result<(), Failure> {
     let cluster = Reached::of_job(&args.place, &args.job, context)?;
     let container = ContainerId(args.container);
-    cluster.command(|| cluster.client.restart(&args.job, container))?;
+    cluster.ask(cluster.client.restart(&args.job, container))?;
     let what = format!("restarts container {container}");
     tell(context, &args.job, &what)
 }
@@ -129,7 +129,7 @@ pub fn update(args: &UpdateArgs, context: &Context) -> Result<(), Failure> {
     }
     let cluster = Reached::of_job(&args.place, &args.job, context)?;
     let graph = cluster.ask(cluster.client.plans(&args.job))?.logical;
-    cluster.command(|| cluster.client.update(&args.job, &update))?;
+    cluster.ask(cluster.client.update(&args.job, &update))?;
     if !args.detach {
         cluster.wait_until(&format!("the update of {}", args.job), || {
             let now = cluster.ask(cluster.client.describe(&args.job))?;

@@ -1,6 +1,6 @@
 //! Starts the binary and waits for it, never for ever.
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -117,4 +117,17 @@ fn text_of(mut stream: impl Read) -> String {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();
     String::from_utf8(bytes).unwrap()
+}
+
+/// Reads one line and goes, as `head -1` does.
+pub fn head_1(args: &[&str]) {
+    let mut child = ardea(args).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    assert!(line.ends_with('\n'));
+    let finished = finish(child);
+    assert_eq!(finished.code, Some(0), "{finished:?}");
+    assert_eq!(finished.err, "", "nothing went wrong");
 }

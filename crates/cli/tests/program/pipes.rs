@@ -5,20 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 
 use serde_json::Value;
 
-use crate::ardea::{ardea, events, finish, run};
-
-/// Reads one line and goes, as `head -1` does.
-fn head_1(args: &[&str]) {
-    let mut child = ardea(args).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    assert!(line.ends_with('\n'));
-    let finished = finish(child);
-    assert_eq!(finished.code, Some(0), "{finished:?}");
-    assert_eq!(finished.err, "", "nothing went wrong");
-}
+use crate::ardea::{ardea, events, finish, head_1, run};
 
 #[test]
 fn a_reader_of_generated_events_may_go() {

@@ -93,6 +93,15 @@ async fn giving_back() -> (Master, [JoinHandle<Result<()>>; 2], Child) {
     (master, here, relay)
 }
 
+/// The plan is the last one, and all end well.
+async fn give_back(mut master: Master, here: [JoinHandle<Result<()>>; 2]) {
+    master.shrink(GIVEN_BACK).await;
+    master.say_farewell().await;
+    for worker in here {
+        worker.join().unwrap().unwrap();
+    }
+}
+
 const GIVEN_BACK: &Plan = &[(1, &[("ticks", 0)]), (3, &[("relay", 0), ("list", 0)])];
 
 #[test]
@@ -104,11 +113,7 @@ fn a_change_of_plans_ends_although_a_container_dies_that_is_given_back() {
         master.assign().await;
         master.settled().await;
         // The list here ends, although the relay that it listened to has never said that it has ended.
-        master.shrink(GIVEN_BACK).await;
-        master.say_farewell().await;
-        for worker in here {
-            worker.join().unwrap().unwrap();
-        }
+        give_back(master, here).await;
     });
 }
 
@@ -126,11 +131,7 @@ fn a_container_that_is_there_again_without_instances_takes_what_was_held_for_the
         master.switch(2);
         master.assign().await;
         master.settled().await;
-        master.shrink(GIVEN_BACK).await;
-        master.say_farewell().await;
-        for worker in here {
-            worker.join().unwrap().unwrap();
-        }
+        give_back(master, here).await;
     });
 }
 
