@@ -74,6 +74,15 @@ pub struct Cluster {
     folder: TempDir,
 }
 
+/// What the suite itself is told by its environment, such as `ARDEA_SERVICES_REQUIRED`, is no setting of the cluster.
+fn without_settings(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("ARDEA_") {
+            command.env_remove(name);
+        }
+    }
+}
+
 impl Cluster {
     /// Started, with the job running on all hosts.
     pub fn start(kind: Kind) -> std::result::Result<Self, Skipped> {
@@ -169,9 +178,9 @@ impl Cluster {
             .append(true)
             .open(self.log(host))
             .expect("a log");
-        let child = self
-            .ground
-            .on(host)
+        let mut command = self.ground.on(host);
+        without_settings(&mut command);
+        let child = command
             .arg(env!("CARGO_BIN_EXE_ardea"))
             .args(["cluster", "start", "--foreground", "--name", &name])
             .args(self.settings(&name, &self.ground.address(host)))
@@ -204,11 +213,11 @@ impl Cluster {
         }
         until("all hosts are registered", 60, || {
             for (host, child) in &mut self.hosts {
-                let ended = child.try_wait().expect("it is ours");
-                assert!(
-                    ended.is_none(),
-                    "the process of h{host} has ended: {ended:?}"
-                );
+                if let Some(ended) = child.try_wait().expect("it is ours") {
+                    let log = self.folder.path().join(format!("h{host}.log"));
+                    let log = fs::read_to_string(log).unwrap_or_default();
+                    panic!("the process of h{host} has ended ({ended}): {log}");
+                }
             }
             let hosts = self.ask(|client| async move { client.hosts().await })?;
             (hosts.len() == HOSTS).then_some(())
@@ -220,6 +229,7 @@ impl Cluster {
         let ledger = self.folder.path().join(recorded);
         fs::create_dir_all(&ledger).expect("a folder");
         let mut command = Command::new(self.program());
+        without_settings(&mut command);
         command
             .args([
                 "submit",
