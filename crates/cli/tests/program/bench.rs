@@ -165,10 +165,13 @@ fn a_soak_prints_an_object_a_look_and_at_the_end_whether_its_limits_held() {
             (&line["bench"], &line["sample"]),
             (&"soak".into(), &number.into())
         );
-        for figure in ["tuples_per_cpu_s", "rss_mb", "open_files", "os_threads"] {
+        for figure in ["rss_mb", "open_files", "os_threads"] {
             assert!(line[figure].as_f64() > Some(0.0), "{figure}: {line}");
         }
     }
+    // A busy machine may leave a job without a core for as long as a look lasts, but not for all of them.
+    let tuples = lines[..4].iter().map(|line| line["tuples"].as_u64());
+    assert!(tuples.sum::<Option<u64>>() > Some(0), "{lines:?}");
     let last = &lines[4];
     assert_eq!(
         (&last["every"], &last["lost"]),
