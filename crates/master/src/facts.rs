@@ -1,8 +1,8 @@
 //! What a master tells readers of the state manager: the plan, the scheduler, and where each worker is.
 //!
 //! All of it follows from the record and from what workers say, and no machine reads it back. It is written behind the master's
-//! decisions, by a task of its own, and only what has changed. Each fact says of which submission it is, and is written against the
-//! version that was read before: a late write of an earlier master fails, or is seen and mended by the next.
+//! decisions, by a task of its own, and only what has changed. Each fact says of which submission it is, and is written against
+//! what was read before, a damaged one too: a late write of an earlier master fails, or is seen and mended by the next.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use ardea_control::{JobRef, PlanVersion, WorkerId};
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_packing::{ContainerId, PackingPlan};
-use ardea_state_manager::{Expected, StatePath, Version};
+use ardea_state_manager::{Expected, Found, StatePath, Version, look};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -60,16 +60,13 @@ struct AnyFact {
     submission: String,
 }
 
-/// Whether the value of a node is a fact of this submission, or nothing that anybody could read.
-pub(crate) fn belongs_to(value: &[u8], submission: u64) -> bool {
-    let fact = serde_json::from_slice::<AnyFact>(value);
-    fact.map_or(true, |fact| fact.submission == named(submission))
-}
-
-/// Whether the value of a node is a fact of another submission than this.
-pub(crate) fn is_foreign(value: &[u8], submission: Option<u64>) -> bool {
-    let fact = serde_json::from_slice::<AnyFact>(value);
-    fact.is_ok_and(|fact| submission.is_none_or(|ours| fact.submission != named(ours)))
+/// Of which submission a fact is, in hexadecimal digits; `None` if nobody can read it.
+pub(crate) fn submission_of(found: &Found) -> Option<String> {
+    let Found::Whole(node) = found else {
+        return None;
+    };
+    let fact = serde_json::from_slice::<AnyFact>(&node.value);
+    fact.ok().map(|fact| fact.submission)
 }
 
 pub(crate) fn named(submission: u64) -> String {
@@ -238,14 +235,7 @@ impl Writer {
         let known = self.written.get(&subject).map(|(_, version)| *version);
         let expected = match known {
             Some(version) => Expected::Version(version),
-            None => match state.get(&path).await {
-                // Whose it was nobody can read: this is written over it.
-                Err(error) if error.code() == ErrorCode::StateCorrupt => Expected::Any,
-                node => match node? {
-                    Some(node) => Expected::Version(node.version),
-                    None => Expected::Absent,
-                },
-            },
+            None => look(&**state, &path).await?.expected(),
         };
         let value = fact.encode(self.store.job())?;
         let version = state.set(&path, &value, expected).await?;
@@ -256,7 +246,8 @@ impl Writer {
     async fn remove(&mut self, subject: Subject) -> Result<()> {
         let path = self.path(subject)?;
         if let Some((_, version)) = self.written.get(&subject) {
-            let gone = self.store.state().delete(&path, Some(*version)).await;
+            let expected = Expected::Version(*version);
+            let gone = self.store.state().delete(&path, expected).await;
             // Whoever has changed it meanwhile is the master now, and decides.
             if gone
                 .as_ref()

@@ -12,7 +12,7 @@ use std::time::Duration;
 use ardea_control::{JobPhase, MasterEpoch};
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_packing::ContainerId;
-use ardea_state_manager::{Expected, Node};
+use ardea_state_manager::{Found, look};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -107,8 +107,13 @@ impl Handover {
         }
     }
 
-    /// What is in a node, if it is of this job. [`ErrorCode::StateCorrupt`] if it can't be read.
-    fn of(store: &JobStore, node: &Node) -> Result<Option<Self>> {
+    /// What was found, if it is of this job. [`ErrorCode::StateCorrupt`] if it can't be read.
+    fn of(store: &JobStore, found: &Found) -> Result<Option<Self>> {
+        let node = match found {
+            Found::Absent => return Ok(None),
+            Found::Whole(node) => node,
+            Found::Damaged(why) => return Err(why.clone()),
+        };
         let found: Handover = serde_json::from_slice(&node.value).map_err(|error| {
             let what = format!("{} is damaged", store.layout().chronicle());
             Error::new(ErrorCode::StateCorrupt, what).because(error)
@@ -121,10 +126,8 @@ impl Handover {
 /// takes.
 pub(crate) async fn left_behind(store: &JobStore) -> Result<Option<Handover>> {
     loop {
-        match store.state().get(store.layout().chronicle()).await {
-            Ok(None) => return Ok(None),
-            Ok(Some(node)) => return Handover::of(store, &node),
-            Err(error) if error.code() == ErrorCode::StateCorrupt => return Err(error),
+        match look(&**store.state(), store.layout().chronicle()).await {
+            Ok(found) => return Handover::of(store, &found),
             Err(_) => tokio::time::sleep(PAUSE).await,
         }
     }
@@ -192,20 +195,16 @@ enum Written {
 
 async fn write_once(store: &JobStore, handover: &Handover) -> Result<Written> {
     let (state, path) = (store.state(), store.layout().chronicle());
-    let (expected, found) = match state.get(path).await {
-        Ok(None) => (Expected::Absent, Ok(None)),
-        Ok(Some(node)) => (Expected::Version(node.version), Handover::of(store, &node)),
-        // A damaged node has no version that could be expected.
-        Err(error) if error.code() == ErrorCode::StateCorrupt => (Expected::Any, Err(error)),
-        Err(error) => return Err(error),
-    };
-    if let Ok(Some(found)) = &found
-        && found.epoch > handover.epoch
+    let found = look(&**state, path).await?;
+    let before = Handover::of(store, &found);
+    if let Ok(Some(before)) = &before
+        && before.epoch > handover.epoch
     {
         return Ok(Written::Later);
     }
-    state.set(path, &handover.encode()?, expected).await?;
-    Ok(found.err().map_or(Written::Here, Written::Over))
+    let value = handover.encode()?;
+    state.set(path, &value, found.expected()).await?;
+    Ok(before.err().map_or(Written::Here, Written::Over))
 }
 
 #[cfg(test)]

@@ -3,26 +3,32 @@
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_packing::ContainerId;
 use ardea_state_manager::layout::{self, JobLayout, number_of, submission_led_by};
-use ardea_state_manager::{StateManager, StatePath};
+use ardea_state_manager::{Expected, Found, StateManager, StatePath, look};
 
-use crate::facts::{belongs_to, is_foreign};
+use crate::facts::{named, submission_of};
 use crate::{JobStore, StoredJob};
 
 /// Removes what is left of a job whose node has been removed: what it told readers, and at last its lease, whoever holds that. What
-/// belongs to a later job of its name stays.
+/// belongs to a later job of its name stays; so does what nobody can read, if there is one: its master writes that anew.
 ///
 /// # Errors
 ///
 /// When the state manager does not answer; to be called again then. Nothing is done while the job's node is there.
 pub(crate) async fn remove(store: &JobStore) -> Result<()> {
-    if store.exists().await? {
+    let (state, layout) = (&**store.state(), store.layout());
+    let submission = store.job().submission;
+    let present = present(state, layout).await?;
+    if matches!(present, Some(Ok(there)) if there == submission) {
         let what = format!("job {} is still there", store.job());
         return Err(Error::new(ErrorCode::WrongState, what));
     }
-    let (state, layout) = (&**store.state(), store.layout());
-    let submission = store.job().submission;
+    let ours = named(submission);
     for path in facts(state, layout).await? {
-        delete_if(state, &path, |value| belongs_to(value, submission)).await?;
+        let is_left = |found: &Found| match submission_of(found) {
+            Some(theirs) => theirs == ours,
+            None => present.is_none(),
+        };
+        delete_if(state, &path, is_left).await?;
     }
     delete_if(state, store.lease_path(), |_| true).await?;
     delete_empty(state, layout).await;
@@ -57,38 +63,38 @@ async fn sweep_job(state: &dyn StateManager, layout: &JobLayout) -> Result<()> {
     for child in state.children(layout.base()).await? {
         if let Some(submission) = submission_led_by(&child) {
             let path = layout.base().child(&child)?;
-            let node = state.get(&path).await?;
-            suspects.extend(node.map(|node| (path, node.version, Some(submission))));
+            let found = look(state, &path).await?;
+            suspects.push((path, found, Some(named(submission))));
         }
     }
     for path in facts(state, layout).await? {
-        let node = state.get(&path).await?;
-        suspects.extend(node.map(|node| (path, node.version, None)));
+        let found = look(state, &path).await?;
+        let theirs = submission_of(&found);
+        suspects.push((path, found, theirs));
     }
-    let there = match state.get(layout.definition()).await? {
+    suspects.retain(|(_, found, _)| !matches!(found, Found::Absent));
+    let there = match present(state, layout).await? {
+        Some(Ok(submission)) => Some(named(submission)),
         // Of what can't be read it is not known what belongs to it.
-        Some(node) => match StoredJob::submission(&node.value) {
-            Ok(submission) => Some(submission),
-            Err(_) => return Ok(()),
-        },
+        Some(Err(_)) => return Ok(()),
         None => None,
     };
-    for (path, version, led) in suspects {
-        let foreign = match led {
-            Some(submission) => Some(submission) != there,
-            None => match state.get(&path).await? {
-                Some(node) => node.version == version && is_foreign(&node.value, there),
-                None => false,
-            },
-        };
-        if foreign {
-            ignore_conflict(state.delete(&path, Some(version)).await)?;
+    for (path, found, theirs) in suspects {
+        // What nobody can read may be of the job that is there.
+        if there.is_none() || (theirs.is_some() && theirs != there) {
+            ignore_conflict(state.delete(&path, found.expected()).await)?;
         }
     }
     if there.is_none() {
         delete_empty(state, layout).await;
     }
     Ok(())
+}
+
+/// The submission of the job that is there, if it can be read; `None` if there is none.
+async fn present(state: &dyn StateManager, layout: &JobLayout) -> Result<Option<Result<u64>>> {
+    let node = state.get(layout.definition()).await?;
+    Ok(node.map(|node| StoredJob::submission(&node.value)))
 }
 
 /// The nodes that facts are in, and what masters hand over.
@@ -108,22 +114,19 @@ async fn facts(state: &dyn StateManager, layout: &JobLayout) -> Result<Vec<State
     Ok(paths)
 }
 
-/// Removes a node if its value is such, or if it is damaged, so that nobody can read it.
+/// Removes a node if what is there is such.
 async fn delete_if(
     state: &dyn StateManager,
     path: &StatePath,
-    condition: impl Fn(&[u8]) -> bool,
+    condition: impl Fn(&Found) -> bool,
 ) -> Result<()> {
-    // Read again and again: the holder of a lease may be renewing it.
+    // Looked at again and again: the holder of a lease may be renewing it.
     loop {
-        let version = match state.get(path).await {
-            Err(error) if error.code() == ErrorCode::StateCorrupt => None,
-            node => match node?.filter(|node| condition(&node.value)) {
-                Some(node) => Some(node.version),
-                None => return Ok(()),
-            },
-        };
-        ignore_conflict(state.delete(path, version).await)?;
+        let found = look(state, path).await?;
+        if matches!(found, Found::Absent) || !condition(&found) {
+            return Ok(());
+        }
+        ignore_conflict(state.delete(path, found.expected()).await)?;
     }
 }
 
@@ -137,6 +140,75 @@ fn ignore_conflict(deleted: Result<()>) -> Result<()> {
 /// Removes the nodes above, unless something is below them: then that is refused.
 async fn delete_empty(state: &dyn StateManager, layout: &JobLayout) {
     for path in [layout.containers(), layout.base()] {
-        let _ = state.delete(path, None).await;
+        let _ = state.delete(path, Expected::Any).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use ardea_state_manager::{FileState, StateOptions};
+
+    use super::*;
+    use crate::stored_job::tests::job;
+
+    fn damage(root: &Path, path: &StatePath) {
+        let mut file = root.join("tree");
+        file.extend(path.names());
+        std::fs::write(file.join(".node"), "junk").unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_nobody_can_read_stays_while_there_is_a_later_job() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = FileState::open(folder.path(), StateOptions::default()).await;
+        let state: Arc<dyn StateManager> = Arc::new(state.unwrap());
+        let (later, _) = job(10, 1);
+        let mut earlier = later.record.job.clone();
+        earlier.submission -= 1;
+        let store = JobStore::new(Arc::clone(&state), earlier.clone()).unwrap();
+        let layout = store.layout();
+        let [ours, theirs] = [earlier.submission, later.record.job.submission].map(named);
+        let fact = |of: &str| format!(r#"{{"submission":"{of}"}}"#).into_bytes();
+        let containers = [1, 2, 3].map(|id| layout.container(id).unwrap());
+        let written = [
+            (layout.definition(), later.encode().unwrap()),
+            (&containers[0], fact(&ours)),
+            (&containers[1], fact(&theirs)),
+            (&containers[2], fact(&ours)),
+            (layout.packing_plan(), b"no fact".to_vec()),
+            (store.lease_path(), b"{}".to_vec()),
+        ];
+        for (path, value) in &written {
+            state.set(path, value, Expected::Absent).await.unwrap();
+        }
+        damage(folder.path(), &containers[2]);
+        damage(folder.path(), store.lease_path());
+
+        remove(&store).await.unwrap();
+        let is_left = async |path| !matches!(look(&*state, path).await, Ok(Found::Absent));
+        assert!(
+            !is_left(&containers[0]).await,
+            "it is of the job that is gone"
+        );
+        assert!(
+            !is_left(store.lease_path()).await,
+            "so is its lease, by its path"
+        );
+        for path in [&containers[1], &containers[2], layout.packing_plan()] {
+            assert!(
+                is_left(path).await,
+                "{path} may be of the one that is there"
+            );
+        }
+        state
+            .delete(layout.definition(), Expected::Any)
+            .await
+            .unwrap();
+        sweep(&*state).await.unwrap();
+        let jobs = state.children(&layout::jobs().unwrap()).await.unwrap();
+        assert!(jobs.is_empty(), "{jobs:?}");
     }
 }

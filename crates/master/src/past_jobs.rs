@@ -3,7 +3,7 @@
 use ardea_control::JobRef;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_state_manager::layout::{self, past_job, past_jobs, submission_of};
-use ardea_state_manager::{Expected, StateManager, StatePath, Version};
+use ardea_state_manager::{Expected, Found, StateManager, StatePath, Version, look};
 use serde::{Deserialize, Serialize};
 
 use crate::{FailureView, NoteView, ProblemView};
@@ -109,11 +109,9 @@ pub async fn all_past_jobs(state: &dyn StateManager) -> Result<Vec<PastJob>> {
 async fn read(state: &dyn StateManager, paths: Vec<(StatePath, u64)>) -> Result<Vec<PastJob>> {
     let mut found = Vec::new();
     for (path, _) in paths {
-        let node = match state.get(&path).await {
-            Err(error) if error.code() == ErrorCode::StateCorrupt => None,
-            node => node?,
-        };
-        found.extend(node.and_then(|node| serde_json::from_slice::<PastJob>(&node.value).ok()));
+        if let Found::Whole(node) = look(state, &path).await? {
+            found.extend(serde_json::from_slice::<PastJob>(&node.value).ok());
+        }
     }
     found.sort_by_key(|past| std::cmp::Reverse(past.ended_ms));
     Ok(found)
@@ -145,25 +143,23 @@ async fn forget_oldest(state: &dyn StateManager) -> Result<()> {
     if all.len() <= REMEMBERED_JOBS {
         return Ok(());
     }
-    let mut aged: Vec<(Version, StatePath)> = Vec::new();
+    // What is damaged nobody can read: it is older than all.
+    let mut aged: Vec<(Option<Version>, StatePath)> = Vec::new();
     for (path, _) in all {
-        let node = match state.get(&path).await {
-            // Nobody can read it, so it is older than all.
-            Err(error) if error.code() == ErrorCode::StateCorrupt => {
-                state.delete(&path, None).await?;
-                continue;
-            }
-            node => node?,
-        };
-        aged.extend(node.map(|node| (node.version, path)));
+        match look(state, &path).await? {
+            Found::Absent => {}
+            Found::Whole(node) => aged.push((Some(node.version), path)),
+            Found::Damaged(_) => aged.push((None, path)),
+        }
     }
     aged.sort();
     let surplus = aged.len().saturating_sub(REMEMBERED_JOBS);
     for (version, path) in aged.into_iter().take(surplus) {
-        state.delete(&path, Some(version)).await?;
+        let expected = version.map_or(Expected::Damaged, Expected::Version);
+        state.delete(&path, expected).await?;
         if let Some(name) = path.parent() {
             // Refused while another submission of the name is remembered.
-            let _ = state.delete(&name, None).await;
+            let _ = state.delete(&name, Expected::Any).await;
         }
     }
     Ok(())

@@ -170,8 +170,8 @@ impl JobStore {
                         return Err(error);
                     }
                 }
-                let expected = Version::new(expected.0);
-                self.state.delete(path, Some(expected)).await?;
+                let expected = expectation(Some(expected));
+                self.state.delete(path, expected).await?;
                 StoreReply::Deleted
             }
         })
@@ -205,14 +205,15 @@ impl JobStore {
                 let value = write_lease(value)?;
                 let version = self.state.set(path, &value, expectation(expected)).await?;
                 if first && !self.exists().await? {
-                    self.state.delete(path, Some(version)).await?;
+                    let written = Expected::Version(version);
+                    self.state.delete(path, written).await?;
                     return Ok(StoreReply::JobGone);
                 }
                 StoreReply::Written(stored_version(version))
             }
             StoreRequest::Delete { expected } => {
-                let expected = Version::new(expected.0);
-                self.state.delete(path, Some(expected)).await?;
+                let expected = expectation(Some(expected));
+                self.state.delete(path, expected).await?;
                 StoreReply::Deleted
             }
         })
@@ -230,7 +231,7 @@ pub(crate) fn read_lease(value: &[u8]) -> Result<LeaseRecord> {
     let stored: StoredLease = serde_json::from_slice(value).map_err(|error| {
         Error::new(ErrorCode::StateCorrupt, "a job's lease is damaged")
             .because(error)
-            .hint("remove its node: a master writes it anew")
+            .hint("remove its node (`ardea state remove`): a master writes it anew")
     })?;
     if stored.version != LEASE_VERSION {
         let what = format!(

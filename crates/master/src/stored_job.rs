@@ -161,7 +161,7 @@ fn damaged(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
         "what is stored of a job is damaged",
     )
     .because(why)
-    .hint("restore it from a backup, or remove the job's node and submit it again")
+    .hint("restore it from a backup, or remove the job's node (`ardea state remove`) and submit it again")
 }
 
 #[cfg(test)]

@@ -16,8 +16,18 @@ fn is_absent(key: &str) -> Compare {
     Compare::version(key, CompareOp::Equal, 0)
 }
 
-fn has_version(key: &str, version: Version) -> Compare {
-    Compare::mod_revision(key, CompareOp::Equal, version.get().cast_signed())
+/// What has to hold for a change; nothing, if it is made in any case.
+fn condition(key: &str, expected: Expected) -> Option<Compare> {
+    match expected {
+        Expected::Any => None,
+        Expected::Absent => Some(is_absent(key)),
+        Expected::Version(version) => {
+            let revision = version.get().cast_signed();
+            Some(Compare::mod_revision(key, CompareOp::Equal, revision))
+        }
+        // It never is, and this never holds.
+        Expected::Damaged => Some(Compare::version(key, CompareOp::Less, 0)),
+    }
 }
 
 impl Link {
@@ -35,8 +45,8 @@ impl Link {
         let overwrite = || TxnOp::put(&*key, value, Some(PutOptions::new().with_ignore_lease()));
         let look = || TxnOp::get(&*key, None);
         let change = match expected {
-            Expected::Version(version) => Txn::new()
-                .when([has_version(&key, version)])
+            Expected::Version(_) | Expected::Damaged => Txn::new()
+                .when(condition(&key, expected).into_iter().collect::<Vec<_>>())
                 .and_then([overwrite()])
                 .or_else([look()]),
             Expected::Absent => self.creation(path, value, lease),
@@ -94,14 +104,14 @@ impl Link {
     }
 
     /// Removes a node without children.
-    pub(crate) async fn delete(&self, path: &StatePath, expected: Option<Version>) -> Result<()> {
+    pub(crate) async fn delete(&self, path: &StatePath, expected: Expected) -> Result<()> {
         self.place().check_value(path, b"")?;
         let key = self.keys().node(path);
         // True of a whole range only if there is no key in it.
         let is_childless =
             Compare::version(self.keys().children(path), CompareOp::Equal, 0).with_prefix();
         let mut conditions = vec![is_childless];
-        conditions.extend(expected.map(|version| has_version(&key, version)));
+        conditions.extend(condition(&key, expected));
         let change = Txn::new()
             .when(conditions)
             .and_then([TxnOp::delete(&*key, None)])
@@ -116,12 +126,9 @@ impl Link {
             return Ok(());
         }
         let found = found_in(&answer);
-        match expected {
-            Some(version) if found.as_ref().is_none_or(|node| node.version != version) => {
-                let expected = Expected::Version(version);
-                Err(self.place().conflict(path, expected, found.as_ref()))
-            }
-            _ => Err(self.place().not_empty(path)),
+        match expected.is_met_by(found.as_ref().map(|node| node.version)) {
+            true => Err(self.place().not_empty(path)),
+            false => Err(self.place().conflict(path, expected, found.as_ref())),
         }
     }
 }

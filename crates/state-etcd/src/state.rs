@@ -85,7 +85,7 @@ impl StateManager for EtcdState {
         Box::pin(self.link.set(path, value, expected, 0))
     }
 
-    fn delete<'a>(&'a self, path: &'a StatePath, expected: Option<Version>) -> Pending<'a, ()> {
+    fn delete<'a>(&'a self, path: &'a StatePath, expected: Expected) -> Pending<'a, ()> {
         Box::pin(self.link.delete(path, expected))
     }
 

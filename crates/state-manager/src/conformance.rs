@@ -117,6 +117,7 @@ macro_rules! conformance_suite {
             missing_ancestors_are_made_without_a_value
             a_node_with_children_is_not_deleted
             a_conditional_delete_needs_the_present_version
+            a_change_of_what_is_damaged_spares_what_is_whole
             versions_grow_and_never_come_back
             a_stale_version_never_matches_a_reborn_node
             children_are_direct_and_sorted

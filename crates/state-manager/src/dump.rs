@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use ardea_core::{Error, ErrorCode, Result};
+use ardea_core::{Error, Result};
 
-use crate::{Node, StateManager, StatePath};
+use crate::{Found, Node, StateManager, StatePath, look};
 
 /// The most characters of a value that are shown, unless the reader knows better.
 const SHOWN: usize = 60;
@@ -36,9 +36,10 @@ pub async fn dump(state: &dyn StateManager, root: &StatePath) -> Result<Tree> {
         // A path has few parts, so this is never deep.
         children.push(Box::pin(dump(state, &root.child(&name)?)).await?);
     }
-    let (node, damage) = match state.get(root).await {
-        Err(error) if error.code() == ErrorCode::StateCorrupt => (None, Some(error)),
-        node => (node?, None),
+    let (node, damage) = match look(state, root).await? {
+        Found::Absent => (None, None),
+        Found::Whole(node) => (Some(node), None),
+        Found::Damaged(why) => (None, Some(why)),
     };
     Ok(Tree {
         path: root.clone(),

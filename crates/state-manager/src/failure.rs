@@ -42,6 +42,7 @@ impl Place {
             Expected::Any => "any".to_string(),
             Expected::Absent => "no such node".to_string(),
             Expected::Version(version) => version.to_string(),
+            Expected::Damaged => "a damaged node".to_string(),
         };
         let found = match found {
             Some(node) => node.version.to_string(),
@@ -141,18 +142,35 @@ impl Place {
         .hint("read it, then decide")
     }
 
-    /// What is stored at `path` is no node.
+    /// What `file` holds, where the node `path` should be, is none.
     pub fn corrupt(
         &self,
-        path: impl fmt::Display,
+        path: &StatePath,
+        file: impl fmt::Display,
         why: impl Into<Box<dyn StdError + Send + Sync>>,
     ) -> Error {
         Error::new(
             ErrorCode::StateCorrupt,
-            format!("{path} is damaged ({self})"),
+            format!("{file} is damaged ({self})"),
         )
         .because(why)
-        .hint("restore it from a backup, or remove it if the cluster can write it anew")
+        .hint(format!(
+            "restore it from a backup, or give it up: `ardea state remove {path}`"
+        ))
+    }
+
+    /// The root can't be changed, at `path` or anywhere else: what every change needs is damaged.
+    pub fn broken(
+        &self,
+        path: &StatePath,
+        why: impl Into<Box<dyn StdError + Send + Sync>>,
+    ) -> Error {
+        Error::new(
+            ErrorCode::StateRefused,
+            format!("cannot change {path}, nor anything else ({self})"),
+        )
+        .because(why)
+        .hint("stop whatever uses it, and restore the whole of it from a backup, or begin with a new one")
     }
 
     /// The session has ended.

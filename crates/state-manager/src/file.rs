@@ -166,7 +166,7 @@ impl StateManager for FileState {
         })
     }
 
-    fn delete<'a>(&'a self, path: &'a StatePath, expected: Option<Version>) -> Pending<'a, ()> {
+    fn delete<'a>(&'a self, path: &'a StatePath, expected: Expected) -> Pending<'a, ()> {
         Box::pin(async move {
             self.store.tree.place().check_value(path, b"")?;
             let path = path.clone();
@@ -194,11 +194,7 @@ impl StateManager for FileState {
 
     fn open_session(&self) -> Pending<'_, (Box<dyn Session>, SessionEnding)> {
         Box::pin(async move {
-            let place = self.store.tree.place().clone();
-            let begun = move |held: &Held<'_>| {
-                held.begin_session()
-                    .map_err(|error| place.unavailable("open a session", error))
-            };
+            let begun = |held: &Held<'_>| held.begin_session();
             let (id, life) = self.store.change("open a session", begun).await?;
             let (teller, ending) = session_ending();
             let session = FileSession {

@@ -11,7 +11,8 @@
 //!
 //! * [`StatePath`]: where a node is; whoever holds one holds a valid one.
 //! * [`Node`], [`Version`], [`Expected`]: what is there, when it was written, and what a writer counts on.
-//! * [`StateManager`]: get, set, delete, children, watch, open a session.
+//! * [`StateManager`]: get, set, delete, children, watch, open a session. [`look`], [`Found`]: get, for whoever mends
+//!   what is damaged.
 //! * [`Watcher`]: the present state of something, and then each newer one.
 //! * [`Session`], [`SessionEnding`]: nodes that go with their owner, and the one message that says so.
 //! * [`StateUrl`], [`StateOptions`]: which state manager, where, with which patience.
@@ -60,6 +61,7 @@
 mod node;
 mod path;
 
+mod found;
 mod manager;
 mod session;
 mod watcher;
@@ -80,6 +82,7 @@ pub mod conformance;
 pub use dump::{Tree, dump};
 pub use failure::{Place, is_for_want_of_room};
 pub use file::FileState;
+pub use found::{Found, look};
 pub use manager::{Pending, StateManager};
 pub use node::{Expected, MAX_VALUE_BYTES, Node, SessionId, Version};
 pub use options::StateOptions;

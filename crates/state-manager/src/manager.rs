@@ -25,10 +25,11 @@ pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 /// * [`StateUnknown`](ardea_core::ErrorCode::StateUnknown) (changes only): the connection broke before the answer came.
 ///   The change was made, or not, or will be in a moment. Read, then decide. A conditional change may simply be tried
 ///   again: it can't happen twice.
-/// * [`StateRefused`](ardea_core::ErrorCode::StateRefused): the tree does not allow it, or the server denies it.
-/// * [`StateCorrupt`](ardea_core::ErrorCode::StateCorrupt): what is stored there is no node. That
-///   concerns this node alone: its parent lists it, others are read, and what is below it as well. A change without a
-///   condition mends it: `set` with [`Expected::Any`] overwrites it, `delete` without a version removes it.
+/// * [`StateRefused`](ardea_core::ErrorCode::StateRefused): the tree does not allow it, the server denies it, or what the
+///   whole root needs to be changed is damaged.
+/// * [`StateCorrupt`](ardea_core::ErrorCode::StateCorrupt): what is stored there is no node, or the disk can't read it. That
+///   concerns this node alone: its parent lists it, others are read, and what is below it as well. `set` and `delete` mend
+///   it with [`Expected::Damaged`], which spares what somebody else has mended meanwhile, and with [`Expected::Any`].
 ///
 /// Dropping the future of a change before it is ready has the effect of `StateUnknown`.
 pub trait StateManager: Send + Sync + fmt::Debug {
@@ -52,9 +53,11 @@ pub trait StateManager: Send + Sync + fmt::Debug {
         expected: Expected,
     ) -> Pending<'a, Version>;
 
-    /// Removes a node that has no children. With a version, only if the node still has it, and otherwise fails with
-    /// [`StateConflict`](ardea_core::ErrorCode::StateConflict); without one, it is fine if there is no such node.
-    fn delete<'a>(&'a self, path: &'a StatePath, expected: Option<Version>) -> Pending<'a, ()>;
+    /// Removes a node that has no children. That there is none is fine, if it may be as expected.
+    ///
+    /// Fails with [`StateConflict`](ardea_core::ErrorCode::StateConflict) if the node is not as expected; then nothing
+    /// has changed.
+    fn delete<'a>(&'a self, path: &'a StatePath, expected: Expected) -> Pending<'a, ()>;
 
     /// The names of the nodes right below this one, sorted; none if there is no such node.
     fn children<'a>(&'a self, path: &'a StatePath) -> Pending<'a, Vec<String>>;

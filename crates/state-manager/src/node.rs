@@ -43,6 +43,20 @@ pub enum Expected {
     Absent,
     /// That nobody has written the node since it had this version.
     Version(Version),
+    /// That what is there is damaged, so that nobody can read it: of nodes that servers keep none ever is.
+    Damaged,
+}
+
+impl Expected {
+    /// For implementations: whether a node of this version, or that there is none, is as expected. What is damaged has no version.
+    pub fn is_met_by(self, found: Option<Version>) -> bool {
+        match self {
+            Expected::Any => true,
+            Expected::Absent => found.is_none(),
+            Expected::Version(version) => found == Some(version),
+            Expected::Damaged => false,
+        }
+    }
 }
 
 /// The name of a session, unique under its root.

@@ -1,7 +1,9 @@
 //! Files under what happens to files: processes killed in the middle, damaged and foreign files, a lock that is held.
 
 use ardea_core::ErrorCode;
-use ardea_state_manager::{Expected, FileState, StateManager, StateOptions, StatePath, Version};
+use ardea_state_manager::{
+    Expected, FileState, Found, StateManager, StateOptions, StatePath, Version, look,
+};
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -61,7 +63,7 @@ async fn written_by_another_process() {
             .expect("set");
         for above in ["/a/b/c", "/a/b", "/a", ""] {
             state
-                .delete(&path(&format!("/deep/{me}{above}")), None)
+                .delete(&path(&format!("/deep/{me}{above}")), Expected::Any)
                 .await
                 .expect("deleted");
         }
@@ -211,6 +213,112 @@ async fn a_damaged_node_costs_neither_those_beside_it_nor_whoever_opens() {
     assert!(line("─ below").is_some_and(|line| line.contains("\"hello\"")));
 }
 
+/// Puts something that can't be read where a node's file is.
+const UNREADABLE: [fn(&Path); 2] = [
+    |file| fs::create_dir(file).expect("a folder"),
+    // To read this from its beginning is answered with EIO, as by a disk that has lost a file.
+    |file| std::os::unix::fs::symlink("/proc/self/mem", file).expect("a link"),
+];
+
+#[tokio::test]
+async fn a_node_that_the_disk_can_not_read_costs_itself_alone_and_is_mended() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = open(folder.path()).await;
+    let (b, jobs) = (path("/jobs/b"), path("/jobs"));
+    for node in ["/jobs/a", "/jobs/b"] {
+        let set = state.set(&path(node), b"hello", Expected::Any).await;
+        set.expect("set");
+    }
+    let file = folder.path().join("tree/jobs/b/.node");
+    for damage in UNREADABLE {
+        for remove in [false, true] {
+            fs::remove_file(&file).expect("it is a file");
+            damage(&file);
+            let names = state.children(&jobs).await.expect("listed");
+            assert_eq!(names, ["a", "b"]);
+            let error = state.get(&b).await.expect_err("it can't be read");
+            assert_eq!(error.code(), ErrorCode::StateCorrupt, "{error}");
+            drop(open(folder.path()).await);
+            match remove {
+                true => state.delete(&b, Expected::Damaged).await.expect("deleted"),
+                false => drop(state.set(&b, b"2", Expected::Damaged).await.expect("set")),
+            }
+            let found = state.get(&b).await.expect("read");
+            assert_eq!(found.is_none(), remove);
+            if remove {
+                let made = state.set(&b, b"3", Expected::Absent).await;
+                made.expect("made");
+            }
+        }
+    }
+    let left = fs::read_dir(folder.path().join("scratch")).expect("read");
+    assert_eq!(left.count(), 0);
+}
+
+#[tokio::test]
+async fn a_session_that_none_can_be_is_damage() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = open(folder.path()).await;
+    let node = path("/workers/w");
+    for session in ["1-\0", &"1".repeat(300), "../../lock"] {
+        let set = state.set(&node, b"", Expected::Any).await;
+        set.expect("set");
+        let head = format!("ardea node 1\nversion 1\nsession {session}\nbytes 0\nxxh3 0\n\n");
+        fs::write(folder.path().join("tree/workers/w/.node"), head).expect("written");
+        let names = state.children(&path("/workers")).await.expect("listed");
+        assert_eq!(names, ["w"]);
+        let error = state.get(&node).await.expect_err("damaged");
+        assert_eq!(error.code(), ErrorCode::StateCorrupt, "{error}");
+        state
+            .delete(&node, Expected::Damaged)
+            .await
+            .expect("deleted");
+    }
+}
+
+#[tokio::test]
+async fn a_repair_spares_what_somebody_has_mended_meanwhile() {
+    let folder = tempfile::tempdir().expect("a folder");
+    half_damaged(folder.path()).await;
+    let (one, other) = (open(folder.path()).await, open(folder.path()).await);
+    let node = path("/jobs/b");
+    let Ok(found @ Found::Damaged(_)) = look(&one, &node).await else {
+        panic!("it is damaged");
+    };
+    let version = other.set(&node, b"mended", Expected::Damaged).await;
+    let version = version.expect("set");
+    let late = one.set(&node, b"late", found.expected()).await;
+    let error = late.expect_err("it is mended");
+    assert_eq!(error.code(), ErrorCode::StateConflict, "{error}");
+    let late = one.delete(&node, found.expected()).await;
+    let error = late.expect_err("it is mended");
+    assert_eq!(error.code(), ErrorCode::StateConflict, "{error}");
+    let node = one.get(&node).await.expect("read").expect("there");
+    assert_eq!((&*node.value, node.version), (&b"mended"[..], version));
+}
+
+#[tokio::test]
+async fn a_damaged_counter_is_no_damage_of_a_node() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = open(folder.path()).await;
+    let node = path("/a");
+    state.set(&node, b"1", Expected::Any).await.expect("set");
+    fs::write(folder.path().join("clock"), [7; 1024]).expect("damaged");
+    let changes = [
+        state.set(&node, b"2", Expected::Any).await.map(drop),
+        state.set(&path("/b/c"), b"", Expected::Any).await.map(drop),
+        state.delete(&node, Expected::Any).await,
+        state.open_session().await.map(drop),
+    ];
+    for change in changes {
+        let error = change.expect_err("nothing can be changed");
+        assert_eq!(error.code(), ErrorCode::StateRefused, "{error}");
+        assert!(error.to_string().contains("counter"), "{error}");
+    }
+    let found = state.get(&node).await.expect("read").expect("there");
+    assert_eq!(&*found.value, b"1");
+}
+
 #[tokio::test]
 async fn a_damaged_node_is_overwritten_and_removed_by_whoever_sets_no_condition() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -229,14 +337,17 @@ async fn a_damaged_node_is_overwritten_and_removed_by_whoever_sets_no_condition(
 
     let file = folder.path().join("tree/jobs/b/.node");
     fs::write(&file, "junk").expect("damaged");
-    let error = state.delete(&node, None).await.expect_err("not empty");
+    let error = state
+        .delete(&node, Expected::Any)
+        .await
+        .expect_err("not empty");
     assert_eq!(error.code(), ErrorCode::StateRefused, "{error}");
     let below = path("/jobs/b/below");
-    state.delete(&below, None).await.expect("deleted");
-    let error = state.delete(&node, Some(version)).await;
+    state.delete(&below, Expected::Any).await.expect("deleted");
+    let error = state.delete(&node, Expected::Version(version)).await;
     let error = error.expect_err("which version it is is not known");
     assert_eq!(error.code(), ErrorCode::StateCorrupt);
-    state.delete(&node, None).await.expect("deleted");
+    state.delete(&node, Expected::Any).await.expect("deleted");
     assert!(state.get(&node).await.expect("read").is_none());
 }
 

@@ -29,6 +29,7 @@ enum Condition {
     Absent,
     Present,
     Stale,
+    Damaged,
 }
 
 fn operation() -> impl Strategy<Value = Operation> {
@@ -38,6 +39,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         2 => Just(Condition::Absent),
         3 => Just(Condition::Present),
         1 => Just(Condition::Stale),
+        1 => Just(Condition::Damaged),
     ];
     prop_oneof![
         8 => (path.clone(), any::<u8>(), condition.clone())
@@ -80,13 +82,31 @@ impl Model {
         self.nodes.get(path).map(|held| held.version)
     }
 
-    /// The error that a write should end with.
-    fn objection(&self, path: &StatePath, expected: Expected) -> Option<ErrorCode> {
-        let is_as_expected = match expected {
+    fn is_as_expected(&self, path: &StatePath, expected: Expected) -> bool {
+        match expected {
             Expected::Any => true,
             Expected::Absent => !self.nodes.contains_key(path),
             Expected::Version(version) => self.version(path) == Some(version),
-        };
+            Expected::Damaged => false,
+        }
+    }
+
+    /// What a condition means for this node.
+    fn expected(&self, path: &StatePath, condition: Condition) -> Expected {
+        match condition {
+            Condition::None => Expected::Any,
+            Condition::Absent => Expected::Absent,
+            Condition::Present => self
+                .version(path)
+                .map_or(Expected::Absent, Expected::Version),
+            Condition::Stale => Expected::Version(Version::new(0)),
+            Condition::Damaged => Expected::Damaged,
+        }
+    }
+
+    /// The error that a write should end with.
+    fn objection(&self, path: &StatePath, expected: Expected) -> Option<ErrorCode> {
+        let is_as_expected = self.is_as_expected(path, expected);
         let is_below_session = path.ancestors().any(|above| {
             self.nodes
                 .get(&above)
@@ -174,15 +194,7 @@ impl Pair {
     }
 
     async fn set(&mut self, path: &StatePath, value: u8, condition: Condition) {
-        let expected = match condition {
-            Condition::None => Expected::Any,
-            Condition::Absent => Expected::Absent,
-            Condition::Present => self
-                .model
-                .version(path)
-                .map_or(Expected::Absent, Expected::Version),
-            Condition::Stale => Expected::Version(Version::new(0)),
-        };
+        let expected = self.model.expected(path, condition);
         let objection = self.model.objection(path, expected);
         match self.state.set(path, &[value], expected).await {
             Ok(version) => {
@@ -208,15 +220,10 @@ impl Pair {
     }
 
     async fn delete(&mut self, path: &StatePath, condition: Condition) {
-        let present = self.model.version(path);
-        let expected = match condition {
-            Condition::None | Condition::Absent => None,
-            Condition::Present => present,
-            Condition::Stale => Some(Version::new(0)),
-        };
-        let objection = if expected.is_some() && expected != present {
+        let expected = self.model.expected(path, condition);
+        let objection = if !self.model.is_as_expected(path, expected) {
             Some(ErrorCode::StateConflict)
-        } else if present.is_some() && !self.model.children(path).is_empty() {
+        } else if self.model.nodes.contains_key(path) && !self.model.children(path).is_empty() {
             Some(ErrorCode::StateRefused)
         } else {
             self.model.nodes.remove(path);

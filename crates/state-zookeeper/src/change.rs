@@ -2,7 +2,7 @@
 
 use crate::failure::is_lost;
 use crate::link::{LASTING, Link, PASSING, stands};
-use ardea_core::{Error, Result};
+use ardea_core::Result;
 use ardea_state_manager::{Expected, Node, Patience, SessionId, StatePath, Version};
 use std::future::Future;
 use std::sync::Arc;
@@ -77,28 +77,11 @@ impl Link {
         let Some((births, found)) = self.look_first(client, path, &znode).await? else {
             return Ok(Attempt::Again);
         };
-        let is_as_expected = match (expected, &found) {
-            (Expected::Any, _) | (Expected::Absent, None) => true,
-            (Expected::Version(wanted), Some(stat)) => version(stat) == wanted,
-            _ => false,
-        };
-        if !is_as_expected {
-            return Err(self.conflict(path, expected, found.as_ref()));
-        }
-        let Some(found) = found else {
+        let Some(found) = self.as_expected(path, expected, found)? else {
             return self.try_create(client, by, path, value).await;
         };
         let mut change = client.new_multi_writer();
-        let counter = match expected {
-            Expected::Any => None,
-            _ => {
-                self.add(
-                    path,
-                    change.add_check_version(&self.births(), births.version),
-                )?;
-                Some(found.version)
-            }
-        };
+        let counter = self.condition(path, &mut change, expected, &births, &found)?;
         self.add(path, change.add_set_data(&znode, value, counter))?;
         match self.commit(path, &mut change).await? {
             Ok(results) => Ok(results.last().map_or(Attempt::Again, written)),
@@ -120,6 +103,41 @@ impl Link {
             Err(error) if is_lost(&error) => Ok(None),
             Err(error) => Err(self.failed(path, error)),
         }
+    }
+
+    /// What was found, if it is as expected.
+    fn as_expected(
+        &self,
+        path: &StatePath,
+        expected: Expected,
+        found: Option<Stat>,
+    ) -> Result<Option<Stat>> {
+        match expected.is_met_by(found.as_ref().map(version)) {
+            true => Ok(found),
+            false => {
+                let found = found.map(|stat| node(Vec::new(), &stat));
+                Err(self.place().conflict(path, expected, found.as_ref()))
+            }
+        }
+    }
+
+    /// Makes a change of a node happen only if it is still the one that was found, unless it does not matter; the counter to compare.
+    fn condition(
+        &self,
+        path: &StatePath,
+        change: &mut MultiWriter<'_>,
+        expected: Expected,
+        births: &Stat,
+        found: &Stat,
+    ) -> Result<Option<i32>> {
+        if expected == Expected::Any {
+            return Ok(None);
+        }
+        self.add(
+            path,
+            change.add_check_version(&self.births(), births.version),
+        )?;
+        Ok(Some(found.version))
     }
 
     /// Makes a node and its missing ancestors, and counts the birth.
@@ -163,7 +181,7 @@ impl Link {
     }
 
     /// Removes a node.
-    pub(crate) async fn delete(&self, path: &StatePath, expected: Option<Version>) -> Result<()> {
+    pub(crate) async fn delete(&self, path: &StatePath, expected: Expected) -> Result<()> {
         self.place().check_value(path, b"")?;
         let mut patience = self.patience();
         loop {
@@ -180,28 +198,19 @@ impl Link {
         &self,
         client: &Client,
         path: &StatePath,
-        expected: Option<Version>,
+        expected: Expected,
     ) -> Result<Attempt> {
         let done = Attempt::Done(Version::new(0));
         let znode = self.znode(path);
         let Some((births, found)) = self.look_first(client, path, &znode).await? else {
             return Ok(Attempt::Again);
         };
+        let Some(found) = self.as_expected(path, expected, found)? else {
+            return Ok(done);
+        };
         let mut change = client.new_multi_writer();
-        match (expected, &found) {
-            (None, None) => return Ok(done),
-            (None, Some(_)) => self.add(path, change.add_delete(&znode, None))?,
-            (Some(wanted), Some(stat)) if version(stat) == wanted => {
-                self.add(
-                    path,
-                    change.add_check_version(&self.births(), births.version),
-                )?;
-                self.add(path, change.add_delete(&znode, Some(stat.version)))?;
-            }
-            (Some(wanted), found) => {
-                return Err(self.conflict(path, Expected::Version(wanted), found.as_ref()));
-            }
-        }
+        let counter = self.condition(path, &mut change, expected, &births, &found)?;
+        self.add(path, change.add_delete(&znode, counter))?;
         match self.commit(path, &mut change).await? {
             Ok(_) => Ok(done),
             Err(ZkError::BadVersion | ZkError::NoNode) => Ok(Attempt::Again),
@@ -276,11 +285,6 @@ impl Link {
             // Whatever else is wrong shows at the next attempt.
             _ => Ok(()),
         }
-    }
-
-    fn conflict(&self, path: &StatePath, expected: Expected, found: Option<&Stat>) -> Error {
-        let found = found.map(|stat| node(Vec::new(), stat));
-        self.place().conflict(path, expected, found.as_ref())
     }
 }
 

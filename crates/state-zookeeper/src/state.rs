@@ -75,7 +75,7 @@ impl StateManager for ZooKeeperState {
         Box::pin(self.link.set(By::All, path, value, expected))
     }
 
-    fn delete<'a>(&'a self, path: &'a StatePath, expected: Option<Version>) -> Pending<'a, ()> {
+    fn delete<'a>(&'a self, path: &'a StatePath, expected: Expected) -> Pending<'a, ()> {
         Box::pin(self.link.delete(path, expected))
     }
 

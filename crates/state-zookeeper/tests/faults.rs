@@ -63,7 +63,7 @@ async fn a_slow_writer_does_not_take_a_node_made_anew_for_the_one_that_it_read()
             value,
             "another life's mark"
         );
-        maker.delete(&node, None).await.expect("deleted");
+        maker.delete(&node, Expected::Any).await.expect("deleted");
     }
     maker
         .set(&node, b"end", Expected::Absent)

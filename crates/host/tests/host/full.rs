@@ -55,7 +55,7 @@ impl StateManager for Full {
         self.unless_full(path, self.inner.set(path, value, expected))
     }
 
-    fn delete<'a>(&'a self, path: &'a StatePath, expected: Option<Version>) -> Pending<'a, ()> {
+    fn delete<'a>(&'a self, path: &'a StatePath, expected: Expected) -> Pending<'a, ()> {
         self.unless_full(path, self.inner.delete(path, expected))
     }
 

@@ -53,7 +53,7 @@ impl StateManager for Flaky {
         self.unless_away(self.inner.set(path, value, expected))
     }
 
-    fn delete<'a>(&'a self, path: &'a StatePath, expected: Option<Version>) -> Pending<'a, ()> {
+    fn delete<'a>(&'a self, path: &'a StatePath, expected: Expected) -> Pending<'a, ()> {
         self.unless_away(self.inner.delete(path, expected))
     }
 

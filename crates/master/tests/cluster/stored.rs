@@ -38,8 +38,14 @@ async fn a_lease_of_a_job_that_is_gone_is_not_taken_and_leaves_nothing() {
     assert_eq!(store.lease(claim()).await, StoreReply::Conflict);
     assert_eq!(store.leader().await.unwrap(), Some(lease()));
     let layout = JobLayout::of("word-count").unwrap();
-    rig.state.delete(layout.definition(), None).await.unwrap();
-    rig.state.delete(store.lease_path(), None).await.unwrap();
+    rig.state
+        .delete(layout.definition(), Expected::Any)
+        .await
+        .unwrap();
+    rig.state
+        .delete(store.lease_path(), Expected::Any)
+        .await
+        .unwrap();
     assert_eq!(store.lease(claim()).await, StoreReply::JobGone);
     assert!(rig.state.get(store.lease_path()).await.unwrap().is_none());
 }
@@ -73,7 +79,7 @@ async fn a_finder_tells_who_leads_and_who_follows_and_that_the_job_is_gone() {
     }
     // A lease that nobody was left to remove misleads nobody for ever.
     rig.state
-        .delete(store.layout().definition(), None)
+        .delete(store.layout().definition(), Expected::Any)
         .await
         .unwrap();
     let begin = Instant::now();
@@ -111,23 +117,43 @@ async fn a_sweep_removes_what_belongs_to_no_job_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_damaged_is_passed_by_when_all_jobs_are_looked_at() {
+async fn of_what_is_damaged_a_sweep_leaves_only_what_may_be_of_a_job_that_is_there() {
     let rig = Rig::new().await;
-    let [damaged, gone] = ["a damaged one", "gone"].map(|name| JobLayout::of(name).unwrap());
-    let (damaged, orphan) = (damaged.master(8).unwrap(), gone.master(8).unwrap());
+    rig.submit("word-count").await.unwrap();
+    rig.submit("a damaged one").await.unwrap();
+    let [there, damaged, gone] =
+        ["word-count", "a damaged one", "gone"].map(|name| JobLayout::of(name).unwrap());
     let past = history().unwrap().child("gone").unwrap();
     let past = past.child("0000000000000008").unwrap();
-    for path in [&damaged, &orphan, &past] {
-        rig.state.set(path, b"{}", Expected::Absent).await.unwrap();
-    }
-    for path in [&damaged, &past] {
+    let stay = [
+        there.scheduler().clone(),
+        damaged.definition().clone(),
+        damaged.master(8).unwrap(),
+        past,
+    ];
+    // A lease says by its path whose it is.
+    let go = [
+        there.master(8).unwrap(),
+        gone.master(8).unwrap(),
+        gone.container(3).unwrap(),
+    ];
+    for path in stay.iter().chain(&go) {
+        rig.state.set(path, b"{}", Expected::Any).await.unwrap();
         let mut file = rig.folder.as_ref().unwrap().path().join("tree");
         file.extend(path.names());
         std::fs::write(file.join(".node"), "junk").unwrap();
     }
+    let whole = gone.master(9).unwrap();
+    rig.state.set(&whole, b"{}", Expected::Any).await.unwrap();
     sweep(&*rig.state).await.unwrap();
-    assert!(rig.state.get(&orphan).await.unwrap().is_none());
-    assert!(rig.state.get(&damaged).await.is_err());
+    for path in &stay {
+        assert!(rig.state.get(path).await.is_err(), "{path}");
+    }
+    for path in go.iter().chain([&whole]) {
+        assert!(rig.state.get(path).await.unwrap().is_none(), "{path}");
+    }
+    let names = rig.state.children(&jobs().unwrap()).await.unwrap();
+    assert_eq!(names, ["a%20damaged%20one", "word-count"]);
     assert_eq!(all_past_jobs(&*rig.state).await.unwrap(), []);
 }
 

@@ -151,7 +151,10 @@ mod tests {
             .expect("begun");
         let come = |name: &str| Change::Come(name.to_string());
         assert_eq!(next(&mut roster).await, [come("host a")]);
-        state.delete(&node("host a"), None).await.expect("deleted");
+        state
+            .delete(&node("host a"), Expected::Any)
+            .await
+            .expect("deleted");
         set("host a").await;
         set("b").await;
         // What the watcher tells between is up to it; that the first is lost isn't told.
@@ -160,7 +163,10 @@ mod tests {
             told.extend(next(&mut roster).await);
         }
         assert_eq!(told, [come("b")]);
-        state.delete(&node("host a"), None).await.expect("deleted");
+        state
+            .delete(&node("host a"), Expected::Any)
+            .await
+            .expect("deleted");
         told.clear();
         while told.is_empty() {
             told.extend(next(&mut roster).await);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_courier::{Courier, Greeting, Listener, Receiver, Security, Sender, connect};
 use ardea_state_manager::{
-    Expected, Session, SessionEnding, StateManager, StatePath, Version, layout,
+    Expected, Found, Session, SessionEnding, StateManager, StatePath, Version, layout, look,
 };
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
@@ -158,17 +158,10 @@ impl Host {
 
     /// Removes the node that this host has left behind when it died, unless one that lives has it.
     async fn take_over_from_the_dead(&self) -> Result<()> {
-        let node = match self.state.get(&self.path).await {
-            // Whoever that was can't be asked, nor reached by others.
-            Err(error) if error.code() == ErrorCode::StateCorrupt => {
-                return self.state.delete(&self.path, None).await;
-            }
-            node => node?,
-        };
-        let Some(node) = node else {
-            return Ok(());
-        };
-        if let Ok(other) = HostRecord::read(&self.id, &node.value)
+        let found = look(&*self.state, &self.path).await?;
+        // Whoever left a damaged node can't be asked, nor reached by others.
+        if let Found::Whole(node) = &found
+            && let Ok(other) = HostRecord::read(&self.id, &node.value)
             && other.address != self.record.address
             && self.answers(&other.address).await
         {
@@ -181,7 +174,7 @@ impl Host {
             )
             .hint("give each host of the cluster a name of its own"));
         }
-        match self.state.delete(&self.path, Some(node.version)).await {
+        match self.state.delete(&self.path, found.expected()).await {
             Err(error) if error.code() != ErrorCode::StateConflict => Err(error),
             _ => Ok(()),
         }

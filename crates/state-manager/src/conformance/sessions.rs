@@ -87,13 +87,18 @@ pub async fn a_node_of_a_session_can_be_written_and_stays_one(site: &Site) {
     other.set(&node, b"3", Expected::Any).await.expect("set");
     let held = other.get(&node).await.expect("read").expect("there");
     assert_eq!(held.session.as_ref(), Some(session.id()));
-    assert!(other.delete(&node, Some(second)).await.is_err());
+    assert!(
+        other
+            .delete(&node, Expected::Version(second))
+            .await
+            .is_err()
+    );
     session.close().await.expect("closed");
     assert_eq!(other.get(&node).await.expect("read"), None);
 
     let (session, _ending) = state.open_session().await.expect("a session");
     session.create(&node, b"").await.expect("made");
-    other.delete(&node, None).await.expect("deleted");
+    other.delete(&node, Expected::Any).await.expect("deleted");
     // What is made in its place is somebody else's, and stays.
     other
         .set(&node, b"mine", Expected::Absent)

@@ -174,17 +174,23 @@ pub async fn a_node_with_children_is_not_deleted(site: &Site) {
         .set(&path("/a/bc"), b"", Expected::Any)
         .await
         .expect("made");
-    for expected in [None, Some(version)] {
+    for expected in [Expected::Any, Expected::Version(version)] {
         let error = state
             .delete(&path("/a"), expected)
             .await
             .expect_err("it has children");
         assert_eq!(error.code(), ErrorCode::StateRefused, "{error}");
     }
-    state.delete(&path("/a/b"), None).await.expect("deleted");
-    state.delete(&path("/a/bc"), None).await.expect("deleted");
     state
-        .delete(&path("/a"), Some(version))
+        .delete(&path("/a/b"), Expected::Any)
+        .await
+        .expect("deleted");
+    state
+        .delete(&path("/a/bc"), Expected::Any)
+        .await
+        .expect("deleted");
+    state
+        .delete(&path("/a"), Expected::Version(version))
         .await
         .expect("deleted");
     assert_eq!(state.get(&path("/a")).await.expect("read"), None);
@@ -203,18 +209,43 @@ pub async fn a_conditional_delete_needs_the_present_version(site: &Site) {
     let first = state.set(&path, b"1", Expected::Any).await.expect("made");
     let second = state.set(&path, b"2", Expected::Any).await.expect("set");
     assert_eq!(
-        code(state.delete(&path, Some(first)).await),
-        Some(ErrorCode::StateConflict)
-    );
-    state.delete(&path, Some(second)).await.expect("deleted");
-    assert_eq!(
-        code(state.delete(&path, Some(second)).await),
+        code(state.delete(&path, Expected::Version(first)).await),
         Some(ErrorCode::StateConflict)
     );
     state
-        .delete(&path, None)
+        .delete(&path, Expected::Version(second))
+        .await
+        .expect("deleted");
+    assert_eq!(
+        code(state.delete(&path, Expected::Version(second)).await),
+        Some(ErrorCode::StateConflict)
+    );
+    state
+        .delete(&path, Expected::Any)
         .await
         .expect("it is gone, as asked");
+}
+
+pub async fn a_change_of_what_is_damaged_spares_what_is_whole(site: &Site) {
+    let state = site.open().await;
+    let (there, absent) = (path("/there"), path("/above/absent"));
+    let version = state.set(&there, b"1", Expected::Any).await.expect("made");
+    for path in [&there, &absent] {
+        let error = state.set(path, b"2", Expected::Damaged).await;
+        let error = error.expect_err("it is not damaged");
+        assert_eq!(error.code(), ErrorCode::StateConflict, "{error}");
+        assert!(error.to_string().contains("damaged"), "{error}");
+        let deleted = state.delete(path, Expected::Damaged).await;
+        assert_eq!(code(deleted), Some(ErrorCode::StateConflict));
+    }
+    let node = state.get(&there).await.expect("read").expect("there");
+    assert_eq!((&*node.value, node.version), (&b"1"[..], version));
+    assert_eq!(state.get(&path("/above")).await.expect("read"), None);
+    // Of a whole node that is what other conditions are for.
+    let deleted = state.delete(&there, Expected::Absent).await;
+    assert_eq!(code(deleted), Some(ErrorCode::StateConflict));
+    let deleted = state.delete(&absent, Expected::Absent).await;
+    deleted.expect("it is not there");
 }
 
 pub async fn versions_grow_and_never_come_back(site: &Site) {
@@ -224,14 +255,17 @@ pub async fn versions_grow_and_never_come_back(site: &Site) {
     for _ in 0..5 {
         // The same number of writes to a node that is always new: only the version tells them apart.
         let stale = last;
-        state.delete(&one, Some(stale)).await.expect("deleted");
+        state
+            .delete(&one, Expected::Version(stale))
+            .await
+            .expect("deleted");
         let apart = state.set(&other, b"", Expected::Any).await.expect("set");
         last = state.set(&one, b"", Expected::Absent).await.expect("made");
         assert!(stale < apart && apart < last, "{stale} {apart} {last}");
         let late = state.set(&one, b"late", Expected::Version(stale)).await;
         assert_eq!(code(late), Some(ErrorCode::StateConflict));
         assert_eq!(
-            code(state.delete(&one, Some(stale)).await),
+            code(state.delete(&one, Expected::Version(stale)).await),
             Some(ErrorCode::StateConflict)
         );
     }
@@ -285,7 +319,7 @@ pub async fn a_stale_version_never_matches_a_reborn_node(site: &Site) {
                 "it bears the mark of another life"
             );
         }
-        maker.delete(&node, None).await.expect("deleted");
+        maker.delete(&node, Expected::Any).await.expect("deleted");
     }
     let end = LIVES.to_string();
     let made = maker.set(&node, end.as_bytes(), Expected::Absent);
@@ -363,7 +397,7 @@ pub async fn two_roots_side_by_side_do_not_see_each_other(site: &Site) {
         .expect("made");
     let node = soon("what was made here", seen.next()).await.expect("told");
     assert_eq!(&*node.expect("there").value, b"right");
-    left.delete(&path, None).await.expect("deleted");
+    left.delete(&path, Expected::Any).await.expect("deleted");
     assert!(right.get(&path).await.expect("read").is_some());
 }
 
@@ -415,7 +449,7 @@ pub async fn what_the_tree_does_not_allow_is_refused_and_changes_nothing(site: &
     let root = StatePath::root();
     let refused = Some(ErrorCode::StateRefused);
     assert_eq!(code(state.set(&root, b"x", Expected::Any).await), refused);
-    assert_eq!(code(state.delete(&root, None).await), refused);
+    assert_eq!(code(state.delete(&root, Expected::Any).await), refused);
     assert_eq!(state.get(&root).await.expect("read"), None);
     let large = vec![0; MAX_VALUE_BYTES + 1];
     assert_eq!(

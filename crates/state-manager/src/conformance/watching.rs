@@ -79,7 +79,7 @@ pub async fn birth_change_and_death_of_a_node_are_told(site: &Site) {
         for watcher in &mut watchers {
             assert_eq!(told(watcher).await.as_deref(), Some("changed"));
         }
-        other.delete(&path, None).await.expect("deleted");
+        other.delete(&path, Expected::Any).await.expect("deleted");
         for watcher in &mut watchers {
             assert_eq!(told(watcher).await, None);
         }
@@ -114,14 +114,23 @@ pub async fn births_and_deaths_of_children_are_told(site: &Site) {
         .expect("made");
     assert_eq!(soon("names", names.next()).await.expect("told"), ["a", "b"]);
     other
-        .delete(&path("/jobs/b/c"), None)
+        .delete(&path("/jobs/b/c"), Expected::Any)
         .await
         .expect("deleted");
-    other.delete(&path("/jobs/b"), None).await.expect("deleted");
+    other
+        .delete(&path("/jobs/b"), Expected::Any)
+        .await
+        .expect("deleted");
     assert_eq!(soon("names", names.next()).await.expect("told"), ["a"]);
     // The parent goes as well, and comes back.
-    other.delete(&path("/jobs/a"), None).await.expect("deleted");
-    other.delete(&path("/jobs"), None).await.expect("deleted");
+    other
+        .delete(&path("/jobs/a"), Expected::Any)
+        .await
+        .expect("deleted");
+    other
+        .delete(&path("/jobs"), Expected::Any)
+        .await
+        .expect("deleted");
     assert!(soon("names", names.next()).await.expect("told").is_empty());
     other
         .set(&path("/jobs/z"), b"", Expected::Any)
@@ -163,7 +172,10 @@ pub async fn the_last_state_is_told_under_churn(site: &Site) {
             .await
             .expect("set");
         match write % 2 {
-            0 => writer.delete(&coming, None).await.expect("deleted"),
+            0 => writer
+                .delete(&coming, Expected::Any)
+                .await
+                .expect("deleted"),
             _ => drop(
                 writer
                     .set(&coming, b"", Expected::Absent)

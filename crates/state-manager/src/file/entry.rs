@@ -21,6 +21,9 @@ const MAGIC: &str = "ardea node 1";
 /// No head is longer.
 pub(super) const HEAD_BYTES: usize = 512;
 
+/// No session's name is longer.
+const SESSION_BYTES: usize = 64;
+
 /// What the head says.
 struct Head<'a> {
     version: u64,
@@ -87,6 +90,9 @@ fn head(file: &[u8]) -> Result<Head<'_>, String> {
     };
     let version = field("version").and_then(|text| text.parse().ok());
     let session = field("session");
+    if session.is_some_and(|name| !is_session(name)) {
+        return Err(wrong());
+    }
     let bytes = field("bytes").and_then(|text| text.parse().ok());
     let checksum = field("xxh3").and_then(|text| u64::from_str_radix(text, 16).ok());
     match (version, bytes, checksum) {
@@ -99,6 +105,14 @@ fn head(file: &[u8]) -> Result<Head<'_>, String> {
         }),
         _ => Err(wrong()),
     }
+}
+
+/// Whether a session may be called that: it is also the name of its file.
+fn is_session(name: &str) -> bool {
+    let fits = (1..=SESSION_BYTES).contains(&name.len());
+    fits && name
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
 fn checksum(value: &[u8], version: u64, session: Option<&str>) -> u64 {
@@ -125,6 +139,13 @@ mod tests {
             prop_assert_eq!(&*node.value, value.as_slice());
             prop_assert_eq!(node.version, Version::new(version));
             prop_assert_eq!(node.session, session);
+        }
+
+        #[test]
+        fn a_session_that_can_not_be_is_damage(name in "[a-z0-9-]{1,9}[./\\x00 ].{0,9}|[a-z]{65,300}|") {
+            let file = encode(b"hello", Version::new(7), Some(&SessionId::new(name)));
+            prop_assert!(session_of(&file).is_err());
+            prop_assert!(decode(&file).is_err());
         }
 
         #[test]

@@ -18,6 +18,9 @@ use super::entry;
 use super::lives::{Life, Lives};
 use crate::{Expected, Node, Place, SessionId, StatePath, Version};
 use ardea_core::{Error, ErrorCode, Result};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+use std::error::Error as StdError;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -110,11 +113,8 @@ impl Tree {
 
     /// The node, unless its session is dead. A damaged one is an error, unless what is left of it says that its session is dead.
     pub(super) fn get(&self, path: &StatePath) -> Result<Option<Node>> {
-        let file = self.folder(path).join(NODE);
-        let bytes = match fs::read(&file) {
-            Ok(bytes) => bytes,
-            Err(error) if is_absent(&error) => return Ok(None),
-            Err(error) => return Err(self.failed(path, "read", error)),
+        let Some(bytes) = self.read(path, u64::MAX)? else {
+            return Ok(None);
         };
         let node = entry::decode(&bytes);
         let session = match &node {
@@ -126,7 +126,20 @@ impl Tree {
         {
             return Ok(None);
         }
-        node.map(Some).map_err(|why| self.damaged(&file, why))
+        node.map(Some).map_err(|why| self.damaged(path, why))
+    }
+
+    /// How a node's file begins, up to so many bytes; `None` if there is no node.
+    fn read(&self, path: &StatePath, most: u64) -> Result<Option<Vec<u8>>> {
+        let mut bytes = Vec::new();
+        let read = File::open(self.folder(path).join(NODE))
+            .and_then(|file| file.take(most).read_to_end(&mut bytes));
+        match read {
+            Ok(_) => Ok(Some(bytes)),
+            Err(error) if is_absent(&error) => Ok(None),
+            Err(error) if is_unreadable(&error) => Err(self.damaged(path, error)),
+            Err(error) => Err(self.failed(path, "read", error)),
+        }
     }
 
     /// The names of the children, sorted, without those whose sessions are dead.
@@ -177,17 +190,11 @@ impl Tree {
 
     /// The session of a node, dead or alive; `None` if there is no node.
     fn session_of(&self, path: &StatePath) -> Result<Option<Option<SessionId>>> {
-        let file = self.folder(path).join(NODE);
-        let mut head = Vec::new();
-        let read = File::open(&file)
-            .and_then(|open| open.take(entry::HEAD_BYTES as u64).read_to_end(&mut head));
-        match read {
-            Ok(_) => {}
-            Err(error) if is_absent(&error) => return Ok(None),
-            Err(error) => return Err(self.failed(path, "read", error)),
-        }
-        let session = entry::session_of(&head).map_err(|why| self.damaged(&file, why))?;
-        Ok(Some(session))
+        let Some(head) = self.read(path, entry::HEAD_BYTES as u64)? else {
+            return Ok(None);
+        };
+        let session = entry::session_of(&head);
+        session.map(Some).map_err(|why| self.damaged(path, why))
     }
 
     fn is_alive(&self, path: &StatePath, session: &SessionId) -> Result<bool> {
@@ -206,13 +213,15 @@ impl Tree {
     pub(super) fn failed(&self, path: &StatePath, doing: &str, error: io::Error) -> Error {
         match error.kind() {
             io::ErrorKind::PermissionDenied => self.place.denied(path, error),
-            io::ErrorKind::InvalidData => self.place.corrupt(self.root.display(), error),
+            // The counter of versions.
+            io::ErrorKind::InvalidData => self.place.broken(path, error),
             _ => self.place.unavailable(format!("{doing} {path}"), error),
         }
     }
 
-    fn damaged(&self, file: &Path, why: String) -> Error {
-        self.place.corrupt(file.display(), why)
+    fn damaged(&self, path: &StatePath, why: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
+        let file = self.folder(path).join(NODE);
+        self.place.corrupt(path, file.display(), why)
     }
 }
 
@@ -251,26 +260,29 @@ impl Held<'_> {
         expected: Expected,
         session: Option<&SessionId>,
     ) -> Result<Version> {
-        let tree = self.tree;
-        let found = match tree.get(path) {
-            // Whatever it was, it is to be this: what its head still says of a session holds.
-            Err(error) if expected == Expected::Any && is_damage(&error) => {
-                let session = tree.session_of(path).ok().flatten().flatten();
-                return self.replace(path, value, session.as_ref());
-            }
-            found => found?,
-        };
-        let is_as_expected = match expected {
-            Expected::Any => true,
-            Expected::Absent => found.is_none(),
-            Expected::Version(version) => found.as_ref().is_some_and(|n| n.version == version),
-        };
-        if !is_as_expected {
-            return Err(tree.place.conflict(path, expected, found.as_ref()));
-        }
-        match found {
-            Some(node) => self.replace(path, value, node.session.as_ref()),
+        match self.find(path, expected)? {
+            Some(present) => self.replace(path, value, present.as_ref()),
             None => self.create(path, value, session),
+        }
+    }
+
+    /// The session of the node that is there, if that is as expected; `None` if there is no node.
+    fn find(&self, path: &StatePath, expected: Expected) -> Result<Option<Option<SessionId>>> {
+        let tree = self.tree;
+        match tree.get(path) {
+            // Whatever it was: what its head still says of a session holds.
+            Err(error)
+                if is_damage(&error) && matches!(expected, Expected::Any | Expected::Damaged) =>
+            {
+                Ok(Some(tree.session_of(path).ok().flatten().flatten()))
+            }
+            found => {
+                let found = found?;
+                match expected.is_met_by(found.as_ref().map(|node| node.version)) {
+                    true => Ok(found.map(|node| node.session)),
+                    false => Err(tree.place.conflict(path, expected, found.as_ref())),
+                }
+            }
         }
     }
 
@@ -287,7 +299,8 @@ impl Held<'_> {
         let file = entry::encode(value, version, session);
         let scratch = self.scratch(version);
         let folder = tree.folder(path);
-        let renamed = write(&scratch, &file).and_then(|()| fs::rename(&scratch, folder.join(NODE)));
+        let renamed =
+            write(&scratch, &file).and_then(|()| put_in_place(&scratch, &folder.join(NODE)));
         renamed.map_err(|error| {
             // What could not be written must not fill the disk further.
             let _ = fs::remove_file(&scratch);
@@ -343,35 +356,26 @@ impl Held<'_> {
     }
 
     /// Removes a node without children.
-    pub(super) fn delete(&self, path: &StatePath, expected: Option<Version>) -> Result<()> {
-        let tree = self.tree;
-        match tree.get(path) {
-            Err(error) if expected.is_none() && is_damage(&error) => {}
-            found => {
-                let found = found?;
-                if let Some(version) = expected
-                    && found.as_ref().is_none_or(|node| node.version != version)
-                {
-                    let expected = Expected::Version(version);
-                    return Err(tree.place.conflict(path, expected, found.as_ref()));
-                }
-                if found.is_none() {
-                    return Ok(());
-                }
-            }
+    pub(super) fn delete(&self, path: &StatePath, expected: Expected) -> Result<()> {
+        if self.find(path, expected)?.is_none() {
+            return Ok(());
         }
-        if !tree.children(path)?.is_empty() {
-            return Err(tree.place.not_empty(path));
+        if !self.tree.children(path)?.is_empty() {
+            return Err(self.tree.place.not_empty(path));
         }
         self.take_out(path)
     }
 
     /// Begins a session of a new name.
-    pub(super) fn begin_session(&self) -> io::Result<(SessionId, Life)> {
-        let version = self.tick()?;
+    pub(super) fn begin_session(&self) -> Result<(SessionId, Life)> {
+        let failed = |error| {
+            let root = StatePath::root();
+            self.tree.failed(&root, "open a session below", error)
+        };
+        let version = self.tick().map_err(failed)?;
         let id = SessionId::new(format!("{}-{}", std::process::id(), version.get()));
-        let life = self.tree.lives.begin(&id, &self.scratch(version))?;
-        Ok((id, life))
+        let life = self.tree.lives.begin(&id, &self.scratch(version));
+        Ok((id, life.map_err(failed)?))
     }
 
     /// Removes all nodes of one session, alive or dead.
@@ -450,6 +454,28 @@ fn is_absent(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
     )
+}
+
+/// Whether a file is there and can't be read, however often: what the disk has lost, or something that is no file.
+fn is_unreadable(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::IO | Errno::BADMSG | Errno::UCLEAN | Errno::ISDIR | Errno::LOOP)
+    )
+}
+
+/// Moves a file to where another is, whatever that is, in one step.
+fn put_in_place(file: &Path, target: &Path) -> io::Result<()> {
+    match fs::rename(file, target) {
+        // A folder can't be overwritten; it changes places with the file, and goes.
+        Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
+            renameat_with(CWD, file, CWD, target, RenameFlags::EXCHANGE)?;
+            // It is in nobody's way there.
+            let _ = remove(file);
+            Ok(())
+        }
+        renamed => renamed,
+    }
 }
 
 /// Whether what was read is no node.
