@@ -14,7 +14,8 @@ use crate::failure::EXIT_CODES;
 use cluster::{CLUSTER_HELP, LOGS_HELP, METRICS_HELP, STATE_HELP, SUBMIT_HELP, UPDATE_HELP};
 pub use cluster::{
     ClusterCommand, ClusterStartArgs, ClusterStopArgs, KillArgs, ListArgs, LogsArgs, MetricsArgs,
-    RemoteJob, RestartArgs, StateCommand, StateDumpArgs, SubmitArgs, TopArgs, UpdateArgs, Where,
+    RemoteJob, RestartArgs, StateCommand, StateDumpArgs, StateRemoveArgs, SubmitArgs, TopArgs,
+    UpdateArgs, Where,
 };
 
 /// Low-latency stream processing: run jobs, look at them, measure them.

@@ -51,6 +51,7 @@ pub fn run(command: Command, context: &Context) -> Result<(), Failure> {
         Command::Top(args) => top::run(&args, context),
         Command::Cluster(command) => cluster::run(command, context),
         Command::State(StateCommand::Dump(args)) => state::dump(&args, context),
+        Command::State(StateCommand::Remove(args)) => state::remove(&args, context),
         Command::Bench(command) => bench::run(&command, context),
         Command::Nexmark(NexmarkCommand::Generate(args)) => generate::run(&args, context),
         Command::Nexmark(NexmarkCommand::Run(args)) => query::run(args, context),

@@ -93,7 +93,7 @@ pub use past_jobs::{PastJob, REMEMBERED_JOBS, all_past_jobs, past_jobs_of};
 pub use setup::{LaunchSetup, MasterSetup};
 pub use store::JobStore;
 pub use stored_job::{StoredJob, Submitted};
-pub use stored_value::stored_value;
+pub use stored_value::{damage_of, stored_value};
 pub use submit::{new_submission, submit};
 pub use view::{
     ContainerView, Counted, FailureView, Happening, JobView, MasterView, NoteView, ProblemView,

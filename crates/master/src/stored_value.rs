@@ -1,9 +1,12 @@
 //! What stands in a node of the state manager, for people and programs that look into it.
 
+use ardea_core::{Error, ErrorCode};
 use ardea_state_manager::StatePath;
+use ardea_state_manager::layout::submission_led_by;
 use serde_json::{Value, json};
 
 use crate::StoredJob;
+use crate::store::read_lease;
 
 /// The value of the node at `path` as JSON: of a job's definition what was submitted and what its masters have decided, of all
 /// others what is written there as JSON. `None` of what is neither.
@@ -18,6 +21,19 @@ pub fn stored_value(path: &StatePath, value: &[u8]) -> Option<Value> {
         Ok(job) => json!({ "submitted": &*job.submitted, "record": &*job.record }),
         Err(error) => json!({ "unreadable": error.to_string() }),
     })
+}
+
+/// Why a job can't go on with the value of its node at `path`, if that is damaged: of its definition, or of a lease. The
+/// others are written anew by whoever they are from. What another version of Ardea has written is not damaged.
+pub fn damage_of(path: &StatePath, value: &[u8]) -> Option<Error> {
+    let names: Vec<&str> = path.names().collect();
+    let read = match names[..] {
+        ["jobs", _, "definition"] => StoredJob::decode(value).map(drop),
+        ["jobs", _, lease] if submission_led_by(lease).is_some() => read_lease(value).map(drop),
+        _ => Ok(()),
+    };
+    let error = read.err();
+    error.filter(|error| error.code() == ErrorCode::StateCorrupt)
 }
 
 #[cfg(test)]
@@ -43,5 +59,22 @@ mod tests {
         assert_eq!(stored_value(&lease, b"\xff"), None);
         let damaged = stored_value(layout.definition(), &value[..9]).unwrap();
         assert!(damaged["unreadable"].is_string(), "{damaged}");
+    }
+
+    #[test]
+    fn a_definition_and_a_lease_are_damaged_that_can_not_be_read() {
+        let layout = JobLayout::of("word-count").unwrap();
+        let (definition, lease) = (layout.definition(), layout.master(42).unwrap());
+        let value = job(10, 2).0.encode().unwrap();
+        let is_damaged = |path, value: &[u8]| damage_of(path, value).is_some();
+        assert!(!is_damaged(definition, &value));
+        assert!(is_damaged(definition, &value[..40]));
+        assert!(is_damaged(&lease, b"{}"));
+        // Of another version, and what is nothing of the kind.
+        let mut later = value;
+        later[4] = 9;
+        assert!(!is_damaged(definition, &later));
+        assert!(!is_damaged(layout.scheduler(), b"{}"));
+        assert!(!is_damaged(layout.base(), b""));
     }
 }

@@ -212,15 +212,23 @@ pub(super) const STATE_HELP: &str = "\
 Examples:
   ardea state dump
   ardea state dump --cluster prod --below /jobs/word-count --whole
+  ardea state remove /jobs/word-count/definition
 
-It asks the state manager itself, so that it works while no host is up, and it changes nothing.";
+They ask the state manager itself, so that they work while no host is up.";
 
 /// `ardea state …`.
 #[derive(Subcommand, Debug)]
 pub enum StateCommand {
-    /// Print what the state manager of a cluster holds, as a tree: definitions, plans, leases, containers and hosts
+    /// Print what the state manager of a cluster holds, as a tree: definitions, plans, leases, containers and hosts; changes nothing
     Dump(StateDumpArgs),
+    /// Remove a node that is damaged, which `ardea state dump` names; what is whole is left alone
+    #[command(after_help = STATE_REMOVE_HELP)]
+    Remove(StateRemoveArgs),
 }
+
+const STATE_REMOVE_HELP: &str = "\
+What is removed is lost: with its definition a job is gone, and its containers end, so it is submitted again.
+Leases and what masters write for readers are written anew by whoever leads the job.";
 
 /// `ardea state dump`.
 #[derive(clap::Args, Debug)]
@@ -234,6 +242,17 @@ pub struct StateDumpArgs {
     /// Print long values in whole, and not only how they begin
     #[arg(long)]
     pub whole: bool,
+}
+
+/// `ardea state remove`.
+#[derive(clap::Args, Debug)]
+pub struct StateRemoveArgs {
+    /// Which node, such as /jobs/word-count/definition
+    #[arg(value_name = "PATH")]
+    pub path: String,
+    /// Which cluster; the table [clusters.NAME] of ardea.toml has its settings
+    #[arg(long, value_name = "NAME")]
+    pub cluster: Option<String>,
 }
 
 /// `ardea cluster start`.

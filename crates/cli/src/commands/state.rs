@@ -1,14 +1,17 @@
-//! `ardea state dump`: what a cluster remembers, as its state manager holds it.
+//! `ardea state dump` and `remove`: what a cluster remembers, as its state manager holds it, and what of it is damaged.
+
+use std::sync::Arc;
 
 use ardea::job::state_of;
+use ardea_api::ClusterSettings;
 use ardea_core::{Error, ErrorCode};
-use ardea_master::stored_value;
-use ardea_state_manager::{Node, StatePath, Tree};
+use ardea_master::{damage_of, stored_value, sweep};
+use ardea_state_manager::{Found, Node, StateManager, StatePath, Tree, look};
 use serde_json::{Value, json};
 
-use crate::args::{StateDumpArgs, Where};
+use crate::args::{StateDumpArgs, StateRemoveArgs, Where};
 use crate::context::Context;
-use crate::failure::Failure;
+use crate::failure::{Failure, print_error};
 use crate::reach::runtime;
 use crate::stdout;
 
@@ -17,25 +20,15 @@ const SHOWN: usize = 200;
 
 /// Prints the tree, a node a line, or as objects within objects.
 pub fn dump(args: &StateDumpArgs, context: &Context) -> Result<(), Failure> {
-    let place = Where {
-        cluster: args.cluster.clone(),
-        at: None,
-    };
-    let cluster = context.cluster(&place)?;
+    let cluster = named(args.cluster.as_ref(), context)?;
     let below = StatePath::parse(&args.below)?;
     let tree = runtime()?.block_on(async {
-        match state_of(&cluster).await? {
-            Some(state) => ardea_state_manager::dump(&*state, &below).await,
-            None => Err(nothing(&cluster.name, &cluster.state)),
-        }
+        let state = opened(&cluster).await?;
+        ardea_state_manager::dump(&*state, &below).await
     })?;
     let is_nothing = tree.node.is_none() && tree.damage.is_none() && tree.children.is_empty();
     if is_nothing && !below.is_root() {
-        let what = format!("{} holds no {below}", cluster.state);
-        let error = Error::new(ErrorCode::InvalidConfig, what);
-        return Err(error
-            .hint("`ardea state dump` prints all that is there")
-            .into());
+        return Err(absent(&cluster, &below).into());
     }
     if context.json {
         let state =
@@ -49,11 +42,66 @@ pub fn dump(args: &StateDumpArgs, context: &Context) -> Result<(), Failure> {
     stdout::print(&format!("{}\n{text}", cluster.state))
 }
 
-fn nothing(cluster: &str, state: &str) -> Error {
-    let what = format!("the cluster {cluster:?} has no state: there is no {state}");
-    Error::new(ErrorCode::InvalidConfig, what).hint(
-        "name the cluster with --cluster, or where its state is with --set cluster.state=…; `ardea cluster start` makes one",
-    )
+/// Removes a node that is damaged.
+pub fn remove(args: &StateRemoveArgs, context: &Context) -> Result<(), Failure> {
+    let cluster = named(args.cluster.as_ref(), context)?;
+    let path = StatePath::parse(&args.path)?;
+    let outcome = runtime()?.block_on(async {
+        let state = opened(&cluster).await?;
+        let found = look(&*state, &path).await?;
+        let is_damaged = match &found {
+            Found::Absent => return Err(absent(&cluster, &path)),
+            Found::Whole(node) => damage_of(&path, &node.value).is_some(),
+            Found::Damaged(_) => true,
+        };
+        if !is_damaged {
+            return Err(whole(&path));
+        }
+        if state.children(&path).await?.is_empty() {
+            state.delete(&path, found.expected()).await?;
+            // If that was a job, whoever leads it notices by the lease. Hosts do this too, though not at once.
+            let _ = sweep(&*state).await;
+            return Ok("is removed");
+        }
+        // A node above others holds nothing.
+        state.set(&path, b"", found.expected()).await?;
+        Ok("is mended: it holds nothing but what is below it")
+    })?;
+    if context.json {
+        return stdout::print_json(&json!({ "path": path.as_str(), "outcome": outcome }));
+    }
+    if !context.quiet {
+        print_error(&format!("{path} {outcome}\n"));
+    }
+    Ok(())
+}
+
+fn named(cluster: Option<&String>, context: &Context) -> Result<ClusterSettings, Failure> {
+    context.cluster(&Where {
+        cluster: cluster.cloned(),
+        at: None,
+    })
+}
+
+async fn opened(cluster: &ClusterSettings) -> Result<Arc<dyn StateManager>, Error> {
+    state_of(cluster).await?.ok_or_else(|| {
+        let (name, state) = (&cluster.name, &cluster.state);
+        let what = format!("the cluster {name:?} has no state: there is no {state}");
+        Error::new(ErrorCode::InvalidConfig, what).hint(
+            "name the cluster with --cluster, or where its state is with --set cluster.state=…; `ardea cluster start` makes one",
+        )
+    })
+}
+
+fn absent(cluster: &ClusterSettings, path: &StatePath) -> Error {
+    let what = format!("{} holds no {path}", cluster.state);
+    Error::new(ErrorCode::InvalidConfig, what).hint("`ardea state dump` prints all that is there")
+}
+
+fn whole(path: &StatePath) -> Error {
+    let what = format!("{path} is not damaged, and is left as it is");
+    Error::new(ErrorCode::InvalidConfig, what)
+        .hint("`ardea state dump` names what is damaged; `ardea kill` ends a job")
 }
 
 /// How it begins, if it is long.

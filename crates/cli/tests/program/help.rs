@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::ardea::{run, succeed};
 
-const COMMANDS: [&[&str]; 36] = [
+const COMMANDS: [&[&str]; 37] = [
     &[],
     &["demo"],
     &["run"],
@@ -28,6 +28,7 @@ const COMMANDS: [&[&str]; 36] = [
     &["cluster", "status"],
     &["state"],
     &["state", "dump"],
+    &["state", "remove"],
     &["version"],
     &["bench"],
     &["bench", "nexmark"],

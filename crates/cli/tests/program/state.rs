@@ -1,4 +1,4 @@
-//! `ardea state dump`, over a state that no host is behind.
+//! `ardea state dump` and `remove`, over a state that no host is behind.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,8 +65,12 @@ fn remembered() -> TempDir {
 }
 
 fn dump(folder: &TempDir, more: &[&str]) -> Finished {
+    state(folder, "dump", more)
+}
+
+fn state(folder: &TempDir, verb: &str, more: &[&str]) -> Finished {
     let state = format!("cluster.state=file:{}/state", folder.path().display());
-    let words = [&["state", "dump", "--set", &state], more].concat();
+    let words = [&["state", verb, "--set", &state], more].concat();
     let mut command = ardea(&words);
     command
         .current_dir(folder.path())
@@ -144,6 +148,40 @@ fn a_damaged_node_is_named_and_the_rest_is_shown() {
     let told: Value = serde_json::from_str(&told.out).unwrap();
     let damage = told["tree"]["damage"].as_str().unwrap();
     assert!(damage.contains("ARD-505"), "{told}");
+}
+
+#[test]
+fn what_is_damaged_is_removed_and_what_is_whole_is_not() {
+    let folder = remembered();
+    let job = "/jobs/word-count";
+    let definition = format!("{job}/definition");
+    for (path, says) in [(&*definition, "not damaged"), ("/jobs/other", "holds no")] {
+        let finished = state(&folder, "remove", &[path]);
+        assert_eq!(finished.code, Some(2), "{finished:?}");
+        assert!(finished.err.contains(says), "{finished:?}");
+    }
+    assert!(dump(&folder, &["--below", &definition]).out.contains(" v"));
+    for damaged in ["", "/definition"] {
+        let file = format!("state/tree{job}{damaged}/.node");
+        std::fs::write(folder.path().join(file), "junk").unwrap();
+    }
+    // One that others are below is emptied; a lease that can't be read is as good as damaged.
+    let lease = format!("{job}/master-000000000000002a");
+    for (path, says) in [
+        (job, "is mended"),
+        (&lease, "is removed"),
+        (&definition, "is removed"),
+    ] {
+        let finished = state(&folder, "remove", &["--json", path]);
+        assert_eq!(finished.code, Some(0), "{finished:?}");
+        let told: Value = serde_json::from_str(&finished.out).unwrap();
+        assert_eq!(told["path"], path, "{told}");
+        assert!(told["outcome"].as_str().unwrap().contains(says), "{told}");
+    }
+    // With its definition all that was written of the job goes.
+    let left = dump(&folder, &[]).out;
+    assert!(left.contains("heron"), "{left}");
+    assert!(!left.contains("word-count"), "{left}");
 }
 
 #[test]
