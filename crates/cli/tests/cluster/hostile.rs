@@ -48,7 +48,7 @@ pub fn what_can_not_run_is_refused_with_the_reason() {
     arena.until_phase("word-count", "running");
 }
 
-pub fn a_state_that_can_not_be_read_is_told_where_people_look() {
+pub fn a_state_that_can_not_be_read_is_told_where_people_look_and_given_up_by_them() {
     let arena = Arena::with_hosts(2);
     arena.succeed("submit word-count.yaml");
     let workers = arena.workers("word-count");
@@ -75,9 +75,30 @@ pub fn a_state_that_can_not_be_read_is_told_where_people_look() {
             says_why(&fs::read_to_string(&log).unwrap())
         });
     }
-    fs::remove_dir_all(lease).unwrap();
+    let lease = lease.file_name().unwrap().to_string_lossy().into_owned();
+    arena.succeed(&format!("state remove /jobs/word-count/{lease}"));
     arena.until_phase("word-count", "running");
     assert_eq!(arena.workers("word-count"), workers, "its data went on");
+
+    let definition = "/jobs/word-count/definition";
+    let whole = arena.fail(&format!("state remove {definition}"));
+    assert!(whole.contains("not damaged"), "{whole}");
+    let file = arena
+        .cluster()
+        .join(format!("state/tree{definition}/.node"));
+    fs::write(file, "junk").unwrap();
+    let kept = arena.fail("kill word-count --yes");
+    let way_out = format!("`ardea state remove {definition}`");
+    assert!(
+        kept.contains("ARD-505") && kept.contains(&way_out),
+        "{kept}"
+    );
+    arena.succeed(&format!("state remove {definition}"));
+    arena.until("over: what ran of the job", || {
+        arena.workers("word-count").is_empty()
+    });
+    arena.succeed("submit word-count.yaml");
+    arena.until_phase("word-count", "running");
 }
 
 /// A package with another byte is never run, and who looks at the job is told why. Submitting again puts it right.

@@ -121,8 +121,8 @@ const TESTS: &[Test] = &[
         run: hostile::what_can_not_run_is_refused_with_the_reason,
     },
     Test {
-        name: "a_state_that_can_not_be_read_is_told_where_people_look",
-        run: hostile::a_state_that_can_not_be_read_is_told_where_people_look,
+        name: "a_state_that_can_not_be_read_is_told_where_people_look_and_given_up_by_them",
+        run: hostile::a_state_that_can_not_be_read_is_told_where_people_look_and_given_up_by_them,
     },
     Test {
         name: "a_worker_of_another_version_or_cluster_is_turned_away_and_users_are_told_why",
