@@ -101,7 +101,7 @@ impl Unattended {
     /// Why no host is up, if no such job is known, or nothing that it wrote is here while it is there;
     /// [`NoSuchJob`](ardea_core::ErrorCode::NoSuchJob) with where it ran, if it is gone and nothing of what it wrote is here.
     pub async fn logs(&self, job: &str, query: LogQuery) -> Result<LogStream> {
-        let wants = submission_of(&query)?;
+        let wants = submission_of(query.submission.as_deref())?;
         let is_it = |submission| wants.is_none_or(|wanted| wanted == submission);
         let stored = self.jobs.stored(job).await?;
         let there = stored.filter(|stored| is_it(stored.record.job.submission));
