@@ -1,4 +1,4 @@
-//! A cluster of which no host is up: its state is asked what it remembers of jobs, and this machine's files what they wrote.
+//! Jobs that no host answers for: the cluster's state is asked what it remembers of them, and this machine's files what they wrote.
 
 use std::future::Future;
 
@@ -12,17 +12,17 @@ use crate::context::Context;
 use crate::failure::{Failure, print_error};
 use crate::reach::runtime;
 
-/// What is known of a cluster of which no host is up, and what waits for its answers.
+/// What is known of jobs that no host answers for, and what waits for the answers.
 pub struct Remembered {
     /// What is asked.
     pub cluster: Unattended,
-    /// Why no host was reached.
+    /// Why no host answers.
     pub failure: Failure,
     runtime: Runtime,
 }
 
 impl Remembered {
-    /// What is known of the cluster that the options and settings name, where that failed since none of its hosts is up.
+    /// What is known of the cluster that the options and settings name, where asking failed since none of its hosts is up, or none for the job.
     ///
     /// # Errors
     /// That failure, where it is another one, an interface was named, or the cluster has no state that answers.
@@ -62,12 +62,13 @@ impl Remembered {
         }
     }
 
-    /// Why a command can't be done for a job: that it has ended, or else that no host is up.
+    /// Why a command can't be done for a job: that it has ended, or else that no host answers.
     pub fn why_not(self, job: &str) -> Failure {
-        let is_there = self.ask(self.cluster.describe(job)).ok().flatten();
+        let there = self.ask(self.cluster.describe(job));
         let past = self.ask(self.cluster.past(job)).unwrap_or_default();
-        match (is_there, past.first()) {
-            (None, Some(past)) => past.summary.ended().into(),
+        match (there, past.first()) {
+            // One that can't be read is there.
+            (Ok(None), Some(past)) => past.summary.ended().into(),
             _ => self.failure,
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ardea_core::{ErrorCode, Result};
 use ardea_scheduler::HostRecord;
-use ardea_state_manager::{StateManager, layout};
+use ardea_state_manager::{StateManager, StatePath, layout};
 
 /// The attribute of a host's record that says where its REST interface is.
 pub(crate) const API: &str = "api";
@@ -29,14 +29,7 @@ impl Directory {
             let Some(name) = path.any_name() else {
                 continue;
             };
-            let node = match self.0.get(&path).await {
-                Err(error) if error.code() == ErrorCode::StateCorrupt => continue,
-                node => node?,
-            };
-            let Some(node) = node else {
-                continue; // gone meanwhile
-            };
-            if let Ok(record) = HostRecord::read(&name, &node.value) {
+            if let Some(record) = self.record(&name, &path).await? {
                 found.push((name, record));
             }
         }
@@ -57,13 +50,19 @@ impl Directory {
         Ok(of(Some(job)).or_else(|| of(None)))
     }
 
-    /// Where the REST interface of a host is, if the host is there.
+    /// Where the REST interface of a host is, if the host is there and its record can be read.
     pub(crate) async fn api_of(&self, host: &str) -> Result<Option<String>> {
-        let Some(node) = self.0.get(&layout::worker(host)?).await? else {
-            return Ok(None);
+        let record = self.record(host, &layout::worker(host)?).await?;
+        Ok(record.and_then(|record| record.attributes.get(API).cloned()))
+    }
+
+    /// What is registered of a host: nothing if it is gone, or nobody can read it.
+    async fn record(&self, name: &str, path: &StatePath) -> Result<Option<HostRecord>> {
+        let node = match self.0.get(path).await {
+            Err(error) if error.code() == ErrorCode::StateCorrupt => None,
+            node => node?,
         };
-        let record = HostRecord::read(host, &node.value)?;
-        Ok(record.attributes.get(API).cloned())
+        Ok(node.and_then(|node| HostRecord::read(name, &node.value).ok()))
     }
 }
 
@@ -105,8 +104,10 @@ pub async fn find_api(state: &Arc<dyn StateManager>) -> Result<Option<String>> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use ardea_packing::Resources;
+    use ardea_state_manager::{Expected, FileState, StateOptions};
+
+    use super::*;
 
     #[test]
     fn a_container_is_on_the_host_at_its_address_and_of_several_on_the_leading_one() {
@@ -136,5 +137,17 @@ mod tests {
         for host in ["a", "a@b", ""] {
             assert_eq!(host_of(&holder(host, 0xfe)), host);
         }
+    }
+
+    #[tokio::test]
+    async fn a_host_whose_record_can_not_be_read_is_as_one_that_is_not_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = FileState::open(folder.path(), StateOptions::default()).await;
+        let directory = Directory(Arc::new(state.unwrap()));
+        let path = layout::worker("quay").unwrap();
+        let damaged = directory.0.set(&path, b"?", Expected::Any).await;
+        damaged.unwrap();
+        assert_eq!(directory.api_of("quay").await.unwrap(), None);
+        assert!(directory.all().await.unwrap().is_empty());
     }
 }

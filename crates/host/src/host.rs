@@ -24,6 +24,7 @@ use crate::served::Served;
 pub struct Host {
     name: String,
     api: String,
+    taken_port: Option<u16>,
     master: Arc<MasterProcess>,
     _runner: RunnerServer,
     _name: File,
@@ -76,11 +77,8 @@ impl Host {
             .tls(tls.clone());
         let served = Served::new(&setup, schedulers, local.config().capacity, token, tls);
         let server = Server::bind(Arc::clone(&served) as _, config).await?;
-        let api = format!(
-            "{scheme}://{}:{}",
-            bracketed(&setup.cluster.host),
-            server.address()?.port()
-        );
+        let (wanted, port) = (setup.cluster.port, server.address()?.port());
+        let api = format!("{scheme}://{}:{port}", bracketed(&setup.cluster.host));
         let identity = HostIdentity {
             id: setup.name.clone(),
             listen_at: listen,
@@ -102,6 +100,7 @@ impl Host {
         Ok(Host {
             name: setup.name,
             api,
+            taken_port: (wanted != 0 && wanted != port).then_some(wanted),
             master,
             _runner: registered,
             _name: name,
@@ -118,6 +117,11 @@ impl Host {
     /// Where its REST interface is: `http://HOST:PORT`, or `https://HOST:PORT` in a cluster with certificates.
     pub fn api(&self) -> &str {
         &self.api
+    }
+
+    /// The port that its interface was to have, if something else had it when the host started.
+    pub fn taken_port(&self) -> Option<u16> {
+        self.taken_port
     }
 
     /// The jobs that it stands for.

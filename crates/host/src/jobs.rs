@@ -16,11 +16,16 @@ use crate::remembered;
 /// How long another host may take to tell of its jobs.
 const OTHERS_WITHIN: Duration = Duration::from_secs(2);
 
+/// How many of the submissions that are known are named to who asks after another.
+const NAMED_SUBMISSIONS: usize = 10;
+
 /// The jobs of a cluster, and who leads them.
 #[derive(Clone, Debug)]
 pub(crate) struct Jobs {
     /// The host that asks.
     pub(crate) own: String,
+    /// The only job that it stands for, if it stands for one.
+    pub(crate) only: Option<String>,
     pub(crate) state: Arc<dyn StateManager>,
     pub(crate) token: Option<Token>,
     pub(crate) tls: Option<Tls>,
@@ -79,7 +84,7 @@ impl Jobs {
         Ok(match self.leader(&stored).await {
             Ok(Some(api)) => Found::There(api),
             Ok(None) => Found::Nobody(Box::new(stored)),
-            // Nobody can lead by a lease that can't be read; whoever asks is told so with the job.
+            // Nobody leads by a lease that can't be read; what keeps hosts from that is told with the job.
             Err(error) if error.code() == ErrorCode::StateCorrupt => {
                 Found::Nobody(Box::new(stored))
             }
@@ -102,13 +107,37 @@ impl Jobs {
         name: &str,
         submission: Option<u64>,
     ) -> Result<Option<PastJob>> {
-        // A name that no job can have is that of none.
-        if JobLayout::of(name).is_err() {
-            return Ok(None);
-        }
-        let past = past_jobs_of(&*self.state, name).await?;
-        let mut past = past.into_iter();
+        let mut past = self.all_past(name).await?.into_iter();
         Ok(past.find(|past| submission.is_none_or(|wanted| wanted == past.job.submission)))
+    }
+
+    /// All jobs of that name that are gone and remembered, the latest first.
+    pub(crate) async fn all_past(&self, name: &str) -> Result<Vec<PastJob>> {
+        // A name that no job can have is that of none.
+        match JobLayout::of(name) {
+            Ok(_) => past_jobs_of(&*self.state, name).await,
+            Err(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// That nothing is known of a submission, with those of that name that are.
+    pub(crate) async fn no_such_submission(&self, name: &str, submission: u64) -> Result<Error> {
+        let what = format!("nothing is known of a submission {submission:x} of job {name:?}");
+        // One that can't be read is none that could be named.
+        let there = self.stored(name).await.ok().flatten();
+        let there = there.map(|stored| stored.record.job.submission);
+        let past = self.all_past(name).await?.into_iter();
+        let known = there
+            .into_iter()
+            .chain(past.map(|past| past.job.submission));
+        let known = known.take(NAMED_SUBMISSIONS);
+        let known: Vec<String> = known.map(|one| format!("{one:x}")).collect();
+        Ok(
+            Error::new(ErrorCode::NoSuchJob, what).hint(match &known[..] {
+                [] => "`ardea list --all` shows the jobs that are known".to_string(),
+                known => format!("the last that are known: {}", known.join(", ")),
+            }),
+        )
     }
 
     /// The desk of a job that is led here; everything else is no answer.
@@ -116,22 +145,26 @@ impl Jobs {
         match self.find(master, name).await? {
             Found::Here(desk) => Ok(desk),
             Found::There(base) => Err(Unanswered::Elsewhere { base }),
-            Found::Nobody(_) => Err(self.unled(name).await?),
+            Found::Nobody(_) => Err(self.without_leader(name).await?),
         }
     }
 
-    /// Why nobody leads a job that is there: no host is there that would, or none does yet.
-    async fn unled(&self, name: &str) -> Result<Unanswered> {
+    /// What is answered where nobody leads a job that is there: that a host will, this one if no other, or that none stands for it.
+    async fn without_leader(&self, name: &str) -> Result<Unanswered> {
         let hosts = Directory(Arc::clone(&self.state));
-        Ok(match hosts.api_for(name).await? {
-            Some(_) => Unanswered::NotYet(unled(name)),
-            None => {
-                let what = format!("no host is there for the job {name:?}");
-                Error::new(ErrorCode::Network, what)
-                    .hint("its data goes on, and no other host leads it: `ardea cluster start` brings one that does")
-                    .into()
-            }
-        })
+        // It does so also while it is not registered.
+        let is_candidate = self.only.as_deref().is_none_or(|only| only == name);
+        if is_candidate || hosts.api_for(name).await?.is_some() {
+            let what = format!("nobody leads the job {name:?} at the moment");
+            let error = Error::new(ErrorCode::Superseded, what);
+            let next = "its data goes on; a host leads it within seconds, then try again";
+            return Ok(Unanswered::NotYet(error.hint(next)));
+        }
+        let what = format!("no host is registered that stands for the job {name:?}");
+        let error = Error::new(ErrorCode::Network, what);
+        Ok(error
+            .hint("its data goes on: `ardea cluster start` brings one that leads it")
+            .into())
     }
 
     /// A client of the interface at that address, which belongs to a host of this cluster.
@@ -165,10 +198,4 @@ pub(crate) fn submission_of(submission: Option<&str>) -> Result<Option<u64>> {
         })
     };
     submission.map(parse).transpose()
-}
-
-fn unled(name: &str) -> Error {
-    let what = format!("nobody leads the job {name:?} at the moment");
-    Error::new(ErrorCode::Superseded, what)
-        .hint("its data goes on; another host takes over within seconds, then try again")
 }

@@ -7,7 +7,7 @@ use ardea_control::JobRef;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_master::PastJob;
 use ardea_packing::ContainerId;
-use ardea_scheduler::KeptOutput;
+use ardea_scheduler::{HostRecord, KeptOutput};
 
 /// The scheduler whose containers are on several machines, each of which keeps its own.
 pub(crate) const ON_HOSTS: &str = "hosts";
@@ -80,9 +80,12 @@ pub(crate) async fn kept_elsewhere(
     for (name, client) in others {
         match client.logs(&past.job.name, &query).await {
             Ok(lines) => elsewhere.found.push(lines),
-            Err(error) if error.code() == ErrorCode::NoSuchContainer => elsewhere.lacks_it = true,
-            // It has nothing of the job.
-            Err(error) if error.code() == ErrorCode::NoSuchJob => {}
+            // It has nothing of the job, or of the container.
+            Err(error)
+                if matches!(
+                    error.code(),
+                    ErrorCode::NoSuchJob | ErrorCode::NoSuchContainer
+                ) => {}
             Err(error) => elsewhere.silent.push(format!("{name}: {error}")),
         }
         if past.scheduler != ON_HOSTS && !elsewhere.found.is_empty() {
@@ -97,19 +100,25 @@ pub(crate) async fn kept_elsewhere(
 pub(crate) struct Elsewhere {
     /// What some of them have.
     pub(crate) found: Vec<LogLines>,
-    /// Whether some have what the job wrote, and nothing of the container that is asked after.
-    pub(crate) lacks_it: bool,
     /// Who could not say what it has, and why.
-    pub(crate) silent: Vec<String>,
+    silent: Vec<String>,
 }
 
 impl Elsewhere {
-    /// What has to be told behind all that was found.
+    /// What is on machines that the job ran on, and of which none of these hosts tells, is out of reach as well.
+    pub(crate) fn without_hosts(&mut self, past: &PastJob, hosts: &[(String, HostRecord)]) {
+        let has_host = |machine: &&String| hosts.iter().any(|(_, it)| it.host == **machine);
+        let away = past.machines.iter().filter(|machine| !has_host(machine));
+        let away = away.map(|machine| format!("{machine}: no host is registered there"));
+        self.silent.extend(away);
+    }
+
+    /// What has to be told behind all that was found, or in place of it.
     pub(crate) fn missing(&self) -> Option<Error> {
         if self.silent.is_empty() {
             return None;
         }
-        let what = "what was kept on some hosts is missing here";
+        let what = "what some hosts have kept is missing here";
         let error = Error::new(ErrorCode::ReadFailed, what).because(self.silent.join("; "));
         Some(error.hint("ask again when these hosts are up, or look at their files"))
     }
@@ -130,14 +139,7 @@ pub(crate) fn wanted(
     Ok(found)
 }
 
-/// The containers of which there is something, by number. Waits for the disk.
-pub(crate) fn containers(kept: &[KeptOutput]) -> Result<Vec<ContainerId>> {
-    let mut known: Vec<ContainerId> = wanted(kept, None)?.into_iter().map(|(id, _)| id).collect();
-    known.dedup();
-    Ok(known)
-}
-
-/// That a job has no such container, or had none, with those that are known.
+/// That a job has no such container by its plan, which has these.
 pub(crate) fn no_such_container(job: &str, container: ContainerId, known: &[ContainerId]) -> Error {
     let what = format!("job {job:?} has no container {container}");
     let numbers: Vec<String> = known.iter().map(ToString::to_string).collect();
@@ -152,25 +154,12 @@ pub(crate) fn no_such_container(job: &str, container: ContainerId, known: &[Cont
     })
 }
 
-/// That a job that ran on several hosts, and is gone, had no such container.
-pub(crate) fn had_no_such_container(past: &PastJob, container: ContainerId) -> Error {
-    let what = format!("job {:?} had no container {container}", past.job.name);
-    Error::new(ErrorCode::NoSuchContainer, what).hint(format!(
-        "it had {} at its end: `ardea logs {}` shows what all of them wrote",
-        past.containers, past.job.name
-    ))
-}
-
-/// That nothing is remembered of a submission.
-pub(crate) fn no_such_submission(job: &str, submission: u64) -> Error {
-    let what = format!("nothing is known of a submission {submission:x} of job {job:?}");
-    Error::new(ErrorCode::NoSuchJob, what).hint(format!(
-        "`ardea describe {job}` tells the submissions that are known"
-    ))
-}
-
-/// That a job is gone, and what it wrote is not to be found.
-pub(crate) fn nothing_kept(cluster: &ClusterSettings, past: &PastJob) -> Error {
+/// That a job is gone, and what it wrote is not to be found, or what a container of it did: of which numbers it had some, nobody knows.
+pub(crate) fn nothing_kept(
+    cluster: &ClusterSettings,
+    past: &PastJob,
+    container: Option<ContainerId>,
+) -> Error {
     let ended = crate::remembered::summary(past).ended();
     let folder = match past.scheduler.as_str() {
         ON_HOSTS => host_folder(&cluster.directory, "HOST"),
@@ -181,12 +170,24 @@ pub(crate) fn nothing_kept(cluster: &ClusterSettings, past: &PastJob) -> Error {
         [] => "the machines that it ran on".to_string(),
         machines => machines.join(", "),
     };
-    let what = format!("{}, and what it wrote is not to be found", ended.message());
-    Error::new(ErrorCode::NoSuchJob, what).hint(format!(
-        "it is kept for a day on {machines}, in {}/jobs/…-{:016x}",
+    let kept = format!(
+        "is kept for a day on {machines}, in {}/jobs/…-{:016x}",
         folder.display(),
         past.job.submission
-    ))
+    );
+    let ended = ended.message();
+    match container {
+        None => {
+            let what = format!("{ended}, and what it wrote is not to be found");
+            Error::new(ErrorCode::NoSuchJob, what).hint(format!("it {kept}"))
+        }
+        Some(id) => {
+            let what = format!("{ended}, and nothing of a container {id} is to be found");
+            let had = past.containers;
+            Error::new(ErrorCode::NoSuchContainer, what)
+                .hint(format!("it had {had} at its end; what they wrote {kept}"))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -247,7 +248,7 @@ mod tests {
     #[test]
     fn what_is_not_to_be_found_is_said_to_have_been_where() {
         let folder = tempfile::tempdir().unwrap();
-        let error = nothing_kept(&cluster(folder.path()), &past("local"));
+        let error = nothing_kept(&cluster(folder.path()), &past("local"), None);
         let text = error.to_string();
         for part in [
             "relay",

@@ -8,7 +8,7 @@
 //!
 //! * [`HostSetup`], [`Host`]: what a host has to know, and the host;
 //! * [`find_api`]: where any host's interface is;
-//! * [`Unattended`]: what is known of a cluster's jobs when none of its hosts is up.
+//! * [`Unattended`]: what is known of jobs that no host answers for.
 //!
 //! # Invariants
 //!

@@ -302,8 +302,7 @@ impl Reader {
         let any = !piece.bytes.is_empty();
         for part in piece.bytes.split_inclusive(|byte| *byte == b'\n') {
             self.rest.extend_from_slice(part);
-            // Its end does not count.
-            while self.rest.len() > MOST_LINE_BYTES + b"\r\n".len() {
+            while self.rest.len() - end_bytes(&self.rest) > MOST_LINE_BYTES {
                 let rest = self.rest.split_off(before_letter(&self.rest));
                 let piece = std::mem::replace(&mut self.rest, rest);
                 let text = String::from_utf8_lossy(&piece).into_owned();
@@ -346,6 +345,15 @@ impl Reader {
 fn ends(bytes: &[u8]) -> impl DoubleEndedIterator<Item = usize> + '_ {
     let ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
     ends.map(|(at, _)| at)
+}
+
+/// How many of the last bytes are the line's end, or may become it: they don't count.
+fn end_bytes(line: &[u8]) -> usize {
+    match line {
+        [.., b'\r', b'\n'] => 2,
+        [.., b'\r' | b'\n'] => 1,
+        _ => 0,
+    }
 }
 
 /// Where a line is cut that is longer than a piece: between two letters.
@@ -439,5 +447,19 @@ mod tests {
                 .iter()
                 .all(|piece| piece.text.len() <= MOST_LINE_BYTES)
         );
+    }
+
+    #[tokio::test]
+    async fn a_line_is_cut_that_is_a_byte_too_long_and_its_end_is_none_of_its_bytes() {
+        for end in ["", "\n", "\r\n"] {
+            let told_of = async |length: usize| {
+                let told = told(&("-".repeat(length) + end), 1).await;
+                let pieces = told.iter().map(|piece| (piece.text.len(), piece.continues));
+                pieces.collect::<Vec<_>>()
+            };
+            assert_eq!(told_of(MOST_LINE_BYTES).await, [(MOST_LINE_BYTES, false)]);
+            let cut = [(MOST_LINE_BYTES, true), (1, false)];
+            assert_eq!(told_of(MOST_LINE_BYTES + 1).await, cut, "{end:?}");
+        }
     }
 }

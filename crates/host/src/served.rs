@@ -11,19 +11,15 @@ use ardea_api::{
 };
 use ardea_control::Command;
 use ardea_core::{Error, ErrorCode, Token};
-use ardea_master::{
-    JobDesk, Jobs as Led, MasterProcess, Standing, Undone, all_past_jobs, past_jobs_of, submit,
-};
+use ardea_master::{JobDesk, Jobs as Led, MasterProcess, Standing, Undone, all_past_jobs, submit};
 use ardea_packing::{ContainerId, ResourceManagers, Resources, VertexName};
 use ardea_scheduler::{HostRecord, Schedulers};
-use ardea_state_manager::layout::JobLayout;
 use ardea_tls::Tls;
 
 use crate::directory::{API, Directory, PID, VERSION, host_at};
 use crate::jobs::{Found, Jobs, submission_of};
 use crate::kept::{
-    self, Elsewhere, Reach, had_no_such_container, kept_elsewhere, kept_here, no_such_container,
-    no_such_submission, nothing_kept,
+    self, Elsewhere, Reach, kept_elsewhere, kept_here, no_such_container, nothing_kept,
 };
 use crate::room::check_room;
 use crate::{HostSetup, described, logs, measured, remembered};
@@ -41,8 +37,6 @@ pub(crate) struct Served {
     name: String,
     cluster: ClusterSettings,
     managers: ResourceManagers,
-    /// The only job that the host is for, if it is for one.
-    only: Option<String>,
     schedulers: Schedulers,
     /// What this machine has.
     machine: Resources,
@@ -64,14 +58,14 @@ impl Served {
             name: setup.name.clone(),
             cluster: setup.cluster.clone(),
             managers: setup.managers.clone(),
-            only: match &setup.jobs {
-                Led::All => None,
-                Led::Named(job) => Some(job.clone()),
-            },
             schedulers,
             machine,
             jobs: Jobs {
                 own: setup.name.clone(),
+                only: match &setup.jobs {
+                    Led::All => None,
+                    Led::Named(job) => Some(job.clone()),
+                },
                 state: Arc::clone(&setup.state),
                 token,
                 tls,
@@ -93,7 +87,7 @@ impl Served {
 
     /// A host that is for one job sends others on: it would not lead them, and may not know the modules that they name.
     async fn check_takes(&self, job: &str) -> Result<(), Unanswered> {
-        let Some(only) = self.only.as_deref().filter(|only| *only != job) else {
+        let Some(only) = self.jobs.only.as_deref().filter(|only| *only != job) else {
             return Ok(());
         };
         match self.directory.api_for(job).await? {
@@ -143,7 +137,7 @@ impl Served {
         let past = self.jobs.past(job, Some(submission)).await?;
         Ok(match past {
             Some(past) => remembered::summary(&past).ended(),
-            None => no_such_submission(job, submission),
+            None => self.jobs.no_such_submission(job, submission).await?,
         })
     }
 
@@ -217,17 +211,19 @@ impl Served {
     ) -> Answer<LogStream> {
         let Some(past) = self.jobs.past(job, submission).await? else {
             return Err(match submission {
-                Some(submission) => no_such_submission(job, submission),
+                Some(submission) => self.jobs.no_such_submission(job, submission).await?,
                 None => self.jobs.absent(job).await?,
             }
             .into());
         };
+        let hosts = match query.here {
+            true => Vec::new(),
+            false => self.directory.all().await?,
+        };
         let mut others = Vec::new();
-        if !query.here {
-            for (name, record) in self.directory.all().await? {
-                if let Some(api) = record.attributes.get(API).filter(|_| name != self.name) {
-                    others.push((name, self.jobs.client(api)?));
-                }
+        for (name, record) in &hosts {
+            if let Some(api) = record.attributes.get(API).filter(|_| *name != self.name) {
+                others.push((name.clone(), self.jobs.client(api)?));
             }
         }
         let (cluster, own, gone) = (self.cluster.clone(), self.name.clone(), past.clone());
@@ -239,31 +235,28 @@ impl Served {
                 false => Reach::AllBut(&names),
             };
             let kept = kept_here(&cluster, &gone.job, &gone.scheduler, reach);
-            let known = kept::containers(&kept)?;
-            Ok((!kept.is_empty(), kept::wanted(&kept, container)?, known))
+            Ok((!kept.is_empty(), kept::wanted(&kept, container)?))
         });
         let looked: Result<_, Error> = looking.await.map_err(|error| {
             Error::new(ErrorCode::Internal, "looking for files was cut off").because(error)
         })?;
-        let (is_here, files, known) = looked?;
-        let all_is_here = is_here && past.scheduler != kept::ON_HOSTS;
-        let elsewhere = match all_is_here {
+        let (is_here, files) = looked?;
+        let is_spread = past.scheduler == kept::ON_HOSTS;
+        let mut elsewhere = match is_here && !is_spread {
             true => Elsewhere::default(),
             false => kept_elsewhere(&others, &past, &query).await,
         };
-        let missing = elsewhere.missing();
-        let nothing = files.is_empty() && elsewhere.found.is_empty();
-        match (container, missing) {
+        if is_spread && !here {
+            elsewhere.without_hosts(&past, &hosts);
+        }
+        // A job may have written nothing, a container that is asked after has not.
+        let is_found = is_here && container.is_none();
+        let nothing = !is_found && files.is_empty() && elsewhere.found.is_empty();
+        match elsewhere.missing() {
             // Whoever is silent may have it.
-            (Some(_), Some(missing)) if nothing => Err(missing.into()),
-            (Some(id), None) if nothing && all_is_here => {
-                Err(no_such_container(job, id, &known).into())
-            }
-            (Some(id), None) if nothing && (is_here || elsewhere.lacks_it) => {
-                Err(had_no_such_container(&past, id).into())
-            }
-            _ if nothing && !is_here => Err(nothing_kept(&self.cluster, &past).into()),
-            (_, missing) => Ok(logs::kept(files, elsewhere.found, missing, query)),
+            Some(missing) if nothing => Err(missing.into()),
+            None if nothing => Err(nothing_kept(&self.cluster, &past, container).into()),
+            missing => Ok(logs::kept(files, elsewhere.found, missing, query)),
         }
     }
 
@@ -386,11 +379,7 @@ impl Cluster for Served {
 
     fn past<'a>(&'a self, job: &'a str) -> Pending<'a, Vec<PastJobDescription>> {
         Box::pin(async move {
-            // A name that no job can have is that of none.
-            let Ok(_) = JobLayout::of(job) else {
-                return Ok(Vec::new());
-            };
-            let past = past_jobs_of(&*self.jobs.state, job).await?;
+            let past = self.jobs.all_past(job).await?;
             Ok(past.iter().map(remembered::description).collect())
         })
     }
@@ -497,16 +486,10 @@ impl Cluster for Served {
             let desk = match self.jobs.here(&*self.master()?, job).await {
                 Ok(desk) if is_it(&desk) => desk,
                 Err(unanswered) if !is_absent(&unanswered) => {
-                    let is_another = match (submission, &unanswered) {
-                        (Some(_), Unanswered::Failed(_)) => {
-                            let stored = self.jobs.stored(job).await?;
-                            let there = stored.map(|stored| stored.record.job.submission);
-                            submission != there
-                        }
-                        (Some(_), _) => self.jobs.past(job, submission).await?.is_some(),
-                        (None, _) => false,
-                    };
-                    match is_another {
+                    // One that is gone is told of, whatever is wrong with the one that is there.
+                    let is_gone =
+                        submission.is_some() && self.jobs.past(job, submission).await?.is_some();
+                    match is_gone {
                         true => return self.kept_logs(job, submission, query).await,
                         false => return Err(self.why_unled(job, unanswered).await),
                     }

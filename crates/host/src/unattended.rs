@@ -1,4 +1,4 @@
-//! A cluster of which no host is up: what its state remembers, and what this machine has kept.
+//! Jobs that no host answers for: what their cluster's state remembers of them, and what this machine has kept.
 
 use std::sync::Arc;
 
@@ -8,23 +8,21 @@ use ardea_api::{
 };
 use ardea_control::JobRef;
 use ardea_core::{Error, Result};
-use ardea_master::{all_past_jobs, past_jobs_of};
+use ardea_master::{PastJob, StoredJob, all_past_jobs};
+use ardea_packing::ContainerId;
 use ardea_scheduler::KeptOutput;
 use ardea_state_manager::StateManager;
-use ardea_state_manager::layout::JobLayout;
 
 use crate::jobs::{Jobs, submission_of};
-use crate::kept::{
-    Reach, containers, kept_here, no_such_container, no_such_submission, nothing_kept, wanted,
-};
+use crate::kept::{Reach, kept_here, no_such_container, nothing_kept, wanted};
 use crate::{described, logs, remembered};
 
-/// A cluster of which no host is up, for whoever asks after its jobs all the same. It reads, and changes nothing.
+/// A cluster of which no host is up, or none for the job that somebody asks after all the same. It reads, and changes nothing.
 #[derive(Clone, Debug)]
 pub struct Unattended {
     cluster: ClusterSettings,
     jobs: Jobs,
-    /// Why nobody leads its jobs.
+    /// Why no host answers.
     because: Error,
 }
 
@@ -35,6 +33,7 @@ impl Unattended {
             cluster,
             jobs: Jobs {
                 own: String::new(),
+                only: None,
                 state,
                 token: None,
                 tls: None,
@@ -86,10 +85,7 @@ impl Unattended {
     ///
     /// When the state manager doesn't answer.
     pub async fn past(&self, job: &str) -> Result<Vec<PastJobDescription>> {
-        if JobLayout::of(job).is_err() {
-            return Ok(Vec::new());
-        }
-        let past = past_jobs_of(&*self.jobs.state, job).await?;
+        let past = self.jobs.all_past(job).await?;
         Ok(past.iter().map(remembered::description).collect())
     }
 
@@ -98,49 +94,74 @@ impl Unattended {
     ///
     /// # Errors
     ///
-    /// Why no host is up, if no such job is known, or nothing that it wrote is here while it is there;
-    /// [`NoSuchJob`](ardea_core::ErrorCode::NoSuchJob) with where it ran, if it is gone and nothing of what it wrote is here.
+    /// * Why no host answers, if no such job is known, or nothing that it wrote is here while it is there;
+    /// * [`NoSuchContainer`](ardea_core::ErrorCode::NoSuchContainer): the job that is there has no such container by its plan, or nothing is
+    ///   here of that container of one that is gone;
+    /// * [`NoSuchJob`](ardea_core::ErrorCode::NoSuchJob): nothing is known of that submission, or it is gone and nothing of what it wrote
+    ///   is here;
+    /// * [`StateCorrupt`](ardea_core::ErrorCode::StateCorrupt): what is stored of the job that is there can't be read, and may be what is meant.
     pub async fn logs(&self, job: &str, query: LogQuery) -> Result<LogStream> {
         let wants = submission_of(query.submission.as_deref())?;
-        let is_it = |submission| wants.is_none_or(|wanted| wanted == submission);
-        let stored = self.jobs.stored(job).await?;
-        let there = stored.filter(|stored| is_it(stored.record.job.submission));
-        let kept: Vec<KeptOutput> = match there {
-            Some(stored) => {
-                let scheduler = &stored.submitted.definition.scheduler;
-                let job = &stored.record.job;
-                let kept = kept_here(&self.cluster, job, scheduler, Reach::AllBut(&[]));
-                if kept.is_empty() {
-                    return Err(self.nothing_here(job));
-                }
-                kept
-            }
-            None => {
-                let Some(past) = self.jobs.past(job, wants).await? else {
-                    return Err(match wants {
-                        Some(submission) => no_such_submission(job, submission),
-                        None => self.because.clone(),
-                    });
-                };
-                let scheduler = &past.scheduler;
-                let kept = kept_here(&self.cluster, &past.job, scheduler, Reach::AllBut(&[]));
-                if kept.is_empty() {
-                    return Err(nothing_kept(&self.cluster, &past));
-                }
-                kept
-            }
-        };
-        let files = wanted(&kept, query.container)?;
-        if let (Some(container), true) = (query.container, files.is_empty()) {
-            return Err(no_such_container(job, container, &containers(&kept)?));
+        // One that is gone is told of, whatever is wrong with the one that is there.
+        if wants.is_some()
+            && let Some(past) = self.jobs.past(job, wants).await?
+        {
+            return self.logs_of_past(&past, query);
         }
-        Ok(logs::kept(files, Vec::new(), None, query))
+        let stored = self.jobs.stored(job).await?;
+        let is_it = |there: &StoredJob| wants.is_none_or(|it| it == there.record.job.submission);
+        match (stored.filter(is_it), wants) {
+            (Some(stored), _) => self.logs_of_stored(&stored, query),
+            (None, Some(submission)) => Err(self.jobs.no_such_submission(job, submission).await?),
+            (None, None) => match self.jobs.past(job, None).await? {
+                Some(past) => self.logs_of_past(&past, query),
+                None => Err(self.because.clone()),
+            },
+        }
     }
 
-    /// That a job is there, and what it wrote is not here.
-    fn nothing_here(&self, job: &JobRef) -> Error {
+    fn logs_of_stored(&self, stored: &StoredJob, query: LogQuery) -> Result<LogStream> {
+        let job = &stored.record.job;
+        let scheduler = &stored.submitted.definition.scheduler;
+        let files = self.files(job, scheduler, query.container)?;
+        if let Some(files) = files {
+            return Ok(logs::kept(files, Vec::new(), None, query));
+        }
+        let plan = stored.record.plan.iter();
+        let planned = plan.flat_map(|plan| plan.containers().iter().map(|one| one.id));
+        let planned: Vec<ContainerId> = planned.collect();
+        Err(match query.container {
+            Some(id) if !planned.contains(&id) => no_such_container(&job.name, id, &planned),
+            container => self.nothing_here(job, container),
+        })
+    }
+
+    fn logs_of_past(&self, past: &PastJob, query: LogQuery) -> Result<LogStream> {
+        match self.files(&past.job, &past.scheduler, query.container)? {
+            Some(files) => Ok(logs::kept(files, Vec::new(), None, query)),
+            None => Err(nothing_kept(&self.cluster, past, query.container)),
+        }
+    }
+
+    /// What this machine has of what a job wrote, or of what one container of it did; nothing if there is none.
+    fn files(
+        &self,
+        job: &JobRef,
+        scheduler: &str,
+        container: Option<ContainerId>,
+    ) -> Result<Option<Vec<(ContainerId, KeptOutput)>>> {
+        let kept = kept_here(&self.cluster, job, scheduler, Reach::AllBut(&[]));
+        let files = wanted(&kept, container)?;
+        // A job may have written nothing, a container that is asked after has not.
+        let is_found = !kept.is_empty() && (container.is_none() || !files.is_empty());
+        Ok(is_found.then_some(files))
+    }
+
+    /// That a job is there, and what it wrote is not here, or what a container of it did.
+    fn nothing_here(&self, job: &JobRef, container: Option<ContainerId>) -> Error {
+        let whose = container.map_or_else(|| "it".into(), |id| format!("its container {id}"));
         let what = format!(
-            "the hosts of job {:?} are gone, and nothing of what it wrote is on this machine",
+            "the hosts of job {:?} are gone, and nothing of what {whose} wrote is on this machine",
             job.name
         );
         let error = Error::new(self.because.code(), what).because(self.because.without_hint());
@@ -160,7 +181,7 @@ mod tests {
     use ardea_packing::{
         ContainerId, JobDemand, PackingConfig, ResourceManagers, Resources, VertexDemand,
     };
-    use ardea_state_manager::layout::past_job;
+    use ardea_state_manager::layout::{JobLayout, past_job};
     use ardea_state_manager::{Expected, FileState, StateOptions};
 
     use super::*;
@@ -259,18 +280,72 @@ mod tests {
         assert!(error.to_string().contains("submission 3"), "{error}");
     }
 
+    /// The job that is there has a plan with one container.
+    async fn plan(cluster: &Unattended) {
+        let state = &cluster.jobs.state;
+        let layout = JobLayout::of("relay").unwrap();
+        let node = state.get(layout.definition()).await.unwrap().unwrap();
+        let mut stored = StoredJob::decode(&node.value).unwrap();
+        let policy = ResourceManagers::builtin().get("round-robin").unwrap();
+        let plan = policy.pack(&stored.record.demand, &PackingConfig::default());
+        Arc::make_mut(&mut stored.record).plan = Some(Arc::new(plan.unwrap()));
+        let value = stored.encode().unwrap();
+        let set = state.set(layout.definition(), &value, Expected::Any);
+        set.await.unwrap();
+    }
+
+    async fn of_container(cluster: &Unattended, submission: &str, container: u32) -> Error {
+        let query = LogQuery {
+            submission: Some(submission.into()),
+            container: Some(ContainerId(container)),
+            ..LogQuery::default()
+        };
+        told(cluster, query).await.unwrap_err()
+    }
+
     #[tokio::test]
-    async fn a_container_that_a_job_never_had_is_named_with_those_it_had() {
+    async fn only_of_what_no_plan_has_it_is_said_that_the_job_has_it_not() {
         let folder = tempfile::tempdir().unwrap();
         let cluster = unattended(folder.path()).await;
         write(&cluster, 1, "earlier\n");
-        let query = LogQuery {
-            submission: Some("1".into()),
-            container: Some(ContainerId(7)),
+        let gone = of_container(&cluster, "1", 7).await;
+        assert_eq!(gone.code(), ErrorCode::NoSuchContainer);
+        let text = gone.to_string();
+        assert!(text.contains("nothing of a container 7"), "{text}");
+        assert!(text.contains("10.0.0.7"), "{text}");
+
+        let none = of_container(&cluster, "2", 1).await;
+        assert_eq!(none.code(), ErrorCode::NoSuchContainer, "{none}");
+        assert!(none.to_string().contains("it has none yet"), "{none}");
+        plan(&cluster).await;
+        // What is on this machine says nothing of what is on others.
+        let other = of_container(&cluster, "2", 1).await;
+        assert_eq!(other.code(), ErrorCode::Network, "{other}");
+        assert!(other.to_string().contains("its container 1"), "{other}");
+        let none = of_container(&cluster, "2", 7).await;
+        assert_eq!(none.code(), ErrorCode::NoSuchContainer, "{none}");
+        assert!(none.to_string().contains("it has one: 1"), "{none}");
+    }
+
+    #[tokio::test]
+    async fn a_job_that_can_not_be_read_hides_none_of_what_an_earlier_one_wrote() {
+        let folder = tempfile::tempdir().unwrap();
+        let cluster = unattended(folder.path()).await;
+        write(&cluster, 1, "earlier\n");
+        let layout = JobLayout::of("relay").unwrap();
+        let damaged = cluster
+            .jobs
+            .state
+            .set(layout.definition(), b"?", Expected::Any);
+        damaged.await.unwrap();
+        let of = |submission: Option<&str>| LogQuery {
+            submission: submission.map(String::from),
             ..LogQuery::default()
         };
-        let error = told(&cluster, query).await.unwrap_err();
-        assert_eq!(error.code(), ErrorCode::NoSuchContainer);
-        assert!(error.to_string().contains("it has one: 1"), "{error}");
+        assert_eq!(told(&cluster, of(Some("1"))).await.unwrap(), ["earlier"]);
+        for submission in [None, Some("2")] {
+            let error = told(&cluster, of(submission)).await.unwrap_err();
+            assert_eq!(error.code(), ErrorCode::StateCorrupt, "{error}");
+        }
     }
 }

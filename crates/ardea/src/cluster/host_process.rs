@@ -21,7 +21,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::packages::{cache_config, store_options};
 use super::run_files::RunFile;
-use super::{HostStart, Launcher, Modules};
+use super::{HostStart, Launcher, Modules, Started};
 use crate::job::open_state;
 
 /// How long a host that is for one job waits for that to be submitted once whoever started the host is gone.
@@ -37,21 +37,20 @@ const LOOKS_EVERY: Duration = Duration::from_secs(2);
 pub(crate) fn be_host(start: HostStart, modules: Modules) -> Result<()> {
     // Refused to the leader of a process group, which is in nobody's way already.
     let _ = rustix::process::setsid();
-    let name = start.name.clone();
-    host_process(start, modules, |api| {
-        eprintln!("host {name} is up: {api}");
+    host_process(start, modules, |host| {
+        eprintln!("host {} is up: {}", host.name, host.api);
     })
 }
 
-/// Runs a host until it is told to end (SIGTERM, SIGINT), or the job that it is for is gone. `ready` is called with the address of
-/// its interface when it can be asked.
+/// Runs a host until it is told to end (SIGTERM, SIGINT), or the job that it is for is gone. `ready` is called with it when
+/// its interface can be asked.
 ///
 /// # Errors
 /// What keeps it from starting; nothing runs then.
 pub fn host_process(
     start: HostStart,
     modules: Modules,
-    ready: impl FnOnce(&str) + Send,
+    ready: impl FnOnce(&Started) + Send,
 ) -> Result<()> {
     let schema = Schema::of(CLUSTER_SETTINGS);
     let resolved = Resolver::new(&schema)
@@ -92,7 +91,7 @@ async fn run(
     cluster: ClusterSettings,
     modules: Modules,
     masters: Handle,
-    ready: impl FnOnce(&str),
+    ready: impl FnOnce(&Started),
 ) -> Result<()> {
     let url = cluster.state.clone();
     let opening = masters.spawn(async move { open_state(&url, StateOptions::default()).await });
@@ -128,9 +127,12 @@ async fn run(
         cluster: cluster.clone(),
     })
     .await?;
-    let file = RunFile::of_this_process(&start.name, start.job.as_deref(), host.api())?;
+    let file = RunFile {
+        taken_port: host.taken_port(),
+        ..RunFile::of_this_process(&start.name, start.job.as_deref(), host.api())?
+    };
     file.write(&directory)?;
-    ready(host.api());
+    ready(&file.clone().into());
     let ended = tokio::select! {
         told = told_to_end() => told,
         gone = job_is_gone(&start, &state) => gone,

@@ -38,6 +38,8 @@ pub struct Started {
     pub name: String,
     /// Where its interface is: `http://HOST:PORT`.
     pub api: String,
+    /// The port that its interface was to have, if something else had it when the host started.
+    pub taken_port: Option<u16>,
     /// Its process.
     pub pid: u32,
     /// The job that it is for, if it is for one.
@@ -303,6 +305,7 @@ impl From<RunFile> for Started {
         Started {
             name: file.name,
             api: file.api,
+            taken_port: file.taken_port,
             pid: file.pid,
             job: file.job,
         }

@@ -19,6 +19,8 @@ pub(super) struct RunFile {
     pub(super) job: Option<String>,
     /// Where its interface is: `http://HOST:PORT`.
     pub(super) api: String,
+    /// The port that its interface was to have, if something else had it.
+    pub(super) taken_port: Option<u16>,
     /// Its process.
     pub(super) pid: u32,
     /// When the kernel started it, in its own ticks.
@@ -45,6 +47,7 @@ impl RunFile {
             name: name.to_string(),
             job: job.map(str::to_string),
             api: api.to_string(),
+            taken_port: None,
             pid,
             started,
         })

@@ -109,18 +109,15 @@ fn kept(
     while let Some(line) = remembered.ask(async { lines.recv().await.transpose() })? {
         print(&line, args, context)?;
     }
-    if let Failure::Error(error) = remembered.why_not(job) {
-        let what = error.message();
-        match error.code() {
-            ErrorCode::NoSuchJob => say(&what, context),
-            _ => say(
-                &format!(
-                    "the hosts of {job} are gone ({what}): this is what is on this machine of what it has written"
-                ),
-                context,
-            ),
-        }
-    }
+    let what = match remembered.why_not(job) {
+        Failure::Error(error) if error.code() == ErrorCode::NoSuchJob => error.message(),
+        // It may go on writing, which is not to be seen here.
+        failure if args.follow => return Err(failure),
+        Failure::Error(error) => format!("the hosts of {job} are gone ({})", error.message()),
+        failure => return Err(failure),
+    };
+    let all = "this is what is on this machine of what it has written";
+    say(&format!("{what}: {all}"), context);
     Ok(())
 }
 

@@ -149,6 +149,8 @@ pub fn a_job_without_a_host_tells_what_it_wrote_and_obeys_the_host_that_comes() 
     assert!(logs.status.success() && !logs.stdout.is_empty(), "{logs:?}");
     let said = String::from_utf8_lossy(&logs.stderr).into_owned();
     assert!(said.contains("the hosts of lonely are gone"), "{said}");
+    let told = arena.fail("logs lonely --follow");
+    assert!(told.contains("no host is registered"), "{told}");
     arena.succeed("cluster start");
     arena.succeed("kill lonely --yes");
     arena.succeed("kill other --yes");

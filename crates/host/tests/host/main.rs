@@ -1,6 +1,7 @@
 //! A host as those who ask it see it, when something of its machine is not as it should be.
 
 mod full;
+mod kept;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use ardea_master::{Jobs, new_submission};
 use ardea_packages::{Cache, CacheConfig, PackageStores, StoreOptions};
 use ardea_packing::{JobDemand, PackingConfig, ResourceManagers, Resources, VertexDemand};
 use ardea_scheduler::{CachedPrograms, Schedulers};
-use ardea_state_manager::{FileState, StateManager, StateOptions};
+use ardea_state_manager::{FileState, StateManager, StateOptions, layout};
 
 use full::Full;
 
@@ -38,12 +39,16 @@ async fn host_for(
     folder: &Path,
     state: Arc<dyn StateManager>,
 ) -> Result<Host> {
+    Host::start(setup(jobs, name, folder, state)?).await
+}
+
+fn setup(jobs: Jobs, name: &str, folder: &Path, state: Arc<dyn StateManager>) -> Result<HostSetup> {
     let schema = Schema::of(CLUSTER_SETTINGS);
     let resolved = Resolver::new(&schema).flags(["cluster.port=0"]).resolve()?;
     let cluster = ClusterSettings::from_settings(&resolved, Some(folder))?;
     let cache = Cache::open(folder.join("cache"), CacheConfig::default())?;
     let (stores, options) = (PackageStores::builtin(), StoreOptions::default());
-    Host::start(HostSetup {
+    Ok(HostSetup {
         name: name.into(),
         jobs,
         state,
@@ -62,7 +67,6 @@ async fn host_for(
         masters: tokio::runtime::Handle::current(),
         cluster,
     })
-    .await
 }
 
 /// A job whose program is nowhere: it is led all the same.
@@ -212,4 +216,50 @@ async fn who_kills_a_submission_kills_no_later_job_of_its_name() {
     assert_eq!(error.code(), ErrorCode::NoSuchJob, "{error}");
     kill(later).await.expect("it is there");
     host.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_that_will_lead_a_job_says_so_though_none_is_registered() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = state(folder.path()).await;
+    let first = host("quay", folder.path(), Arc::clone(&state) as _).await;
+    let first = first.expect("it starts");
+    let client = Client::new(first.api(), None).expect("a client");
+    client.submit(&job("words")).await.expect("it is taken");
+    until("it is led", async || {
+        client.describe("words").await.ok()?.master
+    })
+    .await;
+    let next = host("pier", folder.path(), Arc::clone(&state) as _).await;
+    let next = next.expect("it starts");
+    // As if its process had died: the lease lasts a while.
+    drop(first);
+    for name in ["quay", "pier"] {
+        let path = layout::worker(name).expect("a path");
+        // It may be gone already.
+        let _ = state.delete(&path, None).await;
+    }
+    let client = Client::new(next.api(), None).expect("a client");
+    client.deactivate("words").await.expect("it comes to lead");
+    next.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_tells_which_port_it_did_not_get() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = state(folder.path()).await;
+    let other = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = other.local_addr().expect("its number").port();
+    let start = async |name: &str, port: u16| {
+        let state = Arc::clone(&state) as _;
+        let mut setup = setup(Jobs::All, name, folder.path(), state).expect("a setup");
+        setup.cluster.port = port;
+        setup.cluster.is_port_chosen = false;
+        Host::start(setup).await.expect("it starts")
+    };
+    for (name, port, not_got) in [("quay", taken, Some(taken)), ("pier", 0, None)] {
+        let host = start(name, port).await;
+        assert_eq!(host.taken_port(), not_got);
+        host.close().await;
+    }
 }

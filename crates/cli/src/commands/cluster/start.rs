@@ -1,7 +1,6 @@
 //! `ardea cluster start`: hosts of a cluster on this machine.
 
 use ardea::cluster::{HostStart, Launcher, Modules, Started, host_process};
-use ardea_api::ClusterSettings;
 use serde_json::json;
 
 use super::hosts_json;
@@ -17,13 +16,18 @@ pub fn run(args: &ClusterStartArgs, context: &Context) -> Result<(), Failure> {
         at: None,
     };
     let cluster = context.cluster(&place)?;
+    let launcher = Launcher::of(cluster.clone());
     if args.foreground {
         let name = args.name.clone().unwrap_or_else(own_name);
         let mut start = HostStart::of(name, &cluster, cluster.port);
         start.attributes.extend(args.attributes.iter().cloned());
-        return be(start, context.quiet, Some(&cluster));
+        return be(start, |host| {
+            if !context.quiet {
+                say_up(host);
+                say_taken_port(std::slice::from_ref(host), &launcher.running());
+            }
+        });
     }
-    let launcher = Launcher::of(cluster.clone());
     let started = launcher.start(args.workers as usize)?;
     let running: Vec<Started> = launcher.running();
     let general: Vec<Started> = running
@@ -45,41 +49,40 @@ pub fn run(args: &ClusterStartArgs, context: &Context) -> Result<(), Failure> {
             cluster.name,
             apis.join(", ")
         ));
-        if !started.is_empty() {
-            say_other_port(&cluster, &apis);
-        }
+        say_taken_port(&started, &general);
     }
     Ok(())
 }
 
-/// Says so if none of the hosts has the port that commands of people would try first, since something else has it.
-fn say_other_port(cluster: &ClusterSettings, apis: &[&str]) {
-    let port = cluster.port;
-    let has_it = |api: &&str| api.ends_with(&format!(":{port}"));
-    if !cluster.is_port_chosen && !apis.iter().any(has_it) {
+/// Says so if none of the cluster's hosts here has the port that commands of people would try first, since one that was started found
+/// it taken.
+fn say_taken_port(started: &[Started], running: &[Started]) {
+    if let Some(port) = taken_port(started, running) {
         print_error(&format!(
             "port {port} is taken by something else: commands find the other one, and cluster.port chooses one\n"
         ));
     }
 }
 
+fn taken_port(started: &[Started], running: &[Started]) -> Option<u16> {
+    let port = started.iter().find_map(|host| host.taken_port)?;
+    let has_it = |host: &Started| host.api.ends_with(&format!(":{port}"));
+    (!running.iter().any(has_it)).then_some(port)
+}
+
 /// Is a host that was started by another process.
 pub fn be_host(start: HostStart) -> Result<(), Failure> {
     // Refused to the leader of a process group, which no terminal's Ctrl-C reaches anyway.
     let _ = rustix::process::setsid();
-    be(start, false, None)
+    be(start, say_up)
 }
 
-fn be(start: HostStart, quiet: bool, cluster: Option<&ClusterSettings>) -> Result<(), Failure> {
-    let name = start.name.clone();
-    Ok(host_process(start, Modules::builtin(), |api| {
-        if !quiet {
-            print_error(&format!("host {name} is up: {api}\n"));
-            if let Some(cluster) = cluster {
-                say_other_port(cluster, &[api]);
-            }
-        }
-    })?)
+fn be(start: HostStart, ready: impl FnOnce(&Started) + Send) -> Result<(), Failure> {
+    Ok(host_process(start, Modules::builtin(), ready)?)
+}
+
+fn say_up(host: &Started) {
+    print_error(&format!("host {} is up: {}\n", host.name, host.api));
 }
 
 /// What this machine is called.
@@ -91,5 +94,34 @@ fn own_name() -> String {
     match name.is_empty() {
         true => "host".into(),
         false => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(port: u16, taken_port: Option<u16>) -> Started {
+        Started {
+            name: "quay".into(),
+            api: format!("http://127.0.0.1:{port}"),
+            taken_port,
+            pid: 1,
+            job: None,
+        }
+    }
+
+    #[test]
+    fn a_port_is_told_to_be_taken_only_by_what_is_no_host_of_the_cluster() {
+        let (first, wide) = (host(7400, None), host(7401, None));
+        let late = host(7402, Some(7400));
+        let told = |started: &Started, running: &[&Started]| {
+            let running: Vec<Started> = running.iter().map(|host| (*host).clone()).collect();
+            taken_port(std::slice::from_ref(started), &running)
+        };
+        assert_eq!(told(&late, &[&late]), Some(7400));
+        assert_eq!(told(&late, &[&wide, &late]), Some(7400));
+        assert_eq!(told(&late, &[&first, &late]), None, "a host of its own");
+        assert_eq!(told(&wide, &[&wide]), None, "nobody tried it");
     }
 }
