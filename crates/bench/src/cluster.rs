@@ -7,11 +7,12 @@
 //!
 //! * `ground`: the cluster;
 //! * `spread`: a job on it that runs for a while; `times`: what of that counts;
-//! * `wire`: how the bench asks its workers;
+//! * `wire`: how the bench asks its workers; `steady`: all of them, none of whom may begin anew;
 //! * [`work`]: what a worker does.
 
 mod ground;
 mod spread;
+mod steady;
 mod times;
 mod wire;
 mod work;

@@ -28,7 +28,7 @@ pub(crate) struct Chronicle {
     since_ms: u64,
     /// What the job did last of what lasts, and since when: a recovery or a change of plans interrupts it, and ends it not.
     lasting: Option<(JobPhase, u64)>,
-    notes: VecDeque<NoteView>,
+    notes: VecDeque<Noted>,
     problems: BTreeMap<InstanceId, Problem>,
     /// Of processes that should not have ended.
     failures: BTreeMap<ContainerId, Problem>,
@@ -36,6 +36,14 @@ pub(crate) struct Chronicle {
     places: BTreeMap<ContainerId, RunningContainer>,
     /// How often anything of this has changed.
     changes: u64,
+}
+
+/// A note.
+#[derive(Debug)]
+struct Noted {
+    view: NoteView,
+    /// Whether it is an end that this master has counted as a failure.
+    is_counted: bool,
 }
 
 #[derive(Debug)]
@@ -71,6 +79,31 @@ impl Lives {
             self.heard = None;
             self.restarts = 0;
         }
+    }
+
+    /// Goes on from what was known before of the same container. What either has given back counts for the other no more as well.
+    fn resume(&mut self, before: &Life) {
+        let mut before = Lives {
+            heard: before.newest.map(|newest| (newest, newest)),
+            ended: before.ended,
+            given_back: before.given_back,
+            restarts: before.restarts,
+        };
+        if let Some(incarnation) = self.given_back {
+            before.give_back(incarnation);
+        }
+        if let Some(incarnation) = before.given_back {
+            self.give_back(incarnation);
+        }
+        // Those that were started while nobody led are known by the newest of them.
+        let unled = matches!((self.heard, before.heard), (Some((first, _)), Some((newest, _))) if first > newest);
+        let restarts = before.restarts.saturating_add(unled.into());
+        self.restarts = self.restarts.saturating_add(restarts);
+        self.heard = match (self.heard, before.heard) {
+            (Some((_, newest)), Some((first, before))) => Some((first, newest.max(before))),
+            (heard, before) => heard.or(before),
+        };
+        self.ended = self.ended.max(before.ended);
     }
 }
 
@@ -147,16 +180,18 @@ impl Chronicle {
                 }
                 let given_back = lives.is_given_back(worker.incarnation);
                 let expected = was_to_end(worker);
-                if !given_back && is_failure(&how, expected) {
+                let is_counted = !given_back && is_failure(&how, expected);
+                if is_counted {
                     let message = format!("its process {}", ended(&how, &last_words));
                     count(&mut self.failures, worker.container, message);
                 }
-                self.happens(Happening::Exited {
+                let exited = Happening::Exited {
                     worker,
                     how,
                     last_words,
                     expected,
-                });
+                };
+                self.keep(exited, is_counted);
                 Some(worker)
             }
             ContainerEvent::Notice { container, text } => {
@@ -207,12 +242,18 @@ impl Chronicle {
     }
 
     fn happens(&mut self, what: Happening) -> u64 {
+        self.keep(what, false)
+    }
+
+    /// Notes it; when that was.
+    fn keep(&mut self, what: Happening, is_counted: bool) -> u64 {
         if self.notes.len() == MOST_NOTES {
             self.notes.pop_front();
         }
         self.changes += 1;
         let at_ms = now_ms();
-        self.notes.push_back(NoteView { at_ms, what });
+        let view = NoteView { at_ms, what };
+        self.notes.push_back(Noted { view, is_counted });
         at_ms
     }
 
@@ -245,18 +286,7 @@ impl Chronicle {
         for life in &before.lives {
             self.forget_told(life);
             let lives = self.lives.entry(life.container).or_default();
-            // Those that were started while nobody led are known by the newest of them.
-            let unled = matches!((lives.heard, life.newest), (Some((first, _)), Some(before)) if first > before);
-            let restarts = life.restarts.saturating_add(unled.into());
-            lives.restarts = lives.restarts.saturating_add(restarts);
-            lives.heard = match (lives.heard, life.newest) {
-                (Some((_, newest)), Some(before)) => Some((before, newest.max(before))),
-                (heard, before) => heard.or(before.map(|before| (before, before))),
-            };
-            lives.ended = lives.ended.max(life.ended);
-            if let Some(incarnation) = life.given_back {
-                lives.give_back(incarnation);
-            }
+            lives.resume(life);
         }
         for problem in before.problems {
             add(
@@ -276,11 +306,12 @@ impl Chronicle {
                 failure.message,
             );
         }
-        for note in before.notes.into_iter().rev() {
+        for view in before.notes.into_iter().rev() {
             if self.notes.len() == MOST_NOTES {
                 break;
             }
-            self.notes.push_front(note);
+            let is_counted = false;
+            self.notes.push_front(Noted { view, is_counted });
         }
         if let Some((phase, began)) = before.lasting {
             match &mut self.lasting {
@@ -296,16 +327,11 @@ impl Chronicle {
     /// Forgets the end of a life that was told before as well.
     fn forget_told(&mut self, life: &Life) {
         let failures = &mut self.failures;
-        let given_back = self.lives.get(&life.container).and_then(|it| it.given_back);
-        self.notes.retain(|note| match &note.what {
-            Happening::Exited {
-                worker,
-                how,
-                expected,
-                ..
-            } if worker.container == life.container && Some(worker.incarnation) <= life.ended => {
-                if is_failure(how, *expected)
-                    && given_back < Some(worker.incarnation)
+        self.notes.retain(|note| match &note.view.what {
+            Happening::Exited { worker, .. }
+                if worker.container == life.container && Some(worker.incarnation) <= life.ended =>
+            {
+                if note.is_counted
                     && let Some(failure) = failures.get_mut(&life.container)
                 {
                     failure.count -= 1;
@@ -326,7 +352,8 @@ impl Chronicle {
     /// The last so many notes, the latest last.
     pub(crate) fn notes(&self, most: usize) -> Vec<NoteView> {
         let skip = self.notes.len().saturating_sub(most);
-        self.notes.iter().skip(skip).cloned().collect()
+        let notes = self.notes.iter().skip(skip);
+        notes.map(|note| note.view.clone()).collect()
     }
 
     /// Problems, the latest first.

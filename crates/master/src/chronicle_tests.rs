@@ -172,6 +172,38 @@ fn a_container_that_is_given_back_fails_not_however_it_ends_and_its_number_begin
 }
 
 #[test]
+fn an_end_that_was_told_before_counts_once_although_the_container_was_given_back_since() {
+    let end = |chronicle: &mut Chronicle| {
+        exits(chronicle, worker(4, 1), Ending::Signal(9), &[]);
+    };
+    let mut first = Chronicle::new();
+    joins(&mut first, 4, 1);
+    end(&mut first);
+    // Told again, before it is read what the first has seen: the update that does without the container is over by then.
+    let mut next = Chronicle::new();
+    end(&mut next);
+    next.gives_back(worker(4, 2));
+    next.resume(first.hand_over());
+    assert_eq!(next.failures()[0].count, 1);
+}
+
+#[test]
+fn lives_that_a_master_has_given_back_count_no_more_when_it_hears_of_them_from_the_one_before() {
+    let mut first = Chronicle::new();
+    for incarnation in [1, 2] {
+        joins(&mut first, 4, incarnation);
+    }
+    let mut next = Chronicle::new();
+    next.gives_back(worker(4, 3));
+    // The number is there again: a life of a container that begins anew.
+    joins(&mut next, 4, 4);
+    next.resume(first.hand_over());
+    assert_eq!(next.restarts(ContainerId(4)), 0);
+    joins(&mut next, 4, 5);
+    assert_eq!(next.restarts(ContainerId(4)), 1);
+}
+
+#[test]
 fn a_process_of_a_container_that_is_given_back_before_it_was_heard_counts_neither() {
     let mut chronicle = Chronicle::new();
     chronicle.gives_back(worker(4, 1));

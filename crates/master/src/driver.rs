@@ -26,7 +26,7 @@ use crate::handover::Handover;
 use crate::leftovers;
 use crate::links::{LinkEvent, Links, speaker};
 use crate::scheduling::{SchedulerEvent, Scheduling};
-use crate::succession::{Handing, is_given_back, was_to_end};
+use crate::succession::{Handing, was_to_end};
 use crate::{JobStore, MasterSetup, Submitted};
 
 /// How often the machine is told that time has passed.
@@ -230,9 +230,8 @@ impl Driver {
                     return self.chronicle.notice(what);
                 }
                 let master = self.candidate.master();
-                if let (Some(record), Some(worker)) =
-                    (master.and_then(JobMaster::record), of(&event))
-                    && is_given_back(record, worker.container)
+                if let (Some(master), Some(worker)) = (master, of(&event))
+                    && master.does_without(worker.container)
                 {
                     self.chronicle.gives_back(worker);
                 }

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use ardea_control::{ContainerState, JobMaster, JobRecord, MasterEpoch, WorkerId};
+use ardea_control::{ContainerState, JobMaster, MasterEpoch, WorkerId};
 use ardea_core::{Error, Result};
 use ardea_metrics::catalogue::{self, Metric};
 use ardea_metrics::{History, Selector};
-use ardea_packing::ContainerId;
 
 use crate::Counted;
 use crate::driver::{Done, Driver};
@@ -84,9 +83,8 @@ impl Driver {
 
     /// Forgets the lives of containers that the job does without.
     pub(crate) fn forget_given_back(&mut self) {
-        let record = self.candidate.master().and_then(JobMaster::record);
-        if let Some(record) = record {
-            self.chronicle.gave_back(|id| is_given_back(record, id));
+        if let Some(master) = self.candidate.master() {
+            self.chronicle.gave_back(|id| master.does_without(id));
         }
     }
 
@@ -184,30 +182,17 @@ pub(crate) fn was_to_end(master: &JobMaster, worker: WorkerId) -> bool {
     let id = worker.container;
     let newest = master.worker(id);
     record.is_ending()
-        || is_given_back(record, id)
+        || master.does_without(id)
         || master.container(id) == ContainerState::Restarting
         || newest.is_some_and(|newest| newest.incarnation > worker.incarnation)
 }
 
-/// Whether the job does without the container: its plan has none of that number, nor has one that records are still routed by.
-pub(crate) fn is_given_back(record: &JobRecord, id: ContainerId) -> bool {
-    let previous = record.previous.as_ref();
-    let previous = previous.filter(|previous| !previous.switched);
-    let previous = previous.map(|previous| &previous.plan);
-    let mut plans = record.plan.iter().chain(previous);
-    !plans.any(|plan| plan.container(id).is_some())
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use ardea_control::Previous;
     use ardea_core::Timestamp;
     use ardea_metrics::{Batch, HistoryConfig, Labels, Value};
 
     use super::*;
-    use crate::stored_job::tests::job;
 
     #[test]
     fn who_follows_whom_is_told_by_the_names_of_their_hosts() {
@@ -244,27 +229,5 @@ mod tests {
             ..before
         };
         assert_eq!(counted, BTreeMap::from([("a".to_string(), after)]));
-    }
-
-    #[test]
-    fn a_container_is_given_back_when_no_plan_that_is_routed_by_has_it() {
-        let (stored, large) = job(40, 4);
-        let (_, small) = job(40, 2);
-        let mut record = (*stored.record).clone();
-        record.plan = Some(Arc::new(small));
-        let given_back = |record: &JobRecord| {
-            let ids = [1, 2, 3, 4].map(ContainerId);
-            ids.map(|id| is_given_back(record, id))
-        };
-        assert_eq!(given_back(&record), [false, false, true, true]);
-        for switched in [false, true] {
-            record.previous = Some(Previous {
-                plan: Arc::new(large.clone()),
-                version: record.plan_version,
-                switched,
-            });
-            let without = switched;
-            assert_eq!(given_back(&record), [false, false, without, without]);
-        }
     }
 }

@@ -11,8 +11,8 @@
 //!
 //! **Counters** are kept as growth: what a counter says now less what it said before, or, when its process was started
 //! anew or it says less than before, all that it says. What a counter said when a process that is older than the history is
-//! heard for the first time is where it begins, not growth. What a counter of the catalogue has grown by stays part of
-//! [`grown`](History::grown) when its process is gone, and when its series is: no more than the detail is lost.
+//! heard for the first time is where it begins, not growth. What a counter of instances in the catalogue has grown by stays
+//! part of [`grown`](History::grown) when its process is gone, and when its series is: no more than the detail is lost.
 //!
 //! **Time** is that of whoever takes batches in: the clocks of other hosts may be wrong.
 
@@ -89,7 +89,7 @@ pub struct History {
     is_folded: bool,
     left_out: u64,
     swept: i64,
-    /// What counters of instances had grown by whose series have gone, by vertex.
+    /// What counters of instances had grown by whose series have gone, by vertex. There are few vertices.
     gone: HashMap<u128, Gone>,
 }
 
@@ -98,6 +98,11 @@ struct Gone {
     name: MetricName,
     labels: Labels,
     total: f64,
+}
+
+impl Gone {
+    /// About how much memory it takes: itself and its labels.
+    const BYTES: usize = size_of::<Gone>() + 64;
 }
 
 /// A process that tells metrics.
@@ -210,7 +215,8 @@ impl History {
             // A table is between 7/16 and 7/8 full.
             bytes: series * (Series::BYTES + 32)
                 + self.numbers * 3 / 2 * size_of::<(u128, Last)>()
-                + self.processes.len() * size_of::<Process>(),
+                + self.processes.len() * size_of::<Process>()
+                + self.gone.len() * (Gone::BYTES + 32),
         }
     }
 
@@ -414,11 +420,13 @@ impl std::fmt::Debug for History {
     }
 }
 
-/// Remembers what a counter of an instance has come to, with those of its vertex: there are few vertices.
+/// Remembers what a counter of instances has come to, with those of its vertex. A folded series has no instance any more: the catalogue
+/// knows whose it is.
 fn keep_total(gone: &mut HashMap<u128, Gone>, series: &Series) {
     let name = series.name.as_str();
-    let is_known = catalogue::find(name).is_some_and(|metric| metric.kind == Kind::Counter);
-    if !is_known || !series.is_counter || series.total <= 0.0 {
+    let is_of_instances = catalogue::find(name)
+        .is_some_and(|it| it.kind == Kind::Counter && it.labels.contains(&"instance"));
+    if !is_of_instances || !series.is_counter || series.total <= 0.0 {
         return;
     }
     let labels = folded(&series.labels);

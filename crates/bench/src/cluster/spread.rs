@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ardea_core::{Error, ErrorCode, Result};
+use ardea_core::Result;
 use hdrhistogram::Histogram;
 
+use super::steady::Steady;
 use super::{Gathering, Ground, Load, Order, Sample};
 use crate::usage::{Spent, monotonic_nanos};
 use crate::{PATIENCE, nanoseconds};
@@ -67,9 +68,8 @@ impl Measured {
 
 /// A job in several containers that is up; its spouts wait for the word. Its containers count what is `emitted` and `counted`.
 pub(crate) struct Spread {
-    gathering: Gathering,
+    workers: Steady,
     job: String,
-    containers: usize,
     // The cluster's folder goes last.
     ground: Ground,
 }
@@ -90,9 +90,8 @@ impl Spread {
         ground.wait_until_running(&submission.job, COME_WITHIN)?;
         gathering.wait_for(containers as usize, COME_WITHIN)?;
         Ok(Spread {
-            gathering,
+            workers: Steady::from_now_on(gathering, containers)?,
             job: submission.job,
-            containers: containers as usize,
             ground,
         })
     }
@@ -107,7 +106,7 @@ impl Spread {
         let start = monotonic_nanos() + LEAD.as_nanos() as u64;
         let from = start + warmup.as_nanos() as u64;
         let until = from + duration.as_nanos() as u64;
-        self.gathering.order(Order::Begin { start, from, until });
+        self.workers.order(Order::Begin { start, from, until });
         progress("warming up");
         thread::sleep(Duration::from_nanos(from.saturating_sub(monotonic_nanos())));
         progress("measuring");
@@ -116,26 +115,19 @@ impl Spread {
     /// What has been done until now.
     ///
     /// # Errors
-    /// [`ErrorCode::Network`] if a container does not tell: without it the sums would be wrong.
+    /// Those of [`Steady::samples`].
     pub(crate) fn seen(&self) -> Result<Seen> {
-        let seen = Seen {
+        Ok(Seen {
             at: Instant::now(),
-            samples: self.gathering.samples(false),
+            samples: self.workers.samples(false)?,
             hosts_cpu: self.ground.host_cpu_time(),
-        };
-        let (told, all) = (seen.samples.len(), self.containers);
-        if told < all {
-            let what = format!("{told} of {all} containers tell the bench what they do");
-            return Err(Error::new(ErrorCode::Network, what)
-                .hint("one has died, or the machine stood still for long: run the bench again"));
-        }
-        Ok(seen)
+        })
     }
 
     /// What happens in a time that begins now.
     ///
     /// # Errors
-    /// Those of [`Spread::seen`].
+    /// Those of [`Steady::samples`].
     pub(crate) fn measure(&self, duration: Duration) -> Result<Measured> {
         let before = self.seen()?;
         thread::sleep(duration);
@@ -149,23 +141,26 @@ impl Spread {
     }
 
     /// Has the spouts fall silent, waits until what they have emitted has arrived, and takes all down.
+    ///
+    /// # Errors
+    /// Those of [`Steady::samples`].
     pub(crate) fn end(self) -> Result<Vec<Sample>> {
-        let last = self.last_samples();
+        let last = self.last_samples()?;
         self.ground.kill(&self.job)?;
         Ok(last)
     }
 
-    fn last_samples(&self) -> Vec<Sample> {
-        self.gathering.order(Order::Over);
+    fn last_samples(&self) -> Result<Vec<Sample>> {
+        self.workers.order(Order::Over);
         let deadline = Instant::now() + 2 * PATIENCE;
         let mut emitted_before = None;
         loop {
-            let samples = self.gathering.samples(true);
+            let samples = self.workers.samples(true)?;
             let count = |name| samples.iter().map(|it| it.count(name)).sum::<u64>();
             let emitted = count("emitted");
             let is_silent = emitted_before.replace(emitted) == Some(emitted);
             if (is_silent && count("counted") == emitted) || Instant::now() >= deadline {
-                return samples;
+                return Ok(samples);
             }
             thread::sleep(LOOK);
         }

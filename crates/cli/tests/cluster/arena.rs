@@ -11,6 +11,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::processes::{self, Process, Role};
+use crate::settings::without_settings;
 
 /// How long a test waits for what must come.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -81,11 +82,7 @@ impl Arena {
     /// A program in this folder, with these words.
     fn command(&self, program: &Path, line: &str) -> Command {
         let mut command = Command::new(program);
-        for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("ARDEA_") {
-                command.env_remove(name);
-            }
-        }
+        without_settings(&mut command);
         command
             .args(line.split_whitespace())
             .current_dir(self.path())

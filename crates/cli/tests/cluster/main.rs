@@ -14,6 +14,8 @@ mod suite;
 
 #[path = "../numbers/mod.rs"]
 mod numbers;
+#[path = "../settings/mod.rs"]
+mod settings;
 
 mod changes;
 mod counts;

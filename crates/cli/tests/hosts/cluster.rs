@@ -21,6 +21,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::ground::{Ground, HOSTS};
 use crate::numbers::Ledger;
 use crate::poll::until;
+use crate::settings::without_settings;
 
 /// The job that is there from the beginning.
 pub const JOB: &str = "numbers";
@@ -72,15 +73,6 @@ pub struct Cluster {
     /// Last but one: what runs there is killed before its folder goes.
     pub ground: Ground,
     folder: TempDir,
-}
-
-/// What the suite itself is told by its environment, such as `ARDEA_SERVICES_REQUIRED`, is no setting of the cluster.
-fn without_settings(command: &mut Command) {
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("ARDEA_") {
-            command.env_remove(name);
-        }
-    }
 }
 
 impl Cluster {

@@ -20,6 +20,8 @@ mod poll;
 
 #[path = "../numbers/mod.rs"]
 mod numbers;
+#[path = "../settings/mod.rs"]
+mod settings;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;

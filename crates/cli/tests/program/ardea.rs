@@ -8,17 +8,15 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::settings::without_settings;
+
 /// How long a test waits for what must come.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The program with these arguments, in an environment without settings.
 pub fn ardea(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ardea"));
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("ARDEA_") {
-            command.env_remove(name);
-        }
-    }
+    without_settings(&mut command);
     command
         .args(args)
         .stdin(Stdio::null())

@@ -1,6 +1,8 @@
 //! The program `ardea` as its users meet it: the real binary, with its output, its exit codes and its signals.
 
 mod ardea;
+#[path = "../settings/mod.rs"]
+mod settings;
 
 mod bench;
 mod clusters;

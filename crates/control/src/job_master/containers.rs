@@ -10,7 +10,7 @@ use super::{
     ContainerRequest, ContainerState, Ending, JobMaster, MasterAction, Note, SchedulerAnswer,
     SchedulerCall,
 };
-use crate::{Backoff, Cause, MemberEvent, PlanVersion, Refused, WorkerId};
+use crate::{Backoff, Cause, MemberEvent, PlanVersion, Refused, Scaling, Stage, WorkerId};
 
 /// A container that there should be.
 #[derive(Debug)]
@@ -155,6 +155,20 @@ impl JobMaster {
             Some(scaling) => scaling.needs(container),
             None => self.containers.contains_key(&container),
         }
+    }
+
+    /// Whether the job does without this container: its plan has none of that number, nor has, while plans change, the one before it, from
+    /// which containers are given back when everybody routes by the new one.
+    pub fn does_without(&self, id: ContainerId) -> bool {
+        let Some(record) = self.keeper.record() else {
+            return false;
+        };
+        let stage = self.scaling.as_ref().map(Scaling::stage);
+        let previous = record.previous.as_ref();
+        let previous = previous.filter(|_| stage != Some(Stage::Shrink));
+        let previous = previous.map(|previous| &previous.plan);
+        let mut plans = record.plan.iter().chain(previous);
+        !plans.any(|plan| plan.container(id).is_some())
     }
 
     /// Whether a worker is missing that the job can't do without.

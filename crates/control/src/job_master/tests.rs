@@ -273,6 +273,37 @@ fn a_worker_that_comes_when_the_routes_have_switched_is_told_of_the_last_plan_un
 }
 
 #[test]
+fn the_job_does_without_a_container_when_everybody_routes_by_the_plan_that_has_it_not() {
+    let mut desk = Desk::running();
+    let given_back = |desk: &Desk| {
+        let ids = [1, 2, 3].map(ContainerId);
+        ids.map(|id| desk.master.does_without(id))
+    };
+    let carry_out = |desk: &mut Desk| {
+        desk.carry_out(worker(1));
+        desk.carry_out(worker(2));
+    };
+    let switched = |desk: &Desk| {
+        let (record, _) = desk.stored.as_ref().unwrap();
+        record.previous.as_ref().map(|previous| previous.switched)
+    };
+    assert_eq!(given_back(&desk), [false, false, true]);
+    desk.command(Command::Update([("v".into(), 1)].into()));
+    assert_eq!(switched(&desk), Some(false));
+    assert_eq!(given_back(&desk), [false, false, true]);
+    carry_out(&mut desk);
+    // Those who have not heard of it yet still route by the plan before.
+    assert_eq!(switched(&desk), Some(true));
+    assert_eq!(given_back(&desk), [false, false, true]);
+    carry_out(&mut desk);
+    assert_eq!(desk.master.phase(), &JobPhase::Updating);
+    assert_eq!(given_back(&desk), [false, true, true]);
+    desk.carry_out(worker(1));
+    assert_eq!(desk.master.phase(), &JobPhase::Running);
+    assert_eq!(given_back(&desk), [false, true, true]);
+}
+
+#[test]
 fn an_update_that_makes_no_sense_is_refused_and_the_job_goes_on() {
     let mut desk = Desk::running();
     for (vertex, count) in [("w", 1), ("v", 0), ("v", u32::MAX), ("v", 10_001)] {

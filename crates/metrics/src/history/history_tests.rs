@@ -226,6 +226,43 @@ fn what_has_been_counted_stays_counted_when_its_process_dies_and_is_forgotten() 
 }
 
 #[test]
+fn of_what_is_gone_only_counters_of_instances_are_kept_and_they_are_part_of_its_size() {
+    let exceptions = |instance| Labels::of([("vertex", "v"), ("instance", instance)]);
+    let told = [
+        (catalogue::LINK_BYTES_IN.name, Labels::of([("peer", "2")])),
+        (catalogue::CPU.name, Labels::none()),
+        (catalogue::EXCEPTIONS.name, exceptions("0")),
+        (catalogue::EXCEPTIONS.name, exceptions("1")),
+    ];
+    for most_series in [100, 3] {
+        let config = HistoryConfig {
+            most_series,
+            ..HistoryConfig::default()
+        };
+        let mut history = History::new(config, at(0));
+        let mut batch = batch(1, 0, 1);
+        for (name, labels) in &told {
+            batch.push(*name, labels, Value::Counter(4.0));
+        }
+        history.take(&batch, at(1));
+        assert_eq!(history.report().is_folded, most_series == 3);
+        for now in (10..=8_000).step_by(10) {
+            history.take(&Batch::new(process(2), at(0), at(now)), at(now));
+        }
+        let report = history.report();
+        assert_eq!((report.series, report.numbers), (0, 0));
+        let grown = |name| {
+            let grown = history.grown(&Selector::of(name), &[]);
+            grown.iter().map(|one| one.value).sum::<f64>()
+        };
+        let names = [0, 1, 2].map(|index| told[index].0);
+        assert_eq!(names.map(grown), [0.0, 0.0, 8.0]);
+        let processes = history.processes.len() * size_of::<Process>();
+        assert_eq!(report.bytes - processes, Gone::BYTES + 32);
+    }
+}
+
+#[test]
 fn a_histogram_is_as_many_series_as_it_has_lines() {
     let mut history = History::new(HistoryConfig::default(), at(0));
     let mut latency = Buckets::new(&[0.1]);

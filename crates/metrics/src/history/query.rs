@@ -103,9 +103,9 @@ impl History {
     }
 
     /// How much the counters that `selector` takes have grown since the history knows them, as one where they agree in the
-    /// labels `by`. Those count as well whose processes are gone, so this never falls, unlike a sum over
-    /// [`latest`](Self::latest). What has not been told for an hour is known by vertex only: `instance` and `container` are
-    /// not to be among the labels.
+    /// labels `by`. Those of instances that the [`catalogue`](crate::catalogue) has count as well when their processes are gone,
+    /// so this never falls, unlike a sum over [`latest`](Self::latest). What has not been told for an hour is known by vertex
+    /// only: `instance` and `container` are not to be among the labels. Others are forgotten by then.
     pub fn grown(&self, selector: &Selector, by: &[&str]) -> Vec<Latest> {
         let series = self.series.iter().flatten();
         let series = series.filter(|series| series.is_counter);

@@ -195,15 +195,21 @@ impl Host {
             .is_ok()
     }
 
-    /// Writes how much is used, if that has changed.
+    /// Writes how much is used, if that has changed. Fails with an error that [is in the way](is_in_the_way) if its node is damaged, gone
+    /// or another's: others do not find the host any more.
     async fn refresh(&self, registered: &mut Registered) -> Result<()> {
         let used = self.runner.used().await?;
+        let node = self.state.get(&self.path).await?;
+        if node.is_none_or(|node| node.version != registered.version) {
+            let what = format!("the node of the host {:?} is not its own any more", self.id);
+            return Err(Error::new(ErrorCode::StateConflict, what));
+        }
         if used == registered.written.used {
             return Ok(());
         }
         let mut record = registered.written.clone();
         record.used = used;
-        // A node that is another's, or gone, must not be made anew: it would stay for ever.
+        // A node that has become another's by now, or is gone, must not be made anew: it would stay for ever.
         let expected = Expected::Version(registered.version);
         let version = self
             .state
@@ -214,7 +220,7 @@ impl Host {
     }
 }
 
-/// Whether another node stands where this host's is to be, or what is left of one.
+/// Whether what is where this host's node is to be is not that node, but another, none, or what is left of one.
 fn is_in_the_way(error: &Error) -> bool {
     matches!(
         error.code(),

@@ -15,7 +15,7 @@ use ardea_scheduler::{
     ContainerEvents, HostIdentity, HostRecord, Hosts, JobScheduler, LaunchPlan, Pending, Programs,
     Runner, RunnerConfig, RunnerServer, RunningContainer, Schedulers, Unpacked,
 };
-use ardea_state_manager::{FileState, Session, StateManager, StateOptions, layout};
+use ardea_state_manager::{Expected, FileState, Node, Session, StateManager, StateOptions, layout};
 
 /// How long a host may be away before it is lost.
 const LOST_AFTER: Duration = Duration::from_millis(500);
@@ -125,7 +125,32 @@ impl Cluster {
         self.ghosts.push(ghost);
     }
 
-    /// Damages what is left of a host's node.
+    /// Removes a host's node.
+    pub async fn unregister(&self, host: &str) {
+        let path = layout::worker(host).expect("a path");
+        self.state.delete(&path, None).await.expect("deleted");
+    }
+
+    /// Writes something else into a host's node.
+    pub async fn overwrite(&self, host: &str) {
+        let path = layout::worker(host).expect("a path");
+        let set = self.state.set(&path, b"{}", Expected::Any).await;
+        set.expect("written");
+    }
+
+    /// Waits until a host that serves can be found by its node, which goes with its session.
+    pub async fn until_registered(&self, host: &str) {
+        let path = layout::worker(host).expect("a path");
+        let record = self.servers[host].record();
+        let look = async || self.state.get(&path).await.ok().flatten();
+        let is_found = |node: &Node| {
+            let found = HostRecord::read(host, &node.value);
+            found.is_ok_and(|it| it.address == record.address) && node.session.is_some()
+        };
+        eventually("it is registered", look, is_found).await;
+    }
+
+    /// Damages a host's node, or what is left of it.
     pub fn damage(&self, host: &str) {
         let path = layout::worker(host).expect("a path");
         let mut file = self.folder.path().join("state/tree");

@@ -286,6 +286,21 @@ async fn a_host_registers_over_what_is_left_of_its_node_if_that_is_damaged() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_living_host_registers_anew_when_its_node_is_damaged_gone_or_overwritten() {
+    let cluster = Cluster::of_sleepers(&[A]).await;
+    cluster.damage(A);
+    cluster.until_registered(A).await;
+    cluster.unregister(A).await;
+    cluster.until_registered(A).await;
+    cluster.overwrite(A).await;
+    cluster.until_registered(A).await;
+    let (scheduler, _events) = cluster.scheduler().await;
+    let answer = scheduler.call(order(1), have(&[1], &[])).await;
+    assert_eq!(answer, SchedulerAnswer::Done);
+    scheduler.call(order(2), SchedulerCall::Kill).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_living_hosts_do_not_share_a_name_and_strangers_change_nothing() {
     let cluster = Cluster::of_sleepers(&[A]).await;
     let error = cluster
