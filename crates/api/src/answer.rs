@@ -16,7 +16,7 @@ pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Answer<T>> + Send + 'a>>;
 pub enum Unanswered {
     /// It failed; nothing was done, unless the error says otherwise.
     Failed(Error),
-    /// Nobody can answer at the moment, and nothing was done: a client asks again.
+    /// Nobody can answer at the moment, and nothing was done, whatever the error's code: a client asks again.
     NotYet(Error),
     /// Another host can answer, the one that leads the job. A client asks it the same there.
     Elsewhere {

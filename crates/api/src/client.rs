@@ -9,18 +9,18 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::{Result, Token};
+use ardea_core::{ErrorCode, Result, Token};
 use ardea_packing::ContainerId;
 use ardea_tls::Tls;
 use serde::de::DeserializeOwned;
 
 use crate::{
-    ClusterInfo, HostView, JobDescription, JobSummary, LogQuery, MetricsQuery, MetricsRange,
-    ParallelismUpdate, PastJobDescription, PastJobSummary, Plans, RangeQuery, SampleView,
-    SubmitRequest, TopView,
+    ClusterInfo, HostView, JobDescription, JobSummary, KillQuery, LogQuery, MetricsQuery,
+    MetricsRange, ParallelismUpdate, PastJobDescription, PastJobSummary, Plans, RangeQuery,
+    SampleView, SubmitRequest, TopView,
 };
 
-use hosts::Hosts;
+use hosts::{GaveUp, Hosts, SETTLES_WITHIN};
 pub use log_lines::LogLines;
 use place::Place;
 use request::{Asked, encoded, path};
@@ -29,8 +29,9 @@ use request::{Asked, encoded, path};
 ///
 /// Each call makes a connection of its own, follows a redirection to the host that leads the job, and gives up after its patience, or
 /// within 3.5 s if the host answers nothing at all. One that [finds](Self::finds) hosts then asks another, for 20 s at most, if
-/// what is asked for changes nothing or may be done twice, or is known not to have been done. All have to be called on a tokio runtime
-/// with time and I/O enabled.
+/// what is asked for changes nothing or may be done twice, or is known not to have been done. A host that can't answer yet is asked again
+/// when it wants to be, for as long as [that may take](Self::asks_again_for). All have to be called on a tokio runtime with time and I/O
+/// enabled.
 ///
 /// ```no_run
 /// # async fn look() -> ardea_core::Result<()> {
@@ -53,6 +54,7 @@ pub struct Client {
     token: Option<Token>,
     tls: Option<Tls>,
     patience: Duration,
+    asks_again_for: Duration,
 }
 
 impl Client {
@@ -66,6 +68,7 @@ impl Client {
             token,
             tls: None,
             patience: Duration::from_secs(35),
+            asks_again_for: SETTLES_WITHIN,
         })
     }
 
@@ -79,6 +82,13 @@ impl Client {
     /// How long an answer may take; 35 s unless told.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
+        self
+    }
+
+    /// How long a request is asked again of hosts that can't answer yet, since nobody leads the job; 20 s unless told. An answer that is under
+    /// way by then has its [patience](Self::patience) all the same: what was sent may be done.
+    pub fn asks_again_for(mut self, asks_again_for: Duration) -> Self {
+        self.asks_again_for = asks_again_for;
         self
     }
 
@@ -136,6 +146,22 @@ impl Client {
     /// Ends a job.
     pub async fn kill(&self, job: &str) -> Result<()> {
         self.command(Asked::delete(path(job, ""))).await
+    }
+
+    /// Ends a submission of a job, and nothing else that may have its name by then; so it may be asked for again.
+    pub async fn kill_submission(&self, job: &str, submission: &str) -> Result<()> {
+        let query = KillQuery {
+            submission: Some(submission.into()),
+        };
+        let asked = Asked::delete(path(job, "")).query(&query)?.repeatable();
+        match self.ask(asked).await {
+            // Whoever was asked before, and did not say so, has killed it.
+            Err(GaveUp {
+                error,
+                is_doubtful: true,
+            }) if error.code() == ErrorCode::NoSuchJob => Ok(()),
+            answer => Ok(answer.map(drop)?),
+        }
     }
 
     /// Has the sources of a job read again.
@@ -197,6 +223,7 @@ impl Client {
     }
 
     async fn command(&self, asked: Asked) -> Result<()> {
-        self.ask(asked).await?.ignored().await
+        self.ask(asked).await?;
+        Ok(())
     }
 }

@@ -3,9 +3,9 @@
 use ardea_packing::ContainerId;
 
 use crate::{
-    ClusterInfo, HostView, JobDescription, JobSummary, LogQuery, LogStream, MetricsQuery,
-    MetricsRange, ParallelismUpdate, PastJobDescription, PastJobSummary, Pending, Plans,
-    RangeQuery, SampleView, SubmitRequest, TopView,
+    ClusterInfo, HostView, JobDescription, JobSummary, KillQuery, LogQuery, LogStream,
+    MetricsQuery, MetricsRange, ParallelismUpdate, PastJobDescription, PastJobSummary, Pending,
+    Plans, RangeQuery, SampleView, SubmitRequest, TopView,
 };
 
 /// A cluster, as it is seen and commanded from outside. The server calls it, and whoever runs a host implements it.
@@ -54,8 +54,8 @@ pub trait Cluster: Send + Sync {
     /// Has the sources read nothing until [`activate`](Self::activate); everything else stays.
     fn deactivate<'a>(&'a self, job: &'a str) -> Pending<'a, ()>;
 
-    /// Ends the job, and leaves nothing behind.
-    fn kill<'a>(&'a self, job: &'a str) -> Pending<'a, ()>;
+    /// Ends the job, or that submission of it, and leaves nothing behind. To kill again what is being killed is no error.
+    fn kill<'a>(&'a self, job: &'a str, query: KillQuery) -> Pending<'a, ()>;
 
     /// Stops what runs in a container, and starts it again.
     fn restart<'a>(&'a self, job: &'a str, container: ContainerId) -> Pending<'a, ()>;

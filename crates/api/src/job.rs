@@ -243,6 +243,15 @@ pub struct NoteView {
     pub text: String,
 }
 
+/// What is to be killed.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KillQuery {
+    /// This submission only, in hexadecimal digits; if not said, whatever has the name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub submission: Option<String>,
+}
+
 /// Other numbers of instances.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -61,7 +61,7 @@ pub use cluster::Cluster;
 pub use fault::{Fault, no_such_job, status_of};
 pub use host::{ClusterInfo, HostView, HostedContainer};
 pub use job::{
-    ContainerState, ContainerView, JobDescription, JobSummary, MasterView, NoteView,
+    ContainerState, ContainerView, JobDescription, JobSummary, KillQuery, MasterView, NoteView,
     ParallelismUpdate, Phase, ProblemView, ProgramView, VertexView,
 };
 pub use job_name::check_job_name;

@@ -200,7 +200,13 @@ fn responses(route: &Route, generator: &mut SchemaGenerator, fault: &Value) -> V
         .chain(too_large)
     {
         let content = json!({ "application/json": { "schema": fault } });
-        let failure = json!({ "description": meaning(status), "content": content });
+        let mut failure = json!({ "description": meaning(status), "content": content });
+        if status == 503 {
+            let about = "In how many seconds to ask again; it says that nothing was done";
+            let schema = json!({ "type": "integer", "minimum": 0 });
+            failure["headers"] =
+                json!({ "Retry-After": { "description": about, "schema": schema } });
+        }
         responses.insert(status.to_string(), failure);
     }
     responses.sort_keys();

@@ -3,7 +3,7 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::{
-    ClusterInfo, HostView, JobDescription, JobSummary, LogEvent, LogQuery, MetricsQuery,
+    ClusterInfo, HostView, JobDescription, JobSummary, KillQuery, LogEvent, LogQuery, MetricsQuery,
     MetricsRange, ParallelismUpdate, PastJobDescription, PastJobSummary, Plans, RangeQuery,
     SampleView, SubmitRequest, TopView,
 };
@@ -228,6 +228,7 @@ pub(crate) static ROUTES: &[Route] = &[
     },
     Route {
         about: "End a job, and leave nothing of it behind",
+        query: Some(query::<KillQuery>),
         ..command(Verb::Delete, "/v1/jobs/{job}", Operation::Kill, "killJob")
     },
     Route {

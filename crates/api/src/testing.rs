@@ -11,10 +11,10 @@ use tokio::sync::mpsc;
 
 use crate::{
     Answer, Cluster, ClusterInfo, ContainerState, ContainerTop, ContainerView, HostView,
-    JobDescription, JobEnding, JobSummary, LogLine, LogQuery, LogSource, LogStream, MetricsQuery,
-    MetricsRange, NoteView, ParallelismUpdate, PastJobDescription, PastJobSummary, Pending, Phase,
-    Plans, PointView, ProgramView, RangeQuery, SampleKind, SampleView, SeriesView, SubmitRequest,
-    TopView, Unanswered, VertexTop, VertexView, no_such_job,
+    JobDescription, JobEnding, JobSummary, KillQuery, LogLine, LogQuery, LogSource, LogStream,
+    MetricsQuery, MetricsRange, NoteView, ParallelismUpdate, PastJobDescription, PastJobSummary,
+    Pending, Phase, Plans, PointView, ProgramView, RangeQuery, SampleKind, SampleView, SeriesView,
+    SubmitRequest, TopView, Unanswered, VertexTop, VertexView, no_such_job,
 };
 
 /// A cluster without hosts, whose jobs are taken, packed and told of, and never run.
@@ -28,8 +28,9 @@ struct State {
     jobs: BTreeMap<String, Job>,
     /// Who leads jobs of these names.
     elsewhere: BTreeMap<String, String>,
-    /// How many commands for jobs of these names still find nobody who leads them.
-    unled: BTreeMap<String, u32>,
+    /// How many commands for jobs of these names are still turned away, and why.
+    turns_away: BTreeMap<String, (u32, Unanswered)>,
+    turned_away: u32,
     commands: Vec<String>,
     /// Killed, the latest first.
     past: Vec<PastJobDescription>,
@@ -56,7 +57,19 @@ impl PretendedCluster {
 
     /// Lets the next so many commands for the job of that name find nobody who leads it.
     pub fn unled_for(&self, job: &str, commands: u32) {
-        self.state().unled.insert(job.into(), commands);
+        let what = format!("nobody leads the job {job:?} at the moment");
+        let why = Unanswered::NotYet(Error::new(ErrorCode::Superseded, what));
+        self.turn_away(job, commands, why);
+    }
+
+    /// Answers the next so many commands for the job of that name so.
+    pub fn turn_away(&self, job: &str, commands: u32, why: Unanswered) {
+        self.state().turns_away.insert(job.into(), (commands, why));
+    }
+
+    /// How many commands were turned away.
+    pub fn turned_away(&self) -> u32 {
+        self.state().turned_away
     }
 
     /// The commands that were given, in words, in their order.
@@ -86,11 +99,14 @@ impl PretendedCluster {
     }
 
     fn command(&self, name: &str, what: String, act: impl FnOnce(&mut Job)) -> Answer<()> {
-        if let Some(unled) = self.state().unled.get_mut(name).filter(|left| **left > 0) {
-            *unled -= 1;
-            let what = format!("nobody leads the job {name:?} at the moment");
-            return Err(Unanswered::NotYet(Error::new(ErrorCode::Superseded, what)));
+        let mut state = self.state();
+        if let Some((left @ 1.., why)) = state.turns_away.get_mut(name) {
+            *left -= 1;
+            let why = why.clone();
+            state.turned_away += 1;
+            return Err(why);
         }
+        drop(state);
         self.with(name, act)?;
         self.state().commands.push(what);
         Ok(())
@@ -349,7 +365,14 @@ impl Cluster for PretendedCluster {
         }))
     }
 
-    fn kill<'a>(&'a self, job: &'a str) -> Pending<'a, ()> {
+    fn kill<'a>(&'a self, job: &'a str, query: KillQuery) -> Pending<'a, ()> {
+        let there = self.with(job, |job| job.summary().submission);
+        if let (Ok(there), Some(wanted)) = (there, query.submission)
+            && there != wanted
+        {
+            let what = format!("submission {wanted} of job {job:?} is gone");
+            return now(Err(Error::new(ErrorCode::NoSuchJob, what).into()));
+        }
         let answer = self.command(job, format!("kill {job}"), |_| {});
         if answer.is_ok() {
             let mut state = self.state();

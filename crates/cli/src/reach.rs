@@ -40,20 +40,6 @@ impl Reached {
         })
     }
 
-    /// What this client asks, with the settings that a user has who says nothing.
-    #[cfg(test)]
-    pub fn with(client: Client) -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let config = folder.path().join("ardea.toml");
-        std::fs::write(&config, "").expect("an empty file");
-        let settings = ardea::job::read_settings(Some(&config), &[]);
-        Reached {
-            client,
-            settings: settings.expect("settings without a word").2,
-            runtime: runtime().expect("what waits"),
-        }
-    }
-
     /// The same, to do something with that job: where no host is up, one that has ended is said to have.
     pub fn of_job(place: &Where, job: &str, context: &Context) -> Result<Self, Failure> {
         Reached::of(place, context).map_err(|failure| {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_api::{Answer, Client, LogQuery, Unanswered, no_such_job};
+use ardea_api::{Answer, Client, Unanswered, no_such_job};
 use ardea_core::{Error, ErrorCode, Result, Token};
 use ardea_master::{JobDesk, JobStore, MasterProcess, PastJob, Standing, StoredJob, past_jobs_of};
 use ardea_state_manager::StateManager;
@@ -170,7 +170,7 @@ impl Jobs {
     /// A client of the interface at that address, which belongs to a host of this cluster.
     pub(crate) fn client(&self, api: &str) -> Result<Client> {
         let client = Client::new(api, self.token.clone())?.tls(self.tls.clone());
-        Ok(client.patience(OTHERS_WITHIN))
+        Ok(client.patience(OTHERS_WITHIN).asks_again_for(OTHERS_WITHIN))
     }
 
     /// Where the interface of the host is that leads a job.
@@ -188,8 +188,8 @@ impl Jobs {
     }
 }
 
-/// The submission whose output is asked for, if one is said.
-pub(crate) fn submission_of(query: &LogQuery) -> Result<Option<u64>> {
+/// The submission that is asked for, if one is said.
+pub(crate) fn submission_of(submission: Option<&str>) -> Result<Option<u64>> {
     let parse = |text: &str| {
         u64::from_str_radix(text, 16).map_err(|_| {
             let what = format!("{text:?} is no submission of a job");
@@ -197,5 +197,5 @@ pub(crate) fn submission_of(query: &LogQuery) -> Result<Option<u64>> {
                 .hint("a submission is a number in hexadecimal digits: `ardea describe` tells it")
         })
     };
-    query.submission.as_deref().map(parse).transpose()
+    submission.map(parse).transpose()
 }

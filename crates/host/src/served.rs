@@ -5,13 +5,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ardea_api::{
     Answer, Cluster, ClusterInfo, ClusterSettings, HostView, HostedContainer, JobDescription,
-    JobSummary, LogQuery, LogStream, MetricsQuery, MetricsRange, ParallelismUpdate,
+    JobSummary, KillQuery, LogQuery, LogStream, MetricsQuery, MetricsRange, ParallelismUpdate,
     PastJobDescription, PastJobSummary, Pending, Plans, RangeQuery, SampleView, SubmitRequest,
     TopView, Unanswered,
 };
 use ardea_control::Command;
 use ardea_core::{Error, ErrorCode, Token};
-use ardea_master::{JobDesk, Jobs as Led, MasterProcess, Standing, all_past_jobs, submit};
+use ardea_master::{JobDesk, Jobs as Led, MasterProcess, Standing, Undone, all_past_jobs, submit};
 use ardea_packing::{ContainerId, ResourceManagers, Resources, VertexName};
 use ardea_scheduler::{HostRecord, Schedulers};
 use ardea_tls::Tls;
@@ -116,10 +116,29 @@ impl Served {
 
     async fn command(&self, job: &str, command: Command) -> Answer<()> {
         let desk = self.desk(job).await?;
+        self.have_done(&desk, command).await
+    }
+
+    async fn have_done(&self, desk: &JobDesk, command: Command) -> Answer<()> {
         match desk.command(command).await {
             Ok(()) => Ok(()),
-            Err(error) => Err(self.why_unled(job, error.into()).await),
+            Err(undone) => {
+                let why = match undone {
+                    Undone::NotLed(error) => Unanswered::NotYet(error),
+                    Undone::Failed(error) => error.into(),
+                };
+                Err(self.why_unled(&desk.job().name, why).await)
+            }
         }
+    }
+
+    /// The error for a submission that is not there: when and how it ended, if it is remembered.
+    async fn absent(&self, job: &str, submission: u64) -> Answer<Error> {
+        let past = self.jobs.past(job, Some(submission)).await?;
+        Ok(match past {
+            Some(past) => remembered::summary(&past).ended(),
+            None => self.jobs.no_such_submission(job, submission).await?,
+        })
     }
 
     /// The desk of a job that is led here; everything else is no answer.
@@ -422,8 +441,16 @@ impl Cluster for Served {
         Box::pin(self.command(job, Command::Deactivate))
     }
 
-    fn kill<'a>(&'a self, job: &'a str) -> Pending<'a, ()> {
-        Box::pin(self.command(job, Command::Kill))
+    fn kill<'a>(&'a self, job: &'a str, query: KillQuery) -> Pending<'a, ()> {
+        Box::pin(async move {
+            let desk = self.desk(job).await?;
+            match submission_of(query.submission.as_deref())? {
+                Some(submission) if submission != desk.job().submission => {
+                    Err(self.absent(job, submission).await?.into())
+                }
+                _ => self.have_done(&desk, Command::Kill).await,
+            }
+        })
     }
 
     fn restart<'a>(&'a self, job: &'a str, container: ContainerId) -> Pending<'a, ()> {
@@ -454,7 +481,7 @@ impl Cluster for Served {
 
     fn logs<'a>(&'a self, job: &'a str, query: LogQuery) -> Pending<'a, LogStream> {
         Box::pin(async move {
-            let submission = submission_of(&query)?;
+            let submission = submission_of(query.submission.as_deref())?;
             let is_it = |desk: &JobDesk| submission.is_none_or(|it| it == desk.job().submission);
             let desk = match self.jobs.here(&*self.master()?, job).await {
                 Ok(desk) if is_it(&desk) => desk,

@@ -101,7 +101,7 @@ impl Unattended {
     ///   is here;
     /// * [`StateCorrupt`](ardea_core::ErrorCode::StateCorrupt): what is stored of the job that is there can't be read, and may be what is meant.
     pub async fn logs(&self, job: &str, query: LogQuery) -> Result<LogStream> {
-        let wants = submission_of(&query)?;
+        let wants = submission_of(query.submission.as_deref())?;
         // One that is gone is told of, whatever is wrong with the one that is there.
         if wants.is_some()
             && let Some(past) = self.jobs.past(job, wants).await?

@@ -34,13 +34,31 @@ pub enum Standing {
     Over,
 }
 
+/// Why a command was not done.
+#[derive(Clone, Debug)]
+pub enum Undone {
+    /// This process does not lead the job: nothing was done, and whoever leads it can be asked the same.
+    NotLed(Error),
+    /// The refusal, with its code: [`Superseded`](ardea_core::ErrorCode::Superseded) if this process has lost the job meanwhile, and then it
+    /// is not known whether it was done; all others say that it was not.
+    Failed(Error),
+}
+
+impl From<Undone> for Error {
+    fn from(undone: Undone) -> Self {
+        match undone {
+            Undone::NotLed(error) | Undone::Failed(error) => error,
+        }
+    }
+}
+
 /// What somebody wants of a candidacy.
 #[derive(Debug)]
 pub(crate) enum Ask {
     /// A worker has connected.
     Connected(Courier),
     /// A user wants something of the job.
-    Command(Command, oneshot::Sender<Result<(), Refused>>),
+    Command(Command, oneshot::Sender<Commanded>),
     /// Somebody wants to see the job.
     View(oneshot::Sender<Option<JobView>>),
     /// Somebody wants to see what was measured.
@@ -50,6 +68,9 @@ pub(crate) enum Ask {
     /// The lease is to be given up.
     Resign(oneshot::Sender<()>),
 }
+
+/// What a command comes to; nothing, if this process does not lead the job.
+pub(crate) type Commanded = Option<Result<(), Refused>>;
 
 /// A process as candidate for one job: it stands by, or leads. Dropping it is as if the process had died: the lease runs out.
 #[derive(Debug)]
@@ -153,11 +174,15 @@ impl JobDesk {
     ///
     /// # Errors
     ///
-    /// The refusal's code: [`Superseded`](ardea_core::ErrorCode::Superseded) if this process does not lead the job (any more), and then it
-    /// is not known whether it was done; all others say that it was not.
-    pub async fn command(&self, command: Command) -> Result<()> {
-        let done = self.ask(|answer| Ask::Command(command, answer)).await?;
-        done.map_err(Into::into)
+    /// [`Undone::NotLed`] if this process does not lead the job, else the refusal.
+    pub async fn command(&self, command: Command) -> Result<(), Undone> {
+        let done = self.ask(|answer| Ask::Command(command, answer)).await;
+        match done.map_err(Undone::Failed)? {
+            Some(done) => done.map_err(|refused| Undone::Failed(refused.into())),
+            None => Err(Undone::NotLed(no_master(&self.job.to_string()).hint(
+                "nothing was done; another host takes over within seconds, then try again",
+            ))),
+        }
     }
 
     /// The job as this process sees it, if it leads it.

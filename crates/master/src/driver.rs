@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
-use crate::candidacy::{Ask, Standing};
+use crate::candidacy::{Ask, Commanded, Standing};
 use crate::chronicle::Chronicle;
 use crate::facts::Publisher;
 use crate::handover::Handover;
@@ -77,7 +77,7 @@ pub(crate) struct Driver {
     scheduling: Option<Scheduling>,
     publisher: Option<Publisher>,
     pub(crate) handing: Option<Handing>,
-    commands: HashMap<CommandId, oneshot::Sender<Result<(), Refused>>>,
+    commands: HashMap<CommandId, oneshot::Sender<Commanded>>,
     commands_taken: u64,
     resigned: Option<oneshot::Sender<()>>,
     standing: watch::Sender<Standing>,
@@ -296,13 +296,12 @@ impl Driver {
             Ask::Command(command, answer) => {
                 if self.leaving {
                     let gone = Refused::NoSuchJob(self.store.job().to_string());
-                    let _ = answer.send(Err(gone));
+                    let _ = answer.send(Some(Err(gone)));
                     return;
                 }
                 if self.candidate.master().is_none() {
-                    // Whoever asks looks the leader up; which mastership that is, this process does not know.
-                    let newest = MasterEpoch::default();
-                    let _ = answer.send(Err(Refused::NotMaster { newest }));
+                    // Whoever asks looks the leader up.
+                    let _ = answer.send(None);
                     return;
                 }
                 self.commands_taken += 1;
@@ -382,7 +381,7 @@ impl Driver {
             }
             MasterAction::Reply(id, reply) => {
                 if let Some(answer) = self.commands.remove(&id) {
-                    let _ = answer.send(reply);
+                    let _ = answer.send(Some(reply));
                 }
             }
             MasterAction::Phase(phase) => self.chronicle.phase(phase),
@@ -445,9 +444,10 @@ impl Driver {
         self.early.clear();
         // Its workers look for whoever leads now.
         self.links.close_all();
+        // Which mastership follows, this process does not know.
         let newest = MasterEpoch::default();
         for (_, answer) in self.commands.drain() {
-            let _ = answer.send(Err(Refused::NotMaster { newest }));
+            let _ = answer.send(Some(Err(Refused::NotMaster { newest })));
         }
         if let Some(resigned) = self.resigned.take() {
             let _ = resigned.send(());
@@ -463,7 +463,8 @@ impl Driver {
         // Workers that have not been told to leave find out by themselves.
         self.links.close_all();
         for (_, answer) in self.commands.drain() {
-            let _ = answer.send(Err(Refused::NoSuchJob(self.store.job().to_string())));
+            let gone = Refused::NoSuchJob(self.store.job().to_string());
+            let _ = answer.send(Some(Err(gone)));
         }
         if let Some(resigned) = self.resigned.take() {
             let _ = resigned.send(());

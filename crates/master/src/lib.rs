@@ -7,7 +7,7 @@
 //!
 //! * [`submit`]: how a job gets into a cluster;
 //! * [`MasterProcess`], [`MasterSetup`]: a process that may be master of every job of a cluster, or of one; [`Jobs`];
-//! * [`Candidacy`], [`JobDesk`], [`Standing`]: such a process as candidate for one job, where to ask it, and what came of it;
+//! * [`Candidacy`], [`JobDesk`], [`Standing`]: such a process as candidate for one job, where to ask it, and what came of it; [`Undone`];
 //! * [`JobView`]: a job as its master sees it; [`JobMetrics`]: what its workers have measured; [`PastJob`]: what is remembered of one that is gone;
 //! * [`LeaseFinder`]: how workers find the master;
 //! * [`JobStore`], [`StoredJob`]: what stands in the state manager; [`PlanFact`] and the like: what is told there to readers;
@@ -83,7 +83,7 @@ mod master_process;
 mod setup;
 mod succession;
 
-pub use candidacy::{Candidacy, JobDesk, Standing};
+pub use candidacy::{Candidacy, JobDesk, Standing, Undone};
 pub use facts::{PlanFact, SchedulerFact, WorkerFact};
 pub use finder::LeaseFinder;
 pub use job_metrics::JobMetrics;

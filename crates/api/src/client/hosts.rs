@@ -11,13 +11,13 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Client;
 use super::place::Place;
-use super::request::{Answered, Asked, Missed};
+use super::request::{Answered, Asked, Miss, Missed};
 
 /// How long a request is asked again while the job changes its leader: longer than a lease takes to run out.
-const SETTLES_WITHIN: Duration = Duration::from_secs(20);
+pub(super) const SETTLES_WITHIN: Duration = Duration::from_secs(20);
 
-/// How long to wait before it is asked again.
-const AGAIN_AFTER: Duration = Duration::from_millis(200);
+/// How long to wait before it is asked again, if no host says how long.
+pub(super) const AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 /// For how long a host that answers nothing is not asked again.
 const LEFT_FOR: Duration = Duration::from_secs(5);
@@ -88,8 +88,11 @@ impl Left {
 }
 
 /// What came of a request at one host after the other.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Tries {
+    began: Instant,
+    /// Since when nobody has answered as a host does that is there.
+    missing_since: Instant,
     left: Left,
     /// Those that could not be asked, since one was that could.
     failed: Vec<Place>,
@@ -97,11 +100,30 @@ struct Tries {
     is_doubtful: bool,
 }
 
+/// Why a request came to nothing at last.
+#[derive(Debug)]
+pub(super) struct GaveUp {
+    pub(super) error: Error,
+    /// Whether it changes something, and may have been taken all the same.
+    pub(super) is_doubtful: bool,
+}
+
+impl From<GaveUp> for Error {
+    fn from(gave_up: GaveUp) -> Self {
+        match gave_up.is_doubtful {
+            true => gave_up.error.hint(DOUBTFUL),
+            false => gave_up.error,
+        }
+    }
+}
+
+const DOUBTFUL: &str =
+    "it may have been taken all the same: `ardea describe JOB` shows whether; else try again";
+
 impl Client {
     /// Asks a host, and where that fails another one, as long as that is safe and may help.
-    pub(super) async fn ask(&self, asked: Asked) -> Result<Answered> {
-        let asked_since = Instant::now();
-        let mut tries = Tries::default();
+    pub(super) async fn ask(&self, asked: Asked) -> Result<Answered, GaveUp> {
+        let mut tries = Tries::begin(Instant::now());
         loop {
             let asked_at = self.hosts.at();
             let answer = asked.of(
@@ -114,34 +136,27 @@ impl Client {
                 Ok(answered) => return Ok(answered),
                 Err(missed) => missed,
             };
-            tries.is_doubtful |= missed.may_be_taken && !asked.is_read();
+            tries.is_doubtful |= missed.may_be_taken() && !asked.is_read();
             // The change that it is in the way of may be its own.
             let is_own = tries.is_doubtful && missed.error.code() == ErrorCode::WrongState;
             let may_repeat = !tries.is_doubtful || asked.may_be_repeated();
-            let deadline = asked_since + self.settles_within(&missed);
-            let may_help = (missed.is_passing() || is_own) && Instant::now() < deadline;
-            let is_alone = self.hosts.find.is_none() && !missed.is_not_yet;
+            let now = Instant::now();
+            let deadline = tries.deadline(now, missed.how, self.asks_again_for);
+            let may_help = (missed.is_passing() || is_own) && now < deadline;
+            let is_alone = self.hosts.find.is_none() && !matches!(missed.how, Miss::NotYet(_));
             if !may_help || !may_repeat || is_alone {
-                return Err(tries.told(missed.error));
+                return Err(tries.gave_up(missed.error));
             }
-            if missed.is_hung {
+            if missed.how == Miss::Hung {
                 tries.left.add(missed.place.clone());
             }
             self.turn(asked_at, &missed, &mut tries, deadline)
                 .await
-                .map_err(|error| tries.told(error))?;
+                .map_err(|error| tries.gave_up(error))?;
         }
     }
 
-    /// For how long it is asked again and again: whoever says "not yet" is waited for as long as patience lasts.
-    fn settles_within(&self, missed: &Missed) -> Duration {
-        match missed.is_not_yet {
-            true => self.patience,
-            false => self.patience.min(SETTLES_WITHIN),
-        }
-    }
-
-    /// Turns to the host that is asked next.
+    /// Turns to the host that is asked next, when it is to be asked.
     async fn turn(
         &self,
         asked_at: Place,
@@ -149,11 +164,17 @@ impl Client {
         tries: &mut Tries,
         deadline: Instant,
     ) -> Result<()> {
-        let is_there = missed.place != asked_at || missed.error.code() != ErrorCode::Network;
+        let is_there = missed.place != asked_at || !missed.is_away();
         if is_there {
             // It is the leader that is missing: it is looked for again.
             tries.failed.clear();
-            sleep(AGAIN_AFTER).await;
+            let after = match missed.how {
+                Miss::NotYet(after) => after,
+                _ => AGAIN_AFTER,
+            };
+            // Once more when time is up, however much later a host wants to be asked.
+            let left = deadline.saturating_duration_since(Instant::now());
+            sleep(after.min(left)).await;
             if missed.place != asked_at {
                 return Ok(());
             }
@@ -165,12 +186,13 @@ impl Client {
         let next = others
             .find(|place| **place != asked_at && !tries.failed.contains(place))
             .cloned();
+        let is_only = places.iter().all(|place| *place == asked_at);
         match next {
             Some(next) => self.hosts.turn_to(next),
             None if is_there => {}
-            None if places.iter().all(|place| *place == asked_at) => {
-                return Err(missed.error.clone());
-            }
+            // It is there, or the next connection is refused.
+            None if is_only && missed.how == Miss::Lost => sleep(AGAIN_AFTER).await,
+            None if is_only => return Err(missed.error.clone()),
             None => {
                 let error = Error::new(ErrorCode::Network, "no host of the cluster answers")
                     .because(missed.error.without_hint());
@@ -195,14 +217,52 @@ impl Client {
 }
 
 impl Tries {
-    /// The error, with what is to be known of a change that may have been taken.
-    fn told(&self, error: Error) -> Error {
-        match self.is_doubtful {
-            true => error.hint(DOUBTFUL),
-            false => error,
+    fn begin(began: Instant) -> Self {
+        Tries {
+            began,
+            missing_since: began,
+            left: Left::default(),
+            failed: Vec::new(),
+            is_doubtful: false,
+        }
+    }
+
+    /// Until when it is asked again: who says "not yet" is waited for as long as patience lasts, all else until the job has a leader.
+    fn deadline(&mut self, now: Instant, how: Miss, patience: Duration) -> Instant {
+        match how {
+            Miss::NotYet(_) => {
+                // Whatever fails after this has only begun to.
+                self.missing_since = now;
+                self.began + patience
+            }
+            _ => self.missing_since + SETTLES_WITHIN,
+        }
+    }
+
+    fn gave_up(&self, error: Error) -> GaveUp {
+        GaveUp {
+            error,
+            is_doubtful: self.is_doubtful,
         }
     }
 }
 
-const DOUBTFUL: &str =
-    "it may have been taken all the same: `ardea describe JOB` shows whether; else try again";
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fails_after_a_long_wait_has_its_own_time() {
+        let (begin, minute) = (Instant::now(), Duration::from_secs(60));
+        let mut tries = Tries::begin(begin);
+        let mut after = |seconds, how| {
+            let now = begin + Duration::from_secs(seconds);
+            tries.deadline(now, how, minute) - begin
+        };
+        assert_eq!(after(1, Miss::NotSent), SETTLES_WITHIN);
+        assert_eq!(after(30, Miss::NotYet(AGAIN_AFTER)), minute);
+        let deadline = Duration::from_secs(30) + SETTLES_WITHIN;
+        assert_eq!(after(31, Miss::NotSent), deadline);
+        assert_eq!(after(32, Miss::Said), deadline);
+    }
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ardea_core::{Error, ErrorCode, Result, Token};
 use ardea_tls::Tls;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, LOCATION, RETRY_AFTER};
-use axum::http::{Method, Request, StatusCode};
+use axum::http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
-use super::hosts::Left;
+use super::hosts::{AGAIN_AFTER, Left};
 use super::place::Place;
 use crate::Fault;
 use crate::routes::DOCUMENT_PATH;
@@ -34,6 +34,9 @@ const ANSWERS_WITHIN: Duration = Duration::from_millis(2500);
 /// By whom it is asked.
 type Credentials<'a> = (Option<&'a Token>, Option<&'a Tls>);
 
+/// The head of an answer, and what comes of its body.
+type Response = axum::http::Response<Incoming>;
+
 /// What is asked.
 pub(super) struct Asked {
     method: Method,
@@ -48,55 +51,62 @@ pub(super) struct Missed {
     pub(super) error: Error,
     /// Where it was asked last.
     pub(super) place: Place,
-    /// Whether it may have been done all the same.
-    pub(super) may_be_taken: bool,
-    /// Whether the host answers nothing at all.
-    pub(super) is_hung: bool,
-    /// Whether nothing was done, and it is to be asked again.
-    pub(super) is_not_yet: bool,
-    /// Whether it is what a host has answered.
-    is_said: bool,
+    pub(super) how: Miss,
+}
+
+/// How a request came to nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Miss {
+    /// It has not been sent.
+    NotSent,
+    /// A host says that nothing was done, and after how long it is to be asked again.
+    NotYet(Duration),
+    /// Somebody says something else.
+    Said,
+    /// It has been sent, and there is no answer.
+    Lost,
+    /// The same, and the host answers nothing at all.
+    Hung,
 }
 
 impl Missed {
-    /// It has not been sent.
-    fn before(place: &Place, error: Error) -> Self {
+    fn new(how: Miss, place: &Place, error: Error) -> Self {
         Missed {
             error,
             place: place.clone(),
-            may_be_taken: false,
-            is_hung: false,
-            is_not_yet: false,
-            is_said: false,
+            how,
         }
     }
 
-    /// A host has answered so.
-    fn said(place: &Place, error: Error, is_not_yet: bool) -> Self {
-        Missed {
-            may_be_taken: error.code() == ErrorCode::Superseded && !is_not_yet,
-            is_not_yet,
-            is_said: true,
-            ..Missed::before(place, error)
-        }
-    }
-
-    /// It has been sent.
-    fn after(place: &Place, error: Error) -> Self {
-        let may_be_taken = matches!(error.code(), ErrorCode::Network | ErrorCode::Superseded);
-        Missed {
-            may_be_taken,
-            ..Missed::before(place, error)
+    /// Whether it may have been done all the same.
+    pub(super) fn may_be_taken(&self) -> bool {
+        match self.how {
+            Miss::NotSent | Miss::NotYet(_) => false,
+            // Whoever has lost the lead does not know what became of it.
+            Miss::Said => self.error.code() == ErrorCode::Superseded,
+            Miss::Lost | Miss::Hung => true,
         }
     }
 
     /// Whether another host, or the same one later, may answer.
     pub(super) fn is_passing(&self) -> bool {
-        match self.error.code() {
-            ErrorCode::Superseded => true,
+        match self.how {
+            Miss::NotYet(_) | Miss::Lost | Miss::Hung => true,
             // That others can't be reached is an answer, that this one can't be is none.
-            ErrorCode::Network => !self.is_said,
-            _ => false,
+            Miss::Said => self.error.code() == ErrorCode::Superseded,
+            Miss::NotSent => {
+                let code = self.error.code();
+                matches!(code, ErrorCode::Network | ErrorCode::Superseded)
+            }
+        }
+    }
+
+    /// Whether whoever was asked could not be reached, or gave no answer.
+    pub(super) fn is_away(&self) -> bool {
+        match self.how {
+            Miss::NotYet(_) | Miss::Said => false,
+            Miss::Lost | Miss::Hung => true,
+            Miss::NotSent => self.error.code() == ErrorCode::Network,
         }
     }
 }
@@ -192,27 +202,23 @@ impl Asked {
             if response.status() != StatusCode::TEMPORARY_REDIRECT {
                 let answered = Answered {
                     response,
-                    place: place.clone(),
+                    place,
                     deadline,
                     patience,
                 };
-                let is_not_yet = answered.is_not_yet();
-                return match answered.checked().await {
-                    Ok(answer) => answer.map_err(|said| Missed::said(&place, said, is_not_yet)),
-                    Err(error) => Err(Missed::after(&place, error)),
-                };
+                return answered.checked().await;
             }
-            let (next, on) =
-                target(&response, &place).map_err(|error| Missed::before(&place, error))?;
+            let not_sent = |error| Missed::new(Miss::NotSent, &place, error);
+            let (next, on) = target(&response, &place).map_err(not_sent)?;
             if left.has(&next) {
-                return Err(Missed::before(&next, hung(&next)));
+                return Err(Missed::new(Miss::NotSent, &next, hung(&next)));
             }
             (place, path) = (next, on);
         }
         let what = "the hosts of the cluster send a request from one to the other";
         let error = Error::new(ErrorCode::Superseded, what)
             .hint("the job is changing its master: try again in a moment");
-        Err(Missed::before(&place, error))
+        Err(Missed::new(Miss::NotSent, &place, error))
     }
 
     /// Asks there, until there is an answer, or a host that answers nothing.
@@ -222,38 +228,31 @@ impl Asked {
         path: &str,
         by: Credentials<'_>,
         (deadline, patience): (Instant, Duration),
-    ) -> Result<axum::http::Response<Incoming>, Missed> {
+    ) -> Result<Response, Missed> {
+        let missed = |how, error| Missed::new(how, place, error);
         let asking = async {
-            let stream = connect(place, by.1).await;
-            let stream = stream.map_err(|error| Missed::before(place, error))?;
-            let answer = self.over(stream, place, path, by.0).await;
-            answer.map_err(|error| Missed::after(place, error))
+            let not_sent = |error| missed(Miss::NotSent, error);
+            let request = self.request(place, path, by.0).map_err(not_sent)?;
+            let stream = connect(place, by.1).await.map_err(not_sent)?;
+            let answer = send(request, stream, place).await;
+            answer.map_err(|error| missed(Miss::Lost, error))
         };
         tokio::select! {
             biased;
             answer = timeout_at(deadline, asking) => match answer {
                 Ok(answer) => answer,
-                Err(_) => Err(Missed::after(place, silent(place, patience))),
+                Err(_) => Err(missed(Miss::Lost, silent(place, patience))),
             },
-            () = until_hung(place, by) => Err(Missed {
-                is_hung: true,
-                ..Missed::after(place, hung(place))
-            }),
+            () = until_hung(place, by) => Err(missed(Miss::Hung, hung(place))),
         }
     }
 
-    async fn over(
+    fn request(
         &self,
-        stream: Box<dyn Stream>,
         place: &Place,
         path: &str,
         token: Option<&Token>,
-    ) -> Result<axum::http::Response<Incoming>> {
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
-            .await
-            .map_err(|error| broken(place, error))?;
-        // Ends with the answer, or when the answer is dropped.
-        tokio::spawn(connection);
+    ) -> Result<Request<Full<Bytes>>> {
         let mut request = Request::builder()
             .method(self.method.clone())
             .uri(path)
@@ -265,17 +264,28 @@ impl Asked {
             request = request.header(CONTENT_TYPE, "application/json");
         }
         let body = Full::new(self.body.clone().unwrap_or_default());
-        let request = request.body(body).map_err(|error| {
+        request.body(body).map_err(|error| {
             let what = "the request can't be made";
             Error::new(ErrorCode::InvalidConfig, what)
                 .because(error)
                 .hint("check the token: it has to be one line of plain letters")
-        })?;
-        sender
-            .send_request(request)
-            .await
-            .map_err(|error| broken(place, error))
+        })
     }
+}
+
+/// Sends a request, and waits for the head of the answer.
+async fn send(
+    request: Request<Full<Bytes>>,
+    stream: Box<dyn Stream>,
+    place: &Place,
+) -> Result<Response> {
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| broken(place, error))?;
+    // Ends with the answer, or when the answer is dropped.
+    tokio::spawn(connection);
+    let answer = sender.send_request(request).await;
+    answer.map_err(|error| broken(place, error))
 }
 
 /// Ends when a host does not even say what it always knows: its process was stopped, or its machine hangs.
@@ -284,8 +294,8 @@ async fn until_hung(place: &Place, (token, tls): Credentials<'_>) {
     loop {
         tokio::time::sleep(LOOKS_AFTER).await;
         let looking = async {
-            let stream = connect(place, tls).await?;
-            known.over(stream, place, &known.path, token).await
+            let request = known.request(place, &known.path, token)?;
+            send(request, connect(place, tls).await?, place).await
         };
         // A host that refuses is no host that hangs: what was asked is told so as well.
         if tokio::time::timeout(ANSWERS_WITHIN, looking).await.is_err() {
@@ -325,7 +335,7 @@ const CERTIFICATES: &str =
     "name the files: cluster.tls_authority, cluster.tls_certificate and cluster.tls_key";
 
 /// Where a redirection leads: an address and a path.
-fn target(response: &axum::http::Response<Incoming>, place: &Place) -> Result<(Place, String)> {
+fn target(response: &Response, place: &Place) -> Result<(Place, String)> {
     let location = response.headers().get(LOCATION);
     let location = location.and_then(|location| location.to_str().ok());
     let (Some(location), stranger) = (location, strange(place, response.status())) else {
@@ -340,30 +350,27 @@ fn target(response: &axum::http::Response<Incoming>, place: &Place) -> Result<(P
 /// An answer that has begun.
 #[derive(Debug)]
 pub(super) struct Answered {
-    response: axum::http::Response<Incoming>,
+    response: Response,
     place: Place,
     deadline: Instant,
     patience: Duration,
 }
 
 impl Answered {
-    /// Whether it says that nothing was done, and that it is to be asked again.
-    fn is_not_yet(&self) -> bool {
-        self.response.headers().contains_key(RETRY_AFTER)
-    }
-
-    /// The answer if it is a good one; else what the cluster says is wrong. An error if it says nothing that can be read.
-    async fn checked(self) -> Result<Result<Self>> {
+    /// The answer if it is a good one.
+    async fn checked(self) -> Result<Self, Missed> {
         let status = self.response.status();
         if status.is_success() {
-            return Ok(Ok(self));
+            return Ok(self);
         }
-        let stranger = strange(&self.place, status);
-        let body = self.whole().await?;
-        match serde_json::from_slice::<Fault>(&body) {
-            Ok(fault) => Ok(Err(fault.into())),
-            Err(_) => Err(stranger),
-        }
+        let (place, again_after) = (self.place.clone(), again_after(self.response.headers()));
+        let missed = |how, error| Missed::new(how, &place, error);
+        let body = self.whole().await;
+        let body = body.map_err(|error| missed(Miss::Lost, error))?;
+        Err(match serde_json::from_slice::<Fault>(&body) {
+            Ok(fault) => missed(again_after.map_or(Miss::Said, Miss::NotYet), fault.into()),
+            Err(_) => missed(Miss::Said, strange(&place, status)),
+        })
     }
 
     /// The answer as JSON.
@@ -371,11 +378,6 @@ impl Answered {
         let (place, status) = (self.place.clone(), self.response.status());
         let body = self.whole().await?;
         serde_json::from_slice(&body).map_err(|error| strange(&place, status).because(error))
-    }
-
-    /// The answer, which says nothing more than that it is one.
-    pub(super) async fn ignored(self) -> Result<()> {
-        self.whole().await.map(|_| ())
     }
 
     /// The answer as it comes, and where from.
@@ -391,6 +393,16 @@ impl Answered {
             Err(_) => Err(silent(&self.place, self.patience)),
         }
     }
+}
+
+/// When to ask again, of an answer that says that nothing was done, and that it is to be asked again. A day and time are as good as soon.
+fn again_after(head: &HeaderMap) -> Option<Duration> {
+    let after = head.get(RETRY_AFTER)?;
+    let seconds = after
+        .to_str()
+        .ok()
+        .and_then(|text| text.trim().parse().ok());
+    Some(seconds.map_or(AGAIN_AFTER, Duration::from_secs))
 }
 
 fn unreachable(place: &Place, error: std::io::Error) -> Error {
@@ -440,7 +452,21 @@ fn unwritable(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Err
 
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderValue;
+
     use super::*;
+
+    #[test]
+    fn a_host_says_in_how_many_seconds_it_is_to_be_asked_again() {
+        let told = |text: &'static str| {
+            let head = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(text))]);
+            again_after(&head)
+        };
+        assert_eq!(told("3"), Some(Duration::from_secs(3)));
+        assert_eq!(told("Fri, 31 Dec 1999 23:59:59 GMT"), Some(AGAIN_AFTER));
+        assert_eq!(told("-1"), Some(AGAIN_AFTER));
+        assert_eq!(again_after(&HeaderMap::new()), None);
+    }
 
     #[test]
     fn any_name_of_a_job_makes_a_path() {

@@ -16,13 +16,13 @@ use serde::de::DeserializeOwned;
 use super::lines::Lines;
 use crate::fault::status_of;
 use crate::{
-    Answer, Cluster, Fault, LogQuery, MetricsQuery, RangeQuery, SubmitRequest, Unanswered,
-    check_job_name,
+    Answer, Cluster, Fault, KillQuery, LogQuery, MetricsQuery, RangeQuery, SubmitRequest,
+    Unanswered, check_job_name,
 };
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const JSON_LINES: HeaderValue = HeaderValue::from_static("application/x-ndjson");
-/// In how many seconds whoever was told to ask again does.
+/// In how many seconds whoever is told to ask again does: asking costs a host a look at all others.
 const SOON: HeaderValue = HeaderValue::from_static("1");
 
 /// What all handlers share.
@@ -87,9 +87,14 @@ pub(super) async fn describe(State(shared): State<Shared>, uri: Uri, job: Job) -
     Ok(told(StatusCode::OK, shared.0.describe(&job).await, &uri))
 }
 
-pub(super) async fn kill(State(shared): State<Shared>, uri: Uri, job: Job) -> Outcome {
-    let job = named(job)?;
-    Ok(accepted(shared.0.kill(&job).await, &uri))
+pub(super) async fn kill(
+    State(shared): State<Shared>,
+    uri: Uri,
+    job: Job,
+    query: Asked<KillQuery>,
+) -> Outcome {
+    let (job, query) = (named(job)?, asked(query)?);
+    Ok(accepted(shared.0.kill(&job, query).await, &uri))
 }
 
 pub(super) async fn activate(State(shared): State<Shared>, uri: Uri, job: Job) -> Outcome {

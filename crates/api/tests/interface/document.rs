@@ -191,6 +191,9 @@ async fn what_fails_is_described_for_every_operation() {
             let described = &operation["responses"]["404"]["content"]["application/json"];
             fits(&document, &described["schema"], &fault, &place);
             assert!(operation["responses"]["307"].is_object(), "{place}");
+            let not_yet = &operation["responses"]["503"]["headers"]["Retry-After"];
+            assert!(not_yet["description"].is_string(), "{place}");
+            assert_eq!(not_yet["schema"]["type"], "integer", "{place}");
         }
     }
 }

@@ -1,9 +1,10 @@
 //! A client whose host dies or hangs, or whose job changes its leader, asks another host.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use ardea_api::{Client, ParallelismUpdate};
-use ardea_core::ErrorCode;
+use ardea_api::{Client, ParallelismUpdate, Unanswered};
+use ardea_core::{Error, ErrorCode};
 use ardea_packing::ContainerId;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -29,6 +30,15 @@ async fn hanging() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
     (listener, base)
+}
+
+/// Answers the next request, which has that method.
+async fn answer(listener: &TcpListener, method: &str, answer: &str) {
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let mut request = [0; 4096];
+    let read = stream.read(&mut request).await.unwrap();
+    assert!(request[..read].starts_with(method.as_bytes()));
+    stream.write_all(answer.as_bytes()).await.unwrap();
 }
 
 /// Three hosts: one that is asked, one that leads the job and hangs, and one that leads it as soon as the other was asked.
@@ -127,8 +137,72 @@ async fn who_is_told_to_ask_again_does_so_also_for_what_must_not_be_done_twice()
     let answer = served.raw(restart.as_bytes()).await.unwrap();
     assert_eq!(answer.status, 503, "{answer:?}");
     assert!(answer.head.contains("retry-after: 1"), "{answer:?}");
-    served.cluster.unled_for("word-count", 2);
     let client = served.client(None);
-    client.restart("word-count", ContainerId(1)).await.unwrap();
-    assert_eq!(served.cluster.commands(), ["restart word-count 1"]);
+    for code in [ErrorCode::Superseded, ErrorCode::Network] {
+        let not_yet = Unanswered::NotYet(Error::new(code, "its host is just starting"));
+        served.cluster.turn_away("word-count", 1, not_yet);
+        client.restart("word-count", ContainerId(1)).await.unwrap();
+    }
+    let once = "restart word-count 1";
+    assert_eq!(served.cluster.commands(), [once, once]);
+}
+
+#[tokio::test]
+async fn a_host_is_not_asked_again_before_it_wants_to_be_unless_patience_ends() {
+    let (listener, base) = hanging().await;
+    let fault = r#"{"code": "ARD-607", "message": "it is busy", "hint": null}"#;
+    let tomorrow = format!(
+        "HTTP/1.1 503 X\r\nretry-after: 86400\r\ncontent-length: {}\r\n\r\n{fault}",
+        fault.len()
+    );
+    let patience = Duration::from_secs(1);
+    let client = Client::new(&base, None).unwrap().asks_again_for(patience);
+    let asking = async { client.restart("word-count", ContainerId(1)).await };
+    let mut asked = 0;
+    let answering = async {
+        loop {
+            answer(&listener, "POST", &tomorrow).await;
+            asked += 1;
+        }
+    };
+    let error = tokio::select! {
+        answer = asking => answer.unwrap_err(),
+        () = answering => unreachable!(),
+    };
+    assert_eq!(error.message(), "it is busy");
+    assert!(asked <= 2, "asked {asked} times");
+}
+
+#[tokio::test]
+async fn a_kill_of_which_nobody_says_whether_it_was_taken_is_asked_for_again() {
+    let (listener, base) = hanging().await;
+    let fault = r#"{"code": "ARD-604", "message": "there is no job", "hint": null}"#;
+    let gone = format!(
+        "HTTP/1.1 404 X\r\ncontent-length: {}\r\n\r\n{fault}",
+        fault.len()
+    );
+    let client = finding(&[base]);
+    let answering = async {
+        answer(&listener, "DELETE", "").await;
+        answer(&listener, "DELETE", &gone).await;
+        answer(&listener, "DELETE", &gone).await;
+    };
+    let killing = async {
+        client.kill_submission("words", "2a").await.unwrap();
+        // This time it was gone before.
+        client.kill_submission("words", "2a").await.unwrap_err()
+    };
+    let (error, ()) = tokio::join!(killing, answering);
+    assert_eq!(error.code(), ErrorCode::NoSuchJob);
+}
+
+#[tokio::test]
+async fn a_later_job_of_the_name_is_not_killed() {
+    let served = serve_word_count().await;
+    let client = served.client(None);
+    let error = client.kill_submission("word-count", "29").await;
+    assert_eq!(error.unwrap_err().code(), ErrorCode::NoSuchJob);
+    assert_eq!(client.list().await.unwrap().len(), 1);
+    client.kill_submission("word-count", "2a").await.unwrap();
+    assert!(client.list().await.unwrap().is_empty());
 }

@@ -114,10 +114,10 @@ pub async fn client_of(cluster: &ClusterSettings) -> Result<(Client, ClusterInfo
     }
 }
 
-/// A client that asks another host of the cluster where one fails.
+/// A client that asks another host of the cluster where one fails, and one that can't answer yet as long as patience lasts.
 fn finding(client: Client, cluster: &ClusterSettings) -> Client {
     let cluster = cluster.clone();
-    client.finds(move || {
+    client.asks_again_for(cluster.patience).finds(move || {
         let cluster = cluster.clone();
         async move {
             match &cluster.api {

@@ -1,11 +1,9 @@
 //! `ardea activate`, `deactivate`, `kill`, `restart` and `update`: what a job of a cluster is told.
 
 use std::io::{self, BufRead, IsTerminal};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use ardea_api::{LogicalPlan, ParallelismUpdate, Phase};
-use ardea_core::{Error, ErrorCode};
+use ardea_core::ErrorCode;
 use ardea_packing::ContainerId;
 use serde_json::json;
 
@@ -51,48 +49,16 @@ pub fn kill(args: &KillArgs, context: &Context) -> Result<(), Failure> {
             return tell(context, name, "was not killed");
         }
     }
-    have_killed(&cluster, name, &summary.submission)?;
+    let submission = &summary.submission;
+    cluster.ask(cluster.client.kill_submission(name, submission))?;
     if args.detach {
         return tell(context, name, "is being killed");
     }
     cluster.wait_until(&format!("the end of {name}"), || {
-        let now = standing(&cluster, name, &summary.submission)?;
+        let now = standing(&cluster, name, submission)?;
         Ok(now.is_none_or(|phase| matches!(phase, Phase::Gone | Phase::Finished)))
     })?;
     tell(context, name, "is killed")
-}
-
-/// How long a kill is asked for again, if it is not known whether it was taken.
-const KILLS_WITHIN: Duration = Duration::from_secs(20);
-
-/// How long it is waited for what that comes to.
-const KILLS_AGAIN: Duration = Duration::from_millis(200);
-
-/// Has a submission of a job killed, and nothing else that may have its name by then.
-pub(crate) fn have_killed(cluster: &Reached, job: &str, submission: &str) -> Result<(), Failure> {
-    let deadline = Instant::now() + KILLS_WITHIN;
-    let mut is_again = false;
-    loop {
-        let failure = match cluster.ask(cluster.client.kill(job)) {
-            Err(Failure::Error(error)) if is_doubtful(&error) && Instant::now() < deadline => error,
-            Err(Failure::Error(error)) if error.code() == ErrorCode::NoSuchJob && is_again => {
-                return Ok(());
-            }
-            other => return other,
-        };
-        is_again = true;
-        thread::sleep(KILLS_AGAIN);
-        match standing(cluster, job, submission) {
-            Ok(None | Some(Phase::Killing | Phase::Gone | Phase::Finished)) => return Ok(()),
-            Ok(Some(_)) => {}
-            Err(_) => return Err(failure.into()),
-        }
-    }
-}
-
-/// Whether what was asked for may have been done.
-fn is_doubtful(error: &Error) -> bool {
-    matches!(error.code(), ErrorCode::Network | ErrorCode::Superseded)
 }
 
 /// What a submission of a job is doing; nothing if it is no longer there.
@@ -197,36 +163,10 @@ fn tell(context: &Context, job: &str, what: &str) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::io::{Read, Write};
-    use std::net::TcpListener;
 
     use ardea_api::LogicalVertex;
 
     use super::*;
-
-    #[test]
-    fn a_kill_of_which_nobody_says_whether_it_was_taken_is_looked_after() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let base = format!("http://{}", listener.local_addr().unwrap());
-        let host = thread::spawn(move || {
-            let fault = r#"{"code": "ARD-604", "message": "there is no job", "hint": null}"#;
-            let gone = format!(
-                "HTTP/1.1 404 X\r\ncontent-length: {}\r\n\r\n{fault}",
-                fault.len()
-            );
-            for (asked, answer) in [("DELETE", ""), ("GET", gone.as_str())] {
-                let (mut stream, _) = listener.accept().unwrap();
-                let mut request = [0; 4096];
-                let read = stream.read(&mut request).unwrap();
-                assert!(request[..read].starts_with(asked.as_bytes()));
-                stream.write_all(answer.as_bytes()).unwrap();
-            }
-        });
-        let client = ardea_api::Client::new(&base, None).unwrap();
-        let cluster = Reached::with(client);
-        have_killed(&cluster, "words", "2a").unwrap();
-        host.join().unwrap();
-    }
 
     #[test]
     fn what_stays_together_with_a_named_vertex_is_told_unless_it_is_named_too() {

@@ -270,7 +270,10 @@ impl Cluster {
     ) -> Result<T> {
         let base = format!("http://{}:7400", self.ground.address(host));
         let client = Client::new(&base, Some(Token::new(TOKEN)))?;
-        self.runtime.block_on(ask(client.patience(ANSWERS_WITHIN)))
+        let client = client
+            .patience(ANSWERS_WITHIN)
+            .asks_again_for(ANSWERS_WITHIN);
+        self.runtime.block_on(ask(client))
     }
 
     /// All that is known of a job.

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use ardea_core::{Error, ErrorCode};
 use serde_json::Value;
 
 use crate::served::Served;
@@ -107,15 +108,30 @@ fn a_job_is_told_what_to_do() {
 #[test]
 fn a_command_waits_for_whoever_is_about_to_lead_the_job_as_long_as_patience_lasts() {
     let served = Served::with_word_count();
-    served.cluster.unled_for("word-count", 3);
+    served.cluster.unled_for("word-count", 1);
     served.succeed("deactivate word-count");
     served.cluster.unled_for("word-count", u32::MAX);
-    let hasty = "activate word-count --set cluster.patience=200ms";
-    fails(&served, hasty, 3, "nobody leads");
-    served.cluster.unled_for("word-count", 3);
+    for hasty in ["activate word-count", "kill word-count --yes"] {
+        let before = served.cluster.turned_away();
+        let hasty = format!("{hasty} --set cluster.patience=200ms");
+        fails(&served, &hasty, 3, "nobody leads");
+        // Once, and once more when patience ends.
+        assert!(served.cluster.turned_away() <= before + 2);
+    }
+    served.cluster.unled_for("word-count", 1);
     served.succeed("kill word-count --yes");
     let commands = ["deactivate word-count", "kill word-count"];
     assert_eq!(served.cluster.commands(), commands);
+}
+
+#[test]
+fn a_job_of_which_no_host_is_there_is_not_asked_to_be_killed_again_and_again() {
+    let served = Served::with_word_count();
+    let what = "no host is there for the job \"word-count\"";
+    let why = Error::new(ErrorCode::Network, what).into();
+    served.cluster.turn_away("word-count", u32::MAX, why);
+    fails(&served, "kill word-count --yes", 3, "no host is there");
+    assert_eq!(served.cluster.turned_away(), 1);
 }
 
 #[test]

@@ -199,6 +199,26 @@ async fn a_job_without_a_host_is_not_said_to_be_taken_over_and_one_that_comes_le
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_kills_a_submission_kills_no_later_job_of_its_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = state(folder.path()).await;
+    let host = host("quay", folder.path(), state).await;
+    let host = host.expect("it starts");
+    let client = Client::new(host.api(), None).expect("a client");
+    let later = job("words");
+    client.submit(&later).await.expect("it is taken");
+    let kill = async |submission: u64| {
+        let submission = format!("{submission:x}");
+        client.kill_submission("words", &submission).await
+    };
+    let later = later.definition.job.submission;
+    let error = kill(later ^ 1).await.expect_err("it is another");
+    assert_eq!(error.code(), ErrorCode::NoSuchJob, "{error}");
+    kill(later).await.expect("it is there");
+    host.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_host_that_will_lead_a_job_says_so_though_none_is_registered() {
     let folder = tempfile::tempdir().expect("a folder");
     let state = state(folder.path()).await;

@@ -1,7 +1,8 @@
 //! What users want of a running job.
 
 use ardea_control::{Command, JobPhase, Run};
-use ardea_core::ErrorCode;
+use ardea_core::{Error, ErrorCode};
+use ardea_master::Undone;
 use ardea_packing::ContainerId;
 
 use crate::rig::{Rig, desk, leads, until};
@@ -51,7 +52,7 @@ async fn an_update_starts_what_is_new_and_restarts_nothing() {
     assert_eq!(desk.view().await.unwrap().plan.0, 2);
     let unknown = Command::Update([("nobody".into(), 6)].into());
     let refused = desk.command(unknown).await.unwrap_err();
-    assert_eq!(refused.code(), ErrorCode::InvalidJob);
+    assert_eq!(Error::from(refused).code(), ErrorCode::InvalidJob);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -73,7 +74,8 @@ async fn a_container_is_started_again_and_an_unknown_one_is_refused() {
     assert!(after[1].incarnation > before[1].incarnation);
     leads(&master, "word-count", JobPhase::Running).await;
     let refused = desk.command(Command::Restart(ContainerId(9))).await;
-    assert_eq!(refused.unwrap_err().code(), ErrorCode::NoSuchContainer);
+    let refused = Error::from(refused.unwrap_err());
+    assert_eq!(refused.code(), ErrorCode::NoSuchContainer);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -85,7 +87,8 @@ async fn who_does_not_lead_says_so() {
     let other = rig.master("b").await;
     let desk = desk(&other, "word-count").await;
     let refused = desk.command(Command::Kill).await.unwrap_err();
-    assert_eq!(refused.code(), ErrorCode::Superseded);
+    assert!(matches!(&refused, Undone::NotLed(_)), "{refused:?}");
+    assert_eq!(Error::from(refused).code(), ErrorCode::Superseded);
     assert_eq!(desk.view().await.unwrap_err().code(), ErrorCode::Superseded);
     leads(&leader, "word-count", JobPhase::Running).await;
 }

@@ -8,7 +8,6 @@ use serde_json::json;
 
 use super::hosts_json;
 use crate::args::{ClusterStopArgs, Where};
-use crate::commands::control::have_killed;
 use crate::context::Context;
 use crate::failure::{Failure, print_error};
 use crate::reach::Reached;
@@ -58,7 +57,8 @@ fn unknown(cluster: &ClusterSettings) -> Failure {
 
 fn kill_jobs(cluster: &Reached) -> Result<(), Failure> {
     for job in cluster.ask(cluster.client.list())? {
-        have_killed(cluster, &job.name, &job.submission)?;
+        let killed = cluster.client.kill_submission(&job.name, &job.submission);
+        cluster.ask(killed)?;
     }
     cluster.wait_until("the end of all jobs", || {
         Ok(cluster.ask(cluster.client.list())?.is_empty())
