@@ -66,6 +66,9 @@ pub fn duration(duration: Duration) -> String {
 
 /// How long ago that was: a moment in milliseconds since 1970.
 pub fn since(at_ms: u64) -> String {
+    if at_ms == 0 {
+        return "–".into();
+    }
     let now = u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0);
     duration(Duration::from_millis(now.saturating_sub(at_ms)))
 }

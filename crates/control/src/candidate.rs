@@ -38,7 +38,9 @@ pub enum CandidateAction {
 
 /// A process that may be a job's master. Of several, one is; the others stand by.
 ///
-/// It adds one rule to [`Lease`] and [`JobMaster`]: when the term is over, nothing that the master wants done is done any more.
+/// It adds two rules to [`Lease`] and [`JobMaster`]: when the term is over, nothing that the master wants done is done any more; and a master
+/// that steps down for one whose number is not below its own, though nobody else holds the lease, comes back with a later number. That
+/// happens where a lease was damaged and removed, and with it what tells the numbers of the past.
 pub struct Candidate {
     job: JobRef,
     config: MasterConfig,
@@ -85,7 +87,28 @@ impl Candidate {
         };
         let mut actions = Vec::new();
         // The lease first: it may be over.
-        for action in self.lease.on(now, lease) {
+        self.lease_event(now, lease, &mut actions);
+        if let (Some(event), Some(master)) = (master, &mut self.master) {
+            let wanted = master.on(now, event);
+            let newest = wanted.iter().find_map(|action| match action {
+                MasterAction::StepDown(newest) => Some(*newest),
+                _ => None,
+            });
+            actions.extend(wanted.into_iter().map(CandidateAction::Master));
+            if let Some(newest) = newest {
+                self.lease_event(now, LeaseEvent::Outpaced(newest), &mut actions);
+            }
+        }
+        actions
+    }
+
+    fn lease_event(
+        &mut self,
+        now: Duration,
+        event: LeaseEvent,
+        actions: &mut Vec<CandidateAction>,
+    ) {
+        for action in self.lease.on(now, event) {
             match action {
                 LeaseAction::Store(id, request) => {
                     actions.push(CandidateAction::Lease(id, request));
@@ -102,11 +125,6 @@ impl Candidate {
                 }
             }
         }
-        if let (Some(event), Some(master)) = (master, &mut self.master) {
-            let wanted = master.on(now, event);
-            actions.extend(wanted.into_iter().map(CandidateAction::Master));
-        }
-        actions
     }
 }
 

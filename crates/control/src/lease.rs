@@ -62,6 +62,9 @@ pub enum LeaseEvent {
     Reply(RequestId, StoreReply<LeaseRecord>),
     /// Give it up, in good order.
     Resign,
+    /// A mastership of this number, which is not below the present one, was heard of: the lease has been lost and was written anew. If it is
+    /// still held, it is claimed with a later number.
+    Outpaced(MasterEpoch),
 }
 
 /// What a candidate wants done.
@@ -98,7 +101,7 @@ pub struct Lease {
     config: LeaseConfig,
     seen: Option<Seen>,
     held: Option<Held>,
-    /// The last mastership of this candidate.
+    /// The last mastership of this candidate, or a later one that it has heard of.
     gained: MasterEpoch,
     asked: Option<Asked>,
     /// A renewal that was not answered in time, and may still be.
@@ -182,6 +185,7 @@ impl Lease {
                 self.resigning = true;
                 self.next_at = now;
             }
+            LeaseEvent::Outpaced(newest) => self.outpaced(now, newest, &mut actions),
             LeaseEvent::Reply(id, reply) => {
                 // A reply that was no longer waited for may be out of date: of those only renewals are heard.
                 if let Some(asked) = self.asked.take_if(|asked| asked.id == id) {
@@ -193,6 +197,19 @@ impl Lease {
         }
         self.ask(now, &mut actions);
         actions
+    }
+
+    /// Ends the mastership, and claims another if nobody has by then.
+    fn outpaced(&mut self, now: Duration, newest: MasterEpoch, actions: &mut Vec<LeaseAction>) {
+        self.gained = self.gained.max(newest);
+        if let Some(held) = self.held.take_if(|held| held.epoch <= newest) {
+            actions.push(LeaseAction::Lost(held.epoch));
+            // What is under way would renew what is over.
+            self.asked = None;
+            self.late = None;
+            self.seen = None;
+            self.next_at = now;
+        }
     }
 
     fn forget_unless_looking(&mut self, purpose: &Purpose) {
@@ -391,176 +408,4 @@ impl Lease {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The state manager, by hand: answers at once.
-    #[derive(Default)]
-    struct Shelf(Option<(LeaseRecord, StoreVersion)>, u64);
-
-    impl Shelf {
-        fn answer(&mut self, request: StoreRequest<LeaseRecord>) -> StoreReply<LeaseRecord> {
-            let there = self.0.as_ref().map(|(_, version)| *version);
-            match request {
-                StoreRequest::Read => StoreReply::Found(self.0.clone()),
-                StoreRequest::Write { value, expected } if expected == there => {
-                    self.1 += 1;
-                    self.0 = Some((value, StoreVersion(self.1)));
-                    StoreReply::Written(StoreVersion(self.1))
-                }
-                _ => StoreReply::Conflict,
-            }
-        }
-
-        /// Runs a candidate until it asks no more; what became of its mastership.
-        fn run(&mut self, lease: &mut Lease, now: Duration, event: LeaseEvent) -> Vec<LeaseAction> {
-            let mut told = Vec::new();
-            let mut events = vec![event];
-            while let Some(event) = events.pop() {
-                for action in lease.on(now, event) {
-                    match action {
-                        LeaseAction::Store(id, request) => {
-                            events.push(LeaseEvent::Reply(id, self.answer(request)));
-                        }
-                        other => told.push(other),
-                    }
-                }
-            }
-            told
-        }
-    }
-
-    fn seconds(count: u64) -> Duration {
-        Duration::from_secs(count)
-    }
-
-    fn candidates() -> (Lease, Lease) {
-        let candidate = |name| Lease::new(name, name, LeaseConfig::default());
-        (candidate("a"), candidate("b"))
-    }
-
-    #[test]
-    fn the_first_to_claim_holds_and_renews_and_the_other_waits() {
-        let (mut a, mut b) = candidates();
-        let mut shelf = Shelf::default();
-        let gained = shelf.run(&mut a, seconds(0), LeaseEvent::Tick);
-        assert_eq!(gained, [LeaseAction::Gained(MasterEpoch(1))]);
-        for second in 0..20 {
-            assert!(
-                shelf
-                    .run(&mut a, seconds(second), LeaseEvent::Tick)
-                    .is_empty()
-            );
-            assert!(
-                shelf
-                    .run(&mut b, seconds(second), LeaseEvent::Tick)
-                    .is_empty()
-            );
-            assert_eq!(a.mastership(seconds(second)), Some(MasterEpoch(1)));
-        }
-    }
-
-    #[test]
-    fn a_standby_takes_over_a_term_after_the_last_renewal_and_not_before_the_holder_has_given_up() {
-        let (mut a, mut b) = candidates();
-        let mut shelf = Shelf::default();
-        shelf.run(&mut a, seconds(0), LeaseEvent::Tick);
-        let mut taken_over = None;
-        for tick in 0..100 {
-            let now = Duration::from_millis(100 * tick);
-            if !shelf.run(&mut b, now, LeaseEvent::Tick).is_empty() {
-                taken_over.get_or_insert(now);
-                assert_eq!(a.mastership(now), None);
-            }
-        }
-        let taken_over = taken_over.unwrap();
-        assert!(
-            (seconds(4)..=seconds(6)).contains(&taken_over),
-            "{taken_over:?}"
-        );
-        assert_eq!(b.mastership(taken_over), Some(MasterEpoch(2)));
-        let lost = a.on(taken_over, LeaseEvent::Tick);
-        assert_eq!(lost[0], LeaseAction::Lost(MasterEpoch(1)));
-    }
-
-    #[test]
-    fn who_resigns_is_followed_at_once() {
-        let (mut a, mut b) = candidates();
-        let mut shelf = Shelf::default();
-        shelf.run(&mut a, seconds(0), LeaseEvent::Tick);
-        let lost = shelf.run(&mut a, seconds(1), LeaseEvent::Resign);
-        assert_eq!(lost, [LeaseAction::Lost(MasterEpoch(1))]);
-        let gained = shelf.run(&mut b, seconds(1), LeaseEvent::Tick);
-        assert_eq!(gained, [LeaseAction::Gained(MasterEpoch(2))]);
-    }
-
-    #[test]
-    fn a_claim_whose_answer_is_lost_is_made_again_with_a_higher_number() {
-        let (mut a, _) = candidates();
-        let mut shelf = Shelf::default();
-        let read = a.on(seconds(0), LeaseEvent::Tick).remove(0);
-        let LeaseAction::Store(id, request) = read else {
-            panic!("{read:?}");
-        };
-        let claim = a
-            .on(seconds(0), LeaseEvent::Reply(id, shelf.answer(request)))
-            .remove(0);
-        let LeaseAction::Store(lost_id, request) = claim else {
-            panic!("{claim:?}");
-        };
-        let lost_answer = shelf.answer(request);
-        let gained = shelf.run(&mut a, seconds(2), LeaseEvent::Tick);
-        assert_eq!(gained, [LeaseAction::Gained(MasterEpoch(2))]);
-        assert!(
-            a.on(seconds(2), LeaseEvent::Reply(lost_id, lost_answer))
-                .is_empty()
-        );
-    }
-
-    #[test]
-    fn a_holder_whose_store_answers_slowly_stays_the_holder() {
-        let (mut a, _) = candidates();
-        let mut shelf = Shelf::default();
-        shelf.run(&mut a, seconds(0), LeaseEvent::Tick);
-        // Each answer takes a second and a half; the store has done at once what it was asked for.
-        let mut coming = Vec::new();
-        for tick in 0..600 {
-            let now = Duration::from_millis(100 * tick);
-            let ready = coming.partition_point(|(at, ..): &(Duration, _, _)| *at <= now);
-            let mut events = vec![LeaseEvent::Tick];
-            let ready = coming.drain(..ready);
-            events.extend(ready.map(|(_, id, reply)| LeaseEvent::Reply(id, reply)));
-            for action in events.into_iter().flat_map(|event| a.on(now, event)) {
-                let LeaseAction::Store(id, request) = action else {
-                    panic!("at {now:?}: {action:?}");
-                };
-                let at = now + Duration::from_millis(1500);
-                coming.push((at, id, shelf.answer(request)));
-            }
-            assert_eq!(a.mastership(now), Some(MasterEpoch(1)));
-        }
-    }
-
-    #[test]
-    fn a_renewal_that_comes_back_after_the_term_does_not_revive_the_mastership() {
-        let (mut a, _) = candidates();
-        let mut shelf = Shelf::default();
-        shelf.run(&mut a, seconds(0), LeaseEvent::Tick);
-        let config = LeaseConfig {
-            patience: seconds(60),
-            ..LeaseConfig::default()
-        };
-        a.config = config;
-        let renewal = a.on(seconds(1), LeaseEvent::Tick).remove(0);
-        let LeaseAction::Store(id, request) = renewal else {
-            panic!("{renewal:?}");
-        };
-        let answer = shelf.answer(request);
-        assert_eq!(
-            a.on(seconds(5), LeaseEvent::Tick),
-            [LeaseAction::Lost(MasterEpoch(1))]
-        );
-        let next = shelf.run(&mut a, seconds(6), LeaseEvent::Reply(id, answer));
-        assert_eq!(next, [LeaseAction::Gained(MasterEpoch(2))]);
-    }
-}
+mod tests;

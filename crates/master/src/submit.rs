@@ -40,6 +40,7 @@ pub fn new_submission() -> u64 {
 /// * [`ErrorCode::InvalidConfig`]: there is no such packing policy, or no node can have the job's name;
 /// * [`ErrorCode::LimitReached`]: it is too large to be stored, with both sizes;
 /// * [`ErrorCode::NameTaken`]: another job has its name;
+/// * [`ErrorCode::StateCorrupt`]: what is stored under its name is damaged;
 /// * [`ErrorCode::StateUnavailable`]: the state manager's disk is full, for a second;
 /// * [`ErrorCode::StateUnknown`]: the state manager did not answer within `patience`; whether the job is there has to be looked up. To
 ///   submit the same again, with the same number, is safe.
@@ -124,6 +125,13 @@ async fn drive(
                     Ok(reply) => reply,
                     Err(error) => {
                         let reply = reply_of(&error);
+                        // Whatever it was, nobody has its name before it is removed.
+                        if error.code() == ErrorCode::StateCorrupt {
+                            let what = format!("job {} was not submitted", store.job());
+                            let hint = error.what_next().unwrap_or_default().to_string();
+                            let refused = Error::new(error.code(), what);
+                            return Err(refused.because(error.without_hint()).hint(hint));
+                        }
                         if trouble.note(error.clone()) {
                             let what = format!("job {} was not submitted", store.job());
                             let error = Error::new(error.code(), what).because(error.without_hint());

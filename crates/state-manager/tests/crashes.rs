@@ -213,6 +213,38 @@ async fn a_damaged_node_costs_neither_those_beside_it_nor_whoever_opens() {
     assert!(line("─ below").is_some_and(|line| line.contains("\"hello\"")));
 }
 
+#[tokio::test]
+async fn a_node_that_has_lost_its_file_is_damaged_and_keeps_what_is_below_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = open(folder.path()).await;
+    let below = path("/jobs/a/below");
+    let set = state.set(&below, b"hello", Expected::Any).await;
+    set.expect("set");
+    for node in ["tree/jobs/.node", "tree/jobs/a/.node"] {
+        fs::remove_file(folder.path().join(node)).expect("it was there");
+    }
+    let root = StatePath::root();
+    let names = state.children(&root).await.expect("listed");
+    assert_eq!(names, ["jobs"]);
+    for node in ["/jobs", "/jobs/a"] {
+        let error = state.get(&path(node)).await.expect_err("damaged");
+        assert_eq!(error.code(), ErrorCode::StateCorrupt);
+        let made = state.set(&path(node), b"", Expected::Absent).await;
+        assert_eq!(
+            made.expect_err("it is there").code(),
+            ErrorCode::StateCorrupt
+        );
+    }
+    // Others are made beside what is below it.
+    let other = state.set(&path("/jobs/b"), b"", Expected::Absent).await;
+    other.expect("made");
+    let mended = state.set(&path("/jobs"), b"", Expected::Damaged).await;
+    mended.expect("mended");
+    let found = state.get(&below).await.expect("read");
+    assert_eq!(&*found.expect("there").value, b"hello");
+    assert_eq!(state.children(&root).await.expect("listed"), ["jobs"]);
+}
+
 /// Puts something that can't be read where a node's file is.
 const UNREADABLE: [fn(&Path); 2] = [
     |file| fs::create_dir(file).expect("a folder"),

@@ -22,7 +22,7 @@ pub(super) enum Kept {
     Gone,
     /// The state manager does not take it, or what is there can't be read; nothing is proposed any more.
     Refused(String),
-    /// Another master has written.
+    /// Another master has written, later or under the same number.
     Superseded(MasterEpoch),
 }
 
@@ -159,11 +159,12 @@ impl RecordKeeper {
         let Some((record, version)) = found.filter(|(record, _)| record.job == self.job) else {
             return Some(Kept::Gone);
         };
-        if record.epoch > self.epoch {
+        let first = self.known.is_none();
+        // This one writes nothing before it has read: what bears its own number then is another's, who had that because the lease was lost.
+        if record.epoch > self.epoch || (first && record.epoch == self.epoch) {
             return Some(Kept::Superseded(record.epoch));
         }
         self.must_read = false;
-        let first = self.known.is_none();
         let done = matches!(&self.wanted, Some(Wanted::Write(wanted)) if *wanted == record);
         self.known = Some((record, version));
         if done {
@@ -256,6 +257,15 @@ mod tests {
             keeper.record().map(|record| record.intent),
             Some(Intent::Run)
         );
+    }
+
+    #[test]
+    fn a_record_that_bears_its_number_before_it_has_written_is_another_masters() {
+        let mut keeper = RecordKeeper::new(job(1), MasterEpoch(2));
+        let (id, _) = keeper.ask(NOW).unwrap();
+        let reply = found(record(1, 2, Intent::Run), 7);
+        let superseded = Some(Kept::Superseded(MasterEpoch(2)));
+        assert_eq!(keeper.answered(NOW, id, reply), superseded);
     }
 
     #[test]

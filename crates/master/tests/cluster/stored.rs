@@ -6,6 +6,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use ardea_control::{LeaseRecord, Lookup, MasterEpoch, StoreReply, StoreRequest};
+use ardea_core::ErrorCode;
 use ardea_master::{JobStore, LeaseFinder, all_past_jobs, sweep};
 use ardea_packing::ResourceManagers;
 use ardea_state_manager::layout::{JobLayout, history, jobs};
@@ -155,6 +156,20 @@ async fn of_what_is_damaged_a_sweep_leaves_only_what_may_be_of_a_job_that_is_the
     let names = rig.state.children(&jobs().unwrap()).await.unwrap();
     assert_eq!(names, ["a%20damaged%20one", "word-count"]);
     assert_eq!(all_past_jobs(&*rig.state).await.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_whose_job_is_damaged_is_refused_with_what_to_remove() {
+    let rig = Rig::new().await;
+    rig.submit("word-count").await.unwrap();
+    let layout = JobLayout::of("word-count").unwrap();
+    let mut file = rig.folder.as_ref().unwrap().path().join("tree");
+    file.extend(layout.definition().names());
+    std::fs::write(file.join(".node"), "junk").unwrap();
+    let error = rig.submit("word-count").await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::StateCorrupt);
+    let hint = error.what_next().unwrap();
+    assert!(hint.contains("remove"), "{hint}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

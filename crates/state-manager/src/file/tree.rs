@@ -28,6 +28,9 @@ use std::path::{Path, PathBuf};
 /// The file of a node in its folder. No name of a node begins with a dot.
 const NODE: &str = ".node";
 
+/// How often a node without a file is looked at again, since somebody may just have made it.
+const LOOKS: usize = 3;
+
 const FORMAT: &str = "ardea state manager, format 1\n";
 
 /// The tree of one root. Reading needs nothing more; changing needs its lock.
@@ -129,17 +132,25 @@ impl Tree {
         node.map(Some).map_err(|why| self.damaged(path, why))
     }
 
-    /// How a node's file begins, up to so many bytes; `None` if there is no node.
+    /// How a node's file begins, up to so many bytes; `None` if there is no node. One that has lost its file and has nodes below it is there,
+    /// and damaged: who took it for absent would make it anew, without them.
     fn read(&self, path: &StatePath, most: u64) -> Result<Option<Vec<u8>>> {
-        let mut bytes = Vec::new();
-        let read = File::open(self.folder(path).join(NODE))
-            .and_then(|file| file.take(most).read_to_end(&mut bytes));
-        match read {
-            Ok(_) => Ok(Some(bytes)),
-            Err(error) if is_absent(&error) => Ok(None),
-            Err(error) if is_unreadable(&error) => Err(self.damaged(path, error)),
-            Err(error) => Err(self.failed(path, "read", error)),
+        for _ in 0..LOOKS {
+            let mut bytes = Vec::new();
+            let read = File::open(self.folder(path).join(NODE))
+                .and_then(|file| file.take(most).read_to_end(&mut bytes));
+            match read {
+                Ok(_) => return Ok(Some(bytes)),
+                Err(error) if is_absent(&error) => {}
+                Err(error) if is_unreadable(&error) => return Err(self.damaged(path, error)),
+                Err(error) => return Err(self.failed(path, "read", error)),
+            }
+            // The root has no file.
+            if path.name().is_none() || self.names_below(path)?.is_empty() {
+                return Ok(None);
+            }
         }
+        Err(self.damaged(path, "the file is missing, and there are nodes below it"))
     }
 
     /// The names of the children, sorted, without those whose sessions are dead.
