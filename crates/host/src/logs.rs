@@ -1,5 +1,7 @@
 //! What the containers of a job have written, line by line: while the job is there, by its scheduler; of one that is gone, from the files.
 
+use std::future::Future;
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use ardea_api::{LogLine, LogLines, LogQuery, LogSource, LogStream, MOST_LINE_BYTES};
@@ -51,11 +53,12 @@ impl Keeper {
     }
 }
 
-/// The lines of these containers that are asked for.
+/// The lines of these containers that are asked for; those that follow until the job is `over`.
 pub(crate) fn stream(
     scheduler: JobScheduler,
     containers: Vec<ContainerId>,
     query: LogQuery,
+    over: impl Future<Output = ()> + Send + 'static,
 ) -> LogStream {
     let keeper = Keeper::Scheduler(scheduler);
     let files = containers.into_iter().map(|id| (id, keeper.clone()));
@@ -64,7 +67,7 @@ pub(crate) fn stream(
     tokio::spawn(async move {
         let mut told = tell(&mut files, &query, &lines).await;
         if told.is_ok() && query.follow {
-            told = follow(&mut files, &lines).await;
+            told = follow(&mut files, &lines, over).await;
         }
         give_reason(told, &lines).await;
     });
@@ -159,8 +162,14 @@ async fn tell(
     Ok(())
 }
 
-/// Tells what is written from now on, until nobody listens or the job is gone.
-async fn follow(files: &mut [Reader], lines: &Lines) -> std::result::Result<(), Option<Error>> {
+/// Tells what is written from now on, until nobody listens or the job is over: its files may stay.
+async fn follow(
+    files: &mut [Reader],
+    lines: &Lines,
+    over: impl Future<Output = ()>,
+) -> std::result::Result<(), Option<Error>> {
+    let mut over = pin!(over);
+    let mut is_over = false;
     let mut reached = Instant::now();
     loop {
         let mut moved = false;
@@ -169,6 +178,8 @@ async fn follow(files: &mut [Reader], lines: &Lines) -> std::result::Result<(), 
             let request = LogRequest::from(file.file(), file.offset);
             let piece = match file.piece(request).await {
                 Ok(piece) => piece,
+                // Nobody keeps it any more.
+                Err(Some(_)) if is_over => continue,
                 // It is there again soon, or its containers run elsewhere.
                 Err(Some(error)) if is_passing(&error) && reached.elapsed() < AWAY_WITHIN => {
                     is_away = true;
@@ -181,11 +192,19 @@ async fn follow(files: &mut [Reader], lines: &Lines) -> std::result::Result<(), 
         if !is_away {
             reached = Instant::now();
         }
-        if !moved {
-            tokio::select! {
-                () = tokio::time::sleep(LOOK_EVERY) => {}
-                () = lines.closed() => return Err(None),
+        if moved {
+            continue;
+        }
+        if is_over {
+            for file in files {
+                file.tell_rest(lines).await?;
             }
+            return Ok(());
+        }
+        tokio::select! {
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = &mut over => is_over = true,
+            () = lines.closed() => return Err(None),
         }
     }
 }
@@ -385,11 +404,36 @@ mod tests {
         let script = Arc::new(Mutex::new(said.into_iter().collect()));
         let reader = Reader::of(ContainerId(1), LogSource::Stdout, Keeper::Script(script));
         let (lines, mut told) = mpsc::channel(WAITING_LINES);
-        let ended = follow(&mut [reader], &lines).await;
+        let ended = follow(&mut [reader], &lines, std::future::pending()).await;
         let code = ended.unwrap_err().map(|error| error.code());
         assert_eq!(code, Some(ErrorCode::NoSuchContainer));
         let mut next = async || told.recv().await.unwrap().unwrap().text;
         assert_eq!([next().await, next().await], ["a", "b"]);
+    }
+
+    #[tokio::test]
+    async fn following_ends_when_the_job_is_over_and_all_that_it_wrote_is_told() {
+        let text = |offset: u64, text: &str| {
+            Ok(LogPiece {
+                offset,
+                bytes: text.into(),
+                file_bytes: 5,
+            })
+        };
+        // The file stays, and is told to hold no more, however often it is asked for.
+        let mut said = vec![text(0, "a\n"), text(2, ""), text(2, "b\nc")];
+        said.extend((0..1_000).map(|_| text(5, "")));
+        let script = Arc::new(Mutex::new(said.into_iter().collect()));
+        let reader = Reader::of(ContainerId(1), LogSource::Stdout, Keeper::Script(script));
+        let (lines, mut told) = mpsc::channel(WAITING_LINES);
+        let ended = follow(&mut [reader], &lines, async {}).await;
+        assert!(ended.is_ok());
+        drop(lines);
+        let mut texts = Vec::new();
+        while let Some(line) = told.recv().await {
+            texts.push(line.unwrap().text);
+        }
+        assert_eq!(texts, ["a", "b", "c"]);
     }
 
     /// What is told of a file of that text.

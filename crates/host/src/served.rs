@@ -506,7 +506,11 @@ impl Cluster for Served {
                 Some(container) => vec![container],
                 None => known,
             };
-            Ok(logs::stream(desk.scheduler().await?, wanted, query))
+            let scheduler = desk.scheduler().await?;
+            let over = async move {
+                desk.wait_for(|standing| *standing == Standing::Over).await;
+            };
+            Ok(logs::stream(scheduler, wanted, query, over))
         })
     }
 

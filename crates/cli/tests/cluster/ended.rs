@@ -1,6 +1,7 @@
 //! Jobs that have come to their end: what can still be asked of them.
 
 use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
 
 use crate::arena::Arena;
 use crate::processes::kill;
@@ -122,6 +123,38 @@ pub fn what_a_job_wrote_on_several_hosts_is_told_by_any_of_them_after_its_end() 
     assert!(
         !only.is_empty() && !only.contains("\"container\":1"),
         "{only}"
+    );
+}
+
+pub fn who_follows_what_a_job_writes_is_told_its_end() {
+    let arena = Arena::with_hosts(2);
+    arena.write(
+        "endless.yaml",
+        &SHORT
+            .replace("short", "endless")
+            .replace("total: 2000", "rate: 50"),
+    );
+    arena.succeed("submit endless.yaml --set job.containers=2");
+    arena.until("written: something", || {
+        let logs = arena.run("logs endless --source stdout --tail 1");
+        logs.status.success() && !logs.stdout.is_empty()
+    });
+    let mut follower = arena.begin_heard("logs endless --tail 1 --follow");
+    let mut first = String::new();
+    let stdout = follower.stdout.as_mut().unwrap();
+    BufReader::with_capacity(1, stdout)
+        .read_line(&mut first)
+        .unwrap();
+    assert!(!first.is_empty());
+    arena.succeed("kill endless --yes");
+    arena.until("ended: who follows", || {
+        follower.try_wait().unwrap().is_some()
+    });
+    let told = follower.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&told.stderr).into_owned();
+    assert!(
+        told.status.success() && said.contains("it was killed"),
+        "{said}"
     );
 }
 

@@ -63,6 +63,10 @@ const TESTS: &[Test] = &[
         run: ended::a_job_of_its_own_hosts_tells_how_it_ended_and_what_it_wrote_when_they_are_gone,
     },
     Test {
+        name: "who_follows_what_a_job_writes_is_told_its_end",
+        run: ended::who_follows_what_a_job_writes_is_told_its_end,
+    },
+    Test {
         name: "a_job_without_a_host_tells_what_it_wrote_and_obeys_the_host_that_comes",
         run: ended::a_job_without_a_host_tells_what_it_wrote_and_obeys_the_host_that_comes,
     },
