@@ -71,7 +71,7 @@ pub fn status_of(code: ErrorCode) -> u16 {
 pub fn no_such_job<'a>(name: &str, jobs: impl Iterator<Item = &'a str>) -> Error {
     let hint = match nearest(name, jobs) {
         Some(meant) => format!("did you mean {meant}?"),
-        None => "`ardea list` shows the cluster's jobs".to_string(),
+        None => "`ardea list --all` shows the jobs that are known".to_string(),
     };
     Error::new(ErrorCode::NoSuchJob, format!("there is no job {name:?}")).hint(hint)
 }

@@ -44,7 +44,7 @@ impl Reached {
     pub fn of_job(place: &Where, job: &str, context: &Context) -> Result<Self, Failure> {
         Reached::of(place, context).map_err(|failure| {
             match Remembered::instead(place, context, failure) {
-                Ok(remembered) => remembered.why_not(job),
+                Ok(remembered) => remembered.why_not(job, None),
                 Err(failure) => failure,
             }
         })

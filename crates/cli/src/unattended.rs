@@ -62,14 +62,12 @@ impl Remembered {
         }
     }
 
-    /// Why a command can't be done for a job: that it has ended, or else that no host answers.
-    pub fn why_not(self, job: &str) -> Failure {
-        let there = self.ask(self.cluster.describe(job));
-        let past = self.ask(self.cluster.past(job)).unwrap_or_default();
-        match (there, past.first()) {
+    /// Why a command can't be done for a job, or that submission of it: that it has ended, that there is none, or else that no host answers.
+    pub fn why_not(self, job: &str, submission: Option<&str>) -> Failure {
+        match self.ask(self.cluster.absent(job, submission)) {
+            Ok(Some(absent)) => absent.into(),
             // One that can't be read is there.
-            (Ok(None), Some(past)) => past.summary.ended().into(),
-            _ => self.failure,
+            Ok(None) | Err(_) => self.failure,
         }
     }
 }

@@ -89,15 +89,38 @@ impl Unattended {
         Ok(past.iter().map(remembered::description).collect())
     }
 
+    /// Why a job, or that submission of it, is not there: when and how it ended, or that nothing is known of it. Nothing if it is there.
+    ///
+    /// # Errors
+    ///
+    /// When the state manager doesn't answer, what is stored can't be read, or that is no submission.
+    pub async fn absent(&self, job: &str, submission: Option<&str>) -> Result<Option<Error>> {
+        let wants = submission_of(submission)?;
+        if wants.is_some()
+            && let Some(past) = self.jobs.past(job, wants).await?
+        {
+            return Ok(Some(remembered::summary(&past).ended()));
+        }
+        let there = self.jobs.stored(job).await?;
+        let there = there.map(|stored| stored.record.job.submission);
+        Ok(match (there, wants) {
+            (None, None) => Some(self.jobs.absent(job).await?),
+            (there, Some(wanted)) if there != Some(wanted) => {
+                Some(self.jobs.no_such_submission(job, wanted).await?)
+            }
+            _ => None,
+        })
+    }
+
     /// What a job has written, as far as this machine has it: the one that is there, though none of its hosts is, or else the last one of
     /// the name that is gone. Never what another submission wrote.
     ///
     /// # Errors
     ///
-    /// * Why no host answers, if no such job is known, or nothing that it wrote is here while it is there;
+    /// * Why no host answers, if nothing that it wrote is here while the job is there;
     /// * [`NoSuchContainer`](ardea_core::ErrorCode::NoSuchContainer): the job that is there has no such container by its plan, or nothing is
     ///   here of that container of one that is gone;
-    /// * [`NoSuchJob`](ardea_core::ErrorCode::NoSuchJob): nothing is known of that submission, or it is gone and nothing of what it wrote
+    /// * [`NoSuchJob`](ardea_core::ErrorCode::NoSuchJob): no such job or submission is known, or it is gone and nothing of what it wrote
     ///   is here;
     /// * [`StateCorrupt`](ardea_core::ErrorCode::StateCorrupt): what is stored of the job that is there can't be read, and may be what is meant.
     pub async fn logs(&self, job: &str, query: LogQuery) -> Result<LogStream> {
@@ -115,7 +138,7 @@ impl Unattended {
             (None, Some(submission)) => Err(self.jobs.no_such_submission(job, submission).await?),
             (None, None) => match self.jobs.past(job, None).await? {
                 Some(past) => self.logs_of_past(&past, query),
-                None => Err(self.because.clone()),
+                None => Err(self.jobs.absent(job).await?),
             },
         }
     }
@@ -278,6 +301,29 @@ mod tests {
         let error = told(&cluster, of("3")).await.unwrap_err();
         assert_eq!(error.code(), ErrorCode::NoSuchJob);
         assert!(error.to_string().contains("submission 3"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn what_is_not_there_is_said_to_have_ended_or_never_to_have_been() {
+        let folder = tempfile::tempdir().unwrap();
+        let cluster = unattended(folder.path()).await;
+        let why = async |job, submission| {
+            let why = cluster.absent(job, submission).await.unwrap();
+            why.map(|error| (error.code(), error.message()))
+        };
+        assert_eq!(why("relay", None).await, None);
+        assert_eq!(why("relay", Some("2")).await, None);
+        for (job, submission, told) in [
+            ("relay", Some("1"), "was killed"),
+            ("relay", Some("3"), "submission 3"),
+            ("rely", None, "no job \"rely\""),
+        ] {
+            let (code, what) = why(job, submission).await.unwrap();
+            assert_eq!(code, ErrorCode::NoSuchJob, "{what}");
+            assert!(what.contains(told), "{what}");
+        }
+        let error = cluster.logs("rely", LogQuery::default()).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::NoSuchJob, "{error}");
     }
 
     /// The job that is there has a plan with one container.

@@ -125,6 +125,7 @@ pub(super) const LOGS_HELP: &str = "\
 Examples:
   ardea logs word-count --container 2 --tail 1000
   ardea logs word-count --follow --source stderr
+  ardea logs word-count --submission 5f3a
 
 Of a job that has ended: what it wrote, as long as that is kept, which is a day.";
 
@@ -134,6 +135,10 @@ pub struct LogsArgs {
     /// Which.
     #[command(flatten)]
     pub job: RemoteJob,
+    /// Of this submission of the name, in hexadecimal digits, as `ardea list --all` shows it; unless told, of the job that is there, else of
+    /// the last one
+    #[arg(long, value_name = "N", value_parser = submission)]
+    pub submission: Option<u64>,
     /// Of this container only
     #[arg(long, short, value_name = "N")]
     pub container: Option<u32>,
@@ -307,6 +312,12 @@ fn vertex_count(text: &str) -> Result<(String, u32), String> {
         Ok(count) => Ok((vertex.to_string(), count)),
         Err(_) => Err(format!("{count:?} is no number of instances")),
     }
+}
+
+fn submission(text: &str) -> Result<u64, String> {
+    u64::from_str_radix(text, 16).map_err(|_| {
+        "a submission is a number in hexadecimal digits; `ardea list --all` shows them".into()
+    })
 }
 
 fn log_source(text: &str) -> Result<LogSource, String> {

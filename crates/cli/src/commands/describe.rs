@@ -51,9 +51,10 @@ fn remembered(args: &RemoteJob, context: &Context, failure: Failure) -> Result<(
         return show(&job, context);
     }
     let past = remembered.ask(remembered.cluster.past(&args.job))?;
-    if !past.is_empty() {
-        remembered.say_so(context);
+    if past.is_empty() {
+        return Err(remembered.why_not(&args.job, None));
     }
+    remembered.say_so(context);
     ended(&past, remembered.failure, context)
 }
 

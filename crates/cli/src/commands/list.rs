@@ -61,7 +61,7 @@ fn show(
     }
     let mut text = String::new();
     if !jobs.is_empty() {
-        text += &jobs_table(jobs);
+        text += &jobs_table(jobs, args.all);
     }
     if !past.is_empty() {
         let between = if text.is_empty() { "" } else { "\n" };
@@ -73,9 +73,9 @@ fn show(
     }
 }
 
-/// The jobs, as people read them.
-pub fn jobs_table(jobs: &[JobSummary]) -> String {
-    let headings = [
+/// The jobs, as people read them; with their submissions where others of their names are shown beside them.
+pub fn jobs_table(jobs: &[JobSummary], with_submissions: bool) -> String {
+    let mut headings = vec![
         "job",
         "phase",
         "since",
@@ -84,10 +84,13 @@ pub fn jobs_table(jobs: &[JobSummary]) -> String {
         ">instances",
         "problems",
     ];
+    if with_submissions {
+        headings.insert(1, "submission");
+    }
     let rows: Vec<Vec<String>> = jobs
         .iter()
         .map(|job| {
-            vec![
+            let mut row = vec![
                 job.name.clone(),
                 job.phase.as_str().to_string(),
                 since(job.since_ms),
@@ -95,7 +98,11 @@ pub fn jobs_table(jobs: &[JobSummary]) -> String {
                 job.worker_count.to_string(),
                 job.instance_count.to_string(),
                 problems(job),
-            ]
+            ];
+            if with_submissions {
+                row.insert(1, job.submission.clone());
+            }
+            row
         })
         .collect();
     let mut text = table(&headings, &rows);
@@ -129,6 +136,7 @@ fn in_short(problem: &ProblemView) -> String {
 fn past_table(past: &[PastJobSummary]) -> String {
     let headings = [
         "job",
+        "submission",
         "ended",
         "at",
         "after",
@@ -141,6 +149,7 @@ fn past_table(past: &[PastJobSummary]) -> String {
         .map(|past| {
             vec![
                 past.name.clone(),
+                past.submission.clone(),
                 past.ending.as_str().to_string(),
                 moment(past.ended_ms),
                 lasted(past),

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use ardea_api::{LogLine, LogQuery};
+use ardea_api::{LogLine, LogQuery, PastJobSummary};
 use ardea_core::{Error, ErrorCode};
 use ardea_packing::ContainerId;
 use serde_json::json;
@@ -25,6 +25,7 @@ pub fn run(args: &LogsArgs, context: &Context) -> Result<(), Failure> {
         source: args.source,
         tail: Some(args.tail),
         follow: args.follow,
+        submission: args.submission.map(|submission| format!("{submission:x}")),
         ..LogQuery::default()
     };
     let cluster = match Reached::of(&args.job.place, context) {
@@ -62,13 +63,24 @@ pub fn run(args: &LogsArgs, context: &Context) -> Result<(), Failure> {
         }
     }
     // What is shown may be all that there will ever be.
-    match cluster.ask(cluster.client.describe(&args.job.job)) {
-        Err(Failure::Error(error)) if error.code() == ErrorCode::NoSuchJob => {
-            say(&error.message(), context);
-        }
-        _ => {}
+    if let Some(error) = ended(&cluster, job, query.submission.as_deref()) {
+        say(&error.message(), context);
     }
     Ok(())
+}
+
+/// That the job, or that submission of it, is gone.
+fn ended(cluster: &Reached, job: &str, submission: Option<&str>) -> Option<Error> {
+    if let Some(submission) = submission {
+        let past = cluster.ask(cluster.client.past(job)).ok()?;
+        let mut past = past.iter().map(|past| &past.summary);
+        let gone = past.find(|past| past.submission == submission);
+        return gone.map(PastJobSummary::ended);
+    }
+    match cluster.ask(cluster.client.describe(job)) {
+        Err(Failure::Error(error)) if error.code() == ErrorCode::NoSuchJob => Some(error),
+        _ => None,
+    }
 }
 
 /// Whether another host, or the same one later, has more lines.
@@ -105,11 +117,12 @@ fn kept(
 ) -> Result<(), Failure> {
     let (place, job) = (&args.job.place, &args.job.job);
     let remembered = Remembered::instead(place, context, failure)?;
+    let submission = query.submission.clone();
     let mut lines = remembered.ask(remembered.cluster.logs(job, query))?;
     while let Some(line) = remembered.ask(async { lines.recv().await.transpose() })? {
         print(&line, args, context)?;
     }
-    let what = match remembered.why_not(job) {
+    let what = match remembered.why_not(job, submission.as_deref()) {
         Failure::Error(error) if error.code() == ErrorCode::NoSuchJob => error.message(),
         // It may go on writing, which is not to be seen here.
         failure if args.follow => return Err(failure),

@@ -98,7 +98,12 @@ pub fn a_job_of_its_own_hosts_tells_how_it_ended_and_what_it_wrote_when_they_are
         );
     }
     let other = arena.fail("describe shrot");
-    assert!(other.contains("no host of cluster"), "{other}");
+    assert!(other.contains("there is no job \"shrot\""), "{other}");
+    let other = arena.fail("logs shrot");
+    assert!(other.contains("there is no job \"shrot\""), "{other}");
+    let submission = all["past"][0]["submission"].as_str().unwrap();
+    let earlier = arena.run(&format!("logs short --submission {submission} --tail 1"));
+    assert!(earlier.status.success() && !earlier.stdout.is_empty());
 
     let jobs = arena.cluster().join("local/jobs");
     std::fs::remove_dir_all(jobs).unwrap();

@@ -63,7 +63,20 @@ fn a_job_that_is_gone_is_described_and_listed_with_all() {
     let all = json(&served.succeed("list --all --json"));
     assert_eq!(all["past"][0]["name"], "word-count");
     let all = served.succeed("list --all");
-    assert!(all.contains("word-count  killed"), "{all}");
+    assert!(all.contains("word-count  2a          killed"), "{all}");
+    served.submit("word-count", 43);
+    let all = served.succeed("list --all");
+    assert!(all.contains("word-count  2b          running"), "{all}");
+    let earlier = served.run("logs word-count --submission 2A");
+    assert_eq!(earlier.out, "1 stdout  hello from submission 2a\n");
+    assert!(earlier.err.contains(": it was killed"), "{earlier:?}");
+    let now = served.run("logs word-count --submission 2b");
+    assert!(now.out.contains("hello from container 2"), "{now:?}");
+    assert_eq!(now.err, "");
+    let none = "logs word-count --submission 2c";
+    fails(&served, none, 2, "nothing is known of a submission 2c");
+    let none = "logs word-count --submission last";
+    fails(&served, none, 2, "hexadecimal digits");
 }
 
 #[test]

@@ -42,10 +42,15 @@ impl Served {
     /// With a job `word-count`.
     pub fn with_word_count() -> Self {
         let served = Served::new(None);
-        let client = Client::new(&served.base, None).unwrap();
-        let request = word_count("pretended", "word-count", 42);
-        served.runtime.block_on(client.submit(&request)).unwrap();
+        served.submit("word-count", 42);
         served
+    }
+
+    /// Submits a job of that name, with that number.
+    pub fn submit(&self, name: &str, submission: u64) {
+        let client = Client::new(&self.base, None).unwrap();
+        let request = word_count("pretended", name, submission);
+        self.runtime.block_on(client.submit(&request)).unwrap();
     }
 
     /// Runs the program with these arguments, told where the cluster is by its settings; `{folder}` stands for the folder.

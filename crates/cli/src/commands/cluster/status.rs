@@ -35,7 +35,7 @@ pub fn run(place: &Where, context: &Context) -> Result<(), Failure> {
     }
     text += &format!("\n{}", hosts_table(&hosts));
     if !jobs.is_empty() {
-        text += &format!("\n{}", jobs_table(&jobs));
+        text += &format!("\n{}", jobs_table(&jobs, false));
     }
     stdout::print(&text)
 }
