@@ -256,6 +256,6 @@ pub struct KillQuery {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ParallelismUpdate {
-    /// How many instances each of these vertices gets; all others keep theirs.
+    /// How many instances each of these vertices gets, one of them at least; all others keep theirs.
     pub parallelism: BTreeMap<String, u32>,
 }

@@ -16,8 +16,8 @@ use serde::de::DeserializeOwned;
 use super::lines::Lines;
 use crate::fault::status_of;
 use crate::{
-    Answer, Cluster, Fault, KillQuery, LogQuery, MetricsQuery, RangeQuery, SubmitRequest,
-    Unanswered, check_job_name,
+    Answer, Cluster, Fault, KillQuery, LogQuery, MetricsQuery, ParallelismUpdate, RangeQuery,
+    SubmitRequest, Unanswered, check_job_name,
 };
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -123,7 +123,13 @@ pub(super) async fn update(
     job: Job,
     body: Received,
 ) -> Outcome {
-    let (job, update) = (named(job)?, read(body)?);
+    let (job, update): (_, ParallelismUpdate) = (named(job)?, read(body)?);
+    if update.parallelism.is_empty() {
+        let what = "no vertex is named that gets another number of instances";
+        let error = Error::new(ErrorCode::BadRequest, what);
+        let next = "name one at least: {\"parallelism\": {\"counts\": 4}}";
+        return Err(Misread(StatusCode::BAD_REQUEST, error.hint(next)));
+    }
     Ok(accepted(shared.0.update(&job, update).await, &uri))
 }
 

@@ -184,7 +184,7 @@ async fn what_fails_is_described_for_every_operation() {
                 target += "?name=x";
             }
             let method = method.to_uppercase();
-            let body = r#"{"parallelism": {}}"#;
+            let body = r#"{"parallelism": {"words": 3}}"#;
             let answer = served.ask(&method, &target, "", body).await;
             assert_eq!(answer.status, 404, "{place}: {answer:?}");
             let fault: Value = serde_json::from_str(&answer.body).unwrap();

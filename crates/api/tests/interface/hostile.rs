@@ -42,6 +42,12 @@ async fn what_is_misspelt_is_told_as_every_other_error() {
         (
             "PUT",
             "/v1/jobs/word-count/parallelism",
+            "{\"parallelism\": {}}",
+            400,
+        ),
+        (
+            "PUT",
+            "/v1/jobs/word-count/parallelism",
             "{\"parallelism\": {\"words\": -1}}",
             400,
         ),
