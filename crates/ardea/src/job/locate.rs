@@ -138,9 +138,7 @@ fn is_meant(about: &ClusterInfo, cluster: &ClusterSettings) -> bool {
 /// # Errors
 /// As [`open_state`].
 pub async fn state_of(cluster: &ClusterSettings) -> Result<Option<Arc<dyn StateManager>>> {
-    if let StateUrl::File(directory) = cluster.state.parse()?
-        && !Path::new(&directory).exists()
-    {
+    if has_no_state(cluster) {
         return Ok(None);
     }
     open_state(&cluster.state, StateOptions::default())
@@ -172,10 +170,19 @@ async fn registered(cluster: &ClusterSettings) -> Result<Vec<String>> {
 
 fn nobody(cluster: &ClusterSettings) -> Error {
     let what = format!("no host of cluster {:?} is up", cluster.name);
+    let state = match has_no_state(cluster) {
+        true => format!("it has no state either: there is no {}", cluster.state),
+        false => format!("its state is in {}", cluster.state),
+    };
     Error::new(ErrorCode::Network, what).hint(format!(
-        "start one (ardea cluster start --cluster {}), or name its interface with --at; its state is in {}",
-        cluster.name, cluster.state
+        "start one (ardea cluster start --cluster {}), or name its interface with --at; {state}",
+        cluster.name
     ))
+}
+
+/// Whether its state would be in a directory that isn't there.
+fn has_no_state(cluster: &ClusterSettings) -> bool {
+    matches!(cluster.state.parse(), Ok(StateUrl::File(directory)) if !Path::new(&directory).exists())
 }
 
 #[cfg(test)]
@@ -202,7 +209,13 @@ mod tests {
         let error = client_of(&settings(folder.path(), &[])).await.unwrap_err();
         assert_eq!(error.code(), ErrorCode::Network);
         assert!(error.to_string().contains("cluster start"), "{error}");
+        let text = error.to_string();
+        assert!(text.contains("it has no state either"), "{text}");
         assert!(!folder.path().join("state").exists());
+        std::fs::create_dir(folder.path().join("state")).unwrap();
+        let error = client_of(&settings(folder.path(), &[])).await.unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("its state is in file:"), "{text}");
     }
 
     #[tokio::test]
