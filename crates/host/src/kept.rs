@@ -12,6 +12,9 @@ use ardea_scheduler::{HostRecord, KeptOutput};
 /// The scheduler whose containers are on several machines, each of which keeps its own.
 pub(crate) const ON_HOSTS: &str = "hosts";
 
+/// The most containers whose numbers are listed in a message.
+const MOST_NUMBERS: u32 = 20;
+
 /// The folder of the runner for containers of the scheduler `local`.
 pub(crate) fn local_folder(directory: &Path) -> PathBuf {
     directory.join("local")
@@ -147,7 +150,7 @@ pub(crate) fn no_such_container(job: &str, container: ContainerId, known: &[Cont
         [] => "it has none yet".to_string(),
         [only] => format!("it has one: {only}"),
         // Numbers of large jobs fill no screen.
-        [first, .., last] if numbers.len() > 20 => {
+        [first, .., last] if numbers.len() > MOST_NUMBERS as usize => {
             format!("it has {}, from {first} to {last}", numbers.len())
         }
         all => format!("it has: {}", all.join(", ")),
@@ -162,7 +165,8 @@ pub(crate) fn nothing_kept(
 ) -> Error {
     let ended = crate::remembered::summary(past).ended();
     let folder = match past.scheduler.as_str() {
-        ON_HOSTS => host_folder(&cluster.directory, "HOST"),
+        // Whichever host it was: a shell finds it.
+        ON_HOSTS => host_folder(&cluster.directory, "*"),
         "slurm" => cluster.slurm_folder.clone(),
         _ => local_folder(&cluster.directory),
     };
@@ -171,9 +175,8 @@ pub(crate) fn nothing_kept(
         machines => machines.join(", "),
     };
     let kept = format!(
-        "is kept for a day on {machines}, in {}/jobs/…-{:016x}",
-        folder.display(),
-        past.job.submission
+        "is kept for a day on {machines}, in {}",
+        KeptOutput::place(&folder, &past.job).display()
     );
     let ended = ended.message();
     match container {
@@ -183,9 +186,26 @@ pub(crate) fn nothing_kept(
         }
         Some(id) => {
             let what = format!("{ended}, and nothing of a container {id} is to be found");
-            let had = past.containers;
+            let had = containers_of(past);
             Error::new(ErrorCode::NoSuchContainer, what)
                 .hint(format!("it had {had} at its end; what they wrote {kept}"))
+        }
+    }
+}
+
+/// The containers that a job had last: their numbers, as far as they are remembered and fill no screen.
+fn containers_of(past: &PastJob) -> String {
+    match (past.containers, &past.container_ids[..]) {
+        (0, _) => "no container".to_string(),
+        (1, [only]) => format!("container {only}"),
+        (1, _) => "one container".to_string(),
+        (count, []) => format!("{count} containers"),
+        (count, [first, .., last]) if count > MOST_NUMBERS => {
+            format!("{count} containers, from {first} to {last},")
+        }
+        (_, all) => {
+            let numbers: Vec<String> = all.iter().map(ToString::to_string).collect();
+            format!("containers {}", numbers.join(", "))
         }
     }
 }
@@ -248,16 +268,47 @@ mod tests {
     #[test]
     fn what_is_not_to_be_found_is_said_to_have_been_where() {
         let folder = tempfile::tempdir().unwrap();
-        let error = nothing_kept(&cluster(folder.path()), &past("local"), None);
+        let cluster = cluster(folder.path());
+        let error = nothing_kept(&cluster, &past("local"), None);
         let text = error.to_string();
         for part in [
             "relay",
             "ended at",
             "10.0.0.7",
-            "local/jobs",
-            "000000000000002a",
+            "local/jobs/relay-000000000000002a",
         ] {
             assert!(text.contains(part), "{text}");
         }
+        assert!(!text.contains('…'), "{text}");
+        let text = nothing_kept(&cluster, &past(ON_HOSTS), None).to_string();
+        let any_host = "hosts/*/jobs/relay-000000000000002a";
+        assert!(text.contains(any_host), "{text}");
+    }
+
+    #[test]
+    fn the_containers_of_a_job_that_is_gone_are_told_by_their_numbers() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut past = past("local");
+        let mut had = |count, ids: &[u32]| {
+            past.containers = count;
+            past.container_ids = ids.iter().copied().map(ContainerId).collect();
+            nothing_kept(&cluster(folder.path()), &past, Some(ContainerId(9))).to_string()
+        };
+        for (count, ids, told) in [
+            (1, &[4][..], "it had container 4 at"),
+            (2, &[1, 4], "it had containers 1, 4 at"),
+            // As masters of earlier versions remembered it.
+            (1, &[], "it had one container at"),
+            (3, &[], "it had 3 containers at"),
+        ] {
+            let text = had(count, ids);
+            assert!(text.contains(told), "{text}");
+        }
+        let many: Vec<u32> = (2..=40).collect();
+        let text = had(39, &many);
+        assert!(
+            text.contains("it had 39 containers, from 2 to 40, at"),
+            "{text}"
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! What a driver tells of its job: now, and when it is gone.
 
 use ardea_control::{JobMaster, PlanVersion};
-use ardea_packing::ContainerPlan;
+use ardea_packing::{ContainerId, ContainerPlan, PackingPlan};
 
 use crate::clock::now_ms;
 use crate::driver::Driver;
@@ -12,6 +12,18 @@ const LAST_NOTES: usize = 50;
 
 /// How many machines are remembered of a job that is gone.
 const MOST_MACHINES: usize = 100;
+
+/// The most containers whose numbers are remembered of a job that is gone.
+const MOST_CONTAINERS: usize = 1_000;
+
+/// The numbers of its containers, if they are not too many.
+fn numbers(plan: &PackingPlan) -> Vec<ContainerId> {
+    let containers = plan.containers();
+    match containers.len() <= MOST_CONTAINERS {
+        true => containers.iter().map(|container| container.id).collect(),
+        false => Vec::new(),
+    }
+}
 
 impl Driver {
     /// The job as this process sees it, while it leads it.
@@ -101,6 +113,7 @@ impl Driver {
             scheduler: definition.scheduler.clone(),
             version: definition.version.clone(),
             containers: plan.map_or(0, |plan| count(plan.containers().len())),
+            container_ids: plan.map_or_else(Vec::new, |plan| numbers(plan)),
             instances: plan.map_or(0, |plan| count(plan.instance_count())),
             machines: self.chronicle.machines(MOST_MACHINES),
             problems: self.chronicle.problems(),

@@ -2,6 +2,7 @@
 
 use ardea_control::JobRef;
 use ardea_core::{Error, ErrorCode, Result};
+use ardea_packing::ContainerId;
 use ardea_state_manager::layout::{self, past_job, past_jobs, submission_of};
 use ardea_state_manager::{Expected, Found, StateManager, StatePath, Version, look};
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,9 @@ pub struct PastJob {
     pub version: String,
     /// How many containers it had last.
     pub containers: u32,
+    /// Their numbers, if they are not too many.
+    #[serde(default)]
+    pub container_ids: Vec<ContainerId>,
     /// How many instances it had last.
     pub instances: u32,
     /// The machines that its containers ran on last, as far as its last master knew: names or addresses, a hundred at most.

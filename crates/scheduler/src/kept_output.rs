@@ -1,7 +1,7 @@
 //! What a job's containers have written, found where it is kept: also when the job is gone, and when no process of the cluster is up.
 
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ardea_control::JobRef;
 use ardea_core::{ErrorCode, Result};
@@ -24,6 +24,11 @@ impl KeptOutput {
     pub fn find(folder: &Path, job: &JobRef) -> Option<Self> {
         let folder = JobFolder::of(folder, job);
         folder.path().is_dir().then_some(KeptOutput(folder))
+    }
+
+    /// Where it would be below that folder, whether or not there is any.
+    pub fn place(folder: &Path, job: &JobRef) -> PathBuf {
+        JobFolder::of(folder, job).path().to_path_buf()
     }
 
     /// Where it is: a folder with one for each container.

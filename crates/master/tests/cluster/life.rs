@@ -102,6 +102,8 @@ async fn a_killed_job_leaves_nothing_but_a_memory() {
     assert_eq!(past[0].job, job);
     assert!(past[0].started && !past[0].finished);
     assert_eq!((past[0].containers, past[0].instances), (2, 6));
+    let numbers = past[0].container_ids.iter().map(|id| id.0);
+    assert_eq!(numbers.collect::<Vec<_>>(), [1, 2]);
     // The name is free again.
     let again = rig.submit("word-count").await.unwrap();
     assert_ne!(again.submission, job.submission);
