@@ -125,10 +125,18 @@ impl Served {
             Err(undone) => {
                 let why = match undone {
                     Undone::NotLed(error) => Unanswered::NotYet(error),
-                    Undone::Failed(error) => error.into(),
+                    Undone::Failed(error) => self.or_damage(&desk.job().name, error).await.into(),
                 };
                 Err(self.why_unled(&desk.job().name, why).await)
             }
+        }
+    }
+
+    /// Why a command was not done: the damage of what is stored of the job, which its master tells as a refusal to store, or else that error.
+    async fn or_damage(&self, job: &str, error: Error) -> Error {
+        match self.jobs.stored(job).await {
+            Err(damage) if damage.code() == ErrorCode::StateCorrupt => damage,
+            _ => error,
         }
     }
 

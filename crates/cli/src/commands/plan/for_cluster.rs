@@ -40,7 +40,7 @@ fn tells_more(error: &Error) -> bool {
         ErrorCode::NoSuchJob => {
             // It has one of a similar name, or had this one; else all that it says is where its jobs are listed.
             let hint = error.what_next();
-            hint.is_some_and(|hint| !hint.starts_with("`ardea list`"))
+            hint.is_some_and(|hint| !hint.starts_with("`ardea list"))
         }
         _ => true,
     }
