@@ -33,6 +33,10 @@ const LINGERS: Duration = Duration::from_secs(3);
 /// How often a host sees whether something keeps it from leading, and one that is for one job whether there is another to stand by.
 const LOOKS_EVERY: Duration = Duration::from_secs(2);
 
+/// How long a thread for calls that block stays without one. They take turns, and a host makes some calls a second: were it longer than the
+/// time between two turns, all threads that a burst of requests has made would stay.
+const KEEPS_THREADS: Duration = Duration::from_millis(100);
+
 /// Is a host that was started in the background: in a session of its own, so that no terminal's end or Ctrl-C reaches it.
 pub(crate) fn be_host(start: HostStart, modules: Modules) -> Result<()> {
     // Refused to the leader of a process group, which is in nobody's way already.
@@ -78,6 +82,7 @@ fn threads(name: &str) -> Result<Runtime> {
     let built = Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name(name)
+        .thread_keep_alive(KEEPS_THREADS)
         .enable_all()
         .build();
     built.map_err(|error| {

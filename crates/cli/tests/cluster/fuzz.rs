@@ -18,10 +18,6 @@ const MOST_BYTES: u64 = 64 << 20;
 /// How many conversations each port is drawn into.
 const CONVERSATIONS: u32 = 60;
 
-/// How many threads more a process may have: its pool for calls that block keeps a thread for as long as there is a call for it now and then,
-/// and each stranger says something many times.
-const SPARE_THREADS: usize = 4;
-
 /// How often it is looked what processes have, before.
 const LOOKS: u32 = 5;
 
@@ -168,7 +164,7 @@ impl Held {
 
     fn is_within(self, before: Held) -> bool {
         self.files <= before.files
-            && self.threads <= before.threads + SPARE_THREADS
+            && self.threads <= before.threads
             && self.bytes < before.bytes + MOST_BYTES
     }
 }
