@@ -38,6 +38,7 @@ mod openapi;
 mod routes;
 mod server;
 
+mod cluster_settings;
 mod foreign;
 mod host;
 mod job;
@@ -58,6 +59,7 @@ pub mod testing;
 pub use answer::{Answer, Pending, Unanswered};
 pub use client::{Client, LogLines};
 pub use cluster::Cluster;
+pub use cluster_settings::{ClusterSettings, load_tls};
 pub use fault::{Fault, no_such_job, status_of};
 pub use host::{ClusterInfo, HostView, HostedContainer};
 pub use job::{
@@ -78,6 +80,6 @@ pub use plans::{
     LogicalEdge, LogicalPlan, LogicalVertex, PhysicalContainer, PhysicalPlan, PlacedGroup, Plans,
 };
 pub use server::{Server, ServerConfig};
-pub use settings::{CLUSTER_SETTINGS, ClusterSettings, is_of_the_cluster, load_tls, with_clusters};
+pub use settings::{CLUSTER_SETTINGS, is_of_the_cluster, is_of_the_host, with_clusters};
 pub use submit::SubmitRequest;
 pub use top::{ContainerTop, MessagesTop, TopView, VertexTop};

@@ -292,7 +292,7 @@ pub(crate) static ROUTES: &[Route] = &[
         )
     },
     Route {
-        about: "The latest values of a job's metrics",
+        about: "The latest values of a job's metrics; none where nothing is measured that matches",
         query: Some(query::<MetricsQuery>),
         failures: &[404],
         ..get(
@@ -303,7 +303,7 @@ pub(crate) static ROUTES: &[Route] = &[
         )
     },
     Route {
-        about: "The values of a metric of a job over a time",
+        about: "The values of a metric of a job over a time; none where nothing was measured that matches",
         query: Some(query::<RangeQuery>),
         failures: &[404],
         ..get(

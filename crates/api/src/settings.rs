@@ -1,21 +1,11 @@
-//! The settings of clusters, and what they come to.
+//! The settings of clusters, as people write them.
 
-use std::num::{NonZeroU32, NonZeroU64};
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ardea_control::CertificateFiles;
-use ardea_core::settings::{Kind, Origin, Resolved, Schema, Setting};
-use ardea_core::{Result, Token};
-use ardea_packing::{
-    ContainerLimits, InstanceLimits, MilliCores, PackingConfig, Padding, Resources,
-};
-use ardea_tls::{Tls, TlsConfig};
-
-use crate::token_file;
+use ardea_core::settings::{Kind, Schema, Setting};
 
 /// The word for what is found out by itself.
-const AUTO: &str = "auto";
+pub(crate) const AUTO: &str = "auto";
 
 const fn text(
     key: &'static str,
@@ -89,7 +79,7 @@ const fn most_instances(key: &'static str, default: &'static str, about: &'stati
     }
 }
 
-/// What says which cluster, where it is, and how jobs are packed for it; what they mean is said at [`ClusterSettings`].
+/// What says which cluster, where it is, and how jobs are packed for it; what they mean is said at [`ClusterSettings`](crate::ClusterSettings).
 pub static CLUSTER_SETTINGS: &[Setting] = &[
     text(
         "cluster.name",
@@ -289,292 +279,26 @@ pub fn is_of_the_cluster(key: &str) -> bool {
     CLUSTER_SETTINGS.iter().any(|setting| setting.key == key)
 }
 
-/// What is known of a cluster without asking it, and how jobs are packed for it.
-#[derive(Clone, PartialEq, Debug)]
-pub struct ClusterSettings {
-    /// Its name.
-    pub name: String,
-    /// Whether somebody chose that name: else it is whichever answers at the interface that is named.
-    pub is_named: bool,
-    /// Where its state is kept, as a URL.
-    pub state: String,
-    /// Where its packages are kept, as a URL.
-    pub packages: String,
-    /// How many bytes of unpacked packages this machine keeps.
-    pub cache_bytes: u64,
-    /// The most bytes of a package, as it is stored.
-    pub package_bytes: u64,
-    /// The most bytes of a package, unpacked.
-    pub unpacked_bytes: u64,
-    /// The scheduler, by name.
-    pub scheduler: String,
-    /// The packing policy, by name.
-    pub packing: String,
-    /// Where its secret is, if it has one.
-    pub token_file: Option<PathBuf>,
-    /// Where its certificates are, if its connections are encrypted.
-    pub certificates: Option<CertificateFiles>,
-    /// By which name or address others reach this machine.
-    pub host: String,
-    /// The port of the interface on this machine; 0 for any free one.
-    pub port: u16,
-    /// Whether somebody chose that port; else any other will do when it is taken.
-    pub is_port_chosen: bool,
-    /// The interface to ask, if one is named.
-    pub api: Option<String>,
-    /// How long commands wait for what they asked for.
-    pub patience: Duration,
-    /// Within what jobs are packed.
-    pub packed_within: PackingConfig,
-    /// How many instances jobs may have.
-    pub instances: InstanceLimits,
-    /// What an instance takes whose vertex does not say.
-    pub instance: Resources,
-    /// Where this machine keeps its part of the cluster: containers' folders, caches.
-    pub directory: PathBuf,
-    /// Where containers in Slurm jobs write, and their programs are unpacked: a folder that all nodes see.
-    pub slurm_folder: PathBuf,
-}
-
-impl ClusterSettings {
-    /// The cluster that settings describe whose schema has [`CLUSTER_SETTINGS`]. `of_user` is the folder of the user's own state, below
-    /// which `auto` keeps that of clusters; without one, it has to be said where.
-    ///
-    /// # Errors
-    ///
-    /// [`InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) for what makes no sense, with where it was written;
-    /// [`Internal`](ardea_core::ErrorCode::Internal) when the schema hasn't these settings.
-    pub fn from_settings(resolved: &Resolved, of_user: Option<&Path>) -> Result<Self> {
-        let name = resolved.text("cluster.name")?.to_string();
-        check_name(resolved, &name)?;
-        let directory = match (resolved.text("cluster.directory")?, of_user) {
-            (AUTO, Some(of_user)) => of_user.join("clusters").join(&name),
-            (AUTO, None) => {
-                let why = "it isn't known where your folder is (HOME)";
-                return Err(resolved.refuse("cluster.directory", why));
-            }
-            (directory, _) => PathBuf::from(directory),
-        };
-        let url = |key: &str, folder: &str| -> Result<String> {
-            Ok(match resolved.text(key)? {
-                AUTO => format!("file:{}", directory.join(folder).display()),
-                url => url.to_string(),
-            })
-        };
-        let token_file = resolved.text("cluster.token_file")?;
-        let api = resolved.text("cluster.api")?;
-        Ok(ClusterSettings {
-            is_named: resolved.origin("cluster.name") != Some(&Origin::Default),
-            state: url("cluster.state", "state")?,
-            packages: url("cluster.packages", "packages")?,
-            cache_bytes: resolved.bytes("cluster.cache_size")?,
-            package_bytes: resolved.bytes("cluster.package_size")?,
-            unpacked_bytes: resolved.bytes("cluster.unpacked_size")?,
-            scheduler: resolved.text("cluster.scheduler")?.to_string(),
-            packing: resolved.text("cluster.packing")?.to_string(),
-            token_file: (!token_file.is_empty()).then(|| PathBuf::from(token_file)),
-            host: resolved.text("cluster.host")?.to_string(),
-            certificates: certificates(resolved)?,
-            // The kind allows no other.
-            port: resolved.count("cluster.port")? as u16,
-            is_port_chosen: resolved.origin("cluster.port") != Some(&Origin::Default),
-            api: (api != AUTO).then(|| api.to_string()),
-            patience: resolved.duration("cluster.patience")?,
-            packed_within: packed_within(resolved)?,
-            instances: InstanceLimits {
-                // The kind allows no more.
-                of_vertex: resolved.count("cluster.vertex_instances")? as u32,
-                of_job: resolved.count("cluster.job_instances")?,
-            },
-            instance: Resources {
-                cpu: cpu(resolved, "instance.cpu")?,
-                memory_bytes: resolved.bytes("instance.memory")?,
-                disk_bytes: resolved.bytes("instance.disk")?,
-            },
-            slurm_folder: match resolved.text("slurm.folder")? {
-                AUTO => directory.join("slurm"),
-                folder => PathBuf::from(folder),
-            },
-            directory,
-            name,
-        })
-    }
-
-    /// The cluster's secret, if it has one.
-    ///
-    /// # Errors
-    ///
-    /// [`ReadFailed`](ardea_core::ErrorCode::ReadFailed) if the file can't be read, others may read it, or it holds no secret.
-    pub fn token(&self) -> Result<Option<Token>> {
-        self.token_file.as_deref().map(token_file::read).transpose()
-    }
-
-    /// The certificates by which its processes prove who they are, if its connections are encrypted.
-    ///
-    /// # Errors
-    ///
-    /// As [`Tls::load`]: a file can't be read, or holds what no peer would accept.
-    pub fn tls(&self) -> Result<Option<Tls>> {
-        self.certificates.as_ref().map(load_tls).transpose()
-    }
-}
-
-/// The certificates in these files: each bears the name or address of its host.
-///
-/// # Errors
-///
-/// As [`Tls::load`]: a file can't be read, or holds what no peer would accept.
-pub fn load_tls(files: &CertificateFiles) -> Result<Tls> {
-    Tls::load(TlsConfig {
-        authority: PathBuf::from(&files.authority),
-        certificate: PathBuf::from(&files.certificate),
-        key: PathBuf::from(&files.key),
-        name: None,
-    })
-}
-
-/// All three files, or none.
-fn certificates(resolved: &Resolved) -> Result<Option<CertificateFiles>> {
-    const KEYS: [&str; 3] = [
+/// Whether a setting is that of a host, which takes it from whoever starts it. What else there is counts where a job is submitted or a
+/// command is given.
+pub fn is_of_the_host(key: &str) -> bool {
+    const KEYS: [&str; 16] = [
+        "cluster.name",
+        "cluster.state",
+        "cluster.directory",
+        "cluster.packages",
+        "cluster.cache_size",
+        "cluster.package_size",
+        "cluster.unpacked_size",
+        "cluster.token_file",
         "cluster.tls_authority",
         "cluster.tls_certificate",
         "cluster.tls_key",
+        "cluster.host",
+        "cluster.port",
+        "cluster.vertex_instances",
+        "cluster.job_instances",
+        "slurm.folder",
     ];
-    let mut files = Vec::new();
-    for key in KEYS {
-        files.push(resolved.text(key)?.to_string());
-    }
-    if files.iter().all(String::is_empty) {
-        return Ok(None);
-    }
-    if let Some(at) = files.iter().position(String::is_empty) {
-        let why =
-            "certificates are an authority's, the machine's own and its key: all three, or none";
-        return Err(resolved.refuse(KEYS[at], why));
-    }
-    let mut files = files.into_iter();
-    let mut next = || files.next().unwrap_or_default();
-    Ok(Some(CertificateFiles {
-        authority: next(),
-        certificate: next(),
-        key: next(),
-    }))
-}
-
-/// A cluster's name is a folder's.
-fn check_name(resolved: &Resolved, name: &str) -> Result<()> {
-    let is_plain = |c: char| c.is_alphanumeric() || "-_.".contains(c);
-    if !name.is_empty() && name.len() <= 64 && name.chars().all(is_plain) && !name.starts_with('.')
-    {
-        return Ok(());
-    }
-    let why = "a name is at most 64 letters, digits, '-', '_' and '.', and does not begin with '.'";
-    Err(resolved.refuse("cluster.name", why))
-}
-
-fn packed_within(resolved: &Resolved) -> Result<PackingConfig> {
-    let limit = |amount: u64| NonZeroU64::new(amount).map_or(u64::MAX, NonZeroU64::get);
-    let count = |key: &str| -> Result<Option<NonZeroU32>> {
-        let count = resolved.count_or_auto(key)?;
-        Ok(count.and_then(|count| NonZeroU32::new(u32::try_from(count).unwrap_or(u32::MAX))))
-    };
-    Ok(PackingConfig {
-        containers: count("job.containers")?,
-        limits: ContainerLimits {
-            resources: Resources {
-                cpu: MilliCores(limit(cpu(resolved, "container.cpu")?.0)),
-                memory_bytes: limit(resolved.bytes("container.memory")?),
-                disk_bytes: limit(resolved.bytes("container.disk")?),
-            },
-            instances: count("container.instances")?,
-        },
-        padding: Padding {
-            percent: resolved.count("container.padding")? as u32,
-            ..Padding::default()
-        },
-        ..PackingConfig::default()
-    })
-}
-
-fn cpu(resolved: &Resolved, key: &str) -> Result<MilliCores> {
-    let text = resolved.text(key)?;
-    text.parse().map_err(|wrong| resolved.refuse(key, wrong))
-}
-
-#[cfg(test)]
-mod tests {
-    use ardea_core::settings::{ConfigFile, Resolver};
-
-    use super::*;
-
-    fn settings(file: &str, flags: &[&str]) -> Result<ClusterSettings> {
-        let schema = with_clusters(Schema::of(&[]));
-        let resolved = Resolver::new(&schema)
-            .file(Some(ConfigFile::new("ardea.toml", file)))
-            .flags(flags.iter().copied())
-            .resolve()?;
-        ClusterSettings::from_settings(&resolved, Some(Path::new("/home/a/state")))
-    }
-
-    #[test]
-    fn without_a_word_it_is_the_cluster_of_this_machine() {
-        let local = settings("", &[]).unwrap();
-        assert_eq!(local.state, "file:/home/a/state/clusters/local/state");
-        assert_eq!(
-            (local.port, local.api, local.token_file),
-            (7400, None, None)
-        );
-        assert_eq!(local.packed_within.limits, ContainerLimits::default());
-        assert_eq!(local.instance, Resources::ZERO);
-        let slurm = Path::new("/home/a/state/clusters/local/slurm");
-        assert_eq!(local.slurm_folder, slurm);
-        assert_eq!(local.instances, InstanceLimits::default());
-    }
-
-    #[test]
-    fn a_clusters_table_counts_when_it_is_named() {
-        let file = r#"
-            cluster.scheduler = "hosts"
-            [clusters.prod]
-            state = "etcd://10.0.0.7:2379/prod"
-            container.memory = "4GiB"
-            container.cpu = "2"
-            instance.cpu = "500m"
-        "#;
-        let prod = settings(file, &["cluster.name=prod"]).unwrap();
-        assert_eq!(prod.state, "etcd://10.0.0.7:2379/prod");
-        assert_eq!(prod.scheduler, "hosts");
-        let limits = prod.packed_within.limits.resources;
-        assert_eq!(
-            (limits.cpu, limits.memory_bytes),
-            (MilliCores(2000), 4 << 30)
-        );
-        assert_eq!(limits.disk_bytes, u64::MAX);
-        assert_eq!(prod.instance.cpu, MilliCores(500));
-        assert_eq!(settings(file, &[]).unwrap().instance, Resources::ZERO);
-        let error = settings(file, &["cluster.name=prd"]).unwrap_err();
-        assert!(error.to_string().ends_with("did you mean prod?"), "{error}");
-    }
-
-    #[test]
-    fn what_makes_no_sense_is_refused_with_its_place() {
-        for flag in [
-            "cluster.name=a/b",
-            "cluster.name=..",
-            "container.cpu=much",
-            "instance.cpu=-1",
-            "cluster.tls_key=/own.key",
-        ] {
-            let error = settings("", &[flag]).unwrap_err().to_string();
-            let place = match flag.contains("tls") {
-                true => "all three, or none",
-                false => "from --set",
-            };
-            assert!(error.contains(place), "{error}");
-        }
-        let schema = with_clusters(Schema::of(&[]));
-        let resolved = Resolver::new(&schema).resolve().unwrap();
-        let error = ClusterSettings::from_settings(&resolved, None).unwrap_err();
-        assert!(error.to_string().contains("cluster.directory"), "{error}");
-    }
+    KEYS.contains(&key)
 }

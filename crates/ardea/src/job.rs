@@ -33,7 +33,7 @@
 //! | `numbers help` | explains this |
 //!
 //! In reading order: [`main`](fn@main) reads the command line (`arguments`); [`Embedded`] and `embedded` run a job here; [`demand`] says what
-//! it asks for; [`Prepared`] is a job that is known to fit, [`submit`] brings it to a [`Target`], such as a [`RestTarget`].
+//! it asks for, [`check_settings`] whether settings can be meant; [`Prepared`] is a job that is known to fit, [`submit`] brings it to a [`Target`], such as a [`RestTarget`].
 //!
 //! # Invariants
 //!
@@ -42,6 +42,7 @@
 //! * However submitting ends, there is a whole job or none.
 
 mod arguments;
+mod check;
 mod console;
 mod demand;
 mod embedded;
@@ -59,6 +60,7 @@ mod submit;
 mod target;
 mod worker;
 
+pub use check::{check_scheduler, check_settings};
 pub use console::{Console, told};
 pub use demand::demand;
 pub use embedded::Embedded;

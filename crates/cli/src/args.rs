@@ -2,9 +2,12 @@
 
 mod cluster;
 
+use std::ffi::OsString;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
@@ -61,17 +64,18 @@ pub struct Global {
     #[arg(long = "set", global = true, value_name = "KEY=VALUE", value_parser = key_value)]
     pub set: Vec<String>,
     /// Read settings from this TOML file, and not from ./ardea.toml
-    #[arg(long, global = true, value_name = "FILE", env = "ARDEA_CONFIG")]
+    #[arg(long, global = true, value_name = "FILE", env = "ARDEA_CONFIG",
+        value_parser = OsStringValueParser::new().try_map(config_file))]
     pub config: Option<PathBuf>,
-    /// In a pipe, print live tables this often and not only at the end
-    #[arg(long, global = true, value_name = "DURATION", value_parser = duration)]
+    /// In a pipe, print live tables this often, at most ten times a second, and not only at the end
+    #[arg(long, global = true, value_name = "DURATION", value_parser = at_most_ten_a_second)]
     pub tables_every: Option<Duration>,
 }
 
 /// The commands.
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    /// Replay the 2013 New York flights and show their delays live in the terminal
+    /// Replay the 2013 New York flights and show their delays live in the terminal; q ends it, as Ctrl-C does
     Demo(DemoArgs),
     /// Run a job until it ends
     #[command(after_help = RUN_HELP)]
@@ -107,7 +111,7 @@ pub enum Command {
     /// Print what was measured of a job
     #[command(after_help = METRICS_HELP)]
     Metrics(MetricsArgs),
-    /// Show how the vertices and containers of a job are doing, again and again
+    /// Show how the vertices and containers of a job are doing, again and again, until q, Ctrl-C or the job's end
     Top(TopArgs),
     /// Start, stop and look at clusters
     #[command(subcommand, after_help = CLUSTER_HELP)]
@@ -137,7 +141,7 @@ pub enum Command {
 
 const RUN_HELP: &str = "\
 `ardea jobs` lists the jobs, `ardea run JOB --help` explains one. What stands behind the job's name is the job's; options \
-of ardea are found there too.";
+of ardea are found there too. Where live tables show in the terminal, q does what a first Ctrl-C does.";
 
 const PLAN_HELP: &str = "\
 Examples:
@@ -185,7 +189,7 @@ pub struct DemoArgs {
     #[arg(long, value_name = "N|max")]
     pub speed: Option<String>,
     /// Cooperative threads; all cores unless told
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<u32>,
     /// Further arguments of the job; `ardea run flights --help` lists them
     #[arg(
@@ -200,7 +204,7 @@ pub struct DemoArgs {
 #[derive(clap::Args, Debug)]
 pub struct JobArgs {
     /// Cooperative threads; all cores unless told
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<u32>,
     /// The job's name, then its arguments
     #[arg(
@@ -271,7 +275,7 @@ pub struct QueryArgs {
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub slide: Option<Duration>,
     /// Cooperative threads; all cores unless told
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<u32>,
     /// The side input of q13: lines of `key,value`
     #[arg(long, value_name = "FILE.csv")]
@@ -286,11 +290,54 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     ardea_core::settings::parse_duration(text).map_err(|error| error.to_string())
 }
 
+/// How often something is looked at or printed whole.
+fn at_most_ten_a_second(text: &str) -> Result<Duration, String> {
+    const SHORTEST: Duration = Duration::from_millis(100);
+    let every = duration(text)?;
+    match every < SHORTEST {
+        true => Err("must be at least 100ms".into()),
+        false => Ok(every),
+    }
+}
+
+/// A number of threads; how many make sense is seen later.
+fn threads(text: &str) -> Result<u32, String> {
+    within(1..=u32::MAX, text)
+}
+
+/// A number such as that of a container or an instance.
+fn number(text: &str) -> Result<u32, String> {
+    within(0..=u32::MAX, text)
+}
+
+/// A whole number of that range; without an upper bound that people would meet, if that is the type's.
+fn within(range: RangeInclusive<u32>, text: &str) -> Result<u32, String> {
+    let number = text.parse::<u32>().ok();
+    let number = number.filter(|number| range.contains(number));
+    number.ok_or_else(|| match (*range.start(), *range.end()) {
+        (least, u32::MAX) => {
+            let such_as = least.max(2);
+            format!("write a whole number, {least} or more, such as {such_as}")
+        }
+        (least, most) => format!("write a whole number from {least} to {most}"),
+    })
+}
+
 /// As [`count`], and not none.
 fn at_least_one(text: &str) -> Result<u64, String> {
     match count(text)? {
         0 => Err("must be at least 1".into()),
         number => Ok(number),
+    }
+}
+
+/// The name of a configuration file; which may come from the environment, where an empty one is soon left behind.
+fn config_file(name: OsString) -> Result<PathBuf, &'static str> {
+    match name.is_empty() {
+        true => Err(
+            "it is empty: name a file, or unset the variable ARDEA_CONFIG if it comes from there",
+        ),
+        false => Ok(PathBuf::from(name)),
     }
 }
 
@@ -337,6 +384,30 @@ mod tests {
         };
         assert_eq!(demo.speed.as_deref(), Some("max"));
         assert_eq!(demo.args, ["--data", "x"]);
+    }
+
+    #[test]
+    fn tables_and_tops_come_ten_times_a_second_at_most() {
+        let every = Duration::from_millis(100);
+        assert_eq!(at_most_ten_a_second("100ms"), Ok(every));
+        for text in ["0s", "1ns", "99ms", "soon"] {
+            assert!(at_most_ten_a_second(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_is_told_what_would_be_one() {
+        assert_eq!(threads("2"), Ok(2));
+        assert_eq!(number("0"), Ok(0));
+        let told = Err("write a whole number, 1 or more, such as 2".to_string());
+        assert_eq!(threads("0"), told);
+        for text in ["x", "-1", "", "1.5", "99999999999"] {
+            let told = number(text).unwrap_err();
+            assert!(
+                told.starts_with("write a whole number, 0 or more"),
+                "{text}"
+            );
+        }
     }
 
     #[test]

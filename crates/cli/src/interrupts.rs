@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ardea_engine::{JobHandle, on_interrupt};
 
 use crate::failure::Failure;
+use crate::keyboard;
 
 const EXIT_INTERRUPTED: i32 = 130;
 /// From this one on the process ends at once.
@@ -59,7 +60,17 @@ impl Interrupts {
             AtWork::Job(job) if count == 1 => job.drain(),
             AtWork::Job(job) if count < UNBEARABLE => job.cancel(),
             AtWork::Watchful | AtWork::Done if count < UNBEARABLE => {}
-            _ => process::exit(EXIT_INTERRUPTED),
+            _ => {
+                keyboard::give_back();
+                process::exit(EXIT_INTERRUPTED)
+            }
+        }
+    }
+
+    /// Does what a first Ctrl-C does, unless there was one.
+    pub fn quit(&self) {
+        if self.count() == 0 {
+            self.interrupt();
         }
     }
 

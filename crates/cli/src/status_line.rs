@@ -2,6 +2,7 @@
 //! that is asked for.
 
 use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use crate::context::Context;
@@ -104,7 +105,7 @@ impl StatusLine {
         match self.showing {
             Showing::Hidden => {}
             Showing::Redrawn => {
-                let line = fitting(parts, terminal_columns());
+                let line = fitting(parts, terminal_columns(&io::stderr()));
                 print_error(&format!("\r{line}\x1b[K"));
                 self.is_shown = true;
             }
@@ -129,8 +130,9 @@ pub fn can_redraw(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && !is_dumb
 }
 
-fn terminal_columns() -> usize {
-    rustix::termios::tcgetwinsize(io::stderr())
+/// How wide the terminal is that this leads to.
+pub fn terminal_columns(stream: &impl AsFd) -> usize {
+    rustix::termios::tcgetwinsize(stream)
         .map(|size| usize::from(size.ws_col))
         .ok()
         .filter(|&columns| columns > 0)

@@ -3,12 +3,14 @@
 use std::time::{Duration, Instant};
 
 use ardea::topology::Topology;
+use ardea_connect::live_table::Screen;
 use ardea_core::Dag;
 use ardea_engine::{JobConfig, JobHandle, JobStatus, Node, NodeConfig};
 use ardea_pipeline::Pipeline;
 
 use crate::context::Context;
 use crate::failure::{Failure, Notice, print_error, print_notice};
+use crate::keyboard::Keyboard;
 use crate::progress::Progress;
 use crate::shape::Shape;
 use crate::stdout;
@@ -54,7 +56,7 @@ fn supervised(
     let job = start(&node)?;
     let passing = context.interrupts.drain(&job);
     let mut progress = Progress::new(context, &shape);
-    let status = follow(&job, &mut progress, context);
+    let status = follow(&job, &shape, &mut progress, context);
     progress.clear();
     let summary = Summary::of(&job, &status, &shape, progress.elapsed());
     drop(passing);
@@ -97,10 +99,22 @@ fn supervised(
 }
 
 /// Shows progress until the job is over, or has been cancelled and does not end.
-fn follow(job: &JobHandle, progress: &mut Progress<'_>, context: &Context) -> JobStatus {
+fn follow(
+    job: &JobHandle,
+    shape: &Shape,
+    progress: &mut Progress<'_>,
+    context: &Context,
+) -> JobStatus {
+    // What is typed is then for the job.
+    let mut sources = shape.vertices.iter().filter(|vertex| vertex.is_source);
+    let reads_keys = sources.any(|source| source.name.starts_with("stdin"));
     let mut said = 0;
     let mut cancelled: Option<Instant> = None;
+    let mut keyboard = None;
     loop {
+        if keyboard.is_none() && !reads_keys && Screen::of_process().has_tables() {
+            keyboard = Keyboard::taken(&context.interrupts);
+        }
         progress.tick(job, said > 0);
         let status = job.wait(LOOK);
         let interrupts = context.interrupts.count();

@@ -90,10 +90,7 @@ impl Candidate {
         self.lease_event(now, lease, &mut actions);
         if let (Some(event), Some(master)) = (master, &mut self.master) {
             let wanted = master.on(now, event);
-            let newest = wanted.iter().find_map(|action| match action {
-                MasterAction::StepDown(newest) => Some(*newest),
-                _ => None,
-            });
+            let newest = master.superseded_by();
             actions.extend(wanted.into_iter().map(CandidateAction::Master));
             if let Some(newest) = newest {
                 self.lease_event(now, LeaseEvent::Outpaced(newest), &mut actions);
@@ -132,5 +129,65 @@ impl std::fmt::Debug for Candidate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Candidate { lease, master, .. } = self;
         write!(f, "Candidate({lease:?}, {master:?})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ardea_packing::{JobDemand, PackingConfig, RoundRobin};
+
+    use super::*;
+    use crate::{JobRecord, StoreReply, StoreVersion};
+
+    const NOW: Duration = Duration::ZERO;
+
+    #[test]
+    fn a_master_that_finds_a_later_ones_record_is_dropped_and_its_lease_looked_at() {
+        let job = JobRef {
+            cluster: "prod".into(),
+            name: "word-count".into(),
+            submission: 7,
+        };
+        let demand = JobDemand::new("word-count");
+        let mut record = JobRecord::submitted(job.clone(), demand, PackingConfig::default());
+        record.epoch = MasterEpoch(5);
+        let mut candidate = Candidate::new(
+            "host-1@2a",
+            "10.0.0.7:41",
+            job,
+            Arc::new(RoundRobin),
+            LeaseConfig::default(),
+            MasterConfig::default(),
+        );
+        let mut event = CandidateEvent::Tick;
+        for reply in [
+            StoreReply::Found(None),
+            StoreReply::Written(StoreVersion(1)),
+        ] {
+            let actions = candidate.on(NOW, event);
+            let [CandidateAction::Lease(id, _)] = &actions[..] else {
+                panic!("{actions:?}");
+            };
+            event = CandidateEvent::Lease(LeaseEvent::Reply(*id, reply));
+        }
+        assert_eq!(candidate.on(NOW, event), [CandidateAction::Gained]);
+        let actions = candidate.on(NOW, CandidateEvent::Tick);
+        let [CandidateAction::Master(MasterAction::Record(id, _))] = &actions[..] else {
+            panic!("{actions:?}");
+        };
+
+        let found = StoreReply::Found(Some((Arc::new(record), StoreVersion(9))));
+        let found = CandidateEvent::Master(MasterEvent::Record(*id, found));
+        let actions = candidate.on(NOW, found);
+        let [
+            ..,
+            CandidateAction::Lost,
+            CandidateAction::Lease(_, request),
+        ] = &actions[..]
+        else {
+            panic!("{actions:?}");
+        };
+        assert_eq!(*request, StoreRequest::Read);
+        assert!(candidate.master().is_none() && candidate.mastership(NOW).is_none());
     }
 }

@@ -76,6 +76,7 @@ pub struct JobMaster {
     /// Why the record could not be read or written the last time.
     not_stored: Option<String>,
     phase: JobPhase,
+    superseded_by: Option<MasterEpoch>,
 }
 
 /// How far the end of the job, or of this mastership, has come.
@@ -121,6 +122,7 @@ impl JobMaster {
             impossible: None,
             not_stored: None,
             phase: JobPhase::Reading,
+            superseded_by: None,
         }
     }
 
@@ -132,6 +134,12 @@ impl JobMaster {
     /// The number of this mastership.
     pub fn epoch(&self) -> MasterEpoch {
         self.epoch
+    }
+
+    /// The mastership for which it has stepped down, if it has: it does nothing any more, and is to be dropped with its own, which is what
+    /// [`Candidate`](crate::Candidate) does.
+    pub fn superseded_by(&self) -> Option<MasterEpoch> {
+        self.superseded_by
     }
 
     /// What is stored of the job, as soon as it has been read.
@@ -281,7 +289,7 @@ impl JobMaster {
             let refused = Refused::NotMaster { newest };
             actions.push(MasterAction::Reply(command, Err(refused)));
         }
-        actions.push(MasterAction::StepDown(newest));
+        self.superseded_by = Some(newest);
     }
 
     fn plan(&self) -> Option<&Arc<PackingPlan>> {

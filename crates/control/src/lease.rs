@@ -9,6 +9,13 @@
 //! any candidate's has. Two candidates that find it over write against the same version: one of them succeeds. Since a
 //! holder may still have messages under way when its term ends, all that a master says carries its [`MasterEpoch`],
 //! and receivers obey the highest one only.
+//!
+//! **A lease that is removed** while its job is there, which happens to damaged ones alone (whoever resigns writes that down), says nothing
+//! of its holder, who may count on its term. So who has seen a lease waits for a term from when it finds none, and then claims with a
+//! number above all that it has seen; who has lost the lease by that itself claims at once. Only a candidate that has just come, and has
+//! seen no lease, takes the job for one that nobody has led yet. For a term at most there may be two masters then, and what is stored of
+//! the job decides: it is written against a version, and with the number; who finds a later number there, or its own that it has not
+//! written, steps down ([`LeaseEvent::Outpaced`]).
 
 use std::time::Duration;
 
@@ -101,8 +108,10 @@ pub struct Lease {
     config: LeaseConfig,
     seen: Option<Seen>,
     held: Option<Held>,
-    /// The last mastership of this candidate, or a later one that it has heard of.
-    gained: MasterEpoch,
+    /// The last mastership of this candidate, or a later one that it has seen or heard of.
+    newest: MasterEpoch,
+    /// Whether there has been a lease that somebody else may still count on when it is gone.
+    was_there: bool,
     asked: Option<Asked>,
     /// A renewal that was not answered in time, and may still be.
     late: Option<Asked>,
@@ -150,7 +159,8 @@ impl Lease {
             config,
             seen: None,
             held: None,
-            gained: MasterEpoch::default(),
+            newest: MasterEpoch::default(),
+            was_there: false,
             asked: None,
             late: None,
             requests: 0,
@@ -201,7 +211,7 @@ impl Lease {
 
     /// Ends the mastership, and claims another if nobody has by then.
     fn outpaced(&mut self, now: Duration, newest: MasterEpoch, actions: &mut Vec<LeaseAction>) {
-        self.gained = self.gained.max(newest);
+        self.newest = self.newest.max(newest);
         if let Some(held) = self.held.take_if(|held| held.epoch <= newest) {
             actions.push(LeaseAction::Lost(held.epoch));
             // What is under way would renew what is over.
@@ -289,6 +299,15 @@ impl Lease {
         let own = found
             .as_ref()
             .is_some_and(|(record, _)| record.holder == self.holder);
+        match &found {
+            Some((record, _)) => {
+                self.newest = self.newest.max(record.epoch);
+                self.was_there = true;
+            }
+            // Nobody who has waited for the term of this one has claimed.
+            None if self.held.is_some() => self.was_there = false,
+            None => {}
+        }
         if let Some(held) = self.held.take_if(|_| !own) {
             actions.push(LeaseAction::Lost(held.epoch));
         }
@@ -313,11 +332,11 @@ impl Lease {
         let record = match purpose {
             Purpose::Look => return,
             Purpose::Claim(record) => {
+                let epoch = record.epoch;
+                self.newest = self.newest.max(epoch);
                 // A claim that took longer than the term is worth nothing; it is made anew.
                 if now < until {
-                    let epoch = record.epoch;
                     self.held = Some(Held { epoch, until });
-                    self.gained = epoch;
                     self.next_at = sent + self.config.every;
                     actions.push(LeaseAction::Gained(epoch));
                 } else {
@@ -340,25 +359,23 @@ impl Lease {
                 record
             }
         };
+        self.was_there = true;
         self.seen = Some(Seen {
             stored: Some((record, version)),
             since: now,
         });
     }
 
-    /// Whether nobody else can be the master now.
+    /// Whether nobody else can be the master now, as far as this one has seen.
     fn is_free(&self, now: Duration) -> bool {
         let Some(seen) = &self.seen else {
             return false;
         };
-        match &seen.stored {
-            None => true,
-            Some((record, _)) => {
-                record.resigned
-                    || record.holder == self.holder
-                    || now >= seen.since + self.config.term
-            }
-        }
+        let at_once = match &seen.stored {
+            None => !self.was_there,
+            Some((record, _)) => record.resigned || record.holder == self.holder,
+        };
+        at_once || now >= seen.since + self.config.term
     }
 
     fn ask(&mut self, now: Duration, actions: &mut Vec<LeaseAction>) {
@@ -370,11 +387,7 @@ impl Lease {
             (None, _) => Purpose::Look,
             (Some(_), Some(held)) if self.resigning => Purpose::Resign(self.record(held.epoch)),
             (Some(_), Some(held)) => Purpose::Renew(self.record(held.epoch)),
-            (Some(seen), None) if self.is_free(now) => {
-                let before = seen.stored.as_ref().map(|(record, _)| record.epoch);
-                let before = before.unwrap_or_default().max(self.gained);
-                Purpose::Claim(self.record(before.next()))
-            }
+            (Some(_), None) if self.is_free(now) => Purpose::Claim(self.record(self.newest.next())),
             (Some(_), None) => Purpose::Look,
         };
         self.requests += 1;

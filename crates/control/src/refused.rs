@@ -84,6 +84,17 @@ pub enum Refused {
         /// What to do next, if that is known.
         hint: Option<String>,
     },
+    /// The state manager does not take what was decided, or what it has can't be read; code and text are those of its error.
+    #[error("{message}")]
+    NotStored {
+        /// What kind of failure it is.
+        #[serde(with = "code_by_name")]
+        code: ErrorCode,
+        /// What is wrong.
+        message: String,
+        /// What to do next, if that is known.
+        hint: Option<String>,
+    },
 }
 
 impl Refused {
@@ -103,6 +114,7 @@ impl Refused {
             Refused::Impossible {
                 resources: false, ..
             } => ErrorCode::InvalidJob,
+            Refused::NotStored { code, .. } => *code,
         }
     }
 
@@ -125,6 +137,19 @@ impl Refused {
                 Some(hint) => hint,
                 None => "ask for something else",
             },
+            Refused::NotStored { hint, .. } => match hint {
+                Some(hint) => hint,
+                None => "look at the cluster's state, and try again",
+            },
+        }
+    }
+
+    /// What the state manager says, however often it is asked.
+    pub fn not_stored(error: &Error) -> Self {
+        Refused::NotStored {
+            code: error.code(),
+            message: error.message(),
+            hint: error.what_next().map(str::to_string),
         }
     }
 
@@ -149,16 +174,51 @@ impl From<Refused> for Error {
         let (code, hint) = (refused.code(), refused.hint().to_string());
         match refused {
             // It says itself what can't be.
-            Refused::Impossible { message, .. } => Error::new(code, message),
+            Refused::Impossible { message, .. } | Refused::NotStored { message, .. } => {
+                Error::new(code, message)
+            }
             refused => Error::new(code, "refused").because(refused),
         }
         .hint(hint)
     }
 }
 
+/// A code travels as its stable name.
+mod code_by_name {
+    use std::borrow::Cow;
+
+    use ardea_core::ErrorCode;
+    use serde::de::{Deserialize, Deserializer, Error};
+    use serde::ser::Serializer;
+
+    pub(super) fn serialize<S: Serializer>(code: &ErrorCode, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(code.as_str())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<ErrorCode, D::Error> {
+        let name = Cow::<str>::deserialize(from)?;
+        let unknown = || D::Error::custom(format!("{name:?} is no code"));
+        ErrorCode::named(&name).ok_or_else(unknown)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_not_stored_keeps_code_text_and_hint_of_its_error_wherever_it_goes() {
+        let error = Error::new(ErrorCode::StateCorrupt, "the job's node is damaged")
+            .because("no JSON")
+            .hint("remove it");
+        let refused = Refused::not_stored(&error);
+        let sent = serde_json::to_string(&refused).unwrap();
+        let received: Refused = serde_json::from_str(&sent).unwrap();
+        assert_eq!(received, refused);
+        assert_eq!(Error::from(received).to_string(), error.to_string());
+        let unknown = sent.replace(ErrorCode::StateCorrupt.as_str(), "ARD-0");
+        assert!(serde_json::from_str::<Refused>(&unknown).is_err());
+    }
 
     #[test]
     fn who_leads_no_longer_says_who_does_only_if_it_knows() {

@@ -100,14 +100,18 @@ impl Scaling {
 
     /// The containers that are there in this stage.
     pub fn containers(&self) -> BTreeSet<ContainerId> {
-        let next = self.next.containers().iter().map(|container| container.id);
-        match self.stage {
-            Stage::Grow | Stage::Switch => {
-                let gone = self.change.containers_removed.iter().copied();
-                next.chain(gone).collect()
-            }
-            Stage::Shrink => next.collect(),
-        }
+        let both = self.last.containers().iter().chain(self.next.containers());
+        let ids = both.map(|container| container.id);
+        ids.filter(|id| self.has(*id)).collect()
+    }
+
+    /// Whether this container is there in this stage: one that the next plan has not is given back when everybody routes by that.
+    pub fn has(&self, container: ContainerId) -> bool {
+        let last = match self.stage {
+            Stage::Grow | Stage::Switch => self.last.container(container),
+            Stage::Shrink => None,
+        };
+        last.is_some() || self.next.container(container).is_some()
     }
 
     /// Whether this container has to have a worker for the change to go on.
@@ -264,9 +268,11 @@ mod tests {
         let mut scaling = scaling(last, plan(1, &[(1, &[0])]));
         assert_eq!(scaling.containers(), BTreeSet::from([ONE, TWO]));
         assert!(scaling.needs(ONE) && !scaling.needs(TWO));
+        assert!(scaling.has(ONE) && scaling.has(TWO));
         scaling.on(ScalingEvent::SwitchWritten);
         assert_eq!(scaling.containers(), BTreeSet::from([ONE, TWO]));
         scaling.on(ScalingEvent::Settled);
         assert_eq!(scaling.containers(), BTreeSet::from([ONE]));
+        assert!(scaling.has(ONE) && !scaling.has(TWO));
     }
 }

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::Refused;
+
 /// The version of a stored value; every write gives it a new one that it never had.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -46,7 +48,7 @@ pub enum StoreReply<T> {
     JobGone,
     /// The state manager refuses this, for this reason, however often it is asked: the value is too large, access is denied, or what is
     /// there can't be read. Nothing was changed.
-    Refused(String),
+    Refused(Refused),
     /// The state manager didn't answer: a write may have been done or not, or may still be.
     Unavailable,
 }

@@ -117,11 +117,7 @@ impl Submission {
                 self.must_read = false;
                 None
             }
-            StoreReply::Refused(message) => Some(SubmissionAction::Refused(Refused::Impossible {
-                resources: false,
-                message,
-                hint: None,
-            })),
+            StoreReply::Refused(refused) => Some(SubmissionAction::Refused(refused)),
             StoreReply::Unavailable => {
                 self.must_read = true;
                 self.next_at = now + PAUSE;

@@ -1,10 +1,11 @@
 //! Which vertices fail again and again: one whose instance waits to be started again does nothing, and has nothing to say of itself.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use ardea_core::Timestamp;
 use ardea_metrics::catalogue::{self, Metric};
-use ardea_metrics::{Grain, History, Labels, Selector};
+use ardea_metrics::{Curve, Grain, History, Labels, Selector};
 
 /// How far back failures count: instances are started again after ten seconds at the latest.
 const LOOKED_AT_MS: u64 = 25_000;
@@ -13,7 +14,7 @@ const LOOKED_AT_MS: u64 = 25_000;
 const AGAIN_AND_AGAIN: f64 = 1.5;
 
 /// Over which time it is seen whether an instance is there.
-const PRESENT_MS: u64 = 6_000;
+const PRESENT: Duration = Duration::from_secs(5);
 
 /// One that is there accounts for all of its time; one that is away most of the time for less than this share.
 const THERE: f64 = 0.5;
@@ -21,15 +22,9 @@ const THERE: f64 = 0.5;
 /// Whether an instance of this vertex fails again and again, and is away most of the time since it waits to be started again.
 pub(crate) fn is_failing(history: &History, vertex: &str, now_ms: u64) -> bool {
     let mut failures = BTreeMap::<Labels, f64>::new();
-    let curves = curves(
-        history,
-        &catalogue::EXCEPTIONS,
-        vertex,
-        (LOOKED_AT_MS, now_ms),
-    );
-    for (labels, rates) in curves {
-        // The rate of a second is the growth in it.
-        *failures.entry(instance(&labels)).or_default() += rates.iter().sum::<f64>();
+    let curves = grown(history, &catalogue::EXCEPTIONS, vertex, now_ms);
+    for (labels, growth) in curves {
+        *failures.entry(instance(&labels)).or_default() += growth;
     }
     failures.retain(|_, failures| *failures > AGAIN_AND_AGAIN);
     failures
@@ -46,10 +41,11 @@ fn is_away(history: &History, vertex: &str, of: &Labels, now_ms: u64) -> bool {
     }
     let times = [catalogue::BUSY, catalogue::BLOCKED, catalogue::IDLE];
     let shares = times.iter().map(|metric| {
-        let curves = curves(history, metric, vertex, (PRESENT_MS, now_ms)).into_iter();
-        let mut curves = curves.filter(|(labels, _)| instance(labels) == *of);
-        let rates = curves.next().map_or_else(Vec::new, |(_, rates)| rates);
-        rates.iter().sum::<f64>() / (rates.len().max(1) as f64)
+        let selector = Selector::of(metric.name).with("vertex", vertex);
+        let mut curves = history.recent(&selector, PRESENT, at(now_ms)).into_iter();
+        let curve = curves.find(|curve| instance(&curve.labels) == *of);
+        let points = curve.map_or_else(Vec::new, |curve| curve.points);
+        points.iter().map(|point| point.value).sum::<f64>() / (points.len().max(1) as f64)
     });
     shares.sum::<f64>() < THERE
 }
@@ -59,29 +55,20 @@ fn instance(labels: &Labels) -> Labels {
     labels.only(&["container", "instance"])
 }
 
-/// A counter's growth by seconds, of each series of a vertex, over the last milliseconds.
-fn curves(
-    history: &History,
-    metric: &Metric,
-    vertex: &str,
-    (last_ms, now_ms): (u64, u64),
-) -> Vec<(Labels, Vec<f64>)> {
-    let at = |ms: u64| {
-        Timestamp::from_micros(i64::try_from(ms.saturating_mul(1000)).unwrap_or(i64::MAX))
-    };
+/// By how much each series of a counter of a vertex has grown of late.
+fn grown(history: &History, metric: &Metric, vertex: &str, now_ms: u64) -> Vec<(Labels, f64)> {
     let selector = Selector::of(metric.name).with("vertex", vertex);
-    let (from, to) = (at(now_ms.saturating_sub(last_ms)), at(now_ms));
-    let curves = history
-        .range(&selector, Grain::Seconds, from, to)
-        .into_iter();
+    let (from, to) = (at(now_ms.saturating_sub(LOOKED_AT_MS)), at(now_ms));
+    let curves = history.range(&selector, Grain::Seconds, from, to);
+    let curves = curves.into_iter();
+    let sum = |curve: Curve| curve.points.iter().map(|point| point.value).sum();
     curves
-        .map(|curve| {
-            (
-                curve.labels,
-                curve.points.iter().map(|point| point.value).collect(),
-            )
-        })
+        .map(|curve| (curve.labels.clone(), sum(curve)))
         .collect()
+}
+
+fn at(ms: u64) -> Timestamp {
+    Timestamp::from_micros(i64::try_from(ms.saturating_mul(1000)).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use tokio::task::{JoinError, JoinHandle};
 
 use crate::HostSetup;
 use crate::directory::{API, JOB, PID, VERSION, holder};
+use crate::identity::{check_name, claim};
 use crate::kept::{host_folder, local_folder};
 use crate::served::Served;
 
@@ -26,7 +27,7 @@ pub struct Host {
     api: String,
     taken_port: Option<u16>,
     master: Arc<MasterProcess>,
-    _runner: RunnerServer,
+    runner: RunnerServer,
     _name: File,
     served: Arc<Served>,
     serving: Serving,
@@ -37,9 +38,11 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// A port that is taken, a folder that can't be used, a name that another host of the cluster has, a state manager that doesn't
-    /// answer. Nothing runs then.
+    /// A port that is taken, a folder that can't be used, a name that another host of the cluster has or that no host can have, a state
+    /// manager that doesn't answer or has the state of another cluster. Nothing runs then.
     pub async fn start(setup: HostSetup) -> Result<Self> {
+        check_name(&setup.name)?;
+        claim(&*setup.state, &setup.cluster.name).await?;
         let folder = &setup.cluster.directory;
         let own = host_folder(folder, &setup.name);
         let name = hold_name(&setup.name, &own)?;
@@ -102,7 +105,7 @@ impl Host {
             api,
             taken_port: (wanted != 0 && wanted != port).then_some(wanted),
             master,
-            _runner: registered,
+            runner: registered,
             _name: name,
             served,
             serving,
@@ -133,6 +136,11 @@ impl Host {
     /// is stored can't be read.
     pub fn troubles(&self) -> BTreeMap<String, Error> {
         self.master.troubles()
+    }
+
+    /// What keeps others from finding it at the moment, as [`RunnerServer::trouble`] says.
+    pub fn trouble(&self) -> Option<Error> {
+        self.runner.trouble()
     }
 
     /// Gives up what it leads in good order, so that others lead at once, and ends. Containers go on.

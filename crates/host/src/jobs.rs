@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use ardea_api::{Answer, Client, Unanswered, no_such_job};
 use ardea_core::{Error, ErrorCode, Result, Token};
-use ardea_master::{JobDesk, JobStore, MasterProcess, PastJob, Standing, StoredJob, past_jobs_of};
+use ardea_master::{
+    JobDesk, JobStore, MasterProcess, PastJob, Standing, StoredJob, is_unreadable, past_jobs_of,
+};
 use ardea_state_manager::StateManager;
 use ardea_state_manager::layout::{self, JobLayout};
 use ardea_tls::Tls;
@@ -54,7 +56,7 @@ impl Jobs {
             match self.stored(&name).await {
                 Ok(None) => {}
                 Ok(Some(_)) => names.push(name),
-                Err(error) if error.code() == ErrorCode::StateCorrupt => names.push(name),
+                Err(error) if is_unreadable(&error) => names.push(name),
                 Err(error) => return Err(error),
             }
         }
@@ -79,23 +81,47 @@ impl Jobs {
             return Ok(Found::Here(desk));
         }
         let Some(stored) = self.stored(name).await? else {
-            return Err(self.absent(name).await?.into());
+            return Err(self.gone(name, None).await?.into());
         };
         Ok(match self.leader(&stored).await {
             Ok(Some(api)) => Found::There(api),
             Ok(None) => Found::Nobody(Box::new(stored)),
             // Nobody leads by a lease that can't be read; what keeps hosts from that is told with the job.
-            Err(error) if error.code() == ErrorCode::StateCorrupt => {
-                Found::Nobody(Box::new(stored))
-            }
+            Err(error) if is_unreadable(&error) => Found::Nobody(Box::new(stored)),
             Err(error) => return Err(error.into()),
         })
     }
 
-    /// The error for a job that is not there: when and how it ended, if it is remembered.
-    pub(crate) async fn absent(&self, name: &str) -> Result<Error> {
-        if let Some(past) = self.past(name, None).await? {
+    /// Why a job, or that submission of it, is not there. Nothing if it is there.
+    pub(crate) async fn absent(
+        &self,
+        name: &str,
+        submission: Option<u64>,
+    ) -> Result<Option<Error>> {
+        let is_it =
+            |there: &StoredJob| submission.is_none_or(|it| it == there.record.job.submission);
+        match self.stored(name).await {
+            // It may be remembered already while it ends.
+            Ok(Some(there)) if is_it(&there) => return Ok(None),
+            Ok(_) => {}
+            // One that is gone is told of, whatever is wrong with the one that is there.
+            Err(error) => {
+                let is_gone = submission.is_some() && self.past(name, submission).await?.is_some();
+                if !is_gone {
+                    return Err(error);
+                }
+            }
+        }
+        Ok(Some(self.gone(name, submission).await?))
+    }
+
+    /// The error for a job, or that submission of it, that is not there: when and how it ended, or that nothing is known of it.
+    pub(crate) async fn gone(&self, name: &str, submission: Option<u64>) -> Result<Error> {
+        if let Some(past) = self.past(name, submission).await? {
             return Ok(remembered::summary(&past).ended());
+        }
+        if let Some(submission) = submission {
+            return self.no_such_submission(name, submission).await;
         }
         let names = self.names().await?;
         Ok(no_such_job(name, names.iter().map(String::as_str)))
@@ -121,7 +147,7 @@ impl Jobs {
     }
 
     /// That nothing is known of a submission, with those of that name that are.
-    pub(crate) async fn no_such_submission(&self, name: &str, submission: u64) -> Result<Error> {
+    async fn no_such_submission(&self, name: &str, submission: u64) -> Result<Error> {
         let what = format!("nothing is known of a submission {submission:x} of job {name:?}");
         // One that can't be read is none that could be named.
         let there = self.stored(name).await.ok().flatten();
@@ -150,7 +176,7 @@ impl Jobs {
     }
 
     /// What is answered where nobody leads a job that is there: that a host will, this one if no other, or that none stands for it.
-    async fn without_leader(&self, name: &str) -> Result<Unanswered> {
+    pub(crate) async fn without_leader(&self, name: &str) -> Result<Unanswered> {
         let hosts = Directory(Arc::clone(&self.state));
         // It does so also while it is not registered.
         let is_candidate = self.only.as_deref().is_none_or(|only| only == name);

@@ -32,10 +32,40 @@ fn hosts_folder(directory: &Path) -> PathBuf {
 /// Which files of this machine are looked at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reach<'a> {
-    /// Those that nobody else would tell of, for the host of that name.
-    Own(&'a str),
-    /// All, but not those of these hosts, who are asked themselves.
-    AllBut(&'a [String]),
+    /// All: nobody else is asked.
+    All,
+    /// A part, so that each file is told of once: each of the hosts that are asked tells of its own, and the first of those that share this
+    /// machine's folder, by name, also of those of hosts that are not asked.
+    Part {
+        /// The host that looks.
+        own: &'a str,
+        /// The hosts that are asked, as they are registered, in any order.
+        asked: &'a [String],
+    },
+}
+
+impl Reach<'_> {
+    /// Whether files of that host are looked at, where hosts of these names have or had theirs in one folder.
+    fn has(self, host: &str, sharing: &[String]) -> bool {
+        let Reach::Part { own, asked } = self else {
+            return true;
+        };
+        if asked.iter().any(|name| name == host) {
+            return host == own;
+        }
+        let first = sharing.iter().filter(|name| asked.contains(name)).min();
+        // Without one that is registered, whoever looks is the only one who does.
+        first.is_none_or(|first| first == own)
+    }
+}
+
+/// The hosts that have or had their files on this machine. Waits for the disk.
+pub(crate) fn hosts_here(cluster: &ClusterSettings) -> Vec<String> {
+    let hosts = std::fs::read_dir(hosts_folder(&cluster.directory));
+    let hosts = hosts.into_iter().flatten().flatten();
+    hosts
+        .filter_map(|it| it.file_name().into_string().ok())
+        .collect()
 }
 
 /// What this machine has of what one submission of a job has written, of a job with that scheduler. Waits for the disk.
@@ -47,21 +77,12 @@ pub(crate) fn kept_here(
 ) -> Vec<KeptOutput> {
     let directory = &cluster.directory;
     let mut folders = Vec::new();
-    if reach == Reach::AllBut(&[]) || scheduler != ON_HOSTS {
+    if reach == Reach::All || scheduler != ON_HOSTS {
         folders.extend([local_folder(directory), cluster.slurm_folder.clone()]);
     }
-    match reach {
-        Reach::Own(host) => folders.push(host_folder(directory, host)),
-        Reach::AllBut(others) => {
-            let hosts = std::fs::read_dir(hosts_folder(directory));
-            let hosts = hosts.into_iter().flatten().flatten();
-            let is_asked = |path: &PathBuf| {
-                let name = path.file_name().and_then(|name| name.to_str());
-                others.iter().any(|other| Some(other.as_str()) == name)
-            };
-            folders.extend(hosts.map(|it| it.path()).filter(|path| !is_asked(path)));
-        }
-    }
+    let hosts = hosts_here(cluster);
+    let looked_at = hosts.iter().filter(|host| reach.has(host, &hosts));
+    folders.extend(looked_at.map(|host| host_folder(directory, host)));
     let found = folders.iter();
     let found = found.filter_map(|folder| KeptOutput::find(folder, job));
     found.collect()
@@ -108,9 +129,16 @@ pub(crate) struct Elsewhere {
 }
 
 impl Elsewhere {
-    /// What is on machines that the job ran on, and of which none of these hosts tells, is out of reach as well.
-    pub(crate) fn without_hosts(&mut self, past: &PastJob, hosts: &[(String, HostRecord)]) {
-        let has_host = |machine: &&String| hosts.iter().any(|(_, it)| it.host == **machine);
+    /// What is on machines that the job ran on, and of which neither the one that looked, at its address, nor one of these hosts tells, is
+    /// out of reach as well.
+    pub(crate) fn without_hosts(
+        &mut self,
+        past: &PastJob,
+        own: &str,
+        hosts: &[(String, HostRecord)],
+    ) {
+        let has_host =
+            |machine: &&String| *machine == own || hosts.iter().any(|(_, it)| it.host == **machine);
         let away = past.machines.iter().filter(|machine| !has_host(machine));
         let away = away.map(|machine| format!("{machine}: no host is registered there"));
         self.silent.extend(away);
@@ -246,7 +274,7 @@ mod tests {
             std::fs::create_dir_all(host.join(job)).unwrap();
         }
         let past = past(ON_HOSTS);
-        let kept = |reach| {
+        let kept = |reach: Reach<'_>| {
             let kept = kept_here(&cluster, &past.job, ON_HOSTS, reach);
             let hosts = kept.iter().map(|it| {
                 let host = it.folder().parent().and_then(Path::parent).unwrap();
@@ -256,13 +284,35 @@ mod tests {
             hosts.sort();
             hosts
         };
-        assert_eq!(kept(Reach::Own("b")), ["b"]);
-        let others = ["b".to_string()];
-        assert_eq!(kept(Reach::AllBut(&others)), ["a", "down"]);
-        assert_eq!(kept(Reach::AllBut(&[])), ["a", "b", "down"]);
-        let all = kept_here(&cluster, &past.job, ON_HOSTS, Reach::AllBut(&[]));
+        let part = |own, asked: &[&str]| {
+            let asked: Vec<String> = asked.iter().map(ToString::to_string).collect();
+            kept(Reach::Part { own, asked: &asked })
+        };
+        assert_eq!(kept(Reach::All), ["a", "b", "down"]);
+        assert_eq!(part("b", &["b", "a", "far"]), ["b"]);
+        assert_eq!(part("a", &["b", "a", "far"]), ["a", "down"]);
+        // One that is on another machine has nothing to say of this one.
+        assert_eq!(part("b", &["b", "Far"]), ["a", "b", "down"]);
+        // One that is not registered at the moment, and whose files others tell of if they can.
+        assert_eq!(part("a", &["b"]), [""; 0]);
+        assert_eq!(part("b", &["b"]), ["a", "b", "down"]);
+        assert_eq!(part("a", &["far"]), ["a", "b", "down"]);
+        assert_eq!(part("a", &[]), ["a", "b", "down"]);
+        let all = kept_here(&cluster, &past.job, ON_HOSTS, Reach::All);
         let one = wanted(&all, None).unwrap();
         assert_eq!(one.len(), 3);
+    }
+
+    #[test]
+    fn the_machine_that_was_looked_at_needs_no_host_that_is_registered() {
+        let missing = |own| {
+            let mut elsewhere = Elsewhere::default();
+            elsewhere.without_hosts(&past(ON_HOSTS), own, &[]);
+            elsewhere.missing().map(|error| error.to_string())
+        };
+        assert_eq!(missing("10.0.0.7"), None);
+        let text = missing("10.0.0.8").unwrap();
+        assert!(text.contains("10.0.0.7: no host"), "{text}");
     }
 
     #[test]

@@ -179,9 +179,13 @@ async fn follow(
             let piece = match file.piece(request).await {
                 Ok(piece) => piece,
                 // Nobody keeps it any more.
-                Err(Some(_)) if is_over => continue,
-                // It is there again soon, or its containers run elsewhere.
-                Err(Some(error)) if is_passing(&error) && reached.elapsed() < AWAY_WITHIN => {
+                Err(Some(error)) if is_over && error.code() == ErrorCode::NoSuchContainer => {
+                    continue;
+                }
+                // It is there again soon, or its containers run elsewhere. Those of a job that is over run nowhere.
+                Err(Some(error))
+                    if !is_over && is_passing(&error) && reached.elapsed() < AWAY_WITHIN =>
+                {
                     is_away = true;
                     continue;
                 }
@@ -409,6 +413,22 @@ mod tests {
         assert_eq!(code, Some(ErrorCode::NoSuchContainer));
         let mut next = async || told.recv().await.unwrap().unwrap().text;
         assert_eq!([next().await, next().await], ["a", "b"]);
+    }
+
+    #[tokio::test]
+    async fn what_can_not_be_read_of_a_job_that_is_over_is_told() {
+        let away = Err(Error::new(ErrorCode::SchedulerUnavailable, "out of reach"));
+        let whole = Ok(LogPiece {
+            offset: 0,
+            bytes: Default::default(),
+            file_bytes: 0,
+        });
+        let script = Arc::new(Mutex::new([whole, away].into()));
+        let reader = Reader::of(ContainerId(1), LogSource::Stdout, Keeper::Script(script));
+        let (lines, _told) = mpsc::channel(WAITING_LINES);
+        let ended = follow(&mut [reader], &lines, async {}).await;
+        let code = ended.unwrap_err().map(|error| error.code());
+        assert_eq!(code, Some(ErrorCode::SchedulerUnavailable));
     }
 
     #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use ardea_api::{
     ContainerTop, LogicalPlan, MessagesTop, MetricsQuery, MetricsRange, Phase, PointView,
@@ -17,7 +18,7 @@ use crate::failing::is_failing;
 use crate::pressure::{Load, waits_for};
 
 /// Over which time the rates of `top` are: long enough for a few seconds' worth of batches.
-const TOP_SECONDS: u64 = 5;
+const TOP_TIME: Duration = Duration::from_secs(5);
 
 /// What is told when nobody says from when on.
 const DEFAULT_RANGE_MS: u64 = 600_000;
@@ -31,7 +32,7 @@ const SECONDS_GRAIN_MS: u64 = 60_000;
 /// The latest values of the series that are asked for.
 pub(crate) fn latest(history: &History, query: &MetricsQuery, now_ms: u64) -> Vec<SampleView> {
     let names = match &query.name {
-        Some(name) => vec![name.clone()],
+        Some(name) => lines_of(name),
         None => history.names().iter().map(ToString::to_string).collect(),
     };
     let mut samples = Vec::new();
@@ -62,20 +63,35 @@ pub(crate) fn range(history: &History, query: &RangeQuery, now_ms: u64) -> Metri
         true => Grain::Seconds,
         false => Grain::TenSeconds,
     };
-    let selector = selector(&query.name, &query.vertex, query.instance, query.container);
-    let curves = history.range(&selector, grain, at(from_ms), at(to_ms));
-    let series = curves.into_iter().map(|curve| SeriesView {
-        name: query.name.clone(),
-        labels: labels(&curve.labels),
-        kind: kind(&query.name),
-        points: points(&curve),
-    });
+    let mut series = Vec::new();
+    for name in lines_of(&query.name) {
+        let selector = selector(&name, &query.vertex, query.instance, query.container);
+        let mut curves = history.range(&selector, grain, at(from_ms), at(to_ms));
+        curves.sort_by(|one, other| by_numbers(&one.labels, &other.labels));
+        series.extend(curves.into_iter().map(|curve| SeriesView {
+            name: name.clone(),
+            labels: labels(&curve.labels),
+            kind: kind(&name),
+            points: points(&curve),
+        }));
+    }
     MetricsRange {
-        series: series.collect(),
+        series,
         step_ms: match grain {
             Grain::Seconds => 1_000,
             Grain::TenSeconds => 10_000,
         },
+    }
+}
+
+/// The names of the series that a metric of this name consists of: a histogram has several.
+fn lines_of(name: &str) -> Vec<String> {
+    match catalogue::find(name) {
+        Some(metric) if metric.kind == Kind::Histogram && metric.name == name => {
+            let parts = ["_bucket", "_sum", "_count"].iter();
+            parts.map(|part| format!("{name}{part}")).collect()
+        }
+        _ => vec![name.to_string()],
     }
 }
 
@@ -253,7 +269,7 @@ fn note_waits(vertices: &mut [VertexTop], edges: &[(String, String)]) {
     }
 }
 
-/// The mean of the last seconds of each series, added up, or else joined.
+/// The mean of the last seconds that are known of each series, added up, or else joined.
 fn recent(
     history: &History,
     selector: &Selector,
@@ -261,8 +277,7 @@ fn recent(
     join: fn(f64, f64) -> f64,
     adds_up: bool,
 ) -> Option<f64> {
-    let from = now_ms.saturating_sub((TOP_SECONDS + 1) * 1000);
-    let curves = history.range(selector, Grain::Seconds, at(from), at(now_ms));
+    let curves = history.recent(selector, TOP_TIME, at(now_ms));
     let means = curves.iter().map(|curve| {
         let sum: f64 = curve.points.iter().map(|point| point.value).sum();
         sum / curve.points.len() as f64
@@ -314,9 +329,16 @@ fn points(curve: &Curve) -> Vec<PointView> {
     points.collect()
 }
 
-/// JSON has no other numbers.
+/// JSON has no other numbers. One that was kept with seven digits gets no more than these.
 fn number(value: f64) -> Option<f64> {
-    value.is_finite().then_some(value)
+    if !value.is_finite() {
+        return None;
+    }
+    let kept = value as f32;
+    match f64::from(kept) == value && value.fract() != 0.0 {
+        true => kept.to_string().parse().ok(),
+        false => Some(value),
+    }
 }
 
 fn at(ms: u64) -> Timestamp {
@@ -325,6 +347,8 @@ fn at(ms: u64) -> Timestamp {
 
 #[cfg(test)]
 mod tests {
+    use ardea_metrics::{Batch, Buckets, HistoryConfig, Value};
+
     use super::*;
 
     #[test]
@@ -345,5 +369,84 @@ mod tests {
         assert_ne!(mixed, sorted);
         mixed.sort_by(by_numbers);
         assert_eq!(mixed, sorted);
+    }
+
+    #[test]
+    fn numbers_have_no_more_digits_than_were_kept() {
+        for plain in [0.00016384, 0.1, 2.5, -0.3] {
+            assert_eq!(number(f64::from(plain as f32)), Some(plain));
+            assert_eq!(number(plain), Some(plain));
+        }
+        for whole in [1_073_741_824.0, 16_777_217.0, 1_763_717_000.25] {
+            assert_eq!(number(whole), Some(whole));
+        }
+        assert_eq!(number(f64::NAN), None);
+    }
+
+    /// 600 records a second, and a mark of latency each, told every so often.
+    fn history(every: i64, until: i64) -> History {
+        let second = |at: i64| Timestamp::from_secs(1_000 + at);
+        let mut history = History::new(HistoryConfig::default(), second(0));
+        let process = Labels::of([("container", "1")]);
+        for told in (0..=until).filter(|told| *told == 1 || told % every == 0) {
+            let mut batch = Batch::new(process.clone(), second(0), second(told));
+            let labels = Labels::of([("vertex", "words"), ("instance", "0")]);
+            let made = Value::Counter(600.0 * told as f64);
+            batch.push(catalogue::RECORDS_OUT.name, &labels, made);
+            let mut marks = Buckets::new(&[0.5]);
+            marks.observe_many(0.25, told as u64);
+            batch.push(catalogue::LATENCY.name, &labels, Value::Histogram(marks));
+            history.take(&batch, second(told));
+        }
+        history
+    }
+
+    #[test]
+    fn a_rate_is_by_seconds_and_a_range_by_steps_however_often_metrics_are_told() {
+        let made = Selector::of(catalogue::RECORDS_OUT.name);
+        for every in [1, 2, 5, 30, 60] {
+            // The last batch is just not expected yet.
+            let (history, now_ms) = (
+                history(every, 120),
+                (1_000 + 120 + every as u64) * 1_000 - 1,
+            );
+            let rate = recent(&history, &made, now_ms, f64::max, true);
+            assert_eq!(rate, Some(600.0), "{every}");
+            for (since_ms, step_ms, value) in [(60_000, 1_000, 600.0), (100_000, 10_000, 6_000.0)] {
+                let query = RangeQuery {
+                    name: catalogue::RECORDS_OUT.name.into(),
+                    vertex: None,
+                    instance: None,
+                    container: None,
+                    from_ms: Some(now_ms - since_ms),
+                    to_ms: None,
+                };
+                let range = range(&history, &query, now_ms);
+                assert_eq!(range.step_ms, step_ms);
+                let points = &range.series.first().expect("it is known").points;
+                assert!(
+                    points.iter().all(|point| point.value == Some(value)),
+                    "{points:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_histogram_is_asked_for_by_its_own_name() {
+        let (history, now_ms) = (history(1, 30), 1_030_000);
+        let query = MetricsQuery {
+            name: Some(catalogue::LATENCY.name.into()),
+            ..MetricsQuery::default()
+        };
+        let samples = latest(&history, &query, now_ms);
+        let names: Vec<&str> = samples.iter().map(|sample| &*sample.name).collect();
+        let expected = [
+            "ardea_latency_seconds_bucket",
+            "ardea_latency_seconds_bucket",
+            "ardea_latency_seconds_sum",
+            "ardea_latency_seconds_count",
+        ];
+        assert_eq!(names, expected);
     }
 }

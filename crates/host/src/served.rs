@@ -14,6 +14,7 @@ use ardea_core::{Error, ErrorCode, Token};
 use ardea_master::{JobDesk, Jobs as Led, MasterProcess, Standing, Undone, all_past_jobs, submit};
 use ardea_packing::{ContainerId, ResourceManagers, Resources, VertexName};
 use ardea_scheduler::{HostRecord, Schedulers};
+use ardea_state_manager::layout;
 use ardea_tls::Tls;
 
 use crate::directory::{API, Directory, PID, VERSION, host_at};
@@ -31,6 +32,9 @@ const TROUBLE_LOOK: Duration = Duration::from_millis(20);
 
 /// How long a submission waits for the cluster's state, at most: less than whoever asks for it waits for an answer.
 const SUBMITS_WITHIN: Duration = Duration::from_secs(25);
+
+/// What to do about a command of which it is not known whether it was done.
+const DOUBTFUL: &str = "it may have been done all the same: `ardea describe` shows whether";
 
 /// A cluster, as one of its hosts tells it.
 pub(crate) struct Served {
@@ -120,33 +124,21 @@ impl Served {
     }
 
     async fn have_done(&self, desk: &JobDesk, command: Command) -> Answer<()> {
+        let job = &desk.job().name;
         match desk.command(command).await {
             Ok(()) => Ok(()),
-            Err(undone) => {
-                let why = match undone {
-                    Undone::NotLed(error) => Unanswered::NotYet(error),
-                    Undone::Failed(error) => self.or_damage(&desk.job().name, error).await.into(),
+            Err(Undone::NotLed(error)) => Err(self.why_unled(job, Unanswered::NotYet(error)).await),
+            // It may have been done: whoever asked knows that by this code, and takes any other for a refusal.
+            Err(Undone::Failed(error)) if error.code() == ErrorCode::Superseded => {
+                let Some(trouble) = self.lasting_trouble(job).await else {
+                    return Err(error.into());
                 };
-                Err(self.why_unled(&desk.job().name, why).await)
+                // With its way out: the hint says what to do about the doubt.
+                let lost = Error::new(error.code(), error.message()).because(trouble);
+                Err(lost.hint(DOUBTFUL).into())
             }
+            Err(Undone::Failed(error)) => Err(error.into()),
         }
-    }
-
-    /// Why a command was not done: the damage of what is stored of the job, which its master tells as a refusal to store, or else that error.
-    async fn or_damage(&self, job: &str, error: Error) -> Error {
-        match self.jobs.stored(job).await {
-            Err(damage) if damage.code() == ErrorCode::StateCorrupt => damage,
-            _ => error,
-        }
-    }
-
-    /// The error for a submission that is not there: when and how it ended, if it is remembered.
-    async fn absent(&self, job: &str, submission: u64) -> Answer<Error> {
-        let past = self.jobs.past(job, Some(submission)).await?;
-        Ok(match past {
-            Some(past) => remembered::summary(&past).ended(),
-            None => self.jobs.no_such_submission(job, submission).await?,
-        })
     }
 
     /// The desk of a job that is led here; everything else is no answer.
@@ -159,22 +151,28 @@ impl Served {
 
     /// If nobody leads a job because the cluster's state can't be written, that is what people can do something about.
     async fn why_unled(&self, job: &str, why: Unanswered) -> Unanswered {
-        match &why {
-            Unanswered::NotYet(_) => {}
-            Unanswered::Failed(error) if error.code() == ErrorCode::Superseded => {}
-            _ => return why,
+        if !matches!(why, Unanswered::NotYet(_)) {
+            return why;
         }
-        // Between a read that succeeds and a write that fails again there is none to be seen.
+        let Some(trouble) = self.lasting_trouble(job).await else {
+            return why;
+        };
+        let what = format!("nobody can lead the job {job:?} at the moment");
+        let error = Error::new(trouble.code(), what).because(trouble.without_hint());
+        let next = trouble.what_next().unwrap_or("its data goes on; try again");
+        error.hint(next).into()
+    }
+
+    /// What keeps this host from leading a job, looked for a while: between a read that succeeds and a write that fails again there is
+    /// none to be seen.
+    async fn lasting_trouble(&self, job: &str) -> Option<Error> {
         for _ in 0..TROUBLE_LOOKS {
             if let Some(trouble) = self.trouble(job) {
-                let what = format!("nobody can lead the job {job:?} at the moment");
-                let error = Error::new(trouble.code(), what).because(trouble.without_hint());
-                let next = trouble.what_next().unwrap_or("its data goes on; try again");
-                return error.hint(next).into();
+                return Some(trouble);
             }
             tokio::time::sleep(TROUBLE_LOOK).await;
         }
-        why
+        None
     }
 
     /// What keeps this host from leading a job, if something does.
@@ -218,11 +216,7 @@ impl Served {
         query: LogQuery,
     ) -> Answer<LogStream> {
         let Some(past) = self.jobs.past(job, submission).await? else {
-            return Err(match submission {
-                Some(submission) => self.jobs.no_such_submission(job, submission).await?,
-                None => self.jobs.absent(job).await?,
-            }
-            .into());
+            return Err(self.jobs.gone(job, submission).await?.into());
         };
         let hosts = match query.here {
             true => Vec::new(),
@@ -234,28 +228,31 @@ impl Served {
                 others.push((name.clone(), self.jobs.client(api)?));
             }
         }
+        let asked = match query.here {
+            true => self.asked_of_these().await?,
+            false => {
+                let asked = hosts
+                    .iter()
+                    .filter(|(_, it)| it.attributes.contains_key(API));
+                asked.map(|(name, _)| name.clone()).collect()
+            }
+        };
         let (cluster, own, gone) = (self.cluster.clone(), self.name.clone(), past.clone());
-        let names: Vec<String> = others.iter().map(|(name, _)| name.clone()).collect();
         let (here, container) = (query.here, query.container);
-        let looking = tokio::task::spawn_blocking(move || {
-            let reach = match here {
-                true => Reach::Own(&own),
-                false => Reach::AllBut(&names),
-            };
+        let looked = looking(move || {
+            let (own, asked) = (&own[..], &asked[..]);
+            let reach = Reach::Part { own, asked };
             let kept = kept_here(&cluster, &gone.job, &gone.scheduler, reach);
-            Ok((!kept.is_empty(), kept::wanted(&kept, container)?))
+            Ok::<_, Error>((!kept.is_empty(), kept::wanted(&kept, container)?))
         });
-        let looked: Result<_, Error> = looking.await.map_err(|error| {
-            Error::new(ErrorCode::Internal, "looking for files was cut off").because(error)
-        })?;
-        let (is_here, files) = looked?;
+        let (is_here, files) = looked.await??;
         let is_spread = past.scheduler == kept::ON_HOSTS;
         let mut elsewhere = match is_here && !is_spread {
             true => Elsewhere::default(),
             false => kept_elsewhere(&others, &past, &query).await,
         };
         if is_spread && !here {
-            elsewhere.without_hosts(&past, &hosts);
+            elsewhere.without_hosts(&past, &self.cluster.host, &hosts);
         }
         // A job may have written nothing, a container that is asked after has not.
         let is_found = is_here && container.is_none();
@@ -266,6 +263,20 @@ impl Served {
             None if nothing => Err(nothing_kept(&self.cluster, &past, container).into()),
             missing => Ok(logs::kept(files, elsewhere.found, missing, query)),
         }
+    }
+
+    /// The hosts with files on this machine that are asked for what they have kept: only these matter here, and in a large cluster not
+    /// every host reads of all.
+    async fn asked_of_these(&self) -> Answer<Vec<String>> {
+        let cluster = self.cluster.clone();
+        let mut asked = Vec::new();
+        for name in looking(move || kept::hosts_here(&cluster)).await? {
+            // A folder that no host can have made is none's.
+            if layout::worker(&name).is_ok() && self.directory.api_of(&name).await?.is_some() {
+                asked.push(name);
+            }
+        }
+        Ok(asked)
     }
 
     /// The containers of all jobs, each with the name of its host.
@@ -451,13 +462,18 @@ impl Cluster for Served {
 
     fn kill<'a>(&'a self, job: &'a str, query: KillQuery) -> Pending<'a, ()> {
         Box::pin(async move {
-            let desk = self.desk(job).await?;
-            match submission_of(query.submission.as_deref())? {
-                Some(submission) if submission != desk.job().submission => {
-                    Err(self.absent(job, submission).await?.into())
-                }
-                _ => self.have_done(&desk, Command::Kill).await,
+            let wants = submission_of(query.submission.as_deref())?;
+            if wants.is_some()
+                && let Some(why) = self.jobs.absent(job, wants).await?
+            {
+                return Err(why.into());
             }
+            let desk = self.desk(job).await?;
+            if wants.is_some_and(|it| it != desk.job().submission) {
+                // One of them has ended in this moment: whoever asks again is told which.
+                return Err(self.jobs.without_leader(job).await?);
+            }
+            self.have_done(&desk, Command::Kill).await
         })
     }
 
@@ -545,6 +561,14 @@ impl Cluster for Served {
             Ok(metrics.ask(|history| measured::top(history, &view, now_ms())))
         })
     }
+}
+
+/// Has the disk looked at, beside everything else.
+async fn looking<T: Send + 'static>(look: impl FnOnce() -> T + Send + 'static) -> Answer<T> {
+    let looked = tokio::task::spawn_blocking(look).await;
+    Ok(looked.map_err(|error| {
+        Error::new(ErrorCode::Internal, "looking for files was cut off").because(error)
+    })?)
 }
 
 fn is_absent(unanswered: &Unanswered) -> bool {

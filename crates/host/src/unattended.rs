@@ -95,21 +95,7 @@ impl Unattended {
     ///
     /// When the state manager doesn't answer, what is stored can't be read, or that is no submission.
     pub async fn absent(&self, job: &str, submission: Option<&str>) -> Result<Option<Error>> {
-        let wants = submission_of(submission)?;
-        if wants.is_some()
-            && let Some(past) = self.jobs.past(job, wants).await?
-        {
-            return Ok(Some(remembered::summary(&past).ended()));
-        }
-        let there = self.jobs.stored(job).await?;
-        let there = there.map(|stored| stored.record.job.submission);
-        Ok(match (there, wants) {
-            (None, None) => Some(self.jobs.absent(job).await?),
-            (there, Some(wanted)) if there != Some(wanted) => {
-                Some(self.jobs.no_such_submission(job, wanted).await?)
-            }
-            _ => None,
-        })
+        self.jobs.absent(job, submission_of(submission)?).await
     }
 
     /// What a job has written, as far as this machine has it: the one that is there, though none of its hosts is, or else the last one of
@@ -133,13 +119,12 @@ impl Unattended {
         }
         let stored = self.jobs.stored(job).await?;
         let is_it = |there: &StoredJob| wants.is_none_or(|it| it == there.record.job.submission);
-        match (stored.filter(is_it), wants) {
-            (Some(stored), _) => self.logs_of_stored(&stored, query),
-            (None, Some(submission)) => Err(self.jobs.no_such_submission(job, submission).await?),
-            (None, None) => match self.jobs.past(job, None).await? {
-                Some(past) => self.logs_of_past(&past, query),
-                None => Err(self.jobs.absent(job).await?),
-            },
+        if let Some(stored) = stored.filter(is_it) {
+            return self.logs_of_stored(&stored, query);
+        }
+        match self.jobs.past(job, wants).await? {
+            Some(past) => self.logs_of_past(&past, query),
+            None => Err(self.jobs.gone(job, wants).await?),
         }
     }
 
@@ -173,7 +158,7 @@ impl Unattended {
         scheduler: &str,
         container: Option<ContainerId>,
     ) -> Result<Option<Vec<(ContainerId, KeptOutput)>>> {
-        let kept = kept_here(&self.cluster, job, scheduler, Reach::AllBut(&[]));
+        let kept = kept_here(&self.cluster, job, scheduler, Reach::All);
         let files = wanted(&kept, container)?;
         // A job may have written nothing, a container that is asked after has not.
         let is_found = !kept.is_empty() && (container.is_none() || !files.is_empty());
@@ -371,6 +356,24 @@ mod tests {
         let none = of_container(&cluster, "2", 7).await;
         assert_eq!(none.code(), ErrorCode::NoSuchContainer, "{none}");
         assert!(none.to_string().contains("it has one: 1"), "{none}");
+    }
+
+    #[tokio::test]
+    async fn a_job_of_another_version_hides_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let cluster = unattended(folder.path()).await;
+        let state = &cluster.jobs.state;
+        let layout = JobLayout::of("relay").unwrap();
+        let node = state.get(layout.definition());
+        let mut value = node.await.unwrap().unwrap().value.to_vec();
+        // The version stands behind four letters.
+        value[4] += 1;
+        let other = JobLayout::of("other").unwrap();
+        let set = state.set(other.definition(), &value, Expected::Any);
+        set.await.unwrap();
+        let listed = cluster.list().await.unwrap();
+        let names: Vec<&str> = listed.iter().map(|job| job.name.as_str()).collect();
+        assert_eq!(names, ["other", "relay"]);
     }
 
     #[tokio::test]

@@ -391,8 +391,6 @@ impl Driver {
                 }
                 self.chronicle.note(note);
             }
-            // Whoever leads now holds the lease: that it is lost follows.
-            MasterAction::StepDown(_) => {}
             MasterAction::JobGone => self.leave(),
         }
     }

@@ -6,19 +6,19 @@ use ardea_state_manager::layout::{self, JobLayout, number_of, submission_led_by}
 use ardea_state_manager::{Expected, Found, StateManager, StatePath, look};
 
 use crate::facts::{named, submission_of};
-use crate::{JobStore, StoredJob};
+use crate::{JobStore, StoredJob, is_unreadable};
 
 /// Removes what is left of a job whose node has been removed: what it told readers, and at last its lease, whoever holds that. What
 /// belongs to a later job of its name stays; so does what nobody can read, if there is one: its master writes that anew.
 ///
 /// # Errors
 ///
-/// When the state manager does not answer; to be called again then. Nothing is done while the job's node is there.
+/// When the state manager does not answer; to be called again then. Nothing is done while the job's node is there, or one that may be its.
 pub(crate) async fn remove(store: &JobStore) -> Result<()> {
     let (state, layout) = (&**store.state(), store.layout());
     let submission = store.job().submission;
     let present = present(state, layout).await?;
-    if matches!(present, Some(Ok(there)) if there == submission) {
+    if present == Some(submission) {
         let what = format!("job {} is still there", store.job());
         return Err(Error::new(ErrorCode::WrongState, what));
     }
@@ -48,8 +48,8 @@ pub async fn sweep(state: &dyn StateManager) -> Result<()> {
             continue;
         };
         match sweep_job(state, &JobLayout::of(&name)?).await {
-            // Of what can't be read it is not known what it belongs to: that job is left as it is, and others are not.
-            Err(error) if error.code() == ErrorCode::StateCorrupt => {}
+            // Of what can't be read it is not known what belongs to it: that job is left as it is, and others are not.
+            Err(error) if is_unreadable(&error) => {}
             swept => swept?,
         }
     }
@@ -73,12 +73,7 @@ async fn sweep_job(state: &dyn StateManager, layout: &JobLayout) -> Result<()> {
         suspects.push((path, found, theirs));
     }
     suspects.retain(|(_, found, _)| !matches!(found, Found::Absent));
-    let there = match present(state, layout).await? {
-        Some(Ok(submission)) => Some(named(submission)),
-        // Of what can't be read it is not known what belongs to it.
-        Some(Err(_)) => return Ok(()),
-        None => None,
-    };
+    let there = present(state, layout).await?.map(named);
     for (path, found, theirs) in suspects {
         // What nobody can read may be of the job that is there.
         if there.is_none() || (theirs.is_some() && theirs != there) {
@@ -91,10 +86,15 @@ async fn sweep_job(state: &dyn StateManager, layout: &JobLayout) -> Result<()> {
     Ok(())
 }
 
-/// The submission of the job that is there, if it can be read; `None` if there is none.
-async fn present(state: &dyn StateManager, layout: &JobLayout) -> Result<Option<Result<u64>>> {
+/// The submission of the job that is there; `None` if there is none.
+///
+/// # Errors
+///
+/// When the state manager does not answer, or what is there can't be read: nobody knows then which job it is.
+pub(crate) async fn present(state: &dyn StateManager, layout: &JobLayout) -> Result<Option<u64>> {
     let node = state.get(layout.definition()).await?;
-    Ok(node.map(|node| StoredJob::submission(&node.value)))
+    let submission = node.map(|node| StoredJob::submission(&node.value));
+    submission.transpose()
 }
 
 /// The nodes that facts are in, and what masters hand over.
@@ -210,5 +210,30 @@ mod tests {
         sweep(&*state).await.unwrap();
         let jobs = state.children(&layout::jobs().unwrap()).await.unwrap();
         assert!(jobs.is_empty(), "{jobs:?}");
+    }
+
+    #[tokio::test]
+    async fn nothing_is_removed_while_a_job_is_there_that_nobody_can_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = FileState::open(folder.path(), StateOptions::default()).await;
+        let state: Arc<dyn StateManager> = Arc::new(state.unwrap());
+        let job = job(10, 1).0.record.job.clone();
+        let store = JobStore::new(Arc::clone(&state), job.clone()).unwrap();
+        let layout = store.layout();
+        let fact = format!(r#"{{"submission":"{}"}}"#, named(job.submission));
+        let written = [
+            (layout.definition(), b"junk".to_vec()),
+            (layout.packing_plan(), fact.into_bytes()),
+            (store.lease_path(), b"{}".to_vec()),
+        ];
+        for (path, value) in &written {
+            state.set(path, value, Expected::Absent).await.unwrap();
+        }
+        let error = remove(&store).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::StateCorrupt);
+        sweep(&*state).await.unwrap();
+        for (path, _) in &written {
+            assert!(state.get(path).await.unwrap().is_some(), "{path}");
+        }
     }
 }

@@ -15,12 +15,15 @@
 
 use std::sync::Arc;
 
-use ardea_control::{JobRecord, JobRef, LeaseRecord, StoreReply, StoreRequest, StoreVersion};
+use ardea_control::{
+    JobRecord, JobRef, LeaseRecord, Refused, StoreReply, StoreRequest, StoreVersion,
+};
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_state_manager::layout::JobLayout;
 use ardea_state_manager::{Expected, StateManager, StatePath, Version};
 use serde::{Deserialize, Serialize};
 
+use crate::leftovers::present;
 use crate::past_jobs::{self, PastJob};
 use crate::trouble::Trouble;
 use crate::{StoredJob, Submitted};
@@ -38,12 +41,18 @@ pub struct JobStore {
     trouble: Trouble,
 }
 
-/// A lease as it is stored.
-#[derive(Serialize, Deserialize)]
+/// A lease as it is written.
+#[derive(Serialize)]
 struct StoredLease {
     version: u32,
     #[serde(flatten)]
     lease: LeaseRecord,
+}
+
+/// What leases of all versions have.
+#[derive(Deserialize)]
+struct AnyLease {
+    version: u32,
 }
 
 impl JobStore {
@@ -105,12 +114,10 @@ impl JobStore {
     ///
     /// # Errors
     ///
-    /// When the state manager does not answer.
+    /// When the state manager does not answer, or it can't be read of which job the node is: that may be this one.
     pub async fn exists(&self) -> Result<bool> {
-        let node = self.state.get(self.layout.definition()).await?;
-        Ok(node.is_some_and(|node| {
-            StoredJob::submission(&node.value).is_ok_and(|found| found == self.job.submission)
-        }))
+        let present = present(&*self.state, &self.layout).await?;
+        Ok(present == Some(self.job.submission))
     }
 
     /// Who leads the job, or did last.
@@ -226,22 +233,25 @@ fn write_lease(lease: LeaseRecord) -> Result<Vec<u8>> {
         .map_err(|error| Error::new(ErrorCode::Internal, "a lease can't be encoded").because(error))
 }
 
-/// Reads the value of a lease's node.
+/// Reads the value of a lease's node: its version first, since only that tells what else should be there.
+///
+/// [`ErrorCode::VersionMismatch`] if another version of Ardea wrote it, [`ErrorCode::StateCorrupt`] if it is damaged.
 pub(crate) fn read_lease(value: &[u8]) -> Result<LeaseRecord> {
-    let stored: StoredLease = serde_json::from_slice(value).map_err(|error| {
-        Error::new(ErrorCode::StateCorrupt, "a job's lease is damaged")
-            .because(error)
-            .hint("remove its node (`ardea state remove`): a master writes it anew")
-    })?;
-    if stored.version != LEASE_VERSION {
+    let AnyLease { version } = serde_json::from_slice(value).map_err(damaged_lease)?;
+    if version != LEASE_VERSION {
         let what = format!(
-            "a job's lease is of version {}, and this version of Ardea reads {LEASE_VERSION}",
-            stored.version
+            "a job's lease is of version {version}, and this version of Ardea reads {LEASE_VERSION}"
         );
         return Err(Error::new(ErrorCode::VersionMismatch, what)
             .hint("run the same version of ardea in all processes of the cluster"));
     }
-    Ok(stored.lease)
+    serde_json::from_slice(value).map_err(damaged_lease)
+}
+
+fn damaged_lease(error: serde_json::Error) -> Error {
+    Error::new(ErrorCode::StateCorrupt, "a job's lease is damaged")
+        .because(error)
+        .hint("remove its node (`ardea state remove`): a master writes it anew")
 }
 
 fn expectation(version: Option<StoreVersion>) -> Expected {
@@ -263,7 +273,73 @@ pub(crate) fn reply_of<T>(error: &Error) -> StoreReply<T> {
         | ErrorCode::StateCorrupt
         | ErrorCode::LimitReached
         | ErrorCode::VersionMismatch
-        | ErrorCode::Internal => StoreReply::Refused(error.message()),
+        | ErrorCode::Internal => StoreReply::Refused(Refused::not_stored(error)),
         _ => StoreReply::Unavailable,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ardea_control::MasterEpoch;
+    use ardea_state_manager::{FileState, StateOptions};
+
+    use super::*;
+    use crate::stored_job::tests;
+
+    #[test]
+    fn a_lease_reads_back_as_it_was_written() {
+        let lease = LeaseRecord {
+            holder: "host-1@2a".into(),
+            address: "10.0.0.7:41".into(),
+            epoch: MasterEpoch(3),
+            resigned: false,
+        };
+        let value = write_lease(lease.clone()).unwrap();
+        assert_eq!(read_lease(&value).unwrap(), lease);
+    }
+
+    #[tokio::test]
+    async fn a_job_that_can_not_be_read_is_not_taken_for_one_that_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = FileState::open(folder.path(), StateOptions::default()).await;
+        let state: Arc<dyn StateManager> = Arc::new(state.unwrap());
+        let (job, _) = tests::job(10, 1);
+        let store = JobStore::new(Arc::clone(&state), job.record.job.clone()).unwrap();
+        let claim = StoreRequest::Write {
+            value: LeaseRecord {
+                holder: "host-1@2a".into(),
+                address: "10.0.0.7:41".into(),
+                epoch: MasterEpoch(1),
+                resigned: false,
+            },
+            expected: None,
+        };
+        assert_eq!(store.lease(claim.clone()).await, StoreReply::JobGone);
+
+        let mut later = job.encode().unwrap();
+        later[4] = 9;
+        for (unread, code) in [
+            (&b"junk"[..], ErrorCode::StateCorrupt),
+            (&later, ErrorCode::VersionMismatch),
+        ] {
+            let definition = store.layout().definition();
+            let set = state.set(definition, unread, Expected::Any).await;
+            set.unwrap();
+            let answer = store.lease(claim.clone()).await;
+            assert!(matches!(answer, StoreReply::Refused(_)), "{answer:?}");
+            assert_eq!(store.trouble().get().map(|it| it.code()), Some(code));
+            assert_eq!(store.leader().await.unwrap(), None);
+        }
+    }
+
+    #[test]
+    fn a_lease_of_another_version_is_not_damaged_whatever_else_it_has() {
+        let code = |value: &[u8]| read_lease(value).unwrap_err().code();
+        for other in [&br#"{"version":2}"#[..], br#"{"holder":7,"version":0}"#] {
+            assert_eq!(code(other), ErrorCode::VersionMismatch);
+        }
+        for damaged in [&br#"{"version":1}"#[..], br#"{"version":2"#, b"{}", b""] {
+            assert_eq!(code(damaged), ErrorCode::StateCorrupt);
+        }
     }
 }

@@ -164,6 +164,14 @@ fn damaged(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     .hint("restore it from a backup, or remove the job's node (`ardea state remove`) and submit it again")
 }
 
+/// Whether an error says that something is there which nobody here can read: it is damaged, or another version's.
+pub fn is_unreadable(error: &Error) -> bool {
+    matches!(
+        error.code(),
+        ErrorCode::StateCorrupt | ErrorCode::VersionMismatch
+    )
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;

@@ -14,6 +14,9 @@
 //! heard for the first time is where it begins, not growth. What a counter of instances in the catalogue has grown by stays
 //! part of [`grown`](History::grown) when its process is gone, and when its series is: no more than the detail is lost.
 //!
+//! What has grown between two batches of a process is shared out over the cells of that time, so that a rate does not depend
+//! on how often a process tells its metrics.
+//!
 //! **Time** is that of whoever takes batches in: the clocks of other hosts may be wrong.
 
 mod query;
@@ -29,8 +32,10 @@ use serde::Serialize;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::catalogue::{self, Fold, Kind};
+use crate::settings::MOST_EVERY;
 use crate::{Batch, Labels, MetricName};
 pub use query::{Curve, Grain, Latest, Point, Selector};
+use ring::Span;
 use series::Series;
 
 /// Nearly all keys are hashes already, so a quick hasher will do.
@@ -43,8 +48,8 @@ pub struct HistoryConfig {
     pub most_series: usize,
     /// The most last numbers of single instances; about 60 bytes each.
     pub most_numbers: usize,
-    /// How long a process or an instance may be silent before its gauges count no longer. Its counters go on from where
-    /// they were if it is heard again within an hour.
+    /// How long a process or an instance may be silent before its gauges count no longer; longer for who tells more seldom.
+    /// Its counters go on from where they were if it is heard again within an hour.
     pub silence: Duration,
 }
 
@@ -80,6 +85,8 @@ pub struct History {
     began: Timestamp,
     /// The newest second at which something was taken in.
     now: i64,
+    /// The same in microseconds.
+    newest: i64,
     /// By place; a place is empty when its series has gone.
     series: Vec<Option<Series>>,
     free: Vec<u32>,
@@ -108,7 +115,10 @@ impl Gone {
 /// A process that tells metrics.
 struct Process {
     started: Timestamp,
-    heard: i64,
+    /// Over which time its last batch tells what has grown, in microseconds: it came at the end of it.
+    span: Span,
+    /// How long it may be until its next batch, in microseconds.
+    patience: i64,
     /// Where its counters begin: at zero, unless it is older than the history and this is its first batch.
     from_zero: bool,
     last: HashMap<u128, Last>,
@@ -124,6 +134,9 @@ struct Last {
     is_away: bool,
 }
 
+/// How much later than the one before a batch may come, in microseconds.
+const LATE_BY: i64 = 5_000_000;
+
 /// How long what a silent counter said last is remembered, so that it goes on from there when it is heard again.
 const REMEMBERED: Duration = Duration::from_secs(3_600);
 
@@ -135,6 +148,7 @@ impl History {
             config,
             began: now,
             now: second,
+            newest: now.as_micros(),
             series: Vec::new(),
             free: Vec::new(),
             places: HashMap::default(),
@@ -149,8 +163,10 @@ impl History {
 
     /// Takes in a batch that came at `now`, on the clock of whoever calls this. About 400 ns a number.
     pub fn take(&mut self, batch: &Batch, now: Timestamp) {
+        self.newest = self.newest.max(now.as_micros());
         self.now = self.now.max(second(now));
         let mut process = self.process(batch, now);
+        let told = (process.span, self.newest + process.patience);
         for sample in &batch.samples {
             sample.value.lines(|line| {
                 if line.number.is_nan() {
@@ -164,7 +180,7 @@ impl History {
                 );
                 let place = match process.last.get_mut(&key) {
                     Some(last) => {
-                        self.hear_again(last, line.number);
+                        self.hear_again(last, line.number, told);
                         return;
                     }
                     None if self.numbers < self.config.most_numbers => {
@@ -194,7 +210,12 @@ impl History {
                     series.members += 1;
                 }
                 let begins_here = line.is_counter && !process.from_zero;
-                self.put(series, begins_here.then_some(line.number), line.number);
+                self.put(
+                    series,
+                    begins_here.then_some(line.number),
+                    line.number,
+                    told,
+                );
             });
         }
         process.from_zero = true;
@@ -222,26 +243,36 @@ impl History {
 
     /// The process of a batch, taken out: new, or as it is known. If it has been started anew, what it said before has gone.
     fn process(&mut self, batch: &Batch, now: Timestamp) -> Process {
-        let known = self.processes.remove(&batch.process);
-        let heard = self.now;
-        match known {
-            Some(process) if process.started == batch.started => Process { heard, ..process },
+        let age = batch.at.since(batch.started);
+        let (known, to) = (self.processes.remove(&batch.process), self.newest);
+        // Both ages are of one clock each, which need not agree.
+        let since_start = to.saturating_sub(micros(age));
+        let (from, from_zero) = match known {
+            Some(process) if process.started == batch.started => {
+                let from = process.span.1;
+                return Process {
+                    span: (from, to),
+                    patience: (to - from).min(micros(MOST_EVERY)) + LATE_BY,
+                    ..process
+                };
+            }
             Some(before) => {
                 self.release(before.last);
-                Process {
-                    started: batch.started,
-                    heard,
-                    from_zero: true,
-                    last: HashMap::default(),
-                }
+                (since_start.max(before.span.1), true)
             }
-            None => Process {
-                started: batch.started,
-                heard,
-                // Both ages are of one clock each, which need not agree. One that was forgotten is older than that.
-                from_zero: batch.at.since(batch.started) <= now.since(self.began).min(REMEMBERED),
-                last: HashMap::default(),
-            },
+            // One that was forgotten is older than that.
+            None if age <= now.since(self.began).min(REMEMBERED) => {
+                (since_start.max(self.began.as_micros()), true)
+            }
+            None => (to, false),
+        };
+        Process {
+            started: batch.started,
+            span: (from.min(to), to),
+            // Nobody knows yet how often it tells.
+            patience: micros(MOST_EVERY) + LATE_BY,
+            from_zero,
+            last: HashMap::default(),
         }
     }
 
@@ -286,7 +317,7 @@ impl History {
     }
 
     /// A line that is known has said `number`.
-    fn hear_again(&mut self, last: &mut Last, number: f64) {
+    fn hear_again(&mut self, last: &mut Last, number: f64, told: (Span, i64)) {
         let mut before = Some(std::mem::replace(&mut last.number, number));
         last.heard = self.offset();
         if let Some(series) = &mut self.series[last.series as usize]
@@ -297,14 +328,17 @@ impl History {
                 before = None;
             }
         }
-        self.put(last.series, before, number);
+        self.put(last.series, before, number, told);
     }
 
-    fn put(&mut self, place: u32, before: Option<f64>, number: f64) {
+    /// `told`: over which time this is told, and until when it is to be told again.
+    fn put(&mut self, place: u32, before: Option<f64>, number: f64, told: (Span, i64)) {
         let now = self.now;
         let Some(series) = &mut self.series[place as usize] else {
             return;
         };
+        let (span, expected_until) = told;
+        series.heard(span, expected_until);
         if series.is_counter {
             let before = before.unwrap_or(0.0);
             // Less than before: it has begun anew.
@@ -313,7 +347,7 @@ impl History {
             } else {
                 number - before
             };
-            series.grow(now, growth);
+            series.grow(span, growth);
         } else {
             series.level(now, before, number);
         }
@@ -369,8 +403,10 @@ impl History {
         let (now, offset) = (self.now, self.offset());
         let (mut forgotten, series) = (HashMap::default(), &mut self.series);
         self.processes.retain(|_, process| {
+            let patience = i32::try_from(process.patience / 1_000_000).unwrap_or(i32::MAX);
+            let silence = silence.max(patience).max(1);
             for last in process.last.values_mut() {
-                let is_silent = offset - last.heard > silence.max(1);
+                let is_silent = offset - last.heard > silence;
                 if let Some(series) = &mut series[last.series as usize]
                     && is_silent
                     && !last.is_away
@@ -381,7 +417,8 @@ impl History {
             }
             let is_old = |last: &Last| (offset - last.heard) as u64 > REMEMBERED.as_secs();
             forgotten.extend(process.last.extract_if(|_, last| is_old(last)));
-            !process.last.is_empty() || (now - process.heard) as u64 <= REMEMBERED.as_secs()
+            let heard = process.span.1.div_euclid(1_000_000);
+            !process.last.is_empty() || (now - heard) as u64 <= REMEMBERED.as_secs()
         });
         self.release(forgotten);
         let (series, free, gone) = (&mut self.series, &mut self.free, &mut self.gone);
@@ -438,6 +475,10 @@ fn keep_total(gone: &mut HashMap<u128, Gone>, series: &Series) {
             total: 0.0,
         });
     total.total += series.total;
+}
+
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
 fn second(time: Timestamp) -> i64 {

@@ -13,7 +13,8 @@ use crate::{Batch, Labels, MetricsSink, SinkSetup, Value};
 ///
 /// A file that would grow beyond its limit becomes `FILE.1`, that which has this name `FILE.2`, and so on; the oldest goes.
 /// The limit is 64 MiB with four old files unless said otherwise. As `json-lines:FILE` in a list of sinks; `{container}` and
-/// other labels of the process in braces are replaced, so that each process of a job can have a file of its own.
+/// other labels of the process in braces are replaced, so that each process of a job can have a file of its own. Two processes should
+/// not write one file: they would put it aside under each other's hands.
 ///
 /// ```json
 /// {"at":"2026-01-02T03:04:05Z","process":{"job":"a"},"samples":[{"name":"carts_open","labels":{"shop":"b"},"kind":"gauge","value":7.0}]}
@@ -30,7 +31,7 @@ pub struct JsonLines {
 }
 
 impl JsonLines {
-    /// Into this file, which is made when the first batch comes.
+    /// Into this file, which is made with its folder when the first batch comes.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         JsonLines {
             path: path.into(),
@@ -53,13 +54,30 @@ impl JsonLines {
     }
 
     pub(crate) fn from_setup(setup: &SinkSetup) -> Result<Self> {
-        let mut path = setup.required("json-lines:FILE")?.to_string();
-        for (name, value) in setup.process.iter() {
+        Ok(JsonLines::new(JsonLines::path_of(setup)?))
+    }
+
+    /// The file that the sink's argument names; nothing is opened.
+    pub(crate) fn path_of(setup: &SinkSetup) -> Result<PathBuf> {
+        let argument = setup.required("json-lines:FILE")?;
+        let (mut path, mut rest) = (String::new(), argument);
+        while let Some((before, behind)) = rest.split_once('{')
+            && let Some((name, after)) = behind.split_once('}')
+        {
+            let value = setup.process.get(name);
+            let value = value.ok_or_else(|| no_label(name, &setup.process))?;
             // A name may hold what would lead into another folder.
-            let value = value.replace(['/', '\0'], "_");
-            path = path.replace(&format!("{{{name}}}"), &value);
+            path += before;
+            path += &value.replace(['/', '\0'], "_");
+            rest = after;
         }
-        Ok(JsonLines::new(path))
+        path += rest;
+        if path.ends_with('/') {
+            let what = format!("{argument:?} is a folder, and no file for metrics");
+            return Err(Error::new(ErrorCode::InvalidConfig, what)
+                .hint(format!("write json-lines:{argument}{{container}}.jsonl")));
+        }
+        Ok(PathBuf::from(path))
     }
 
     fn old(&self, age: usize) -> PathBuf {
@@ -104,13 +122,26 @@ impl JsonLines {
     }
 }
 
-/// Opens a file for appending, and cuts off a line that was not written to its end. Its size as well.
+fn no_label(name: &str, process: &Labels) -> Error {
+    let known: Vec<String> = process
+        .iter()
+        .map(|(name, _)| format!("{{{name}}}"))
+        .collect();
+    let what = format!("a process has no label {name:?} for the name of its file");
+    Error::new(ErrorCode::InvalidConfig, what).hint(format!("there are: {}", known.join(", ")))
+}
+
+/// Opens a file for appending, in a folder that is made if there is none, and cuts off a line that was not written to its end. Its size as well.
 fn open(path: &Path) -> io::Result<(File, u64)> {
-    let mut file = OpenOptions::new()
-        .read(true)
-        .append(true)
-        .create(true)
-        .open(path)?;
+    let mut options = OpenOptions::new();
+    let options = options.read(true).append(true).create(true);
+    let mut file = match (options.open(path), path.parent()) {
+        (Err(error), Some(folder)) if error.kind() == io::ErrorKind::NotFound => {
+            fs::create_dir_all(folder)?;
+            options.open(path)?
+        }
+        (opened, _) => opened?,
+    };
     let mut size = file.metadata()?.len();
     let mut block = [0; 4_096];
     let whole = size;
@@ -297,12 +328,21 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_made_is_an_error_that_names_it_and_the_next_batch_is_tried() {
         let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("missing/m.jsonl");
+        let path = folder.path().join("taken/m.jsonl");
+        fs::write(folder.path().join("taken"), "").expect("a file");
         let mut sink = JsonLines::new(&path);
         let error = sink.take(&batch(1.0)).expect_err("no folder");
         assert_eq!(error.code(), ErrorCode::WriteFailed);
-        assert!(error.to_string().contains("missing/m.jsonl"), "{error}");
-        fs::create_dir(folder.path().join("missing")).expect("a folder");
+        assert!(error.to_string().contains("taken/m.jsonl"), "{error}");
+        fs::remove_file(folder.path().join("taken")).expect("removed");
         sink.take(&batch(1.0)).expect("written");
+    }
+
+    #[test]
+    fn the_folder_of_a_file_is_made() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("var/log/ardea/m.jsonl");
+        JsonLines::new(&path).take(&batch(1.0)).expect("written");
+        assert_eq!(lines(&path).len(), 1);
     }
 }

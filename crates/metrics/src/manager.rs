@@ -1,7 +1,7 @@
 //! Hands batches to sinks, each on a thread of its own.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -31,6 +31,21 @@ struct Post {
     queue: SyncSender<Arc<Batch>>,
     ended: Receiver<()>,
     counts: Arc<Counts>,
+    /// Whether it has been told that it misses batches.
+    is_told: AtomicBool,
+}
+
+impl Post {
+    fn report(&self) -> SinkReport {
+        SinkReport {
+            name: self.name.clone(),
+            place: self.place.clone(),
+            taken: self.counts.taken.load(Relaxed),
+            dropped: self.counts.dropped.load(Relaxed),
+            failed: self.counts.failed.load(Relaxed),
+            last_error: lock(&self.counts.last_error).clone(),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -44,7 +59,7 @@ struct Counts {
 /// What became of the batches for one sink.
 #[derive(Clone, Debug)]
 pub struct SinkReport {
-    /// The sink's name.
+    /// The sink's name; of several with one name, the second is `NAME#2`, and so on.
     pub name: String,
     /// Where it takes them.
     pub place: String,
@@ -81,11 +96,12 @@ impl MetricsManager {
         let (ending, ended) = channel();
         let counts = Arc::new(Counts::default());
         let post = Post {
-            name: sink.name().to_string(),
+            name: self.name_for(sink.name()),
             place: sink.place(),
             queue,
             ended,
             counts: Arc::clone(&counts),
+            is_told: AtomicBool::new(false),
         };
         thread::Builder::new()
             .name(format!("metrics {}", post.name))
@@ -105,6 +121,27 @@ impl MetricsManager {
         Ok(())
     }
 
+    /// A sink's name that no other has: what each of them misses is counted by it.
+    fn name_for(&self, name: &str) -> String {
+        let is_taken = |name: &str| self.posts.iter().any(|post| post.name == name);
+        let others = (2..).map(|number| format!("{name}#{number}"));
+        let mut names = std::iter::once(name.to_string()).chain(others);
+        names
+            .find(|name| !is_taken(name))
+            .unwrap_or_else(|| name.to_string())
+    }
+
+    /// What is wrong with sinks that have begun to miss batches since it was asked last. Of each sink it is told once, whatever
+    /// becomes of it: how many it misses is counted. Cheap to ask while there are none.
+    pub fn new_troubles(&self) -> Vec<Error> {
+        let counted = |count: &AtomicU64| count.load(Relaxed) > 0;
+        let missing = self.posts.iter().filter(|post| {
+            let misses = counted(&post.counts.dropped) || counted(&post.counts.failed);
+            misses && !post.is_told.swap(true, Relaxed)
+        });
+        missing.map(|post| trouble(post.report())).collect()
+    }
+
     /// Hands a batch to all sinks, and returns at once.
     pub fn tell(&self, batch: &Arc<Batch>) {
         for post in &self.posts {
@@ -116,15 +153,7 @@ impl MetricsManager {
 
     /// What became of the batches so far, by sink.
     pub fn report(&self) -> Vec<SinkReport> {
-        let reports = self.posts.iter().map(|post| SinkReport {
-            name: post.name.clone(),
-            place: post.place.clone(),
-            taken: post.counts.taken.load(Relaxed),
-            dropped: post.counts.dropped.load(Relaxed),
-            failed: post.counts.failed.load(Relaxed),
-            last_error: lock(&post.counts.last_error).clone(),
-        });
-        reports.collect()
+        self.posts.iter().map(Post::report).collect()
     }
 
     /// Adds to a batch, before it is told, how many batches each sink missed so far.
@@ -153,6 +182,21 @@ impl MetricsManager {
             ended.recv_timeout(left) == Err(RecvTimeoutError::Timeout)
         });
         stuck.map(|(name, _)| name).collect()
+    }
+}
+
+/// Why a sink misses batches.
+fn trouble(report: SinkReport) -> Error {
+    let counted = catalogue::SINK_DROPPED.name;
+    let what = format!(
+        "the metrics sink {} misses batches, which {counted} counts",
+        report.name
+    );
+    match report.last_error {
+        Some(error) => Error::new(error.code(), what).because(error),
+        None => Error::new(ErrorCode::LimitReached, what)
+            .because("it is slower than metrics are told")
+            .hint("a higher metrics.every tells them more seldom"),
     }
 }
 
@@ -258,6 +302,53 @@ mod tests {
             Some("blocks")
         );
         drop(release);
+    }
+
+    #[test]
+    fn sinks_of_one_name_are_told_apart() {
+        let mut manager = MetricsManager { posts: Vec::new() };
+        let fails = || Err(Error::new(ErrorCode::WriteFailed, "no such folder"));
+        for _ in 0..2 {
+            manager.add(Box::new(Fake("file", || Ok(())))).unwrap();
+            manager.add(Box::new(Fake("file", fails))).unwrap();
+        }
+        manager.tell(&batch());
+        wait(|| manager.report().iter().all(|it| it.taken + it.failed == 1));
+        let now = Timestamp::from_secs(1);
+        let mut batch = Batch::new(Labels::none(), now, now);
+        manager.write(&mut batch);
+        let missed = batch.samples.iter().map(|sample| match sample.value {
+            Value::Counter(missed) => (sample.labels.get("sink").unwrap(), missed),
+            _ => panic!("{sample:?}"),
+        });
+        let expected = [
+            ("file", 0.0),
+            ("file#2", 1.0),
+            ("file#3", 0.0),
+            ("file#4", 1.0),
+        ];
+        assert_eq!(missed.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn a_sink_that_misses_batches_is_told_of_once_with_the_reason() {
+        let mut manager = MetricsManager { posts: Vec::new() };
+        let fails = || Err(Error::new(ErrorCode::WriteFailed, "no such folder"));
+        manager.add(Box::new(Fake("fine", || Ok(())))).unwrap();
+        manager.add(Box::new(Fake("fails", fails))).unwrap();
+        assert!(manager.new_troubles().is_empty());
+        for n in 1..=3 {
+            manager.tell(&batch());
+            wait(|| manager.report()[1].failed == n);
+            let troubles = manager.new_troubles();
+            assert_eq!(troubles.len(), usize::from(n == 1));
+            for trouble in troubles {
+                assert_eq!(trouble.code(), ErrorCode::WriteFailed);
+                let text = trouble.to_string();
+                assert!(text.contains("sink fails misses"), "{text}");
+                assert!(text.contains("no such folder"), "{text}");
+            }
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use ardea_core::Result;
 
+use crate::settings::MOST_EVERY;
 use crate::{Batch, Labels, MetricsSink, SinkSetup};
 use endpoint::Endpoint;
 pub(crate) use text::Format;
@@ -18,8 +19,8 @@ pub(crate) use text::Format;
 /// The port that OpenTelemetry gives to endpoints for Prometheus, and after it the next free one.
 const DEFAULT_ADDRESS: &str = "127.0.0.1:9464+";
 
-/// How long a process is shown after its last batch.
-const SHOWN_FOR: Duration = Duration::from_secs(60);
+/// How long a process is shown after its last batch: until the next one comes, however seldom it tells its metrics.
+const SHOWN_FOR: Duration = MOST_EVERY.saturating_add(Duration::from_secs(30));
 
 /// Serves the latest batch of each process at `http://ADDRESS/metrics`, in the text format 0.0.4 or, for who asks, as
 /// OpenMetrics.
@@ -89,7 +90,16 @@ impl Prometheus {
     }
 
     pub(crate) fn from_setup(setup: &SinkSetup) -> Result<Self> {
-        Prometheus::bind(setup.argument.as_deref().unwrap_or(DEFAULT_ADDRESS))
+        Prometheus::bind(Prometheus::address_of(setup)?)
+    }
+
+    /// The address that the sink's argument names, if it can be one; nothing is looked up or bound.
+    pub(crate) fn address_of(setup: &SinkSetup) -> Result<&str> {
+        let address = setup.argument.as_deref().unwrap_or(DEFAULT_ADDRESS).trim();
+        match endpoint::is_address(address) {
+            true => Ok(address),
+            false => Err(endpoint::no_address(address)),
+        }
     }
 }
 

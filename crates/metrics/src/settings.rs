@@ -5,6 +5,9 @@ use std::time::Duration;
 use ardea_core::Result;
 use ardea_core::settings::{Kind, Resolved, Setting};
 
+/// How seldom a process may tell its metrics.
+pub(crate) const MOST_EVERY: Duration = Duration::from_secs(60);
+
 /// The settings under `metrics`.
 ///
 /// ```
@@ -28,7 +31,7 @@ pub static METRICS_SETTINGS: &[Setting] = &[
         key: "metrics.every",
         kind: Kind::Duration {
             least: Duration::from_millis(100),
-            most: Duration::from_secs(60),
+            most: MOST_EVERY,
         },
         default: "1s",
         about: "how often a process tells its metrics",

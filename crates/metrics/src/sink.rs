@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ardea_core::settings::nearest;
 use ardea_core::{Error, ErrorCode, Result};
 
-use crate::{Batch, JsonLines, Labels, Prometheus};
+use crate::{Batch, JsonLines, Labels, Prometheus, catalogue};
 
 /// Takes the batches of a process somewhere.
 ///
@@ -44,7 +44,8 @@ impl SinkSetup {
     /// # Errors
     /// [`InvalidConfig`](ErrorCode::InvalidConfig) with what to write: `statsd:HOST:PORT`.
     pub fn required(&self, write: &str) -> Result<&str> {
-        self.argument.as_deref().ok_or_else(|| {
+        let argument = self.argument.as_deref().map(str::trim);
+        argument.filter(|text| !text.is_empty()).ok_or_else(|| {
             Error::new(
                 ErrorCode::InvalidConfig,
                 "a metrics sink lacks its argument",
@@ -55,6 +56,15 @@ impl SinkSetup {
 }
 
 type Maker = Arc<dyn Fn(&SinkSetup) -> Result<Box<dyn MetricsSink>> + Send + Sync>;
+
+type Checker = Arc<dyn Fn(&SinkSetup) -> Result<()> + Send + Sync>;
+
+/// Sinks of one name: how one is made, and how its argument is looked at before.
+#[derive(Clone)]
+struct SinkKind {
+    make: Maker,
+    check: Checker,
+}
 
 /// Metrics sinks by name: `prometheus:127.0.0.1:9464,json-lines:metrics.jsonl` in a configuration chooses two of them.
 ///
@@ -83,7 +93,7 @@ type Maker = Arc<dyn Fn(&SinkSetup) -> Result<Box<dyn MetricsSink>> + Send + Syn
 /// # Ok::<(), ardea_core::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct MetricsSinks(BTreeMap<String, Maker>);
+pub struct MetricsSinks(BTreeMap<String, SinkKind>);
 
 impl MetricsSinks {
     /// The sinks of this crate: `prometheus`, `json-lines`.
@@ -95,6 +105,10 @@ impl MetricsSinks {
             .with("json-lines", |setup| {
                 Ok(Box::new(JsonLines::from_setup(setup)?))
             })
+            .with_check("prometheus", |setup| {
+                Prometheus::address_of(setup).map(drop)
+            })
+            .with_check("json-lines", |setup| JsonLines::path_of(setup).map(drop))
     }
 
     /// Adds a sink, or replaces the one of this name.
@@ -103,31 +117,60 @@ impl MetricsSinks {
         name: impl Into<String>,
         maker: impl Fn(&SinkSetup) -> Result<Box<dyn MetricsSink>> + Send + Sync + 'static,
     ) -> Self {
-        self.0.insert(name.into(), Arc::new(maker));
+        let kind = SinkKind {
+            make: Arc::new(maker),
+            check: Arc::new(|_| Ok(())),
+        };
+        self.0.insert(name.into(), kind);
+        self
+    }
+
+    /// Adds to the sink of this name, if there is one, how [`check`](Self::check) looks at its argument: without opening or making
+    /// anything, as that is done where a job is submitted, and not where it runs.
+    pub fn with_check(
+        mut self,
+        name: &str,
+        check: impl Fn(&SinkSetup) -> Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        if let Some(kind) = self.0.get_mut(name) {
+            kind.check = Arc::new(check);
+        }
         self
     }
 
     /// Makes the sinks of a list such as `prometheus, json-lines:metrics.jsonl`, for the process with these labels.
     ///
     /// # Errors
-    /// [`InvalidConfig`](ErrorCode::InvalidConfig) for a name that there isn't; what the sink says if it can't be made.
+    /// [`InvalidConfig`](ErrorCode::InvalidConfig) for a name that there isn't, or a wrong argument; what the sink says if it can't
+    /// be made.
     pub fn make(&self, list: &str, process: &Labels) -> Result<Vec<Box<dyn MetricsSink>>> {
         entries(list)
             .map(|(name, argument)| {
-                self.maker(name)?(&SinkSetup {
+                let kind = self.kind(name)?;
+                let setup = SinkSetup {
                     argument: argument.map(str::to_string),
                     process: process.clone(),
-                })
+                };
+                (kind.check)(&setup)?;
+                (kind.make)(&setup)
             })
             .collect()
     }
 
-    /// Whether there are the sinks of such a list; none is made.
+    /// Whether there are the sinks of such a list, and their arguments are what they must be; none is made, and nothing is opened. A
+    /// process of a job makes the same check.
     ///
     /// # Errors
-    /// [`InvalidConfig`](ErrorCode::InvalidConfig) for a name that there isn't, with the nearest that there is.
+    /// [`InvalidConfig`](ErrorCode::InvalidConfig) for a name that there isn't, with the nearest that there is, or a wrong argument.
     pub fn check(&self, list: &str) -> Result<()> {
-        entries(list).try_for_each(|(name, _)| self.maker(name).map(drop))
+        // Every process of a job has these labels.
+        let process = Labels::of(catalogue::PROCESS.iter().map(|label| (*label, "0")));
+        entries(list).try_for_each(|(name, argument)| {
+            (self.kind(name)?.check)(&SinkSetup {
+                argument: argument.map(str::to_string),
+                process: process.clone(),
+            })
+        })
     }
 
     /// The names, sorted.
@@ -135,7 +178,7 @@ impl MetricsSinks {
         self.0.keys().map(String::as_str)
     }
 
-    fn maker(&self, name: &str) -> Result<&Maker> {
+    fn kind(&self, name: &str) -> Result<&SinkKind> {
         self.0.get(name).ok_or_else(|| self.unknown(name))
     }
 
@@ -170,5 +213,58 @@ impl Default for MetricsSinks {
 impl fmt::Debug for MetricsSinks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.names()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_arguments_are_found_without_making_a_sink() {
+        let sinks = MetricsSinks::builtin();
+        for fine in [
+            "",
+            "prometheus, json-lines:/no/such/folder/{job}-{container}.jsonl",
+            "prometheus:127.0.0.1:9464+",
+            "prometheus:no.such.host:1,prometheus:[::1]:0",
+            "json-lines:a{b}.jsonl".replace("{b}", "{").as_str(),
+        ] {
+            sinks.check(fine).expect(fine);
+        }
+        for (wrong, part) in [
+            ("prom", "no metrics sink"),
+            ("prometheus:", "no address"),
+            ("prometheus:xx", "no address"),
+            ("prometheus::80", "no address"),
+            ("prometheus:127.0.0.1:99999", "no address"),
+            ("prometheus:127.0.0.1:80++", "no address"),
+            ("prometheus:::1:80", "no address"),
+            ("json-lines", "lacks its argument"),
+            ("json-lines:", "lacks its argument"),
+            ("json-lines: ,prometheus", "lacks its argument"),
+            ("json-lines:m-{foo}.jsonl", "no label \"foo\""),
+            ("json-lines:m-{}.jsonl", "no label \"\""),
+            ("json-lines:/logs/", "no file"),
+        ] {
+            let error = sinks.check(wrong).expect_err(wrong);
+            assert_eq!(error.code(), ErrorCode::InvalidConfig, "{wrong}");
+            assert!(error.to_string().contains(part), "{wrong}: {error}");
+            let process = Labels::of([("job", "a"), ("container", "1")]);
+            let made = sinks.make(wrong, &process).map(|sinks| sinks.len());
+            assert_eq!(made.expect_err(wrong).to_string(), error.to_string());
+        }
+    }
+
+    #[test]
+    fn a_sink_of_ones_own_can_have_its_argument_checked_as_well() {
+        let sinks = MetricsSinks::builtin()
+            .with("statsd", |_| unreachable!("none is made"))
+            .with_check("statsd", |setup| {
+                setup.required("statsd:HOST:PORT").map(drop)
+            });
+        sinks.check("statsd:a:1").expect("it has one");
+        let error = sinks.check("statsd").expect_err("it has none");
+        assert!(error.to_string().contains("statsd:HOST:PORT"), "{error}");
     }
 }

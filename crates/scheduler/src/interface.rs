@@ -83,6 +83,7 @@ pub trait Scheduler: Send + Sync + fmt::Debug {
     /// [`ReadFailed`](ardea_core::ErrorCode::ReadFailed) if it can't be read.
     fn logs(&self, container: ContainerId, request: LogRequest) -> Pending<'_, LogPiece>;
 
-    /// Ends the scheduler, not the containers: stops watching and telling, and gives back what it holds.
+    /// Ends the scheduler, not the containers: stops watching and telling, and gives back what it holds. [`logs`](Scheduler::logs) goes on
+    /// to answer as long as somebody has the scheduler: who follows what a job writes reads it to its end.
     fn close(&self) -> Pending<'_, ()>;
 }

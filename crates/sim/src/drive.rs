@@ -166,7 +166,6 @@ impl World {
                 self.check_note(id, &note);
                 self.watch.note(self.now, id, note);
             }
-            MasterAction::StepDown(_) => {}
             MasterAction::JobGone => {
                 if let Some(master) = self.masters.get_mut(&id) {
                     master.leaving = true;

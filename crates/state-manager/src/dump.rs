@@ -16,7 +16,8 @@ pub struct Tree {
     pub path: StatePath,
     /// What is there; `None` if it was gone when it was to be read. A root that holds nothing is not there either.
     pub node: Option<Node>,
-    /// Why what is there is no node, if it is damaged.
+    /// Why what is there can't be read, if it is damaged: there is no node then. A caller who knows what should stand in a
+    /// node may say so of one that is there.
     pub damage: Option<Error>,
     /// What is below it, sorted by name.
     pub children: Vec<Tree>,
@@ -51,7 +52,7 @@ pub async fn dump(state: &dyn StateManager, root: &StatePath) -> Result<Tree> {
 
 impl Tree {
     /// As text, a node a line: name, version, session, size, and the value as `shown` tells it; where that tells nothing,
-    /// how the value begins, if it is text.
+    /// how the value begins, if it is text. Of what is damaged it is told why, and no value.
     pub fn text(&self, shown: impl Fn(&StatePath, &Node) -> Option<String>) -> String {
         let mut text = self.path.to_string();
         self.describe(&shown, &mut text);
@@ -78,10 +79,6 @@ impl Tree {
     /// The rest of its line.
     fn describe(&self, shown: &impl Fn(&StatePath, &Node) -> Option<String>, text: &mut String) {
         // Writing to a string can't fail.
-        if let Some(error) = &self.damage {
-            let _ = writeln!(text, "  damaged: {error}");
-            return;
-        }
         match &self.node {
             Some(node) => {
                 let _ = write!(text, "  {}", node.version);
@@ -90,13 +87,18 @@ impl Tree {
                 }
                 if !node.value.is_empty() {
                     let _ = write!(text, "  {} bytes", node.value.len());
-                    if let Some(value) = shown(&self.path, node).or_else(|| beginning(node)) {
+                    if self.damage.is_none()
+                        && let Some(value) = shown(&self.path, node).or_else(|| beginning(node))
+                    {
                         let _ = write!(text, "  {value}");
                     }
                 }
             }
-            None if self.path.is_root() => {}
+            None if self.path.is_root() || self.damage.is_some() => {}
             None => text.push_str("  (gone meanwhile)"),
+        }
+        if let Some(error) = &self.damage {
+            let _ = write!(text, "  damaged: {error}");
         }
         text.push('\n');
     }

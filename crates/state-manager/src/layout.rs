@@ -1,6 +1,7 @@
 //! Where the cluster keeps what: paths, not contents.
 //!
 //! ```text
+//! /cluster                     the name of the cluster whose state this is
 //! /jobs/NAME/definition        the job: as it was submitted, and what its masters decide; the job is there while this is
 //! /jobs/NAME/packing-plan      containers and the instances in each, for readers; written after the definition
 //! /jobs/NAME/scheduler         the name of its scheduler, and how it is reached; for readers
@@ -19,6 +20,11 @@
 
 use crate::StatePath;
 use ardea_core::{Epoch, Result};
+
+/// Whose state it is: the name of the cluster.
+pub fn cluster() -> Result<StatePath> {
+    StatePath::root().child("cluster")
+}
 
 /// Above all jobs; its children are jobs.
 pub fn jobs() -> Result<StatePath> {

@@ -222,6 +222,9 @@ impl<'a> Work<'a> {
                 Err(error) => Event::Unmeasured(error),
             });
         }
+        for trouble in self.metrics.new_troubles() {
+            self.tell(Event::SinkTrouble(trouble));
+        }
     }
 
     fn tell(&self, event: Event) {

@@ -51,6 +51,8 @@ pub(crate) enum Event {
     Metrics(Vec<u8>),
     /// The master can't be told what is measured, for this reason; said once.
     Unmeasured(Error),
+    /// A metrics sink misses batches, for this reason; said once of each.
+    SinkTrouble(Error),
     /// What was read has flowed on, or time is up.
     Quiet,
 }
@@ -205,6 +207,10 @@ impl Driver {
             Event::Unmeasured(error) => {
                 let what = "what is measured here is not told to the master";
                 self.notes.say(format!("{what}: {error}"));
+                None
+            }
+            Event::SinkTrouble(error) => {
+                self.notes.say(error);
                 None
             }
             Event::Quiet => Some(Ok(Ending::Asked)),

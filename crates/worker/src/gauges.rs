@@ -14,6 +14,9 @@ use crate::deployer::{Deployer, View};
 use crate::failures::Failures;
 use crate::network::Network;
 
+/// When the first batch is told at the latest.
+const FIRST_AFTER: Duration = Duration::from_secs(1);
+
 /// Gathers a batch every so often, and gives it to the process's sinks.
 pub(crate) struct Gauges {
     process: Labels,
@@ -38,7 +41,8 @@ impl Gauges {
             started: clock.wall(),
             clock,
             every: with.metrics_every,
-            due: Instant::now() + with.metrics_every,
+            // However seldom it is told, what a process does is known soon.
+            due: Instant::now() + with.metrics_every.min(FIRST_AFTER),
             network: with.network.clone(),
             failures: Arc::clone(&with.failures),
             for_master: ForMaster::default(),

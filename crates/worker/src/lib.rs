@@ -81,7 +81,7 @@ mod worker;
 
 pub use driver::MasterFinder;
 pub use instance::{MOST_ISOLATED_INSTANCES, MOST_ISOLATED_VERTICES};
-pub use settings::WORKER_SETTINGS;
+pub use settings::{WORKER_SETTINGS, check_settings};
 pub use start::start_from_environment;
 pub use transports::{TransportSetup, Transports};
 pub use worker::{FinderFactory, Surroundings, run};

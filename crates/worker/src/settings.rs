@@ -1,6 +1,7 @@
 //! The settings of a worker, as people write them.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -10,6 +11,8 @@ use ardea_core::settings::{Kind, Resolved, Resolver, Schema, Setting};
 use ardea_engine::{NODE_SETTINGS, NodeConfig};
 use ardea_metrics::{METRICS_SETTINGS, MetricsConfig};
 use ardea_packing::Resources;
+
+use crate::Transports;
 
 /// The settings under `worker`. A worker knows those of its node and of its metrics as well.
 pub static WORKER_SETTINGS: &[Setting] = &[
@@ -38,10 +41,10 @@ pub static WORKER_SETTINGS: &[Setting] = &[
         key: "worker.heartbeat",
         kind: Kind::Duration {
             least: Duration::from_millis(50),
-            most: Duration::from_secs(60),
+            most: Duration::from_secs(1),
         },
         default: "500ms",
-        about: "how often a worker tells the job's master that it is still there",
+        about: "how often a worker tells the job's master that it is still there; one that the master has not heard of for 3 s is started again",
         trades: "more often finds dead ones sooner where the network doesn't tell, and costs a message each time",
     },
     Setting {
@@ -115,11 +118,10 @@ impl WorkerConfig {
             .filter(|(key, _)| schema.find(key).is_some());
         let flags = known.map(|(key, value)| format!("{key}={value}"));
         let resolved = Resolver::new(&schema).flags(flags).resolve()?;
-        let bind = resolved.text("worker.bind")?;
         Ok(WorkerConfig {
             node: node_config(&resolved, settings, resources)?,
             metrics: MetricsConfig::from_settings(&resolved)?,
-            bind: (!bind.is_empty()).then(|| bind.to_string()),
+            bind: bind(&resolved)?,
             ports: ports(&resolved)?,
             transport: resolved.text("worker.transport")?.to_string(),
             agent: AgentConfig {
@@ -152,6 +154,43 @@ fn node_config(
     Ok(node)
 }
 
+/// Whether the texts among [`WORKER_SETTINGS`] are of the right form and name what there is, as far as that shows before a worker is there:
+/// not whether an address is one of its host's, or a port free. A schema without them, as of a benchmark, has their defaults.
+///
+/// # Errors
+/// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) for the first that is wrong, with where it was written.
+pub fn check_settings(resolved: &Resolved, transports: &Transports) -> Result<()> {
+    const TRANSPORT: &str = "worker.transport";
+    if resolved.value(TRANSPORT).is_none() {
+        return Ok(());
+    }
+    ports(resolved)?;
+    bind(resolved)?;
+    transports
+        .check(resolved.text(TRANSPORT)?)
+        .map_err(|error| {
+            let hint = error.what_next().unwrap_or_default().to_string();
+            resolved.refuse(TRANSPORT, error.message()).hint(hint)
+        })
+}
+
+/// The address to listen at, if it is not the host's: an IP address or a name, without a port.
+fn bind(resolved: &Resolved) -> Result<Option<String>> {
+    let key = "worker.bind";
+    let text = resolved.text(key)?;
+    let bare = text.trim_start_matches('[').trim_end_matches(']');
+    // An address of a link has a zone behind it.
+    let address = bare.split_once('%').map_or(bare, |(address, _)| address);
+    let is_name = |c: char| c.is_alphanumeric() || "-_.".contains(c);
+    if text.is_empty() {
+        return Ok(None);
+    }
+    match address.parse::<IpAddr>().is_ok() || (!bare.is_empty() && bare.chars().all(is_name)) {
+        true => Ok(Some(text.to_string())),
+        false => Err(resolved.refuse(key, "it is no address and no name of a host")),
+    }
+}
+
 fn ports(resolved: &Resolved) -> Result<RangeInclusive<u16>> {
     let key = "worker.ports";
     let text = resolved.text(key)?;
@@ -166,6 +205,7 @@ fn ports(resolved: &Resolved) -> Result<RangeInclusive<u16>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ardea_control::MembershipConfig;
     use ardea_packing::MilliCores;
 
     fn config(settings: &[(&str, &str)], cpu: u64) -> Result<WorkerConfig> {
@@ -190,6 +230,53 @@ mod tests {
     fn settings_of_others_are_let_pass_and_wrong_values_are_not() {
         config(&[("packing.cpu", "whatever")], 1000).unwrap();
         assert!(config(&[("worker.heartbeat", "soon")], 1000).is_err());
+    }
+
+    #[test]
+    fn the_slowest_heartbeat_is_heard_long_before_a_master_wonders() {
+        let master = MembershipConfig::default();
+        let heartbeat = |text: &str| config(&[("worker.heartbeat", text)], 1000);
+        let slowest = heartbeat("1s").unwrap().agent.heartbeat_every;
+        assert!(slowest * 3 / 2 <= master.suspect_after && slowest * 3 <= master.dead_after);
+        for wrong in ["1s1ms", "5s", "30s"] {
+            let error = heartbeat(wrong).unwrap_err().to_string();
+            assert!(error.contains("from 50ms to 1s"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_no_worker_could_start_with_is_seen_before_there_is_one() {
+        let check = |flag: &str| {
+            let schema = Schema::of(WORKER_SETTINGS);
+            let resolved = Resolver::new(&schema).flags([flag]).resolve().unwrap();
+            check_settings(&resolved, &Transports::builtin())
+        };
+        for right in [
+            "worker.bind=",
+            "worker.bind=0.0.0.0",
+            "worker.bind=[::]",
+            "worker.bind=fe80::1%eth0",
+            "worker.bind=quay-7.example",
+            "worker.ports=7400-7499",
+            "worker.transport=tcp",
+        ] {
+            check(right).unwrap();
+        }
+        for (wrong, hint) in [
+            ("worker.bind=10.0.0.7:7400", "worker.bind: the address"),
+            ("worker.bind=http://quay", "worker.bind: the address"),
+            ("worker.bind=[]", "worker.bind: the address"),
+            ("worker.ports=7499-7400", "such as 7400-7499"),
+            ("worker.ports=99999", "such as 7400-7499"),
+            ("worker.transport=udp", "choose one of: tcp"),
+        ] {
+            let error = check(wrong).unwrap_err();
+            assert!(error.message().contains("(from --set)"), "{error}");
+            let told = error.what_next().unwrap();
+            assert!(told.contains(hint), "{told}");
+        }
+        let none = Resolved::defaults(&Schema::of(&[])).unwrap();
+        check_settings(&none, &Transports::builtin()).unwrap();
     }
 
     #[test]

@@ -53,15 +53,26 @@ impl Transports {
     /// # Errors
     /// [`ErrorCode::InvalidConfig`] if there is none, with the names that there are; what making it comes to.
     pub fn make(&self, name: &str, setup: &TransportSetup) -> Result<Box<dyn Transport>> {
-        let maker = self.0.get(name).ok_or_else(|| {
+        self.maker(name)?(setup)
+    }
+
+    /// Whether there is a transport of this name; none is made.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidConfig`] if there is none, with the names that there are.
+    pub fn check(&self, name: &str) -> Result<()> {
+        self.maker(name).map(drop)
+    }
+
+    fn maker(&self, name: &str) -> Result<&Arc<Maker>> {
+        self.0.get(name).ok_or_else(|| {
             let names: Vec<&str> = self.0.keys().map(String::as_str).collect();
             Error::new(
                 ErrorCode::InvalidConfig,
                 format!("there is no transport {name:?}"),
             )
             .hint(format!("choose one of: {}", names.join(", ")))
-        })?;
-        maker(setup)
+        })
     }
 }
 

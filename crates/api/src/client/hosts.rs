@@ -110,9 +110,14 @@ pub(super) struct GaveUp {
 
 impl From<GaveUp> for Error {
     fn from(gave_up: GaveUp) -> Self {
-        match gave_up.is_doubtful {
-            true => gave_up.error.hint(DOUBTFUL),
-            false => gave_up.error,
+        let error = gave_up.error;
+        match (gave_up.is_doubtful, error.what_next()) {
+            (true, Some(next)) => {
+                let next = format!("{DOUBTFUL}; {next}");
+                error.hint(next)
+            }
+            (true, None) => error.hint(DOUBTFUL),
+            (false, _) => error,
         }
     }
 }
@@ -147,7 +152,7 @@ impl Client {
             if !may_help || !may_repeat || is_alone {
                 return Err(tries.gave_up(missed.error));
             }
-            if missed.how == Miss::Hung {
+            if matches!(missed.how, Miss::Hung { .. }) {
                 tries.left.add(missed.place.clone());
             }
             self.turn(asked_at, &missed, &mut tries, deadline)

@@ -1,5 +1,6 @@
 //! One request and its answer, over a connection of its own.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result, Token};
@@ -65,8 +66,11 @@ pub(super) enum Miss {
     Said,
     /// It has been sent, and there is no answer.
     Lost,
-    /// The same, and the host answers nothing at all.
-    Hung,
+    /// The host answers nothing at all.
+    Hung {
+        /// Whether it got that far that the request was sent.
+        is_sent: bool,
+    },
 }
 
 impl Missed {
@@ -81,17 +85,17 @@ impl Missed {
     /// Whether it may have been done all the same.
     pub(super) fn may_be_taken(&self) -> bool {
         match self.how {
-            Miss::NotSent | Miss::NotYet(_) => false,
+            Miss::NotSent | Miss::NotYet(_) | Miss::Hung { is_sent: false } => false,
             // Whoever has lost the lead does not know what became of it.
             Miss::Said => self.error.code() == ErrorCode::Superseded,
-            Miss::Lost | Miss::Hung => true,
+            Miss::Lost | Miss::Hung { is_sent: true } => true,
         }
     }
 
     /// Whether another host, or the same one later, may answer.
     pub(super) fn is_passing(&self) -> bool {
         match self.how {
-            Miss::NotYet(_) | Miss::Lost | Miss::Hung => true,
+            Miss::NotYet(_) | Miss::Lost | Miss::Hung { .. } => true,
             // That others can't be reached is an answer, that this one can't be is none.
             Miss::Said => self.error.code() == ErrorCode::Superseded,
             Miss::NotSent => {
@@ -105,7 +109,7 @@ impl Missed {
     pub(super) fn is_away(&self) -> bool {
         match self.how {
             Miss::NotYet(_) | Miss::Said => false,
-            Miss::Lost | Miss::Hung => true,
+            Miss::Lost | Miss::Hung { .. } => true,
             Miss::NotSent => self.error.code() == ErrorCode::Network,
         }
     }
@@ -230,10 +234,12 @@ impl Asked {
         (deadline, patience): (Instant, Duration),
     ) -> Result<Response, Missed> {
         let missed = |how, error| Missed::new(how, place, error);
+        let is_sent = AtomicBool::new(false);
         let asking = async {
             let not_sent = |error| missed(Miss::NotSent, error);
             let request = self.request(place, path, by.0).map_err(not_sent)?;
             let stream = connect(place, by.1).await.map_err(not_sent)?;
+            is_sent.store(true, Ordering::Relaxed);
             let answer = send(request, stream, place).await;
             answer.map_err(|error| missed(Miss::Lost, error))
         };
@@ -241,9 +247,15 @@ impl Asked {
             biased;
             answer = timeout_at(deadline, asking) => match answer {
                 Ok(answer) => answer,
-                Err(_) => Err(missed(Miss::Lost, silent(place, patience))),
+                Err(_) => {
+                    let how = if is_sent.load(Ordering::Relaxed) { Miss::Lost } else { Miss::NotSent };
+                    Err(missed(how, silent(place, patience)))
+                }
             },
-            () = until_hung(place, by) => Err(missed(Miss::Hung, hung(place))),
+            () = until_hung(place, by) => {
+                let is_sent = is_sent.load(Ordering::Relaxed);
+                Err(missed(Miss::Hung { is_sent }, hung(place)))
+            }
         }
     }
 
@@ -395,14 +407,16 @@ impl Answered {
     }
 }
 
-/// When to ask again, of an answer that says that nothing was done, and that it is to be asked again. A day and time are as good as soon.
+/// When to ask again, of an answer that says that nothing was done, and that it is to be asked again. A day and time are as good as soon,
+/// and nobody is asked without a pause.
 fn again_after(head: &HeaderMap) -> Option<Duration> {
     let after = head.get(RETRY_AFTER)?;
     let seconds = after
         .to_str()
         .ok()
         .and_then(|text| text.trim().parse().ok());
-    Some(seconds.map_or(AGAIN_AFTER, Duration::from_secs))
+    let after = seconds.map_or(AGAIN_AFTER, Duration::from_secs);
+    Some(after.max(AGAIN_AFTER))
 }
 
 fn unreachable(place: &Place, error: std::io::Error) -> Error {

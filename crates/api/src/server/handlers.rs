@@ -15,9 +15,10 @@ use serde::de::DeserializeOwned;
 
 use super::lines::Lines;
 use crate::fault::status_of;
+use crate::routes::DOCUMENT_PATH;
 use crate::{
-    Answer, Cluster, Fault, KillQuery, LogQuery, MetricsQuery, ParallelismUpdate, RangeQuery,
-    SubmitRequest, Unanswered, check_job_name,
+    Answer, Cluster, Fault, KillQuery, LogQuery, MOST_TAIL_LINES, MetricsQuery, ParallelismUpdate,
+    RangeQuery, SubmitRequest, Unanswered, check_job_name,
 };
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -30,7 +31,7 @@ const SOON: HeaderValue = HeaderValue::from_static("1");
 pub(super) struct Shared(pub(super) Arc<dyn Cluster>);
 
 type Job = Result<Path<String>, PathRejection>;
-type JobAndContainer = Result<Path<(String, u32)>, PathRejection>;
+type JobAndContainer = Result<Path<(String, String)>, PathRejection>;
 type Asked<T> = Result<Query<T>, QueryRejection>;
 type Received = Result<Bytes, BytesRejection>;
 /// An answer, or what came is no request.
@@ -42,7 +43,19 @@ pub(super) struct Misread(StatusCode, Error);
 impl Misread {
     fn because(what: &str) -> Self {
         let error = Error::new(ErrorCode::BadRequest, shortened(what));
-        Misread(StatusCode::BAD_REQUEST, error)
+        let next = format!("{DOCUMENT_PATH} describes what there is");
+        Misread(StatusCode::BAD_REQUEST, error.hint(next))
+    }
+
+    /// What a library found in the path or behind the `?`, without what it says of itself.
+    fn found(what: &str, wrong: &(dyn std::error::Error + 'static)) -> Self {
+        let mut innermost = wrong;
+        while let Some(source) = innermost.source() {
+            innermost = source;
+        }
+        let why = innermost.to_string();
+        let why = why.replace("invalid digit found in string", "it is no whole number");
+        Misread::because(&format!("{what}: {why}"))
     }
 }
 
@@ -112,7 +125,11 @@ pub(super) async fn restart(
     uri: Uri,
     path: JobAndContainer,
 ) -> Outcome {
-    let Path((job, container)) = path.map_err(|wrong| Misread::because(&wrong.body_text()))?;
+    let Path((job, container)) = path.map_err(|wrong| misread_path(&wrong))?;
+    let container = container.parse().map_err(|_| {
+        let what = format!("{container:?} is no container: they have numbers");
+        Misread::because(&what)
+    })?;
     let answer = shared.0.restart(&job, ContainerId(container)).await;
     Ok(accepted(answer, &uri))
 }
@@ -144,7 +161,11 @@ pub(super) async fn logs(
     job: Job,
     query: Asked<LogQuery>,
 ) -> Outcome {
-    let (job, query) = (named(job)?, asked(query)?);
+    let (job, query): (_, LogQuery) = (named(job)?, asked(query)?);
+    if query.tail.is_some_and(|tail| tail > MOST_TAIL_LINES) {
+        let what = format!("tail can be {MOST_TAIL_LINES} at most");
+        return Err(Misread::because(&what));
+    }
     let lines = match shared.0.logs(&job, query).await {
         Ok(lines) => lines,
         Err(unanswered) => return Ok(not_here(unanswered, &uri)),
@@ -170,7 +191,13 @@ pub(super) async fn metrics_range(
     job: Job,
     query: Asked<RangeQuery>,
 ) -> Outcome {
-    let (job, query) = (named(job)?, asked(query)?);
+    let (job, query): (_, RangeQuery) = (named(job)?, asked(query)?);
+    if let (Some(from), Some(to)) = (query.from_ms, query.to_ms)
+        && from > to
+    {
+        let what = format!("from_ms, {from}, is later than to_ms, {to}");
+        return Err(Misread::because(&what));
+    }
     let answer = shared.0.metrics_range(&job, query).await;
     Ok(told(StatusCode::OK, answer, &uri))
 }
@@ -188,14 +215,18 @@ pub(super) async fn document() -> Response {
 fn named(job: Job) -> Result<String, Misread> {
     match job {
         Ok(Path(job)) => Ok(job),
-        Err(wrong) => Err(Misread::because(&wrong.body_text())),
+        Err(wrong) => Err(misread_path(&wrong)),
     }
+}
+
+fn misread_path(wrong: &PathRejection) -> Misread {
+    Misread::found("the path can't be read", wrong)
 }
 
 fn asked<T>(query: Asked<T>) -> Result<T, Misread> {
     match query {
         Ok(Query(query)) => Ok(query),
-        Err(wrong) => Err(Misread::because(&wrong.body_text())),
+        Err(wrong) => Err(Misread::found("the query is not what is expected", &wrong)),
     }
 }
 

@@ -78,6 +78,41 @@ async fn what_is_misspelt_is_told_as_every_other_error() {
 }
 
 #[tokio::test]
+async fn what_is_asked_wrongly_is_told_in_words_of_the_interface_and_with_a_hint() {
+    let served = serve_word_count().await;
+    let job = "/v1/jobs/word-count";
+    for (method, path, says) in [
+        ("GET", "logs?tail=20000", "tail can be 10000 at most"),
+        ("GET", "logs?tail=many", "is no whole number"),
+        ("GET", "logs?tial=3", "unknown field `tial`"),
+        ("GET", "metrics?instance=x", "is no whole number"),
+        ("GET", "metrics/range", "missing field `name`"),
+        (
+            "GET",
+            "metrics/range?name=x&from_ms=2&to_ms=1",
+            "from_ms, 2, is later than to_ms, 1",
+        ),
+        (
+            "POST",
+            "containers/x/restart",
+            "\"x\" is no container: they have numbers",
+        ),
+    ] {
+        let answer = served.ask(method, &format!("{job}/{path}"), "", "").await;
+        assert_eq!(answer.status, 400, "{path}: {answer:?}");
+        let fault: Value = serde_json::from_str(&answer.body).unwrap();
+        let message = fault["message"].as_str().unwrap();
+        assert!(message.contains(says), "{path}: {message}");
+        let of_libraries = ["deserialize", "Cannot parse", "invalid digit", "`u32`"];
+        assert!(
+            !of_libraries.iter().any(|it| message.contains(it)),
+            "{message}"
+        );
+        assert!(fault["hint"].is_string(), "{path}: {fault}");
+    }
+}
+
+#[tokio::test]
 async fn what_is_too_large_is_refused_and_the_rest_goes_on() {
     let mut config = loopback();
     config.most_body_bytes = 1000;

@@ -7,7 +7,8 @@ use ardea_api::{Client, ParallelismUpdate, Unanswered};
 use ardea_core::{Error, ErrorCode};
 use ardea_packing::ContainerId;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::time::timeout;
 
 use crate::served::{Served, loopback, serve, serve_word_count};
 
@@ -81,6 +82,35 @@ async fn a_change_that_must_not_be_done_twice_is_told_to_be_doubtful() {
     assert_eq!(error.code(), ErrorCode::Network);
     assert!(error.what_next().unwrap().contains("may have been taken"));
     assert!(next.cluster.commands().is_empty());
+}
+
+/// Nobody can connect to it any more, as to a machine that was switched off: what wants to waits.
+async fn out_of_reach() -> (TcpListener, Vec<TcpStream>, String) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut held = Vec::new();
+    let connect = || timeout(Duration::from_millis(300), TcpStream::connect(address));
+    while let Ok(connected) = connect().await {
+        held.push(connected.unwrap());
+    }
+    (listener, held, format!("http://{address}"))
+}
+
+#[tokio::test]
+async fn what_was_never_sent_is_not_told_to_be_doubtful() {
+    let asked = serve(loopback()).await;
+    let (_listener, _held, away) = out_of_reach().await;
+    asked.cluster.led_elsewhere("word-count", &away);
+    let client = finding(&[base_of(&asked)]).asks_again_for(Duration::from_millis(1));
+    let error = client.restart("word-count", ContainerId(1)).await;
+    let error = error.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Network, "{error}");
+    assert!(
+        !error.to_string().contains("may have been taken"),
+        "{error}"
+    );
 }
 
 #[tokio::test]

@@ -134,7 +134,7 @@ async fn run(
     .await?;
     let file = RunFile {
         taken_port: host.taken_port(),
-        ..RunFile::of_this_process(&start.name, start.job.as_deref(), host.api())?
+        ..RunFile::of_this_process(&cluster.name, &start.name, start.job.as_deref(), host.api())?
     };
     file.write(&directory)?;
     ready(&file.clone().into());
@@ -205,27 +205,34 @@ async fn job_is_gone(start: &HostStart, state: &Arc<dyn StateManager>) -> Result
     }
 }
 
-/// Writes into the host's log what keeps it from leading jobs, once it has lasted for two looks, and when it is over.
+/// Writes into the host's log what keeps it from leading jobs, or others from finding it, once it has lasted for two looks, and when it is
+/// over.
 async fn tell_troubles(host: &Host) -> Result<()> {
-    let mut told: BTreeMap<String, String> = BTreeMap::new();
+    let mut told = BTreeMap::new();
     let mut before = BTreeMap::new();
     loop {
         tokio::time::sleep(LOOKS_EVERY).await;
-        let now = host.troubles();
-        let now: BTreeMap<String, String> = now
-            .into_iter()
-            .map(|(job, trouble)| (job, trouble.to_string()))
+        // By what can't be done, in the words before and after a verb.
+        let jobs = host.troubles().into_iter();
+        let jobs = jobs.map(|(job, trouble)| ((format!("job {job}"), "be led"), trouble));
+        let own = ("this host".to_string(), "be found by others");
+        let own = host.trouble().map(|trouble| (own, trouble));
+        let now: BTreeMap<_, String> = jobs
+            .chain(own)
+            .map(|(what, trouble)| (what, trouble.to_string()))
             .collect();
-        for (job, trouble) in &now {
-            if before.get(job) == Some(trouble) && told.get(job) != Some(trouble) {
-                eprintln!("job {job} can't be led: {trouble}");
-                told.insert(job.clone(), trouble.clone());
+        for (what, trouble) in &now {
+            if before.get(what) == Some(trouble) && told.get(what) != Some(trouble) {
+                let (subject, verb) = what;
+                eprintln!("{subject} can't {verb}: {trouble}");
+                told.insert(what.clone(), trouble.clone());
             }
         }
-        told.retain(|job, _| {
-            let lasts = now.contains_key(job);
+        told.retain(|what, _| {
+            let lasts = now.contains_key(what);
             if !lasts {
-                eprintln!("job {job} can be led again");
+                let (subject, verb) = what;
+                eprintln!("{subject} can {verb} again");
             }
             lasts
         });

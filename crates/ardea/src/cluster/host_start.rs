@@ -94,9 +94,10 @@ pub fn as_host() -> Result<Option<HostStart>> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::path::Path;
 
-    use ardea_api::CLUSTER_SETTINGS;
+    use ardea_api::{CLUSTER_SETTINGS, is_of_the_host};
     use ardea_core::settings::{Resolver, Schema};
 
     use super::*;
@@ -123,6 +124,26 @@ mod tests {
         let host = read(&HostStart::of("quay", &cluster, cluster.port).settings);
         assert_eq!(host, cluster);
         assert_eq!((host.cache_bytes, host.package_bytes), (1_500_000, 3 << 20));
+    }
+
+    #[test]
+    fn a_host_is_told_what_is_its_own_and_what_others_ask_it_for() {
+        let files = ["authority", "certificate", "key"];
+        let files = files.map(|file| format!("cluster.tls_{file}=/{file}"));
+        let more = ["cluster.port=7", "cluster.token_file=/token"].map(String::from);
+        let cluster = read(&[&files[..], &more].concat());
+        let told = HostStart::of("quay", &cluster, cluster.port).settings;
+        let told: BTreeSet<&str> = told
+            .iter()
+            .filter_map(|told| Some(told.split_once('=')?.0))
+            .collect();
+        // These two are shown, and used by no host.
+        let shown = ["cluster.scheduler", "cluster.packing"];
+        for setting in CLUSTER_SETTINGS {
+            let is_own = is_of_the_host(setting.key);
+            let is_told = told.contains(setting.key) && !shown.contains(&setting.key);
+            assert_eq!(is_told, is_own, "{}", setting.key);
+        }
     }
 
     #[test]

@@ -22,6 +22,9 @@ const OTHERS_WITHIN: Duration = Duration::from_secs(60);
 /// How often it is looked whether it is.
 const LOOK: Duration = Duration::from_millis(5);
 
+/// How much of its job's name the name of a host has.
+const LETTERS_OF_A_JOB: usize = 40;
+
 /// How many hosts a cluster for one job has.
 const HOSTS_OF_A_JOB: usize = 2;
 
@@ -54,15 +57,22 @@ impl Launcher {
 
     /// The hosts that run on this machine, sorted by name.
     pub fn running(&self) -> Vec<Started> {
-        let files = RunFile::all(&self.cluster.directory).into_iter();
-        files.map(Started::from).collect()
+        self.files().into_iter().map(Started::from).collect()
+    }
+
+    /// The files of this cluster's hosts: another one may have been given the same folder.
+    fn files(&self) -> Vec<RunFile> {
+        let mut files = RunFile::all(&self.cluster.directory);
+        files.retain(|file| file.cluster == self.cluster.name);
+        files
     }
 
     /// Starts hosts until so many run that are for all jobs, and waits until they are there. Gives those that it started. If several do
     /// this at once, one starts them and the others find them running.
     ///
     /// # Errors
-    /// [`ErrorCode::StartFailed`] with what a host said that did not come; those that did come stay.
+    /// What a host said that did not come, with the code of its error, and [`ErrorCode::StartFailed`] if it had none; those that did come
+    /// stay. [`ErrorCode::WriteFailed`] if nothing can be written into the cluster's folder.
     pub fn start(&self, hosts: usize) -> Result<Vec<Started>> {
         let _lock = self.lock()?;
         let running = self.running();
@@ -107,7 +117,7 @@ impl Launcher {
         let folder = &self.cluster.directory;
         let failed = |error: std::io::Error| {
             let what = format!("cannot start hosts in {}", folder.display());
-            let error = Error::new(ErrorCode::StartFailed, what).because(error);
+            let error = Error::new(ErrorCode::WriteFailed, what).because(error);
             error.hint("check cluster.directory and its permissions")
         };
         fs::create_dir_all(folder).map_err(failed)?;
@@ -173,7 +183,7 @@ impl Launcher {
     /// # Errors
     /// [`ErrorCode::LimitReached`] if one does not end in time.
     pub fn stop(&self) -> Result<Vec<Started>> {
-        let files = RunFile::all(&self.cluster.directory);
+        let files = self.files();
         for file in &files {
             let pid = i32::try_from(file.pid).ok().and_then(Pid::from_raw);
             if let Some(pid) = pid.filter(|_| file.is_alive()) {
@@ -202,21 +212,25 @@ impl Launcher {
     }
 
     fn host_of(&self, job: &str) -> HostStart {
-        // A host that died a moment ago may still be known by its name.
-        let name = format!("{job}-{:08x}", ardea_master::new_submission() as u32);
+        // Jobs may have names that no folder can have. A host that died a moment ago may still be known by its name.
+        let plain = |letter: char| match letter {
+            'a'..='z' | 'A'..='Z' | '0'..='9' | '_' => letter,
+            _ => '-',
+        };
+        let of: String = job.chars().take(LETTERS_OF_A_JOB).map(plain).collect();
+        let name = format!("{of}-{:08x}", ardea_master::new_submission() as u32);
         HostStart::of(name, &self.cluster, 0).for_job(job)
     }
 
     fn spawn(&self, start: HostStart) -> Result<Launched> {
         let folder = self.cluster.directory.join("logs");
-        let log = folder.join(format!("{}.log", start.name.replace(['/', '\0'], "_")));
-        let failed = |error: std::io::Error| {
-            Error::new(
-                ErrorCode::StartFailed,
-                format!("cannot start host {:?}", start.name),
-            )
-            .because(error)
-            .hint("check cluster.directory and its permissions")
+        let log = folder.join(format!("{}.log", start.name));
+        let cannot = |code: ErrorCode, error: std::io::Error| {
+            Error::new(code, format!("cannot start host {:?}", start.name)).because(error)
+        };
+        let failed = |error| {
+            let error = cannot(ErrorCode::WriteFailed, error);
+            error.hint("check cluster.directory and its permissions")
         };
         fs::create_dir_all(&folder).map_err(failed)?;
         let out = OpenOptions::new()
@@ -232,7 +246,7 @@ impl Launcher {
             .stdout(out.try_clone().map_err(failed)?)
             .stderr(out)
             .spawn()
-            .map_err(failed)?;
+            .map_err(|error| cannot(ErrorCode::StartFailed, error))?;
         Ok(Launched {
             child,
             start,
@@ -253,22 +267,16 @@ impl Launcher {
         let pid = launched.child.id();
         let deadline = Instant::now() + WITHIN;
         loop {
-            let files = RunFile::all(&self.cluster.directory);
+            let files = self.files();
             if let Some(file) = files.into_iter().find(|file| file.pid == pid) {
                 return Ok(file.into());
             }
             let ended = launched.child.try_wait().ok().flatten();
             if ended.is_some() || Instant::now() >= deadline {
-                let what = format!("host {:?} did not come up", launched.start.name);
-                let error = Error::new(ErrorCode::StartFailed, what);
                 let said = launched.said();
-                return Err(match (said.is_empty(), self.wants_room()) {
-                    (false, _) => error.because(said),
-                    // It could not even say so.
-                    (true, Some(why)) => error.because(why),
-                    (true, None) => error,
-                }
-                .hint(format!("its log is {}", launched.log.display())));
+                // It could not even say so.
+                let room = self.wants_room().filter(|_| said.is_empty());
+                return Err(launched.failed(&said, room));
             }
             std::thread::sleep(LOOK);
         }
@@ -300,6 +308,38 @@ impl Launched {
     }
 }
 
+impl Launched {
+    /// Why it did not come up, with the code of the error that it ended with: who has to act is whoever had to there. `room` is what keeps
+    /// it from saying anything.
+    fn failed(&self, said: &str, room: Option<std::io::Error>) -> Error {
+        let log = format!("its log is {}", self.log.display());
+        let what = format!("host {:?} did not come up", self.start.name);
+        if let Some((code, why, hint)) = error_in(said) {
+            let hint = hint.map_or(log.clone(), |hint| format!("{hint}; {log}"));
+            return Error::new(code, what).because(why).hint(hint);
+        }
+        let error = match (said.is_empty(), room) {
+            (false, _) => Error::new(ErrorCode::StartFailed, what).because(said),
+            (true, Some(why)) => Error::new(ErrorCode::WriteFailed, what).because(why),
+            (true, None) => Error::new(ErrorCode::StartFailed, what),
+        };
+        error.hint(log)
+    }
+}
+
+/// The last error that a program has told people: its code, what failed, and what to do next.
+fn error_in(said: &str) -> Option<(ErrorCode, &str, Option<&str>)> {
+    let begins = said.match_indices("error: ");
+    let at_lines = begins.filter(|(at, _)| *at == 0 || said[..*at].ends_with('\n'));
+    let (at, begin) = at_lines.last()?;
+    let (code, rest) = said[at + begin.len()..].split_once(": ")?;
+    let (why, hint) = match rest.split_once("\n  hint: ") {
+        Some((why, hint)) => (why, Some(hint)),
+        None => (rest, None),
+    };
+    Some((ErrorCode::named(code)?, why.trim(), hint.map(str::trim)))
+}
+
 impl From<RunFile> for Started {
     fn from(file: RunFile) -> Self {
         Started {
@@ -315,4 +355,34 @@ impl From<RunFile> for Started {
 /// This program, also when its file has been replaced since.
 fn own_program() -> PathBuf {
     PathBuf::from("/proc/self/exe")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_host_ended_with_is_read_of_what_it_said() {
+        let said = "host a is up\nerror: ARD-303: cannot listen: in use\n  hint: choose another\n";
+        let (code, why, hint) = error_in(said).unwrap();
+        assert_eq!(code.as_str(), "ARD-303");
+        assert_eq!(
+            (why, hint),
+            ("cannot listen: in use", Some("choose another"))
+        );
+        let (code, why, hint) = error_in("error: ARD-102: no such name").unwrap();
+        assert_eq!(
+            (code, why, hint),
+            (ErrorCode::InvalidConfig, "no such name", None)
+        );
+        for other in [
+            "",
+            "Killed",
+            "an error: ARD-102: x",
+            "error: ARD-0: x",
+            "error: x",
+        ] {
+            assert_eq!(error_in(other), None, "{other}");
+        }
+    }
 }

@@ -1,9 +1,10 @@
 //! The parts of a cluster that a site may want to choose, by name.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ardea_api::ClusterSettings;
-use ardea_core::Result;
+use ardea_core::{Error, ErrorCode, Result};
 use ardea_exchange::Transport;
 use ardea_metrics::{MetricsSink, MetricsSinks, SinkSetup};
 use ardea_packages::{PackageStore, PackageStores, StoreOptions};
@@ -16,6 +17,10 @@ use super::slurm::slurm;
 /// The name of the scheduler that needs a Slurm.
 const SLURM: &str = "slurm";
 
+/// The names of those that every host has.
+const LOCAL: &str = "local";
+const HOSTS: &str = "hosts";
+
 /// Packing policies, schedulers, metrics sinks and transports by name, package stores by the schemes of their URLs: those that come with
 /// Ardea, and a program's own.
 ///
@@ -24,6 +29,8 @@ const SLURM: &str = "slurm";
 pub struct Modules {
     pub(crate) managers: ResourceManagers,
     pub(crate) schedulers: Schedulers,
+    /// The names of schedulers that a host of this program has.
+    scheduler_names: BTreeSet<String>,
     pub(crate) sinks: MetricsSinks,
     pub(crate) transports: Transports,
     pub(crate) stores: PackageStores,
@@ -41,6 +48,7 @@ impl Modules {
         Modules {
             managers: ResourceManagers::builtin(),
             schedulers: Schedulers::none(),
+            scheduler_names: [HOSTS, LOCAL, SLURM].map(String::from).into(),
             sinks: MetricsSinks::builtin(),
             transports: Transports::builtin(),
             stores: PackageStores::builtin(),
@@ -56,6 +64,7 @@ impl Modules {
     /// Adds a scheduler, or replaces the one of this name: `cluster.scheduler`.
     pub fn scheduler(mut self, name: &str, kind: impl SchedulerKind + 'static) -> Self {
         self.schedulers = self.schedulers.with(name, kind);
+        self.scheduler_names.insert(name.into());
         self
     }
 
@@ -66,7 +75,19 @@ impl Modules {
         make: impl Fn(Local) -> K + Send + Sync + 'static,
     ) -> Self {
         self.schedulers = self.schedulers.over_local(name, make);
+        self.scheduler_names.insert(name.into());
         self
+    }
+
+    /// Whether hosts of this program have a scheduler of this name.
+    pub(crate) fn check_scheduler(&self, name: &str) -> Result<()> {
+        if self.scheduler_names.contains(name) {
+            return Ok(());
+        }
+        let names: Vec<&str> = self.scheduler_names.iter().map(String::as_str).collect();
+        let what = format!("there is no scheduler {name:?}");
+        let error = Error::new(ErrorCode::InvalidConfig, what);
+        Err(error.hint(format!("choose one of: {}", names.join(", "))))
     }
 
     /// Its schedulers, and `slurm` as that cluster has it unless a program brings its own; `local` and `hosts` are a host's own matter.

@@ -15,6 +15,8 @@ use serde::{Deserialize, Serialize};
 pub(super) struct RunFile {
     /// The host.
     pub(super) name: String,
+    /// The cluster that it is of.
+    pub(super) cluster: String,
     /// The job that it is for, if it is for one.
     pub(super) job: Option<String>,
     /// Where its interface is: `http://HOST:PORT`.
@@ -34,7 +36,12 @@ fn folder(cluster: &Path) -> PathBuf {
 
 impl RunFile {
     /// Of this process.
-    pub(super) fn of_this_process(name: &str, job: Option<&str>, api: &str) -> Result<Self> {
+    pub(super) fn of_this_process(
+        cluster: &str,
+        name: &str,
+        job: Option<&str>,
+        api: &str,
+    ) -> Result<Self> {
         let pid = std::process::id();
         let started = started(pid).ok_or_else(|| {
             Error::new(
@@ -45,6 +52,7 @@ impl RunFile {
         })?;
         Ok(RunFile {
             name: name.to_string(),
+            cluster: cluster.to_string(),
             job: job.map(str::to_string),
             api: api.to_string(),
             taken_port: None,
@@ -154,7 +162,8 @@ mod tests {
     #[test]
     fn a_running_process_is_known_and_another_of_its_number_is_not() {
         let folder = tempfile::tempdir().unwrap();
-        let mut file = RunFile::of_this_process("a", Some("b"), "http://127.0.0.1:1").unwrap();
+        let mut file =
+            RunFile::of_this_process("local", "a", Some("b"), "http://127.0.0.1:1").unwrap();
         file.write(folder.path()).unwrap();
         assert_eq!(RunFile::all(folder.path()), [file.clone()]);
         file.started += 1;
@@ -166,7 +175,7 @@ mod tests {
     #[test]
     fn files_of_dead_processes_are_removed_whole_or_not_and_others_stay() {
         let folder = tempfile::tempdir().unwrap();
-        let own = RunFile::of_this_process("a", None, "http://127.0.0.1:1").unwrap();
+        let own = RunFile::of_this_process("local", "a", None, "http://127.0.0.1:1").unwrap();
         own.write(folder.path()).unwrap();
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let dead = child.id();
@@ -200,7 +209,7 @@ mod tests {
     fn a_file_that_was_removed_or_truncated_is_written_again_unless_the_cluster_is_gone() {
         let folder = tempfile::tempdir().unwrap();
         let cluster = folder.path().join("cluster");
-        let file = RunFile::of_this_process("a", None, "http://127.0.0.1:1").unwrap();
+        let file = RunFile::of_this_process("local", "a", None, "http://127.0.0.1:1").unwrap();
         file.write(&cluster).unwrap();
         fs::remove_dir_all(cluster.join("run")).unwrap();
         file.keep(&cluster);

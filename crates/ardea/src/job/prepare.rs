@@ -10,10 +10,11 @@ use ardea_core::settings::Resolved;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_engine::{Job, Parallelisms};
 use ardea_packing::{JobDemand, PackingPlan, ResourceManagers};
-use ardea_scheduler::{SLURM_OPTIONS, slurm_options};
+use ardea_scheduler::SLURM_OPTIONS;
 
 use crate::cluster::Modules;
 
+use super::check::check_settings;
 use super::demand::demand;
 use super::stays::check_stays;
 
@@ -60,7 +61,7 @@ impl Prepared {
     ) -> Result<Self> {
         let name = wanted.name.as_deref().unwrap_or(wanted.job.name());
         check_job_name(name)?;
-        check_sinks(settings, modules)?;
+        check_settings(settings, cluster, modules)?;
         let files = files(wanted)?;
         let program = wanted.job.program(&Parallelisms::new())?;
         let demand = demand(name, &program.dag, cluster.instance)?;
@@ -78,7 +79,7 @@ impl Prepared {
                 },
                 packing: cluster.packing.clone(),
                 scheduler: cluster.scheduler.clone(),
-                settings: of_the_job(settings)?,
+                settings: of_the_job(settings),
                 version: env!("CARGO_PKG_VERSION").into(),
             },
             demand: demand.clone(),
@@ -132,29 +133,11 @@ fn pack(request: &SubmitRequest, managers: &ResourceManagers) -> Result<PackingP
         .pack(&request.demand, &request.packing)
 }
 
-/// Refuses metrics sinks that there are not: the job's containers, which are of this same program, would fail for want of them. A schema
-/// without that setting, as of a benchmark, gives its containers none.
-fn check_sinks(settings: &Resolved, modules: &Modules) -> Result<()> {
-    const SINKS: &str = "metrics.sinks";
-    if settings.value(SINKS).is_none() {
-        return Ok(());
-    }
-    modules.sinks.check(settings.text(SINKS)?).map_err(|error| {
-        let hint = error.what_next().unwrap_or_default().to_string();
-        settings
-            .refuse(SINKS, error.message().to_string())
-            .hint(hint)
-    })
-}
-
 /// What its processes have to know of the settings, and its scheduler.
-fn of_the_job(settings: &Resolved) -> Result<BTreeMap<String, String>> {
-    // Slurm's word on them would come only when the cluster has the job.
-    slurm_options(settings.text(SLURM_OPTIONS)?)
-        .map_err(|why| settings.refuse(SLURM_OPTIONS, why))?;
+fn of_the_job(settings: &Resolved) -> BTreeMap<String, String> {
     let mut written = settings.written();
     written.retain(|key, _| key == SLURM_OPTIONS || !is_of_the_cluster(key));
-    Ok(written)
+    written
 }
 
 /// The files of the package, each under its own name.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ardea_api::LogSource;
 use clap::Subcommand;
 
-use super::duration;
+use super::{at_most_ten_a_second, duration, number, within};
 
 /// Which cluster.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -94,6 +94,7 @@ pub struct RestartArgs {
     /// The job's name
     pub job: String,
     /// The number of the container; `ardea describe JOB` lists them
+    #[arg(value_parser = number)]
     pub container: u32,
     /// Where it is.
     #[command(flatten)]
@@ -140,14 +141,14 @@ pub struct LogsArgs {
     #[arg(long, value_name = "N", value_parser = submission)]
     pub submission: Option<u64>,
     /// Of this container only
-    #[arg(long, short, value_name = "N")]
+    #[arg(long, short, value_name = "N", value_parser = number)]
     pub container: Option<u32>,
     /// Only what was written there: stdout or stderr
     #[arg(long, value_name = "SOURCE", value_parser = log_source)]
     pub source: Option<LogSource>,
     /// So many of the last lines of each file
     #[arg(long, short = 'n', value_name = "N", default_value_t = ardea_api::DEFAULT_TAIL_LINES,
-        value_parser = clap::value_parser!(u32).range(..=i64::from(ardea_api::MOST_TAIL_LINES)))]
+        value_parser = tail)]
     pub tail: u32,
     /// Go on with what is written from now on, until Ctrl-C or the job's end
     #[arg(long, short)]
@@ -172,10 +173,10 @@ pub struct MetricsArgs {
     #[arg(long, value_name = "VERTEX")]
     pub vertex: Option<String>,
     /// Only of the instance with this index
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number)]
     pub instance: Option<u32>,
     /// Only of this container
-    #[arg(long, short, value_name = "N")]
+    #[arg(long, short, value_name = "N", value_parser = number)]
     pub container: Option<u32>,
     /// Not the latest values, but all of so long ago until now; needs --name
     #[arg(long, value_name = "DURATION", value_parser = duration, requires = "name")]
@@ -188,8 +189,8 @@ pub struct TopArgs {
     /// Which.
     #[command(flatten)]
     pub job: RemoteJob,
-    /// How often to look again
-    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "1s")]
+    /// How often to look again, at most ten times a second
+    #[arg(long, value_name = "DURATION", value_parser = at_most_ten_a_second, default_value = "1s")]
     pub every: Duration,
     /// Print it once
     #[arg(long)]
@@ -267,15 +268,16 @@ pub struct ClusterStartArgs {
     #[arg(long, value_name = "NAME")]
     pub cluster: Option<String>,
     /// How many hosts to have on this machine
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = hosts)]
     pub workers: u32,
     /// Be a host of the cluster, in the foreground, until Ctrl-C
     #[arg(long, conflicts_with = "workers")]
     pub foreground: bool,
-    /// The name of the host, unique in the cluster; that of the machine unless told
+    /// With --foreground: the name of the host, unique in the cluster; that of the machine unless told. In the background hosts are called
+    /// host-1, host-2 …
     #[arg(long, value_name = "NAME", requires = "foreground")]
     pub name: Option<String>,
-    /// What schedulers may want to know of the host, such as rack=7
+    /// With --foreground: what schedulers may want to know of the host, such as rack=7
     #[arg(long = "attribute", value_name = "NAME=VALUE", requires = "foreground", value_parser = attribute)]
     pub attributes: Vec<(String, String)>,
 }
@@ -289,6 +291,16 @@ pub struct ClusterStopArgs {
     /// Kill its jobs first
     #[arg(long)]
     pub kill_jobs: bool,
+}
+
+/// How many hosts there may be on a machine.
+fn hosts(text: &str) -> Result<u32, String> {
+    within(1..=64, text)
+}
+
+/// How many lines may be asked for.
+fn tail(text: &str) -> Result<u32, String> {
+    within(0..=ardea_api::MOST_TAIL_LINES, text)
 }
 
 /// A name and a value.
@@ -330,6 +342,16 @@ fn log_source(text: &str) -> Result<LogSource, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_out_of_range_is_told_the_range() {
+        assert_eq!(hosts("64"), Ok(64));
+        assert_eq!(tail("0"), Ok(0));
+        for text in ["0", "65", "x", ""] {
+            let told = Err("write a whole number from 1 to 64".to_string());
+            assert_eq!(hosts(text), told, "{text}");
+        }
+    }
 
     #[test]
     fn a_vertex_may_have_any_name() {

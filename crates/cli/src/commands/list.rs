@@ -114,13 +114,13 @@ pub fn jobs_table(jobs: &[JobSummary], with_submissions: bool) -> String {
     text
 }
 
-/// What is wrong with a job, in a line; nothing if nothing is known.
+/// What is wrong with a job, in a line; nothing if nothing is known. Why it does what it does stands below the table.
 fn problems(job: &JobSummary) -> String {
     let restarting = (job.restarting_count > 0)
         .then(|| format!("{} restarting", counted(job.restarting_count, "container")));
     let last = job.last_problem.as_ref();
     let last = last.map(|last| format!("{} ago: {}", since(last.at_ms), in_short(last)));
-    let told = [job.reason.clone(), restarting, last].into_iter().flatten();
+    let told = [restarting, last].into_iter().flatten();
     told.collect::<Vec<_>>().join("; ")
 }
 
@@ -199,5 +199,9 @@ mod tests {
         job.restarting_count = 0;
         job.last_problem = None;
         assert_eq!(problems(&job), "");
+        job.reason = Some("it has no master".into());
+        let table = jobs_table(&[job], false);
+        assert_eq!(table.matches("it has no master").count(), 1, "{table}");
+        assert!(table.ends_with("\nbad: it has no master\n"), "{table}");
     }
 }

@@ -21,6 +21,7 @@ pub fn run(args: &MetricsArgs, context: &Context) -> Result<(), Failure> {
     let cluster = Reached::of_job(&args.job.place, &args.job.job, context)?;
     let job = &args.job.job;
     if let (Some(since), Some(name)) = (args.since, &args.name) {
+        check_since(since)?;
         let query = RangeQuery {
             name: name.clone(),
             vertex: args.vertex.clone(),
@@ -32,6 +33,7 @@ pub fn run(args: &MetricsArgs, context: &Context) -> Result<(), Failure> {
         let range = cluster.ask(cluster.client.metrics_range(job, &query))?;
         if range.series.is_empty() {
             check(&cluster, args)?;
+            return Err(nothing_since(since));
         }
         return match context.json {
             true => stdout::print_json(&json!(range)),
@@ -52,6 +54,27 @@ pub fn run(args: &MetricsArgs, context: &Context) -> Result<(), Failure> {
         true => stdout::print_json(&json!(samples)),
         false => stdout::print(&latest_text(&samples)),
     }
+}
+
+/// Refuses a time that has no second in it.
+fn check_since(since: Duration) -> Result<(), Failure> {
+    if since >= Duration::from_secs(1) {
+        return Ok(());
+    }
+    let what = "--since is too short: there is no second in it";
+    let hint = "what was measured is kept by seconds for a minute and by ten seconds for an hour: \
+                write for example --since 10m";
+    Err(Failure::usage(what, hint))
+}
+
+/// All that was asked for is there, and nothing of it was measured in that time.
+fn nothing_since(since: Duration) -> Failure {
+    let what = format!("nothing was measured of it in the last {}", duration(since));
+    let hint = "a job's master keeps what was measured since it leads, an hour at most, and a second or \
+                ten seconds are told when they are over: try again in a few seconds, or a longer --since";
+    Error::new(ErrorCode::StateUnavailable, what)
+        .hint(hint)
+        .into()
 }
 
 /// Why nothing matches: the first of what was asked for that there isn't; nothing if all of it is there, and only was not measured yet.
@@ -98,14 +121,38 @@ fn missing(all: &[SampleView], args: &MetricsArgs) -> Option<Failure> {
         let Some(wanted) = wanted else {
             continue;
         };
-        let there: BTreeSet<String> = left.iter().map(|sample| value(sample)).collect();
-        if !there.contains(&wanted) {
+        let is_meant = |sample: &SampleView| {
+            let value = value(sample);
+            value == wanted || what == "metric" && is_part_of(&value, &wanted)
+        };
+        if !left.iter().any(|sample| is_meant(sample)) {
+            let there = left.iter().map(|sample| value(sample)).collect();
             return Some(absent(what, &wanted, &of, &there));
         }
-        left.retain(|sample| value(sample) == wanted);
+        left.retain(|sample| is_meant(sample));
         of = format!("{what} {wanted:?} of {of}");
     }
     None
+}
+
+/// Whether a series is of this histogram.
+fn is_part_of(name: &str, histogram: &str) -> bool {
+    let part = name.strip_prefix(histogram);
+    part.is_some_and(|part| matches!(part, "_bucket" | "_sum" | "_count"))
+}
+
+/// The metrics that are probably meant, if not too many are.
+fn meant_metrics<'a>(wanted: &str, names: &[&'a str]) -> Vec<&'a str> {
+    if let Some(meant) = nearest(wanted, names.iter().copied()) {
+        return vec![meant];
+    }
+    let wanted = wanted.to_lowercase().replace(['-', '.', ' '], "_");
+    let containing = names.iter().copied();
+    let containing: Vec<&str> = containing.filter(|name| name.contains(&wanted)).collect();
+    match containing.len() <= 5 && !wanted.is_empty() {
+        true => containing,
+        false => Vec::new(),
+    }
 }
 
 fn absent(what: &str, wanted: &str, of: &str, there: &BTreeSet<String>) -> Failure {
@@ -113,15 +160,24 @@ fn absent(what: &str, wanted: &str, of: &str, there: &BTreeSet<String>) -> Failu
         .iter()
         .map(String::as_str)
         .filter(|name| !name.is_empty());
-    let meant = nearest(wanted, names.clone()).filter(|_| matches!(what, "metric" | "vertex"));
     let names: Vec<&str> = names.collect();
+    let meant = match what {
+        "metric" => meant_metrics(wanted, &names),
+        "vertex" => nearest(wanted, names.iter().copied()).into_iter().collect(),
+        _ => Vec::new(),
+    };
     let known = match &names[..] {
         [] => format!("it has no {what} at all"),
         names => format!("it has: {}", names.join(", ")),
     };
-    let hint = match meant {
-        Some(meant) => format!("did you mean {meant}? {known}"),
-        None => known,
+    let hint = match (&meant[..], what) {
+        ([], _) => known,
+        // There are dozens.
+        (meant, "metric") => format!(
+            "did you mean {}? without --name all are shown",
+            meant.join(" or ")
+        ),
+        (meant, _) => format!("did you mean {}? {known}", meant.join(" or ")),
     };
     Failure::usage(format!("there is no {what} {wanted:?} of {of}"), hint)
 }
@@ -144,12 +200,18 @@ fn latest_text(samples: &[SampleView]) -> String {
 /// What a metric counts, as its name says it.
 fn unit(name: &str) -> &'static str {
     let of = name.strip_suffix("_total").unwrap_or(name);
-    // Parts of a histogram: how many records, and how often each bound was kept.
-    let is_count = ["_count", "_bucket"].iter().any(|part| of.ends_with(part));
+    // Parts of a histogram: how many were counted, and how many kept each bound.
+    let parts = ["_count", "_bucket"].iter();
+    if let Some(of) = parts.filter_map(|part| of.strip_suffix(part)).next() {
+        return match of {
+            "ardea_latency_seconds" => "marks",
+            "ardea_complete_latency_seconds" => "messages",
+            _ => "counted",
+        };
+    }
     let of = of.strip_suffix("_sum").unwrap_or(of);
     let last = of.rsplit('_').next().unwrap_or(of);
     match last {
-        _ if is_count => "records",
         "seconds" => "s",
         "bytes" => "bytes",
         "ratio" => "of 1",
@@ -269,6 +331,11 @@ mod tests {
             metric.contains("did you mean ardea_records_in_total?"),
             "{metric}"
         );
+        let part = told(&asked(Some("records_in"), None, None));
+        assert!(
+            part.ends_with("did you mean ardea_records_in_total? without --name all are shown"),
+            "{part}"
+        );
         let instance = told(&asked(None, Some("words"), Some(1)));
         assert!(
             instance.contains("no instance \"1\" of vertex \"words\""),
@@ -280,11 +347,36 @@ mod tests {
     }
 
     #[test]
+    fn a_histogram_is_known_by_its_own_name() {
+        let all = [sample("ardea_latency_seconds_bucket", "counts", "0")];
+        let of = |vertex| {
+            missing(
+                &all,
+                &asked(Some("ardea_latency_seconds"), Some(vertex), None),
+            )
+        };
+        assert!(of("counts").is_none());
+        let told = of("words").map(|failure| format!("{failure:?}"));
+        assert!(told.is_some_and(|told| told.contains("vertex")));
+    }
+
+    #[test]
+    fn a_time_without_a_second_is_refused() {
+        for short in [Duration::ZERO, Duration::from_millis(999)] {
+            assert!(check_since(short).is_err());
+        }
+        assert!(check_since(Duration::from_secs(1)).is_ok());
+    }
+
+    #[test]
     fn every_metric_of_the_catalogue_has_a_unit() {
         for metric in ardea_metrics::catalogue::ALL {
             assert_ne!(unit(metric.name), "", "{}", metric.name);
         }
-        assert_eq!(unit("ardea_latency_seconds_bucket"), "records");
+        assert_eq!(unit("ardea_latency_seconds_bucket"), "marks");
+        assert_eq!(unit("ardea_latency_seconds_sum"), "s");
+        let messages = unit("ardea_complete_latency_seconds_count");
+        assert_eq!(messages, "messages");
         assert_eq!(unit("somebodys_own"), "");
     }
 

@@ -24,13 +24,13 @@ pub fn run(args: &PlanArgs, context: &Context) -> Result<(), Failure> {
         return for_cluster::packed(path, rest, args, context);
     }
     if args.place.cluster.is_some() || args.place.at.is_some() {
-        return for_cluster::running(name, args, context);
+        return for_cluster::running(name, rest, args, context);
     }
     let job = match jobs::find(name) {
         Ok(job) => job,
         // No job that comes with ardea, so one of a cluster; what is no name at all is none of either.
         Err(unknown) if !name.starts_with('-') => {
-            return for_cluster::running_or(name, unknown, args, context);
+            return for_cluster::running_or(name, rest, unknown, args, context);
         }
         Err(unknown) => return Err(unknown),
     };

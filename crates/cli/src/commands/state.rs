@@ -22,7 +22,7 @@ const SHOWN: usize = 200;
 pub fn dump(args: &StateDumpArgs, context: &Context) -> Result<(), Failure> {
     let cluster = named(args.cluster.as_ref(), context)?;
     let below = StatePath::parse(&args.below)?;
-    let tree = runtime()?.block_on(async {
+    let mut tree = runtime()?.block_on(async {
         let state = opened(&cluster).await?;
         ardea_state_manager::dump(&*state, &below).await
     })?;
@@ -30,13 +30,14 @@ pub fn dump(args: &StateDumpArgs, context: &Context) -> Result<(), Failure> {
     if is_nothing && !below.is_root() {
         return Err(absent(&cluster, &below).into());
     }
+    name_damage(&mut tree);
     if context.json {
         let state =
             json!({ "cluster": cluster.name, "state": cluster.state, "tree": object(&tree) });
         return stdout::print_json(&state);
     }
     let text = tree.text(|path, node| {
-        let value = stored_value(path, &node.value)?.to_string();
+        let value = stored_value(path, &node.value).ok()??.to_string();
         Some(if args.whole { value } else { shortened(value) })
     });
     stdout::print(&format!("{}\n{text}", cluster.state))
@@ -104,6 +105,14 @@ fn whole(path: &StatePath) -> Error {
         .hint("`ardea state dump` names what is damaged; `ardea kill` ends a job")
 }
 
+/// Says of nodes that are there, but hold what nobody can read, that they are damaged: just those that `remove` takes.
+fn name_damage(tree: &mut Tree) {
+    if let Some(node) = &tree.node {
+        tree.damage = damage_of(&tree.path, &node.value);
+    }
+    tree.children.iter_mut().for_each(name_damage);
+}
+
 /// How it begins, if it is long.
 fn shortened(value: String) -> String {
     match value.char_indices().nth(SHOWN) {
@@ -133,7 +142,8 @@ fn object(tree: &Tree) -> Value {
 /// What stands in a node: decoded, or else as text, or `null` if there is nothing or no text.
 fn value(path: &StatePath, node: &Node) -> Value {
     let text = || std::str::from_utf8(&node.value).ok();
-    stored_value(path, &node.value)
+    let stored = stored_value(path, &node.value).unwrap_or_default();
+    stored
         .or_else(|| Some(json!(text().filter(|text| !text.is_empty())?)))
         .unwrap_or(Value::Null)
 }

@@ -1,31 +1,23 @@
 //! `ardea top`: how a job is doing, again and again.
-//!
-//! It is a job itself: a source asks the cluster, and live tables show what it says.
+
+mod live;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use ardea_api::{Client, ContainerTop, TopView, VertexTop};
-use ardea_connect::live_table::{Row, Table};
+use ardea_api::{ContainerTop, TopView, VertexTop};
 use ardea_core::settings::readable_bytes;
-use ardea_core::{
-    InstanceContext, Isolation, Ordinal, Outbox, Processor, Progress, Result, Source, Timestamp,
-    Unbounded, supplier,
-};
-use ardea_engine::{JobConfig, Node, NodeConfig};
-use ardea_pipeline::Pipeline;
-use serde::{Deserialize, Serialize};
+use ardea_core::{Error, ErrorCode};
 use serde_json::json;
-use tokio::runtime::Runtime;
 
 use crate::args::TopArgs;
 use crate::columns::table;
 use crate::context::Context;
-use crate::failure::Failure;
+use crate::failure::{Failure, print_error};
 use crate::figures::{duration, short};
-use crate::reach::{Reached, runtime};
+use crate::reach::Reached;
 use crate::status_line::can_redraw;
 use crate::stdout;
 
@@ -55,22 +47,44 @@ const MESSAGES: [&str; 7] = [
 ];
 const CONTAINERS: [&str; 5] = ["container", "host", ">cores", ">memory", ">restarts"];
 
-/// Prints it once, or shows it until Ctrl-C; in a pipe, and as JSON, printed anew each time.
+/// Prints it once, or shows it until Ctrl-C or the job's end; in a pipe, and as JSON, printed anew each time.
 pub fn run(args: &TopArgs, context: &Context) -> Result<(), Failure> {
     let cluster = Reached::of_job(&args.job.place, &args.job.job, context)?;
     let job = &args.job.job;
     let first = cluster.ask(cluster.client.top(job))?;
-    if args.once || context.json || !can_redraw(&io::stdout()) {
+    let is_live = can_redraw(&io::stdout()) && !args.once && !context.json;
+    if !is_live {
         print(&first, context)?;
-        if args.once {
-            return Ok(());
-        }
-        loop {
-            thread::sleep(args.every);
-            print(&cluster.ask(cluster.client.top(job))?, context)?;
-        }
     }
-    show(cluster.client.clone(), job, args.every, context)
+    if args.once {
+        return Ok(());
+    }
+    let watched = match is_live {
+        true => live::show(&cluster.client, &first, args.every, context),
+        false => again(&cluster, args, context),
+    };
+    match watched {
+        Err(Failure::Error(error)) if has_ended(&error) => {
+            if !context.quiet && !context.json {
+                print_error(&format!("{}\n", error.message()));
+            }
+            Ok(())
+        }
+        watched => watched,
+    }
+}
+
+/// Prints it anew each time.
+fn again(cluster: &Reached, args: &TopArgs, context: &Context) -> Result<(), Failure> {
+    loop {
+        thread::sleep(args.every);
+        print(&cluster.ask(cluster.client.top(&args.job.job))?, context)?;
+    }
+}
+
+/// Whether it says that the job that was there has come to its end, which is no fault of whoever watched it.
+fn has_ended(error: &Error) -> bool {
+    error.code() == ErrorCode::NoSuchJob
 }
 
 fn print(view: &TopView, context: &Context) -> Result<(), Failure> {
@@ -171,162 +185,4 @@ fn figure(value: Option<f64>, shown: impl FnOnce(f64) -> String) -> String {
 
 fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
-}
-
-/// A row of one of the tables, or that it is not there any more.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-enum Line {
-    Vertex(usize, Vec<String>),
-    Messages(usize, Vec<String>),
-    Container(usize, Vec<String>),
-    NoVertex(String),
-    NoMessages(String),
-    NoContainer(String),
-}
-
-/// Shows live tables until Ctrl-C, or until there is nothing to be shown any more.
-fn show(client: Client, job: &str, every: Duration, context: &Context) -> Result<(), Failure> {
-    let p = Pipeline::new(format!("top of {job}"));
-    let (name, of) = (job.to_string(), job.to_string());
-    let looks = supplier(move || Looks::at(client.clone(), name.clone(), every));
-    let source: Source<Line, Unbounded> = Source::new("looks", looks).isolation(Isolation::Thread);
-    let lines = p.read_from(source);
-    let rows_of = |title: &str, columns: &[&str]| {
-        Table::new(
-            title.to_string(),
-            columns.iter().map(|name| plain(name).to_string()),
-        )
-    };
-    let (vertices, others) =
-        lines.split(|line| matches!(line, Line::Vertex(..) | Line::NoVertex(_)));
-    let (messages, containers) =
-        others.split(|line| matches!(line, Line::Messages(..) | Line::NoMessages(_)));
-    vertices.write_to(rows_of(&of, &VERTICES).sink(row));
-    messages.write_to(rows_of("messages", &MESSAGES).sink(row));
-    containers.write_to(rows_of("containers", &CONTAINERS).sink(row));
-    let config = NodeConfig::with_threads(1);
-    let dag = p.to_dag(config.threads)?;
-    let node = Node::start(config)?;
-    let running = node.submit(&dag, JobConfig::named(p.name()))?;
-    let passing = context.interrupts.drain(&running);
-    let outcome = running.join();
-    drop(passing);
-    Ok(outcome?)
-}
-
-/// A heading, without what it says of its column.
-fn plain(heading: &str) -> &str {
-    heading.trim_start_matches('>')
-}
-
-fn row(line: &Line) -> Row {
-    let (at, cells, columns) = match line {
-        Line::Vertex(at, cells) => (*at, cells, &VERTICES[..]),
-        Line::Messages(at, cells) => (*at, cells, &MESSAGES[..]),
-        Line::Container(at, cells) => (*at, cells, &CONTAINERS[..]),
-        Line::NoVertex(key) | Line::NoMessages(key) | Line::NoContainer(key) => {
-            return Row::gone(key);
-        }
-    };
-    let key = cells.first().map_or("", String::as_str);
-    // In the order in which they come.
-    let mut row = Row::new(key).weight(-(at as f64));
-    for (cell, column) in cells.iter().zip(columns).skip(1) {
-        row = match column.starts_with('>') {
-            true => row.number(cell),
-            false => row.text(cell),
-        };
-    }
-    row
-}
-
-/// Asks the cluster every so often; runs on a thread of its own.
-struct Looks {
-    client: Client,
-    job: String,
-    every: Duration,
-    runtime: Option<Runtime>,
-    next: Instant,
-    waiting: Vec<Line>,
-    shown: Vec<Line>,
-}
-
-impl Looks {
-    fn at(client: Client, job: String, every: Duration) -> Self {
-        Looks {
-            client,
-            job,
-            every,
-            runtime: None,
-            next: Instant::now(),
-            waiting: Vec::new(),
-            shown: Vec::new(),
-        }
-    }
-
-    /// What the tables are to show, with what they are to show no longer.
-    fn look(&mut self) -> Result<()> {
-        let Some(runtime) = &self.runtime else {
-            return Ok(());
-        };
-        let view = runtime.block_on(self.client.top(&self.job))?;
-        let vertices = view.vertices.iter().enumerate();
-        let messages = view.vertices.iter().filter_map(of_messages).enumerate();
-        let containers = view.containers.iter().enumerate();
-        let lines: Vec<Line> = vertices
-            .map(|(at, top)| Line::Vertex(at, of_vertex(top)))
-            .chain(messages.map(|(at, cells)| Line::Messages(at, cells)))
-            .chain(containers.map(|(at, top)| Line::Container(at, of_container(top))))
-            .collect();
-        let gone = self.shown.iter().filter_map(|before| {
-            let is_there = lines.iter().any(|line| same(line, before));
-            (!is_there).then(|| match before {
-                Line::Container(_, cells) => Line::NoContainer(cells[0].clone()),
-                Line::Vertex(_, cells) => Line::NoVertex(cells[0].clone()),
-                Line::Messages(_, cells) => Line::NoMessages(cells[0].clone()),
-                other => other.clone(),
-            })
-        });
-        self.waiting = gone.chain(lines.iter().cloned()).collect();
-        // Taken from the end.
-        self.waiting.reverse();
-        self.shown = lines;
-        Ok(())
-    }
-}
-
-/// Whether both are of one row.
-fn same(one: &Line, other: &Line) -> bool {
-    match (one, other) {
-        (Line::Vertex(_, a), Line::Vertex(_, b)) => a.first() == b.first(),
-        (Line::Messages(_, a), Line::Messages(_, b)) => a.first() == b.first(),
-        (Line::Container(_, a), Line::Container(_, b)) => a.first() == b.first(),
-        _ => false,
-    }
-}
-
-impl Processor for Looks {
-    fn init(&mut self, _: &InstanceContext) -> Result<()> {
-        self.runtime = Some(runtime()?);
-        Ok(())
-    }
-
-    fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        if self.waiting.is_empty() && Instant::now() >= self.next {
-            self.next = Instant::now() + self.every;
-            self.look()?;
-        }
-        let mut lane = outbox.lane::<Line>(Ordinal::FIRST)?;
-        let mut has_moved = false;
-        while !lane.is_full()
-            && let Some(line) = self.waiting.pop()
-        {
-            lane.push(line, Timestamp::MIN);
-            has_moved = true;
-        }
-        Ok(match has_moved {
-            true => Progress::MADE,
-            false => Progress::NONE,
-        })
-    }
 }

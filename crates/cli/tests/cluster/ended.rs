@@ -131,36 +131,41 @@ pub fn what_a_job_wrote_on_several_hosts_is_told_by_any_of_them_after_its_end() 
     );
 }
 
-pub fn who_follows_what_a_job_writes_is_told_its_end() {
+pub fn who_follows_what_a_job_writes_has_it_to_the_last_line_and_is_told_its_end() {
     let arena = Arena::with_hosts(2);
-    arena.write(
-        "endless.yaml",
-        &SHORT
-            .replace("short", "endless")
-            .replace("total: 2000", "rate: 50"),
-    );
-    arena.succeed("submit endless.yaml --set job.containers=2");
-    arena.until("written: something", || {
-        let logs = arena.run("logs endless --source stdout --tail 1");
-        logs.status.success() && !logs.stdout.is_empty()
-    });
-    let mut follower = arena.begin_heard("logs endless --tail 1 --follow");
-    let mut first = String::new();
-    let stdout = follower.stdout.as_mut().unwrap();
-    BufReader::with_capacity(1, stdout)
-        .read_line(&mut first)
-        .unwrap();
-    assert!(!first.is_empty());
-    arena.succeed("kill endless --yes");
-    arena.until("ended: who follows", || {
-        follower.try_wait().unwrap().is_some()
-    });
-    let told = follower.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&told.stderr).into_owned();
-    assert!(
-        told.status.success() && said.contains("it was killed"),
-        "{said}"
-    );
+    for scheduler in ["local", "hosts"] {
+        let job = format!("on-{scheduler}");
+        let text = SHORT.replace("short", &job);
+        arena.write("endless.yaml", &text.replace("total: 2000", "rate: 50"));
+        arena.succeed(&format!(
+            "submit endless.yaml --set job.containers=2 --set cluster.scheduler={scheduler}"
+        ));
+        let last = || {
+            let logs = arena.run(&format!("logs {job} --source stdout --tail 1"));
+            String::from_utf8_lossy(&logs.stdout).trim().to_string()
+        };
+        arena.until("written: something", || !last().is_empty());
+        let follow = format!("logs {job} --source stdout --tail 1 --follow");
+        let mut follower = arena.begin_heard(&follow);
+        let mut followed = String::new();
+        let stdout = follower.stdout.as_mut().unwrap();
+        BufReader::with_capacity(1, stdout)
+            .read_line(&mut followed)
+            .unwrap();
+        assert!(!followed.is_empty());
+        arena.succeed(&format!("kill {job} --yes"));
+        arena.until("ended: who follows", || {
+            follower.try_wait().unwrap().is_some()
+        });
+        let told = follower.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&told.stderr).into_owned();
+        assert!(
+            told.status.success() && said.contains("it was killed"),
+            "{said}"
+        );
+        followed += &String::from_utf8_lossy(&told.stdout);
+        assert_eq!(followed.lines().last().map(str::trim), Some(&*last()));
+    }
 }
 
 pub fn a_job_without_a_host_tells_what_it_wrote_and_obeys_the_host_that_comes() {

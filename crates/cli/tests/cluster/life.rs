@@ -73,6 +73,21 @@ pub fn a_submitted_job_is_seen_alike_everywhere_and_leaves_nothing_when_it_is_ki
     assert_eq!(arena.processes(), []);
 }
 
+pub fn who_stops_a_cluster_that_is_down_is_told_which_jobs_go_on() {
+    let arena = Arena::with_hosts(1);
+    arena.succeed("submit word-count.yaml");
+    arena.succeed("cluster stop");
+    let told = arena.fail("cluster stop --kill-jobs");
+    assert!(told.contains("these go on: word-count"), "{told}");
+    let told = arena.run("cluster stop");
+    let said = String::from_utf8_lossy(&told.stderr).into_owned();
+    assert!(told.status.success(), "{said}");
+    assert!(said.contains("these jobs go on"), "{said}");
+    arena.succeed("cluster start");
+    arena.succeed("cluster stop --kill-jobs");
+    assert_eq!(arena.processes(), []);
+}
+
 /// The cluster's state has the job's definition, its plan, where its containers are, and how its scheduler is reached (Heron, section
 /// IV-C), and who leads it.
 fn remembered(arena: &Arena) {

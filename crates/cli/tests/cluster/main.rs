@@ -51,8 +51,16 @@ const TESTS: &[Test] = &[
         run: life::a_second_job_without_hosts_for_all_gets_its_own,
     },
     Test {
+        name: "who_stops_a_cluster_that_is_down_is_told_which_jobs_go_on",
+        run: life::who_stops_a_cluster_that_is_down_is_told_which_jobs_go_on,
+    },
+    Test {
         name: "several_who_start_a_cluster_at_once_all_find_it_up",
         run: starts::several_who_start_a_cluster_at_once_all_find_it_up,
+    },
+    Test {
+        name: "a_cluster_that_is_given_what_is_anothers_neither_takes_nor_stops_it",
+        run: starts::a_cluster_that_is_given_what_is_anothers_neither_takes_nor_stops_it,
     },
     Test {
         name: "a_truncated_record_costs_no_host_and_no_number",
@@ -63,8 +71,8 @@ const TESTS: &[Test] = &[
         run: ended::a_job_of_its_own_hosts_tells_how_it_ended_and_what_it_wrote_when_they_are_gone,
     },
     Test {
-        name: "who_follows_what_a_job_writes_is_told_its_end",
-        run: ended::who_follows_what_a_job_writes_is_told_its_end,
+        name: "who_follows_what_a_job_writes_has_it_to_the_last_line_and_is_told_its_end",
+        run: ended::who_follows_what_a_job_writes_has_it_to_the_last_line_and_is_told_its_end,
     },
     Test {
         name: "a_job_without_a_host_tells_what_it_wrote_and_obeys_the_host_that_comes",

@@ -41,10 +41,17 @@ const TOLD: &[&str] = &[
 pub fn what_the_catalogue_promises_is_told_of_each_instance_and_container() {
     let file = "metrics-{container}.jsonl";
     let job = Counted::begun_told(1_000, |data| {
-        format!("--set metrics.sinks=json-lines:{}/{file}", data.display())
+        // No folder can be made there.
+        let fails = "json-lines:/proc/none/{container}";
+        let works = format!("json-lines:{}/{file}", data.display());
+        format!("--set metrics.sinks={works},{fails}")
     });
     let arena = &job.arena;
     job.until_more();
+    arena.until("the log tells of the sink that fails", || {
+        let log = arena.succeed("logs numbers");
+        log.contains("the metrics sink json-lines#2 misses batches")
+    });
     for name in FLOWING {
         arena.until(name, || {
             let samples = arena.samples("numbers", name);

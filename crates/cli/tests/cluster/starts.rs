@@ -32,6 +32,30 @@ pub fn several_who_start_a_cluster_at_once_all_find_it_up() {
     }
 }
 
+pub fn a_cluster_that_is_given_what_is_anothers_neither_takes_nor_stops_it() {
+    let arena = Arena::with_hosts(1);
+    let folder = arena.cluster().display().to_string();
+    let state = format!("--set cluster.state=file:{folder}/state");
+    let directory = format!("--set cluster.directory={folder}");
+    for option in [&state, &directory] {
+        let told = arena.fail(&format!("cluster start --cluster other {option}"));
+        assert!(
+            told.contains("ARD-606") && told.contains("of cluster local"),
+            "{told}"
+        );
+    }
+    let hosts = arena.hosts();
+    let told = arena.run(&format!("cluster stop --cluster other {directory}"));
+    let told = String::from_utf8_lossy(&told.stderr).into_owned();
+    assert!(told.contains("other is not up"), "{told}");
+    assert_eq!(arena.hosts(), hosts);
+    arena.succeed("list");
+
+    let told = arena.fail("cluster start --foreground --name ../../evil");
+    assert!(told.contains("can't be named"), "{told}");
+    assert!(!arena.cluster().join("../evil").exists());
+}
+
 pub fn a_truncated_record_costs_no_host_and_no_number() {
     let job = Counted::begun(1_000);
     let arena = &job.arena;

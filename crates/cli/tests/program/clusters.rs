@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use ardea_core::{Error, ErrorCode};
 use serde_json::Value;
 
+use crate::ardea::Finished;
 use crate::served::Served;
 
 fn json(text: &str) -> Value {
@@ -13,11 +14,12 @@ fn json(text: &str) -> Value {
 }
 
 /// The program fails with this code, and says this.
-fn fails(served: &Served, line: &str, code: i32, says: &str) {
+pub(crate) fn fails(served: &Served, line: &str, code: i32, says: &str) -> Finished {
     let finished = served.run(line);
     assert_eq!(finished.code, Some(code), "{line}: {finished:?}");
     assert!(finished.err.contains(says), "{line}: {finished:?}");
     assert_eq!(finished.out, "", "{line}");
+    finished
 }
 
 #[test]
@@ -121,14 +123,14 @@ fn a_job_is_told_what_to_do() {
 #[test]
 fn a_command_waits_for_whoever_is_about_to_lead_the_job_as_long_as_patience_lasts() {
     let served = Served::with_word_count();
-    served.cluster.unled_for("word-count", 1);
+    served.cluster.unled_for("word-count", 2);
     served.succeed("deactivate word-count");
     served.cluster.unled_for("word-count", u32::MAX);
     for hasty in ["activate word-count", "kill word-count --yes"] {
         let before = served.cluster.turned_away();
-        let hasty = format!("{hasty} --set cluster.patience=200ms");
+        let hasty = format!("{hasty} --set cluster.patience=1s");
         fails(&served, &hasty, 3, "nobody leads");
-        // Once, and once more when patience ends.
+        // Once, and once more when patience ends: a second, as hosts want to be asked again.
         assert!(served.cluster.turned_away() <= before + 2);
     }
     served.cluster.unled_for("word-count", 1);
@@ -205,6 +207,46 @@ fn plans_metrics_logs_and_top_are_printed() {
 }
 
 #[test]
+fn what_would_be_ignored_by_a_plan_is_refused() {
+    let served = Served::with_word_count();
+    fs::write(served.folder.path().join("count.yaml"), WORD_COUNT).unwrap();
+    let arguments = "none such as \"extra\" is taken";
+    fails(&served, "plan word-count extra", 2, arguments);
+    let there = "plan --cluster pretended word-count extra";
+    fails(&served, there, 2, arguments);
+    for line in [
+        "plan word-count --threads 2",
+        "plan count.yaml --threads 2",
+        "plan --threads 2 --dry-run sensors --rate 10",
+    ] {
+        fails(&served, line, 2, "--threads is of jobs that run in one");
+    }
+    let at = "plan --at http://127.0.0.1:1 count.yaml";
+    fails(&served, at, 2, "none is asked");
+    fails(&served, "plan wordcuont extra", 2, "did you mean");
+    served.succeed("plan sensors --threads 2 --rate 10");
+}
+
+#[test]
+fn numbers_and_durations_that_make_no_sense_are_told_what_would() {
+    let served = Served::with_word_count();
+    for line in [
+        "restart word-count x",
+        "metrics word-count --instance x",
+        "run --threads 0 sensors",
+        "cluster start --workers x",
+        "logs word-count --tail x",
+    ] {
+        fails(&served, line, 2, "write a whole number");
+    }
+    for line in ["top word-count --every 0s", "list --tables-every 0s"] {
+        fails(&served, line, 2, "must be at least 100ms");
+    }
+    let none = "restart word-count 9";
+    fails(&served, none, 2, "hint: it has: 1, 2");
+}
+
+#[test]
 fn what_is_wrong_is_told_with_a_code_and_what_to_do() {
     let served = Served::with_word_count();
     fails(
@@ -238,6 +280,8 @@ fn a_cluster_that_is_not_up_is_told_and_how_to_start_it() {
     let stopped = served.run("cluster stop");
     assert_eq!(stopped.code, Some(0), "{stopped:?}");
     assert!(stopped.err.contains("is not up"), "{stopped:?}");
+    let stopped = served.run("cluster stop --kill-jobs --set cluster.api=auto");
+    assert_eq!(stopped.code, Some(0), "{stopped:?}");
     assert!(
         !served.folder.path().join(".local").exists(),
         "looking makes nothing"
@@ -300,7 +344,8 @@ fn a_clusters_profile_comes_from_the_file_and_config_says_so() {
     assert!(config.contains("binpack"), "{config}");
 }
 
-const WORD_COUNT: &str = "\
+/// A topology in a file.
+pub(crate) const WORD_COUNT: &str = "\
 name: word count
 spouts:
   - name: words

@@ -5,6 +5,7 @@ mod ardea;
 mod settings;
 
 mod bench;
+mod checked;
 mod clusters;
 mod completions;
 mod exit_codes;
@@ -12,6 +13,7 @@ mod generate;
 mod help;
 mod interrupts;
 mod jobs;
+mod keyboard;
 mod named_pipes;
 mod pipes;
 mod served;

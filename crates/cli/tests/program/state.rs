@@ -150,6 +150,62 @@ fn a_damaged_node_is_named_and_the_rest_is_shown() {
     assert!(damage.contains("ARD-505"), "{told}");
 }
 
+/// Writes values, as another program could have that knows the state manager.
+fn write(folder: &TempDir, values: &[(&str, &[u8])]) {
+    let directory = folder.path().join("state");
+    Runtime::new().unwrap().block_on(async {
+        let state = FileState::open(&directory, StateOptions::default());
+        let state = state.await.unwrap();
+        for (path, value) in values {
+            let path = StatePath::parse(path).unwrap();
+            state.set(&path, value, Expected::Any).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn what_is_named_as_damaged_in_a_node_that_is_whole_is_just_what_can_be_removed() {
+    let folder = remembered();
+    let job = "/jobs/word-count";
+    let definition = format!("{job}/definition");
+    let lease = |submission| format!("{job}/master-{submission:016x}");
+    let (no_text, text, later) = (lease(42), lease(43), lease(44));
+    write(
+        &folder,
+        &[
+            (&definition, b"junk"),
+            (&text, br#"{"version":1}"#),
+            (&later, br#"{"version":2}"#),
+        ],
+    );
+    let shown = dump(&folder, &[]).out;
+    let told = dump(&folder, &["--json"]).out;
+    let told: Value = serde_json::from_str(&told).unwrap();
+    let scheduler = format!("{job}/scheduler");
+    // Leases first: with its definition all goes that was written of the job.
+    for (path, value, is_damaged) in [
+        (&later, "{\"version\":2}", false),
+        (&scheduler, "\"here\"", false),
+        (&no_text, "  7 bytes  damaged: ARD-505", true),
+        (&text, "  13 bytes  damaged: ARD-505", true),
+        (&definition, "  4 bytes  damaged: ARD-505", true),
+    ] {
+        let name = format!("─ {}  v", path.rsplit('/').next().unwrap());
+        let line = shown.lines().find(|line| line.contains(&name)).unwrap();
+        assert!(line.contains(value), "{line}");
+        assert_eq!(line.contains("damaged"), is_damaged, "{line}");
+        let node = node(&told["tree"], path);
+        assert!(node["version"].is_string(), "{node}");
+        let damage = node["damage"].as_str();
+        let is_named = damage.is_some_and(|damage| damage.contains("ARD-505"));
+        assert_eq!(is_named, is_damaged, "{node}");
+        assert_eq!(damage.is_some(), is_damaged, "{node}");
+        let removed = state(&folder, "remove", &[path]);
+        let code = if is_damaged { 0 } else { 2 };
+        assert_eq!(removed.code, Some(code), "{path}: {removed:?}");
+    }
+}
+
 #[test]
 fn what_is_damaged_is_removed_and_what_is_whole_is_not() {
     let folder = remembered();

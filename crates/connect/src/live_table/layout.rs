@@ -41,6 +41,11 @@ impl Band<'_> {
             .max()
             .unwrap_or(0)
     }
+
+    /// How many lines it needs below the headings, so that rows that are not shown are at least counted.
+    fn least(&self) -> usize {
+        self.wanted().clamp(1, 2)
+    }
 }
 
 /// The lines of all tables for a pipe: below each other, whole, as wide as they are.
@@ -78,7 +83,8 @@ pub(super) fn drawn<'a>(
         draw_band(band, &mut lines);
     }
     if left_out > 0 && lines.len() < height - status_lines {
-        let text = format!("… {left_out} more below: make the window taller");
+        let what = if left_out == 1 { "table" } else { "tables" };
+        let text = format!("… {left_out} more {what} below: make the window taller");
         lines.push(vec![dim(fit(&text, size.columns.min(width(&text))))]);
     }
     if let Some(status) = status {
@@ -116,16 +122,25 @@ fn bands<'a>(boards: impl IntoIterator<Item = &'a Board>, columns: usize) -> Vec
 /// Gives each band lines for its rows, the neediest last; drops bands from the end that find no room at all, and says how many
 /// tables were in them.
 fn share_out(bands: &mut Vec<Band<'_>>, height: usize) -> usize {
-    let needed = |bands: usize| bands * (HEAD_LINES + 1) + bands.saturating_sub(1);
+    // Without their rows.
+    let heads = |bands: usize| bands * HEAD_LINES + bands.saturating_sub(1);
     let mut left_out = 0;
-    while needed(bands.len()) > height {
-        match bands.pop() {
-            Some(band) => left_out += band.boards.len(),
-            None => return left_out,
+    loop {
+        // With tables left out, a line says so. The only one is better than none, with any row at all.
+        let rows: usize = match &bands[..] {
+            [] => return left_out,
+            [_] => 1,
+            all => all.iter().map(Band::least).sum::<usize>() + left_out.min(1),
+        };
+        if heads(bands.len()) + rows <= height {
+            break;
         }
+        left_out += bands.pop().map_or(0, |band| band.boards.len());
     }
-    // With tables left out, a line says so.
-    let mut free = (height - (needed(bands.len()) - bands.len())).saturating_sub(left_out.min(1));
+    let mut free = height - heads(bands.len());
+    if left_out > 0 && free > 1 {
+        free -= 1;
+    }
     while free > 0 {
         let Some(band) = bands
             .iter_mut()
@@ -289,6 +304,24 @@ mod tests {
             },
         ));
         assert_eq!(narrow, ["one", "k  v", "0  x", "… 1 more…"]);
+    }
+
+    #[test]
+    fn in_a_small_window_each_row_that_is_not_shown_is_counted_or_its_table_is() {
+        let boards = [
+            board("one", 2, "x"),
+            board("two", 2, "y"),
+            board("three", 1, "z"),
+        ];
+        let drawn = |rows| texts(&drawn(&boards, None, Size { columns: 9, rows }));
+        let lines = drawn(8);
+        let told = "… 2 more…";
+        assert_eq!(lines, ["one", "k  v", "0  x", "1  x", told]);
+        let all = drawn(14);
+        assert_eq!(all.len(), 13);
+        assert!(!all.iter().any(|line| line.contains('…')), "{all:?}");
+        let tight = drawn(5);
+        assert_eq!(tight, ["one", "k  v", "0  x", told]);
     }
 
     #[test]

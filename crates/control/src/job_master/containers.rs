@@ -10,7 +10,7 @@ use super::{
     ContainerRequest, ContainerState, Ending, JobMaster, MasterAction, Note, SchedulerAnswer,
     SchedulerCall,
 };
-use crate::{Backoff, Cause, MemberEvent, PlanVersion, Refused, Scaling, Stage, WorkerId};
+use crate::{Backoff, Cause, MemberEvent, PlanVersion, Refused, WorkerId};
 
 /// A container that there should be.
 #[derive(Debug)]
@@ -163,10 +163,11 @@ impl JobMaster {
         let Some(record) = self.keeper.record() else {
             return false;
         };
-        let stage = self.scaling.as_ref().map(Scaling::stage);
-        let previous = record.previous.as_ref();
-        let previous = previous.filter(|_| stage != Some(Stage::Shrink));
-        let previous = previous.map(|previous| &previous.plan);
+        if let Some(scaling) = &self.scaling {
+            return !scaling.has(id);
+        }
+        // Plans don't change, or the master has yet to take that up, or the job ends.
+        let previous = record.previous.iter().map(|previous| &previous.plan);
         let mut plans = record.plan.iter().chain(previous);
         !plans.any(|plan| plan.container(id).is_some())
     }

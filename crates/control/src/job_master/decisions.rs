@@ -40,17 +40,10 @@ impl JobMaster {
                 }
                 actions.push(MasterAction::JobGone);
             }
-            Kept::Refused(message) => match self.deciding.take() {
-                Some(command) => {
-                    let refused = Refused::Impossible {
-                        resources: false,
-                        message,
-                        hint: None,
-                    };
-                    actions.push(MasterAction::Reply(command, Err(refused)));
-                }
+            Kept::Refused(refused) => match self.deciding.take() {
+                Some(command) => actions.push(MasterAction::Reply(command, Err(refused))),
                 None => {
-                    self.not_stored = Some(message);
+                    self.not_stored = Some(refused.to_string());
                     if self.ending == Ending::Deleting {
                         self.keeper.delete();
                     }

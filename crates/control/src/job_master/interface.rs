@@ -8,8 +8,8 @@ use ardea_packing::{ContainerId, InstanceId, InstanceLimits, Resources, VertexNa
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    BackoffConfig, Cause, JobRecord, MasterEpoch, MembershipConfig, Order, PlanVersion, Refused,
-    RequestId, StoreReply, StoreRequest, ToMaster, ToWorker, WorkerId,
+    BackoffConfig, Cause, JobRecord, MembershipConfig, Order, PlanVersion, Refused, RequestId,
+    StoreReply, StoreRequest, ToMaster, ToWorker, WorkerId,
 };
 
 /// Times and traits of a job's master.
@@ -100,8 +100,6 @@ pub enum MasterAction {
     Phase(JobPhase),
     /// Something that a person may want to read later.
     Note(Note),
-    /// Another master has taken over: give up the lease and drop this one.
-    StepDown(MasterEpoch),
     /// The job's record is deleted: remove what else is stored of it, the lease last, and end.
     JobGone,
 }

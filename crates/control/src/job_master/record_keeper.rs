@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{JobRecord, JobRef, MasterEpoch, RequestId, StoreReply, StoreRequest, StoreVersion};
+use crate::{
+    JobRecord, JobRef, MasterEpoch, Refused, RequestId, StoreReply, StoreRequest, StoreVersion,
+};
 
 /// After how long a request counts as unanswered.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -21,7 +23,7 @@ pub(super) enum Kept {
     /// The record is deleted, by this master or somebody else: the job is gone.
     Gone,
     /// The state manager does not take it, or what is there can't be read; nothing is proposed any more.
-    Refused(String),
+    Refused(Refused),
     /// Another master has written, later or under the same number.
     Superseded(MasterEpoch),
 }
@@ -160,12 +162,14 @@ impl RecordKeeper {
             return Some(Kept::Gone);
         };
         let first = self.known.is_none();
-        // This one writes nothing before it has read: what bears its own number then is another's, who had that because the lease was lost.
-        if record.epoch > self.epoch || (first && record.epoch == self.epoch) {
+        let done = matches!(&self.wanted, Some(Wanted::Write(wanted)) if *wanted == record);
+        let known = self.known.as_ref();
+        let own = done || known.is_some_and(|(known, _)| *known == record);
+        // What bears its own number, and was not written by this one, is another's, who has that number because the lease was lost.
+        if record.epoch > self.epoch || (!own && record.epoch == self.epoch) {
             return Some(Kept::Superseded(record.epoch));
         }
         self.must_read = false;
-        let done = matches!(&self.wanted, Some(Wanted::Write(wanted)) if *wanted == record);
         self.known = Some((record, version));
         if done {
             self.wanted = None;
@@ -179,6 +183,7 @@ impl RecordKeeper {
 mod tests {
     use super::*;
     use crate::Intent;
+    use ardea_core::{Error, ErrorCode};
     use ardea_packing::{JobDemand, PackingConfig};
 
     const NOW: Duration = Duration::ZERO;
@@ -249,9 +254,9 @@ mod tests {
     #[test]
     fn what_the_state_manager_does_not_take_is_given_up_and_what_is_stored_stays() {
         let (mut keeper, id) = writing();
-        let refused = StoreReply::Refused("too large".to_string());
-        let kept = keeper.answered(NOW, id, refused);
-        assert_eq!(kept, Some(Kept::Refused("too large".to_string())));
+        let refused = Refused::not_stored(&Error::new(ErrorCode::LimitReached, "too large"));
+        let kept = keeper.answered(NOW, id, StoreReply::Refused(refused.clone()));
+        assert_eq!(kept, Some(Kept::Refused(refused)));
         assert!(!keeper.is_busy());
         assert_eq!(
             keeper.record().map(|record| record.intent),
@@ -260,12 +265,33 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_bears_its_number_before_it_has_written_is_another_masters() {
+    fn a_record_that_bears_its_number_and_that_it_has_not_written_is_another_masters() {
+        let superseded = Some(Kept::Superseded(MasterEpoch(2)));
+        let theirs = || found(record(1, 2, Intent::Run), 7);
         let mut keeper = RecordKeeper::new(job(1), MasterEpoch(2));
         let (id, _) = keeper.ask(NOW).unwrap();
-        let reply = found(record(1, 2, Intent::Run), 7);
-        let superseded = Some(Kept::Superseded(MasterEpoch(2)));
-        assert_eq!(keeper.answered(NOW, id, reply), superseded);
+        assert_eq!(keeper.answered(NOW, id, theirs()), superseded);
+
+        // It has read, and was about to write.
+        let (mut keeper, id) = writing();
+        keeper.answered(NOW, id, StoreReply::Conflict);
+        let (id, _) = keeper.ask(NOW).unwrap();
+        assert_eq!(keeper.answered(NOW, id, theirs()), superseded);
+    }
+
+    #[test]
+    fn a_record_that_it_has_written_itself_is_no_other_masters() {
+        let (mut keeper, id) = writing();
+        let written = StoreReply::Written(StoreVersion(2));
+        assert_eq!(keeper.answered(NOW, id, written), Some(Kept::Stored));
+        keeper.propose((*record(1, 0, Intent::Run)).clone());
+        let (lost, _) = keeper.ask(NOW).unwrap();
+        let later = NOW + PATIENCE;
+        let (id, _) = keeper.ask(later).unwrap();
+        let own = found(record(1, 2, Intent::Pause), 2);
+        assert_eq!(keeper.answered(later, id, own), None);
+        let (again, _) = keeper.ask(later).unwrap();
+        assert!(keeper.is_busy() && again != lost);
     }
 
     #[test]

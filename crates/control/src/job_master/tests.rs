@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::ErrorCode;
+use ardea_core::{Error, ErrorCode};
 use ardea_packing::{
     ContainerId, ContainerLimits, InstanceId, JobDemand, MilliCores, PackingConfig, Resources,
     RoundRobin, VertexDemand,
@@ -100,17 +100,18 @@ impl Desk {
                     MasterAction::Reply(id, reply) => self.replies.push((id, reply)),
                     MasterAction::JobGone => self.finished = true,
                     MasterAction::Phase(_) | MasterAction::Note(_) => {}
-                    MasterAction::StepDown(epoch) => panic!("{epoch:?}"),
                 }
             }
         }
+        assert_eq!(self.master.superseded_by(), None);
     }
 
     fn store(&mut self, request: StoreRequest<Arc<JobRecord>>) -> StoreReply<Arc<JobRecord>> {
         match request {
             StoreRequest::Read => StoreReply::Found(self.stored.clone()),
             StoreRequest::Write { .. } if self.refuses => {
-                StoreReply::Refused("too large".to_string())
+                let why = Error::new(ErrorCode::LimitReached, "too large");
+                StoreReply::Refused(Refused::not_stored(&why))
             }
             StoreRequest::Write { value, expected } => {
                 let version = self.stored.as_ref().map(|(_, version)| *version);
@@ -395,6 +396,7 @@ fn an_update_that_can_not_be_stored_is_refused_and_the_job_goes_on() {
     let update = Command::Update([("v".into(), 6)].into());
     let refused = desk.command(update).unwrap().unwrap_err();
     assert_eq!(refused.to_string(), "too large");
+    assert_eq!(refused.code(), ErrorCode::LimitReached);
     assert_eq!(desk.master.phase(), &JobPhase::Running);
 }
 

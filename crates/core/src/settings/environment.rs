@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use super::nearest::nearest;
 use super::origin::{Assignment, Origin};
 use super::schema::Schema;
+use super::setting::Setting;
 use crate::{Error, ErrorCode, Result};
 
 /// What the variable of every setting begins with.
@@ -40,10 +41,8 @@ pub(super) fn assignments(
         };
         let Some(text) = value.to_str() else {
             let what = format!("the value of {name} is not UTF-8");
-            return Err(Error::new(ErrorCode::InvalidConfig, what).hint(format!(
-                "write {}, for example {name}={}",
-                setting.kind, setting.default
-            )));
+            let advice = setting.advice(&Origin::Variable(name.into_owned()));
+            return Err(Error::new(ErrorCode::InvalidConfig, what).hint(advice));
         };
         found.push(Assignment {
             profile: None,
@@ -66,8 +65,17 @@ fn unknown_variable(schema: &Schema, name: &str) -> Error {
         .iter()
         .map(|variable| variable.strip_prefix(PREFIX).unwrap_or(variable));
     let ending = name.strip_prefix(PREFIX).unwrap_or(name);
-    let hint = match nearest(ending, endings) {
-        Some(near) => format!("did you mean {PREFIX}{near}?"),
+    let near = nearest(ending, endings).map(|near| format!("{PREFIX}{near}"));
+    // As in a file, one may be written without its table.
+    let without_table = || {
+        let last = |setting: &Setting| setting.key.rsplit('.').next().unwrap_or_default();
+        let settings = schema.settings().iter();
+        let meant = nearest(ending, settings.map(|setting| last(setting)))?;
+        let mut settings = schema.settings().iter();
+        Some(settings.find(|setting| last(setting) == meant)?.variable())
+    };
+    let hint = match near.or_else(without_table) {
+        Some(near) => format!("did you mean {near}?"),
         None => format!("unset it; the variables are {}", variables.join(", ")),
     };
     let what = format!("there is no setting for the environment variable {name}");

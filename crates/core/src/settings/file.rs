@@ -9,6 +9,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::origin::{Assignment, Origin};
 use super::schema::Schema;
+use super::setting::Kind;
 use crate::{Error, ErrorCode, Result};
 
 /// The file that is read when none is named, if it exists.
@@ -146,13 +147,15 @@ impl ConfigFile {
                 name: Arc::clone(&self.name),
                 line: self.line_of(at),
             };
-            let found = match profile {
-                None => schema.find(&key),
-                Some(_) => schema.find_in_profile(&key),
+            let found = match &profile {
+                None => schema
+                    .find(&key)
+                    .ok_or_else(|| schema.unknown_key(&key, &origin)),
+                Some(profile) => schema
+                    .find_in_profile(&key)
+                    .ok_or_else(|| schema.unknown_in_profile(profile, &key, &origin)),
             };
-            let Some(setting) = found else {
-                return Err(schema.unknown_key(&key, &origin));
-            };
+            let setting = found?;
             let is_same =
                 |earlier: &&Assignment| earlier.key == setting.key && earlier.profile == profile;
             if let Some(first) = assignments.iter().find(is_same) {
@@ -161,9 +164,11 @@ impl ConfigFile {
             }
             let Some(text) = scalar_text(value) else {
                 let what = format!("{key} is set to more than one value at {origin}");
-                let example = setting.example(&origin);
-                return Err(Error::new(ErrorCode::InvalidConfig, what)
-                    .hint(format!("write {}, for example {example}", setting.kind)));
+                let mut advice = setting.advice(&origin);
+                if setting.kind == Kind::Text {
+                    advice = format!("write one text; {advice}");
+                }
+                return Err(Error::new(ErrorCode::InvalidConfig, what).hint(advice));
             };
             assignments.push(Assignment {
                 profile,
@@ -221,7 +226,7 @@ fn scalar_text(value: &DeValue<'_>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::setting::{Kind, Setting};
+    use super::super::setting::Setting;
     use super::*;
     use std::fs;
 
@@ -289,6 +294,14 @@ mod tests {
         assert_eq!(
             refused("threads = [1, 2]"),
             "ARD-102: threads is set to more than one value at x.toml:1; write a whole number from 1 to 999, for example threads = 1"
+        );
+    }
+
+    #[test]
+    fn several_values_of_a_text_are_to_be_written_as_one() {
+        assert_eq!(
+            refused("engine.names.first = [\"a\", \"b\"]"),
+            "ARD-102: engine.names.first is set to more than one value at x.toml:1; write one text; engine.names.first: about"
         );
     }
 

@@ -149,7 +149,7 @@ impl Resolved {
     }
 
     /// The error for a value that its kind allows but that can't be used, for the reason `why`; it names the key, the value,
-    /// where it was written, and a right one.
+    /// where it was written, and what to write instead.
     pub fn refuse(&self, key: &str, why: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
         match self.find(key) {
             Some(entry) => refused(entry.setting, &entry.value.to_string(), &entry.origin, why),
@@ -191,10 +191,9 @@ pub(super) fn refused(
     why: impl Into<Box<dyn StdError + Send + Sync>>,
 ) -> Error {
     let what = format!("{} cannot be {text:?} (from {origin})", setting.key);
-    let example = setting.example(origin);
     Error::new(ErrorCode::InvalidConfig, what)
         .because(why)
-        .hint(format!("write {}, for example {example}", setting.kind))
+        .hint(setting.advice(origin))
 }
 
 fn no_such(key: &str) -> Error {

@@ -141,7 +141,14 @@ impl<'a> Resolver<'a> {
         );
         let hint = match nearest(&name, names.iter().map(String::as_str)) {
             Some(near) => format!("did you mean {near}?"),
-            None => format!("there are {}", names.join(", ")),
+            None => {
+                let tables = names.iter();
+                let tables: Vec<String> = tables
+                    .map(|name| format!("[{}.{name}]", profiles.table))
+                    .collect();
+                let verb = if tables.len() == 1 { "is" } else { "are" };
+                format!("there {verb} {}", tables.join(", "))
+            }
         };
         Err(Error::new(ErrorCode::InvalidConfig, what).hint(hint))
     }
@@ -322,10 +329,13 @@ mod tests {
             ),
             (
                 "[profiles.a]\nname = \"b\"",
-                "no setting name (from ardea.toml:2)",
+                "name (from ardea.toml:2) is in [profiles.a], whose name it is; leave it out",
             ),
             ("[profiles]\na = 1", "no setting profiles.a"),
-            ("profiles = 1", "no setting profiles"),
+            (
+                "profiles = 1",
+                "no setting profiles (from ardea.toml:1); it has a table for each: write [profiles.NAME]",
+            ),
         ] {
             let error = chosen(file, &[], &[]).unwrap_err().to_string();
             assert!(error.contains(why), "{error}");
@@ -335,6 +345,51 @@ mod tests {
             error.to_string(),
             "ARD-102: name is \"prd\" (from --set), and there is no table [profiles.prd]; did you mean prod?"
         );
+    }
+
+    #[test]
+    fn the_tables_that_there_are_are_told_as_tables() {
+        for (file, told) in [
+            ("[profiles.two]", "there is [profiles.two]"),
+            (
+                "[profiles.a]\n[profiles.b]",
+                "there are [profiles.a], [profiles.b]",
+            ),
+        ] {
+            let error = chosen(file, &[], &["name=other"]).unwrap_err();
+            assert_eq!(error.what_next(), Some(told));
+        }
+    }
+
+    #[test]
+    fn in_a_profile_what_was_meant_is_told_as_it_is_written_there() {
+        static OF_CLUSTERS: [Setting; 2] = [
+            setting("cluster.name", Kind::Text, "local"),
+            setting("cluster.state", Kind::Text, "auto"),
+        ];
+        let schema = Schema::of(&OF_CLUSTERS).with_profiles("clusters", "cluster.name");
+        let hint = |file: &str, variables: &[(&str, &str)]| {
+            let resolver = Resolver::new(&schema).environment(variables.iter().copied());
+            let file = ConfigFile::new("ardea.toml", file);
+            let error = resolver.file(Some(file)).resolve().unwrap_err();
+            error.what_next().unwrap_or_default().to_string()
+        };
+        assert_eq!(
+            hint("[clusters.two]\nstat = \"x\"", &[]),
+            "did you mean state?"
+        );
+        for key in ["name", "cluster.name"] {
+            assert_eq!(
+                hint(&format!("[clusters.two]\n{key} = \"x\""), &[]),
+                "leave it out: cluster.name=two chooses this table"
+            );
+        }
+        assert_eq!(
+            hint("cluster = \"x\"", &[]),
+            "it is a table, of cluster.name, cluster.state"
+        );
+        let meant = "did you mean ARDEA_CLUSTER_STATE?";
+        assert_eq!(hint("", &[("ARDEA_STATE", "x")]), meant);
     }
 
     #[test]
@@ -436,6 +491,12 @@ mod tests {
         assert_eq!(
             refusal("", &[], &["pin"]),
             "ARD-102: --set pin has no value; write --set pin=true"
+        );
+        // A text has no form of its own: what it is says more than its default.
+        let resolved = resolve("", &[], &["name=a/b"]).unwrap();
+        assert_eq!(
+            resolved.refuse("name", "it has a slash").to_string(),
+            "ARD-102: name cannot be \"a/b\" (from --set): it has a slash; name: what it is"
         );
     }
 

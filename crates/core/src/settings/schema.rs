@@ -122,12 +122,45 @@ impl Schema {
     /// The error for a key that nobody knows.
     pub(super) fn unknown_key(&self, key: &str, origin: &Origin) -> Error {
         let keys = || self.settings.iter().map(|setting| setting.key);
+        let below: Vec<_> = keys().filter(|known| is_inside(known, key)).collect();
+        let profiles = self.profiles.map(|profiles| profiles.table);
         let hint = match nearest(key, keys()) {
+            _ if profiles == Some(key) => format!("it has a table for each: write [{key}.NAME]"),
+            _ if !below.is_empty() => format!("it is a table, of {}", below.join(", ")),
             Some(near) => format!("did you mean {near}?"),
             None => format!("the settings are {}", keys().collect::<Vec<_>>().join(", ")),
         };
         let what = format!("there is no setting {key} (from {origin})");
         Error::new(ErrorCode::InvalidConfig, what).hint(hint)
+    }
+
+    /// The error for a key that nobody knows in this profile.
+    pub(super) fn unknown_in_profile(&self, profile: &str, key: &str, origin: &Origin) -> Error {
+        let Some(Profiles { table, chosen_by }) = self.profiles else {
+            return self.unknown_key(key, origin);
+        };
+        let own = chosen_by.rsplit_once('.').map(|(own, _)| own);
+        let short =
+            |key: &'static str| own.and_then(|own| key.strip_prefix(own)?.strip_prefix('.'));
+        if key == chosen_by || short(chosen_by) == Some(key) {
+            let what = format!("{key} (from {origin}) is in [{table}.{profile}], whose name it is");
+            let hint = format!("leave it out: {chosen_by}={profile} chooses this table");
+            return Error::new(ErrorCode::InvalidConfig, what).hint(hint);
+        }
+        let of_table = self
+            .settings
+            .iter()
+            .filter_map(|setting| short(setting.key));
+        match nearest(
+            key,
+            of_table.filter(|known| short(chosen_by) != Some(known)),
+        ) {
+            Some(near) => {
+                let what = format!("there is no setting {key} (from {origin})");
+                Error::new(ErrorCode::InvalidConfig, what).hint(format!("did you mean {near}?"))
+            }
+            None => self.unknown_key(key, origin),
+        }
     }
 }
 

@@ -108,6 +108,14 @@ impl Setting {
         read(self.kind, text)
     }
 
+    /// What to write instead of a value that is none: the form and an example; of a text, which may have any form, what it is.
+    pub(super) fn advice(&self, origin: &Origin) -> String {
+        match self.kind {
+            Kind::Text => format!("{}: {}", self.key, self.about),
+            kind => format!("write {kind}, for example {}", self.example(origin)),
+        }
+    }
+
     /// A right value, its default, as it is written in the place that `origin` names.
     pub(super) fn example(&self, origin: &Origin) -> String {
         let (key, value) = (self.key, self.default);

@@ -18,7 +18,7 @@ use crate::{job, setup, state};
 
 /// A host, and a job that ran on several and is gone: its first submission.
 struct Harbour {
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
     /// What the host keeps on its machine.
     kept: PathBuf,
     state: Arc<Full>,
@@ -30,27 +30,32 @@ impl Harbour {
     async fn of(machines: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let state = state(folder.path()).await;
-        let past = json!({
-            "job": { "cluster": "local", "name": "relay", "submission": 1 },
-            "finished": true, "started": true, "submitted_ms": 1, "ended_ms": 2,
-            "packing": "round-robin", "scheduler": "hosts", "version": "0", "containers": 2,
-            "instances": 2, "problems": [], "notes": [], "machines": machines,
-        });
-        let path = past_job("relay", 1).expect("a path");
         let setup = setup(Jobs::All, "quay", folder.path(), Arc::clone(&state) as _);
         let setup = setup.expect("a setup");
         let kept = setup.cluster.directory.join("hosts/quay");
         let host = Host::start(setup).await.expect("it starts");
         let client = Client::new(host.api(), None).expect("a client");
         let harbour = Harbour {
-            _folder: folder,
+            folder,
             kept,
             state,
             host,
             client,
         };
-        harbour.set(&path, past.to_string().as_bytes()).await;
+        harbour.remember(1, true, machines).await;
         harbour
+    }
+
+    /// A submission of the job is gone.
+    async fn remember(&self, submission: u64, finished: bool, machines: &[&str]) {
+        let past = json!({
+            "job": { "cluster": "local", "name": "relay", "submission": submission },
+            "finished": finished, "started": true, "submitted_ms": 1, "ended_ms": 1 + submission,
+            "packing": "round-robin", "scheduler": "hosts", "version": "0", "containers": 2,
+            "instances": 2, "problems": [], "notes": [], "machines": machines,
+        });
+        let path = past_job("relay", submission).expect("a path");
+        self.set(&path, past.to_string().as_bytes()).await;
     }
 
     async fn set(&self, path: &StatePath, value: &[u8]) {
@@ -60,8 +65,13 @@ impl Harbour {
 
     /// The first container wrote this on the host's machine.
     fn wrote(&self, text: &str) {
+        self.wrote_at("quay", text);
+    }
+
+    /// The same, when a host of that name was there.
+    fn wrote_at(&self, host: &str, text: &str) {
         let folder = "jobs/relay-0000000000000001/container-1";
-        let folder = self.kept.join(folder);
+        let folder = self.kept.with_file_name(host).join(folder);
         std::fs::create_dir_all(&folder).expect("a folder");
         std::fs::write(folder.join("stdout.log"), text).expect("a file");
     }
@@ -81,8 +91,12 @@ impl Harbour {
             submission: submission.map(String::from),
             ..LogQuery::default()
         };
+        self.told_to(&query).await
+    }
+
+    async fn told_to(&self, query: &LogQuery) -> (Vec<String>, Option<Error>) {
         let mut told = Vec::new();
-        let mut lines = match self.client.logs("relay", &query).await {
+        let mut lines = match self.client.logs("relay", query).await {
             Ok(lines) => lines,
             Err(error) => return (told, Some(error)),
         };
@@ -132,6 +146,69 @@ async fn what_is_on_machines_that_no_host_tells_of_is_missing_and_not_said_never
     harbour.set(&worker("pier").expect("a path"), &record).await;
     let (_, error) = harbour.told(Some(2)).await;
     says(error, ErrorCode::ReadFailed, &["pier: "]);
+    harbour.host.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_whose_own_registration_is_damaged_misses_nothing_of_its_own_machine() {
+    let harbour = Harbour::of(&["127.0.0.1"]).await;
+    harbour.wrote("one\n");
+    harbour.set(&worker("quay").expect("a path"), b"?").await;
+    let (told, error) = harbour.told(None).await;
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(told, ["one"]);
+    harbour.host.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_hosts_that_are_gone_the_first_that_is_left_on_their_machine_tells() {
+    let harbour = Harbour::of(&["127.0.0.1"]).await;
+    harbour.wrote("one\n");
+    harbour.wrote_at("gone", "two\n");
+    let here = LogQuery {
+        here: true,
+        submission: Some("1".into()),
+        ..LogQuery::default()
+    };
+    let told = async || {
+        let (mut told, error) = harbour.told_to(&here).await;
+        assert!(error.is_none(), "{error:?}");
+        told.sort();
+        told
+    };
+    assert_eq!(told().await, ["one", "two"]);
+
+    // Another one has the same folder, and will be asked as well: it tells of those of the host that is gone, and of its own.
+    let setup = setup(
+        Jobs::All,
+        "pier",
+        harbour.folder.path(),
+        Arc::clone(&harbour.state) as _,
+    );
+    let pier = Host::start(setup.expect("a setup")).await;
+    let pier = pier.expect("it starts");
+    harbour.wrote_at("pier", "three\n");
+    assert_eq!(told().await, ["one"]);
+    let (mut all, error) = harbour.told(None).await;
+    assert!(error.is_none(), "{error:?}");
+    all.sort();
+    assert_eq!(all, ["one", "three", "two"]);
+    pier.close().await;
+    harbour.host.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_wants_a_submission_ended_that_is_gone_is_told_of_that_one() {
+    let harbour = Harbour::of(&["127.0.0.1"]).await;
+    harbour.remember(2, false, &[]).await;
+    let kill = async |submission| {
+        let killed = harbour.client.kill_submission("relay", submission).await;
+        killed.err()
+    };
+    says(kill("1").await, ErrorCode::NoSuchJob, &["finished"]);
+    says(kill("2").await, ErrorCode::NoSuchJob, &["killed"]);
+    let parts = ["submission 3", "the last that are known: 2, 1"];
+    says(kill("3").await, ErrorCode::NoSuchJob, &parts);
     harbour.host.close().await;
 }
 

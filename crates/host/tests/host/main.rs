@@ -13,9 +13,11 @@ use ardea_core::settings::{Resolver, Schema};
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_courier::Security;
 use ardea_host::{Host, HostSetup};
-use ardea_master::{Jobs, new_submission};
+use ardea_master::{Jobs, StoredJob, new_submission};
 use ardea_packages::{Cache, CacheConfig, PackageStores, StoreOptions};
-use ardea_packing::{JobDemand, PackingConfig, ResourceManagers, Resources, VertexDemand};
+use ardea_packing::{
+    ContainerId, JobDemand, PackingConfig, ResourceManagers, Resources, VertexDemand,
+};
 use ardea_scheduler::{CachedPrograms, Schedulers};
 use ardea_state_manager::{Expected, FileState, StateManager, StateOptions, layout};
 
@@ -31,6 +33,26 @@ async fn state(folder: &Path) -> Arc<Full> {
 
 async fn host(name: &str, folder: &Path, state: Arc<dyn StateManager>) -> Result<Host> {
     host_for(Jobs::All, name, folder, state).await
+}
+
+/// A host that has started, and a client of its interface.
+async fn opened(name: &str, folder: &Path, state: &Arc<Full>) -> (Host, Client) {
+    let host = host(name, folder, Arc::clone(state) as _).await;
+    with_client(host.expect("it starts"))
+}
+
+fn with_client(host: Host) -> (Host, Client) {
+    let client = Client::new(host.api(), None).expect("a client");
+    (host, client)
+}
+
+/// Submits the job `words`, and waits until it is led.
+async fn submit_words(client: &Client) {
+    client.submit(&job("words")).await.expect("it is taken");
+    until("it is led", async || {
+        client.describe("words").await.ok()?.master
+    })
+    .await;
 }
 
 async fn host_for(
@@ -119,18 +141,23 @@ fn says_full(error: &Error) {
 async fn what_a_full_disk_keeps_from_being_done_is_answered_with_that_reason() {
     let folder = tempfile::tempdir().expect("a folder");
     let state = state(folder.path()).await;
-    let host = host("quay", folder.path(), Arc::clone(&state) as _).await;
-    let host = host.expect("it starts");
-    let client = Client::new(host.api(), None).expect("a client");
-    client.submit(&job("words")).await.expect("it is taken");
-    until("it is led", async || {
-        client.describe("words").await.ok()?.master
-    })
-    .await;
+    let (host, client) = opened("quay", folder.path(), &state).await;
+    submit_words(&client).await;
 
     state.full(true);
-    // Both while the lease lasts, and when it has run out.
-    says_full(&client.deactivate("words").await.expect_err("not stored"));
+    // What is begun while the lease lasts may be done; when it has run out nothing is.
+    let lost = client.deactivate("words").await.expect_err("not stored");
+    assert_eq!(lost.code(), ErrorCode::Superseded, "{lost}");
+    let text = lost.to_string();
+    for part in [
+        "leads the job no longer",
+        "No space left on device",
+        "free some room",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let next = lost.what_next().expect("a hint");
+    assert!(next.contains("may have been taken"), "{lost}");
     let update = ParallelismUpdate {
         parallelism: [("words".to_string(), 2)].into(),
     };
@@ -156,6 +183,27 @@ async fn what_a_full_disk_keeps_from_being_done_is_answered_with_that_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn damage_is_told_to_whom_it_is_in_the_way_of_and_to_nobody_else() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = state(folder.path()).await;
+    let (host, client) = opened("quay", folder.path(), &state).await;
+    submit_words(&client).await;
+    // Its master has read what is stored, and has written.
+    client.deactivate("words").await.expect("it is stored");
+    let node = layout::JobLayout::of("words").expect("a name");
+    let damaged = state.set(node.definition(), b"damaged", Expected::Any);
+    damaged.await.expect("it is set");
+    let stored = StoredJob::decode(b"damaged").expect_err("it is damaged");
+
+    let unknown = client.restart("words", ContainerId(7)).await;
+    let unknown = unknown.expect_err("there is no such container");
+    assert_eq!(unknown.code(), ErrorCode::NoSuchContainer, "{unknown}");
+    let refused = client.activate("words").await.expect_err("not stored");
+    assert_eq!(refused.to_string(), stored.to_string());
+    host.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_machine_has_one_host_of_a_name() {
     let folder = tempfile::tempdir().expect("a folder");
     let state = state(folder.path()).await;
@@ -175,15 +223,12 @@ async fn a_machine_has_one_host_of_a_name() {
 async fn a_job_without_a_host_is_not_said_to_be_taken_over_and_one_that_comes_leads_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let state = state(folder.path()).await;
-    let first = host("quay", folder.path(), Arc::clone(&state) as _).await;
-    let first = first.expect("it starts");
-    let client = Client::new(first.api(), None).expect("a client");
+    let (first, client) = opened("quay", folder.path(), &state).await;
     client.submit(&job("words")).await.expect("it is taken");
     first.close().await;
     let others = Jobs::Named("others".into());
     let other = host_for(others, "pier", folder.path(), Arc::clone(&state) as _).await;
-    let other = other.expect("it starts");
-    let client = Client::new(other.api(), None).expect("a client");
+    let (other, client) = with_client(other.expect("it starts"));
     let error = until("its host is gone", async || {
         let error = client.deactivate("words").await.expect_err("nobody leads");
         (error.code() != ErrorCode::Superseded).then_some(error)
@@ -191,8 +236,7 @@ async fn a_job_without_a_host_is_not_said_to_be_taken_over_and_one_that_comes_le
     .await;
     assert_eq!(error.code(), ErrorCode::Network, "{error}");
     assert!(error.to_string().contains("ardea cluster start"), "{error}");
-    let again = host("quay", folder.path(), state).await;
-    let again = again.expect("it starts");
+    let (again, _) = opened("quay", folder.path(), &state).await;
     until("it is led", async || client.deactivate("words").await.ok()).await;
     again.close().await;
     other.close().await;
@@ -202,9 +246,7 @@ async fn a_job_without_a_host_is_not_said_to_be_taken_over_and_one_that_comes_le
 async fn who_kills_a_submission_kills_no_later_job_of_its_name() {
     let folder = tempfile::tempdir().expect("a folder");
     let state = state(folder.path()).await;
-    let host = host("quay", folder.path(), state).await;
-    let host = host.expect("it starts");
-    let client = Client::new(host.api(), None).expect("a client");
+    let (host, client) = opened("quay", folder.path(), &state).await;
     let later = job("words");
     client.submit(&later).await.expect("it is taken");
     let kill = async |submission: u64| {
@@ -222,16 +264,9 @@ async fn who_kills_a_submission_kills_no_later_job_of_its_name() {
 async fn a_host_that_will_lead_a_job_says_so_though_none_is_registered() {
     let folder = tempfile::tempdir().expect("a folder");
     let state = state(folder.path()).await;
-    let first = host("quay", folder.path(), Arc::clone(&state) as _).await;
-    let first = first.expect("it starts");
-    let client = Client::new(first.api(), None).expect("a client");
-    client.submit(&job("words")).await.expect("it is taken");
-    until("it is led", async || {
-        client.describe("words").await.ok()?.master
-    })
-    .await;
-    let next = host("pier", folder.path(), Arc::clone(&state) as _).await;
-    let next = next.expect("it starts");
+    let (first, client) = opened("quay", folder.path(), &state).await;
+    submit_words(&client).await;
+    let (next, client_of_next) = opened("pier", folder.path(), &state).await;
     // As if its process had died: the lease lasts a while.
     drop(first);
     for name in ["quay", "pier"] {
@@ -239,8 +274,8 @@ async fn a_host_that_will_lead_a_job_says_so_though_none_is_registered() {
         // It may be gone already.
         let _ = state.delete(&path, Expected::Any).await;
     }
-    let client = Client::new(next.api(), None).expect("a client");
-    client.deactivate("words").await.expect("it comes to lead");
+    let led = client_of_next.deactivate("words").await;
+    led.expect("it comes to lead");
     next.close().await;
 }
 

@@ -50,8 +50,8 @@ fn a_counter_grows_on_through_restarts_of_its_process_and_is_never_negative() {
         at(110),
     );
     let values: Vec<f64> = rates[0].points.iter().map(|point| point.value).collect();
-    // The newest second isn't over.
-    assert_eq!(values, [10.0, 20.0, 50.0]);
+    // What has come until a second begins was made before it. The newest second isn't over.
+    assert_eq!(values, [10.0, 20.0, 50.0, 5.0]);
 }
 
 #[test]
@@ -87,14 +87,17 @@ fn clocks_of_other_hosts_do_not_matter() {
     );
     assert_eq!(
         curves[0].points,
-        [Point {
-            at: at(1_000),
-            value: 0.6
-        }]
-        .map(|point| Point {
-            value: f64::from(6.0f32) / 10.0,
-            ..point
-        })
+        [
+            // By how much it grew within the cell, whatever that is a second.
+            Point {
+                at: at(1_000),
+                value: 7.0
+            },
+            Point {
+                at: at(1_010),
+                value: 1.0
+            }
+        ]
     );
 }
 
@@ -147,7 +150,9 @@ fn who_is_silent_is_no_longer_part_of_the_latest_and_of_the_sum() {
         ..HistoryConfig::default()
     };
     let mut history = History::new(config, at(0));
-    levels(&mut history, 1, &[(1, 10.0), (2, 20.0)]);
+    for now in [1, 2] {
+        levels(&mut history, now, &[(1, 10.0), (2, 20.0)]);
+    }
     assert_eq!(history.latest(&Selector::of("held"))[0].value, 30.0);
     for now in [20, 40, 60] {
         levels(&mut history, now, &[(2, 25.0)]);
@@ -279,14 +284,14 @@ fn a_histogram_is_as_many_series_as_it_has_lines() {
     let quarter = history.quantile(0.25, &all, &["job"], Grain::Seconds, time);
     assert_eq!(quarter.len(), 1);
     assert_eq!(quarter[0].labels, Labels::of([("job", "a")]));
-    // Half of what the first bucket holds is below the middle of it; the newest second isn't over.
+    // Half of what the first bucket holds is below the middle of it; the second that begins isn't over.
     assert!(
         quarter[0]
             .points
             .iter()
             .all(|point| (point.value - 0.05).abs() < 1e-9)
     );
-    assert_eq!(quarter[0].points.len(), 3);
+    assert_eq!(quarter[0].points.len(), 4);
     let names: Vec<String> = history.names().iter().map(ToString::to_string).collect();
     assert_eq!(names, ["took_bucket", "took_count", "took_sum"]);
 }
@@ -342,6 +347,85 @@ fn a_job_of_twenty_thousand_instances_fits() {
     );
 }
 
+fn at_ms(ms: i64) -> Timestamp {
+    Timestamp::from_millis(ms)
+}
+
+#[test]
+fn a_rate_is_the_same_however_often_metrics_are_told() {
+    for every in [100i64, 1_000, 1_500, 2_000, 5_000, 60_000] {
+        let mut history = History::new(HistoryConfig::default(), at(1_000));
+        // 600 a second, told at no round time; the first batch comes a second after the start at the latest.
+        let began = 1_000_300;
+        let mut now = began + every.min(1_000);
+        let mut told = now;
+        let end = began + 180_000;
+        let selector = Selector::of("made_total");
+        let mut looked = began + 3_000;
+        while looked < end {
+            while now <= looked {
+                let mut batch = Batch::new(process(1), at_ms(began), at_ms(now));
+                let made = (now - began) as f64 * 0.6;
+                let labels = Labels::of([("vertex", "v"), ("instance", "0")]);
+                batch.push("made_total", &labels, Value::Counter(made.round()));
+                history.take(&batch, at_ms(now));
+                told = now;
+                now += every;
+            }
+            let recent = history.recent(&selector, Duration::from_secs(5), at_ms(looked));
+            let is_known = told > began + 2_000;
+            assert!(!is_known || recent.len() == 1, "{every} ms, at {looked}");
+            for point in recent.iter().flat_map(|curve| &curve.points).skip(1) {
+                assert!((point.value - 600.0).abs() <= 1.0, "{every}: {point:?}");
+            }
+            looked += 730;
+        }
+        let tens = history.range(&selector, Grain::TenSeconds, at(0), at(2_000));
+        let tens = &tens[0].points;
+        assert!(tens.len() >= 12, "{every}: {tens:?}");
+        for point in &tens[1..] {
+            assert!((point.value - 6_000.0).abs() <= 1.0, "{every}: {point:?}");
+        }
+        // Who is gone has no rate.
+        let later = at_ms(told + every + 6_000);
+        let recent = history.recent(&selector, Duration::from_secs(5), later);
+        assert_eq!(recent, [], "{every}");
+    }
+}
+
+#[test]
+fn who_tells_seldom_is_not_taken_for_silent() {
+    let mut history = History::new(HistoryConfig::default(), at(0));
+    for now in 0..240 {
+        if now % 60 == 1 {
+            let mut batch = batch(1, 0, now);
+            batch.push("held", &Labels::none(), Value::Gauge(7.0));
+            history.take(&batch, at(now));
+        }
+        // Others keep the time going.
+        history.take(&batch(2, 0, now), at(now));
+        if now > 1 {
+            assert_eq!(history.latest(&Selector::of("held")).len(), 1, "{now}");
+        }
+    }
+}
+
+#[test]
+fn a_sum_has_no_second_that_only_some_have_told() {
+    let mut history = History::new(HistoryConfig::default(), at(0));
+    for now in 1..=20 {
+        history.take(&counter(1, 0, 0, now, 10.0 * now as f64), at(now));
+        if now % 5 == 0 {
+            history.take(&counter(2, 1, 0, now, 10.0 * now as f64), at(now));
+        }
+    }
+    history.take(&counter(1, 0, 0, 23, 230.0), at(23));
+    let made = Selector::of("made_total");
+    let curves = history.sum_by(&made, &["vertex"], Grain::Seconds, at(0), at(99));
+    let values: Vec<f64> = curves[0].points.iter().map(|point| point.value).collect();
+    assert_eq!(values, [20.0; 20]);
+}
+
 proptest! {
     /// Whatever restarts and moves, and whether or not it is folded at some moment: what has been made is what is counted.
     #[test]
@@ -367,13 +451,12 @@ proptest! {
             history.take(&batch, at(now));
         }
         prop_assume!(history.report().left_out == 0);
-        let all = Selector::of("made_total");
-        let curves = history.sum_by(&all, &[], Grain::TenSeconds, at(0), at(1_000));
-        let now = history.now;
-        let whole: f64 = curves.iter().flat_map(|curve| &curve.points).map(|p| p.value * 10.0).sum();
-        let rest: f64 = history.series.iter().flatten()
-            .filter_map(|series| series.ring.get(Grain::TenSeconds, now.div_euclid(10)))
-            .sum();
-        prop_assert!((whole + rest - sum).abs() < 1e-3, "{} for {}", whole + rest, sum);
+        let cells = (0..=history.now.div_euclid(10)).flat_map(|slot| {
+            let series = history.series.iter().flatten();
+            series.filter_map(move |series| series.ring.get(Grain::TenSeconds, slot))
+        });
+        // Whole numbers are shared out as whole numbers.
+        prop_assert_eq!(cells.sum::<f64>(), sum);
+        prop_assert_eq!(history.grown(&Selector::of("made_total"), &[])[0].value, sum);
     }
 }

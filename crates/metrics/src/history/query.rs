@@ -1,6 +1,7 @@
 //! Questions about the history, and their answers.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use ardea_core::Timestamp;
 use serde::Serialize;
@@ -66,7 +67,7 @@ pub struct Latest {
 pub struct Point {
     /// When its cell begins.
     pub at: Timestamp,
-    /// A gauge's level at the cell's end; of a counter, how much it grew a second.
+    /// A gauge's level at the cell's end; of a counter, how much it grew in the cell.
     pub value: f64,
 }
 
@@ -123,7 +124,7 @@ impl History {
     }
 
     /// The numbers of each series that `selector` takes, from the cell that holds `from` to the one that holds `to`, by
-    /// labels. A counter's cell that is not over yet is left out: its rate would be too low.
+    /// labels. A counter's cell that has not been told to its end yet is left out: it would be too low.
     pub fn range(
         &self,
         selector: &Selector,
@@ -144,6 +145,32 @@ impl History {
         curves
     }
 
+    /// The last numbers that are known, by seconds and over so long, of each series that `selector` takes and that is told at
+    /// present: a process that was not heard of for some seconds more than it lets pass between two batches is left out. `now`
+    /// is the present, as with [`take`](Self::take). How long ago those last numbers are depends on how often a process tells
+    /// its metrics.
+    pub fn recent(&self, selector: &Selector, over: Duration, now: Timestamp) -> Vec<Curve> {
+        let series = self.series.iter().flatten();
+        let told = series.filter(|series| {
+            let is_told = series.members > 0 && series.expected_until >= now.as_micros();
+            is_told && selector.takes(series)
+        });
+        let mut curves: Vec<Curve> = told
+            .map(|series| {
+                let last = self.last_slot(series, Grain::Seconds, self.known_until(series));
+                let second = |slot| Timestamp::from_secs(slot);
+                let from = last - i64::try_from(over.as_secs()).unwrap_or(i64::MAX) + 1;
+                Curve {
+                    labels: series.labels.clone(),
+                    points: self.points(series, Grain::Seconds, second(from), second(last)),
+                }
+            })
+            .filter(|curve| !curve.points.is_empty())
+            .collect();
+        curves.sort_by(|one, other| one.labels.cmp(&other.labels));
+        curves
+    }
+
     /// As [`range`](Self::range), with all series as one that agree in the labels `by`: counters and most gauges are added
     /// up, of other gauges the largest or smallest counts, as [`catalogue`](crate::catalogue) says.
     pub fn sum_by(
@@ -156,13 +183,19 @@ impl History {
     ) -> Vec<Curve> {
         let mut groups: BTreeMap<Labels, BTreeMap<Timestamp, f64>> = BTreeMap::new();
         let series = self.series.iter().flatten();
-        for series in series.filter(|series| selector.takes(series)) {
+        let series: Vec<&Series> = series.filter(|series| selector.takes(series)).collect();
+        // What only some have told is no sum.
+        let known_until = series.iter().map(|series| self.known_until(series)).min();
+        let known_until = known_until.unwrap_or(i64::MAX);
+        for series in series {
             let group = groups.entry(series.labels.only(by)).or_default();
             let fold = if series.is_counter {
                 Fold::Sum
             } else {
                 series.fold
             };
+            let last = self.last_slot(series, grain, known_until);
+            let to = to.min(Timestamp::from_secs(last * grain.secs()));
             for point in self.points(series, grain, from, to) {
                 group
                     .entry(point.at)
@@ -245,25 +278,33 @@ impl History {
         let newest = series.ring.head().div_euclid(secs);
         // No more than a ring holds is looked at, whatever is asked for.
         let oldest = newest - 3_600 / secs;
-        let last = if series.is_counter {
-            slot(to).min(self.now.div_euclid(secs) - 1)
-        } else {
-            slot(to)
-        };
-        (slot(from).max(oldest)..=last.min(newest))
+        let last = self.last_slot(series, grain, self.known_until(series));
+        (slot(from).max(oldest)..=slot(to).min(last))
             .filter_map(|slot| {
-                let number = series.ring.get(grain, slot)?;
-                let value = if series.is_counter {
-                    number / secs as f64
-                } else {
-                    number
-                };
                 Some(Point {
                     at: Timestamp::from_secs(slot * secs),
-                    value,
+                    value: series.ring.get(grain, slot)?,
                 })
             })
             .collect()
+    }
+
+    /// Until when it is known what a series says, in microseconds. Of one that nobody tells at present there is no more to come.
+    fn known_until(&self, series: &Series) -> i64 {
+        let is_told = series.members > 0 && series.expected_until >= self.newest;
+        match is_told && series.is_counter {
+            true => series.known_until,
+            false => self.newest,
+        }
+    }
+
+    /// The last cell of a series that has anything to say: of a counter the last that is over, when it is known until then.
+    fn last_slot(&self, series: &Series, grain: Grain, known_until: i64) -> i64 {
+        let newest = series.ring.head().div_euclid(grain.secs());
+        if !series.is_counter {
+            return newest;
+        }
+        newest.min(known_until.div_euclid(1_000_000 * grain.secs()) - 1)
     }
 }
 

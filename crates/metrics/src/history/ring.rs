@@ -31,11 +31,21 @@ impl Grain {
         }
     }
 
+    /// Where the cell of this number lies.
+    const fn place(self, slot: i64) -> usize {
+        self.offset() + slot.rem_euclid(self.cells() as i64) as usize
+    }
+
     pub(super) const ALL: [Grain; 2] = [Grain::Seconds, Grain::TenSeconds];
 }
 
+/// A time: from, to, in microseconds since 1970.
+pub(super) type Span = (i64, i64);
+
+const MICROS: i64 = 1_000_000;
+
 /// Both rings in one piece of memory, as `f32` less a base: 1,680 bytes, exact to 1 in 16 million of how far a number is
-/// from the first that was large.
+/// from the first level that was large.
 ///
 /// What is being added up in the newest cells is kept as `f64`, so that a sum of many small numbers is as exact.
 #[derive(Clone)]
@@ -77,27 +87,69 @@ impl Ring {
         if is_first && number.abs() >= SMALL {
             self.base = number;
         }
+        self.advance(second);
         for (newest, grain) in self.newest.iter_mut().zip(Grain::ALL) {
-            let (from, to) = (
-                self.head.div_euclid(grain.secs()),
-                second.div_euclid(grain.secs()),
-            );
-            let cells = &mut self.cells[grain.offset()..grain.offset() + grain.cells()];
-            let gone = (to - from).min(cells.len() as i64);
-            for slot in to - gone + 1..=to {
-                cells[slot.rem_euclid(cells.len() as i64) as usize] = f32::NAN;
-            }
-            if gone > 0 {
-                *newest = f64::NAN;
-            }
             *newest = if newest.is_nan() {
                 number
             } else {
                 fold(*newest, number)
             };
-            cells[to.rem_euclid(cells.len() as i64) as usize] = (*newest - self.base) as f32;
+            let at = grain.place(second.div_euclid(grain.secs()));
+            self.cells[at] = (*newest - self.base) as f32;
         }
-        self.head = second;
+    }
+
+    /// Adds what has grown over a time to the cells of that time, to each its share; what is older than the cells is left
+    /// out. Of a whole number the shares are whole as well.
+    pub(super) fn spread(&mut self, (from, to): Span, growth: f64) {
+        // The cell that begins where the time ends has no part in it.
+        let last = if to > from { to - 1 } else { to };
+        self.advance(last.div_euclid(MICROS));
+        let grown_by = |at: i64| {
+            let share = (at.clamp(from, to) - from) as f64 / (to - from) as f64;
+            match growth.fract() == 0.0 {
+                true => (growth * share).round(),
+                false => growth * share,
+            }
+        };
+        for (index, grain) in Grain::ALL.into_iter().enumerate() {
+            let cell = grain.secs() * MICROS;
+            let newest = self.head.div_euclid(grain.secs());
+            let oldest = newest - grain.cells() as i64 + 1;
+            let last = last.div_euclid(cell);
+            for slot in from.div_euclid(cell).clamp(oldest, last.max(oldest))..=last {
+                let own = match to > from {
+                    true => grown_by((slot + 1) * cell) - grown_by(slot * cell),
+                    false => growth,
+                };
+                let at = grain.place(slot);
+                let before = match slot == newest {
+                    true => self.newest[index],
+                    false => f64::from(self.cells[at]) + self.base,
+                };
+                let sum = own + if before.is_nan() { 0.0 } else { before };
+                if slot == newest {
+                    self.newest[index] = sum;
+                }
+                self.cells[at] = (sum - self.base) as f32;
+            }
+        }
+    }
+
+    /// Makes this second the newest, unless it is older; the cells that come with it are empty.
+    fn advance(&mut self, second: i64) {
+        for (newest, grain) in self.newest.iter_mut().zip(Grain::ALL) {
+            let from = self.head.div_euclid(grain.secs());
+            let to = second.div_euclid(grain.secs());
+            let gone = (to - from).min(grain.cells() as i64);
+            for slot in to - gone + 1..=to {
+                self.cells[grain.place(slot)] = f32::NAN;
+            }
+            if gone > 0 {
+                *newest = f64::NAN;
+            }
+        }
+        self.head = self.head.max(second);
     }
 
     /// What is in the cell of this number: a second, or a tenth of one. Nothing before the ring's time and after the newest.
@@ -106,8 +158,7 @@ impl Ring {
         if slot > newest || slot <= newest - grain.cells() as i64 {
             return None;
         }
-        let at = grain.offset() + slot.rem_euclid(grain.cells() as i64) as usize;
-        let number = self.cells[at];
+        let number = self.cells[grain.place(slot)];
         (!number.is_nan()).then(|| f64::from(number) + self.base)
     }
 
@@ -131,8 +182,7 @@ impl Ring {
                     (Some(number), None) | (None, Some(number)) => number,
                     (None, None) => continue,
                 };
-                let at = grain.offset() + slot.rem_euclid(grain.cells() as i64) as usize;
-                merged.cells[at] = (number - merged.base) as f32;
+                merged.cells[grain.place(slot)] = (number - merged.base) as f32;
                 if slot == last {
                     *newest = number;
                 }
@@ -185,6 +235,38 @@ mod tests {
         }
         assert_eq!(ring.get(Grain::Seconds, 99), Some(1.7e9 + 99.0 / 8.0));
         assert_eq!(ring.get(Grain::TenSeconds, 0), Some(1.7e9 + 9.0 / 8.0));
+    }
+
+    #[test]
+    fn what_has_grown_over_a_time_is_shared_out_over_its_cells() {
+        let mut ring = Ring::new(0);
+        let mut until = 0;
+        // 1.5 s at a time, 600 a second.
+        for _ in 0..20 {
+            ring.spread((until, until + 1_500_000), 900.0);
+            until += 1_500_000;
+        }
+        for second in 0..30 {
+            assert_eq!(ring.get(Grain::Seconds, second), Some(600.0), "{second}");
+        }
+        for ten in 0..3 {
+            assert_eq!(ring.get(Grain::TenSeconds, ten), Some(6_000.0));
+        }
+        // A moment has no length: all is its second's.
+        ring.spread((30_000_000, 30_000_000), 7.0);
+        assert_eq!(ring.get(Grain::Seconds, 30), Some(7.0));
+        // Whole numbers stay whole, and nothing is lost; what has no room is left out.
+        ring.spread((30_500_000, 33_500_000), 2.0);
+        let shares = (30..=33).map(|second| ring.get(Grain::Seconds, second).unwrap());
+        let shares: Vec<f64> = shares.collect();
+        assert!(
+            shares.iter().all(|share| share.fract() == 0.0),
+            "{shares:?}"
+        );
+        assert_eq!(shares.iter().sum::<f64>(), 9.0);
+        ring.spread((33_500_000, 10_000_000_000), 9_966.5);
+        assert_eq!(ring.get(Grain::Seconds, 9_940), Some(1.0));
+        assert_eq!(ring.get(Grain::TenSeconds, 700), Some(10.0));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! One series: what it is called, and what is known of it.
 
-use super::ring::Ring;
+use super::ring::{Ring, Span};
 use crate::catalogue::Fold;
 use crate::{Labels, MetricName};
 
@@ -20,6 +20,10 @@ pub(super) struct Series {
     pub(super) recent: [f64; 2],
     /// What each cell holds: a counter's growth, a gauge's level.
     pub(super) ring: Ring,
+    /// Until when what it says is known, in microseconds: later cells may still grow.
+    pub(super) known_until: i64,
+    /// Until when it is expected to be told again at the latest, in microseconds: after that, nobody tells it at present.
+    pub(super) expected_until: i64,
 }
 
 impl Fold {
@@ -52,13 +56,23 @@ impl Series {
             total: 0.0,
             recent: [f64::NAN; 2],
             ring: Ring::new(second),
+            known_until: i64::MIN,
+            expected_until: i64::MIN,
         }
     }
 
-    /// A member's counter has grown.
-    pub(super) fn grow(&mut self, second: i64, by: f64) {
+    /// A member has told what has been up to the end of a time, and tells more by `expected_until`.
+    pub(super) fn heard(&mut self, (from, to): Span, expected_until: i64) {
+        // Others of several members are told at most about as long ago as this one was before.
+        let known = if self.members > 1 { from } else { to };
+        self.known_until = self.known_until.max(known);
+        self.expected_until = self.expected_until.max(expected_until);
+    }
+
+    /// A member's counter has grown over a time.
+    pub(super) fn grow(&mut self, span: Span, by: f64) {
         self.total += by;
-        self.ring.put(second, by, |one, other| one + other);
+        self.ring.spread(span, by);
     }
 
     /// A member's gauge was `before`, or nothing, and is `now`.
@@ -108,6 +122,8 @@ impl Series {
         };
         self.members += other.members;
         self.total += other.total;
+        self.known_until = self.known_until.min(other.known_until);
+        self.expected_until = self.expected_until.max(other.expected_until);
         for (own, other) in self.recent.iter_mut().zip(other.recent) {
             *own = if own.is_nan() {
                 other

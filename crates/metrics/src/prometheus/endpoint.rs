@@ -76,17 +76,28 @@ impl Drop for Endpoint {
     }
 }
 
+/// Whether it is `HOST:PORT` or `HOST:PORT+`; whether there is such a host is another matter.
+pub(super) fn is_address(text: &str) -> bool {
+    let plain = text.strip_suffix('+').unwrap_or(text);
+    plain.rsplit_once(':').is_some_and(|(host, port)| {
+        let is_bracketed = host.starts_with('[') && host.ends_with(']');
+        let is_host = !host.is_empty() && (is_bracketed || !host.contains(':'));
+        is_host && port.parse::<u16>().is_ok()
+    })
+}
+
+pub(super) fn no_address(text: &str) -> Error {
+    let what = format!("{text:?} is no address for metrics");
+    Error::new(ErrorCode::InvalidConfig, what)
+        .hint("write HOST:PORT, or HOST:PORT+ for the first free port from there")
+}
+
 /// Listens at `HOST:PORT`, or at the first free port from there if a `+` follows.
 fn listen(text: &str) -> Result<TcpListener> {
-    let plain = text.trim_end_matches('+');
+    let plain = text.strip_suffix('+').unwrap_or(text);
     let addresses: Vec<SocketAddr> = match plain.to_socket_addrs() {
         Ok(addresses) => addresses.collect(),
-        Err(error) => {
-            let what = format!("{text:?} is no address for metrics");
-            return Err(Error::new(ErrorCode::InvalidConfig, what)
-                .because(error)
-                .hint("write HOST:PORT, or HOST:PORT+ for the first free port from there"));
-        }
+        Err(error) => return Err(no_address(text).because(error)),
     };
     let ports = if plain.len() < text.len() { PORTS } else { 1 };
     let mut why = None;

@@ -16,9 +16,32 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// What an `Accept` header asks for.
+    /// What an `Accept` header asks for: of the two the one that it prefers, of equals the newer; text if it names neither.
     pub(crate) fn accepted(header: &str) -> Self {
-        if header.contains("application/openmetrics-text") {
+        let ranges = || {
+            header.split(',').map(|range| {
+                let mut parts = range.split(';').map(str::trim);
+                let kind = parts.next().unwrap_or_default();
+                let quality = parts.find_map(|part| {
+                    let (name, value) = part.split_once('=')?;
+                    let is_quality = name.trim().eq_ignore_ascii_case("q");
+                    is_quality.then(|| value.trim().parse::<f64>().unwrap_or(0.0))
+                });
+                (kind, quality.unwrap_or(1.0))
+            })
+        };
+        // The most exact range counts: `text/plain` before `text/*` before `*/*`.
+        let quality = |kinds: &[&str]| {
+            let of = |wanted: &&str| {
+                let mut ranges = ranges().filter(|(kind, _)| kind.eq_ignore_ascii_case(wanted));
+                ranges.next().map(|(_, quality)| quality)
+            };
+            kinds.iter().find_map(of)
+        };
+        // Who takes anything gets what everybody can read.
+        let new = quality(&["application/openmetrics-text"]).unwrap_or(0.0);
+        let plain = quality(&["text/plain", "text/*", "*/*"]).unwrap_or(0.0);
+        if new > 0.0 && new >= plain {
             Format::OpenMetrics
         } else {
             Format::Text
@@ -92,7 +115,16 @@ fn write_family(out: &mut String, name: &str, family: &Family<'_>, format: Forma
     for (labels, value) in &family.values {
         value.lines(|line| {
             let name = if tail.is_empty() { name } else { head };
-            let with_own = line.label.map(|(label, value)| labels.with(label, value));
+            let with_own = line.label.map(|(label, value)| {
+                // There, these labels are numbers with a point.
+                let is_whole = format == Format::OpenMetrics && is_digits(value);
+                let value = if is_whole {
+                    &format!("{value}.0")
+                } else {
+                    value
+                };
+                labels.with(label, value)
+            });
             let labels = with_own.as_ref().unwrap_or(labels);
             let _ = write!(out, "{name}{tail}{}", line.suffix);
             if !labels.is_empty() {
@@ -101,6 +133,12 @@ fn write_family(out: &mut String, name: &str, family: &Family<'_>, format: Forma
             let _ = writeln!(out, " {}", number_text(line.number));
         });
     }
+}
+
+fn is_digits(text: &str) -> bool {
+    text.trim_start_matches('-')
+        .bytes()
+        .all(|byte| byte.is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -148,6 +186,47 @@ waits_sum{job="a\"b"} 3
 waits_count{job="a\"b"} 2
 "#;
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn whoever_reads_gets_the_format_that_it_prefers() {
+        let new = "application/openmetrics-text";
+        for (header, expected) in [
+            ("", Format::Text),
+            ("*/*", Format::Text),
+            (new, Format::OpenMetrics),
+            (
+                "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2,*/*;q=0.1",
+                Format::OpenMetrics,
+            ),
+            (
+                "application/openmetrics-text;q=0.3, text/plain;q=0.9",
+                Format::Text,
+            ),
+            ("application/openmetrics-text; q=0, */*", Format::Text),
+            (
+                "Application/OpenMetrics-Text, */*;q=0.1",
+                Format::OpenMetrics,
+            ),
+        ] {
+            assert_eq!(Format::accepted(header), expected, "{header}");
+        }
+    }
+
+    #[test]
+    fn bounds_are_written_with_a_point_in_openmetrics() {
+        let now = Timestamp::from_secs(9);
+        let mut batch = Batch::new(Labels::none(), now, now);
+        let buckets = Buckets::new(&[0.5, 1.0, 30.0]);
+        batch.push("took", &Labels::none(), Value::Histogram(buckets));
+        let bounds = |format| {
+            let text = render([&batch].into_iter(), format);
+            let bounds = text.split("le=\"").skip(1);
+            let bounds = bounds.map(|rest| rest.split('"').next().unwrap().to_string());
+            bounds.collect::<Vec<_>>()
+        };
+        assert_eq!(bounds(Format::Text), ["0.5", "1", "30", "+Inf"]);
+        assert_eq!(bounds(Format::OpenMetrics), ["0.5", "1.0", "30.0", "+Inf"]);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::{
     RunningContainer, Scheduler, container_events,
 };
 
-/// One job's scheduler. When it is dropped, its connections are closed.
+/// One job's scheduler. When it is dropped, its connections are closed: until then what containers wrote can be read, though it is closed.
 #[derive(Debug)]
 pub(super) struct HostsJob {
     shared: Arc<Shared>,
@@ -76,7 +76,6 @@ impl HostsJob {
         for task in &self.tasks {
             task.abort();
         }
-        self.shared.links().clear();
         *lock(&self.shared.feed) = None;
     }
 }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_courier::{Courier, Greeting, Listener, Receiver, Security, Sender, connect};
 use ardea_state_manager::{
-    Expected, Found, Session, SessionEnding, StateManager, StatePath, Version, layout, look,
+    Expected, Found, Node, Session, SessionEnding, StateManager, StatePath, Version, layout, look,
 };
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
@@ -30,6 +30,9 @@ const REFRESH: Duration = Duration::from_secs(1);
 /// How long to wait before the state manager is asked again.
 const RETRY: Duration = Duration::from_millis(500);
 
+/// How long to wait at most before the name is asked for again that another host has.
+const RETRY_TAKEN: Duration = Duration::from_secs(8);
+
 /// Who a host is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HostIdentity {
@@ -43,7 +46,7 @@ pub struct HostIdentity {
 
 /// Serves the [`Runner`] of this host to the schedulers of a cluster, for as long as it is not dropped. Containers go on after that.
 pub struct RunnerServer {
-    record: HostRecord,
+    host: Arc<Host>,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -55,6 +58,7 @@ struct Host {
     record: HostRecord,
     state: Arc<dyn StateManager>,
     security: Security,
+    trouble: Mutex<Option<Error>>,
 }
 
 impl RunnerServer {
@@ -87,14 +91,15 @@ impl RunnerServer {
             path: layout::worker(&identity.id)?,
             id: identity.id,
             runner,
-            record: record.clone(),
+            record,
             state,
             security,
+            trouble: Mutex::new(None),
         });
         // It can be asked before others learn of it.
         let serving = tokio::spawn(serve(listener, Arc::clone(&host)));
         let mut server = RunnerServer {
-            record,
+            host: Arc::clone(&host),
             tasks: vec![serving],
         };
         let registered = host.register().await?;
@@ -104,7 +109,12 @@ impl RunnerServer {
 
     /// How it has registered.
     pub fn record(&self) -> &HostRecord {
-        &self.record
+        &self.host.record
+    }
+
+    /// What keeps others from finding it at the moment, if anything does: another host has its name, or the state manager does not answer.
+    pub fn trouble(&self) -> Option<Error> {
+        self.host.trouble().clone()
     }
 }
 
@@ -119,7 +129,7 @@ impl Drop for RunnerServer {
 impl fmt::Debug for RunnerServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RunnerServer")
-            .field("record", &self.record)
+            .field("record", &self.host.record)
             .finish_non_exhaustive()
     }
 }
@@ -128,12 +138,51 @@ impl fmt::Debug for RunnerServer {
 struct Registered {
     version: Version,
     written: HostRecord,
-    /// Kept for what its end means.
-    _session: Box<dyn Session>,
+    session: Box<dyn Session>,
     ending: SessionEnding,
 }
 
+impl Registered {
+    /// Whether this is its node, which may have been written since: by a write of this host whose answer was lost.
+    fn recognizes(&mut self, id: &str, node: &Node) -> bool {
+        if node.version == self.version {
+            return true;
+        }
+        let is_of_its_session = node.session.as_ref() == Some(self.session.id());
+        let Ok(found) = HostRecord::read(id, &node.value) else {
+            return false;
+        };
+        // Of what it writes nothing else changes.
+        let mut like_before = found.clone();
+        like_before.used = self.written.used;
+        if !is_of_its_session || like_before != self.written {
+            return false;
+        }
+        (self.version, self.written) = (node.version, found);
+        true
+    }
+}
+
 impl Host {
+    fn trouble(&self) -> std::sync::MutexGuard<'_, Option<Error>> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Registers it, as soon as that is possible.
+    async fn register_again(&self) -> Registered {
+        let mut wait = RETRY;
+        loop {
+            let registered = self.register().await;
+            *self.trouble() = registered.as_ref().err().cloned();
+            wait = match registered {
+                Ok(registered) => return registered,
+                Err(error) if error.code() == ErrorCode::NameTaken => RETRY_TAKEN.min(2 * wait),
+                Err(_) => RETRY,
+            };
+            tokio::time::sleep(wait).await;
+        }
+    }
+
     async fn register(&self) -> Result<Registered> {
         let (session, ending) = self.state.open_session().await?;
         let mut written = self.record.clone();
@@ -151,7 +200,7 @@ impl Host {
         Ok(Registered {
             version,
             written,
-            _session: session,
+            session,
             ending,
         })
     }
@@ -193,7 +242,7 @@ impl Host {
     async fn refresh(&self, registered: &mut Registered) -> Result<()> {
         let used = self.runner.used().await?;
         let node = self.state.get(&self.path).await?;
-        if node.is_none_or(|node| node.version != registered.version) {
+        if !node.is_some_and(|node| registered.recognizes(&self.id, &node)) {
             let what = format!("the node of the host {:?} is not its own any more", self.id);
             return Err(Error::new(ErrorCode::StateConflict, what));
         }
@@ -204,12 +253,19 @@ impl Host {
         record.used = used;
         // A node that has become another's by now, or is gone, must not be made anew: it would stay for ever.
         let expected = Expected::Version(registered.version);
-        let version = self
+        match self
             .state
             .set(&self.path, &record.written()?, expected)
-            .await?;
-        (registered.version, registered.written) = (version, record);
-        Ok(())
+            .await
+        {
+            Ok(version) => {
+                (registered.version, registered.written) = (version, record);
+                Ok(())
+            }
+            // That, or a write whose answer was lost came first: the next look tells.
+            Err(error) if error.code() == ErrorCode::StateConflict => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -234,12 +290,7 @@ async fn stay(host: Arc<Host>, mut registered: Registered) {
                 _ => continue,
             }
         }
-        registered = loop {
-            match host.register().await {
-                Ok(registered) => break registered,
-                Err(_) => tokio::time::sleep(RETRY).await,
-            }
-        };
+        registered = host.register_again().await;
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_control::{ContainerRequest, JobDefinition, JobRef, ProgramRef, SchedulerCall};
-use ardea_core::{Result, Token};
+use ardea_core::{Error, Result, Token};
 use ardea_courier::{Greeting, Security, connect};
 use ardea_packing::{ContainerId, MilliCores, Resources};
 use ardea_scheduler::conformance::ThisTest;
@@ -17,6 +17,8 @@ use ardea_scheduler::{
 };
 use ardea_state_manager::{Expected, FileState, Node, Session, StateManager, StateOptions, layout};
 
+use crate::forgetful::Forgetful;
+
 /// How long a host may be away before it is lost.
 const LOST_AFTER: Duration = Duration::from_millis(500);
 
@@ -24,7 +26,7 @@ const LOST_AFTER: Duration = Duration::from_millis(500);
 pub struct Cluster {
     folder: tempfile::TempDir,
     programs: Arc<dyn Programs>,
-    state: Arc<dyn StateManager>,
+    state: Arc<Forgetful>,
     servers: BTreeMap<String, RunnerServer>,
     /// Sessions of hosts that have crashed, which have yet to run out.
     ghosts: Vec<Box<dyn Session>>,
@@ -66,7 +68,7 @@ impl Cluster {
         let state = FileState::open(&path, StateOptions::default());
         let mut cluster = Cluster {
             programs,
-            state: Arc::new(state.await.expect("a state manager")),
+            state: Arc::new(Forgetful::of(state.await.expect("a state manager"))),
             folder,
             servers: BTreeMap::new(),
             ghosts: Vec::new(),
@@ -100,7 +102,7 @@ impl Cluster {
             listen_at: format!("{host}:0"),
             attributes: BTreeMap::new(),
         };
-        RunnerServer::start(identity, runner, Arc::clone(&self.state), security()).await
+        RunnerServer::start(identity, runner, self.state(), security()).await
     }
 
     /// Stops a host's runner; its containers go on.
@@ -139,6 +141,41 @@ impl Cluster {
         let path = layout::worker(host).expect("a path");
         let set = self.state.set(&path, b"{}", Expected::Any).await;
         set.expect("written");
+    }
+
+    /// Writes into a host's node what another says of itself.
+    pub async fn rename(&self, other: &str, host: &str) {
+        let path = layout::worker(host).expect("a path");
+        let value = self.servers[other].record().written().expect("written");
+        let set = self.state.set(&path, &value, Expected::Any).await;
+        set.expect("written");
+    }
+
+    /// Why a host that serves can't be found, as it says.
+    pub fn trouble(&self, host: &str) -> Option<Error> {
+        self.servers[host].trouble()
+    }
+
+    /// The answer to the next change of a node's value is lost.
+    pub fn lose_an_answer(&self) {
+        self.state.lose_an_answer();
+    }
+
+    /// Whether that has happened.
+    pub fn has_lost_it(&self) -> bool {
+        self.state.has_lost_it()
+    }
+
+    /// A host's node, and what it says there.
+    pub async fn registered(&self, host: &str) -> Option<(Node, HostRecord)> {
+        let path = layout::worker(host).expect("a path");
+        let node = self.state.get(&path).await.ok().flatten()?;
+        let record = HostRecord::read(host, &node.value).ok()?;
+        Some((node, record))
+    }
+
+    fn state(&self) -> Arc<dyn StateManager> {
+        Arc::clone(&self.state) as _
     }
 
     /// Waits until a host that serves can be found by its node, which goes with its session.
@@ -203,7 +240,7 @@ impl Cluster {
 
     /// The scheduler, as another process would make it.
     pub async fn hosts(&self) -> Hosts {
-        Hosts::new(Arc::clone(&self.state), security())
+        Hosts::new(self.state(), security())
             .lost_after(LOST_AFTER)
             .gather_within(GATHER_WITHIN)
     }

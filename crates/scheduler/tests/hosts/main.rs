@@ -1,13 +1,15 @@
 //! The conformance suite on the scheduler `hosts`, and what only it promises: hosts come and go.
 
 mod cluster;
+mod forgetful;
 
 use std::sync::Arc;
 
 use ardea_control::{MasterEpoch, Order, SchedulerAnswer, SchedulerCall};
-use ardea_packing::ContainerId;
+use ardea_core::{Error, ErrorCode};
+use ardea_packing::{ContainerId, Resources};
 use ardea_scheduler::conformance::{Skipped, Stage};
-use ardea_scheduler::{ContainerEvent, Ending, RunningContainer, SchedulerKind};
+use ardea_scheduler::{ContainerEvent, Ending, HostRecord, RunningContainer, SchedulerKind};
 use cluster::{Cluster, eventually, have, have_large};
 
 fn stage() -> Result<Stage, Skipped> {
@@ -298,6 +300,39 @@ async fn a_living_host_registers_anew_when_its_node_is_damaged_gone_or_overwritt
     let answer = scheduler.call(order(1), have(&[1], &[])).await;
     assert_eq!(answer, SchedulerAnswer::Done);
     scheduler.call(order(2), SchedulerCall::Kill).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_whose_write_is_not_answered_keeps_its_registration() {
+    let cluster = Cluster::of_sleepers(&[A]).await;
+    let (scheduler, _events) = cluster.scheduler().await;
+    let (before, _) = cluster.registered(A).await.expect("it is registered");
+    cluster.lose_an_answer();
+    let done = SchedulerAnswer::Done;
+    assert_eq!(scheduler.call(order(1), have(&[1], &[])).await, done);
+    let lost = async || Some(cluster.has_lost_it());
+    eventually("an answer is lost", lost, |lost| *lost).await;
+    // What it writes next is written after it has looked.
+    assert_eq!(scheduler.call(order(2), SchedulerCall::Kill).await, done);
+    let is_free = |(_, record): &(_, HostRecord)| record.used == Resources::ZERO;
+    let look = async || cluster.registered(A).await;
+    let (after, _) = eventually("it is told to be free", look, is_free).await;
+    assert_eq!(after.session, before.session);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_living_host_tells_that_another_has_its_name_by_now_and_has_it_back_when_that_is_gone() {
+    let cluster = Cluster::of_sleepers(&[A, B]).await;
+    assert!(cluster.trouble(A).is_none());
+    cluster.rename(B, A).await;
+    let look = async || cluster.trouble(A);
+    let is_taken = |trouble: &Error| trouble.code() == ErrorCode::NameTaken;
+    let trouble = eventually("it tells", look, is_taken).await;
+    assert!(trouble.to_string().contains(B), "{trouble}");
+    cluster.unregister(A).await;
+    cluster.until_registered(A).await;
+    let told = async || Some(cluster.trouble(A).is_some());
+    eventually("that is over", told, |told| !told).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

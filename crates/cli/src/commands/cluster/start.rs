@@ -1,12 +1,15 @@
 //! `ardea cluster start`: hosts of a cluster on this machine.
 
 use ardea::cluster::{HostStart, Launcher, Modules, Started, host_process};
+use ardea::job::{check_scheduler, check_settings, schema};
+use ardea_api::is_of_the_host;
+use ardea_core::settings::{Origin, Resolved};
 use serde_json::json;
 
 use super::hosts_json;
 use crate::args::{ClusterStartArgs, Where};
 use crate::context::Context;
-use crate::failure::{Failure, print_error};
+use crate::failure::{Failure, Notice, print_error, print_notice};
 use crate::stdout;
 
 /// Starts hosts in the background and waits until they answer; or is one.
@@ -15,7 +18,13 @@ pub fn run(args: &ClusterStartArgs, context: &Context) -> Result<(), Failure> {
         cluster: args.cluster.clone(),
         at: None,
     };
-    let cluster = context.cluster(&place)?;
+    let (resolved, cluster) = context.of_cluster(&place)?;
+    let modules = Modules::builtin();
+    check_settings(&resolved, &cluster, &modules)?;
+    check_scheduler(&resolved, &modules)?;
+    if let Some(told) = of_jobs(&resolved) {
+        print_notice(Notice::Warning, &told, context.json);
+    }
     let launcher = Launcher::of(cluster.clone());
     if args.foreground {
         let name = args.name.clone().unwrap_or_else(own_name);
@@ -34,6 +43,9 @@ pub fn run(args: &ClusterStartArgs, context: &Context) -> Result<(), Failure> {
         .into_iter()
         .filter(|host| host.job.is_none())
         .collect();
+    if let Some(told) = without_effect(&resolved, &started, &general) {
+        print_notice(Notice::Warning, &told, context.json);
+    }
     if context.json {
         let hosts = hosts_json(&general);
         return stdout::print_json(&json!({ "cluster": cluster.name, "hosts": hosts }));
@@ -52,6 +64,46 @@ pub fn run(args: &ClusterStartArgs, context: &Context) -> Result<(), Failure> {
         say_taken_port(&started, &general);
     }
     Ok(())
+}
+
+/// The settings of which the command line says something, and this is true.
+fn told(resolved: &Resolved, is_meant: impl Fn(&str) -> bool) -> Vec<&'static str> {
+    let keys = schema();
+    let keys = keys.settings().iter().map(|setting| setting.key);
+    keys.filter(|key| resolved.origin(key) == Some(&Origin::Flag) && is_meant(key))
+        .collect()
+}
+
+/// That a host has no use for some of what it was told, if so. What files and the environment say is meant for other commands as well.
+fn of_jobs(resolved: &Resolved) -> Option<String> {
+    // These two are for commands, of which this is one.
+    const OF_COMMANDS: [&str; 2] = ["cluster.api", "cluster.patience"];
+    let keys = told(resolved, |key| {
+        !is_of_the_host(key) && !OF_COMMANDS.contains(&key)
+    });
+    let verb = if keys.len() == 1 { "means" } else { "mean" };
+    (!keys.is_empty()).then(|| {
+        let keys = keys.join(", ");
+        format!("{keys} {verb} nothing to a host: say it where a job is submitted")
+    })
+}
+
+/// That the hosts were up already, and so know nothing of what this one was to be told, if so.
+fn without_effect(resolved: &Resolved, started: &[Started], running: &[Started]) -> Option<String> {
+    // These say which cluster is meant, and so do not change one.
+    const WHICH: [&str; 2] = ["cluster.name", "cluster.directory"];
+    let port = resolved.count("cluster.port").unwrap_or_default();
+    let has_port = |host: &Started| host.api.ends_with(&format!(":{port}"));
+    let keys = told(resolved, |key| {
+        let is_so = key == "cluster.port" && running.iter().any(has_port);
+        is_of_the_host(key) && !WHICH.contains(&key) && !is_so
+    });
+    (started.is_empty() && !keys.is_empty()).then(|| {
+        format!(
+            "{} had no effect: hosts take their settings when they start; `ardea cluster stop` leaves jobs running",
+            keys.join(", ")
+        )
+    })
 }
 
 /// Says so if none of the cluster's hosts here has the port that commands of people would try first, since one that was started found
@@ -99,6 +151,8 @@ fn own_name() -> String {
 
 #[cfg(test)]
 mod tests {
+    use ardea_core::settings::Resolver;
+
     use super::*;
 
     fn host(port: u16, taken_port: Option<u16>) -> Started {
@@ -109,6 +163,38 @@ mod tests {
             pid: 1,
             job: None,
         }
+    }
+
+    #[test]
+    fn what_a_host_is_told_in_vain_is_said() {
+        let schema = schema();
+        let of = |flags: &[&'static str]| {
+            let resolver = Resolver::new(&schema).environment([("ARDEA_THREADS", "2")]);
+            resolver.flags(flags.iter().copied()).resolve().unwrap()
+        };
+        let plain = of(&[
+            "cluster.name=harbour",
+            "cluster.port=7412",
+            "cluster.patience=5s",
+        ]);
+        assert_eq!(of_jobs(&plain), None);
+        let jobs = of(&[
+            "cluster.packing=binpack",
+            "worker.ports=7500",
+            "cluster.port=0",
+        ]);
+        let told = of_jobs(&jobs).unwrap();
+        assert!(
+            told.starts_with("worker.ports, cluster.packing mean nothing to a host"),
+            "{told}"
+        );
+
+        let (up, here) = (host(7411, None), host(7412, None));
+        let one = std::slice::from_ref(&up);
+        assert_eq!(without_effect(&plain, one, one), None);
+        assert_eq!(without_effect(&plain, &[], &[up.clone(), here]), None);
+        let told = without_effect(&plain, &[], &[up]).unwrap();
+        assert!(told.starts_with("cluster.port had no effect"), "{told}");
     }
 
     #[test]

@@ -13,21 +13,47 @@ use crate::failure::Failure;
 use crate::reach::Reached;
 use crate::stdout;
 
-/// Prints the plans of a job of a cluster.
-pub fn running(job: &str, args: &PlanArgs, context: &Context) -> Result<(), Failure> {
+/// Prints the plans of a job of a cluster, which has its arguments and threads already.
+pub fn running(
+    job: &str,
+    rest: &[String],
+    args: &PlanArgs,
+    context: &Context,
+) -> Result<(), Failure> {
     let cluster = Reached::of_job(&args.place, job, context)?;
     let plans = cluster.ask(cluster.client.plans(job))?;
+    if let Some(first) = rest.first() {
+        return Err(Failure::usage(
+            format!(
+                "{job:?} is a cluster's job, which has its arguments: none such as {first:?} is taken"
+            ),
+            format!("`ardea plan {job}` shows how it runs"),
+        ));
+    }
+    without_threads(args)?;
     print(&plans, context)
+}
+
+/// Refuses a number of threads, which counts where a job runs in one process.
+fn without_threads(args: &PlanArgs) -> Result<(), Failure> {
+    match args.job.threads {
+        None => Ok(()),
+        Some(_) => Err(Failure::usage(
+            "--threads is of jobs that run in one process, and this plan is that of a cluster",
+            "leave it out: how many instances there are is said by the job",
+        )),
+    }
 }
 
 /// Prints the plans of a job of a cluster; what `unknown` says if no cluster is up, or none that knows it better.
 pub fn running_or(
     job: &str,
+    rest: &[String],
     unknown: Failure,
     args: &PlanArgs,
     context: &Context,
 ) -> Result<(), Failure> {
-    match running(job, args, context) {
+    match running(job, rest, args, context) {
         Err(Failure::Error(error)) if !tells_more(&error) => Err(unknown),
         told => told,
     }
@@ -53,6 +79,13 @@ pub fn packed(
     args: &PlanArgs,
     context: &Context,
 ) -> Result<(), Failure> {
+    without_threads(args)?;
+    if args.place.at.is_some() {
+        return Err(Failure::usage(
+            "--at names the interface of a cluster, and none is asked how something would be packed",
+            "leave it out; --cluster NAME packs it with the settings of that cluster",
+        ));
+    }
     let Some(own) = Own::find(file, rest)? else {
         let options = shared_options(&args.place, context);
         return Err(become_program(file, "plan", &options, rest));

@@ -1,0 +1,278 @@
+//! `ardea top` on a terminal: a job itself, whose source asks the cluster, and whose sinks are live tables.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use ardea_api::{Client, TopView};
+use ardea_connect::live_table::{Row, Table};
+use ardea_core::{
+    Error, InstanceContext, Isolation, Ordinal, Outbox, Processor, Progress, Result, Source,
+    Timestamp, Unbounded, supplier,
+};
+use ardea_engine::{JobConfig, Node, NodeConfig};
+use ardea_pipeline::Pipeline;
+use serde::{Deserialize, Serialize};
+use tokio::runtime::Runtime;
+
+use super::{CONTAINERS, MESSAGES, VERTICES, of_container, of_messages, of_vertex};
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::keyboard::Keyboard;
+use crate::reach::runtime;
+use crate::status_line::{GAP, terminal_columns};
+
+/// How many columns of the vertices stay together where a terminal is too narrow for all; the others become a table of their own.
+const FIRST_COLUMNS: usize = 8;
+
+/// A row of one of the tables, or that it is not there any more.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum Line {
+    Vertex(usize, Vec<String>),
+    Further(usize, Vec<String>),
+    Messages(usize, Vec<String>),
+    Container(usize, Vec<String>),
+    NoVertex(String),
+    NoFurther(String),
+    NoMessages(String),
+    NoContainer(String),
+}
+
+/// Shows live tables until `q` or Ctrl-C, or until there is nothing to be shown any more.
+///
+/// # Errors
+/// What kept it from being shown: the last answer of the cluster, if that was none.
+pub(super) fn show(
+    client: &Client,
+    first: &TopView,
+    every: Duration,
+    context: &Context,
+) -> Result<(), Failure> {
+    let job = &first.job;
+    let is_narrow = width(first) > terminal_columns(&io::stdout());
+    let p = Pipeline::new(format!("top of {job}"));
+    let (name, of, client) = (job.to_string(), job.to_string(), client.clone());
+    let why = Why::default();
+    let told = why.clone();
+    let looks = supplier(move || Looks {
+        is_narrow,
+        ..Looks::at(client.clone(), name.clone(), every, told.clone())
+    });
+    let source: Source<Line, Unbounded> = Source::new("looks", looks).isolation(Isolation::Thread);
+    let lines = p.read_from(source);
+    let rows_of = |title: &str, columns: &[&str]| {
+        Table::new(
+            title.to_string(),
+            columns.iter().map(|name| plain(name).to_string()),
+        )
+    };
+    let (vertices, others) =
+        lines.split(|line| matches!(line, Line::Vertex(..) | Line::NoVertex(_)));
+    let others = match is_narrow {
+        false => {
+            vertices.write_to(rows_of(&of, &VERTICES).sink(row));
+            others
+        }
+        true => {
+            vertices.write_to(rows_of(&of, &VERTICES[..FIRST_COLUMNS]).sink(row));
+            let is_further = |line: &Line| matches!(line, Line::Further(..) | Line::NoFurther(_));
+            let (further, others) = others.split(is_further);
+            further.write_to(rows_of("latency and problems", &further_columns()).sink(row));
+            others
+        }
+    };
+    let (messages, containers) =
+        others.split(|line| matches!(line, Line::Messages(..) | Line::NoMessages(_)));
+    messages.write_to(rows_of("messages", &MESSAGES).sink(row));
+    containers.write_to(rows_of("containers", &CONTAINERS).sink(row));
+    let config = NodeConfig::with_threads(1);
+    let dag = p.to_dag(config.threads)?;
+    let node = Node::start(config)?;
+    let running = node.submit(&dag, JobConfig::named(p.name()))?;
+    let passing = context.interrupts.drain(&running);
+    let keyboard = Keyboard::taken(&context.interrupts);
+    let outcome = running.join();
+    drop(keyboard);
+    drop(passing);
+    outcome?;
+    match why.told().take() {
+        Some(error) => Err(error.into()),
+        None => Ok(()),
+    }
+}
+
+/// Why there is nothing to be shown any more.
+#[derive(Clone, Default)]
+struct Why(Arc<Mutex<Option<Error>>>);
+
+impl Why {
+    fn told(&self) -> MutexGuard<'_, Option<Error>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The headings of the vertices, or their cells, that find no room beside the first ones; behind the vertex's name.
+fn further<T: Clone>(all: &[T]) -> Vec<T> {
+    let behind = all.iter().skip(FIRST_COLUMNS);
+    all.iter().take(1).chain(behind).cloned().collect()
+}
+
+fn further_columns() -> Vec<&'static str> {
+    further(&VERTICES)
+}
+
+/// How wide the table of vertices may become.
+fn width(view: &TopView) -> usize {
+    // Such as `1.25 M`, `12.5 ms`, `100 %`.
+    const NUMBER: usize = 7;
+    let names = view.vertices.iter().map(|top| top.vertex.chars().count());
+    let longest = names.max().unwrap_or(0);
+    let columns = VERTICES.iter().map(|heading| {
+        let least = match heading.starts_with('>') {
+            true => NUMBER,
+            false => longest,
+        };
+        plain(heading).len().max(least)
+    });
+    columns.map(|wide| wide + GAP.len()).sum::<usize>() - GAP.len()
+}
+
+/// A heading, without what it says of its column.
+fn plain(heading: &str) -> &str {
+    heading.trim_start_matches('>')
+}
+
+fn row(line: &Line) -> Row {
+    let further_columns = further_columns();
+    let (at, cells, columns) = match line {
+        Line::Vertex(at, cells) => (*at, cells, &VERTICES[..]),
+        Line::Further(at, cells) => (*at, cells, &further_columns[..]),
+        Line::Messages(at, cells) => (*at, cells, &MESSAGES[..]),
+        Line::Container(at, cells) => (*at, cells, &CONTAINERS[..]),
+        Line::NoVertex(key)
+        | Line::NoFurther(key)
+        | Line::NoMessages(key)
+        | Line::NoContainer(key) => return Row::gone(key),
+    };
+    let key = cells.first().map_or("", String::as_str);
+    // In the order in which they come.
+    let mut row = Row::new(key).weight(-(at as f64));
+    for (cell, column) in cells.iter().zip(columns).skip(1) {
+        row = match column.starts_with('>') {
+            true => row.number(cell),
+            false => row.text(cell),
+        };
+    }
+    row
+}
+
+/// Asks the cluster every so often; runs on a thread of its own.
+struct Looks {
+    client: Client,
+    job: String,
+    every: Duration,
+    runtime: Option<Runtime>,
+    why: Why,
+    is_narrow: bool,
+    next: Instant,
+    waiting: Vec<Line>,
+    shown: Vec<Line>,
+}
+
+impl Looks {
+    fn at(client: Client, job: String, every: Duration, why: Why) -> Self {
+        Looks {
+            client,
+            job,
+            every,
+            runtime: None,
+            why,
+            is_narrow: false,
+            next: Instant::now(),
+            waiting: Vec::new(),
+            shown: Vec::new(),
+        }
+    }
+
+    /// What the tables are to show, with what they are to show no longer.
+    fn look(&mut self) -> Result<()> {
+        let Some(runtime) = &self.runtime else {
+            return Ok(());
+        };
+        let view = runtime.block_on(self.client.top(&self.job))?;
+        let vertices = view.vertices.iter().enumerate();
+        let messages = view.vertices.iter().filter_map(of_messages).enumerate();
+        let containers = view.containers.iter().enumerate();
+        let lines: Vec<Line> = vertices
+            .flat_map(|(at, top)| of_one(at, of_vertex(top), self.is_narrow))
+            .chain(messages.map(|(at, cells)| Line::Messages(at, cells)))
+            .chain(containers.map(|(at, top)| Line::Container(at, of_container(top))))
+            .collect();
+        let gone = self.shown.iter().filter_map(|before| {
+            let is_there = lines.iter().any(|line| same(line, before));
+            (!is_there).then(|| match before {
+                Line::Container(_, cells) => Line::NoContainer(cells[0].clone()),
+                Line::Vertex(_, cells) => Line::NoVertex(cells[0].clone()),
+                Line::Further(_, cells) => Line::NoFurther(cells[0].clone()),
+                Line::Messages(_, cells) => Line::NoMessages(cells[0].clone()),
+                other => other.clone(),
+            })
+        });
+        self.waiting = gone.chain(lines.iter().cloned()).collect();
+        // Taken from the end.
+        self.waiting.reverse();
+        self.shown = lines;
+        Ok(())
+    }
+}
+
+/// The rows of a vertex.
+fn of_one(at: usize, mut cells: Vec<String>, is_narrow: bool) -> Vec<Line> {
+    if !is_narrow {
+        return vec![Line::Vertex(at, cells)];
+    }
+    let further = further(&cells);
+    cells.truncate(FIRST_COLUMNS);
+    vec![Line::Vertex(at, cells), Line::Further(at, further)]
+}
+
+/// Whether both are of one row.
+fn same(one: &Line, other: &Line) -> bool {
+    match (one, other) {
+        (Line::Vertex(_, a), Line::Vertex(_, b)) => a.first() == b.first(),
+        (Line::Further(_, a), Line::Further(_, b)) => a.first() == b.first(),
+        (Line::Messages(_, a), Line::Messages(_, b)) => a.first() == b.first(),
+        (Line::Container(_, a), Line::Container(_, b)) => a.first() == b.first(),
+        _ => false,
+    }
+}
+
+impl Processor for Looks {
+    fn init(&mut self, _: &InstanceContext) -> Result<()> {
+        self.runtime = Some(runtime()?);
+        Ok(())
+    }
+
+    fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        if self.waiting.is_empty() && Instant::now() >= self.next {
+            self.next = Instant::now() + self.every;
+            // What is shown stays, and the job ends well: why there is no more is not its fault.
+            if let Err(error) = self.look() {
+                *self.why.told() = Some(error);
+                return Ok(Progress::DONE);
+            }
+        }
+        let mut lane = outbox.lane::<Line>(Ordinal::FIRST)?;
+        let mut has_moved = false;
+        while !lane.is_full()
+            && let Some(line) = self.waiting.pop()
+        {
+            lane.push(line, Timestamp::MIN);
+            has_moved = true;
+        }
+        Ok(match has_moved {
+            true => Progress::MADE,
+            false => Progress::NONE,
+        })
+    }
+}
