@@ -13,6 +13,7 @@
 
 #[allow(missing_docs, reason = "the name of a promise is what it promises")]
 mod breaking;
+mod faulty;
 mod proxy;
 mod server;
 #[allow(missing_docs, reason = "the name of a promise is what it promises")]
@@ -23,6 +24,7 @@ mod tree;
 #[allow(missing_docs, reason = "the name of a promise is what it promises")]
 mod watching;
 
+pub use faulty::{Fault, Faulty};
 pub use proxy::Proxy;
 pub use server::{Server, Skipped};
 pub use site::{Connect, Need, Plan, Site, hold};

@@ -9,11 +9,11 @@ use ardea_host::Host;
 use ardea_master::Jobs;
 use ardea_packing::{ContainerId, Resources};
 use ardea_scheduler::HostRecord;
+use ardea_state_manager::conformance::Faulty;
 use ardea_state_manager::layout::{JobLayout, past_job, worker};
 use ardea_state_manager::{Expected, StateManager, StatePath};
 use serde_json::json;
 
-use crate::full::Full;
 use crate::{job, setup, state};
 
 /// A host, and a job that ran on several and is gone: its first submission.
@@ -21,7 +21,7 @@ struct Harbour {
     folder: tempfile::TempDir,
     /// What the host keeps on its machine.
     kept: PathBuf,
-    state: Arc<Full>,
+    state: Arc<Faulty>,
     host: Host,
     client: Client,
 }

@@ -1,6 +1,5 @@
 //! A host as those who ask it see it, when something of its machine is not as it should be.
 
-mod full;
 mod kept;
 
 use std::path::Path;
@@ -19,16 +18,15 @@ use ardea_packing::{
     ContainerId, JobDemand, PackingConfig, ResourceManagers, Resources, VertexDemand,
 };
 use ardea_scheduler::{CachedPrograms, Schedulers};
+use ardea_state_manager::conformance::{Fault, Faulty};
 use ardea_state_manager::{Expected, FileState, StateManager, StateOptions, layout};
-
-use full::Full;
 
 /// How long anything may take.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-async fn state(folder: &Path) -> Arc<Full> {
+async fn state(folder: &Path) -> Arc<Faulty> {
     let state = FileState::open(&folder.join("state"), StateOptions::default()).await;
-    Arc::new(Full::new(Arc::new(state.expect("it opens"))))
+    Arc::new(Faulty::over(Arc::new(state.expect("it opens"))))
 }
 
 async fn host(name: &str, folder: &Path, state: Arc<dyn StateManager>) -> Result<Host> {
@@ -36,7 +34,7 @@ async fn host(name: &str, folder: &Path, state: Arc<dyn StateManager>) -> Result
 }
 
 /// A host that has started, and a client of its interface.
-async fn opened(name: &str, folder: &Path, state: &Arc<Full>) -> (Host, Client) {
+async fn opened(name: &str, folder: &Path, state: &Arc<Faulty>) -> (Host, Client) {
     let host = host(name, folder, Arc::clone(state) as _).await;
     with_client(host.expect("it starts"))
 }
@@ -144,7 +142,7 @@ async fn what_a_full_disk_keeps_from_being_done_is_answered_with_that_reason() {
     let (host, client) = opened("quay", folder.path(), &state).await;
     submit_words(&client).await;
 
-    state.full(true);
+    state.has(Fault::Full);
     // What is begun while the lease lasts may be done; when it has run out nothing is.
     let lost = client.deactivate("words").await.expect_err("not stored");
     assert_eq!(lost.code(), ErrorCode::Superseded, "{lost}");
@@ -158,6 +156,7 @@ async fn what_a_full_disk_keeps_from_being_done_is_answered_with_that_reason() {
     }
     let next = lost.what_next().expect("a hint");
     assert!(next.contains("may have been taken"), "{lost}");
+    assert_eq!(next, ardea_api::DOUBTFUL, "{lost}");
     let update = ParallelismUpdate {
         parallelism: [("words".to_string(), 2)].into(),
     };
@@ -170,7 +169,7 @@ async fn what_a_full_disk_keeps_from_being_done_is_answered_with_that_reason() {
         "{refused}"
     );
 
-    state.full(false);
+    state.has(Fault::None);
     until("it is led again", async || {
         client.deactivate("words").await.ok()
     })
@@ -198,6 +197,7 @@ async fn damage_is_told_to_whom_it_is_in_the_way_of_and_to_nobody_else() {
     let unknown = client.restart("words", ContainerId(7)).await;
     let unknown = unknown.expect_err("there is no such container");
     assert_eq!(unknown.code(), ErrorCode::NoSuchContainer, "{unknown}");
+    assert_eq!(unknown.what_next(), Some("it has one: 1"));
     let refused = client.activate("words").await.expect_err("not stored");
     assert_eq!(refused.to_string(), stored.to_string());
     host.close().await;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use ardea_control::{Command, JobPhase};
 use ardea_master::Standing;
 use ardea_state_etcd::EtcdState;
-use ardea_state_manager::conformance::{Server, Skipped};
+use ardea_state_manager::conformance::{Fault, Server, Skipped};
 use ardea_state_manager::{StateManager, StateOptions, StatePath};
 
 use crate::rig::{DEADLINE, Rig, desk, leads, until};
@@ -46,7 +46,11 @@ async fn without(rig: &Rig, master: &ardea_master::MasterProcess, away: impl Fn(
 async fn a_job_outlives_the_absence_of_its_state_manager() {
     let rig = Rig::new().await;
     let master = rig.master("a").await;
-    without(&rig, &master, |away| rig.state.away(away)).await;
+    without(&rig, &master, |away| {
+        let fault = if away { Fault::Away } else { Fault::None };
+        rig.state.has(fault);
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -77,7 +81,7 @@ async fn a_job_outlives_a_killed_etcd() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_submission_without_a_state_manager_ends_with_a_word_and_leaves_nothing() {
     let rig = Rig::new().await;
-    rig.state.away(true);
+    rig.state.has(Fault::Away);
     let (definition, demand, packing) = rig.job("word-count");
     let managers = ardea_packing::ResourceManagers::builtin();
     let patience = Duration::from_millis(300);
@@ -93,7 +97,7 @@ async fn a_submission_without_a_state_manager_ends_with_a_word_and_leaves_nothin
     let error = submitted.await.unwrap_err();
     assert_eq!(error.code(), ardea_core::ErrorCode::StateUnknown);
     assert!(begin.elapsed() >= patience);
-    rig.state.away(false);
+    rig.state.has(Fault::None);
     let jobs = ardea_state_manager::layout::jobs().unwrap();
     assert!(rig.state.children(&jobs).await.unwrap().is_empty());
 }

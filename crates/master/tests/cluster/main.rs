@@ -4,7 +4,6 @@
 mod away;
 mod commands;
 mod failover;
-mod flaky;
 mod life;
 mod rig;
 mod scheduler;

@@ -14,9 +14,9 @@ use ardea_master::{
 };
 use ardea_packing::{JobDemand, PackingConfig, ResourceManagers, Resources, VertexDemand};
 use ardea_scheduler::Schedulers;
+use ardea_state_manager::conformance::Faulty;
 use ardea_state_manager::{FileState, StateManager, StateOptions};
 
-use crate::flaky::Flaky;
 use crate::scheduler::Machine;
 
 /// How long anything may take.
@@ -25,7 +25,7 @@ pub const DEADLINE: Duration = Duration::from_secs(60);
 pub struct Rig {
     /// Where the state manager keeps its files, if it keeps any.
     pub folder: Option<tempfile::TempDir>,
-    pub state: Arc<Flaky>,
+    pub state: Arc<Faulty>,
     pub machine: Machine,
     pub security: Security,
 }
@@ -40,7 +40,7 @@ impl Rig {
 
     /// With this state manager.
     pub fn over(state: Arc<dyn StateManager>, folder: Option<tempfile::TempDir>) -> Self {
-        let state = Arc::new(Flaky::new(state));
+        let state = Arc::new(Faulty::over(state));
         let security = Security::new("harbour");
         Rig {
             folder,

@@ -15,9 +15,8 @@ use ardea_scheduler::{
     ContainerEvents, HostIdentity, HostRecord, Hosts, JobScheduler, LaunchPlan, Pending, Programs,
     Runner, RunnerConfig, RunnerServer, RunningContainer, Schedulers, Unpacked,
 };
+use ardea_state_manager::conformance::{Fault, Faulty};
 use ardea_state_manager::{Expected, FileState, Node, Session, StateManager, StateOptions, layout};
-
-use crate::forgetful::Forgetful;
 
 /// How long a host may be away before it is lost.
 const LOST_AFTER: Duration = Duration::from_millis(500);
@@ -26,7 +25,7 @@ const LOST_AFTER: Duration = Duration::from_millis(500);
 pub struct Cluster {
     folder: tempfile::TempDir,
     programs: Arc<dyn Programs>,
-    state: Arc<Forgetful>,
+    state: Arc<Faulty>,
     servers: BTreeMap<String, RunnerServer>,
     /// Sessions of hosts that have crashed, which have yet to run out.
     ghosts: Vec<Box<dyn Session>>,
@@ -68,7 +67,9 @@ impl Cluster {
         let state = FileState::open(&path, StateOptions::default());
         let mut cluster = Cluster {
             programs,
-            state: Arc::new(Forgetful::of(state.await.expect("a state manager"))),
+            state: Arc::new(Faulty::over(Arc::new(
+                state.await.expect("a state manager"),
+            ))),
             folder,
             servers: BTreeMap::new(),
             ghosts: Vec::new(),
@@ -158,12 +159,12 @@ impl Cluster {
 
     /// The answer to the next change of a node's value is lost.
     pub fn lose_an_answer(&self) {
-        self.state.lose_an_answer();
+        self.state.has(Fault::LosesAnswer);
     }
 
     /// Whether that has happened.
     pub fn has_lost_it(&self) -> bool {
-        self.state.has_lost_it()
+        self.state.fault() == Fault::None
     }
 
     /// A host's node, and what it says there.

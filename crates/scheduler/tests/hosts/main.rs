@@ -1,7 +1,6 @@
 //! The conformance suite on the scheduler `hosts`, and what only it promises: hosts come and go.
 
 mod cluster;
-mod forgetful;
 
 use std::sync::Arc;
 
