@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use ardea_core::Timestamp;
 use ardea_metrics::catalogue::{self, Metric};
-use ardea_metrics::{Curve, Grain, History, Labels, Selector};
+use ardea_metrics::{Grain, History, Labels, Selector};
 
 /// How far back failures count: instances are started again after ten seconds at the latest.
-const LOOKED_AT_MS: u64 = 25_000;
+const LOOKED_AT: Duration = Duration::from_secs(25);
 
 /// So many failures in that time are again and again.
 const AGAIN_AND_AGAIN: f64 = 1.5;
@@ -55,15 +55,21 @@ fn instance(labels: &Labels) -> Labels {
     labels.only(&["container", "instance"])
 }
 
-/// By how much each series of a counter of a vertex has grown of late.
-fn grown(history: &History, metric: &Metric, vertex: &str, now_ms: u64) -> Vec<(Labels, f64)> {
+/// By how much each series of a counter of a vertex has grown of late: up to its last batch, however long ago that may be with a process
+/// that tells its metrics seldom; of one that has gone, by the clock.
+fn grown(history: &History, metric: &Metric, vertex: &str, now_ms: u64) -> BTreeMap<Labels, f64> {
     let selector = Selector::of(metric.name).with("vertex", vertex);
-    let (from, to) = (at(now_ms.saturating_sub(LOOKED_AT_MS)), at(now_ms));
-    let curves = history.range(&selector, Grain::Seconds, from, to);
-    let curves = curves.into_iter();
-    let sum = |curve: Curve| curve.points.iter().map(|point| point.value).sum();
+    let looked_at_ms = u64::try_from(LOOKED_AT.as_millis()).unwrap_or(u64::MAX);
+    let (from, to) = (at(now_ms.saturating_sub(looked_at_ms)), at(now_ms));
+    let by_clock = history.range(&selector, Grain::Seconds, from, to);
+    // These stand for the same series by the clock.
+    let told = history.recent(&selector, LOOKED_AT, to);
+    let curves = by_clock.into_iter().chain(told);
     curves
-        .map(|curve| (curve.labels.clone(), sum(curve)))
+        .map(|curve| {
+            let growth = curve.points.iter().map(|point| point.value).sum();
+            (curve.labels, growth)
+        })
         .collect()
 }
 
@@ -79,10 +85,68 @@ mod tests {
 
     const SECONDS: u64 = 20;
 
+    fn second(at: u64) -> Timestamp {
+        Timestamp::from_micros(1_000_000_000 + at as i64 * 1_000_000)
+    }
+
+    /// What a process says so long after its start, of an instance 0 of `counts` that fails so often a second and accounts for such a
+    /// share of its time.
+    fn batch(started: u64, at: u64, every: Duration, failures: f64, share: f64) -> Batch {
+        let process = Labels::of([("container", "1")]);
+        let mut batch = Batch::new(process, second(started), second(at)).every(every);
+        let of = Labels::of([("vertex", "counts"), ("instance", "0")]);
+        let elapsed = (at - started) as f64;
+        let failed = Value::Counter((elapsed * failures).floor());
+        batch.push(
+            catalogue::EXCEPTIONS.name,
+            &of.with("code", "ARD-201"),
+            failed,
+        );
+        batch.push(catalogue::IDLE.name, &of, Value::Counter(elapsed * share));
+        batch
+    }
+
+    #[test]
+    fn who_fails_again_and_again_is_failing_at_any_time_however_seldom_it_tells_so() {
+        for every in [1, 5, 30, 60] {
+            for (failures, share, expected) in [(0.1, 0.01, true), (0.1, 0.95, false)] {
+                let mut history = History::new(HistoryConfig::default(), second(0));
+                for now in 0..240 {
+                    if now % every == 0 {
+                        let every = Duration::from_secs(every);
+                        history.take(&batch(0, now, every, failures, share), second(now));
+                    }
+                    let found = is_failing(&history, "counts", (1_000 + now) * 1_000);
+                    // It has to fail for a while first.
+                    if !expected || now >= every.max(30) {
+                        assert_eq!(found, expected, "each {every} s, after {now} s: {share}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn failures_count_for_a_while_when_the_process_that_told_them_was_started_again() {
+        let mut history = History::new(HistoryConfig::default(), second(0));
+        let every = Duration::from_secs(1);
+        for now in 0..=20 {
+            history.take(&batch(0, now, every, 0.2, 0.01), second(now));
+        }
+        // The next one has had no failure yet, so it tells none.
+        let process = Labels::of([("container", "1")]);
+        for now in 22..=60 {
+            let next = Batch::new(process.clone(), second(21), second(now));
+            history.take(&next, second(now));
+            let found = is_failing(&history, "counts", (1_000 + now) * 1_000);
+            assert!(found || now > 30, "{now}");
+            assert!(!found || now <= 50, "{now}");
+        }
+    }
+
     /// After some seconds in each of which instance 0 of `counts` fails so often, and accounts for such a share of its time, while
     /// instance 1 does well.
     fn history(failures: f64, share: f64, process: Option<f64>) -> History {
-        let second = |at: u64| Timestamp::from_micros(1_000_000_000 + at as i64 * 1_000_000);
         let mut history = History::new(HistoryConfig::default(), second(0));
         let process_labels = Labels::of([("container", "1")]);
         for at in 0..=SECONDS {

@@ -389,7 +389,8 @@ mod tests {
         let mut history = History::new(HistoryConfig::default(), second(0));
         let process = Labels::of([("container", "1")]);
         for told in (0..=until).filter(|told| *told == 1 || told % every == 0) {
-            let mut batch = Batch::new(process.clone(), second(0), second(told));
+            let batch = Batch::new(process.clone(), second(0), second(told));
+            let mut batch = batch.every(Duration::from_secs(every as u64));
             let labels = Labels::of([("vertex", "words"), ("instance", "0")]);
             let made = Value::Counter(600.0 * told as f64);
             batch.push(catalogue::RECORDS_OUT.name, &labels, made);

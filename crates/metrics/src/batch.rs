@@ -1,8 +1,10 @@
 //! Values of one process at one moment.
 
+use std::time::Duration;
+
 use ardea_core::{Result, Timestamp};
 
-use crate::{Labels, MetricName, Value, wire};
+use crate::{Labels, MetricName, MetricsConfig, Value, wire};
 
 /// One named, labelled value.
 #[derive(Clone, PartialEq, Debug)]
@@ -26,19 +28,27 @@ pub struct Batch {
     pub started: Timestamp,
     /// When the values were read, on the clock of the process.
     pub at: Timestamp,
+    /// How often the process tells its metrics, as `metrics.every` says: the next batch is to be expected then.
+    pub every: Duration,
     /// The values.
     pub samples: Vec<Sample>,
 }
 
 impl Batch {
-    /// Without samples yet.
+    /// Without samples yet, of a process that tells its metrics as often as is the default.
     pub fn new(process: Labels, started: Timestamp, at: Timestamp) -> Self {
         Batch {
             process,
             started,
             at,
+            every: MetricsConfig::default().every,
             samples: Vec::new(),
         }
+    }
+
+    /// Of a process that tells its metrics so often.
+    pub fn every(self, every: Duration) -> Self {
+        Batch { every, ..self }
     }
 
     /// Adds a sample. Samples that share labels should share one [`Labels`] by cloning it.

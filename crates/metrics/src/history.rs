@@ -245,6 +245,7 @@ impl History {
     fn process(&mut self, batch: &Batch, now: Timestamp) -> Process {
         let age = batch.at.since(batch.started);
         let (known, to) = (self.processes.remove(&batch.process), self.newest);
+        let patience = micros(batch.every.min(MOST_EVERY)) + LATE_BY;
         // Both ages are of one clock each, which need not agree.
         let since_start = to.saturating_sub(micros(age));
         let (from, from_zero) = match known {
@@ -252,7 +253,7 @@ impl History {
                 let from = process.span.1;
                 return Process {
                     span: (from, to),
-                    patience: (to - from).min(micros(MOST_EVERY)) + LATE_BY,
+                    patience,
                     ..process
                 };
             }
@@ -269,8 +270,7 @@ impl History {
         Process {
             started: batch.started,
             span: (from.min(to), to),
-            // Nobody knows yet how often it tells.
-            patience: micros(MOST_EVERY) + LATE_BY,
+            patience,
             from_zero,
             last: HashMap::default(),
         }

@@ -173,6 +173,14 @@ impl MetricsSinks {
         })
     }
 
+    /// Whether there are the sinks of such a list, whatever their arguments are.
+    ///
+    /// # Errors
+    /// [`InvalidConfig`](ErrorCode::InvalidConfig) for a name that there isn't, with the nearest that there is.
+    pub fn check_names(&self, list: &str) -> Result<()> {
+        entries(list).try_for_each(|(name, _)| self.kind(name).map(drop))
+    }
+
     /// The names, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
@@ -264,6 +272,10 @@ mod tests {
                 setup.required("statsd:HOST:PORT").map(drop)
             });
         sinks.check("statsd:a:1").expect("it has one");
+        sinks
+            .check_names("statsd, prometheus:x")
+            .expect("there are");
+        sinks.check_names("statd").expect_err("there is none");
         let error = sinks.check("statsd").expect_err("it has none");
         assert!(error.to_string().contains("statsd:HOST:PORT"), "{error}");
     }

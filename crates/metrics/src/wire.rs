@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::Hash;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,7 @@ use crate::{Batch, Buckets, Labels, MetricName, Quantiles, Sample, Value};
 pub const MOST_BATCH_BYTES: usize = 1 << 20;
 
 /// The first byte. Whoever reads another one knows that it can't read the rest.
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
 
 /// Whole numbers up to here are exact as `f64`, and short as varints.
 const MOST_WHOLE: f64 = (1u64 << 53) as f64;
@@ -29,6 +30,7 @@ struct Wire<'a> {
     process: u32,
     started_micros: i64,
     at_micros: i64,
+    every: Duration,
     samples: Vec<WireSample>,
 }
 
@@ -184,6 +186,7 @@ pub(crate) fn encode(batch: &Batch) -> Result<Vec<u8>> {
         process,
         started_micros: batch.started.as_micros(),
         at_micros: batch.at.as_micros(),
+        every: batch.every,
         samples,
     };
     let bytes = postcard::to_extend(&wire, vec![FORMAT])
@@ -238,6 +241,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Batch> {
         process: at(&label_sets, wire.process)?.clone(),
         started: Timestamp::from_micros(wire.started_micros),
         at: Timestamp::from_micros(wire.at_micros),
+        every: wire.every,
         samples,
     })
 }
@@ -315,10 +319,11 @@ mod tests {
     fn batch() -> impl Strategy<Value = Batch> {
         let labels = prop::collection::vec(("[a-c]", ".{0,3}"), 0..4).prop_map(Labels::of);
         let sample = ("[a-z_:]{1,4}", labels.clone(), value());
-        (labels, any::<i64>(), prop::collection::vec(sample, 0..20)).prop_map(
-            |(process, at, samples)| {
+        let samples = prop::collection::vec(sample, 0..20);
+        (labels, any::<i64>(), any::<Duration>(), samples).prop_map(
+            |(process, at, every, samples)| {
                 let at = Timestamp::from_micros(at);
-                let mut batch = Batch::new(process, at, at);
+                let mut batch = Batch::new(process, at, at).every(every);
                 for (name, labels, value) in samples {
                     batch.push(&*name, &labels, value);
                 }
@@ -365,7 +370,7 @@ mod tests {
             let counters = MetricsSnapshot {
                 records_in: 123_456_789,
                 records_out: 987_654_321,
-                busy: std::time::Duration::from_millis(123_457),
+                busy: Duration::from_millis(123_457),
                 watermark: at,
                 ..MetricsSnapshot::default()
             };

@@ -132,7 +132,8 @@ impl Gauges {
     }
 
     fn read(&mut self, view: Option<View<'_>>, metrics: &MetricsManager) -> Batch {
-        let mut batch = Batch::new(self.process.clone(), self.started, self.clock.wall());
+        let batch = Batch::new(self.process.clone(), self.started, self.clock.wall());
+        let mut batch = batch.every(self.every);
         if let Some(view) = view {
             self.read_instances(&view, &mut batch);
             let none = Labels::none();

@@ -150,9 +150,7 @@ fn who_is_silent_is_no_longer_part_of_the_latest_and_of_the_sum() {
         ..HistoryConfig::default()
     };
     let mut history = History::new(config, at(0));
-    for now in [1, 2] {
-        levels(&mut history, now, &[(1, 10.0), (2, 20.0)]);
-    }
+    levels(&mut history, 1, &[(1, 10.0), (2, 20.0)]);
     assert_eq!(history.latest(&Selector::of("held"))[0].value, 30.0);
     for now in [20, 40, 60] {
         levels(&mut history, now, &[(2, 25.0)]);
@@ -364,7 +362,8 @@ fn a_rate_is_the_same_however_often_metrics_are_told() {
         let mut looked = began + 3_000;
         while looked < end {
             while now <= looked {
-                let mut batch = Batch::new(process(1), at_ms(began), at_ms(now));
+                let batch = Batch::new(process(1), at_ms(began), at_ms(now));
+                let mut batch = batch.every(Duration::from_millis(every as u64));
                 let made = (now - began) as f64 * 0.6;
                 let labels = Labels::of([("vertex", "v"), ("instance", "0")]);
                 batch.push("made_total", &labels, Value::Counter(made.round()));
@@ -398,7 +397,7 @@ fn who_tells_seldom_is_not_taken_for_silent() {
     let mut history = History::new(HistoryConfig::default(), at(0));
     for now in 0..240 {
         if now % 60 == 1 {
-            let mut batch = batch(1, 0, now);
+            let mut batch = batch(1, 0, now).every(Duration::from_secs(60));
             batch.push("held", &Labels::none(), Value::Gauge(7.0));
             history.take(&batch, at(now));
         }
@@ -416,7 +415,8 @@ fn a_sum_has_no_second_that_only_some_have_told() {
     for now in 1..=20 {
         history.take(&counter(1, 0, 0, now, 10.0 * now as f64), at(now));
         if now % 5 == 0 {
-            history.take(&counter(2, 1, 0, now, 10.0 * now as f64), at(now));
+            let seldom = counter(2, 1, 0, now, 10.0 * now as f64);
+            history.take(&seldom.every(Duration::from_secs(5)), at(now));
         }
     }
     history.take(&counter(1, 0, 0, 23, 230.0), at(23));
@@ -457,6 +457,13 @@ proptest! {
         });
         // Whole numbers are shared out as whole numbers.
         prop_assert_eq!(cells.sum::<f64>(), sum);
-        prop_assert_eq!(history.grown(&Selector::of("made_total"), &[])[0].value, sum);
+        let all = Selector::of("made_total");
+        prop_assert_eq!(history.grown(&all, &[])[0].value, sum);
+        // When nobody tells more, users are shown all of it.
+        let over = history.now + 20;
+        history.take(&batch(9, 0, over), at(over));
+        let curves = history.sum_by(&all, &[], Grain::TenSeconds, at(0), at(1_000));
+        let shown = curves.iter().flat_map(|curve| &curve.points).map(|point| point.value);
+        prop_assert_eq!(shown.sum::<f64>(), sum);
     }
 }

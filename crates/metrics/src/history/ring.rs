@@ -47,16 +47,20 @@ const MICROS: i64 = 1_000_000;
 /// Both rings in one piece of memory, as `f32` less a base: 1,680 bytes, exact to 1 in 16 million of how far a number is
 /// from the first level that was large.
 ///
-/// What is being added up in the newest cells is kept as `f64`, so that a sum of many small numbers is as exact.
+/// What is being added up is kept as `f64`, so that a sum of many small numbers is as exact: in the newest cells and in those before,
+/// since processes tell at different moments of a second what has grown since the one before.
 #[derive(Clone)]
 pub(super) struct Ring {
     cells: Box<[f32; FINE + COARSE]>,
     base: f64,
     /// The newest second; nothing is there after it.
     head: i64,
-    /// The newest cells, in the order of [`Grain::ALL`].
-    newest: [f64; 2],
+    /// The newest cell and the one before, in the order of [`Grain::ALL`].
+    exact: [[f64; EXACT]; 2],
 }
+
+/// So many of the newest cells of a grain are kept as `f64`.
+const EXACT: usize = 2;
 
 /// Numbers up to here lie as they are.
 const SMALL: f64 = (1 << 24) as f64;
@@ -70,7 +74,7 @@ impl Ring {
             cells: Box::new([f32::NAN; FINE + COARSE]),
             base: 0.0,
             head: second,
-            newest: [f64::NAN; 2],
+            exact: [[f64::NAN; EXACT]; 2],
         }
     }
 
@@ -83,12 +87,12 @@ impl Ring {
     /// as the newest: the clock has been put back a little.
     pub(super) fn put(&mut self, second: i64, number: f64, fold: impl Fn(f64, f64) -> f64) {
         let second = second.max(self.head);
-        let is_first = self.newest.iter().all(|cell| cell.is_nan());
+        let is_first = self.exact.iter().all(|[newest, _]| newest.is_nan());
         if is_first && number.abs() >= SMALL {
             self.base = number;
         }
         self.advance(second);
-        for (newest, grain) in self.newest.iter_mut().zip(Grain::ALL) {
+        for ([newest, _], grain) in self.exact.iter_mut().zip(Grain::ALL) {
             *newest = if newest.is_nan() {
                 number
             } else {
@@ -122,31 +126,28 @@ impl Ring {
                     true => grown_by((slot + 1) * cell) - grown_by(slot * cell),
                     false => growth,
                 };
-                let at = grain.place(slot);
-                let before = match slot == newest {
-                    true => self.newest[index],
-                    false => f64::from(self.cells[at]) + self.base,
-                };
-                let sum = own + if before.is_nan() { 0.0 } else { before };
-                if slot == newest {
-                    self.newest[index] = sum;
+                let sum = own + self.exact(index, grain, slot).unwrap_or(0.0);
+                if let Some(exact) = self.exact[index].get_mut((newest - slot) as usize) {
+                    *exact = sum;
                 }
-                self.cells[at] = (sum - self.base) as f32;
+                self.cells[grain.place(slot)] = (sum - self.base) as f32;
             }
         }
     }
 
     /// Makes this second the newest, unless it is older; the cells that come with it are empty.
     fn advance(&mut self, second: i64) {
-        for (newest, grain) in self.newest.iter_mut().zip(Grain::ALL) {
+        for (exact, grain) in self.exact.iter_mut().zip(Grain::ALL) {
             let from = self.head.div_euclid(grain.secs());
             let to = second.div_euclid(grain.secs());
             let gone = (to - from).min(grain.cells() as i64);
             for slot in to - gone + 1..=to {
                 self.cells[grain.place(slot)] = f32::NAN;
             }
-            if gone > 0 {
-                *newest = f64::NAN;
+            match gone {
+                ..=0 => {}
+                1 => *exact = [f64::NAN, exact[0]],
+                _ => *exact = [f64::NAN; EXACT],
             }
         }
         self.head = self.head.max(second);
@@ -162,6 +163,15 @@ impl Ring {
         (!number.is_nan()).then(|| f64::from(number) + self.base)
     }
 
+    /// As [`get`](Self::get), as exactly as it is known. `index` is that of the grain.
+    fn exact(&self, index: usize, grain: Grain, slot: i64) -> Option<f64> {
+        let behind = usize::try_from(self.head.div_euclid(grain.secs()) - slot).ok()?;
+        match self.exact[index].get(behind) {
+            Some(number) => (!number.is_nan()).then_some(*number),
+            None => self.get(grain, slot),
+        }
+    }
+
     /// Joins the cells of another ring with these.
     pub(super) fn merge(&mut self, other: &Ring, fold: impl Fn(f64, f64) -> f64) {
         let head = self.head.max(other.head);
@@ -174,17 +184,18 @@ impl Ring {
                     if other.abs() > one.abs() { other } else { one }
                 },
             );
-        for (newest, grain) in merged.newest.iter_mut().zip(Grain::ALL) {
+        for (index, grain) in Grain::ALL.into_iter().enumerate() {
             let last = head.div_euclid(grain.secs());
             for slot in last - grain.cells() as i64 + 1..=last {
-                let number = match (self.get(grain, slot), other.get(grain, slot)) {
+                let cells = [&*self, other].map(|ring| ring.exact(index, grain, slot));
+                let number = match cells.into() {
                     (Some(one), Some(other)) => fold(one, other),
                     (Some(number), None) | (None, Some(number)) => number,
                     (None, None) => continue,
                 };
                 merged.cells[grain.place(slot)] = (number - merged.base) as f32;
-                if slot == last {
-                    *newest = number;
+                if let Some(exact) = merged.exact[index].get_mut((last - slot) as usize) {
+                    *exact = number;
                 }
             }
         }
@@ -267,6 +278,38 @@ mod tests {
         ring.spread((33_500_000, 10_000_000_000), 9_966.5);
         assert_eq!(ring.get(Grain::Seconds, 9_940), Some(1.0));
         assert_eq!(ring.get(Grain::TenSeconds, 700), Some(10.0));
+    }
+
+    #[test]
+    fn many_small_shares_of_large_sums_are_not_lost_whoever_tells_them_when() {
+        for is_merged in [false, true] {
+            let (mut ring, large) = (Ring::new(0), 3e8);
+            for second in 1..30i64 {
+                // Told of the second before: one large number, then many small ones, each a little later than the one before.
+                let until = second * 1_000_000;
+                ring.spread((until - 1_000_000, until), large);
+                if is_merged {
+                    let mut other = Ring::new(second - 1);
+                    other.spread((until - 1_000_000, until), 1.25);
+                    ring.merge(&other, |one, other| one + other);
+                }
+                for process in 0..1_000 {
+                    let until = until + process * 1_000;
+                    ring.spread((until - 1_000_000, until), 0.5);
+                }
+            }
+            let small = 500.0 + if is_merged { 1.25 } else { 0.0 };
+            let tolerance = (large + small) * 1e-7;
+            for second in 1..28 {
+                let got = ring.get(Grain::Seconds, second).unwrap();
+                assert!((got - large - small).abs() <= tolerance, "{second}: {got}");
+            }
+            for ten in 1..2 {
+                let got = ring.get(Grain::TenSeconds, ten).unwrap();
+                let expected = 10.0 * (large + small);
+                assert!((got - expected).abs() <= 10.0 * tolerance, "{got}");
+            }
+        }
     }
 
     #[test]

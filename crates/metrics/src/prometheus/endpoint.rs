@@ -229,7 +229,7 @@ fn answer(head: &str, shelf: &Shelf) -> String {
         .filter_map(|line| line.split_once(':'))
         .find(|(name, _)| name.eq_ignore_ascii_case("accept"));
     let format = Format::accepted(accept.map_or("", |(_, value)| value));
-    let page = shelf.render(format);
+    let page = shelf.render(format, Instant::now());
     let body = if method == Some("HEAD") { "" } else { &page };
     format!(
         "HTTP/1.1 200 OK\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
