@@ -20,6 +20,7 @@ use crate::{
     SampleView, SubmitRequest, TopView,
 };
 
+pub use hosts::DOUBTFUL;
 use hosts::{GaveUp, Hosts, SETTLES_WITHIN};
 pub use log_lines::LogLines;
 use place::Place;
@@ -135,7 +136,12 @@ impl Client {
     /// Submits a job whose package is in the store.
     pub async fn submit(&self, request: &SubmitRequest) -> Result<JobSummary> {
         let asked = Asked::post("/v1/jobs".into()).json(request)?.repeatable();
-        self.ask(asked).await?.json().await
+        let job = self.ask(asked).await?.json().await;
+        // An answer that breaks off has begun as one that it was taken.
+        Ok(job.map_err(|error| GaveUp {
+            is_doubtful: error.code() == ErrorCode::Network,
+            error,
+        })?)
     }
 
     /// All that is known of a job.

@@ -72,7 +72,9 @@ impl ClusterSettings {
     /// [`Internal`](ardea_core::ErrorCode::Internal) when the schema hasn't these settings.
     pub fn from_settings(resolved: &Resolved, of_user: Option<&Path>) -> Result<Self> {
         let name = resolved.text("cluster.name")?.to_string();
-        check_name(resolved, &name)?;
+        if let Some(why) = wrong_name(&name) {
+            return Err(resolved.refuse("cluster.name", why));
+        }
         let directory = match (resolved.text("cluster.directory")?, of_user) {
             (AUTO, Some(of_user)) => of_user.join("clusters").join(&name),
             (AUTO, None) => {
@@ -122,7 +124,7 @@ impl ClusterSettings {
             },
             slurm_folder: match resolved.text("slurm.folder")? {
                 AUTO => directory.join("slurm"),
-                folder => PathBuf::from(folder),
+                folder => absolute(resolved, "slurm.folder", folder)?,
             },
             directory,
             name,
@@ -211,15 +213,16 @@ fn absolute(resolved: &Resolved, key: &str, path: &str) -> Result<PathBuf> {
         .hint("write a path that begins with /"))
 }
 
-/// A cluster's name is a folder's.
-fn check_name(resolved: &Resolved, name: &str) -> Result<()> {
-    let is_plain = |c: char| c.is_alphanumeric() || "-_.".contains(c);
-    if !name.is_empty() && name.len() <= 64 && name.chars().all(is_plain) && !name.starts_with('.')
-    {
-        return Ok(());
+/// Why a cluster or a host can't have this name, if so: it is a folder's and a part of a path in the cluster's state.
+pub fn wrong_name(name: &str) -> Option<&'static str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let is_right = (1..=64).contains(&name.len()) && name.chars().all(is_plain);
+    match is_right && !name.starts_with('.') {
+        true => None,
+        false => Some(
+            "a name is 1 to 64 of the letters a-z and A-Z, digits, '-', '_' and '.', and does not begin with '.'",
+        ),
     }
-    let why = "a name is at most 64 letters, digits, '-', '_' and '.', and does not begin with '.'";
-    Err(resolved.refuse("cluster.name", why))
 }
 
 fn packed_within(resolved: &Resolved) -> Result<PackingConfig> {
@@ -317,6 +320,7 @@ mod tests {
             "cluster.tls_key=/own.key",
             "cluster.directory=rel",
             "cluster.token_file=tok",
+            "slurm.folder=shared",
         ] {
             let error = settings("", &[flag]).unwrap_err().to_string();
             let (key, _) = flag.split_once('=').unwrap();

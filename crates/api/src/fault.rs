@@ -2,8 +2,12 @@
 
 use ardea_core::settings::nearest;
 use ardea_core::{Error, ErrorCode};
+use ardea_packing::ContainerId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+/// The most containers whose numbers are listed in a message: those of large jobs fill no screen.
+pub const MOST_NUMBERS: usize = 20;
 
 /// What failed, as the interface tells it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -74,6 +78,20 @@ pub fn no_such_job<'a>(name: &str, jobs: impl Iterator<Item = &'a str>) -> Error
         None => "`ardea list --all` shows the jobs that are known".to_string(),
     };
     Error::new(ErrorCode::NoSuchJob, format!("there is no job {name:?}")).hint(hint)
+}
+
+/// The error for a container that a job hasn't by its plan, which has these.
+pub fn no_such_container(job: &str, container: ContainerId, known: &[ContainerId]) -> Error {
+    let what = format!("job {job:?} has no container {container}");
+    let numbers: Vec<String> = known.iter().map(ToString::to_string).collect();
+    Error::new(ErrorCode::NoSuchContainer, what).hint(match &numbers[..] {
+        [] => "it has none yet".to_string(),
+        [only] => format!("it has one: {only}"),
+        [first, .., last] if numbers.len() > MOST_NUMBERS => {
+            format!("it has {}, from {first} to {last}", numbers.len())
+        }
+        all => format!("it has: {}", all.join(", ")),
+    })
 }
 
 #[cfg(test)]

@@ -45,6 +45,7 @@ mod job;
 mod job_name;
 mod logs;
 mod metrics;
+mod number;
 mod past;
 mod plans;
 mod settings;
@@ -57,10 +58,10 @@ mod top;
 pub mod testing;
 
 pub use answer::{Answer, Pending, Unanswered};
-pub use client::{Client, LogLines};
+pub use client::{Client, DOUBTFUL, LogLines};
 pub use cluster::Cluster;
-pub use cluster_settings::{ClusterSettings, load_tls};
-pub use fault::{Fault, no_such_job, status_of};
+pub use cluster_settings::{ClusterSettings, load_tls, wrong_name};
+pub use fault::{Fault, MOST_NUMBERS, no_such_container, no_such_job, status_of};
 pub use host::{ClusterInfo, HostView, HostedContainer};
 pub use job::{
     ContainerState, ContainerView, JobDescription, JobSummary, KillQuery, MasterView, NoteView,

@@ -1,6 +1,6 @@
 //! What the processes of a job have written.
 
-use ardea_core::Error;
+use ardea_core::{Error, ErrorCode, Result};
 use ardea_packing::ContainerId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -42,14 +42,22 @@ impl LogSource {
 #[serde(deny_unknown_fields)]
 pub struct LogQuery {
     /// Of this container; of all if not said.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "crate::number::container",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(with = "Option<u32>")]
     pub container: Option<ContainerId>,
     /// Written there; to either if not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<LogSource>,
     /// So many of the last lines of each file; 100 if not said, 10,000 at most.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "crate::number::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(range(max = 10_000))]
     pub tail: Option<u32>,
     /// Whether what is written from now on follows, until the connection is closed or the job is gone.
@@ -65,9 +73,22 @@ pub struct LogQuery {
 }
 
 impl LogQuery {
+    /// Checks what comes from outside; a query that no one has checked is not bounded.
+    ///
+    /// # Errors
+    ///
+    /// [`BadRequest`](ErrorCode::BadRequest) if more than [`MOST_TAIL_LINES`] are wanted.
+    pub fn check(&self) -> Result<()> {
+        if self.tail.is_none_or(|tail| tail <= MOST_TAIL_LINES) {
+            return Ok(());
+        }
+        let what = format!("tail can be {MOST_TAIL_LINES} at most");
+        Err(Error::new(ErrorCode::BadRequest, what).hint("ask for fewer lines"))
+    }
+
     /// How many of the last lines of each file are wanted.
     pub fn tail_lines(&self) -> u32 {
-        self.tail.unwrap_or(DEFAULT_TAIL_LINES).min(MOST_TAIL_LINES)
+        self.tail.unwrap_or(DEFAULT_TAIL_LINES)
     }
 }
 
@@ -97,4 +118,28 @@ pub enum LogEvent {
 }
 
 /// Lines as they come. Whoever sends them stops when nobody receives any more; an error is the last that is sent.
-pub type LogStream = mpsc::Receiver<Result<LogLine, Error>>;
+pub type LogStream = mpsc::Receiver<Result<LogLine>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_lines_as_are_asked_for_are_wanted_and_more_than_the_most_are_refused() {
+        let of = |tail| LogQuery {
+            tail,
+            ..LogQuery::default()
+        };
+        for (tail, lines) in [
+            (None, DEFAULT_TAIL_LINES),
+            (Some(0), 0),
+            (Some(MOST_TAIL_LINES), MOST_TAIL_LINES),
+        ] {
+            of(tail).check().unwrap();
+            assert_eq!(of(tail).tail_lines(), lines);
+        }
+        let error = of(Some(MOST_TAIL_LINES + 1)).check().unwrap_err();
+        assert_eq!(error.code(), ErrorCode::BadRequest);
+        assert_eq!(error.message(), "tail can be 10000 at most");
+    }
+}

@@ -16,10 +16,18 @@ pub struct MetricsQuery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vertex: Option<String>,
     /// Of the instance with this index.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "crate::number::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub instance: Option<u32>,
     /// Of this container.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "crate::number::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub container: Option<u32>,
 }
 
@@ -33,16 +41,32 @@ pub struct RangeQuery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vertex: Option<String>,
     /// Of the instance with this index.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "crate::number::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub instance: Option<u32>,
     /// Of this container.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "crate::number::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub container: Option<u32>,
     /// From then on, in milliseconds since 1970; the last ten minutes if not said.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "crate::number::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub from_ms: Option<u64>,
     /// Until then, in milliseconds since 1970; until now if not said.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "crate::number::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub to_ms: Option<u64>,
 }
 

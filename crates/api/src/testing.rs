@@ -14,7 +14,7 @@ use crate::{
     JobDescription, JobEnding, JobSummary, KillQuery, LogLine, LogQuery, LogSource, LogStream,
     MetricsQuery, MetricsRange, NoteView, ParallelismUpdate, PastJobDescription, PastJobSummary,
     Pending, Phase, Plans, PointView, ProgramView, RangeQuery, SampleKind, SampleView, SeriesView,
-    SubmitRequest, TopView, Unanswered, VertexTop, VertexView, no_such_job,
+    SubmitRequest, TopView, Unanswered, VertexTop, VertexView, no_such_container, no_such_job,
 };
 
 /// A cluster without hosts, whose jobs are taken, packed and told of, and never run.
@@ -409,15 +409,17 @@ impl Cluster for PretendedCluster {
     }
 
     fn restart<'a>(&'a self, job: &'a str, container: ContainerId) -> Pending<'a, ()> {
-        let has = self.with(job, |job| job.plan.container(container).is_some());
-        now(match has {
-            Ok(true) => self.command(job, format!("restart {job} {container}"), |job| {
-                *job.restarts.entry(container).or_default() += 1;
-            }),
-            Ok(false) => {
-                let what = format!("job {job:?} has no container {container}");
-                Err(Error::new(ErrorCode::NoSuchContainer, what).into())
+        let known = self.with(job, |job| {
+            let containers = job.plan.containers().iter();
+            containers.map(|it| it.id).collect::<Vec<_>>()
+        });
+        now(match known {
+            Ok(known) if known.contains(&container) => {
+                self.command(job, format!("restart {job} {container}"), |job| {
+                    *job.restarts.entry(container).or_default() += 1;
+                })
             }
+            Ok(known) => Err(no_such_container(job, container, &known).into()),
             Err(unanswered) => Err(unanswered),
         })
     }

@@ -84,7 +84,8 @@ pub enum Refused {
         /// What to do next, if that is known.
         hint: Option<String>,
     },
-    /// The state manager does not take what was decided, or what it has can't be read; code and text are those of its error.
+    /// The state manager does not take what was decided, or what it has can't be read; code and text are those of its error. If it is not
+    /// known whether it has taken it, the code says so: [`ErrorCode::Superseded`].
     #[error("{message}")]
     NotStored {
         /// What kind of failure it is.
@@ -150,6 +151,16 @@ impl Refused {
             code: error.code(),
             message: error.message(),
             hint: error.what_next().map(str::to_string),
+        }
+    }
+
+    /// It is not known whether something was stored, since what there is can't be read for that reason. The code is that of all commands
+    /// that may have been done; any other would be taken for a refusal.
+    pub(crate) fn doubtful(why: &Refused) -> Self {
+        Refused::NotStored {
+            code: ErrorCode::Superseded,
+            message: format!("it is not known whether this was stored: {why}"),
+            hint: Some(why.hint().to_string()),
         }
     }
 

@@ -9,12 +9,14 @@ use std::sync::Arc;
 use ardea_api::{Server, ServerConfig};
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_master::{MasterProcess, MasterSetup, new_submission};
-use ardea_scheduler::{HostIdentity, Hosts, Local, Runner, RunnerConfig, RunnerServer, Schedulers};
+use ardea_scheduler::{
+    HOSTS, HostIdentity, Hosts, Local, Runner, RunnerConfig, RunnerServer, Schedulers,
+};
 use tokio::task::{JoinError, JoinHandle};
 
 use crate::HostSetup;
 use crate::directory::{API, JOB, PID, VERSION, holder};
-use crate::identity::{check_name, claim};
+use crate::identity::{check_name, claim, is_claimed};
 use crate::kept::{host_folder, local_folder};
 use crate::served::Served;
 
@@ -42,7 +44,8 @@ impl Host {
     /// manager that doesn't answer or has the state of another cluster. Nothing runs then.
     pub async fn start(setup: HostSetup) -> Result<Self> {
         check_name(&setup.name)?;
-        claim(&*setup.state, &setup.cluster.name).await?;
+        // What is another's is not touched; what is nobody's becomes this cluster's when nothing else is in the way.
+        is_claimed(&*setup.state, &setup.cluster.name).await?;
         let folder = &setup.cluster.directory;
         let own = host_folder(folder, &setup.name);
         let name = hold_name(&setup.name, &own)?;
@@ -58,7 +61,7 @@ impl Host {
             .schedulers
             .clone()
             .with_local(Local::new(local.clone()))
-            .with("hosts", hosts);
+            .with(HOSTS, hosts);
         let listen = format!("{}:0", bracketed(&setup.cluster.host));
         let master = MasterSetup {
             holder: holder(&setup.name, new_submission()),
@@ -87,6 +90,7 @@ impl Host {
             listen_at: listen,
             attributes: attributes(&setup, &api),
         };
+        claim(&*setup.state, &setup.cluster.name).await?;
         let registered = RunnerServer::start(
             identity,
             own,

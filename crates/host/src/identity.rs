@@ -1,7 +1,11 @@
 //! Who a host may be: a name that folders and paths can have, in the cluster whose state it is given.
 
+use ardea_api::wrong_name;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_state_manager::{Found, StateManager, layout, look};
+
+/// How often the answer to a claim may be lost before that is the end of it.
+const MOST_DOUBTS: u32 = 3;
 
 /// Refuses a name that can't be that of a folder, or leads out of the cluster's.
 ///
@@ -9,41 +13,59 @@ use ardea_state_manager::{Found, StateManager, layout, look};
 ///
 /// [`InvalidConfig`](ErrorCode::InvalidConfig).
 pub(crate) fn check_name(name: &str) -> Result<()> {
-    layout::workers()?.child(name).map(drop).map_err(|error| {
-        let what = format!("a host can't be named {name:?}");
-        let why = error.without_hint();
-        let hint = "take letters, digits, '-', '_' and '.', no '.' in front";
-        Error::new(ErrorCode::InvalidConfig, what)
-            .because(why)
-            .hint(hint)
-    })
+    match wrong_name(name) {
+        None => Ok(()),
+        Some(why) => {
+            let what = format!("a host can't be named {name:?}");
+            let error = Error::new(ErrorCode::InvalidConfig, what).because(why);
+            Err(error.hint("choose another with --name"))
+        }
+    }
+}
+
+/// Whether the state is this cluster's: no, if it is nobody's yet.
+///
+/// # Errors
+///
+/// [`WrongCluster`](ErrorCode::WrongCluster) if it is another's; that of the state manager if it doesn't answer.
+pub(crate) async fn is_claimed(state: &dyn StateManager, cluster: &str) -> Result<bool> {
+    let found = look(state, &layout::cluster()?).await?;
+    is_own(state, &found, cluster)
 }
 
 /// Sees that the state is this cluster's: the first host writes down whose it is.
 ///
 /// # Errors
 ///
-/// [`WrongCluster`](ErrorCode::WrongCluster) if it is another's; that of the state manager if it doesn't answer.
+/// As [`is_claimed`], and when it can't be written.
 pub(crate) async fn claim(state: &dyn StateManager, cluster: &str) -> Result<()> {
     let path = layout::cluster()?;
+    let mut doubts = 0;
     loop {
         let found = look(state, &path).await?;
-        if let Found::Whole(node) = &found {
-            return match String::from_utf8_lossy(&node.value) {
-                of if of == cluster => Ok(()),
-                of => Err(another(state, &of, cluster)),
-            };
+        if is_own(state, &found, cluster)? {
+            return Ok(());
         }
         match state.set(&path, cluster.as_bytes(), found.expected()).await {
             Ok(_) => return Ok(()),
-            // Another host may have been faster, or this was done.
-            Err(error)
-                if matches!(
-                    error.code(),
-                    ErrorCode::StateConflict | ErrorCode::StateUnknown
-                ) => {}
+            // Another host was faster.
+            Err(error) if error.code() == ErrorCode::StateConflict => {}
+            // It may have been done.
+            Err(error) if error.code() == ErrorCode::StateUnknown && doubts < MOST_DOUBTS => {
+                doubts += 1;
+            }
             Err(error) => return Err(error),
         }
+    }
+}
+
+fn is_own(state: &dyn StateManager, found: &Found, cluster: &str) -> Result<bool> {
+    match found {
+        Found::Whole(node) => match String::from_utf8_lossy(&node.value) {
+            of if of == cluster => Ok(true),
+            of => Err(another(state, &of, cluster)),
+        },
+        _ => Ok(false),
     }
 }
 
@@ -51,7 +73,7 @@ fn another(state: &dyn StateManager, of: &str, cluster: &str) -> Error {
     let place = state.place();
     let what = format!("{place} has the state of cluster {of}, and not of {cluster}");
     Error::new(ErrorCode::WrongCluster, what)
-        .hint("name a place of its own with cluster.state, or the cluster with --cluster")
+        .hint("name a place of its own with cluster.state, or the cluster with --cluster; if that one is no more, empty the place")
 }
 
 #[cfg(test)]
@@ -79,8 +101,13 @@ mod tests {
         for _ in 0..2 {
             claim(&state, "quay").await.unwrap();
         }
+        for refused in [
+            claim(&state, "pier").await,
+            is_claimed(&state, "pier").await.map(drop),
+        ] {
+            assert_eq!(refused.unwrap_err().code(), ErrorCode::WrongCluster);
+        }
         let error = claim(&state, "pier").await.unwrap_err();
-        assert_eq!(error.code(), ErrorCode::WrongCluster, "{error}");
         assert!(error.to_string().contains("of cluster quay"), "{error}");
     }
 }

@@ -2,18 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use ardea_api::{Client, ClusterSettings, LogLines, LogQuery};
+use ardea_api::{Client, ClusterSettings, LogLines, LogQuery, MOST_NUMBERS};
 use ardea_control::JobRef;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_master::PastJob;
 use ardea_packing::ContainerId;
-use ardea_scheduler::{HostRecord, KeptOutput};
-
-/// The scheduler whose containers are on several machines, each of which keeps its own.
-pub(crate) const ON_HOSTS: &str = "hosts";
-
-/// The most containers whose numbers are listed in a message.
-const MOST_NUMBERS: u32 = 20;
+use ardea_scheduler::{HOSTS, HostRecord, KeptOutput};
 
 /// The folder of the runner for containers of the scheduler `local`.
 pub(crate) fn local_folder(directory: &Path) -> PathBuf {
@@ -77,7 +71,7 @@ pub(crate) fn kept_here(
 ) -> Vec<KeptOutput> {
     let directory = &cluster.directory;
     let mut folders = Vec::new();
-    if reach == Reach::All || scheduler != ON_HOSTS {
+    if reach == Reach::All || scheduler != HOSTS {
         folders.extend([local_folder(directory), cluster.slurm_folder.clone()]);
     }
     let hosts = hosts_here(cluster);
@@ -112,7 +106,7 @@ pub(crate) async fn kept_elsewhere(
                 ) => {}
             Err(error) => elsewhere.silent.push(format!("{name}: {error}")),
         }
-        if past.scheduler != ON_HOSTS && !elsewhere.found.is_empty() {
+        if past.scheduler != HOSTS && !elsewhere.found.is_empty() {
             break;
         }
     }
@@ -170,21 +164,6 @@ pub(crate) fn wanted(
     Ok(found)
 }
 
-/// That a job has no such container by its plan, which has these.
-pub(crate) fn no_such_container(job: &str, container: ContainerId, known: &[ContainerId]) -> Error {
-    let what = format!("job {job:?} has no container {container}");
-    let numbers: Vec<String> = known.iter().map(ToString::to_string).collect();
-    Error::new(ErrorCode::NoSuchContainer, what).hint(match &numbers[..] {
-        [] => "it has none yet".to_string(),
-        [only] => format!("it has one: {only}"),
-        // Numbers of large jobs fill no screen.
-        [first, .., last] if numbers.len() > MOST_NUMBERS as usize => {
-            format!("it has {}, from {first} to {last}", numbers.len())
-        }
-        all => format!("it has: {}", all.join(", ")),
-    })
-}
-
 /// That a job is gone, and what it wrote is not to be found, or what a container of it did: of which numbers it had some, nobody knows.
 pub(crate) fn nothing_kept(
     cluster: &ClusterSettings,
@@ -194,7 +173,7 @@ pub(crate) fn nothing_kept(
     let ended = crate::remembered::summary(past).ended();
     let folder = match past.scheduler.as_str() {
         // Whichever host it was: a shell finds it.
-        ON_HOSTS => host_folder(&cluster.directory, "*"),
+        HOSTS => host_folder(&cluster.directory, "*"),
         "slurm" => cluster.slurm_folder.clone(),
         _ => local_folder(&cluster.directory),
     };
@@ -228,7 +207,7 @@ fn containers_of(past: &PastJob) -> String {
         (1, [only]) => format!("container {only}"),
         (1, _) => "one container".to_string(),
         (count, []) => format!("{count} containers"),
-        (count, [first, .., last]) if count > MOST_NUMBERS => {
+        (count, [first, .., last]) if count as usize > MOST_NUMBERS => {
             format!("{count} containers, from {first} to {last},")
         }
         (_, all) => {
@@ -273,9 +252,9 @@ mod tests {
             let host = host_folder(&cluster.directory, host);
             std::fs::create_dir_all(host.join(job)).unwrap();
         }
-        let past = past(ON_HOSTS);
+        let past = past(HOSTS);
         let kept = |reach: Reach<'_>| {
-            let kept = kept_here(&cluster, &past.job, ON_HOSTS, reach);
+            let kept = kept_here(&cluster, &past.job, HOSTS, reach);
             let hosts = kept.iter().map(|it| {
                 let host = it.folder().parent().and_then(Path::parent).unwrap();
                 host.file_name().unwrap().to_str().unwrap().to_string()
@@ -298,7 +277,7 @@ mod tests {
         assert_eq!(part("b", &["b"]), ["a", "b", "down"]);
         assert_eq!(part("a", &["far"]), ["a", "b", "down"]);
         assert_eq!(part("a", &[]), ["a", "b", "down"]);
-        let all = kept_here(&cluster, &past.job, ON_HOSTS, Reach::All);
+        let all = kept_here(&cluster, &past.job, HOSTS, Reach::All);
         let one = wanted(&all, None).unwrap();
         assert_eq!(one.len(), 3);
     }
@@ -307,7 +286,7 @@ mod tests {
     fn the_machine_that_was_looked_at_needs_no_host_that_is_registered() {
         let missing = |own| {
             let mut elsewhere = Elsewhere::default();
-            elsewhere.without_hosts(&past(ON_HOSTS), own, &[]);
+            elsewhere.without_hosts(&past(HOSTS), own, &[]);
             elsewhere.missing().map(|error| error.to_string())
         };
         assert_eq!(missing("10.0.0.7"), None);
@@ -330,7 +309,7 @@ mod tests {
             assert!(text.contains(part), "{text}");
         }
         assert!(!text.contains('…'), "{text}");
-        let text = nothing_kept(&cluster, &past(ON_HOSTS), None).to_string();
+        let text = nothing_kept(&cluster, &past(HOSTS), None).to_string();
         let any_host = "hosts/*/jobs/relay-000000000000002a";
         assert!(text.contains(any_host), "{text}");
     }

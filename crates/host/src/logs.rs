@@ -182,15 +182,19 @@ async fn follow(
                 Err(Some(error)) if is_over && error.code() == ErrorCode::NoSuchContainer => {
                     continue;
                 }
+                // Others may have their last lines yet.
+                Err(Some(error)) if is_over => {
+                    file.unread.get_or_insert(error);
+                    continue;
+                }
                 // It is there again soon, or its containers run elsewhere. Those of a job that is over run nowhere.
-                Err(Some(error))
-                    if !is_over && is_passing(&error) && reached.elapsed() < AWAY_WITHIN =>
-                {
+                Err(Some(error)) if is_passing(&error) && reached.elapsed() < AWAY_WITHIN => {
                     is_away = true;
                     continue;
                 }
                 Err(error) => return Err(error),
             };
+            file.unread = None;
             moved |= file.tell(piece, lines).await?;
         }
         if !is_away {
@@ -200,10 +204,11 @@ async fn follow(
             continue;
         }
         if is_over {
-            for file in files {
+            for file in files.iter_mut() {
                 file.tell_rest(lines).await?;
             }
-            return Ok(());
+            let unread = files.iter_mut().find_map(|file| file.unread.take());
+            return unread.map_or(Ok(()), |error| Err(Some(error)));
         }
         tokio::select! {
             () = tokio::time::sleep(LOOK_EVERY) => {}
@@ -226,6 +231,8 @@ struct Reader {
     offset: u64,
     /// The beginning of a line whose end has not come.
     rest: Vec<u8>,
+    /// Why its last lines can't be read of a job that is over.
+    unread: Option<Error>,
 }
 
 impl Reader {
@@ -236,6 +243,7 @@ impl Reader {
             keeper,
             offset: 0,
             rest: Vec::new(),
+            unread: None,
         }
     }
 
@@ -413,6 +421,52 @@ mod tests {
         assert_eq!(code, Some(ErrorCode::NoSuchContainer));
         let mut next = async || told.recv().await.unwrap().unwrap().text;
         assert_eq!([next().await, next().await], ["a", "b"]);
+    }
+
+    #[tokio::test]
+    async fn a_file_that_can_not_be_read_at_the_end_keeps_no_other_from_being_told_to_its_own() {
+        let piece = |offset: u64, text: &str| {
+            Ok(LogPiece {
+                offset,
+                bytes: text.into(),
+                file_bytes: offset + text.len() as u64,
+            })
+        };
+        let away = || Err(Error::new(ErrorCode::SchedulerUnavailable, "out of reach"));
+        let dead = [piece(0, ""), away(), away(), away(), away()];
+        // Out of reach for a moment only: nothing of it is lost.
+        let shaky = [piece(0, ""), away(), piece(0, "x\n"), piece(2, "y")];
+        let well = [
+            piece(0, ""),
+            piece(0, "a\n"),
+            piece(2, "b\n"),
+            piece(4, "c"),
+        ];
+        let reader = |container, said: Vec<Result<LogPiece>>| {
+            let script = Arc::new(Mutex::new(said.into_iter().collect()));
+            Reader::of(
+                ContainerId(container),
+                LogSource::Stdout,
+                Keeper::Script(script),
+            )
+        };
+        let (dead, shaky, well) = (dead.to_vec(), shaky.to_vec(), well.to_vec());
+        for (first, expected) in [(dead, Some(ErrorCode::SchedulerUnavailable)), (shaky, None)] {
+            let is_shaky = expected.is_none();
+            let mut files = [reader(1, first), reader(2, well.clone())];
+            let (lines, mut told) = mpsc::channel(WAITING_LINES);
+            let ended = follow(&mut files, &lines, async {}).await;
+            let code = ended.err().flatten().map(|error| error.code());
+            assert_eq!(code, expected);
+            drop(lines);
+            let mut texts: [Vec<String>; 2] = Default::default();
+            while let Some(line) = told.recv().await {
+                let line = line.unwrap();
+                texts[line.container.0 as usize - 1].push(line.text);
+            }
+            assert_eq!(texts[0], if is_shaky { vec!["x", "y"] } else { Vec::new() });
+            assert_eq!(texts[1], ["a", "b", "c"]);
+        }
     }
 
     #[tokio::test]

@@ -2,9 +2,7 @@
 
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_packing::{JobDemand, Resource, Resources};
-
-/// The scheduler that starts all containers of a job on the machine that leads it.
-const ON_ONE_MACHINE: &str = "local";
+use ardea_scheduler::LOCAL;
 
 /// Refuses a job for one machine with an instance that asks for more than the machine has, of which nothing would be given to it.
 ///
@@ -12,7 +10,7 @@ const ON_ONE_MACHINE: &str = "local";
 ///
 /// [`ErrorCode::ResourcesImpossible`] with both amounts.
 pub(crate) fn check_room(demand: &JobDemand, scheduler: &str, machine: Resources) -> Result<()> {
-    if scheduler != ON_ONE_MACHINE {
+    if scheduler != LOCAL {
         return Ok(());
     }
     for vertex in &demand.vertices {

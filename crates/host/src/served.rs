@@ -4,24 +4,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ardea_api::{
-    Answer, Cluster, ClusterInfo, ClusterSettings, HostView, HostedContainer, JobDescription,
-    JobSummary, KillQuery, LogQuery, LogStream, MetricsQuery, MetricsRange, ParallelismUpdate,
-    PastJobDescription, PastJobSummary, Pending, Plans, RangeQuery, SampleView, SubmitRequest,
-    TopView, Unanswered,
+    Answer, Cluster, ClusterInfo, ClusterSettings, DOUBTFUL, HostView, HostedContainer,
+    JobDescription, JobSummary, KillQuery, LogQuery, LogStream, MetricsQuery, MetricsRange,
+    ParallelismUpdate, PastJobDescription, PastJobSummary, Pending, Plans, RangeQuery, SampleView,
+    SubmitRequest, TopView, Unanswered, no_such_container,
 };
 use ardea_control::Command;
 use ardea_core::{Error, ErrorCode, Token};
-use ardea_master::{JobDesk, Jobs as Led, MasterProcess, Standing, Undone, all_past_jobs, submit};
+use ardea_master::{
+    JobDesk, JobView, Jobs as Led, MasterProcess, Standing, Undone, all_past_jobs, submit,
+};
 use ardea_packing::{ContainerId, ResourceManagers, Resources, VertexName};
-use ardea_scheduler::{HostRecord, Schedulers};
+use ardea_scheduler::{HOSTS, HostRecord, Schedulers};
 use ardea_state_manager::layout;
 use ardea_tls::Tls;
 
 use crate::directory::{API, Directory, PID, VERSION, host_at};
 use crate::jobs::{Found, Jobs, submission_of};
-use crate::kept::{
-    self, Elsewhere, Reach, kept_elsewhere, kept_here, no_such_container, nothing_kept,
-};
+use crate::kept::{self, Elsewhere, Reach, kept_elsewhere, kept_here, nothing_kept};
 use crate::room::check_room;
 use crate::{HostSetup, described, logs, measured, remembered};
 
@@ -32,9 +32,6 @@ const TROUBLE_LOOK: Duration = Duration::from_millis(20);
 
 /// How long a submission waits for the cluster's state, at most: less than whoever asks for it waits for an answer.
 const SUBMITS_WITHIN: Duration = Duration::from_secs(25);
-
-/// What to do about a command of which it is not known whether it was done.
-const DOUBTFUL: &str = "it may have been done all the same: `ardea describe` shows whether";
 
 /// A cluster, as one of its hosts tells it.
 pub(crate) struct Served {
@@ -130,11 +127,11 @@ impl Served {
             Err(Undone::NotLed(error)) => Err(self.why_unled(job, Unanswered::NotYet(error)).await),
             // It may have been done: whoever asked knows that by this code, and takes any other for a refusal.
             Err(Undone::Failed(error)) if error.code() == ErrorCode::Superseded => {
-                let Some(trouble) = self.lasting_trouble(job).await else {
-                    return Err(error.into());
+                let lost = match self.lasting_trouble(job).await {
+                    // With its way out: the hint says what to do about the doubt.
+                    Some(trouble) => Error::new(error.code(), error.message()).because(trouble),
+                    None => error,
                 };
-                // With its way out: the hint says what to do about the doubt.
-                let lost = Error::new(error.code(), error.message()).because(trouble);
                 Err(lost.hint(DOUBTFUL).into())
             }
             Err(Undone::Failed(error)) => Err(error.into()),
@@ -246,7 +243,7 @@ impl Served {
             Ok::<_, Error>((!kept.is_empty(), kept::wanted(&kept, container)?))
         });
         let (is_here, files) = looked.await??;
-        let is_spread = past.scheduler == kept::ON_HOSTS;
+        let is_spread = past.scheduler == HOSTS;
         let mut elsewhere = match is_here && !is_spread {
             true => Elsewhere::default(),
             false => kept_elsewhere(&others, &past, &query).await,
@@ -478,7 +475,16 @@ impl Cluster for Served {
     }
 
     fn restart<'a>(&'a self, job: &'a str, container: ContainerId) -> Pending<'a, ()> {
-        Box::pin(self.command(job, Command::Restart(container)))
+        Box::pin(async move {
+            let desk = self.desk(job).await?;
+            match self.have_done(&desk, Command::Restart(container)).await {
+                Err(Unanswered::Failed(error)) if error.code() == ErrorCode::NoSuchContainer => {
+                    let known = containers_of(&desk.view().await?);
+                    Err(no_such_container(job, container, &known).into())
+                }
+                done => done,
+            }
+        })
     }
 
     fn update<'a>(&'a self, job: &'a str, update: ParallelismUpdate) -> Pending<'a, ()> {
@@ -520,9 +526,7 @@ impl Cluster for Served {
                 }
                 _ => return self.kept_logs(job, submission, query).await,
             };
-            let view = desk.view().await?;
-            let known = view.containers.iter().map(|container| container.id);
-            let known: Vec<ContainerId> = known.collect();
+            let known = containers_of(&desk.view().await?);
             let wanted = match query.container {
                 Some(container) if !known.contains(&container) => {
                     return Err(no_such_container(job, container, &known).into());
@@ -561,6 +565,12 @@ impl Cluster for Served {
             Ok(metrics.ask(|history| measured::top(history, &view, now_ms())))
         })
     }
+}
+
+/// The containers that a job has by its plan.
+fn containers_of(view: &JobView) -> Vec<ContainerId> {
+    let containers = view.containers.iter();
+    containers.map(|container| container.id).collect()
 }
 
 /// Has the disk looked at, beside everything else.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ardea_api::{
     ClusterSettings, JobDescription, JobSummary, LogQuery, LogStream, PastJobDescription,
-    PastJobSummary,
+    PastJobSummary, no_such_container,
 };
 use ardea_control::JobRef;
 use ardea_core::{Error, Result};
@@ -14,7 +14,7 @@ use ardea_scheduler::KeptOutput;
 use ardea_state_manager::StateManager;
 
 use crate::jobs::{Jobs, submission_of};
-use crate::kept::{Reach, kept_here, no_such_container, nothing_kept, wanted};
+use crate::kept::{Reach, kept_here, nothing_kept, wanted};
 use crate::{described, logs, remembered};
 
 /// A cluster of which no host is up, or none for the job that somebody asks after all the same. It reads, and changes nothing.
@@ -108,8 +108,10 @@ impl Unattended {
     ///   here of that container of one that is gone;
     /// * [`NoSuchJob`](ardea_core::ErrorCode::NoSuchJob): no such job or submission is known, or it is gone and nothing of what it wrote
     ///   is here;
-    /// * [`StateCorrupt`](ardea_core::ErrorCode::StateCorrupt): what is stored of the job that is there can't be read, and may be what is meant.
+    /// * [`StateCorrupt`](ardea_core::ErrorCode::StateCorrupt): what is stored of the job that is there can't be read, and may be what is meant;
+    /// * [`BadRequest`](ardea_core::ErrorCode::BadRequest): more lines are wanted than [can be asked for](LogQuery::check).
     pub async fn logs(&self, job: &str, query: LogQuery) -> Result<LogStream> {
+        query.check()?;
         let wants = submission_of(query.submission.as_deref())?;
         // One that is gone is told of, whatever is wrong with the one that is there.
         if wants.is_some()
@@ -286,6 +288,21 @@ mod tests {
         let error = told(&cluster, of("3")).await.unwrap_err();
         assert_eq!(error.code(), ErrorCode::NoSuchJob);
         assert!(error.to_string().contains("submission 3"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn more_lines_than_can_be_asked_for_are_refused_without_hosts_as_well() {
+        let folder = tempfile::tempdir().unwrap();
+        let cluster = unattended(folder.path()).await;
+        write(&cluster, 2, "now\n");
+        let of = |tail| LogQuery {
+            tail: Some(tail),
+            ..LogQuery::default()
+        };
+        let most = ardea_api::MOST_TAIL_LINES;
+        assert_eq!(told(&cluster, of(most)).await.unwrap(), ["now"]);
+        let error = told(&cluster, of(most + 1)).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::BadRequest, "{error}");
     }
 
     #[tokio::test]

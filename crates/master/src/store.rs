@@ -211,12 +211,10 @@ impl JobStore {
                 }
                 let value = write_lease(value)?;
                 let version = self.state.set(path, &value, expectation(expected)).await?;
-                if first && !self.exists().await? {
-                    let written = Expected::Version(version);
-                    self.state.delete(path, written).await?;
-                    return Ok(StoreReply::JobGone);
+                match first {
+                    true => self.looked_at_again(version).await?,
+                    false => StoreReply::Written(stored_version(version)),
                 }
-                StoreReply::Written(stored_version(version))
             }
             StoreRequest::Delete { expected } => {
                 let expected = expectation(Some(expected));
@@ -224,6 +222,42 @@ impl JobStore {
                 StoreReply::Deleted
             }
         })
+    }
+
+    /// The answer to a job's first lease, which was just written with that version: it stays only if the job is still there. Any other
+    /// answer that lasts says that nothing was changed, so none is given before that is true.
+    async fn looked_at_again(&self, version: Version) -> Result<StoreReply<LeaseRecord>> {
+        match self.exists().await {
+            Ok(true) => Ok(StoreReply::Written(stored_version(version))),
+            Ok(false) => {
+                self.take_back(version).await?;
+                Ok(StoreReply::JobGone)
+            }
+            Err(error) => {
+                if matches!(reply_of::<()>(&error), StoreReply::Refused(_)) {
+                    self.take_back(version).await?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes the lease that was just written with that version. That it is another's, or gone, is as good; if it may still be there,
+    /// nobody knows what came of the write.
+    async fn take_back(&self, version: Version) -> Result<()> {
+        let written = Expected::Version(version);
+        match self.state.delete(&self.lease, written).await {
+            Err(error) if error.code() != ErrorCode::StateConflict => {
+                let what = "a lease that was just written could not be taken back";
+                let next = error.what_next().map(str::to_string);
+                let lost = Error::new(ErrorCode::StateUnknown, what).because(error.without_hint());
+                Err(match next {
+                    Some(next) => lost.hint(next),
+                    None => lost,
+                })
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -281,7 +315,9 @@ pub(crate) fn reply_of<T>(error: &Error) -> StoreReply<T> {
 #[cfg(test)]
 mod tests {
     use ardea_control::MasterEpoch;
-    use ardea_state_manager::{FileState, StateOptions};
+    use ardea_state_manager::{
+        FileState, Node, Pending, Session, SessionEnding, StateOptions, Watcher,
+    };
 
     use super::*;
     use crate::stored_job::tests;
@@ -298,14 +334,101 @@ mod tests {
         assert_eq!(read_lease(&value).unwrap(), lease);
     }
 
+    /// One over another: as soon as that lease is written, the job's definition is damaged.
+    #[derive(Debug)]
+    struct Damaging {
+        inner: Arc<dyn StateManager>,
+        lease: StatePath,
+        definition: StatePath,
+        /// Whether a lease that is there can't be removed.
+        holds: bool,
+    }
+
+    impl StateManager for Damaging {
+        fn place(&self) -> &str {
+            self.inner.place()
+        }
+
+        fn get<'a>(&'a self, path: &'a StatePath) -> Pending<'a, Option<Node>> {
+            self.inner.get(path)
+        }
+
+        fn set<'a>(
+            &'a self,
+            path: &'a StatePath,
+            value: &'a [u8],
+            expected: Expected,
+        ) -> Pending<'a, Version> {
+            Box::pin(async move {
+                let version = self.inner.set(path, value, expected).await?;
+                if *path == self.lease {
+                    let damaged = self.inner.set(&self.definition, b"junk", Expected::Any);
+                    damaged.await?;
+                }
+                Ok(version)
+            })
+        }
+
+        fn delete<'a>(&'a self, path: &'a StatePath, expected: Expected) -> Pending<'a, ()> {
+            match self.holds && *path == self.lease {
+                true => Box::pin(async { Err(Error::new(ErrorCode::StateRefused, "denied")) }),
+                false => self.inner.delete(path, expected),
+            }
+        }
+
+        fn children<'a>(&'a self, path: &'a StatePath) -> Pending<'a, Vec<String>> {
+            self.inner.children(path)
+        }
+
+        fn watch_node<'a>(&'a self, path: &'a StatePath) -> Pending<'a, Watcher<Option<Node>>> {
+            self.inner.watch_node(path)
+        }
+
+        fn watch_children<'a>(&'a self, path: &'a StatePath) -> Pending<'a, Watcher<Vec<String>>> {
+            self.inner.watch_children(path)
+        }
+
+        fn open_session(&self) -> Pending<'_, (Box<dyn Session>, SessionEnding)> {
+            self.inner.open_session()
+        }
+    }
+
     #[tokio::test]
-    async fn a_job_that_can_not_be_read_is_not_taken_for_one_that_is_gone() {
-        let folder = tempfile::tempdir().unwrap();
-        let state = FileState::open(folder.path(), StateOptions::default()).await;
-        let state: Arc<dyn StateManager> = Arc::new(state.unwrap());
-        let (job, _) = tests::job(10, 1);
-        let store = JobStore::new(Arc::clone(&state), job.record.job.clone()).unwrap();
-        let claim = StoreRequest::Write {
+    async fn a_lease_is_said_to_be_refused_only_if_none_is_left_of_it() {
+        for holds in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let inner = FileState::open(folder.path(), StateOptions::default()).await;
+            let inner: Arc<dyn StateManager> = Arc::new(inner.unwrap());
+            let (job, _) = tests::job(10, 1);
+            let layout = JobLayout::of(&job.record.job.name).unwrap();
+            let state = Arc::new(Damaging {
+                inner: Arc::clone(&inner),
+                lease: layout.master(job.record.job.submission).unwrap(),
+                definition: layout.definition().clone(),
+                holds,
+            });
+            let encoded = job.encode().unwrap();
+            let set = inner.set(layout.definition(), &encoded, Expected::Absent);
+            set.await.unwrap();
+            let store = JobStore::new(state, job.record.job.clone()).unwrap();
+            let answer = store.lease(claim()).await;
+            let trouble = store.trouble().get().unwrap().code();
+            let is_there = store.leader().await.unwrap().is_some();
+            match holds {
+                false => {
+                    assert!(matches!(answer, StoreReply::Refused(_)), "{answer:?}");
+                    assert_eq!((trouble, is_there), (ErrorCode::StateCorrupt, false));
+                }
+                true => {
+                    assert_eq!(answer, StoreReply::Unavailable);
+                    assert_eq!((trouble, is_there), (ErrorCode::StateUnknown, true));
+                }
+            }
+        }
+    }
+
+    fn claim() -> StoreRequest<LeaseRecord> {
+        StoreRequest::Write {
             value: LeaseRecord {
                 holder: "host-1@2a".into(),
                 address: "10.0.0.7:41".into(),
@@ -313,7 +436,17 @@ mod tests {
                 resigned: false,
             },
             expected: None,
-        };
+        }
+    }
+
+    #[tokio::test]
+    async fn a_job_that_can_not_be_read_is_not_taken_for_one_that_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = FileState::open(folder.path(), StateOptions::default()).await;
+        let state: Arc<dyn StateManager> = Arc::new(state.unwrap());
+        let (job, _) = tests::job(10, 1);
+        let store = JobStore::new(Arc::clone(&state), job.record.job.clone()).unwrap();
+        let claim = claim();
         assert_eq!(store.lease(claim.clone()).await, StoreReply::JobGone);
 
         let mut later = job.encode().unwrap();

@@ -10,6 +10,12 @@ use ardea_state_manager::StateManager;
 
 use crate::{ContainerEvents, Hosts, JobScheduler, LaunchPlan, Local, Runner, SchedulerKind};
 
+/// The name of the scheduler that starts all containers of a job on the machine that leads it.
+pub const LOCAL: &str = "local";
+
+/// The name of the one whose containers are on several machines, each of which keeps its own.
+pub const HOSTS: &str = "hosts";
+
 /// Kinds of schedulers by name: `scheduler=slurm` in a job's configuration chooses one, so that two jobs of one cluster may use
 /// different ones.
 #[derive(Clone)]
@@ -28,7 +34,7 @@ impl Schedulers {
     pub fn builtin(runner: Runner, state: Arc<dyn StateManager>, security: Security) -> Self {
         Schedulers::none()
             .with_local(Local::new(runner))
-            .with("hosts", Hosts::new(state, security))
+            .with(HOSTS, Hosts::new(state, security))
     }
 
     /// None so far.
@@ -62,7 +68,7 @@ impl Schedulers {
         for (name, make) in std::mem::take(&mut self.over_local) {
             self.kinds.insert(name, make(local.clone()));
         }
-        self.with("local", local)
+        self.with(LOCAL, local)
     }
 
     /// The kind of this name.
@@ -71,14 +77,8 @@ impl Schedulers {
     ///
     /// [`ErrorCode::InvalidConfig`] when there is none, with the names that there are.
     pub fn get(&self, name: &str) -> Result<Arc<dyn SchedulerKind>> {
-        self.kinds.get(name).map(Arc::clone).ok_or_else(|| {
-            let names: Vec<_> = self.names().collect();
-            Error::new(
-                ErrorCode::InvalidConfig,
-                format!("there is no scheduler {name:?}"),
-            )
-            .hint(format!("choose one of: {}", names.join(", ")))
-        })
+        let kind = self.kinds.get(name).map(Arc::clone);
+        kind.ok_or_else(|| no_such_scheduler(name, self.names()))
     }
 
     /// Makes the scheduler of a job, of the kind that its definition names.
@@ -96,6 +96,19 @@ impl Schedulers {
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.kinds.keys().map(String::as_str)
     }
+
+    /// The names of those that there are where containers are started.
+    pub fn names_with_local(&self) -> impl Iterator<Item = &str> {
+        self.names()
+            .chain(self.over_local.keys().map(String::as_str))
+    }
+}
+
+/// The error for a scheduler that there is not; there are those of these names.
+pub fn no_such_scheduler<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Error {
+    let what = format!("there is no scheduler {name:?}");
+    let names: Vec<&str> = names.collect();
+    Error::new(ErrorCode::InvalidConfig, what).hint(format!("choose one of: {}", names.join(", ")))
 }
 
 impl fmt::Debug for Schedulers {

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Client;
 use super::place::Place;
-use super::request::{Answered, Asked, Miss, Missed};
+use super::request::{AGAIN, Answered, Asked, Miss, Missed};
 
 /// How long a request is asked again while the job changes its leader: longer than a lease takes to run out.
 pub(super) const SETTLES_WITHIN: Duration = Duration::from_secs(20);
@@ -111,19 +111,28 @@ pub(super) struct GaveUp {
 impl From<GaveUp> for Error {
     fn from(gave_up: GaveUp) -> Self {
         let error = gave_up.error;
-        match (gave_up.is_doubtful, error.what_next()) {
-            (true, Some(next)) => {
-                let next = format!("{DOUBTFUL}; {next}");
-                error.hint(next)
-            }
-            (true, None) => error.hint(DOUBTFUL),
-            (false, _) => error,
+        if !gave_up.is_doubtful {
+            return error;
         }
+        let next = error.what_next().filter(|next| adds_to_doubt(&error, next));
+        let next = match next {
+            Some(next) => format!("{DOUBTFUL}; {next}"),
+            None => DOUBTFUL.to_string(),
+        };
+        error.hint(next)
     }
 }
 
-const DOUBTFUL: &str =
+/// What to do about a command that may have been done, though nobody said so. Whoever tells of that tells this, and nothing else, so that
+/// it is known again where it comes from another process.
+pub const DOUBTFUL: &str =
     "it may have been taken all the same: `ardea describe JOB` shows whether; else try again";
+
+/// Whether a hint can stand beside the doubt: it does not tell of it as well, and does not tell that the command is to be given again, or
+/// that somebody does that, as if there were none. Those of whoever has lost the lead all do.
+fn adds_to_doubt(error: &Error, next: &str) -> bool {
+    error.code() != ErrorCode::Superseded && next != DOUBTFUL && next != AGAIN
+}
 
 impl Client {
     /// Asks a host, and where that fails another one, as long as that is safe and may help.
@@ -255,6 +264,38 @@ impl Tries {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn next_of(error: Error, is_doubtful: bool) -> String {
+        let error = Error::from(GaveUp { error, is_doubtful });
+        error.what_next().unwrap_or_default().to_string()
+    }
+
+    #[test]
+    fn doubt_is_told_once_and_nothing_is_promised_beside_it() {
+        let promise = "what was asked of it is asked again of whoever leads it then";
+        for (code, hint) in [
+            (ErrorCode::Superseded, promise),
+            (ErrorCode::Superseded, DOUBTFUL),
+            (ErrorCode::StateUnavailable, DOUBTFUL),
+            (ErrorCode::Network, AGAIN),
+        ] {
+            let error = Error::new(code, "lost").hint(hint);
+            assert_eq!(next_of(error.clone(), true), DOUBTFUL);
+            assert_eq!(next_of(error, false), hint);
+        }
+        let without = Error::new(ErrorCode::Network, "lost");
+        assert_eq!(next_of(without, true), DOUBTFUL);
+    }
+
+    #[test]
+    fn what_can_be_done_besides_looking_is_told_behind_the_doubt() {
+        let hung = Error::new(ErrorCode::Network, "it hangs").hint("end it, or let it go on");
+        assert_eq!(
+            next_of(hung, true),
+            "it may have been taken all the same: `ardea describe JOB` shows whether; else try again; \
+             end it, or let it go on"
+        );
+    }
 
     #[test]
     fn what_fails_after_a_long_wait_has_its_own_time() {

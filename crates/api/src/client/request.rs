@@ -27,6 +27,9 @@ const MOST_ANSWER_BYTES: usize = 256 << 20;
 /// From one host to the job's master's, and on if that has just changed.
 const MOST_REDIRECTIONS: u32 = 4;
 
+/// What is left to do where no answer came; whether that is safe is added by who knows what was asked.
+pub(super) const AGAIN: &str = "try again";
+
 /// After how long without an answer it is looked whether the host answers anything.
 const LOOKS_AFTER: Duration = Duration::from_secs(1);
 /// How long a host may take for an answer that costs it nothing.
@@ -431,8 +434,7 @@ fn silent(place: &Place, patience: Duration) -> Error {
         "the cluster's interface at {place} did not answer within {} s",
         patience.as_secs_f64()
     );
-    Error::new(ErrorCode::Network, what)
-        .hint("what was asked for may be done all the same: look, then try again")
+    Error::new(ErrorCode::Network, what).hint(AGAIN)
 }
 
 fn hung(place: &Place) -> Error {
@@ -449,7 +451,7 @@ pub(super) fn broken(
     let what = format!("the connection to the cluster's interface at {place} broke");
     Error::new(ErrorCode::Network, what)
         .because(error)
-        .hint("what was asked for may be done all the same: look, then try again")
+        .hint(AGAIN)
 }
 
 fn strange(place: &Place, status: StatusCode) -> Error {

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode};
 use axum::extract::{Request, State};
+use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::Response;
 
 use super::handlers::failed;
+use crate::DOUBTFUL;
 
 /// The largest head of a request.
 pub(super) const MOST_HEAD_BYTES: usize = 64 * 1024;
@@ -21,6 +23,10 @@ pub(super) async fn in_time(
     request: Request,
     next: Next,
 ) -> Response {
+    let next_step = match *request.method() {
+        Method::GET => "try again",
+        _ => DOUBTFUL,
+    };
     match tokio::time::timeout(*patience, next.run(request)).await {
         Ok(response) => response,
         Err(_) => {
@@ -28,10 +34,7 @@ pub(super) async fn in_time(
                 "the cluster did not answer within {} s",
                 patience.as_secs_f64()
             );
-            failed(
-                &Error::new(ErrorCode::StateUnavailable, what)
-                    .hint("what was asked for may be done all the same: look, then try again"),
-            )
+            failed(&Error::new(ErrorCode::StateUnavailable, what).hint(next_step))
         }
     }
 }

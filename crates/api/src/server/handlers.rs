@@ -15,10 +15,11 @@ use serde::de::DeserializeOwned;
 
 use super::lines::Lines;
 use crate::fault::status_of;
+use crate::number;
 use crate::routes::DOCUMENT_PATH;
 use crate::{
-    Answer, Cluster, Fault, KillQuery, LogQuery, MOST_TAIL_LINES, MetricsQuery, ParallelismUpdate,
-    RangeQuery, SubmitRequest, Unanswered, check_job_name,
+    Answer, Cluster, Fault, KillQuery, LogQuery, MetricsQuery, ParallelismUpdate, RangeQuery,
+    SubmitRequest, Unanswered, check_job_name,
 };
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -53,9 +54,7 @@ impl Misread {
         while let Some(source) = innermost.source() {
             innermost = source;
         }
-        let why = innermost.to_string();
-        let why = why.replace("invalid digit found in string", "it is no whole number");
-        Misread::because(&format!("{what}: {why}"))
+        Misread::because(&format!("{what}: {innermost}"))
     }
 }
 
@@ -126,8 +125,8 @@ pub(super) async fn restart(
     path: JobAndContainer,
 ) -> Outcome {
     let Path((job, container)) = path.map_err(|wrong| misread_path(&wrong))?;
-    let container = container.parse().map_err(|_| {
-        let what = format!("{container:?} is no container: they have numbers");
+    let container = number::read(&container).map_err(|why| {
+        let what = format!("{container:?} is no container: they have numbers, and {why}");
         Misread::because(&what)
     })?;
     let answer = shared.0.restart(&job, ContainerId(container)).await;
@@ -162,10 +161,9 @@ pub(super) async fn logs(
     query: Asked<LogQuery>,
 ) -> Outcome {
     let (job, query): (_, LogQuery) = (named(job)?, asked(query)?);
-    if query.tail.is_some_and(|tail| tail > MOST_TAIL_LINES) {
-        let what = format!("tail can be {MOST_TAIL_LINES} at most");
-        return Err(Misread::because(&what));
-    }
+    query
+        .check()
+        .map_err(|error| Misread(StatusCode::BAD_REQUEST, error))?;
     let lines = match shared.0.logs(&job, query).await {
         Ok(lines) => lines,
         Err(unanswered) => return Ok(not_here(unanswered, &uri)),

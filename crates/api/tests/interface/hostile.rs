@@ -84,6 +84,27 @@ async fn what_is_asked_wrongly_is_told_in_words_of_the_interface_and_with_a_hint
     for (method, path, says) in [
         ("GET", "logs?tail=20000", "tail can be 10000 at most"),
         ("GET", "logs?tail=many", "is no whole number"),
+        (
+            "GET",
+            "logs?tail=99999999999",
+            "\"99999999999\" is no whole number from 0 to 4294967295",
+        ),
+        (
+            "GET",
+            "metrics?instance=",
+            "\"\" is no whole number from 0 to 4294967295",
+        ),
+        (
+            "GET",
+            "metrics/range?name=x&from_ms=-1",
+            "\"-1\" is no whole number from 0 to 18446744073709551615",
+        ),
+        ("GET", "logs?container=x", "\"x\" is no whole number"),
+        (
+            "POST",
+            "containers/99999999999/restart",
+            "\"99999999999\" is no whole number from 0 to 4294967295",
+        ),
         ("GET", "logs?tial=3", "unknown field `tial`"),
         ("GET", "metrics?instance=x", "is no whole number"),
         ("GET", "metrics/range", "missing field `name`"),
@@ -103,7 +124,14 @@ async fn what_is_asked_wrongly_is_told_in_words_of_the_interface_and_with_a_hint
         let fault: Value = serde_json::from_str(&answer.body).unwrap();
         let message = fault["message"].as_str().unwrap();
         assert!(message.contains(says), "{path}: {message}");
-        let of_libraries = ["deserialize", "Cannot parse", "invalid digit", "`u32`"];
+        let of_libraries = [
+            "deserialize",
+            "Cannot parse",
+            "cannot parse",
+            "invalid digit",
+            "target type",
+            "`u32`",
+        ];
         assert!(
             !of_libraries.iter().any(|it| message.contains(it)),
             "{message}"

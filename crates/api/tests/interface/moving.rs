@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ardea_api::{Client, ParallelismUpdate, Unanswered};
+use ardea_api::testing::word_count;
+use ardea_api::{Client, DOUBTFUL, ParallelismUpdate, Unanswered};
 use ardea_core::{Error, ErrorCode};
 use ardea_packing::ContainerId;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -111,6 +112,61 @@ async fn what_was_never_sent_is_not_told_to_be_doubtful() {
         !error.to_string().contains("may have been taken"),
         "{error}"
     );
+}
+
+#[tokio::test]
+async fn what_was_not_sent_before_patience_ended_is_not_told_to_be_doubtful() {
+    let (_listener, _held, away) = out_of_reach().await;
+    // Too short to find out that it answers nothing at all.
+    let client = Client::new(&away, None).unwrap();
+    let client = client.patience(Duration::from_millis(200));
+    let error = client.restart("word-count", ContainerId(1)).await;
+    let error = error.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Network, "{error}");
+    assert!(error.message().contains("within 0.2 s"), "{error}");
+    assert_eq!(error.what_next(), Some("try again"));
+}
+
+#[tokio::test]
+async fn what_was_sent_before_patience_ended_is_told_to_be_doubtful_unless_it_changes_nothing() {
+    let (_listener, hangs) = hanging().await;
+    let client = Client::new(&hangs, None).unwrap();
+    let client = client.patience(Duration::from_millis(200));
+    let error = client.restart("word-count", ContainerId(1)).await;
+    let error = error.unwrap_err();
+    assert!(error.message().contains("within 0.2 s"), "{error}");
+    assert_eq!(error.what_next(), Some(DOUBTFUL));
+    let error = client.describe("word-count").await.unwrap_err();
+    assert_eq!(error.what_next(), Some("try again"));
+}
+
+#[tokio::test]
+async fn who_does_not_know_what_became_of_a_command_says_so_once_and_promises_nothing() {
+    let (listener, base) = hanging().await;
+    let client = Client::new(&base, None).unwrap();
+    let promise = "what was asked of it is asked again of whoever leads it then";
+    for hint in [promise, DOUBTFUL] {
+        let fault = format!(r#"{{"code": "ARD-607", "message": "lost", "hint": "{hint}"}}"#);
+        let length = fault.len();
+        let lost = format!("HTTP/1.1 503 X\r\ncontent-length: {length}\r\n\r\n{fault}");
+        let restarting = client.restart("word-count", ContainerId(1));
+        let (error, ()) = tokio::join!(restarting, answer(&listener, "POST", &lost));
+        assert_eq!(error.unwrap_err().what_next(), Some(DOUBTFUL));
+    }
+    let restarting = client.restart("word-count", ContainerId(1));
+    let (error, ()) = tokio::join!(restarting, answer(&listener, "POST", ""));
+    assert_eq!(error.unwrap_err().what_next(), Some(DOUBTFUL));
+}
+
+#[tokio::test]
+async fn a_submission_whose_answer_breaks_off_is_told_to_be_doubtful() {
+    let (listener, base) = hanging().await;
+    let client = Client::new(&base, None).unwrap();
+    let request = word_count("pretended", "word-count", 42);
+    let submitting = client.submit(&request);
+    let half = "HTTP/1.1 201 X\r\ncontent-length: 100\r\n\r\n{";
+    let (error, ()) = tokio::join!(submitting, answer(&listener, "POST", half));
+    assert_eq!(error.unwrap_err().what_next(), Some(DOUBTFUL));
 }
 
 #[tokio::test]

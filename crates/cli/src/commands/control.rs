@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, IsTerminal};
 
 use ardea_api::{LogicalPlan, ParallelismUpdate, Phase};
-use ardea_core::{Error, ErrorCode};
+use ardea_core::ErrorCode;
 use ardea_packing::ContainerId;
 use serde_json::json;
 
@@ -12,9 +12,6 @@ use crate::context::Context;
 use crate::failure::{Failure, print_error};
 use crate::reach::Reached;
 use crate::stdout;
-
-/// The most containers whose numbers are listed in a message.
-const MOST_NUMBERS: usize = 20;
 
 /// Has the sources read again.
 pub fn activate(args: &RemoteJob, context: &Context) -> Result<(), Failure> {
@@ -80,31 +77,9 @@ fn standing(cluster: &Reached, job: &str, submission: &str) -> Result<Option<Pha
 pub fn restart(args: &RestartArgs, context: &Context) -> Result<(), Failure> {
     let cluster = Reached::of_job(&args.place, &args.job, context)?;
     let container = ContainerId(args.container);
-    match cluster.ask(cluster.client.restart(&args.job, container)) {
-        Err(Failure::Error(error)) if error.code() == ErrorCode::NoSuchContainer => {
-            return Err(with_containers(&cluster, &args.job, error).into());
-        }
-        restarted => restarted?,
-    }
+    cluster.ask(cluster.client.restart(&args.job, container))?;
     let what = format!("restarts container {container}");
     tell(context, &args.job, &what)
-}
-
-/// With the containers that there are.
-fn with_containers(cluster: &Reached, job: &str, error: Error) -> Error {
-    let Ok(described) = cluster.ask(cluster.client.describe(job)) else {
-        return error;
-    };
-    let containers = described.containers.iter();
-    let numbers: Vec<String> = containers.map(|one| one.id.to_string()).collect();
-    error.hint(match &numbers[..] {
-        [] => "it has none yet".to_string(),
-        // Numbers of large jobs fill no screen.
-        [first, .., last] if numbers.len() > MOST_NUMBERS => {
-            format!("it has {}, from {first} to {last}", numbers.len())
-        }
-        all => format!("it has: {}", all.join(", ")),
-    })
 }
 
 /// Gives vertices other numbers of instances.

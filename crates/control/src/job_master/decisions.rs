@@ -42,14 +42,24 @@ impl JobMaster {
             }
             Kept::Refused(refused) => match self.deciding.take() {
                 Some(command) => actions.push(MasterAction::Reply(command, Err(refused))),
-                None => {
-                    self.not_stored = Some(refused.to_string());
-                    if self.ending == Ending::Deleting {
-                        self.keeper.delete();
-                    }
+                None => self.not_kept(&refused),
+            },
+            Kept::Doubtful(why) => match self.deciding.take() {
+                Some(command) => {
+                    let doubtful = Refused::doubtful(&why);
+                    actions.push(MasterAction::Reply(command, Err(doubtful)));
                 }
+                None => self.not_kept(&why),
             },
             Kept::Superseded(newest) => self.step_down(newest, actions),
+        }
+    }
+
+    /// What no command has asked for is not stored, or not known to be.
+    fn not_kept(&mut self, why: &Refused) {
+        self.not_stored = Some(why.to_string());
+        if self.ending == Ending::Deleting {
+            self.keeper.delete();
         }
     }
 

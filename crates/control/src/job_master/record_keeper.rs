@@ -24,6 +24,9 @@ pub(super) enum Kept {
     Gone,
     /// The state manager does not take it, or what is there can't be read; nothing is proposed any more.
     Refused(Refused),
+    /// A write has gone out whose answer was lost, and for this reason what is there can't be read now: whether it was done is not known.
+    /// Nothing is proposed any more.
+    Doubtful(Refused),
     /// Another master has written, later or under the same number.
     Superseded(MasterEpoch),
 }
@@ -42,6 +45,8 @@ pub(super) struct RecordKeeper {
     asked: Option<(RequestId, Duration)>,
     /// Whether the record has to be read before anything is written.
     must_read: bool,
+    /// Whether what is wanted has been sent, and neither an answer nor a look has told since what came of it.
+    is_doubtful: bool,
     next_at: Duration,
     requests: u64,
 }
@@ -61,6 +66,7 @@ impl RecordKeeper {
             wanted: None,
             asked: None,
             must_read: true,
+            is_doubtful: false,
             next_at: Duration::ZERO,
             // So that no answer to another mastership's request is taken for one to this one's.
             requests: epoch.0 << 32,
@@ -98,7 +104,7 @@ impl RecordKeeper {
             .take_if(|(_, sent)| now >= *sent + PATIENCE)
             .is_some()
         {
-            self.must_read = true;
+            self.unanswered();
         }
         if self.asked.is_some() || now < self.next_at {
             return None;
@@ -144,16 +150,26 @@ impl RecordKeeper {
                 None
             }
             StoreReply::Unavailable => {
-                self.must_read = true;
+                self.unanswered();
                 self.next_at = now + PAUSE;
                 None
             }
             StoreReply::Refused(why) => {
                 self.wanted = None;
                 self.next_at = now + PAUSE;
-                Some(Kept::Refused(why))
+                // It is the look at what came of a write that is refused then, not that write.
+                Some(match std::mem::take(&mut self.is_doubtful) {
+                    true => Kept::Doubtful(why),
+                    false => Kept::Refused(why),
+                })
             }
         }
+    }
+
+    /// What was asked has no answer. As long as it has to be read, nothing is written: so it was a write if it need not.
+    fn unanswered(&mut self) {
+        self.is_doubtful |= !self.must_read;
+        self.must_read = true;
     }
 
     fn found(&mut self, found: Option<(Arc<JobRecord>, StoreVersion)>) -> Option<Kept> {
@@ -170,6 +186,7 @@ impl RecordKeeper {
             return Some(Kept::Superseded(record.epoch));
         }
         self.must_read = false;
+        self.is_doubtful = false;
         self.known = Some((record, version));
         if done {
             self.wanted = None;
@@ -262,6 +279,50 @@ mod tests {
             keeper.record().map(|record| record.intent),
             Some(Intent::Run)
         );
+    }
+
+    #[test]
+    fn a_write_whose_answer_is_lost_is_doubtful_if_it_can_not_be_looked_for() {
+        let damaged = Refused::not_stored(&Error::new(ErrorCode::StateCorrupt, "damaged"));
+        let refused = || StoreReply::Refused(damaged.clone());
+        let later = NOW + PATIENCE;
+        for is_told in [false, true] {
+            let (mut keeper, id) = writing();
+            if is_told {
+                assert_eq!(keeper.answered(NOW, id, StoreReply::Unavailable), None);
+            }
+            // A look that has no answer either takes no doubt away.
+            let (look, request) = keeper.ask(later).unwrap();
+            assert_eq!(request, StoreRequest::Read);
+            assert_eq!(keeper.answered(later, look, StoreReply::Unavailable), None);
+            let later = later + PAUSE;
+            let (look, _) = keeper.ask(later).unwrap();
+            let kept = keeper.answered(later, look, refused());
+            assert_eq!(kept, Some(Kept::Doubtful(damaged.clone())));
+            assert!(!keeper.is_busy());
+
+            // What has not been sent yet is no longer in doubt.
+            keeper.propose((*record(1, 0, Intent::Kill)).clone());
+            let later = later + PAUSE;
+            let (look, request) = keeper.ask(later).unwrap();
+            assert_eq!(request, StoreRequest::Read);
+            let kept = keeper.answered(later, look, refused());
+            assert_eq!(kept, Some(Kept::Refused(damaged.clone())));
+        }
+    }
+
+    #[test]
+    fn a_write_that_was_seen_not_to_be_done_and_is_refused_then_is_not_doubtful() {
+        let (mut keeper, id) = writing();
+        keeper.answered(NOW, id, StoreReply::Unavailable);
+        let later = NOW + PAUSE;
+        let (look, _) = keeper.ask(later).unwrap();
+        let unchanged = found(record(1, 0, Intent::Run), 1);
+        assert_eq!(keeper.answered(later, look, unchanged), None);
+        let (again, _) = keeper.ask(later).unwrap();
+        let why = Refused::not_stored(&Error::new(ErrorCode::LimitReached, "too large"));
+        let kept = keeper.answered(later, again, StoreReply::Refused(why.clone()));
+        assert_eq!(kept, Some(Kept::Refused(why)));
     }
 
     #[test]

@@ -22,6 +22,8 @@ struct Desk {
     finished: bool,
     /// Whether the state manager takes nothing.
     refuses: bool,
+    /// Whether the state manager does not say whether it takes what is written, and can't be read after that.
+    is_torn: bool,
 }
 
 fn job() -> JobRef {
@@ -66,6 +68,7 @@ impl Desk {
             calls: Vec::new(),
             finished: false,
             refuses: false,
+            is_torn: false,
         };
         desk.happens(MasterEvent::Tick);
         desk
@@ -108,6 +111,11 @@ impl Desk {
 
     fn store(&mut self, request: StoreRequest<Arc<JobRecord>>) -> StoreReply<Arc<JobRecord>> {
         match request {
+            StoreRequest::Read if self.is_torn => {
+                let why = Error::new(ErrorCode::StateCorrupt, "the record is damaged");
+                StoreReply::Refused(Refused::not_stored(&why.hint("remove it")))
+            }
+            StoreRequest::Write { .. } if self.is_torn => StoreReply::Unavailable,
             StoreRequest::Read => StoreReply::Found(self.stored.clone()),
             StoreRequest::Write { .. } if self.refuses => {
                 let why = Error::new(ErrorCode::LimitReached, "too large");
@@ -387,6 +395,29 @@ fn a_master_that_takes_over_a_finished_job_starts_nothing_and_removes_it() {
     desk.happens(MasterEvent::Tick);
     assert_eq!(desk.calls, [SchedulerCall::Kill]);
     assert!(desk.stored.is_none());
+}
+
+#[test]
+fn a_command_that_may_have_been_stored_is_answered_with_the_code_of_doubt() {
+    let mut desk = Desk::running();
+    desk.is_torn = true;
+    assert_eq!(desk.command(Command::Deactivate), None);
+    desk.now += Duration::from_secs(1);
+    desk.happens(MasterEvent::Tick);
+    let (_, reply) = desk.replies.last().unwrap();
+    let doubtful = reply.clone().unwrap_err();
+    assert_eq!(doubtful.code(), ErrorCode::Superseded);
+    let told = doubtful.to_string();
+    assert!(told.contains("it is not known whether"), "{told}");
+    assert!(told.contains("the record is damaged"), "{told}");
+
+    // The next one has not been sent, so it has not been done.
+    assert_eq!(desk.command(Command::Kill), None);
+    desk.now += Duration::from_secs(1);
+    desk.happens(MasterEvent::Tick);
+    let (_, reply) = desk.replies.last().unwrap();
+    let refused = reply.clone().unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::StateCorrupt);
 }
 
 #[test]

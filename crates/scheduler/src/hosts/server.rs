@@ -112,7 +112,8 @@ impl RunnerServer {
         &self.host.record
     }
 
-    /// What keeps others from finding it at the moment, if anything does: another host has its name, or the state manager does not answer.
+    /// What keeps others from finding it at the moment, if anything does: it has lost its registration, and another host has its name, or the
+    /// state manager does not answer.
     pub fn trouble(&self) -> Option<Error> {
         self.host.trouble().clone()
     }
