@@ -60,7 +60,7 @@ mod submit;
 mod target;
 mod worker;
 
-pub use check::{check_scheduler, check_settings};
+pub use check::{check_forms, check_settings, unknown_names};
 pub use console::{Console, told};
 pub use demand::demand;
 pub use embedded::Embedded;

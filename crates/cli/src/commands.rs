@@ -16,6 +16,7 @@ mod metrics;
 mod plan;
 mod query;
 mod run;
+mod settings_check;
 mod state;
 mod submit;
 mod top;

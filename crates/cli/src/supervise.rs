@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use ardea::topology::Topology;
 use ardea_connect::live_table::Screen;
+use ardea_connect::stdin;
 use ardea_core::Dag;
 use ardea_engine::{JobConfig, JobHandle, JobStatus, Node, NodeConfig};
 use ardea_pipeline::Pipeline;
@@ -56,7 +57,7 @@ fn supervised(
     let job = start(&node)?;
     let passing = context.interrupts.drain(&job);
     let mut progress = Progress::new(context, &shape);
-    let status = follow(&job, &shape, &mut progress, context);
+    let status = follow(&job, &mut progress, context);
     progress.clear();
     let summary = Summary::of(&job, &status, &shape, progress.elapsed());
     drop(passing);
@@ -99,15 +100,9 @@ fn supervised(
 }
 
 /// Shows progress until the job is over, or has been cancelled and does not end.
-fn follow(
-    job: &JobHandle,
-    shape: &Shape,
-    progress: &mut Progress<'_>,
-    context: &Context,
-) -> JobStatus {
+fn follow(job: &JobHandle, progress: &mut Progress<'_>, context: &Context) -> JobStatus {
     // What is typed is then for the job.
-    let mut sources = shape.vertices.iter().filter(|vertex| vertex.is_source);
-    let reads_keys = sources.any(|source| source.name.starts_with("stdin"));
+    let reads_keys = stdin::is_claimed();
     let mut said = 0;
     let mut cancelled: Option<Instant> = None;
     let mut keyboard = None;

@@ -90,6 +90,11 @@ impl<T: Send + 'static, D: Decode<T>> From<StdinSource<T, D>> for Source<T, Boun
 
 static CLAIMED: AtomicBool = AtomicBool::new(false);
 
+/// Whether a source of this process reads standard input: what is typed is for its job then.
+pub fn is_claimed() -> bool {
+    CLAIMED.load(Ordering::Acquire)
+}
+
 /// The right to read standard input, held by one source at a time. Reads past the standard library's own buffer.
 struct Stdin(io::Stdin);
 

@@ -70,3 +70,8 @@ pub use greeting::{Greeting, VERSION};
 pub use halves::{Courier, Receiver, Sender};
 pub use listener::Listener;
 pub use security::{Limits, Security};
+
+/// How long the runtime of a process of a cluster keeps a thread for calls that block (names that are looked up, files of the state) without one.
+/// Such threads take turns, and there are some calls a second: were it longer than the time between two turns, all threads that a burst
+/// of them has made would stay.
+pub const THREADS_STAY: std::time::Duration = std::time::Duration::from_millis(100);

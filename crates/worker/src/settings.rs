@@ -1,7 +1,7 @@
 //! The settings of a worker, as people write them.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::Ipv6Addr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -11,8 +11,6 @@ use ardea_core::settings::{Kind, Resolved, Resolver, Schema, Setting};
 use ardea_engine::{NODE_SETTINGS, NodeConfig};
 use ardea_metrics::{METRICS_SETTINGS, MetricsConfig};
 use ardea_packing::Resources;
-
-use crate::Transports;
 
 /// The settings under `worker`. A worker knows those of its node and of its metrics as well.
 pub static WORKER_SETTINGS: &[Setting] = &[
@@ -154,38 +152,39 @@ fn node_config(
     Ok(node)
 }
 
-/// Whether the texts among [`WORKER_SETTINGS`] are of the right form and name what there is, as far as that shows before a worker is there:
-/// not whether an address is one of its host's, or a port free. A schema without them, as of a benchmark, has their defaults.
+/// Whether the texts among [`WORKER_SETTINGS`] are of the right form, as far as that shows before a worker is there: not whether an address is
+/// one of its host's, a port free, or a transport known. A schema without them, as of a benchmark, has their defaults.
 ///
 /// # Errors
 /// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) for the first that is wrong, with where it was written.
-pub fn check_settings(resolved: &Resolved, transports: &Transports) -> Result<()> {
-    const TRANSPORT: &str = "worker.transport";
-    if resolved.value(TRANSPORT).is_none() {
+pub fn check_settings(resolved: &Resolved) -> Result<()> {
+    if resolved.value("worker.ports").is_none() {
         return Ok(());
     }
     ports(resolved)?;
-    bind(resolved)?;
-    transports
-        .check(resolved.text(TRANSPORT)?)
-        .map_err(|error| {
-            let hint = error.what_next().unwrap_or_default().to_string();
-            resolved.refuse(TRANSPORT, error.message()).hint(hint)
-        })
+    bind(resolved).map(drop)
 }
 
 /// The address to listen at, if it is not the host's: an IP address or a name, without a port.
 fn bind(resolved: &Resolved) -> Result<Option<String>> {
     let key = "worker.bind";
     let text = resolved.text(key)?;
-    let bare = text.trim_start_matches('[').trim_end_matches(']');
-    // An address of a link has a zone behind it.
-    let address = bare.split_once('%').map_or(bare, |(address, _)| address);
-    let is_name = |c: char| c.is_alphanumeric() || "-_.".contains(c);
     if text.is_empty() {
         return Ok(None);
     }
-    match address.parse::<IpAddr>().is_ok() || (!bare.is_empty() && bare.chars().all(is_name)) {
+    let in_brackets = text.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    // An address of a link has a zone behind it.
+    let is_v6 = |text: &str| {
+        let address = text.split_once('%').map_or(text, |(address, _)| address);
+        address.parse::<Ipv6Addr>().is_ok()
+    };
+    let is_plain = |c: char| c.is_alphanumeric() || "-_.".contains(c);
+    let is_right = match in_brackets {
+        Some(address) => is_v6(address),
+        // Addresses of the fourth version look like names.
+        None => is_v6(text) || text.chars().all(is_plain),
+    };
+    match is_right {
         true => Ok(Some(text.to_string())),
         false => Err(resolved.refuse(key, "it is no address and no name of a host")),
     }
@@ -249,7 +248,7 @@ mod tests {
         let check = |flag: &str| {
             let schema = Schema::of(WORKER_SETTINGS);
             let resolved = Resolver::new(&schema).flags([flag]).resolve().unwrap();
-            check_settings(&resolved, &Transports::builtin())
+            check_settings(&resolved)
         };
         for right in [
             "worker.bind=",
@@ -258,7 +257,6 @@ mod tests {
             "worker.bind=fe80::1%eth0",
             "worker.bind=quay-7.example",
             "worker.ports=7400-7499",
-            "worker.transport=tcp",
         ] {
             check(right).unwrap();
         }
@@ -266,9 +264,11 @@ mod tests {
             ("worker.bind=10.0.0.7:7400", "worker.bind: the address"),
             ("worker.bind=http://quay", "worker.bind: the address"),
             ("worker.bind=[]", "worker.bind: the address"),
+            ("worker.bind=[[::1]]", "worker.bind: the address"),
+            ("worker.bind=::1]", "worker.bind: the address"),
+            ("worker.bind=10.0.0.7%x", "worker.bind: the address"),
             ("worker.ports=7499-7400", "such as 7400-7499"),
             ("worker.ports=99999", "such as 7400-7499"),
-            ("worker.transport=udp", "choose one of: tcp"),
         ] {
             let error = check(wrong).unwrap_err();
             assert!(error.message().contains("(from --set)"), "{error}");
@@ -276,7 +276,7 @@ mod tests {
             assert!(told.contains(hint), "{told}");
         }
         let none = Resolved::defaults(&Schema::of(&[])).unwrap();
-        check_settings(&none, &Transports::builtin()).unwrap();
+        check_settings(&none).unwrap();
     }
 
     #[test]

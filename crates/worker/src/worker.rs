@@ -8,7 +8,7 @@ use std::sync::{Arc, mpsc as blocking};
 
 use ardea_control::{Credentials, JobRef, WorkerAgent, WorkerId, WorkerStart};
 use ardea_core::{Clock, Error, ErrorCode, Result, Token, Waker};
-use ardea_courier::{Greeting, Security};
+use ardea_courier::{Greeting, Security, THREADS_STAY};
 use ardea_engine::{Job, Node};
 use ardea_exchange::{Identity, LinkConfig, WorkerNumber};
 use ardea_metrics::{Labels, MetricsManager, MetricsSinks};
@@ -93,6 +93,7 @@ impl<'a> Setup<'a> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .thread_name("ardea-control")
+            .thread_keep_alive(THREADS_STAY)
             .build()
             .map_err(|error| {
                 Error::new(ErrorCode::LimitReached, "cannot start the control side")

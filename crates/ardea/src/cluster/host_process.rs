@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_api::{CLUSTER_SETTINGS, ClusterSettings};
+use ardea_api::{CLUSTER_SETTINGS, ClusterSettings, Fault};
 use ardea_control::MasterConfig;
 use ardea_core::settings::{Resolver, Schema};
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_courier::Security;
+use ardea_courier::{Security, THREADS_STAY};
 use ardea_host::{Host, HostSetup};
 use ardea_master::{Jobs, Standing};
 use ardea_packages::Cache;
@@ -33,10 +33,6 @@ const LINGERS: Duration = Duration::from_secs(3);
 /// How often a host sees whether something keeps it from leading, and one that is for one job whether there is another to stand by.
 const LOOKS_EVERY: Duration = Duration::from_secs(2);
 
-/// How long a thread for calls that block stays without one. They take turns, and a host makes some calls a second: were it longer than the
-/// time between two turns, all threads that a burst of requests has made would stay.
-const KEEPS_THREADS: Duration = Duration::from_millis(100);
-
 /// Is a host that was started in the background: in a session of its own, so that no terminal's end or Ctrl-C reaches it.
 pub(crate) fn be_host(start: HostStart, modules: Modules) -> Result<()> {
     // Refused to the leader of a process group, which is in nobody's way already.
@@ -52,6 +48,30 @@ pub(crate) fn be_host(start: HostStart, modules: Modules) -> Result<()> {
 /// # Errors
 /// What keeps it from starting; nothing runs then.
 pub fn host_process(
+    start: HostStart,
+    modules: Modules,
+    ready: impl FnOnce(&Started) + Send,
+) -> Result<()> {
+    let tells_failure = start.tells_failure;
+    let mut is_up = false;
+    let ended = until_told_to_end(start, modules, |host| {
+        is_up = true;
+        ready(host);
+    });
+    if let (Err(error), false, true) = (&ended, is_up, tells_failure) {
+        tell_failure(error);
+    }
+    ended
+}
+
+/// Tells whoever waits for the host why it does not come up.
+fn tell_failure(error: &Error) {
+    let told = serde_json::to_vec(&Fault::from(error)).unwrap_or_default();
+    // Where there is no room for it, that itself is why, and seen by whoever waits.
+    let _ = rustix::io::write(std::io::stdin(), &told);
+}
+
+fn until_told_to_end(
     start: HostStart,
     modules: Modules,
     ready: impl FnOnce(&Started) + Send,
@@ -82,7 +102,7 @@ fn threads(name: &str) -> Result<Runtime> {
     let built = Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name(name)
-        .thread_keep_alive(KEEPS_THREADS)
+        .thread_keep_alive(THREADS_STAY)
         .enable_all()
         .build();
     built.map_err(|error| {

@@ -20,6 +20,9 @@ pub struct HostStart {
     pub settings: Vec<String>,
     /// What schedulers may want to know of the host, such as its `rack`.
     pub attributes: BTreeMap<String, String>,
+    /// Whether its standard input is a file of whoever waits for the host: into it goes why it does not come up, as a
+    /// [`Fault`](ardea_api::Fault) in JSON.
+    pub tells_failure: bool,
 }
 
 impl HostStart {

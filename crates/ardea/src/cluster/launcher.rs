@@ -1,12 +1,12 @@
 //! Starts and stops hosts of this machine: processes that outlive whoever started them.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::Write;
+use std::io::{Seek, Write};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use ardea_api::ClusterSettings;
+use ardea_api::{ClusterSettings, Fault};
 use ardea_core::{Error, ErrorCode, Result};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -63,7 +63,7 @@ impl Launcher {
     /// The files of this cluster's hosts: another one may have been given the same folder.
     fn files(&self) -> Vec<RunFile> {
         let mut files = RunFile::all(&self.cluster.directory);
-        files.retain(|file| file.cluster == self.cluster.name);
+        files.retain(|file| file.cluster.is_empty() || file.cluster == self.cluster.name);
         files
     }
 
@@ -222,11 +222,12 @@ impl Launcher {
         HostStart::of(name, &self.cluster, 0).for_job(job)
     }
 
-    fn spawn(&self, start: HostStart) -> Result<Launched> {
+    fn spawn(&self, mut start: HostStart) -> Result<Launched> {
         let folder = self.cluster.directory.join("logs");
         let log = folder.join(format!("{}.log", start.name));
+        let name = start.name.clone();
         let cannot = |code: ErrorCode, error: std::io::Error| {
-            Error::new(code, format!("cannot start host {:?}", start.name)).because(error)
+            Error::new(code, format!("cannot start host {name:?}")).because(error)
         };
         let failed = |error| {
             let error = cannot(ErrorCode::WriteFailed, error);
@@ -239,10 +240,16 @@ impl Launcher {
             .open(&log)
             .map_err(failed)?;
         let written = out.metadata().map_err(failed)?.len();
-        let told = serde_json::to_string(&start).map_err(|error| failed(error.into()))?;
+        // Nothing is left of it, whoever dies.
+        let failure = tempfile::tempfile_in(&folder).map_err(failed)?;
+        start.tells_failure = true;
+        let told = serde_json::to_string(&start).map_err(|error| {
+            let what = format!("cannot tell host {:?} how to start", start.name);
+            Error::new(ErrorCode::Internal, what).because(error)
+        })?;
         let child = Command::new(own_program())
             .env(HOST_START_VARIABLE, told)
-            .stdin(Stdio::null())
+            .stdin(failure.try_clone().map_err(failed)?)
             .stdout(out.try_clone().map_err(failed)?)
             .stderr(out)
             .spawn()
@@ -252,6 +259,7 @@ impl Launcher {
             start,
             log,
             written,
+            failure,
         })
     }
 
@@ -290,12 +298,14 @@ struct Launched {
     log: PathBuf,
     /// How long its log was before.
     written: u64,
+    /// Its standard input, into which it writes why it does not come up.
+    failure: File,
 }
 
 impl Launched {
     /// The last thing that it said.
     fn said(&self) -> String {
-        use std::io::{Read, Seek, SeekFrom};
+        use std::io::{Read, SeekFrom};
         let mut text = String::new();
         let read = File::open(&self.log).and_then(|mut file| {
             file.seek(SeekFrom::Start(self.written))?;
@@ -306,17 +316,25 @@ impl Launched {
             Err(_) => String::new(),
         }
     }
-}
 
-impl Launched {
+    /// Why it does not come up, if it could tell.
+    fn told(&mut self) -> Option<Error> {
+        self.failure.rewind().ok()?;
+        let fault: Fault = serde_json::from_reader(&self.failure).ok()?;
+        Some(fault.into())
+    }
+
     /// Why it did not come up, with the code of the error that it ended with: who has to act is whoever had to there. `room` is what keeps
     /// it from saying anything.
-    fn failed(&self, said: &str, room: Option<std::io::Error>) -> Error {
+    fn failed(&mut self, said: &str, room: Option<std::io::Error>) -> Error {
         let log = format!("its log is {}", self.log.display());
         let what = format!("host {:?} did not come up", self.start.name);
-        if let Some((code, why, hint)) = error_in(said) {
+        if let Some(error) = self.told() {
+            let hint = error.what_next();
             let hint = hint.map_or(log.clone(), |hint| format!("{hint}; {log}"));
-            return Error::new(code, what).because(why).hint(hint);
+            return Error::new(error.code(), what)
+                .because(error.message())
+                .hint(hint);
         }
         let error = match (said.is_empty(), room) {
             (false, _) => Error::new(ErrorCode::StartFailed, what).because(said),
@@ -325,19 +343,6 @@ impl Launched {
         };
         error.hint(log)
     }
-}
-
-/// The last error that a program has told people: its code, what failed, and what to do next.
-fn error_in(said: &str) -> Option<(ErrorCode, &str, Option<&str>)> {
-    let begins = said.match_indices("error: ");
-    let at_lines = begins.filter(|(at, _)| *at == 0 || said[..*at].ends_with('\n'));
-    let (at, begin) = at_lines.last()?;
-    let (code, rest) = said[at + begin.len()..].split_once(": ")?;
-    let (why, hint) = match rest.split_once("\n  hint: ") {
-        Some((why, hint)) => (why, Some(hint)),
-        None => (rest, None),
-    };
-    Some((ErrorCode::named(code)?, why.trim(), hint.map(str::trim)))
 }
 
 impl From<RunFile> for Started {
@@ -355,34 +360,4 @@ impl From<RunFile> for Started {
 /// This program, also when its file has been replaced since.
 fn own_program() -> PathBuf {
     PathBuf::from("/proc/self/exe")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_host_ended_with_is_read_of_what_it_said() {
-        let said = "host a is up\nerror: ARD-303: cannot listen: in use\n  hint: choose another\n";
-        let (code, why, hint) = error_in(said).unwrap();
-        assert_eq!(code.as_str(), "ARD-303");
-        assert_eq!(
-            (why, hint),
-            ("cannot listen: in use", Some("choose another"))
-        );
-        let (code, why, hint) = error_in("error: ARD-102: no such name").unwrap();
-        assert_eq!(
-            (code, why, hint),
-            (ErrorCode::InvalidConfig, "no such name", None)
-        );
-        for other in [
-            "",
-            "Killed",
-            "an error: ARD-102: x",
-            "error: ARD-0: x",
-            "error: x",
-        ] {
-            assert_eq!(error_in(other), None, "{other}");
-        }
-    }
 }

@@ -4,22 +4,18 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ardea_api::ClusterSettings;
-use ardea_core::{Error, ErrorCode, Result};
+use ardea_core::Result;
 use ardea_exchange::Transport;
 use ardea_metrics::{MetricsSink, MetricsSinks, SinkSetup};
 use ardea_packages::{PackageStore, PackageStores, StoreOptions};
 use ardea_packing::{ResourceManager, ResourceManagers};
-use ardea_scheduler::{Local, SchedulerKind, Schedulers};
+use ardea_scheduler::{HOSTS, LOCAL, Local, SchedulerKind, Schedulers, no_such_scheduler};
 use ardea_worker::{TransportSetup, Transports};
 
 use super::slurm::slurm;
 
 /// The name of the scheduler that needs a Slurm.
 const SLURM: &str = "slurm";
-
-/// The names of those that every host has.
-const LOCAL: &str = "local";
-const HOSTS: &str = "hosts";
 
 /// Packing policies, schedulers, metrics sinks and transports by name, package stores by the schemes of their URLs: those that come with
 /// Ardea, and a program's own.
@@ -29,8 +25,6 @@ const HOSTS: &str = "hosts";
 pub struct Modules {
     pub(crate) managers: ResourceManagers,
     pub(crate) schedulers: Schedulers,
-    /// The names of schedulers that a host of this program has.
-    scheduler_names: BTreeSet<String>,
     pub(crate) sinks: MetricsSinks,
     pub(crate) transports: Transports,
     pub(crate) stores: PackageStores,
@@ -48,7 +42,6 @@ impl Modules {
         Modules {
             managers: ResourceManagers::builtin(),
             schedulers: Schedulers::none(),
-            scheduler_names: [HOSTS, LOCAL, SLURM].map(String::from).into(),
             sinks: MetricsSinks::builtin(),
             transports: Transports::builtin(),
             stores: PackageStores::builtin(),
@@ -64,7 +57,6 @@ impl Modules {
     /// Adds a scheduler, or replaces the one of this name: `cluster.scheduler`.
     pub fn scheduler(mut self, name: &str, kind: impl SchedulerKind + 'static) -> Self {
         self.schedulers = self.schedulers.with(name, kind);
-        self.scheduler_names.insert(name.into());
         self
     }
 
@@ -75,19 +67,17 @@ impl Modules {
         make: impl Fn(Local) -> K + Send + Sync + 'static,
     ) -> Self {
         self.schedulers = self.schedulers.over_local(name, make);
-        self.scheduler_names.insert(name.into());
         self
     }
 
     /// Whether hosts of this program have a scheduler of this name.
     pub(crate) fn check_scheduler(&self, name: &str) -> Result<()> {
-        if self.scheduler_names.contains(name) {
-            return Ok(());
+        let own = self.schedulers.names_with_local();
+        let names: BTreeSet<&str> = own.chain([HOSTS, LOCAL, SLURM]).collect();
+        match names.contains(name) {
+            true => Ok(()),
+            false => Err(no_such_scheduler(name, names.into_iter())),
         }
-        let names: Vec<&str> = self.scheduler_names.iter().map(String::as_str).collect();
-        let what = format!("there is no scheduler {name:?}");
-        let error = Error::new(ErrorCode::InvalidConfig, what);
-        Err(error.hint(format!("choose one of: {}", names.join(", "))))
     }
 
     /// Its schedulers, and `slurm` as that cluster has it unless a program brings its own; `local` and `hosts` are a host's own matter.

@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 pub(super) struct RunFile {
     /// The host.
     pub(super) name: String,
-    /// The cluster that it is of.
+    /// The cluster that it is of; hosts of earlier versions do not say.
+    #[serde(default)]
     pub(super) cluster: String,
     /// The job that it is for, if it is for one.
     pub(super) job: Option<String>,

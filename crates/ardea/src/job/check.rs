@@ -12,12 +12,33 @@ use ardea_state_manager::StateUrl;
 
 use crate::cluster::{Modules, store_options};
 
+const PACKING: &str = "cluster.packing";
+const SCHEDULER: &str = "cluster.scheduler";
+const SINKS: &str = "metrics.sinks";
+const TRANSPORT: &str = "worker.transport";
+
 /// Checks all settings that a job is submitted with: how its cluster is reached, how it is packed, and what its processes are told. The
 /// scheduler is the hosts' to know.
 ///
 /// # Errors
 /// [`InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) for the first that is wrong, with where it was written and what to write instead.
 pub fn check_settings(
+    resolved: &Resolved,
+    cluster: &ClusterSettings,
+    modules: &Modules,
+) -> Result<()> {
+    let mut unknown = unknown_names(resolved, modules).into_iter();
+    match unknown.find(|(key, _)| *key != SCHEDULER) {
+        Some((_, error)) => Err(error),
+        None => check_forms(resolved, cluster, modules),
+    }
+}
+
+/// Checks all settings but for whether there is what they name: each text is of its form, whether it is used or not.
+///
+/// # Errors
+/// As [`check_settings`].
+pub fn check_forms(
     resolved: &Resolved,
     cluster: &ClusterSettings,
     modules: &Modules,
@@ -29,37 +50,44 @@ pub fn check_settings(
         .stores
         .open(&cluster.packages, &store_options(cluster, None));
     store.map_err(in_setting("cluster.packages"))?;
-    if let Some(api) = resolved.text("cluster.api").ok().filter(|it| *it != "auto") {
+    if let Some(api) = &cluster.api {
         Client::new(api, None).map_err(in_setting("cluster.api"))?;
     }
-    let policy = modules.managers.get(&cluster.packing);
-    policy.map_err(in_setting("cluster.packing"))?;
     slurm_options(resolved.text(SLURM_OPTIONS)?)
         .map_err(|why| resolved.refuse(SLURM_OPTIONS, why))?;
-    check_sinks(resolved, modules)?;
-    ardea_worker::check_settings(resolved, &modules.transports)
+    // What an argument has to be is known to sinks that there are.
+    checked(resolved, SINKS, |list| {
+        match modules.sinks.check_names(list) {
+            Ok(()) => modules.sinks.check(list),
+            Err(_) => Ok(()),
+        }
+    })?;
+    ardea_worker::check_settings(resolved)
 }
 
-/// Checks that hosts which are started with these settings and modules know the scheduler that is named.
-///
-/// # Errors
-/// [`InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) with the names that there are.
-pub fn check_scheduler(resolved: &Resolved, modules: &Modules) -> Result<()> {
-    const SCHEDULER: &str = "cluster.scheduler";
-    modules
-        .check_scheduler(resolved.text(SCHEDULER)?)
-        .map_err(|error| refused(resolved, SCHEDULER, &error))
+/// The settings that name what these modules have not, each with the error that says so: a packing policy, a transport or metrics sinks,
+/// which containers get from this same program, or a scheduler, which hosts that are started with these modules have.
+pub fn unknown_names(resolved: &Resolved, modules: &Modules) -> Vec<(&'static str, Error)> {
+    type Check<'a> = &'a dyn Fn(&str) -> Result<()>;
+    let checks: [(&'static str, Check<'_>); 4] = [
+        (PACKING, &|name| modules.managers.get(name).map(drop)),
+        (TRANSPORT, &|name| modules.transports.check(name)),
+        (SINKS, &|list| modules.sinks.check_names(list)),
+        (SCHEDULER, &|name| modules.check_scheduler(name)),
+    ];
+    let unknown = checks.into_iter().filter_map(|(key, check)| {
+        let error = checked(resolved, key, check).err()?;
+        Some((key, error))
+    });
+    unknown.collect()
 }
 
-/// Metrics sinks that there are not would have the job's containers fail, which are of this same program. A schema without that setting,
-/// as of a benchmark, gives its containers none.
-fn check_sinks(resolved: &Resolved, modules: &Modules) -> Result<()> {
-    const SINKS: &str = "metrics.sinks";
-    if resolved.value(SINKS).is_none() {
+/// What `check` says of a setting. A schema without it, as of a benchmark, gives the job its default.
+fn checked(resolved: &Resolved, key: &str, check: impl FnOnce(&str) -> Result<()>) -> Result<()> {
+    if resolved.value(key).is_none() {
         return Ok(());
     }
-    let checked = modules.sinks.check(resolved.text(SINKS)?);
-    checked.map_err(|error| refused(resolved, SINKS, &error))
+    check(resolved.text(key)?).map_err(|error| refused(resolved, key, &error))
 }
 
 /// What a room says of a setting, with the setting and where it was written.
@@ -86,7 +114,10 @@ mod tests {
         let cluster = ClusterSettings::from_settings(&resolved, Some(Path::new("/home/ada")))?;
         let modules = Modules::builtin();
         check_settings(&resolved, &cluster, &modules)?;
-        check_scheduler(&resolved, &modules)
+        match unknown_names(&resolved, &modules).pop() {
+            Some((_, error)) => Err(error),
+            None => Ok(()),
+        }
     }
 
     #[test]
@@ -117,6 +148,7 @@ mod tests {
         for right in [
             "cluster.state=etcd://10.0.0.7:2379/prod",
             "cluster.scheduler=hosts",
+            "worker.transport=tcp",
             "metrics.sinks=prometheus:127.0.0.1:9464+,json-lines:/tmp/metrics.jsonl",
         ] {
             check(right).unwrap();

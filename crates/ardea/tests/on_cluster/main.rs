@@ -4,6 +4,7 @@ mod arena;
 mod job;
 mod strangers;
 
+use std::panic::catch_unwind;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -47,13 +48,21 @@ fn main() -> ExitCode {
             with_certificates_it_runs_and_strangers_are_turned_away_on_every_port,
         ),
     ];
-    for (name, test) in tests {
-        if name.contains(&first) {
-            test();
-            println!("test {name} ... ok");
+    let mut failed = Vec::new();
+    for (name, test) in tests.iter().filter(|(name, _)| name.contains(&first)) {
+        match catch_unwind(test) {
+            Ok(()) => println!("test {name} ... ok"),
+            Err(_) => {
+                println!("test {name} ... FAILED");
+                failed.push(*name);
+            }
         }
     }
-    ExitCode::SUCCESS
+    if failed.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    println!("\nfailures:\n    {}\n", failed.join("\n    "));
+    ExitCode::from(101)
 }
 
 const CLUSTER: &str =

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::args::MetricsArgs;
 use crate::columns::table;
 use crate::context::Context;
-use crate::failure::Failure;
+use crate::failure::{Failure, Notice, print_notice};
 use crate::figures::{duration, moment};
 use crate::reach::Reached;
 use crate::stdout;
@@ -33,7 +33,7 @@ pub fn run(args: &MetricsArgs, context: &Context) -> Result<(), Failure> {
         let range = cluster.ask(cluster.client.metrics_range(job, &query))?;
         if range.series.is_empty() {
             check(&cluster, args)?;
-            return Err(nothing_since(since));
+            print_notice(Notice::Warning, &nothing_since(since), context.json);
         }
         return match context.json {
             true => stdout::print_json(&json!(range)),
@@ -68,13 +68,12 @@ fn check_since(since: Duration) -> Result<(), Failure> {
 }
 
 /// All that was asked for is there, and nothing of it was measured in that time.
-fn nothing_since(since: Duration) -> Failure {
-    let what = format!("nothing was measured of it in the last {}", duration(since));
-    let hint = "a job's master keeps what was measured since it leads, an hour at most, and a second or \
-                ten seconds are told when they are over: try again in a few seconds, or a longer --since";
-    Error::new(ErrorCode::StateUnavailable, what)
-        .hint(hint)
-        .into()
+fn nothing_since(since: Duration) -> String {
+    format!(
+        "nothing was measured of it in the last {}: a job's master keeps what was measured since it leads, an hour at most, and a second or \
+         ten seconds are told when they are over; try again in a few seconds, or a longer --since",
+        duration(since)
+    )
 }
 
 /// Why nothing matches: the first of what was asked for that there isn't; nothing if all of it is there, and only was not measured yet.

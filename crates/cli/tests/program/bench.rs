@@ -95,10 +95,17 @@ fn a_sweep_prints_an_object_a_run_for_throughput_and_for_latency() {
 
 #[test]
 fn the_parts_of_a_tuples_way_over_containers_add_up_to_its_latency() {
-    let told = lines("latency --steps 2 --rate 500 --duration 500ms --warmup 100ms");
-    let [told] = &told[..] else {
-        panic!("{told:?}");
-    };
+    // Where the machine stood still for longer than is measured, nothing passed in that time: then it is measured again.
+    let runs = (0..5).map(|_| {
+        let told = lines("latency --steps 2 --rate 500 --duration 500ms --warmup 100ms");
+        let [told] = &told[..] else {
+            panic!("{told:?}");
+        };
+        told.clone()
+    });
+    let is_undisturbed = |told: &Value| told["p99_us"].as_f64() < Some(500e3);
+    let mut runs = runs.skip_while(|told| !is_undisturbed(told));
+    let told = &runs.next().expect("the machine stood still five times");
     assert_eq!((&told["tuples"], &told["lost"]), (&250.into(), &0.into()));
     let figure = |name: &str| told[name].as_f64().unwrap();
     let parts = ["source_us", "queue_us", "transport_us", "service_us"];

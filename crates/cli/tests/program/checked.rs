@@ -75,3 +75,20 @@ fn an_empty_variable_that_should_name_the_file_is_named() {
         "unset the variable ARDEA_CONFIG",
     );
 }
+
+#[test]
+fn what_a_file_says_for_a_program_with_parts_of_its_own_is_a_warning_to_others() {
+    let served = Served::new(None);
+    let file = served.folder.path().join("ardea.toml");
+    let own = "metrics.sinks = \"statsd:a:1\"\nworker.transport = \"unix\"\ncluster.packing = \"by-rack\"\n";
+    fs::write(&file, own).unwrap();
+    let finished = served.run("config");
+    assert_eq!(finished.code, Some(0), "{finished:?}");
+    assert!(finished.out.contains("by-rack"), "{finished:?}");
+    for part in ["statsd", "unix", "by-rack", "`PROGRAM plan`"] {
+        assert!(finished.err.contains(part), "{part}: {finished:?}");
+    }
+    // What no program could mean is refused wherever it is written.
+    fs::write(&file, "metrics.sinks = \"prometheus:xx\"\n").unwrap();
+    fails(&served, "config", 2, "metrics.sinks cannot be");
+}

@@ -1,13 +1,14 @@
 //! `ardea cluster start`: hosts of a cluster on this machine.
 
 use ardea::cluster::{HostStart, Launcher, Modules, Started, host_process};
-use ardea::job::{check_scheduler, check_settings, schema};
+use ardea::job::schema;
 use ardea_api::is_of_the_host;
 use ardea_core::settings::{Origin, Resolved};
 use serde_json::json;
 
 use super::hosts_json;
 use crate::args::{ClusterStartArgs, Where};
+use crate::commands::settings_check;
 use crate::context::Context;
 use crate::failure::{Failure, Notice, print_error, print_notice};
 use crate::stdout;
@@ -19,9 +20,7 @@ pub fn run(args: &ClusterStartArgs, context: &Context) -> Result<(), Failure> {
         at: None,
     };
     let (resolved, cluster) = context.of_cluster(&place)?;
-    let modules = Modules::builtin();
-    check_settings(&resolved, &cluster, &modules)?;
-    check_scheduler(&resolved, &modules)?;
+    settings_check::check(&resolved, &cluster, context)?;
     if let Some(told) = of_jobs(&resolved) {
         print_notice(Notice::Warning, &told, context.json);
     }
