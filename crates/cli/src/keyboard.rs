@@ -136,23 +136,12 @@ fn read(stdin: &Stdin, is_over: &AtomicBool, interrupts: &Interrupts) {
     }
 }
 
-/// The signals that this process was started to ignore, as a set of bits: `nohup` means that a hang-up ends nothing.
-fn ignored_signals() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let set = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok())
-        .unwrap_or_default()
-}
-
 /// From now on, signals that end or stop the process at once give the terminal back first. Ctrl-C and SIGTERM end what shows the tables.
 fn give_back_at_signals() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         // Where there is no thread for that, the shell has to help itself.
-        let ignored = ignored_signals();
-        let ends = [SIGHUP, SIGQUIT, SIGTSTP].into_iter();
-        let ends = ends.filter(|signal| ignored & (1 << (signal - 1)) == 0);
-        let Ok(mut signals) = Signals::new(ends) else {
+        let Ok(mut signals) = Signals::new([SIGHUP, SIGQUIT, SIGTSTP]) else {
             return;
         };
         let _ = thread::Builder::new()
