@@ -23,6 +23,7 @@ const FLOORS: &[&[&str]] = &[
     &[
         "ardea-metrics",
         "ardea-packages",
+        "ardea-snapshot",
         "ardea-packing",
         "ardea-control",
         "ardea-api",

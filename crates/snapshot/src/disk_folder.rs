@@ -1,0 +1,290 @@
+//! A folder that is a directory on a disk.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use ardea_core::Result;
+use bytes::Bytes;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+
+use crate::failure::{unreadable, unwritable};
+use crate::file_name::UNFINISHED;
+use crate::{FileName, FileState, Folder, Listed};
+
+/// Files in a directory, which may be on a file system that several machines share.
+///
+/// A file is written under its name with `.writing` behind it, brought to the disk, given its own name, and then the directory is
+/// brought to the disk. Other files, folders and links in the directory are not looked at.
+#[derive(Clone, Debug)]
+pub struct DiskFolder {
+    path: PathBuf,
+}
+
+impl DiskFolder {
+    /// This directory, which is made if it isn't there.
+    ///
+    /// # Errors
+    /// `WriteFailed` if it can't be made.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
+        let folder = DiskFolder { path: path.into() };
+        folder
+            .make()
+            .map_err(|error| unwritable("the folder itself", &folder.place(), error))?;
+        Ok(folder)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes the directory, durably: a new one is an entry of its parent.
+    fn make(&self) -> io::Result<()> {
+        let mut missing: Vec<&Path> = Vec::new();
+        for path in self.path.ancestors() {
+            if path.as_os_str().is_empty() || path.is_dir() {
+                break;
+            }
+            missing.push(path);
+        }
+        fs::create_dir_all(&self.path)?;
+        for made in missing {
+            let parent = made
+                .parent()
+                .filter(|parent| !parent.as_os_str().is_empty());
+            sync(parent.unwrap_or(Path::new(".")))?;
+        }
+        Ok(())
+    }
+
+    fn path_of(&self, name: &FileName, state: FileState) -> PathBuf {
+        match state {
+            FileState::Whole => self.path.join(name.as_str()),
+            FileState::Unfinished => self.path.join(format!("{name}{UNFINISHED}")),
+        }
+    }
+
+    fn write_new(&self, name: &FileName, bytes: &[u8]) -> io::Result<()> {
+        let unfinished = self.path_of(name, FileState::Unfinished);
+        let whole = self.path_of(name, FileState::Whole);
+        let written = write(&unfinished, bytes).and_then(|()| name_free(&unfinished, &whole));
+        if written.is_err() {
+            // What can't be removed now is found by a later sweep.
+            let _ = fs::remove_file(&unfinished);
+        }
+        match written {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                if fs::read(&whole)? != bytes {
+                    return Err(error);
+                }
+                // Whoever wrote it may have died before it was safe.
+                File::open(&whole)?.sync_all()?;
+            }
+            written => written?,
+        }
+        sync(&self.path)
+    }
+}
+
+/// Writes a new file and brings it to the disk; what has its name is in nobody's use any more, and goes.
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    remove(path)?;
+    let mut file = File::options().write(true).create_new(true).open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+/// Gives the file `from` the name `to`, which nothing may have.
+fn name_free(from: &Path, to: &Path) -> io::Result<()> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // The file system has no such call.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            fs::hard_link(from, to)?;
+            fs::remove_file(from)
+        }
+        renamed => Ok(renamed?),
+    }
+}
+
+fn sync(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The file that an entry of the directory is, if it is one.
+fn listed(entry: &fs::DirEntry) -> io::Result<Option<Listed>> {
+    let text = entry.file_name();
+    let Some(text) = text.to_str() else {
+        return Ok(None);
+    };
+    let (name, state) = match text.strip_suffix(UNFINISHED) {
+        Some(name) => (name, FileState::Unfinished),
+        None => (text, FileState::Whole),
+    };
+    let Some(name) = FileName::new(name) else {
+        return Ok(None);
+    };
+    // Of the entry itself, not of what a link leads to.
+    let metadata = entry.metadata()?;
+    Ok(metadata.is_file().then(|| Listed {
+        name,
+        state,
+        bytes: metadata.len(),
+    }))
+}
+
+impl Folder for DiskFolder {
+    fn place(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn write(&self, name: &FileName, bytes: &[u8]) -> Result<()> {
+        self.write_new(name, bytes)
+            .map_err(|error| unwritable(name.as_str(), &self.place(), error))
+    }
+
+    fn read(&self, name: &FileName) -> Result<Option<Bytes>> {
+        let read = || -> io::Result<Bytes> {
+            let mut file = File::open(self.path_of(name, FileState::Whole))?;
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes)?;
+            Ok(Bytes::from(bytes))
+        };
+        match read() {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(unreadable(name.as_str(), &self.place(), error)),
+        }
+    }
+
+    fn list(&self) -> Result<Vec<Listed>> {
+        let failed = |error| unreadable("the folder itself", &self.place(), error);
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&self.path).map_err(failed)? {
+            match entry.and_then(|entry| listed(&entry)) {
+                Ok(file) => found.extend(file),
+                // It has gone meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Ok(found)
+    }
+
+    fn remove(&self, files: &[(FileName, FileState)]) -> Result<()> {
+        if files.is_empty() {
+            return Ok(());
+        }
+        for (name, state) in files {
+            remove(&self.path_of(name, *state))
+                .map_err(|error| unwritable(name.as_str(), &self.place(), error))?;
+        }
+        sync(&self.path).map_err(|error| unwritable("the folder itself", &self.place(), error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ardea_core::ErrorCode;
+
+    fn name(name: &str) -> FileName {
+        FileName::new(name).expect("a name")
+    }
+
+    fn folder() -> (tempfile::TempDir, DiskFolder) {
+        let temporary = tempfile::tempdir().expect("a folder");
+        let folder = DiskFolder::open(temporary.path().join("deep/down")).expect("made");
+        (temporary, folder)
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_listed_until_it_is_removed() {
+        let (_temporary, folder) = folder();
+        let a = name("a");
+        assert_eq!(folder.read(&a).expect("read"), None);
+        folder.write(&a, b"hello").expect("written");
+        assert_eq!(
+            folder.read(&a).expect("read").as_deref(),
+            Some(&b"hello"[..])
+        );
+        let listed = folder.list().expect("listed");
+        let whole = Listed {
+            name: a.clone(),
+            state: FileState::Whole,
+            bytes: 5,
+        };
+        assert_eq!(listed, [whole]);
+        for _ in 0..2 {
+            folder
+                .remove(&[(a.clone(), FileState::Whole)])
+                .expect("removed");
+            assert_eq!(folder.list().expect("listed"), []);
+        }
+    }
+
+    #[test]
+    fn a_file_is_written_once_and_again_only_with_the_same_bytes() {
+        let (_temporary, folder) = folder();
+        let a = name("a");
+        folder.write(&a, b"hello").expect("written");
+        folder.write(&a, b"hello").expect("as it is there");
+        let error = folder.write(&a, b"other").expect_err("taken");
+        assert_eq!(error.code(), ErrorCode::WriteFailed);
+        assert_eq!(
+            folder.read(&a).expect("read").as_deref(),
+            Some(&b"hello"[..])
+        );
+        assert_eq!(folder.list().expect("listed").len(), 1);
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_told_and_does_not_stand_in_the_way() {
+        let (_temporary, folder) = folder();
+        let a = name("a");
+        fs::write(folder.path().join("a.writing"), "hel").expect("written");
+        assert_eq!(folder.read(&a).expect("read"), None);
+        let left = Listed {
+            name: a.clone(),
+            state: FileState::Unfinished,
+            bytes: 3,
+        };
+        assert_eq!(folder.list().expect("listed"), [left]);
+        folder.write(&a, b"hello").expect("written");
+        assert_eq!(folder.list().expect("listed").len(), 1);
+        fs::write(folder.path().join("a.writing"), "hel").expect("written");
+        folder
+            .remove(&[(a.clone(), FileState::Unfinished)])
+            .expect("removed");
+        assert_eq!(
+            folder.read(&a).expect("read").as_deref(),
+            Some(&b"hello"[..])
+        );
+    }
+
+    #[test]
+    fn folders_links_and_strange_names_are_not_listed() {
+        let (_temporary, folder) = folder();
+        fs::write(folder.path().join("Mine.TXT"), "x").expect("written");
+        fs::create_dir(folder.path().join("b")).expect("made");
+        std::os::unix::fs::symlink("/etc/passwd", folder.path().join("c")).expect("linked");
+        assert_eq!(folder.list().expect("listed"), []);
+    }
+
+    #[test]
+    fn a_folder_that_is_a_file_is_told() {
+        let temporary = tempfile::tempdir().expect("a folder");
+        let path = temporary.path().join("a");
+        fs::write(&path, "x").expect("written");
+        let error = DiskFolder::open(&path).expect_err("a file");
+        assert!(error.to_string().contains("/a"), "{error}");
+    }
+}
