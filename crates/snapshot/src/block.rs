@@ -106,18 +106,11 @@ pub(crate) struct Sealed {
     pub checksum: Checksum,
 }
 
-/// The file of a block with this content, which is not empty.
-pub(crate) fn seal(
-    subject: &Subject,
-    content: &ContentBuilder,
-    compressor: &mut zstd::bulk::Compressor<'static>,
-) -> Sealed {
+/// The file of a block with this content, which is not empty, and may have been packed.
+pub(crate) fn seal(subject: &Subject, content: &ContentBuilder, packed: Option<Vec<u8>>) -> Sealed {
     let raw = content.bytes();
-    // What is hardly smaller isn't worth the time to unpack it; what can't be packed stays as it is.
-    let packed = compressor
-        .compress(raw)
-        .ok()
-        .filter(|packed| packed.len() < raw.len() - raw.len() / 16);
+    // What is hardly smaller isn't worth the time to unpack it.
+    let packed = packed.filter(|packed| packed.len() < raw.len() - raw.len() / 16);
     let (packing, body) = match &packed {
         Some(packed) => (Packing::Zstd, packed.as_slice()),
         None => (Packing::None, raw),

@@ -134,7 +134,7 @@ fn listed(entry: &fs::DirEntry) -> io::Result<Option<Listed>> {
     };
     // Of the entry itself, not of what a link leads to.
     let metadata = entry.metadata()?;
-    Ok(metadata.is_file().then(|| Listed {
+    Ok(metadata.is_file().then_some(Listed {
         name,
         state,
         bytes: metadata.len(),

@@ -75,18 +75,14 @@ impl Finished {
 
 impl Fold {
     /// Folds what is to be folded of this snapshot, the newest, if anything is.
-    pub(crate) fn begin(shared: &Arc<Shared>, snapshot: Snapshot) -> Result<Option<Self>> {
-        let Some((vertex, layers)) = choose(shared, &snapshot) else {
-            return Ok(None);
-        };
+    pub(crate) fn begin(shared: &Arc<Shared>, snapshot: Snapshot) -> Option<Self> {
+        let (vertex, layers) = choose(shared, &snapshot)?;
         let chain = &snapshot.layers(&vertex)[layers.clone()];
-        let Some(newest) = chain.last() else {
-            return Ok(None);
-        };
+        let newest = chain.last()?;
         let folder = Arc::clone(&shared.folder);
-        let files = BlockFiles::new(folder, &shared.job, &vertex, newest.from)?;
+        let files = BlockFiles::new(folder, &shared.job, &vertex, newest.from);
         if !shared.state().begin_fold(&vertex, files.writer()) {
-            return Ok(None);
+            return None;
         }
         let hold = Hold {
             shared: Arc::downgrade(shared),
@@ -97,7 +93,7 @@ impl Fold {
         names.dedup();
         let both = |name: &&String| Space::ALL.map(|space| ((*name).clone(), space));
         let todo = names.iter().flat_map(both).collect();
-        Ok(Some(Fold {
+        Some(Fold {
             shared: Arc::clone(shared),
             hold: Some(hold),
             layers,
@@ -108,7 +104,7 @@ impl Fold {
             failed: None,
             vertex,
             snapshot,
-        }))
+        })
     }
 
     /// The vertex whose state it is.

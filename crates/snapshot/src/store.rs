@@ -229,14 +229,8 @@ impl SnapshotStore {
 
     /// Begins to fold layers of the newest snapshot, if the state of a vertex has more than [`StoreConfig::most_layers`]: of several such
     /// vertices, that with the most. None if there is nothing to fold, or all is being folded.
-    ///
-    /// # Errors
-    /// `LimitReached`, if there is no memory.
-    pub fn fold(&self) -> Result<Option<Fold>> {
-        let Some(newest) = self.newest_kept() else {
-            return Ok(None);
-        };
-        Fold::begin(&self.shared, newest)
+    pub fn fold(&self) -> Option<Fold> {
+        Fold::begin(&self.shared, self.newest_kept()?)
     }
 
     /// Whether the instances of a vertex had better hand over all that they have next time: its state has more than twice as many layers

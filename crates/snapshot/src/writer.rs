@@ -14,6 +14,8 @@ use crate::{CutKind, CutOf, CutReceipt, Folder, SnapshotId};
 
 /// The level of zstd: the quickest of the ordinary ones.
 const LEVEL: i32 = 1;
+/// Less is not packed.
+const PACKED_LEAST_BYTES: usize = 128;
 /// No name of a job, a vertex or a state is longer.
 const NAME_MOST_BYTES: usize = 4_096;
 
@@ -101,7 +103,7 @@ impl BlockWriter {
         }
         check_name("the name of a job", job)?;
         check_name("the name of a vertex", &of.vertex)?;
-        let files = BlockFiles::new(folder, job, &of.vertex, of.snapshot)?;
+        let files = BlockFiles::new(folder, job, &of.vertex, of.snapshot);
         Ok(BlockWriter {
             of,
             kind,
@@ -260,21 +262,14 @@ pub(crate) struct BlockFiles {
     subject: Subject,
     writer: WriterToken,
     next: u32,
-    compressor: zstd::bulk::Compressor<'static>,
+    /// Made when there is something to pack: it takes some hundred kilobytes.
+    compressor: Option<zstd::bulk::Compressor<'static>>,
 }
 
 impl BlockFiles {
     /// For blocks of a vertex that are first needed by `snapshot`.
-    pub fn new(
-        folder: Arc<dyn Folder>,
-        job: &str,
-        vertex: &str,
-        snapshot: SnapshotId,
-    ) -> Result<Self> {
-        let compressor = zstd::bulk::Compressor::new(LEVEL).map_err(|error| {
-            Error::new(ErrorCode::LimitReached, "no memory to pack blocks").because(error)
-        })?;
-        Ok(BlockFiles {
+    pub fn new(folder: Arc<dyn Folder>, job: &str, vertex: &str, snapshot: SnapshotId) -> Self {
+        BlockFiles {
             folder,
             subject: Subject {
                 job: job.to_string(),
@@ -284,18 +279,33 @@ impl BlockFiles {
             },
             writer: WriterToken::fresh(),
             next: 0,
-            compressor,
-        })
+            compressor: None,
+        }
     }
 
     pub fn writer(&self) -> WriterToken {
         self.writer
     }
 
+    fn compressor(&mut self) -> Result<&mut zstd::bulk::Compressor<'static>> {
+        let compressor = match self.compressor.take() {
+            Some(compressor) => compressor,
+            None => zstd::bulk::Compressor::new(LEVEL).map_err(|error| {
+                Error::new(ErrorCode::LimitReached, "no memory to pack blocks").because(error)
+            })?,
+        };
+        Ok(self.compressor.insert(compressor))
+    }
+
     fn write(&mut self, state: &str, content: &ContentBuilder) -> Result<BlockRef> {
         self.subject.state.clear();
         self.subject.state.push_str(state);
-        let sealed = block::seal(&self.subject, content, &mut self.compressor);
+        // What can't be packed stays as it is.
+        let packed = match content.len() >= PACKED_LEAST_BYTES {
+            true => self.compressor()?.compress(content.bytes()).ok(),
+            false => None,
+        };
+        let sealed = block::seal(&self.subject, content, packed);
         let name = BlockName {
             snapshot: self.subject.snapshot,
             writer: self.writer,

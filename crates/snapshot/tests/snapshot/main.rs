@@ -1,0 +1,8 @@
+//! Whole stores: random histories, damage, killed processes, and folders that refuse.
+
+mod damage;
+mod histories;
+mod killed;
+mod refused;
+mod refusing;
+mod site;
