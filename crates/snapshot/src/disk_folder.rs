@@ -13,6 +13,9 @@ use crate::failure::{unreadable, unwritable};
 use crate::file_name::UNFINISHED;
 use crate::{FileName, FileState, Folder, Listed};
 
+/// How many files are written at a time.
+const MOST_OPEN: usize = 32;
+
 /// Files in a directory, which may be on a file system that several machines share.
 ///
 /// A file is written under its name with `.writing` behind it, brought to the disk, given its own name, and then the directory is
@@ -66,34 +69,60 @@ impl DiskFolder {
         }
     }
 
-    fn write_new(&self, name: &FileName, bytes: &[u8]) -> io::Result<()> {
-        let unfinished = self.path_of(name, FileState::Unfinished);
-        let whole = self.path_of(name, FileState::Whole);
-        let written = write(&unfinished, bytes).and_then(|()| name_free(&unfinished, &whole));
+    fn write_new(&self, files: &[(&FileName, &[u8])]) -> Result<()> {
+        let mut begun = Vec::with_capacity(files.len());
+        let written = self.write_and_name(files, &mut begun);
         if written.is_err() {
-            // What can't be removed now is found by a later sweep.
-            let _ = fs::remove_file(&unfinished);
+            for unfinished in begun {
+                // What can't be removed now is found by a later sweep.
+                let _ = fs::remove_file(unfinished);
+            }
         }
-        match written {
+        written
+    }
+
+    /// Step by step for all of them, since the disk is asked to keep many things in hardly more time than one.
+    fn write_and_name(&self, files: &[(&FileName, &[u8])], begun: &mut Vec<PathBuf>) -> Result<()> {
+        let failed = |name: &FileName, error| unwritable(name.as_str(), &self.place(), error);
+        let mut open = Vec::with_capacity(files.len());
+        for (name, bytes) in files {
+            let path = self.path_of(name, FileState::Unfinished);
+            begun.push(path.clone());
+            open.push(write(&path, bytes).map_err(|error| failed(name, error))?);
+        }
+        for (file, (name, _)) in open.iter().zip(files) {
+            file.sync_all().map_err(|error| failed(name, error))?;
+        }
+        drop(open);
+        for ((name, bytes), unfinished) in files.iter().zip(&*begun) {
+            self.give_name(name, bytes, unfinished)
+                .map_err(|error| failed(name, error))?;
+        }
+        sync(&self.path).map_err(|error| unwritable("the folder itself", &self.place(), error))
+    }
+
+    fn give_name(&self, name: &FileName, bytes: &[u8], unfinished: &Path) -> io::Result<()> {
+        let whole = self.path_of(name, FileState::Whole);
+        match name_free(unfinished, &whole) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 if fs::read(&whole)? != bytes {
                     return Err(error);
                 }
                 // Whoever wrote it may have died before it was safe.
                 File::open(&whole)?.sync_all()?;
+                remove(unfinished)
             }
-            written => written?,
+            named => named,
         }
-        sync(&self.path)
     }
 }
 
-/// Writes a new file and brings it to the disk; what has its name is in nobody's use any more, and goes.
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// Writes a new file, which is not on the disk then; what has its name is in nobody's use any more, and goes.
+fn write(path: &Path, bytes: &[u8]) -> io::Result<File> {
     remove(path)?;
     let mut file = File::options().write(true).create_new(true).open(path)?;
     file.write_all(bytes)?;
-    file.sync_all()
+    Ok(file)
 }
 
 /// Gives the file `from` the name `to`, which nothing may have.
@@ -147,8 +176,19 @@ impl Folder for DiskFolder {
     }
 
     fn write(&self, name: &FileName, bytes: &[u8]) -> Result<()> {
-        self.write_new(name, bytes)
-            .map_err(|error| unwritable(name.as_str(), &self.place(), error))
+        self.write_new(&[(name, bytes)])
+    }
+
+    fn write_all(&self, files: &[(FileName, Bytes)]) -> Result<()> {
+        // Each is open until all are safe.
+        for files in files.chunks(MOST_OPEN) {
+            let files: Vec<_> = files
+                .iter()
+                .map(|(name, bytes)| (name, &bytes[..]))
+                .collect();
+            self.write_new(&files)?;
+        }
+        Ok(())
     }
 
     fn read(&self, name: &FileName) -> Result<Option<Bytes>> {
@@ -244,6 +284,27 @@ mod tests {
             Some(&b"hello"[..])
         );
         assert_eq!(folder.list().expect("listed").len(), 1);
+    }
+
+    #[test]
+    fn many_files_are_written_together_and_none_is_left_unfinished_when_one_is_taken() {
+        let (_temporary, folder) = folder();
+        let file = |number: usize| (name(&format!("f{number}")), Bytes::from(vec![7; number]));
+        let files: Vec<_> = (0..2 * MOST_OPEN + 1).map(file).collect();
+        folder.write_all(&files).expect("written");
+        for (name, bytes) in &files {
+            assert_eq!(folder.read(name).expect("read").as_ref(), Some(bytes));
+        }
+        assert_eq!(folder.list().expect("listed").len(), files.len());
+        let others = [file(100), (name("f1"), Bytes::from("taken")), file(101)];
+        let error = folder.write_all(&others).expect_err("taken");
+        assert!(error.to_string().contains("f1"), "{error}");
+        let listed = folder.list().expect("listed");
+        assert!(listed.iter().all(|listed| listed.state == FileState::Whole));
+        assert_eq!(
+            folder.read(&name("f1")).expect("read").as_deref(),
+            Some(&[7][..])
+        );
     }
 
     #[test]

@@ -128,7 +128,13 @@ impl Fold {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        let worked = self.work(budget);
+        let worked = self.work(budget).and_then(|progress| {
+            self.files.flush()?;
+            if progress == FoldProgress::Done {
+                self.finish();
+            }
+            Ok(progress)
+        });
         if let Err(error) = &worked {
             if error.code() == ErrorCode::SnapshotDamaged {
                 self.shared.state().unfoldable.insert(self.vertex.clone());
@@ -142,7 +148,6 @@ impl Fold {
         let mut spent = 0;
         while spent < budget.max(1) {
             if self.at_work.is_none() && !self.begin_state() {
-                self.finish();
                 return Ok(FoldProgress::Done);
             }
             spent += self.one_entry()?;
@@ -175,32 +180,32 @@ impl Fold {
         true
     }
 
-    /// Moves one entry; tells how many bytes were read and written for it.
+    /// Moves one entry; tells how many bytes of blocks were read and made for it.
     fn one_entry(&mut self) -> Result<u64> {
         let Some((merge, run, _)) = &mut self.at_work else {
             return Ok(0);
         };
         let before = merge.read_bytes();
-        let mut written = 0;
+        let mut made = 0;
         let is_oldest = self.layers.start == 0;
         let is_there = match merge.next()? {
             None => false,
             // There is nothing older that it would hide.
             Some(entry) if is_oldest && entry.value.is_none() => true,
             Some(entry) => {
-                written = run.push(&mut self.files, entry.slot, entry.key, entry.value)?;
+                made = run.push(&mut self.files, entry.slot, entry.key, entry.value)?;
                 true
             }
         };
         let read = merge.read_bytes() - before;
         if !is_there && let Some((_, run, state)) = self.at_work.take() {
             let blocks = run.finish(&mut self.files)?;
-            written = blocks.last().map_or(0, |block| u64::from(block.bytes));
+            made = blocks.last().map_or(0, |block| u64::from(block.bytes));
             if !blocks.is_empty() {
                 self.states.entry(state).or_default().extend(blocks);
             }
         }
-        Ok(read + written)
+        Ok(read + made)
     }
 
     fn finish(&mut self) {

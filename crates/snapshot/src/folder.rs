@@ -25,6 +25,16 @@ pub trait Folder: Send + Sync + fmt::Debug {
     /// step failed the file may be there all the same. An unfinished one may be left, which [`list`](Self::list) tells.
     fn write(&self, name: &FileName, bytes: &[u8]) -> Result<()>;
 
+    /// Writes several files as [`write`](Self::write) does, in less time where the place can do that. After an error some may be there.
+    ///
+    /// # Errors
+    /// As those of [`write`](Self::write).
+    fn write_all(&self, files: &[(FileName, Bytes)]) -> Result<()> {
+        files
+            .iter()
+            .try_for_each(|(name, bytes)| self.write(name, bytes))
+    }
+
     /// Reads a file; none if there is no such file.
     ///
     /// # Errors

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ardea_core::{Error, ErrorCode, PartitionId, Result};
+use bytes::Bytes;
 
 use crate::block::{self, BlockRef, ContentBuilder, KEY_MOST_BYTES, Subject, VALUE_MOST_BYTES};
 use crate::failure::too_large;
-use crate::file_name::{BlockName, WriterToken};
+use crate::file_name::{BlockName, FileName, WriterToken};
 use crate::partitions::Space;
 use crate::{CutKind, CutOf, CutReceipt, Folder, SnapshotId};
 
@@ -245,7 +246,7 @@ impl BlockWriter {
         }
         self.bytes.clear();
         self.entries.clear();
-        Ok(())
+        self.files.flush()
     }
 }
 
@@ -264,6 +265,8 @@ pub(crate) struct BlockFiles {
     next: u32,
     /// Made when there is something to pack: it takes some hundred kilobytes.
     compressor: Option<zstd::bulk::Compressor<'static>>,
+    /// Blocks that are not written yet.
+    ready: Vec<(FileName, Bytes)>,
 }
 
 impl BlockFiles {
@@ -280,6 +283,7 @@ impl BlockFiles {
             writer: WriterToken::fresh(),
             next: 0,
             compressor: None,
+            ready: Vec::new(),
         }
     }
 
@@ -297,7 +301,15 @@ impl BlockFiles {
         Ok(self.compressor.insert(compressor))
     }
 
-    fn write(&mut self, state: &str, content: &ContentBuilder) -> Result<BlockRef> {
+    /// Writes all blocks that are ready.
+    pub fn flush(&mut self) -> Result<()> {
+        self.folder.write_all(&self.ready)?;
+        self.ready.clear();
+        Ok(())
+    }
+
+    /// Makes a block, to be written by the next flush.
+    fn make(&mut self, state: &str, content: &ContentBuilder) -> Result<BlockRef> {
         self.subject.state.clear();
         self.subject.state.push_str(state);
         // What can't be packed stays as it is.
@@ -316,15 +328,16 @@ impl BlockFiles {
             .checked_add(1)
             .ok_or_else(|| Error::new(ErrorCode::LimitReached, "a cut has too many blocks"))?;
         let file = name.file();
-        self.folder.write(&file, &sealed.file)?;
-        Ok(BlockRef {
+        let block = BlockRef {
             file: file.as_str().to_string(),
             places: sealed.places,
             entries: sealed.entries,
             bytes: sealed.file.len() as u32,
             unpacked: sealed.unpacked,
             xxh3: sealed.checksum,
-        })
+        };
+        self.ready.push((file, Bytes::from(sealed.file)));
+        Ok(block)
     }
 }
 
@@ -356,7 +369,7 @@ impl Run {
         }
     }
 
-    /// Appends an entry; tells how many bytes were written to the folder for it.
+    /// Appends an entry; tells how many bytes of blocks were made for it.
     pub fn push(
         &mut self,
         files: &mut BlockFiles,
@@ -366,27 +379,27 @@ impl Run {
     ) -> Result<u64> {
         let entry_bytes = key.len() + value.map_or(0, <[u8]>::len);
         let is_full = self.content.len() + entry_bytes > self.block_bytes;
-        let mut written = 0;
+        let mut made = 0;
         if is_full && self.content.entries() > 0 {
-            written = self.write(files)?;
+            made = self.end_block(files)?;
         }
         self.content.push(slot, key, value);
-        Ok(written)
+        Ok(made)
     }
 
-    fn write(&mut self, files: &mut BlockFiles) -> Result<u64> {
+    fn end_block(&mut self, files: &mut BlockFiles) -> Result<u64> {
         self.content.finish();
-        let block = files.write(&self.state, &self.content)?;
+        let block = files.make(&self.state, &self.content)?;
         self.content.clear();
         let bytes = u64::from(block.bytes);
         self.blocks.push(block);
         Ok(bytes)
     }
 
-    /// Writes what is left; all blocks of it.
+    /// Makes a block of what is left; all blocks of it.
     pub fn finish(mut self, files: &mut BlockFiles) -> Result<Vec<BlockRef>> {
         if self.content.entries() > 0 {
-            self.write(files)?;
+            self.end_block(files)?;
         }
         Ok(self.blocks)
     }

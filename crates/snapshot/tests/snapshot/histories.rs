@@ -65,7 +65,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         20 => set,
         6 => any::<u16>().prop_map(|nth| Step::Remove { nth }),
-        8 => (any::<u8>(), prop::bool::weighted(0.8)).prop_map(|(full, is_committed)| Step::EndEpoch {
+        12 => (any::<u8>(), prop::bool::weighted(0.8)).prop_map(|(full, is_committed)| Step::EndEpoch {
             // Mostly increments.
             full: full & full.rotate_left(3) & full.rotate_left(5),
             is_committed,
@@ -374,7 +374,7 @@ fn chains_stay_short_and_removed_keys_go_when_folding_keeps_up() {
 fn without_folding_a_full_cut_is_asked_for_and_begins_the_chain_anew() {
     let mut history = History::new();
     let mut asked = false;
-    for at in 0..10u8 {
+    for at in 0..15u8 {
         history.act(Step::Set {
             loose: false,
             state: true,

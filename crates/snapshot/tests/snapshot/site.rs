@@ -21,7 +21,7 @@ pub type Model = BTreeMap<Key, Vec<u8>>;
 pub fn small() -> StoreConfig {
     StoreConfig {
         keep: 2,
-        most_layers: 3,
+        most_layers: 4,
         blocks: BlockConfig {
             block_bytes: 200,
             buffer_bytes: 600,
