@@ -34,12 +34,16 @@ pub enum CutKind {
         /// The partitions that the instance owns. Its cut has entries of no others.
         partitions: PartitionRange,
     },
-    /// What has changed since a snapshot.
+    /// What has changed since a snapshot: of each key that was set or removed its last value, or that it is gone.
+    ///
+    /// Partitions may have moved between instances meanwhile. Entries without a partition may not: where an instance has taken over
+    /// what another wrote, all of the vertex have to hand over a full cut.
     Increment {
         /// That snapshot: the base of the one that this cut will be a part of.
         since: SnapshotId,
     },
-    /// Nothing has changed, and nothing will: the instance has ended, and what it wrote before goes on to count.
+    /// Nothing has changed since the snapshot before: the instance has ended, for example. What it wrote for committed snapshots goes on
+    /// to count; what it wrote for an epoch that was given up has to come again, as an increment.
     Unchanged,
 }
 
@@ -72,7 +76,7 @@ impl CutReceipt {
         }
     }
 
-    /// Of an instance that has ended: what it wrote for earlier snapshots is a part of this one as well.
+    /// Of an instance of which [nothing has changed](CutKind::Unchanged). Costs nothing.
     pub fn unchanged(of: CutOf) -> Self {
         CutReceipt::new(of, CutKind::Unchanged, BTreeMap::new(), Duration::ZERO)
     }

@@ -10,7 +10,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
 use crate::failure::{unreadable, unwritable};
-use crate::file_name::UNFINISHED;
+use crate::file_name::WriterToken;
 use crate::{FileName, FileState, Folder, Listed};
 
 /// How many files are written at a time.
@@ -18,8 +18,8 @@ const MOST_OPEN: usize = 32;
 
 /// Files in a directory, which may be on a file system that several machines share.
 ///
-/// A file is written under its name with `.writing` behind it, brought to the disk, given its own name, and then the directory is
-/// brought to the disk. Other files, folders and links in the directory are not looked at.
+/// A file is written under its name with a number and `.writing` behind it, brought to the disk, given its own name, and then the
+/// directory is brought to the disk. Folders, links and files with other names are not looked at.
 #[derive(Clone, Debug)]
 pub struct DiskFolder {
     path: PathBuf,
@@ -65,7 +65,7 @@ impl DiskFolder {
     fn path_of(&self, name: &FileName, state: FileState) -> PathBuf {
         match state {
             FileState::Whole => self.path.join(name.as_str()),
-            FileState::Unfinished => self.path.join(format!("{name}{UNFINISHED}")),
+            FileState::Unfinished(writer) => self.path.join(name.unfinished(writer)),
         }
     }
 
@@ -84,9 +84,11 @@ impl DiskFolder {
     /// Step by step for all of them, since the disk is asked to keep many things in hardly more time than one.
     fn write_and_name(&self, files: &[(&FileName, &[u8])], begun: &mut Vec<PathBuf>) -> Result<()> {
         let failed = |name: &FileName, error| unwritable(name.as_str(), &self.place(), error);
+        // Nobody else gives this file its name, whoever writes one of the same name.
+        let WriterToken(writer) = WriterToken::fresh();
         let mut open = Vec::with_capacity(files.len());
         for (name, bytes) in files {
-            let path = self.path_of(name, FileState::Unfinished);
+            let path = self.path_of(name, FileState::Unfinished(writer));
             begun.push(path.clone());
             open.push(write(&path, bytes).map_err(|error| failed(name, error))?);
         }
@@ -117,9 +119,8 @@ impl DiskFolder {
     }
 }
 
-/// Writes a new file, which is not on the disk then; what has its name is in nobody's use any more, and goes.
+/// Writes a new file, which is not on the disk then.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<File> {
-    remove(path)?;
     let mut file = File::options().write(true).create_new(true).open(path)?;
     file.write_all(bytes)?;
     Ok(file)
@@ -154,11 +155,11 @@ fn listed(entry: &fs::DirEntry) -> io::Result<Option<Listed>> {
     let Some(text) = text.to_str() else {
         return Ok(None);
     };
-    let (name, state) = match text.strip_suffix(UNFINISHED) {
-        Some(name) => (name, FileState::Unfinished),
-        None => (text, FileState::Whole),
+    let found = match FileName::of_unfinished(text) {
+        Some((name, writer)) => Some((name, FileState::Unfinished(writer))),
+        None => FileName::new(text).map(|name| (name, FileState::Whole)),
     };
-    let Some(name) = FileName::new(name) else {
+    let Some((name, state)) = found else {
         return Ok(None);
     };
     // Of the entry itself, not of what a link leads to.
@@ -311,20 +312,19 @@ mod tests {
     fn what_a_killed_process_left_is_told_and_does_not_stand_in_the_way() {
         let (_temporary, folder) = folder();
         let a = name("a");
-        fs::write(folder.path().join("a.writing"), "hel").expect("written");
+        fs::write(folder.path().join("a.00000000000000ff.writing"), "hel").expect("written");
         assert_eq!(folder.read(&a).expect("read"), None);
-        let left = Listed {
+        let left = FileState::Unfinished(255);
+        let listed = Listed {
             name: a.clone(),
-            state: FileState::Unfinished,
+            state: left,
             bytes: 3,
         };
-        assert_eq!(folder.list().expect("listed"), [left]);
+        assert_eq!(folder.list().expect("listed"), [listed]);
         folder.write(&a, b"hello").expect("written");
+        assert_eq!(folder.list().expect("listed").len(), 2);
+        folder.remove(&[(a.clone(), left)]).expect("removed");
         assert_eq!(folder.list().expect("listed").len(), 1);
-        fs::write(folder.path().join("a.writing"), "hel").expect("written");
-        folder
-            .remove(&[(a.clone(), FileState::Unfinished)])
-            .expect("removed");
         assert_eq!(
             folder.read(&a).expect("read").as_deref(),
             Some(&b"hello"[..])
@@ -332,9 +332,41 @@ mod tests {
     }
 
     #[test]
+    fn two_who_write_the_same_file_at_once_both_know_which_it_is() {
+        let (_temporary, folder) = folder();
+        for round in 0..50 {
+            let name = name(&format!("f{round}"));
+            let contents = [b'x', b'y'].map(|byte| vec![byte; 100_000]);
+            let written = std::thread::scope(|scope| {
+                let threads = contents.each_ref().map(|bytes| {
+                    let (folder, name) = (&folder, &name);
+                    scope.spawn(move || folder.write(name, bytes).is_ok())
+                });
+                threads.map(|thread| thread.join().expect("no panic"))
+            });
+            let found = folder
+                .read(&name)
+                .expect("read")
+                .expect("one has written it");
+            for (content, is_written) in contents.iter().zip(written) {
+                assert_eq!(found == content, is_written);
+            }
+        }
+        let listed = folder.list().expect("listed");
+        assert!(listed.iter().all(|listed| listed.state == FileState::Whole));
+    }
+
+    #[test]
     fn folders_links_and_strange_names_are_not_listed() {
         let (_temporary, folder) = folder();
-        fs::write(folder.path().join("Mine.TXT"), "x").expect("written");
+        for other in [
+            "Mine.TXT",
+            "a.writing",
+            "a.ff.writing",
+            ".00000000000000ff.writing",
+        ] {
+            fs::write(folder.path().join(other), "x").expect("written");
+        }
         fs::create_dir(folder.path().join("b")).expect("made");
         std::os::unix::fs::symlink("/etc/passwd", folder.path().join("c")).expect("linked");
         assert_eq!(folder.list().expect("listed"), []);

@@ -6,9 +6,9 @@ use ardea_core::Epoch;
 
 use crate::SnapshotId;
 
-/// How the name of a file ends that is being written, behind its own.
+/// How the name of a file ends that is being written.
 pub(crate) const UNFINISHED: &str = ".writing";
-/// No name is longer, so that it fits every file system, with its ending.
+/// No name is longer, so that it fits every file system, with its endings.
 const MOST_BYTES: usize = 200;
 
 /// A name that a file may have in every [`Folder`](crate::Folder): 1 to 200 lowercase letters, digits, hyphens and dots, which
@@ -35,6 +35,18 @@ impl FileName {
                 .all(|byte| is_plain(byte) || b"-.".contains(&byte))
             && !name.ends_with(UNFINISHED);
         fits.then_some(FileName(name))
+    }
+
+    /// What the file is called while one of those who write it does so.
+    pub(crate) fn unfinished(&self, writer: u64) -> String {
+        format!("{self}.{writer:016x}{UNFINISHED}")
+    }
+
+    /// The file that is exactly so called while somebody writes it, and who.
+    pub(crate) fn of_unfinished(text: &str) -> Option<(FileName, u64)> {
+        let (name, writer) = text.strip_suffix(UNFINISHED)?.rsplit_once('.')?;
+        let (name, writer) = (FileName::new(name)?, u64::from_str_radix(writer, 16).ok()?);
+        (name.unfinished(writer) == text).then_some((name, writer))
     }
 
     /// As a text.

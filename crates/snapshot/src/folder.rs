@@ -71,6 +71,6 @@ pub struct Listed {
 pub enum FileState {
     /// It is, and can be read.
     Whole,
-    /// It is being written, or whoever wrote it died.
-    Unfinished,
+    /// It is being written, or whoever wrote it died; the number tells apart those who write the same file.
+    Unfinished(u64),
 }

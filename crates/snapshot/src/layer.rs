@@ -171,7 +171,9 @@ pub(crate) fn prune(chain: &mut Vec<Layer>) {
             blocks.retain(|block| !is_replaced(&block.places, &newer));
             !blocks.is_empty()
         });
-        newer.push(layer.replaces.clone());
+        if !layer.replaces.is_nothing() {
+            newer.push(layer.replaces.clone());
+        }
     }
     let mut has_older = false;
     chain.retain(|layer| {

@@ -71,8 +71,8 @@ pub(crate) struct State {
     kept: BTreeMap<SnapshotId, Arc<Manifest>>,
     /// Manifests that can't be used.
     damaged: BTreeMap<SnapshotId, Error>,
-    /// Manifests that could be neither written nor removed.
-    doubtful: BTreeSet<SnapshotId>,
+    /// Manifests of commits that failed, which may be there all the same and could not be removed.
+    doubtful: BTreeMap<SnapshotId, Vec<u8>>,
     /// Vertices that are being folded, or whose folded layer waits for the next commit, and who writes it.
     folding: BTreeMap<String, WriterToken>,
     finished: Vec<Finished>,
@@ -96,8 +96,14 @@ impl SnapshotStore {
         };
         for listed in shared.folder.list()? {
             let stored = StoredName::parse(&listed.name);
-            if let (Some(StoredName::Manifest(id)), FileState::Whole) = (stored, listed.state) {
-                shared.learn(id)?;
+            let (Some(StoredName::Manifest(id)), FileState::Whole) = (stored, listed.state) else {
+                continue;
+            };
+            match shared.learn(id) {
+                Err(error) if error.code() == ErrorCode::ReadFailed => {
+                    shared.state().damaged.insert(id, error);
+                }
+                learned => learned?,
             }
         }
         Ok(SnapshotStore {
@@ -203,6 +209,10 @@ impl SnapshotStore {
     pub fn commit(&self, commit: &Commit) -> Result<SnapshotReport> {
         let _work = self.shared.work();
         self.shared.resolve_doubtful()?;
+        if !self.shared.knows(commit.id) {
+            // Somebody else may have made it, who was master before.
+            self.shared.learn(commit.id)?;
+        }
         if let Some(there) = self.shared.committed(commit)? {
             return Ok(SnapshotReport::of(&there));
         }
@@ -272,15 +282,18 @@ impl Shared {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads a manifest that is in the folder.
+    /// Whether the manifest of this snapshot was seen.
+    fn knows(&self, id: SnapshotId) -> bool {
+        let state = self.state();
+        state.kept.contains_key(&id) || state.damaged.contains_key(&id)
+    }
+
+    /// Reads a manifest that may be in the folder.
     fn learn(&self, id: SnapshotId) -> Result<()> {
-        let read = self.folder.read(&StoredName::Manifest(id).file());
-        let manifest = match read {
-            // It has gone meanwhile.
-            Ok(None) => return Ok(()),
-            Ok(Some(file)) => Manifest::decode(id, &self.job, &file, &self.folder.place()),
-            Err(error) => Err(error),
+        let Some(file) = self.folder.read(&StoredName::Manifest(id).file())? else {
+            return Ok(());
         };
+        let manifest = Manifest::decode(id, &self.job, &file, &self.folder.place());
         let mut state = self.state();
         match manifest {
             Ok(manifest) => {
@@ -324,15 +337,13 @@ impl Shared {
 
     /// Writes a manifest, and so makes the snapshot.
     fn write(&self, manifest: Manifest) -> Result<Arc<Manifest>> {
-        let (id, file) = (manifest.snapshot, manifest.file());
-        if let Err(error) = self.folder.write(&file, &manifest.encode()?) {
+        let (id, bytes) = (manifest.snapshot, manifest.encode()?);
+        if let Err(error) = self.folder.write(&manifest.file(), &bytes) {
             // If the last step failed it may be there.
-            let both = [FileState::Whole, FileState::Unfinished];
-            let removed = self.folder.remove(&both.map(|state| (file.clone(), state)));
-            if removed.is_ok() {
+            if self.withdraw(id, &bytes).is_ok() {
                 return Err(error);
             }
-            self.state().doubtful.insert(id);
+            self.state().doubtful.insert(id, bytes);
             return Err(error.hint("commit it again: it may be there, or not"));
         }
         let manifest = Arc::new(manifest);
@@ -346,14 +357,20 @@ impl Shared {
         Ok(manifest)
     }
 
+    /// Removes a manifest of this store's own, if it is there; never that of another who has this name for its own.
+    fn withdraw(&self, id: SnapshotId, bytes: &[u8]) -> Result<()> {
+        let file = StoredName::Manifest(id).file();
+        match self.folder.read(&file)? {
+            Some(there) if there == bytes => self.folder.remove(&[(file, FileState::Whole)]),
+            _ => Ok(()),
+        }
+    }
+
     /// Removes manifests of commits that failed.
     fn resolve_doubtful(&self) -> Result<()> {
         let doubtful = self.state().doubtful.clone();
-        for id in doubtful {
-            let file = StoredName::Manifest(id).file();
-            let both = [FileState::Whole, FileState::Unfinished];
-            self.folder
-                .remove(&both.map(|state| (file.clone(), state)))?;
+        for (id, bytes) in doubtful {
+            self.withdraw(id, &bytes)?;
             self.state().doubtful.remove(&id);
         }
         Ok(())

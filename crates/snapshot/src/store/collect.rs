@@ -83,7 +83,8 @@ impl SnapshotStore {
     /// of a part of a snapshot.
     ///
     /// The caller knows that nobody who counts writes for a snapshot before `floor` any more: it is what follows the snapshot that
-    /// was committed last or given up last, or [`SnapshotId::start_of`] a generation that begins.
+    /// was committed last or given up last, or [`SnapshotId::start_of`] a generation that begins. What somebody of an earlier
+    /// generation writes all the same, who has not heard of its end, goes with the next call.
     ///
     /// Costs a listing of the folder.
     ///
@@ -111,11 +112,11 @@ impl SnapshotStore {
         let is_left = |(stored, file): &(StoredName, Listed)| {
             let is_needed = match (stored, file.state) {
                 (StoredName::Manifest(_), FileState::Whole) => true,
-                (StoredName::Manifest(_), FileState::Unfinished) => false,
+                (StoredName::Manifest(_), FileState::Unfinished(_)) => false,
                 (StoredName::Block(block), FileState::Whole) => {
                     needed.has(&file.name) || needed.writers.contains(&block.writer)
                 }
-                (StoredName::Block(block), FileState::Unfinished) => {
+                (StoredName::Block(block), FileState::Unfinished(_)) => {
                     needed.writers.contains(&block.writer)
                 }
             };
@@ -147,11 +148,6 @@ impl Needed {
 }
 
 impl Shared {
-    fn knows(&self, id: SnapshotId) -> bool {
-        let state = self.state();
-        state.kept.contains_key(&id) || state.damaged.contains_key(&id)
-    }
-
     fn needed(&self) -> Needed {
         let state = self.state();
         let blocks = state.kept.values().flat_map(|manifest| manifest.blocks());

@@ -1,5 +1,6 @@
 //! Whole stores: random histories, damage, killed processes, and folders that refuse.
 
+mod cuts;
 mod damage;
 mod histories;
 mod killed;

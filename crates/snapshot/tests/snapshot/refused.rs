@@ -232,3 +232,29 @@ fn a_report_tells_sizes_and_who_handed_over_what() {
     assert_eq!(snapshot.vertices().collect::<Vec<_>>(), [VERTEX]);
     assert_eq!(read(&snapshot, 2).expect("read"), model);
 }
+
+#[test]
+fn what_another_master_has_committed_meanwhile_stays_and_is_told() {
+    let (folder, store, model) = store();
+    let open = || SnapshotStore::open(Arc::new(folder.clone()), JOB, small()).expect("opened");
+    let (other, third) = (open(), open());
+    let (first, second) = (id(1, 1), id(1, 2));
+    let cuts = full_cuts(&other, second, 2, &model);
+    other
+        .commit(&commit(second, Some(first), cuts.clone()))
+        .expect("committed");
+    let of_others = full_cuts(&store, second, 2, &model);
+    let error = store
+        .commit(&commit(second, Some(first), of_others))
+        .expect_err("taken");
+    assert_eq!(error.code(), ErrorCode::SnapshotRefused);
+    assert_eq!(store.snapshots(), [first, second]);
+    store
+        .commit(&commit(second, Some(first), cuts))
+        .expect("the same cuts");
+    for store in [store, third] {
+        store.sweep(id(1, 3)).expect("swept");
+        let found = other.newest_whole().snapshot.expect("whole");
+        assert_eq!(found.id(), second);
+    }
+}
