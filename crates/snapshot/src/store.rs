@@ -349,7 +349,8 @@ impl Shared {
         let manifest = Arc::new(manifest);
         let mut state = self.state();
         for (vertex, part) in &manifest.vertices {
-            if part.cut.full == part.instances {
+            // What instances left that have ended may still be damaged; then it is found again.
+            if part.cut.full > 0 && part.cut.increments == 0 {
                 state.unfoldable.remove(vertex);
             }
         }

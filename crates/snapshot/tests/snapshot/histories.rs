@@ -463,3 +463,37 @@ fn many_threads_read_each_entry_once() {
         ardea_core::ErrorCode::UserError
     );
 }
+
+#[test]
+fn a_removed_key_stays_removed_when_newer_layers_are_folded_and_the_oldest_is_not() {
+    let mut history = History::new();
+    history.fill();
+    let end = |full| Step::EndEpoch {
+        full,
+        is_committed: true,
+    };
+    history.act(end(255));
+    history.act(Step::Remove { nth: 0 });
+    for value in 0..4 {
+        history.act(Step::Set {
+            loose: false,
+            state: true,
+            slot: 11,
+            key: 5,
+            value,
+        });
+        history.act(end(0));
+    }
+    while history.folded == 0 {
+        history.act(Step::Fold { budget: 100 });
+        assert!(history.folded > 0 || history.fold.is_some(), "it was begun");
+    }
+    history.act(end(0));
+    history.check();
+    let latest = history.store.latest().expect("whole").expect("there");
+    assert_eq!(
+        latest.report().vertices[0].layers,
+        2,
+        "the oldest, and the folded one; nothing came with the last"
+    );
+}

@@ -2,6 +2,7 @@
 
 mod cuts;
 mod damage;
+mod folders;
 mod histories;
 mod killed;
 mod refused;
