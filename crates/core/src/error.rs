@@ -99,6 +99,12 @@ pub enum ErrorCode {
     DiskFull,
     /// A batch of metrics that can't be read.
     BrokenBatch,
+    /// A part of a snapshot is damaged or gone.
+    SnapshotDamaged,
+    /// There is no such snapshot, or not any more.
+    NoSuchSnapshot,
+    /// The cuts of an epoch do not make a snapshot together.
+    SnapshotRefused,
     /// Whoever asks has no token, or a wrong one.
     Unauthorized,
     /// A request that the cluster's interface does not understand.
@@ -164,6 +170,9 @@ const ALL: &[ErrorCode] = &[
     ErrorCode::PackageRefused,
     ErrorCode::DiskFull,
     ErrorCode::BrokenBatch,
+    ErrorCode::SnapshotDamaged,
+    ErrorCode::NoSuchSnapshot,
+    ErrorCode::SnapshotRefused,
     ErrorCode::Unauthorized,
     ErrorCode::BadRequest,
     ErrorCode::BadAnswer,
@@ -228,6 +237,9 @@ impl ErrorCode {
             ErrorCode::PackageRefused => "ARD-634",
             ErrorCode::DiskFull => "ARD-635",
             ErrorCode::BrokenBatch => "ARD-641",
+            ErrorCode::SnapshotDamaged => "ARD-645",
+            ErrorCode::NoSuchSnapshot => "ARD-646",
+            ErrorCode::SnapshotRefused => "ARD-647",
             ErrorCode::Unauthorized => "ARD-650",
             ErrorCode::BadRequest => "ARD-651",
             ErrorCode::BadAnswer => "ARD-652",
@@ -253,8 +265,9 @@ impl ErrorCode {
             | ErrorCode::PackageCorrupt
             | ErrorCode::PackageStoreAway
             | ErrorCode::DiskFull
-            | ErrorCode::BrokenBatch => Domain::External,
-            ErrorCode::Internal => Domain::Engine,
+            | ErrorCode::BrokenBatch
+            | ErrorCode::SnapshotDamaged => Domain::External,
+            ErrorCode::SnapshotRefused | ErrorCode::Internal => Domain::Engine,
             _ => Domain::User,
         }
     }

@@ -27,6 +27,16 @@ impl PartitionId {
         PartitionId((xxh3_64(bytes) % PARTITION_COUNT as u64) as u16)
     }
 
+    /// The partition of this number, if there is one.
+    #[inline]
+    pub const fn from_index(index: u32) -> Option<Self> {
+        if index < PARTITION_COUNT {
+            Some(PartitionId(index as u16))
+        } else {
+            None
+        }
+    }
+
     /// From zero to [`PARTITION_COUNT`] - 1.
     #[inline]
     pub const fn index(self) -> u32 {
@@ -51,6 +61,13 @@ mod tests {
         assert_eq!(PartitionId::of_canonical(&number), PartitionId::of(&-5i64));
         let word = "ardea".to_string();
         assert_eq!(PartitionId::of_canonical(b"ardea"), PartitionId::of(&word));
+    }
+
+    #[test]
+    fn a_partition_is_found_by_its_number_and_there_are_no_others() {
+        let last = PartitionId::from_index(PARTITION_COUNT - 1);
+        assert_eq!(last.map(PartitionId::index), Some(PARTITION_COUNT - 1));
+        assert_eq!(PartitionId::from_index(PARTITION_COUNT), None);
     }
 
     #[test]

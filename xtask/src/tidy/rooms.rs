@@ -17,6 +17,7 @@ const FLOORS: &[&[&str]] = &[
         "ardea-codec",
         "ardea-tls",
         "ardea-exchange",
+        "ardea-snapshot",
     ],
     &["ardea-connect"],
     &["ardea-pipeline", "ardea-topology"],
