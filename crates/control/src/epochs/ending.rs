@@ -207,8 +207,11 @@ impl Epochs {
     pub(super) fn keep(&self, actions: &mut Vec<EpochsAction>) {
         if let Some(record) = self.record() {
             let epochs = record.snapshots.iter().map(|kept| kept.epoch).collect();
-            let below = self.next;
-            actions.push(EpochsAction::Keep { epochs, below });
+            actions.push(EpochsAction::Keep {
+                epochs,
+                below: self.next,
+                generation: record.generation,
+            });
         }
     }
 

@@ -236,12 +236,17 @@ pub enum EpochsAction {
         generation: Generation,
     },
     /// Of the epochs below that number only the snapshots of these are needed, with what they refer to; drop all else of them, which
-    /// includes what was saved for epochs that were given up.
+    /// includes what was saved for epochs that were given up. It may be done late, even after this master's time.
+    ///
+    /// The last states of participants that have ended belong to no epoch, since they count in all later ones: they are needed while a snapshot that
+    /// is kept refers to them, and while their life of the job is the present one.
     Keep {
         /// Whose snapshots are needed, the oldest first.
         epochs: Vec<Epoch>,
         /// The number below which nothing else is.
         below: Epoch,
+        /// The present life of the job.
+        generation: Generation,
     },
     /// Answer a command; with the epoch, if it was about one.
     Reply(CommandId, Result<Option<Epoch>, EpochNotDone>),
