@@ -13,6 +13,7 @@
 //! * [`WorkerAgent`]: a worker's side of it;
 //! * [`JobMaster`]: plans, starts, mends; [`JobRecord`]: what is stored of a job; [`Scaling`]: from one plan to the next;
 //! * [`JobDefinition`], [`WorkerStart`]: what was submitted, and what a worker is started with;
+//! * [`Epochs`]: conducts the epochs of a job, to snapshots that are committed; [`EpochsAgent`]: a participant's side of it;
 //! * [`Candidate`]: a master with its lease; [`Submission`]: how a job comes to be.
 //!
 //! # Invariants
@@ -23,6 +24,7 @@
 //! * At most one process acts as a job's master: terms of leases don't overlap, and what a master of an earlier epoch says is obeyed by nobody.
 //! * What is decided is stored before it is done.
 //! * A job's data does not wait for its master: workers go on with what they were told last.
+//! * An epoch is committed when its snapshot is recorded, and then for good; nothing is published before.
 //!
 //! # Example: a worker that looks for its master
 //!
@@ -55,6 +57,8 @@ mod worker_agent;
 
 mod definition;
 
+mod epochs;
+
 mod candidate;
 mod job_master;
 mod job_record;
@@ -65,6 +69,12 @@ pub use backoff::{Backoff, BackoffConfig};
 pub use candidate::{Candidate, CandidateAction, CandidateEvent};
 pub use definition::{
     CertificateFiles, JobDefinition, ProgramRef, WORKER_START_VARIABLE, WorkerStart,
+};
+pub use epochs::{
+    EpochGuarantee, EpochKind, EpochNotDone, EpochWord, Epochs, EpochsAction, EpochsAgent,
+    EpochsAgentAction, EpochsAgentEvent, EpochsCommand, EpochsConfig, EpochsEvent, EpochsNote,
+    EpochsOver, EpochsRecord, FromParticipant, Generation, GivenUp, ParticipantId, Receipt,
+    RecordedCut, RecordedSnapshot, Report, SafeMode, StopState, ToParticipant,
 };
 pub use identity::{JobRef, MasterEpoch, Order, PROTOCOL, PlanVersion, WorkerId};
 pub use job_master::{

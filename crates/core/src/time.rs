@@ -146,7 +146,20 @@ impl fmt::Debug for Timestamp {
 }
 
 /// The number of an epoch: a slice of the stream, ended by a marker on every edge.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[derive(
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Debug,
+    Default,
+    serde::Serialize,
+    serde::Deserialize,
+)]
+#[serde(transparent)]
 pub struct Epoch(pub u64);
 
 impl Epoch {

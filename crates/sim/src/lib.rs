@@ -7,6 +7,7 @@
 //! * [`run_faults`]: a small cluster through faults; [`run_large`]: a large one;
 //! * [`run_start`]: what it takes to plan and start a large job;
 //! * [`run_flow`]: the flow control of `ardea-exchange` over a connection that breaks;
+//! * [`run_epochs`]: the epochs of a job through faults, down to what its sinks publish;
 //! * [`World`]: what happens; the program `ardea-sim` runs many seeds.
 //!
 //! # Invariants, checked after every step
@@ -42,9 +43,11 @@ mod user;
 mod watch;
 mod world;
 
+mod epochs;
 mod flow;
 mod scenario;
 
+pub use epochs::{EpochsReport, run_epochs};
 pub use flow::{FlowReport, run_flow};
 pub use scenario::{Failure, StartReport, Success, run_faults, run_large, run_start};
 pub use stopwatch::Stopwatch;

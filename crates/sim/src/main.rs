@@ -4,6 +4,7 @@
 //! ardea-sim                        # seeds 0 to 999
 //! ardea-sim --seed 4711 --log      # one seed, and what happened
 //! ardea-sim --large 3              # 1,000 containers through faults, seeds 0 to 2
+//! ardea-sim --epochs               # the epochs of a job, seeds 0 to 999
 //! ardea-sim --start                # what the master takes to plan and start 1,000 containers
 //! ```
 
@@ -13,7 +14,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use ardea_sim::{Failure, Success, run_faults, run_large, run_start};
+use ardea_sim::{EpochsReport, Failure, Success, run_epochs, run_faults, run_large, run_start};
 use clap::Parser;
 
 /// Prints a line; whoever has stopped reading doesn't want it.
@@ -42,6 +43,9 @@ struct Arguments {
     /// Runs a large job through faults, with so many seeds.
     #[arg(long, value_name = "SEEDS")]
     large: Option<u64>,
+    /// Runs the epochs of small jobs through faults.
+    #[arg(long)]
+    epochs: bool,
     /// Measures what the master takes to plan and start a large job.
     #[arg(long)]
     start: bool,
@@ -61,6 +65,9 @@ fn main() -> ExitCode {
     if arguments.start {
         return start(&arguments);
     }
+    if arguments.epochs {
+        return epochs(&arguments);
+    }
     let large = arguments.large;
     let (first, count) = match arguments.seed {
         Some(seed) => (seed, 1),
@@ -79,7 +86,7 @@ fn main() -> ExitCode {
         };
         match outcome {
             Ok(success) => total.add(success),
-            Err(failure) => return tell(&failure, arguments.log),
+            Err(failure) => return tell(&failure, arguments.log, ""),
         }
     }
     say!(
@@ -106,14 +113,41 @@ impl Total {
     }
 }
 
-fn tell(failure: &Failure, log: bool) -> ExitCode {
+fn epochs(arguments: &Arguments) -> ExitCode {
+    let (first, count) = match arguments.seed {
+        Some(seed) => (seed, 1),
+        None => (arguments.from, arguments.seeds),
+    };
+    let mut total = EpochsReport::default();
+    for seed in first..first.saturating_add(count) {
+        match run_epochs(seed) {
+            Ok(report) => total.add(&report),
+            Err(failure) => return tell(&failure, arguments.log, "--epochs "),
+        }
+    }
+    say!(
+        "{count} seeds from {first}: all well, {} steps; {} epochs committed, {} given up; {} rollbacks, {} masters, \
+         safe mode {} times; {} results published; {} jobs ended",
+        total.steps,
+        total.committed,
+        total.given_up,
+        total.rolled_back,
+        total.masters,
+        total.safe_modes,
+        total.results,
+        total.ended,
+    );
+    ExitCode::SUCCESS
+}
+
+fn tell(failure: &Failure, log: bool, which: &str) -> ExitCode {
     if log {
         failure.log.iter().for_each(|line| eprintln!("{line}"));
     }
     let Failure { seed, at, what, .. } = failure;
     let at = at.as_secs_f64();
     eprintln!("seed {seed}, after {at:.3} s: {what}");
-    eprintln!("again, with what happened: ardea-sim --seed {seed} --log");
+    eprintln!("again, with what happened: ardea-sim {which}--seed {seed} --log");
     ExitCode::FAILURE
 }
 
@@ -126,7 +160,7 @@ fn start(arguments: &Arguments) -> ExitCode {
     for encodes in [false, true] {
         let seed = arguments.seed.unwrap_or(0);
         match run_start(seed, containers, instances, encodes) {
-            Err(failure) => return tell(&failure, arguments.log),
+            Err(failure) => return tell(&failure, arguments.log, "--start "),
             Ok(report) => {
                 let watch = report.stopwatch;
                 say!(

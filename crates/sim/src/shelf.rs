@@ -37,7 +37,8 @@ impl<T> Default for Slot<T> {
 }
 
 impl<T: Clone> Slot<T> {
-    fn carry_out(&mut self, request: StoreRequest<T>) -> StoreReply<T> {
+    /// Does what is asked for.
+    pub(crate) fn carry_out(&mut self, request: StoreRequest<T>) -> StoreReply<T> {
         let version = self.value.as_ref().map(|(_, version)| *version);
         match request {
             StoreRequest::Read => StoreReply::Found(self.value.clone()),

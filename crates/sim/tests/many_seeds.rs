@@ -1,7 +1,7 @@
 //! Some hundred seeds of each simulation; `ARDEA_SIM_SEEDS` and `ARDEA_SIM_FROM` ask for others. A failure names its seed and how
 //! to run it again.
 
-use ardea_sim::{run_faults, run_flow, run_large, run_start};
+use ardea_sim::{EpochsReport, run_epochs, run_faults, run_flow, run_large, run_start};
 
 fn seeds(usual: u64) -> std::ops::Range<u64> {
     let number = |name, usual| match std::env::var(name) {
@@ -34,6 +34,36 @@ fn seeds_that_have_found_faults_stay_well() {
             panic!("seed {seed}: {}", failure.what);
         }
     }
+}
+
+#[test]
+fn what_sinks_publish_is_what_the_committed_epochs_have_read_whatever_befalls_the_job() {
+    let mut total = EpochsReport::default();
+    let seeds = seeds(1_000);
+    let usual = seeds.end - seeds.start >= 1_000;
+    for seed in seeds {
+        match run_epochs(seed) {
+            Ok(report) => total.add(&report),
+            Err(failure) => {
+                let log = failure.log.join("\n");
+                panic!(
+                    "{log}\nseed {seed}: {}; again: ardea-sim --epochs --seed {seed} --log",
+                    failure.what
+                );
+            }
+        }
+    }
+    // That nothing is wrong says something only if something has happened.
+    let happened = [
+        total.given_up,
+        total.rolled_back,
+        total.safe_modes,
+        total.ended,
+    ];
+    assert!(
+        !usual || happened.iter().all(|count| *count > 100),
+        "{total:?}"
+    );
 }
 
 #[test]

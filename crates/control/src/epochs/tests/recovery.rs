@@ -1,0 +1,313 @@
+//! Rollbacks, and jobs that fail again and again.
+
+use super::*;
+
+#[test]
+fn who_loses_a_participant_goes_back_to_what_is_committed_and_forgets_the_life_before() {
+    let mut desk = Desk::running();
+    let committed = desk.commit_next();
+    let lost = desk.next_epoch();
+    desk.save(1, lost);
+    desk.save(2, lost);
+    desk.lose(3);
+    let (old, new) = (Generation(1), Generation(2));
+    assert_eq!(desk.lives[1], (new, Some(Epoch(committed)), false));
+    let why = GivenUp::RolledBack("participant 3 is lost: it has died".into());
+    let given_up = EpochsNote::GivenUp {
+        epoch: Epoch(lost),
+        why,
+    };
+    assert!(desk.notes.contains(&given_up));
+    // What comes from there is not heard, nor is that life waited for.
+    desk.say_in(old, 3, Report::Saved(Epoch(lost), receipt(None)));
+    desk.begin(old, None);
+    assert_eq!(desk.committed(), Some(committed));
+    desk.words();
+    desk.begin(new, Some(Epoch(committed)));
+    assert_eq!(desk.words(), ALL.map(|id| (id, EpochWord::Committed)));
+    let next = desk.next_epoch();
+    assert!(next > lost);
+    desk.say_in(old, 1, Report::Saved(Epoch(next), receipt(None)));
+    desk.save(2, next);
+    desk.save(3, next);
+    assert_eq!(desk.committed(), Some(committed));
+    desk.save(1, next);
+    assert_eq!(desk.committed(), Some(next));
+}
+
+#[test]
+fn a_loss_while_the_snapshot_is_being_recorded_waits_for_what_becomes_of_that() {
+    for stored in [false, true] {
+        let mut desk = Desk::running();
+        let epoch = desk.next_epoch();
+        desk.store = if stored { Store::Mute } else { Store::Away };
+        desk.all_save(epoch);
+        desk.lose(2);
+        assert_eq!(desk.lives.len(), 1);
+        desk.store = Store::Answers;
+        desk.wait(millis(1_200));
+        let last = desk.lives.last().unwrap();
+        // It can be recorded without the one that is lost, and is, if it was not.
+        assert_eq!(*last, (Generation(2), Some(Epoch(epoch)), false));
+        assert_eq!(desk.committed(), Some(epoch));
+    }
+}
+
+#[test]
+fn who_has_ended_is_needed_until_it_has_heard_that_its_last_state_is_committed() {
+    for heard in [false, true] {
+        let mut desk = Desk::running();
+        desk.end(2, None);
+        let epoch = desk.next_epoch();
+        desk.save(1, epoch);
+        desk.save(3, epoch);
+        if heard {
+            desk.hear(2, epoch);
+        }
+        desk.lose(2);
+        assert_eq!(desk.lives.len(), if heard { 1 } else { 2 });
+    }
+}
+
+#[test]
+fn who_ends_in_a_life_that_was_restored_is_needed_until_a_commit_of_that_life() {
+    let mut desk = Desk::running();
+    let committed = desk.commit_next();
+    desk.lose(1);
+    desk.begin_asked_for();
+    desk.hear(2, committed);
+    desk.end(2, None);
+    desk.lose(2);
+    desk.wait(millis(200));
+    assert_eq!(desk.lives.len(), 3);
+}
+
+#[test]
+fn waits_between_lives_that_fail_double_until_an_epoch_is_committed() {
+    let mut desk = Desk::running();
+    let mut waits = Vec::new();
+    for _ in 0..5 {
+        let (count, failed_at) = (desk.lives.len(), desk.now);
+        desk.lose(1);
+        while desk.lives.len() == count {
+            desk.wait(millis(50));
+        }
+        waits.push((desk.now - failed_at).as_millis());
+        desk.begin_asked_for();
+    }
+    assert_eq!(waits, [0, 100, 200, 400, 800]);
+    assert_eq!(desk.record().failures, 5);
+    desk.commit_next();
+    let count = desk.lives.len();
+    desk.lose(1);
+    assert_eq!((desk.lives.len(), desk.record().failures), (count + 1, 1));
+}
+
+/// A job that has failed too often.
+fn in_safe_mode() -> Desk {
+    let mut desk = Desk::running();
+    desk.commit_next();
+    desk.commit_next();
+    while desk.record().safe_mode.is_none() {
+        let count = desk.lives.len();
+        desk.lose(1);
+        while desk.lives.len() == count {
+            desk.wait(millis(50));
+        }
+        desk.begin_asked_for();
+    }
+    desk
+}
+
+#[test]
+fn a_job_that_fails_too_often_goes_to_safe_mode_with_its_sources_paused_and_one_reason() {
+    let mut desk = in_safe_mode();
+    assert_eq!(desk.record().failures, desk.config.lives_tolerated + 1);
+    let (generation, to, paused) = *desk.lives.last().unwrap();
+    assert_eq!((to, paused), (Some(Epoch(2)), true));
+    let safe_mode = desk.record().safe_mode.clone().unwrap();
+    assert_eq!(
+        safe_mode.to_string(),
+        "the job has failed 9 times in a row: participant 1 is lost: it has died"
+    );
+    assert!(
+        desk.notes
+            .contains(&EpochsNote::SafeMode(safe_mode.clone()))
+    );
+    desk.words();
+    desk.wait(desk.config.interval * 5);
+    assert!(
+        desk.words()
+            .iter()
+            .all(|(_, word)| *word == EpochWord::Committed)
+    );
+    desk.command(1, EpochsCommand::Savepoint);
+    assert_eq!(
+        desk.reply(1),
+        Some(&Err(EpochNotDone::SafeMode(safe_mode.clone())))
+    );
+    // Even that life may be lost; then nothing is tried any more.
+    let count = desk.lives.len();
+    desk.lose(2);
+    desk.wait(desk.config.interval * 50);
+    assert_eq!(desk.lives.len(), count);
+    assert_eq!(desk.record().generation, generation);
+    assert!(matches!(desk.notes.last(), Some(EpochsNote::Down(_))));
+    assert_eq!(desk.record().safe_mode, Some(safe_mode));
+}
+
+#[test]
+fn safe_mode_is_left_by_trying_again_by_going_back_further_and_by_stopping() {
+    let mut desk = in_safe_mode();
+    desk.command(1, EpochsCommand::Retry);
+    assert_eq!(desk.reply(1), Some(&Ok(Some(Epoch(2)))));
+    let (_, to, paused) = *desk.lives.last().unwrap();
+    assert_eq!((to, paused), (Some(Epoch(2)), false));
+    desk.begin_asked_for();
+    desk.commit_next();
+
+    let mut desk = in_safe_mode();
+    let unknown = Epoch(9);
+    desk.command(1, EpochsCommand::GoBackTo(Some(unknown)));
+    assert_eq!(
+        desk.reply(1),
+        Some(&Err(EpochNotDone::NoSuchSnapshot(unknown)))
+    );
+    desk.command(2, EpochsCommand::GoBackTo(Some(Epoch(1))));
+    assert_eq!(
+        desk.lives.last().map(|(_, to, _)| *to),
+        Some(Some(Epoch(1)))
+    );
+    assert_eq!(desk.kept, [Epoch(1)]);
+    desk.begin_asked_for();
+    assert!(desk.commit_next() > 2);
+
+    let mut desk = in_safe_mode();
+    desk.command(1, EpochsCommand::GoBackTo(None));
+    assert_eq!(desk.lives.last().map(|(_, to, _)| *to), Some(None));
+    assert!(desk.kept.is_empty());
+
+    let mut desk = in_safe_mode();
+    desk.command(1, EpochsCommand::Stop);
+    assert_eq!(desk.over, Some(EpochsOver::Stopped));
+    assert_eq!(desk.reply(1), Some(&Ok(Some(Epoch(2)))));
+}
+
+#[test]
+fn ways_out_of_safe_mode_are_refused_outside_it() {
+    let mut desk = Desk::running();
+    desk.command(1, EpochsCommand::Retry);
+    desk.command(2, EpochsCommand::GoBackTo(None));
+    for id in [1, 2] {
+        assert_eq!(desk.reply(id), Some(&Err(EpochNotDone::NotInSafeMode)));
+    }
+}
+
+fn unreadable(guarantee: EpochGuarantee, commits: u32) -> Desk {
+    let config = EpochsConfig {
+        guarantee,
+        ..EpochsConfig::default()
+    };
+    let mut desk = Desk::running_with(config);
+    for _ in 0..commits {
+        desk.commit_next();
+    }
+    desk.lose(1);
+    let generation = desk.record().generation;
+    let reason = "a block is damaged".to_string();
+    desk.happens(EpochsEvent::Unreadable { generation, reason });
+    desk.wait(millis(200));
+    desk
+}
+
+#[test]
+fn a_snapshot_that_cant_be_read_is_skipped_if_that_repeats_results_only_where_that_was_promised() {
+    let desk = unreadable(EpochGuarantee::AtLeastOnce, 2);
+    assert_eq!(
+        desk.lives.last().map(|(_, to, _)| *to),
+        Some(Some(Epoch(1)))
+    );
+    assert_eq!(desk.record().committed, Some(Epoch(1)));
+    assert_eq!(desk.record().safe_mode, None);
+
+    for (guarantee, commits) in [
+        (EpochGuarantee::AtLeastOnce, 1),
+        (EpochGuarantee::ExactlyOnce, 2),
+    ] {
+        let mut desk = unreadable(guarantee, commits);
+        assert_eq!(desk.lives.len(), 2);
+        let safe_mode = desk.record().safe_mode.clone().unwrap();
+        assert!(safe_mode.to_string().contains("a block is damaged"));
+        // When it is mended, it goes on as if nothing had been.
+        desk.command(1, EpochsCommand::Retry);
+        desk.begin_asked_for();
+        assert_eq!(desk.record().restored_from, Some(Epoch(u64::from(commits))));
+        desk.commit_next();
+    }
+}
+
+#[test]
+fn a_life_that_was_restored_from_elsewhere_than_asked_for_is_none() {
+    let mut desk = Desk::running();
+    desk.commit_next();
+    desk.lose(1);
+    let generation = desk.record().generation;
+    desk.begin(generation, None);
+    desk.wait(millis(200));
+    assert_eq!(
+        desk.lives.last(),
+        Some(&(generation.next(), Some(Epoch(1)), false))
+    );
+}
+
+#[test]
+fn who_loses_a_participant_after_the_last_epoch_goes_back_to_it_for_it_to_be_told() {
+    let mut desk = Desk::running();
+    desk.command(1, EpochsCommand::Stop);
+    let epoch = desk.next_epoch();
+    desk.all_save(epoch);
+    desk.hear(1, epoch);
+    desk.lose(2);
+    assert_eq!(
+        desk.lives.last(),
+        Some(&(Generation(2), Some(Epoch(epoch)), true))
+    );
+    desk.begin_asked_for();
+    desk.all_hear(epoch);
+    assert_eq!(desk.over, Some(EpochsOver::Stopped));
+}
+
+#[test]
+fn a_job_that_stops_and_cant_be_begun_to_hear_of_its_last_epoch_can_be_tried_again() {
+    let mut desk = Desk::running();
+    desk.command(1, EpochsCommand::Stop);
+    let epoch = desk.next_epoch();
+    desk.all_save(epoch);
+    desk.lose(2);
+    let generation = desk.record().generation;
+    let reason = "a block is damaged".to_string();
+    desk.happens(EpochsEvent::Unreadable { generation, reason });
+    desk.take_over();
+    assert!(desk.over.is_none() && desk.record().safe_mode.is_some());
+    desk.command(2, EpochsCommand::Retry);
+    assert_eq!(
+        desk.lives.last().map(|(_, to, paused)| (*to, *paused)),
+        Some((Some(Epoch(epoch)), true))
+    );
+    desk.begin_asked_for();
+    desk.all_hear(epoch);
+    assert_eq!(desk.over, Some(EpochsOver::Stopped));
+}
+
+#[test]
+fn a_loss_that_is_heard_of_while_somebody_tries_again_is_of_the_life_before() {
+    let mut desk = in_safe_mode();
+    desk.store = Store::Away;
+    desk.command(1, EpochsCommand::Retry);
+    desk.lose(2);
+    desk.store = Store::Answers;
+    desk.wait(millis(1_200));
+    assert_eq!(desk.lives.last().map(|(_, _, paused)| *paused), Some(false));
+    desk.begin_asked_for();
+    desk.commit_next();
+}

@@ -1,0 +1,68 @@
+//! The epoch that is under way: who has saved its cut.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ardea_core::Epoch;
+
+use super::attendance::Attendance;
+use super::message::{EpochKind, Generation, ParticipantId, Receipt};
+use super::record::{RecordedCut, RecordedSnapshot};
+use crate::CommandId;
+
+/// The epoch that is under way.
+#[derive(Debug)]
+pub(super) struct UnderWay {
+    pub(super) epoch: Epoch,
+    pub(super) kind: EpochKind,
+    pub(super) begun_at: Duration,
+    /// When those who have not reported are asked again.
+    pub(super) repeat_at: Duration,
+    pub(super) saved: BTreeMap<ParticipantId, Receipt>,
+    /// Whether people were told that it is slow.
+    pub(super) slow_told: bool,
+    /// Who wants to know what comes of it.
+    pub(super) asked_by: Vec<CommandId>,
+}
+
+impl UnderWay {
+    /// Who has not saved its cut, and has not ended before.
+    pub(super) fn waiting_for<'a>(
+        &'a self,
+        members: &'a Attendance,
+    ) -> impl Iterator<Item = ParticipantId> + 'a {
+        let missing = members.iter().filter(|(id, member)| {
+            !self.saved.contains_key(id) && member.last_state(self.epoch).is_none()
+        });
+        missing.map(|(id, _)| id)
+    }
+
+    pub(super) fn is_complete(&self, members: &Attendance) -> bool {
+        self.waiting_for(members).next().is_none()
+    }
+
+    /// The snapshot, of what has been saved and the last states of those who have ended.
+    pub(super) fn snapshot(
+        &self,
+        generation: Generation,
+        over: Option<Epoch>,
+        members: &Attendance,
+    ) -> RecordedSnapshot {
+        let cuts = members.iter().filter_map(|(id, member)| {
+            // Its own cut comes first: it is the earlier state.
+            let own = self.saved.get(&id).map(|receipt| (receipt, false));
+            let last = member.last_state(self.epoch).map(|receipt| (receipt, true));
+            let (receipt, has_ended) = own.or(last)?;
+            let receipt = receipt.clone();
+            Some((id, RecordedCut { receipt, has_ended }))
+        });
+        RecordedSnapshot {
+            epoch: self.epoch,
+            generation,
+            over,
+            // What a stopped job may be started from again is nobody's to collect either.
+            is_savepoint: self.kind != EpochKind::Usual,
+            cuts: cuts.collect(),
+        }
+    }
+}
