@@ -92,7 +92,7 @@ use under_way::UnderWay;
 
 /// The conductor of a job's epochs, for one mastership: made when the lease is gained, dropped when it is lost.
 ///
-/// Cost: a report is `O(log participants)`; a tick, an epoch's beginning and its end are `O(participants)`.
+/// Cost: a report is `O(log participants)`; an epoch's beginning and its end, and words that are said again, are `O(participants)`.
 #[derive(Debug)]
 pub struct Epochs {
     config: EpochsConfig,
@@ -175,8 +175,7 @@ impl Epochs {
     /// The epoch that is under way, and who has not reported yet.
     pub fn under_way(&self) -> Option<(Epoch, Vec<ParticipantId>)> {
         let under_way = self.under_way.as_ref()?;
-        let waiting_for = under_way.waiting_for(&self.members).collect();
-        Some((under_way.epoch, waiting_for))
+        Some((under_way.epoch, under_way.waiting_for()))
     }
 
     /// Why there are no epochs any more, if it is so.

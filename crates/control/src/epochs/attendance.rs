@@ -10,6 +10,9 @@ use super::message::{ParticipantId, Receipt};
 #[derive(Debug, Default)]
 pub(super) struct Attendance {
     members: BTreeMap<ParticipantId, Member>,
+    /// How many have ended, and the last cut that one of them has taken.
+    ended: usize,
+    last_cut: Option<Epoch>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -37,19 +40,41 @@ impl Member {
 impl Attendance {
     pub(super) fn begin(&mut self, participants: Vec<ParticipantId>) {
         let fresh = participants.into_iter().map(|id| (id, Member::default()));
-        self.members = fresh.collect();
+        *self = Attendance {
+            members: fresh.collect(),
+            ..Attendance::default()
+        };
     }
 
     pub(super) fn clear(&mut self) {
-        self.members.clear();
+        *self = Attendance::default();
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (ParticipantId, &Member)> {
         self.members.iter().map(|(id, member)| (*id, member))
     }
 
-    pub(super) fn get_mut(&mut self, id: ParticipantId) -> Option<&mut Member> {
-        self.members.get_mut(&id)
+    /// It has ended, after that epoch.
+    pub(super) fn end(&mut self, id: ParticipantId, after: Option<Epoch>, receipt: Receipt) {
+        let member = self.members.get_mut(&id);
+        if let Some(member) = member.filter(|member| member.ended.is_none()) {
+            member.ended = Some((after, receipt));
+            self.ended += 1;
+            self.last_cut = self.last_cut.max(after);
+        }
+    }
+
+    /// Whether its last state counts in that epoch.
+    pub(super) fn has_ended_before(&self, id: ParticipantId, epoch: Epoch) -> bool {
+        let member = self.members.get(&id);
+        member.is_some_and(|member| member.last_state(epoch).is_some())
+    }
+
+    /// It has carried out that commit.
+    pub(super) fn hear(&mut self, id: ParticipantId, epoch: Option<Epoch>) {
+        if let Some(member) = self.members.get_mut(&id) {
+            member.heard = member.heard.max(epoch);
+        }
     }
 
     /// Whether the job's present life ends with this one.
@@ -74,20 +99,16 @@ impl Attendance {
 
     /// Whether all have come to their end.
     pub(super) fn have_ended(&self) -> bool {
-        !self.members.is_empty() && self.members.values().all(|member| member.ended.is_some())
+        !self.members.is_empty() && self.ended == self.members.len()
     }
 
     /// Whether anybody goes on, or has gone on since that epoch.
     pub(super) fn have_news(&self, committed: Option<Epoch>) -> bool {
-        let goes_on = |member: &Member| match &member.ended {
-            Some((after, _)) => *after >= committed,
-            None => true,
-        };
-        self.members.values().any(goes_on)
+        self.ended < self.members.len() || self.last_cut >= committed
     }
 
     /// Whether nothing is expected of anybody any more.
     pub(super) fn is_finished(&self) -> bool {
-        !self.members.is_empty() && self.members.values().all(Member::is_released)
+        self.have_ended() && self.members.values().all(Member::is_released)
     }
 }

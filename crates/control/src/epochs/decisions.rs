@@ -53,7 +53,7 @@ impl Epochs {
         let complete = self
             .under_way
             .as_ref()
-            .filter(|under_way| under_way.is_complete(&self.members));
+            .filter(|under_way| under_way.is_complete());
         if let Some(under_way) = complete {
             let snapshot = under_way.snapshot(record.generation, record.committed, &self.members);
             let mut record = record.clone();
@@ -253,7 +253,12 @@ impl Epochs {
                     self.life = Life::Beginning { again: true };
                     actions.push(EpochsAction::Resume { generation });
                 } else {
-                    self.life = Life::Waiting { until: now };
+                    // How long its predecessor has waited already is not known.
+                    let wait = match &record.safe_mode {
+                        Some(_) => Duration::ZERO,
+                        None => self.wait_before(record.failures),
+                    };
+                    self.life = Life::Waiting { until: now + wait };
                 }
             }
             Proposal::Snapshot => self.commit(now, actions),

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use ardea_core::Epoch;
+
 use super::interface::{EpochNotDone, EpochsAction, EpochsNote, EpochsOver, GivenUp};
-use super::message::{EpochKind, EpochWord, FromParticipant, Report};
+use super::message::{EpochKind, EpochWord, FromParticipant, ParticipantId, Report};
 use super::record::RecordedSnapshot;
 use super::under_way::UnderWay;
 use super::{Epochs, Life};
@@ -14,12 +16,12 @@ impl Epochs {
         let Some(record) = self.record() else {
             return;
         };
-        let may = self.life == Life::Running
+        let may = self.under_way.is_none()
+            && self.life == Life::Running
             && record.begun
             && !record.is_paused()
             && self.next <= record.numbers
             && self.failure.is_none()
-            && self.under_way.is_none()
             && self.members.have_news(record.committed);
         let wanted = now >= self.next_at || !self.asks.is_empty() || self.members.have_ended();
         if !may || !wanted || now < self.pause_until {
@@ -32,12 +34,15 @@ impl Epochs {
         let listening = self.members.listening();
         let words = listening.map(|(id, _)| self.word(id, EpochWord::End(epoch, kind)));
         actions.extend(words);
+        let members = self.members.iter();
+        let missing = members.filter(|(_, member)| member.last_state(epoch).is_none());
         self.under_way = Some(UnderWay {
             epoch,
             kind,
             begun_at: now,
             repeat_at: now + self.config.repeat_after,
             saved: Default::default(),
+            missing: missing.map(|(id, _)| id).collect(),
             slow_told: false,
             asked_by: asks.into_iter().map(|(id, _)| id).collect(),
         });
@@ -50,16 +55,23 @@ impl Epochs {
         let Some(under_way) = &mut self.under_way else {
             return;
         };
-        if under_way.is_complete(&self.members) {
+        let late_at = under_way.begun_at + self.config.timeout;
+        // When it is slow, until people were told.
+        let slow_at = match under_way.slow_told {
+            true => late_at,
+            false => under_way.begun_at + self.config.timeout / 2,
+        };
+        let due = slow_at.min(under_way.repeat_at).min(late_at);
+        if under_way.is_complete() || now < due {
             return;
         }
-        let waiting_for: Vec<_> = under_way.waiting_for(&self.members).collect();
-        let (epoch, kind) = (under_way.epoch, under_way.kind);
-        if now >= under_way.begun_at + self.config.timeout {
+        let (epoch, kind, waiting_for) =
+            (under_way.epoch, under_way.kind, under_way.waiting_for());
+        if now >= late_at {
             self.give_up(now, GivenUp::TimedOut(waiting_for), actions);
             return;
         }
-        if now >= under_way.begun_at + self.config.timeout / 2 && !under_way.slow_told {
+        if now >= slow_at {
             under_way.slow_told = true;
             let waiting_for = waiting_for.clone();
             let slow = EpochsNote::Slow { epoch, waiting_for };
@@ -86,20 +98,20 @@ impl Epochs {
             }
             _ => return,
         };
-        let Some(member) = self.members.get_mut(from) else {
-            return;
-        };
         match message.report {
-            Report::Heard(epoch) => {
-                member.heard = member.heard.max(Some(epoch).min(committed));
-            }
+            Report::Heard(epoch) => self.members.hear(from, Some(epoch).min(committed)),
             Report::Ended { after, receipt } => {
                 // The epoch that this life was restored from is no cut of this life, but it is what came before.
                 let after = after.max(restored_from);
-                member.ended.get_or_insert((after, receipt));
+                self.members.end(from, after, receipt);
+                if let Some(under_way) = &mut self.under_way
+                    && self.members.has_ended_before(from, under_way.epoch)
+                {
+                    under_way.missing.remove(&from);
+                }
             }
             Report::Saved(epoch, receipt) => {
-                let Some(under_way) = self.waits_for(epoch) else {
+                let Some(under_way) = self.waits_for(from, epoch) else {
                     return;
                 };
                 if receipt.since > committed {
@@ -107,23 +119,21 @@ impl Epochs {
                     let why = GivenUp::CannotSave(from, why.to_string());
                     self.give_up(now, why, actions);
                 } else {
-                    under_way.saved.entry(from).or_insert(receipt);
+                    under_way.has_saved(from, receipt);
                 }
             }
             Report::CannotSave(epoch, why) => {
-                let doubts = |under_way: &mut UnderWay| !under_way.saved.contains_key(&from);
-                if self.waits_for(epoch).is_some_and(doubts) {
+                if self.waits_for(from, epoch).is_some() {
                     self.give_up(now, GivenUp::CannotSave(from, why), actions);
                 }
             }
         }
     }
 
-    /// The epoch, if it is the one under way and reports are missing.
-    fn waits_for(&mut self, epoch: ardea_core::Epoch) -> Option<&mut UnderWay> {
-        let members = &self.members;
+    /// The epoch, if it is the one under way and that participant has not reported.
+    fn waits_for(&mut self, from: ParticipantId, epoch: Epoch) -> Option<&mut UnderWay> {
         let under_way = self.under_way.as_mut();
-        under_way.filter(|under_way| under_way.epoch == epoch && !under_way.is_complete(members))
+        under_way.filter(|under_way| under_way.epoch == epoch && under_way.missing.contains(&from))
     }
 
     /// Gives up the epoch that is under way. Only if it is not recorded, and never will be.

@@ -32,7 +32,7 @@ pub struct EpochsConfig {
     pub interval: Duration,
     /// How long participants may take to save their cuts before an epoch is given up.
     pub timeout: Duration,
-    /// The least time between an epoch that is committed or given up and the end of the next, whoever asks for one.
+    /// The least time between an epoch that is committed or given up and the end of the next, whoever asks for one; a new master ends one at once.
     pub pause: Duration,
     /// How many epochs in a row may be given up before that is a problem that people are told; it never fails the job.
     pub epochs_tolerated: u32,
@@ -221,7 +221,8 @@ pub enum EpochsAction {
     /// Send this to the participant; it may be lost.
     To(ParticipantId, ToParticipant),
     /// Have the job begin this life: end what is left of earlier ones, restore everything from that epoch's snapshot
-    /// ([`EpochsRecord::snapshot`]), and say [`EpochsEvent::Begun`], [`EpochsEvent::NotBegun`] or [`EpochsEvent::Unreadable`].
+    /// ([`EpochsRecord::snapshot`]), and say [`EpochsEvent::Begun`], [`EpochsEvent::NotBegun`] or [`EpochsEvent::Unreadable`]; one of
+    /// them has to come, however long it takes. What was prepared for later epochs is void, and what that snapshot holds prepared is committed.
     RollBack {
         /// Which life.
         generation: Generation,

@@ -192,7 +192,7 @@ impl Epochs {
     }
 
     /// The wait follows from how often it has failed, so that a successor waits as long.
-    fn wait_before(&self, in_a_row: u32) -> Duration {
+    pub(super) fn wait_before(&self, in_a_row: u32) -> Duration {
         let mut backoff = Backoff::new(self.config.restart);
         let waits = (0..in_a_row).map(|_| backoff.failed(Duration::ZERO));
         waits.last().unwrap_or_default()

@@ -1,6 +1,6 @@
 //! The epoch that is under way: who has saved its cut.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ardea_core::Epoch;
@@ -19,6 +19,8 @@ pub(super) struct UnderWay {
     /// When those who have not reported are asked again.
     pub(super) repeat_at: Duration,
     pub(super) saved: BTreeMap<ParticipantId, Receipt>,
+    /// Who has not saved its cut, and had not ended before.
+    pub(super) missing: BTreeSet<ParticipantId>,
     /// Whether people were told that it is slow.
     pub(super) slow_told: bool,
     /// Who wants to know what comes of it.
@@ -26,19 +28,19 @@ pub(super) struct UnderWay {
 }
 
 impl UnderWay {
-    /// Who has not saved its cut, and has not ended before.
-    pub(super) fn waiting_for<'a>(
-        &'a self,
-        members: &'a Attendance,
-    ) -> impl Iterator<Item = ParticipantId> + 'a {
-        let missing = members.iter().filter(|(id, member)| {
-            !self.saved.contains_key(id) && member.last_state(self.epoch).is_none()
-        });
-        missing.map(|(id, _)| id)
+    /// A participant has saved its cut; of two receipts the first counts.
+    pub(super) fn has_saved(&mut self, from: ParticipantId, receipt: Receipt) {
+        if self.missing.remove(&from) {
+            self.saved.insert(from, receipt);
+        }
     }
 
-    pub(super) fn is_complete(&self, members: &Attendance) -> bool {
-        self.waiting_for(members).next().is_none()
+    pub(super) fn is_complete(&self) -> bool {
+        self.missing.is_empty()
+    }
+
+    pub(super) fn waiting_for(&self) -> Vec<ParticipantId> {
+        self.missing.iter().copied().collect()
     }
 
     /// The snapshot, of what has been saved and the last states of those who have ended.

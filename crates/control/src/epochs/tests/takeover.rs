@@ -123,6 +123,26 @@ fn a_life_that_is_not_known_to_have_begun_is_replaced_by_another_that_counts_as_
 }
 
 #[test]
+fn a_successor_waits_as_long_as_its_predecessor_before_a_life_that_follows_failures() {
+    let mut desk = Desk::running();
+    for _ in 0..4 {
+        let count = desk.lives.len();
+        desk.lose(1);
+        while desk.lives.len() == count {
+            desk.wait(millis(50));
+        }
+        desk.begin_asked_for();
+    }
+    desk.lose(1);
+    let (count, generation) = (desk.lives.len(), desk.record().generation);
+    desk.take_over();
+    desk.wait(millis(750));
+    assert_eq!(desk.lives.len(), count);
+    desk.wait(millis(50));
+    assert_eq!(desk.lives.last(), Some(&(generation.next(), None, false)));
+}
+
+#[test]
 fn a_successor_goes_back_if_somebody_was_lost_meanwhile() {
     let mut desk = Desk::running();
     let epoch = desk.commit_next();
