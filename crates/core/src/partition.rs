@@ -27,6 +27,16 @@ impl PartitionId {
         PartitionId((xxh3_64(bytes) % PARTITION_COUNT as u64) as u16)
     }
 
+    /// The partition of this number, if there is one: below [`PARTITION_COUNT`].
+    #[inline]
+    pub const fn of_index(index: u32) -> Option<Self> {
+        if index < PARTITION_COUNT {
+            Some(PartitionId(index as u16))
+        } else {
+            None
+        }
+    }
+
     /// From zero to [`PARTITION_COUNT`] - 1.
     #[inline]
     pub const fn index(self) -> u32 {
