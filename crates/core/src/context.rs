@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-use crate::{Clock, DeadLetters, InstanceMetrics, Origins, Waker};
+use crate::{Clock, DeadLetters, Epoch, Guarantee, InstanceMetrics, Origins, Waker};
 
 /// How many records a chunk holds unless a node is told otherwise: enough to make a dynamic call a chunk cost next to nothing, and
 /// few enough for two columns of them to stay in the first cache.
@@ -141,12 +141,13 @@ impl JobSignals {
         self.asked.is_paused.load(Ordering::Acquire)
     }
 
-    /// Asks the sources to end the current epoch; returns how many ends have been asked for by now.
-    pub fn ask_epoch_end(&self) -> u64 {
-        self.asked.epochs.fetch_add(1, Ordering::AcqRel) + 1
+    /// Asks the sources to end all epochs up to this one; without effect if that has been asked for. Epochs count from 1, or from the
+    /// one that a job was restored from. Says whether it was news.
+    pub fn ask_epoch_ends(&self, until: Epoch) -> bool {
+        self.asked.epochs.fetch_max(until.0, Ordering::AcqRel) < until.0
     }
 
-    /// How many epoch ends have been asked for.
+    /// The number of the latest epoch whose end has been asked for.
     pub fn epochs_asked(&self) -> u64 {
         self.asked.epochs.load(Ordering::Acquire)
     }
@@ -177,6 +178,8 @@ pub struct InstanceContext {
     pub origins: Arc<Origins>,
     /// How many records a chunk holds.
     pub chunk_records: usize,
+    /// What the job promises: whether cuts will be asked for.
+    pub guarantee: Guarantee,
 }
 
 impl InstanceContext {
@@ -194,6 +197,7 @@ impl InstanceContext {
             dead_letters: Arc::default(),
             origins: Arc::default(),
             chunk_records: DEFAULT_CHUNK_RECORDS,
+            guarantee: Guarantee::None,
         }
     }
 }

@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_64;
 ///
 /// A key has canonical bytes, the same in every language and on every machine, and its hash is xxh3-64 over them. The hash
 /// decides which partition, and so which instance and which part of the state, a key belongs to; it is frozen: it does not
-/// change between versions.
+/// change between versions. What is remembered of a key is kept under its bytes: keys that differ have different ones.
 ///
 /// | type | canonical bytes |
 /// |---|---|
@@ -44,6 +44,15 @@ use xxhash_rust::xxh3::xxh3_64;
 pub trait Key: Eq + Hash + Clone + Send + Sync + 'static {
     /// Appends the canonical bytes.
     fn write(&self, bytes: &mut KeyBytes);
+
+    /// Appends the canonical bytes to a plain buffer.
+    fn write_to(&self, out: &mut Vec<u8>) {
+        let mut bytes = KeyBytes {
+            bytes: std::mem::take(out),
+        };
+        self.write(&mut bytes);
+        *out = bytes.bytes;
+    }
 
     /// xxh3-64 of the canonical bytes.
     ///
@@ -219,6 +228,15 @@ mod tests {
         assert_eq!(7u64.key_hash(), xxh3_64(&7u64.to_le_bytes()));
         assert_eq!(0u64.key_hash(), 0xc77b_3abb_6f87_acd9);
         assert_eq!("ardea".to_string().key_hash(), xxh3_64(b"ardea"));
+    }
+
+    #[test]
+    fn canonical_bytes_are_appended_to_a_plain_buffer() {
+        let mut out = vec![1, 2];
+        ("ab".to_string(), true).write_to(&mut out);
+        let parts = [&[1, 2][..], &2u64.to_le_bytes(), b"ab"];
+        let rest = [8u64.to_le_bytes(), 1u64.to_le_bytes()].concat();
+        assert_eq!(out, [&parts.concat()[..], &rest].concat());
     }
 
     #[test]

@@ -12,6 +12,7 @@
 //! * [`Processor`]: the code of a vertex, with the contract of every callback written out;
 //! * [`Dag`], [`Vertex`], [`Edge`], [`Routing`]: the graph;
 //! * [`Key`] and [`PartitionId`]: the frozen partition function;
+//! * [`Guarantee`], [`Cut`], [`CutWriter`], [`RestoredState`]: state that outlives its instance;
 //! * [`Error`]: what failed, on what, why, and what to do next;
 //! * [`settings`]: the one configuration schema.
 //!
@@ -61,6 +62,9 @@ mod progress;
 mod key;
 mod partition;
 
+mod guarantee;
+mod state;
+
 mod dag;
 mod edge;
 mod routing;
@@ -99,6 +103,7 @@ pub use dead_letter::{DeadLetter, DeadLetters, OnError};
 pub use edge::{Edge, EdgeId, Priority};
 pub use error::{Domain, Error, ErrorCode, Result};
 pub use file_use::{FileUse, real_path};
+pub use guarantee::Guarantee;
 pub use inbox::Inbox;
 pub use key::{Key, KeyBytes};
 pub use latency::{Latencies, LatencySnapshot};
@@ -112,6 +117,10 @@ pub use progress::Progress;
 pub use routing::{Broadcast, Custom, Keyed, Replicate, Routing, Scatter};
 pub use rows::Rows;
 pub use side_channel::{MessageCounts, MessageReport, SideChannel};
+pub use state::{
+    Cut, CutWriter, RUNTIME_STATE, RestoredEntry, RestoredState, StateChunk, StateCodec,
+    StateEntries, StateEntry,
+};
 pub use time::{Epoch, Timestamp};
 pub use token::Token;
 pub use unseen::{is_unseen, shown};

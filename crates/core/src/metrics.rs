@@ -30,6 +30,8 @@ pub struct InstanceMetrics {
     watermark_micros: AtomicI64,
     /// Epochs ended.
     epochs: AtomicU64,
+    /// What ends of epochs cost.
+    cuts: CutCounters,
     /// Rests with full outputs.
     blocked_for: RestTime,
     /// Rests with nothing to do.
@@ -38,6 +40,21 @@ pub struct InstanceMetrics {
     queue_permille: AtomicU64,
     /// How long marks took from their sources to here; made for the first one.
     latency: OnceLock<Latencies>,
+}
+
+/// What ends of epochs cost an instance.
+#[derive(Debug, Default)]
+struct CutCounters {
+    /// Nanoseconds between the first input's end of an epoch and the last one's.
+    aligned_nanos: AtomicU64,
+    taken: AtomicU64,
+    /// Nanoseconds spent taking cuts and writing them.
+    busy_nanos: AtomicU64,
+    written: AtomicU64,
+    entries: AtomicU64,
+    bytes: AtomicU64,
+    /// Nanoseconds from taking cuts until they were handed over.
+    nanos: AtomicU64,
 }
 
 /// How long rests of one kind took, the present one included: one word, so that a reader never sees half a change.
@@ -89,6 +106,7 @@ impl Default for InstanceMetrics {
             blocked: AtomicU64::new(0),
             watermark_micros: AtomicI64::new(i64::MIN),
             epochs: AtomicU64::new(0),
+            cuts: CutCounters::default(),
             blocked_for: RestTime::default(),
             idle_for: RestTime::default(),
             queue_permille: AtomicU64::new(0),
@@ -118,6 +136,21 @@ pub struct MetricsSnapshot {
     pub watermark: Timestamp,
     /// Epochs ended.
     pub epochs: u64,
+    /// Time from the first input's end of an epoch until the last one's, over all epochs: so long were inputs held, if the job aligns
+    /// them.
+    pub aligned_for: Duration,
+    /// Cuts taken.
+    pub cuts_taken: u64,
+    /// Cuts handed over whole.
+    pub cuts: u64,
+    /// Their entries.
+    pub cut_entries: u64,
+    /// The bytes of keys and values in them, with what says where they belong.
+    pub cut_bytes: u64,
+    /// Time from taking each cut until it was handed over, while records went on.
+    pub cuts_took: Duration,
+    /// The part of it in which records waited: for taking cuts and writing them.
+    pub cuts_busy: Duration,
     /// Time at rest with full outputs: backpressure. Only [`InstanceMetrics::snapshot_at`] tells it.
     pub blocked_for: Duration,
     /// Time at rest with nothing to do. Only [`InstanceMetrics::snapshot_at`] tells it.
@@ -176,6 +209,29 @@ impl InstanceMetrics {
     /// Counts an ended epoch.
     pub fn count_epoch(&self) {
         add(&self.epochs, 1);
+    }
+
+    /// Counts the time from the first input's end of an epoch until the last one's.
+    pub fn count_alignment(&self, took: Duration) {
+        add(&self.cuts.aligned_nanos, took.as_nanos() as u64);
+    }
+
+    /// Counts a cut that was taken.
+    pub fn count_cut_taken(&self) {
+        add(&self.cuts.taken, 1);
+    }
+
+    /// Counts time for cuts in which records waited.
+    pub fn count_cut_work(&self, took: Duration) {
+        add(&self.cuts.busy_nanos, took.as_nanos() as u64);
+    }
+
+    /// Counts a cut that was handed over whole, `took` after it was taken.
+    pub fn count_cut(&self, entries: u64, bytes: u64, took: Duration) {
+        add(&self.cuts.written, 1);
+        add(&self.cuts.entries, entries);
+        add(&self.cuts.bytes, bytes);
+        add(&self.cuts.nanos, took.as_nanos() as u64);
     }
 
     /// Notes a watermark that this instance has passed on, or taken in if it has no output. The latest counts: one output may
@@ -250,6 +306,13 @@ impl InstanceMetrics {
             blocked: self.blocked.load(Relaxed),
             watermark: Timestamp::from_micros(self.watermark_micros.load(Relaxed)),
             epochs: self.epochs.load(Relaxed),
+            aligned_for: Duration::from_nanos(self.cuts.aligned_nanos.load(Relaxed)),
+            cuts_taken: self.cuts.taken.load(Relaxed),
+            cuts: self.cuts.written.load(Relaxed),
+            cut_entries: self.cuts.entries.load(Relaxed),
+            cut_bytes: self.cuts.bytes.load(Relaxed),
+            cuts_took: Duration::from_nanos(self.cuts.nanos.load(Relaxed)),
+            cuts_busy: Duration::from_nanos(self.cuts.busy_nanos.load(Relaxed)),
             blocked_for: Duration::ZERO,
             idle_for: Duration::ZERO,
             queue_permille: self.queue_permille.load(Relaxed) as u32,

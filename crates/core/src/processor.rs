@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    Epoch, FileUse, Inbox, Instance, InstanceContext, Ordinal, Outbox, Progress, Result, Timestamp,
-    Watermark,
+    Cut, CutWriter, Epoch, Error, ErrorCode, FileUse, Inbox, Instance, InstanceContext, Ordinal,
+    Outbox, Progress, RestoredState, Result, Timestamp, Watermark,
 };
 
 /// The code of one instance of a vertex: reads an inbox, fills an outbox, never blocks.
@@ -18,11 +18,44 @@ use crate::{
 ///   is prompt.
 /// * "Not now" is never an error: a processor whose output is full leaves records in the inbox, or returns a
 ///   [`Progress`] that is not done, and is called again when there is room.
-/// * Between two calls of one callback that returned not done, no other callback comes, except [`close`](Self::close).
+/// * Between two calls of one callback that returned not done, no other callback comes, except [`close`](Self::close) and those of a
+///   cut, see below.
 /// * An error, or a panic, fails the whole job: vertex, instance and the record's position are named. `close` is still called.
 ///
-/// Order of the calls: `init`; then `process`, `on_watermark` and `on_epoch` as the input brings them, `on_edge_done` once an
-/// input; `complete` until done; `close`.
+/// Order of the calls: `init`; of an instance that gets state back, `restore` and `on_restored`; then `process`, `on_watermark` and
+/// `on_epoch` as the input brings them, `on_edge_done` once an input; `complete` until done; `close`.
+///
+/// # State that survives
+///
+/// A processor that remembers something beyond an epoch's end hands it over there, so that an instance that is made anew can go on from
+/// it. It does so only in a job whose [`Guarantee`](crate::Guarantee) keeps state, as its context says; one that remembers nothing
+/// leaves all of this as it is.
+///
+/// * **Taking a cut.** When `on_epoch` is done, [`take_cut`](Self::take_cut) follows at once: no other callback comes between, and all
+///   that comes later belongs to the next epoch. It only notes what belongs to the cut, in about the time of a record.
+/// * **Writing it.** Then [`write_cut`](Self::write_cut) is called until done, while records go on: between any two calls of other
+///   callbacks, also those that returned not done. What it writes is the state as it was when the cut was taken: whatever is about to
+///   change meanwhile is put aside first. A key is written once in a cut.
+/// * **Full cuts and increments.** A full cut holds all state. An increment holds what has changed, and which keys have been removed,
+///   since the cut of the last epoch that the processor was told is committed: also what was in cuts since that were given up, or
+///   of which nothing was heard. More than that does no harm.
+/// * **A cut that nobody wants any more** is not written to its end: the next `take_cut` makes it void, and so does
+///   `on_epoch_given_up` of its epoch.
+/// * **What comes of an epoch** is told by [`on_epoch_committed`](Self::on_epoch_committed) or
+///   [`on_epoch_given_up`](Self::on_epoch_given_up), each until done: between any two calls of other callbacks but those of a cut. It
+///   may come twice, it may come for an epoch of which this instance has taken no cut, and it may not come at all: then the commit of a
+///   later epoch says that all before it are decided. One that is committed is never given up, nor the other way round.
+/// * **The last cut.** When `complete` (or `on_drain`) is done there is one cut more, [`is_last`](Cut::is_last): what is restored from
+///   it, and told again that all inputs have ended, emits nothing twice. It holds for all later epochs, so it is written to its end
+///   also if its own epoch is given up. `close` comes when it has been written, and, if the processor
+///   [waits for it](Self::awaits_commit), when its epoch or a later one is committed.
+/// * **Restoring.** Before anything else the instance gets all entries of the partitions that it owns, and all that have none of its
+///   vertex, from one committed epoch: [`restore`](Self::restore) until all have been taken, then [`on_restored`](Self::on_restored)
+///   until done. The number of instances may be another one than when they were written. Entries without a partition
+///   are written under keys that differ between the instances of the vertex. The watermark is not the processor's to keep: the one that
+///   it had been told is told again by `on_watermark`.
+///
+/// An error of `take_cut` or `write_cut` does not fail the job: that cut is void and its epoch given up, with this as the reason.
 pub trait Processor: Send {
     /// Called once before all others, on the thread that will run the instance. May not block.
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
@@ -127,9 +160,79 @@ pub trait Processor: Send {
         Ok(())
     }
 
+    /// Notes that the state as it is now belongs to this cut, which is then written by [`write_cut`](Self::write_cut). One that was not
+    /// written to its end is void.
+    ///
+    /// Takes about as long as a record, whatever the size of the state: nothing is copied. The default is right for what remembers
+    /// nothing.
+    ///
+    /// # Errors
+    /// Whatever keeps the cut from being taken; its epoch is then given up.
+    fn take_cut(&mut self, cut: Cut) -> Result<()> {
+        let _ = cut;
+        Ok(())
+    }
+
+    /// Writes the next entries of the cut that was taken last, as far as `writer` has room; done when all are written.
+    ///
+    /// Called until done. Not done without progress means that there is nothing to write at the moment.
+    ///
+    /// # Errors
+    /// Whatever keeps the cut from being written; its epoch is then given up.
+    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        let _ = writer;
+        Ok(Progress::DONE)
+    }
+
+    /// Takes entries back. Called, with more each time, until all have been taken.
+    ///
+    /// # Errors
+    /// What fails the job: an entry that can't be read, or is of no state of this processor. The default knows none.
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        match state.next() {
+            None => Ok(()),
+            Some(entry) => Err(unknown_state(entry.state)),
+        }
+    }
+
+    /// All that was remembered at the end of `epoch` has come back, which may be nothing. Called until done, before any record.
+    fn on_restored(&mut self, epoch: Epoch) -> Result<Progress> {
+        let _ = epoch;
+        Ok(Progress::DONE)
+    }
+
+    /// The snapshot of `epoch` is durable: the job will never go back to before it. Called until done.
+    ///
+    /// Whoever makes output visible only when it can't be taken back does so here, for this epoch and all before it.
+    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+        let _ = epoch;
+        Ok(Progress::DONE)
+    }
+
+    /// There will be no snapshot of `epoch`; the job goes on. Called until done.
+    ///
+    /// Nothing of the epoch's records or outputs is lost: they belong to the next epoch that is committed.
+    fn on_epoch_given_up(&mut self, epoch: Epoch) -> Result<Progress> {
+        let _ = epoch;
+        Ok(Progress::DONE)
+    }
+
+    /// Whether this instance, which has ended, has to live on until its last epoch is committed. For those that do something in
+    /// [`on_epoch_committed`](Self::on_epoch_committed) that the outside sees.
+    fn awaits_commit(&self) -> bool {
+        false
+    }
+
     /// Called once after all others, also after a failure, a cancellation or a panic, and even if `init` was never called. Must not
     /// panic.
     fn close(&mut self) {}
+}
+
+/// The error for an entry of a state that a processor does not have: what was remembered is not dropped in silence.
+pub(crate) fn unknown_state(state: &str) -> Error {
+    let what = format!("there is nothing here to take back the state {state:?}");
+    Error::new(ErrorCode::InvalidJob, what)
+        .hint("start the job as it was when the snapshot was taken, or without the snapshot")
 }
 
 /// Makes the processor of each instance of a vertex.

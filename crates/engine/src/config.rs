@@ -4,8 +4,9 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::{DEFAULT_CHUNK_RECORDS, DeadLetters};
+use ardea_core::{DEFAULT_CHUNK_RECORDS, DeadLetters, Error, ErrorCode, Guarantee, Result};
 
+use crate::Cuts;
 use crate::cores::allowed_cores;
 
 /// How a node uses its machine. Every setting says what it trades.
@@ -63,6 +64,11 @@ pub struct JobConfig {
     pub dead_letters: Arc<DeadLetters>,
     /// What comes of an error, or a panic, of one of its instances.
     pub on_failure: OnInstanceFailure,
+    /// What it promises of its records when something fails. Decides what the end of an epoch means for inputs: with
+    /// [`AtLeastOnce`](Guarantee::AtLeastOnce) no input waits for another. With [`None`](Guarantee::None) no cut is taken.
+    pub guarantee: Guarantee,
+    /// Where cuts go, and where its state comes from.
+    pub cuts: Cuts,
 }
 
 /// What comes of an error, or a panic, of an instance.
@@ -81,6 +87,22 @@ pub enum OnInstanceFailure {
 }
 
 impl JobConfig {
+    /// Refuses what can't be kept.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidJob`].
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.guarantee.keeps_state() && self.on_failure != OnInstanceFailure::FailJob {
+            let what = format!(
+                "the job {:?} promises {}, which an instance that is made anew without its state would break",
+                self.name, self.guarantee
+            );
+            return Err(Error::new(ErrorCode::InvalidJob, what)
+                .hint("leave it to the job's recovery to make instances anew"));
+        }
+        Ok(())
+    }
+
     /// The defaults, under this name.
     pub fn named(name: impl Into<String>) -> Self {
         JobConfig {

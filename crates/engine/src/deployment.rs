@@ -42,9 +42,10 @@ impl Deployment {
         crossings: Option<Arc<dyn Crossings>>,
         begin: Begin,
     ) -> Result<Self> {
+        config.check()?;
         let (dag, plan) = (&wiring.dag, Arc::new(wiring.plan.clone()));
         refuse_overwriting(dag, |vertex| layout.routes.parallelism(vertex))?;
-        let job = JobShared::new(&config.name, config.dead_letters, threads.clock.clone());
+        let job = JobShared::new(&config, threads.clock.clone());
         if begin == Begin::Paused {
             job.signals.pause();
         }

@@ -2,15 +2,17 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ardea_core::{
-    Chunk, Epoch, FarNews, Marker, Ordinal, Priority, Timestamp, Watermark, WatermarkMerge,
+    Chunk, Clock, Epoch, FarNews, Marker, Ordinal, Priority, Timestamp, Watermark, WatermarkMerge,
 };
 
 use crate::coming::Coming;
 use crate::mailbox::Mailbox;
 use crate::queue::Message;
 
+mod epochs;
 mod inlet;
 
 use inlet::{Inlet, InletState, Input};
@@ -25,8 +27,8 @@ pub(crate) enum Event {
     Watermark(Watermark),
     /// All inputs are silent.
     Idle,
-    /// This epoch ended on all inputs.
-    EpochEnd(Epoch),
+    /// This epoch ended on all inputs, so long after it did on the first.
+    EpochEnd(Epoch, Duration),
     /// A mark of this time.
     Latency(Timestamp),
     /// An input ended; `last` if it was the last one.
@@ -36,8 +38,8 @@ pub(crate) enum Event {
 /// All queues of a tasklet's first stage.
 ///
 /// Reads the queues in turn, those of the most urgent priority that has not ended first; merges watermarks to their minimum; aligns
-/// epoch ends: a queue that has reached one is held until all have. (No source ends an epoch while anyone still reads a more
-/// urgent input, see job.rs: the queues that wait for it could not reach the end.)
+/// epoch ends: a queue that has reached one is held until all have, unless the job has [no need](Self::unaligned) of that. (No source
+/// ends an epoch while anyone still reads a more urgent input, see job.rs: the queues that wait for it could not reach the end.)
 ///
 /// Queues may be added while records flow. An input ends when all its queues have, but not before the tasklet has carried out the
 /// changes that wait in its mailbox: they may be queues that take the place of those that ended.
@@ -57,6 +59,12 @@ pub(crate) struct InputSet {
     is_leaving: bool,
     waiting: Vec<(usize, Message)>,
     last_epoch: Option<Epoch>,
+    /// Queues that have reached the end of an epoch are read on.
+    is_unaligned: bool,
+    /// By which it is known how long the ends of epochs take; nothing without.
+    clock: Option<Clock>,
+    /// When the first queue reached the end of the epoch at hand.
+    ending_since: Option<Duration>,
     /// The last input has ended, and then one has begun.
     has_reopened: bool,
     misrouted: u64,
@@ -84,6 +92,9 @@ impl InputSet {
             is_leaving: false,
             waiting: Vec::new(),
             last_epoch: None,
+            is_unaligned: false,
+            clock: None,
+            ending_since: None,
             has_reopened: false,
             misrouted: 0,
         };
@@ -156,6 +167,7 @@ impl InputSet {
             has_withheld_end: false,
             was_left: false,
             is_aligned,
+            ended: None,
         };
         let unused =
             |inlet: &mut Inlet| inlet.state == InletState::Done && inlet.receiver.is_finished();
@@ -448,16 +460,6 @@ impl InputSet {
         }
     }
 
-    fn end_epoch(&mut self, index: usize, epoch: Epoch) {
-        let inlet = &mut self.inlets[index];
-        if !std::mem::replace(&mut inlet.is_aligned, true) && self.last_epoch >= Some(epoch) {
-            // It came to those that went on without it.
-            return;
-        }
-        inlet.state = InletState::AtEpochEnd(epoch);
-        self.align();
-    }
-
     /// Ends an inlet: it no longer holds back time, epochs or its input.
     fn end(&mut self, index: usize) {
         self.change(index, |inlet| inlet.state = InletState::Done);
@@ -491,28 +493,6 @@ impl InputSet {
                 last,
             });
         }
-    }
-
-    /// If every queue that has not ended is at an epoch's end, announces it and lets all go on.
-    fn align(&mut self) {
-        let mut at: Option<Epoch> = None;
-        for inlet in &self.inlets {
-            match inlet.state {
-                InletState::Open | InletState::Waiting if inlet.is_aligned => return,
-                InletState::AtEpochEnd(epoch) => {
-                    at = Some(at.map_or(epoch, |other| other.min(epoch)))
-                }
-                _ => {}
-            }
-        }
-        let Some(epoch) = at else { return };
-        for inlet in &mut self.inlets {
-            if inlet.state == InletState::AtEpochEnd(epoch) {
-                inlet.state = InletState::Open;
-            }
-        }
-        self.last_epoch = Some(epoch);
-        self.events.push_back(Event::EpochEnd(epoch));
     }
 
     fn choose_priority(&mut self) {

@@ -7,14 +7,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ardea_core::{
-    Clock, DeadLetters, Error, ErrorCode, InstanceMetrics, JobSignals, LatencySnapshot,
-    MetricsSnapshot, Origins, Result, Waker,
+    Clock, DeadLetters, Epoch, Error, ErrorCode, Guarantee, InstanceMetrics, JobSignals,
+    LatencySnapshot, MetricsSnapshot, Origins, Result, Waker,
 };
 
-use crate::ExecutionPlan;
+use crate::cuts::{Cuts, Fate};
+use crate::mailbox::{Change, Mailbox};
 use crate::panics::quietly;
 use crate::tasklet::Part;
 use crate::worker::TaskletWaker;
+use crate::{ExecutionPlan, JobConfig};
 
 /// How long to wait for news at the most: of room in a queue that nobody writes to any more there is none.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
@@ -100,12 +102,14 @@ pub(crate) struct JobShared {
     pub(crate) signals: Arc<JobSignals>,
     pub(crate) dead_letters: Arc<DeadLetters>,
     pub(crate) origins: Arc<Origins>,
+    pub(crate) guarantee: Guarantee,
+    pub(crate) cuts: Cuts,
     clock: Clock,
     /// How many tasklets still read an input that others of theirs wait for, and how many changes of the job are under way: no
     /// epoch ends meanwhile.
     urgent: AtomicUsize,
-    /// Epoch ends asked for meanwhile.
-    epochs_put_off: AtomicU64,
+    /// The latest epoch whose end has been asked for, also meanwhile.
+    epochs_wanted: AtomicU64,
     /// Records that came where nobody takes them any more.
     misrouted: AtomicU64,
     members: Mutex<Members>,
@@ -119,7 +123,7 @@ pub(crate) struct JobShared {
 /// The tasklets that there are, or were.
 #[derive(Default)]
 struct Members {
-    wakers: Vec<(u64, TaskletWaker)>,
+    tasklets: Vec<(u64, TaskletWaker, Arc<Mailbox>)>,
     counted: Vec<(u64, Counted)>,
 }
 
@@ -147,20 +151,27 @@ pub(crate) struct Joining {
     pub(crate) number: u64,
     pub(crate) part: Part,
     pub(crate) waker: TaskletWaker,
+    pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) is_urgent: bool,
     pub(crate) counted: Vec<Counted>,
 }
 
 impl JobShared {
-    pub(crate) fn new(name: &str, dead_letters: Arc<DeadLetters>, clock: Clock) -> Arc<Self> {
+    pub(crate) fn new(config: &JobConfig, clock: Clock) -> Arc<Self> {
+        let restored = config.cuts.source.as_ref().map(|source| source.epoch());
+        let last_epoch = restored.unwrap_or_default();
+        let signals = JobSignals::default();
+        signals.ask_epoch_ends(last_epoch);
         Arc::new(JobShared {
-            name: Arc::from(name),
-            signals: Arc::default(),
-            dead_letters,
+            name: Arc::from(&*config.name),
+            signals: Arc::new(signals),
+            dead_letters: Arc::clone(&config.dead_letters),
             origins: Arc::default(),
+            guarantee: config.guarantee,
+            cuts: config.cuts.clone(),
             clock,
             urgent: AtomicUsize::new(0),
-            epochs_put_off: AtomicU64::new(0),
+            epochs_wanted: AtomicU64::new(last_epoch.0),
             misrouted: AtomicU64::new(0),
             members: Mutex::default(),
             failures: Mutex::default(),
@@ -182,7 +193,8 @@ impl JobShared {
                 Part::Crossing => outcome.crossings += 1,
             }
             let number = tasklet.number;
-            members.wakers.push((number, tasklet.waker));
+            let entry = (number, tasklet.waker, tasklet.mailbox);
+            members.tasklets.push(entry);
             let counted = tasklet.counted.into_iter();
             members
                 .counted
@@ -194,7 +206,7 @@ impl JobShared {
     /// These tasklets are not a part of the job any more.
     pub(crate) fn forget(&self, is_gone: impl Fn(u64) -> bool) {
         let mut members = self.members();
-        members.wakers.retain(|(number, _)| !is_gone(*number));
+        members.tasklets.retain(|(number, ..)| !is_gone(*number));
         members.counted.retain(|(number, _)| !is_gone(*number));
     }
 
@@ -312,8 +324,24 @@ impl JobShared {
     /// those it takes nothing from its other inputs, so that the epoch's end could not reach it on them, and the source of the
     /// urgent one would be held for ever.
     pub(crate) fn ask_epoch_end(&self) {
-        self.epochs_put_off.fetch_add(1, Ordering::SeqCst);
+        self.epochs_wanted.fetch_add(1, Ordering::SeqCst);
         self.pass_epochs_on();
+    }
+
+    /// The same for all epochs up to this one that have not been asked for.
+    pub(crate) fn ask_epoch_ends(&self, until: Epoch) {
+        self.epochs_wanted.fetch_max(until.0, Ordering::SeqCst);
+        self.pass_epochs_on();
+    }
+
+    /// Has all instances told what came of an epoch.
+    pub(crate) fn tell_epoch(&self, fate: Fate) {
+        for (_, waker, mailbox) in &self.members().tasklets {
+            // One that has ended needs it no more.
+            if mailbox.post(Change::Epoch(fate)).is_ok() {
+                waker.wake();
+            }
+        }
     }
 
     /// A tasklet has read its urgent inputs to their end.
@@ -328,11 +356,8 @@ impl JobShared {
         if self.urgent.load(Ordering::SeqCst) > 0 {
             return;
         }
-        let epochs = self.epochs_put_off.swap(0, Ordering::SeqCst);
-        for _ in 0..epochs {
-            self.signals.ask_epoch_end();
-        }
-        if epochs > 0 {
+        let wanted = Epoch(self.epochs_wanted.load(Ordering::SeqCst));
+        if self.signals.ask_epoch_ends(wanted) {
             self.wake_all();
         }
     }
@@ -363,7 +388,10 @@ impl JobShared {
 
     pub(crate) fn wake_all(&self) {
         let members = self.members();
-        members.wakers.iter().for_each(|(_, waker)| waker.wake());
+        members
+            .tasklets
+            .iter()
+            .for_each(|(_, waker, _)| waker.wake());
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -477,6 +505,22 @@ impl JobHandle {
     /// put off until that has ended.
     pub fn end_epoch(&self) {
         self.shared.ask_epoch_end();
+    }
+
+    /// Asks the sources to end all epochs up to this one, as far as that has not been asked for: for those who count the epochs of a job
+    /// that is spread over several processes. The first is 1, or the one after that which the job's state is from.
+    pub fn end_epochs(&self, until: Epoch) {
+        self.shared.ask_epoch_ends(until);
+    }
+
+    /// Tells all instances that the snapshot of an epoch is durable; may be told twice. Returns before they have heard it.
+    pub fn epoch_committed(&self, epoch: Epoch) {
+        self.shared.tell_epoch(Fate::Committed(epoch));
+    }
+
+    /// Tells all instances that there will be no snapshot of an epoch; may be told twice. Returns before they have heard it.
+    pub fn epoch_given_up(&self, epoch: Epoch) {
+        self.shared.tell_epoch(Fate::GivenUp(epoch));
     }
 
     /// The counters of every instance, by vertex and instance.

@@ -7,14 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ardea_core::{
-    Clock, Error, ErrorCode, Instance, InstanceContext, JobSignals, Processor, Result, Vertex,
-    VertexId, Waker,
+    Clock, Epoch, Error, ErrorCode, Instance, InstanceContext, JobSignals, Processor, Result,
+    Vertex, VertexId, Waker,
 };
 
 use crate::NodeConfig;
+use crate::cuts::InstanceName;
 use crate::job::{Counted, JobShared};
 use crate::panics::{message, quietly};
-use crate::stage::{AtDrain, Kind, Stage};
+use crate::stage::{AtDrain, CutDesk, Kind, Restoring, Stage};
 use crate::tasklet::Turns;
 use crate::wiring::{Joint, Wiring};
 use crate::worker::TaskletWaker;
@@ -50,16 +51,17 @@ impl Launch {
         self.wiring.plan.tasklets[chain].names.clone()
     }
 
-    /// The stages of an instance of a chain, and the counters of its instances: those given, or new ones.
+    /// The stages of an instance of a chain, and the counters of its instances: those given, or new ones. A source may be kept back; at the
+    /// job's beginning they get its state.
     ///
     /// # Errors
-    /// Whatever a supplier returns; [`ErrorCode::UserPanic`] if one panics.
+    /// Whatever a supplier, or the source of the state, returns; [`ErrorCode::UserPanic`] if one panics.
     pub(crate) fn chain(
         &self,
         chain: usize,
         which: Instance,
         place: &TaskletWaker,
-        is_kept_back: bool,
+        (is_kept_back, begins): (bool, bool),
         before: Option<&[Counted]>,
     ) -> Result<(Vec<Stage>, Vec<Counted>)> {
         let (mut stages, mut counted) = (Vec::new(), Vec::new());
@@ -98,9 +100,49 @@ impl Launch {
             };
             let processor = supply(vertex, which);
             let processor = processor.map_err(|e| e.in_vertex(vertex.name(), which.index))?;
-            stages.push(Stage::new(processor, context, inputs, outputs, kind, woken));
+            let desk = self.desk(vertex.name(), which, place, begins)?;
+            let stage = Stage::new(processor, context, inputs, outputs, kind, woken);
+            stages.push(match desk {
+                Some(desk) => stage.with_cuts(desk),
+                None => stage,
+            });
         }
         Ok((stages, counted))
+    }
+
+    /// What an instance takes cuts with, and gets its state back; nothing if the job does neither.
+    fn desk(
+        &self,
+        vertex: &Arc<str>,
+        instance: Instance,
+        place: &TaskletWaker,
+        begins: bool,
+    ) -> Result<Option<CutDesk>> {
+        let cuts = &self.job.cuts;
+        let sink = cuts
+            .sink
+            .clone()
+            .filter(|_| self.job.guarantee.keeps_state());
+        let source = cuts.source.as_ref().filter(|_| begins);
+        if sink.is_none() && source.is_none() {
+            return Ok(None);
+        }
+        let name = InstanceName {
+            vertex: Arc::clone(vertex),
+            instance,
+        };
+        let restoring = match source {
+            None => None,
+            Some(source) => {
+                let opened = source.open(&name);
+                let reader = opened.map_err(|e| e.in_vertex(vertex, instance.index))?;
+                Some(Restoring::new(reader, source.epoch()))
+            }
+        };
+        let place = place.clone();
+        let waker = Waker::new(move || place.wake());
+        let ended = Epoch(self.job.signals.epochs_asked());
+        Ok(Some(CutDesk::new(name, sink, waker, restoring, ended)))
     }
 
     /// The stage of an edge's end towards another process, or from there.
@@ -150,6 +192,7 @@ impl Launch {
             dead_letters: Arc::clone(&self.job.dead_letters),
             origins: Arc::clone(&self.job.origins),
             chunk_records: self.config.chunk_records.get(),
+            guarantee: self.job.guarantee,
         }
     }
 

@@ -17,6 +17,7 @@
 //! * `execution_plan`: how a graph becomes tasklets; [`ExecutionPlan`] shows it;
 //! * `wiring`: which tasklets a layout needs, and which queues; `roster`: those that there are, and changing them;
 //! * `tasklet` and `stage`: a slice of work;
+//! * [`CutSink`], [`CutSource`]: where the state of instances goes at the ends of epochs, and where it comes from;
 //! * `input`, `output`, `queue`: what joins tasklets; `mailbox`: how they learn that this has changed;
 //! * `worker`, `bell`, `ready`, `timers`: the loop of a thread.
 //!
@@ -25,6 +26,7 @@
 //! * Data never waits for control: submitting, watching or cancelling a job takes no lock that a tasklet takes while records flow.
 //! * Nothing is dropped to keep up.
 //! * A panic or error in one job's code ends that job only.
+//! * A job that takes no cuts pays nothing for them, and one that does pays nothing a record here: a look a slice.
 //! * A change of the layout loses no record, doubles none and makes none late, as long as no process dies.
 //!
 //! # Example
@@ -68,6 +70,7 @@ mod program;
 mod together;
 mod wiring;
 
+mod cuts;
 mod panics;
 mod stage;
 mod tasklet;
@@ -93,6 +96,7 @@ mod model;
 pub use config::{JobConfig, NodeConfig, OnInstanceFailure};
 pub use cores::{allowed_cores, pin_to};
 pub use crossing::Crossings;
+pub use cuts::{CutEnd, CutRead, CutReader, CutReport, CutSink, CutSource, Cuts, InstanceName};
 pub use deployment::{Begin, Deployment};
 pub use execution_plan::{ExecutionPlan, PlannedTasklet, chains};
 #[cfg(not(loom))]

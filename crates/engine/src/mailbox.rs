@@ -7,6 +7,7 @@ use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::cuts::Fate;
 use crate::input::NewInlet;
 use crate::output::NewLanes;
 use crate::queue::QueueSender;
@@ -38,6 +39,8 @@ pub(crate) enum Change {
     Expect(Vec<(u64, bool)>),
     /// Producers are about to come here: the other ends of the edge are to be told.
     Announce,
+    /// What came of an epoch.
+    Epoch(Fate),
 }
 
 /// Queues of a tasklet that has ended, whose readers are not to take that for the end of all.

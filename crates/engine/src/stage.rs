@@ -14,6 +14,12 @@ use crate::input::{Event, InputSet};
 use crate::marks::MarkPace;
 use crate::panics::quietly;
 
+mod cutting;
+mod restoring;
+
+pub(crate) use cutting::CutDesk;
+pub(crate) use restoring::Restoring;
+
 /// What comes of a request to drain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AtDrain {
@@ -92,6 +98,8 @@ pub(crate) struct Stage {
     owes_wake: bool,
     woken: Arc<AtomicBool>,
     marks: MarkPace,
+    /// Present where cuts are taken.
+    cuts: Option<Box<CutDesk>>,
 }
 
 impl Stage {
@@ -126,6 +134,7 @@ impl Stage {
             context,
             woken,
             marks: MarkPace::default(),
+            cuts: None,
         }
     }
 
@@ -239,7 +248,7 @@ impl Stage {
 
     /// Whether nothing more will come out of it and all that came has been moved on.
     pub(crate) fn is_finished(&self) -> bool {
-        self.phase == Phase::Done && self.outbox.is_empty()
+        self.phase == Phase::Done && self.outbox.is_empty() && !self.holds_on()
     }
 
     /// When it is to be called again if nothing happens until then; `poll` is the time for those that named none.
@@ -415,7 +424,7 @@ impl Stage {
                 Event::Watermark(watermark)
             }
             Marker::Idle => Event::Idle,
-            Marker::EpochEnd(epoch) => Event::EpochEnd(epoch),
+            Marker::EpochEnd(epoch) => Event::EpochEnd(epoch, Duration::ZERO),
             Marker::Latency(born) => Event::Latency(born),
             Marker::Done => Event::EdgeDone {
                 input: Ordinal::FIRST,
@@ -453,7 +462,10 @@ impl Stage {
                 self.pass_mark(born)?;
                 return Ok(true);
             }
-            Event::EpochEnd(epoch) => self.phase = Phase::Epoch(epoch),
+            Event::EpochEnd(epoch, took) => {
+                self.context.metrics.count_alignment(took);
+                self.phase = Phase::Epoch(epoch);
+            }
             Event::EdgeDone { input, last } => self.phase = Phase::EdgeDone { input, last },
         }
         self.call()?;
@@ -510,6 +522,7 @@ impl Stage {
     fn end_epoch(&mut self, epoch: Epoch) -> Result<bool> {
         let progress = self.processor.on_epoch(epoch, &mut self.outbox)?;
         if progress.done {
+            self.take_cut(epoch);
             self.outbox.marker(Marker::EpochEnd(epoch));
             self.context.metrics.count_epoch();
             self.phase = match self.kind {
@@ -550,6 +563,7 @@ impl Stage {
                 self.context.signals.note_drained();
             }
             self.phase = Phase::Done;
+            self.take_last_cut();
             self.outbox.marker(Marker::Done);
         }
         Ok(progress.made | progress.done)

@@ -15,6 +15,7 @@ use crate::output::{Farewell, OutputEdge};
 use crate::panics::{message, quietly};
 use crate::stage::{Feed, Stage};
 
+mod cuts;
 mod restart;
 
 pub(crate) use restart::Remake;
@@ -70,6 +71,10 @@ pub(crate) struct Tasklet {
     turns: Turns,
     at: Place,
     is_open: bool,
+    /// Whether its stages take cuts.
+    has_cuts: bool,
+    /// Whether its stages have got back what they remembered.
+    is_restored: bool,
     /// Whether an input waits for a more urgent one; the job is told when that has ended.
     is_urgent: bool,
     was_cut_short: bool,
@@ -93,6 +98,8 @@ impl Tasklet {
             job,
             part,
             mailbox,
+            has_cuts: stages.iter().any(Stage::has_cuts),
+            is_restored: false,
             stages,
             is_urgent: inputs.is_urgent(),
             inputs: Some(inputs),
@@ -154,13 +161,22 @@ impl Tasklet {
         let clock = self.stages[0].context.clock.clone();
         let start = clock.now();
         self.stages[0].context.metrics.end_rest(start);
+        if !self.is_restored
+            && let Some(rests) = self.restore(start)?
+        {
+            return Ok(rests);
+        }
         self.stages[0].begin_slice(start);
-        let (moved, now) = self.passes(&clock, start)?;
+        let (mut moved, mut now) = self.passes(&clock, start)?;
         // The end of the slice sends what has gathered: batching never adds waiting.
         let mut flushed = true;
         for edge in &mut self.outputs {
             edge.flush();
             flushed &= edge.is_flushed();
+        }
+        if self.has_cuts {
+            // What was computed goes first.
+            (moved, now) = self.tend_cuts(moved, now)?;
         }
         self.end_slice(now - start)?;
         let is_finished = self.stages.iter().all(Stage::is_finished) && flushed;
@@ -174,12 +190,12 @@ impl Tasklet {
         let metrics = &self.stages[0].context.metrics;
         metrics.begin_rest(now, is_blocked);
         let poll = start.saturating_add(self.turns.idle_poll);
+        let next_call = |stage: &Stage| {
+            let tends = stage.has_cut_work().then_some(poll);
+            stage.next_call(poll).into_iter().chain(tends).min()
+        };
         Ok(SliceEnd::Rest {
-            wake_at: self
-                .stages
-                .iter()
-                .filter_map(|stage| stage.next_call(poll))
-                .min(),
+            wake_at: self.stages.iter().filter_map(next_call).min(),
         })
     }
 
@@ -242,6 +258,7 @@ impl Tasklet {
                 }
                 Change::Leave(handover) => {
                     inputs.leave(true);
+                    self.stages.iter_mut().for_each(|s| s.set_leaving(true));
                     self.stages[0].dismiss();
                     let farewell = match &handover {
                         Some(_) => Farewell::None,
@@ -252,6 +269,7 @@ impl Tasklet {
                 }
                 Change::Stay => {
                     inputs.leave(false);
+                    self.stages.iter_mut().for_each(|s| s.set_leaving(false));
                     let farewell = Farewell::Whole;
                     self.outputs.iter_mut().for_each(|edge| edge.bid(farewell));
                 }
@@ -259,6 +277,7 @@ impl Tasklet {
                 Change::Dismiss => self.stages[0].dismiss(),
                 Change::Recall => self.stages[0].recall(),
                 Change::Announce => self.stages[0].announce(),
+                Change::Epoch(fate) => self.stages.iter_mut().for_each(|s| s.hear(fate)),
                 Change::Expect(crossings) if self.part == Part::Instances => {
                     for (crossing, are_coming) in crossings {
                         inputs.expect(crossing, are_coming);

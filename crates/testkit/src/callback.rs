@@ -15,6 +15,9 @@ pub(crate) enum Callback {
     Complete,
     Drain,
     Wake,
+    TakeCut(Epoch),
+    TendCut,
+    Restore,
     Close,
 }
 
@@ -29,6 +32,9 @@ impl fmt::Display for Callback {
             Callback::Complete => f.write_str("complete"),
             Callback::Drain => f.write_str("on_drain"),
             Callback::Wake => f.write_str("on_wake"),
+            Callback::TakeCut(epoch) => write!(f, "take_cut({})", epoch.0),
+            Callback::TendCut => f.write_str("write_cut, or what came of an epoch"),
+            Callback::Restore => f.write_str("restore"),
             Callback::Close => f.write_str("close"),
         }
     }

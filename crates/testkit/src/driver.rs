@@ -13,8 +13,13 @@ use ardea_core::{
 use crate::callback::{Call, Callback};
 use crate::input::InputPlan;
 use crate::lane::{Allowance, MarkRules, RecordedLane};
+use crate::lives::Lives;
 use crate::steps::Step;
-use crate::variant::{RoomSchedule, Variant};
+use crate::variant::{Fate, RoomSchedule, Variant};
+
+mod living;
+
+pub(crate) use living::last_cut;
 
 /// How many calls of a report's trace are kept.
 const TRACE: usize = 10;
@@ -34,6 +39,8 @@ pub(crate) enum Halt {
     Error(Callback, Error),
     /// A broken contract.
     Broken(String),
+    /// The processor is to die here; another goes on.
+    Died,
 }
 
 /// How long calls took.
@@ -64,7 +71,7 @@ pub(crate) struct Driver {
     outbox: Outbox,
     pub(crate) lanes: Vec<Box<dyn RecordedLane>>,
     rooms: RoomSchedule,
-    context: InstanceContext,
+    pub(crate) context: InstanceContext,
     clock: ManualClock,
     deadline: Option<Duration>,
     stop_before: Option<u64>,
@@ -74,6 +81,13 @@ pub(crate) struct Driver {
     pub(crate) given_epochs: Vec<Epoch>,
     pub(crate) timing: Timing,
     pub(crate) trace: VecDeque<Call>,
+    /// Of a processor that dies and comes back.
+    lives: Option<Box<Lives>>,
+    /// Which step is being taken, if it does.
+    at_step: usize,
+    /// What was counted in its lives before this one.
+    pub(crate) late_before: u64,
+    pub(crate) dead_letters_before: u64,
 }
 
 /// What one call came to.
@@ -111,6 +125,13 @@ impl Driver {
             given_epochs: Vec::new(),
             timing: Timing::default(),
             trace: VecDeque::with_capacity(TRACE),
+            lives: match variant.fate {
+                Fate::Lives(calls) => Some(Box::new(Lives::new(variant.seed, calls))),
+                _ => None,
+            },
+            at_step: 0,
+            late_before: 0,
+            dead_letters_before: 0,
         }
     }
 
@@ -120,20 +141,36 @@ impl Driver {
         steps: &[Step],
         inputs: &[(Box<dyn InputPlan>, Priority)],
     ) -> Result<(), Halt> {
+        self.init()?;
+        for &step in steps {
+            self.take_step(step, inputs)?;
+        }
+        self.move_all_on()
+    }
+
+    fn init(&mut self) -> Result<(), Halt> {
         let context = self.context.clone();
         guard(Callback::Init, || self.processor.init(&context))?;
         self.deadline = self.outbox.take_wake_at();
-        for &step in steps {
-            if let Step::Records { input, from, to } = step {
-                let chunk = inputs[input].0.chunk(from, to);
-                self.fed[input] += chunk.len() as u64;
-                self.inboxes[input].fill(chunk);
-                self.read_out(input)?;
-            } else {
-                self.execute(step)?;
+        Ok(())
+    }
+
+    fn take_step(
+        &mut self,
+        step: Step,
+        inputs: &[(Box<dyn InputPlan>, Priority)],
+    ) -> Result<(), Halt> {
+        if let Step::Records { input, from, to } = step {
+            let chunk = inputs[input].0.chunk(from, to, self.context.instance);
+            if chunk.is_empty() {
+                return Ok(());
             }
+            self.fed[input] += chunk.len() as u64;
+            self.inboxes[input].fill(chunk);
+            self.read_out(input)
+        } else {
+            self.execute(step)
         }
-        self.move_all_on()
     }
 
     /// Calls `close`, also after a failure.
@@ -158,6 +195,9 @@ impl Driver {
                 self.move_some_on()
             }
             Step::EpochEnd(epoch) => {
+                if self.lives.is_some() {
+                    return self.end_epoch(self.at_step + 1, Some(epoch));
+                }
                 self.until_done(Callback::Epoch(epoch), &mut |p, out| p.on_epoch(epoch, out))?;
                 self.given_epochs.push(epoch);
                 self.outbox.marker(Marker::EpochEnd(epoch));
@@ -247,6 +287,10 @@ impl Driver {
                 self.context.signals.drain();
                 return self.until_done(Callback::Drain, &mut |p, out| p.on_drain(out));
             }
+            if callback == Callback::Complete && self.inboxes.is_empty() {
+                // A source does all its work here.
+                self.end_epoch_perhaps()?;
+            }
             let quiet = outcome.had_room && !outcome.wrote;
             if !quiet {
                 (idle, busy) = (0, 0);
@@ -326,6 +370,9 @@ impl Driver {
         if self.stop_before == Some(self.timing.calls) {
             return Err(Halt::Cancelled);
         }
+        if self.lives.as_mut().is_some_and(|lives| lives.dies_now()) {
+            return Err(Halt::Died);
+        }
         let budget = self.rooms.next_budget();
         self.outbox.set_budget(budget);
         let mut allowed = Vec::with_capacity(self.lanes.len());
@@ -350,6 +397,7 @@ impl Driver {
             );
         }
         self.move_some_on()?;
+        self.tend_cut()?;
         Ok(Outcome {
             returned,
             had_room: allowed.iter().all(|lane| lane.room > 0),

@@ -38,12 +38,15 @@ type Compare<U> = dyn Fn(Vec<Emitted<U>>) -> Result<(), String>;
 /// A plain list of values converts into the expectation of these values in this order, whatever their times.
 pub struct Expected<U> {
     pub(crate) compare: Rc<Compare<U>>,
+    /// The same of the records in any order, if that can be said.
+    pub(crate) compare_unordered: Option<Rc<Compare<U>>>,
 }
 
 impl<U> Clone for Expected<U> {
     fn clone(&self) -> Self {
         Expected {
             compare: Rc::clone(&self.compare),
+            compare_unordered: self.compare_unordered.clone(),
         }
     }
 }
@@ -66,7 +69,17 @@ impl<U: 'static> Expected<U> {
     fn comparing(compare: impl Fn(Vec<Emitted<U>>) -> Result<(), String> + 'static) -> Self {
         Expected {
             compare: Rc::new(compare),
+            compare_unordered: None,
         }
+    }
+
+    /// Whatever the order, this is what is compared.
+    fn or_unordered(
+        mut self,
+        compare: impl Fn(Vec<Emitted<U>>) -> Result<(), String> + 'static,
+    ) -> Self {
+        self.compare_unordered = Some(Rc::new(compare));
+        self
     }
 
     /// Whatever `check` accepts; it gets the records with their times, and says in words what is wrong.
@@ -96,29 +109,39 @@ impl<U: 'static> Expected<U> {
 impl<U: PartialEq + Debug + 'static> Expected<U> {
     /// These values in this order, whatever their times.
     pub fn ordered(expected: impl IntoIterator<Item = U>) -> Self {
-        let expected: Vec<U> = expected.into_iter().collect();
+        let expected: Rc<[U]> = expected.into_iter().collect();
+        let any_order = Rc::clone(&expected);
         Self::comparing(move |emitted| parting("record", &expected, &values(emitted)))
+            .or_unordered(move |emitted| unmatched(&any_order, &values(emitted)))
     }
 
     /// These values in any order, each as often as listed, whatever their times. Quadratic in the number of records
     /// that come in another order than listed.
     pub fn unordered(expected: impl IntoIterator<Item = U>) -> Self {
-        let expected: Vec<U> = expected.into_iter().collect();
+        let expected: Rc<[U]> = expected.into_iter().collect();
+        let any_order = Rc::clone(&expected);
         Self::comparing(move |emitted| unmatched(&expected, &values(emitted)))
+            .or_unordered(move |emitted| unmatched(&any_order, &values(emitted)))
     }
 
     /// These values with these times, in this order.
     pub fn timed(expected: impl IntoIterator<Item = (U, Timestamp)>) -> Self {
-        let expected: Vec<(U, Timestamp)> = expected.into_iter().collect();
+        let expected: Rc<[(U, Timestamp)]> = expected.into_iter().collect();
+        let any_order = Rc::clone(&expected);
         Self::comparing(move |emitted| {
             parting("record", &expected, &records(emitted).collect::<Vec<_>>())
         })
+        .or_unordered(move |emitted| unmatched(&any_order, &records(emitted).collect::<Vec<_>>()))
     }
 
     /// These values with these times, in any order, each as often as listed.
     pub fn timed_unordered(expected: impl IntoIterator<Item = (U, Timestamp)>) -> Self {
-        let expected: Vec<(U, Timestamp)> = expected.into_iter().collect();
+        let expected: Rc<[(U, Timestamp)]> = expected.into_iter().collect();
+        let any_order = Rc::clone(&expected);
         Self::comparing(move |emitted| unmatched(&expected, &records(emitted).collect::<Vec<_>>()))
+            .or_unordered(move |emitted| {
+                unmatched(&any_order, &records(emitted).collect::<Vec<_>>())
+            })
     }
 
     /// These records and marks, in this order: for tests of what comes before and what behind a watermark.

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use ardea_core::{Chunk, Rows, Timestamp, Watermark};
+use std::rc::Rc;
+
+use ardea_core::{Chunk, Instance, Key, PartitionId, Rows, Timestamp, Watermark};
 
 /// The events of one input, in order: records, watermarks, ends of epochs.
 ///
@@ -94,6 +96,19 @@ impl<T> TestInput<T> {
         self
     }
 
+    /// Copies of the records among the events `from..to` for which `is_wanted` is true.
+    fn copies(&self, from: usize, to: usize, is_wanted: impl Fn(&T) -> bool) -> Chunk
+    where
+        T: Clone + Send + 'static,
+    {
+        let record = |event: &Event<T>| match event {
+            Event::Record(value, time) if is_wanted(value) => Some((value.clone(), *time)),
+            _ => None,
+        };
+        let events = self.events[from..to].iter();
+        Chunk::new(events.filter_map(record).collect::<Rows<T>>())
+    }
+
     /// The number of events.
     pub fn len(&self) -> usize {
         self.events.len()
@@ -122,8 +137,42 @@ pub(crate) trait InputPlan {
     /// The events, without their records.
     fn kinds(&self) -> Vec<EventKind>;
 
-    /// Copies of the records among the events `from..to`.
-    fn chunk(&self, from: usize, to: usize) -> Chunk;
+    /// Copies of the records among the events `from..to`: those that come to `instance`.
+    fn chunk(&self, from: usize, to: usize, instance: Instance) -> Chunk;
+
+    /// Whether it is known which instance a record comes to.
+    fn is_keyed(&self) -> bool;
+}
+
+/// An input whose records come by key.
+pub(crate) struct KeyedInput<T> {
+    pub(crate) events: TestInput<T>,
+    partition: Rc<dyn Fn(&T) -> PartitionId>,
+}
+
+impl<T> KeyedInput<T> {
+    pub(crate) fn new<K: Key>(events: TestInput<T>, key: impl Fn(&T) -> K + 'static) -> Self {
+        KeyedInput {
+            events,
+            partition: Rc::new(move |record| PartitionId::of(&key(record))),
+        }
+    }
+}
+
+impl<T: Clone + Send + 'static> InputPlan for KeyedInput<T> {
+    fn kinds(&self) -> Vec<EventKind> {
+        self.events.kinds()
+    }
+
+    fn chunk(&self, from: usize, to: usize, instance: Instance) -> Chunk {
+        let owner = |record: &T| (self.partition)(record).owner(instance.parallelism);
+        self.events
+            .copies(from, to, |record| owner(record) == instance.index)
+    }
+
+    fn is_keyed(&self) -> bool {
+        true
+    }
 }
 
 impl<T: Clone + Send + 'static> InputPlan for TestInput<T> {
@@ -135,16 +184,11 @@ impl<T: Clone + Send + 'static> InputPlan for TestInput<T> {
         self.events.iter().map(kind).collect()
     }
 
-    fn chunk(&self, from: usize, to: usize) -> Chunk {
-        let record = |event: &Event<T>| match event {
-            Event::Record(value, time) => Some((value.clone(), *time)),
-            Event::Other(_) => None,
-        };
-        Chunk::new(
-            self.events[from..to]
-                .iter()
-                .filter_map(record)
-                .collect::<Rows<T>>(),
-        )
+    fn chunk(&self, from: usize, to: usize, _: Instance) -> Chunk {
+        self.copies(from, to, |_| true)
+    }
+
+    fn is_keyed(&self) -> bool {
+        false
     }
 }

@@ -1,5 +1,7 @@
 //! One output under observation: what may be written to it, and what was.
 
+use std::any::Any;
+
 use ardea_core::{Epoch, Marker, Ordinal, Outbox, Rows, Timestamp, Watermark};
 
 use crate::expected::{Emitted, Expected};
@@ -39,6 +41,21 @@ pub(crate) trait RecordedLane {
     /// Moves everything on, as the runtime would.
     fn move_on(&mut self, outbox: &mut Outbox, rules: MarkRules) -> Result<(), String>;
 
+    /// How much has come so far.
+    fn mark(&self) -> [usize; 3];
+
+    /// Whether a record has come after a mark.
+    fn has_records_since(&self, mark: [usize; 3]) -> bool;
+
+    /// Forgets all that came after a mark.
+    fn truncate(&mut self, mark: [usize; 3]);
+
+    /// Adds what came on the same output of another instance.
+    fn absorb(&mut self, other: Box<dyn RecordedLane>);
+
+    /// For another lane of the same type.
+    fn into_any(self: Box<Self>) -> Box<dyn Any>;
+
     /// The watermarks that came.
     fn watermarks(&self) -> &[Watermark];
 
@@ -47,6 +64,9 @@ pub(crate) trait RecordedLane {
 
     /// Compares all that came with what was expected.
     fn finish(self: Box<Self>) -> Result<(), String>;
+
+    /// Compares the records that came with what was expected, in whatever order; nothing if that can't be said.
+    fn finish_unordered(self: Box<Self>) -> Result<(), String>;
 }
 
 impl<U: Send + 'static> OutputPlan for Expected<U> {
@@ -193,6 +213,37 @@ impl<U: Send + 'static> RecordedLane for TypedLane<U> {
         Ok(())
     }
 
+    fn mark(&self) -> [usize; 3] {
+        [
+            self.emitted.len(),
+            self.watermarks.len(),
+            self.epoch_ends.len(),
+        ]
+    }
+
+    fn has_records_since(&self, [emitted, ..]: [usize; 3]) -> bool {
+        let mut since = self.emitted.iter().skip(emitted);
+        since.any(|emitted| matches!(emitted, Emitted::Record(..)))
+    }
+
+    fn truncate(&mut self, [emitted, watermarks, epoch_ends]: [usize; 3]) {
+        self.emitted.truncate(emitted);
+        self.watermarks.truncate(watermarks);
+        self.epoch_ends.truncate(epoch_ends);
+        // The outbox is another one as well.
+        self.own_batch = None;
+    }
+
+    fn absorb(&mut self, other: Box<dyn RecordedLane>) {
+        if let Ok(other) = other.into_any().downcast::<Self>() {
+            self.emitted.extend(other.emitted);
+        }
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+
     fn watermarks(&self) -> &[Watermark] {
         &self.watermarks
     }
@@ -205,5 +256,13 @@ impl<U: Send + 'static> RecordedLane for TypedLane<U> {
         let index = self.index;
         (self.expected.compare)(self.emitted)
             .map_err(|difference| format!("output {index}: {difference}"))
+    }
+
+    fn finish_unordered(self: Box<Self>) -> Result<(), String> {
+        let index = self.index;
+        let Some(compare) = &self.expected.compare_unordered else {
+            return Ok(());
+        };
+        compare(self.emitted).map_err(|difference| format!("output {index}: {difference}"))
     }
 }

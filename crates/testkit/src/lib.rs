@@ -86,6 +86,9 @@
 //! `on_watermark` with [`Watermark::END`](ardea_core::Watermark::END); then `complete`; then `close`. A run that is
 //! cancelled jumps to `close` from any of these calls.
 //!
+//! One that [survives](ProcessorTest::survives) is also asked for cuts, before any of these calls, which it writes between others; it
+//! dies, another one gets back what the last committed cut remembers, and what came since comes again.
+//!
 //! # What is checked in every variant
 //!
 //! | rule | how it is usually broken |
@@ -95,6 +98,7 @@
 //! | every watermark is passed on exactly once, none runs backwards | `on_watermark` is resumed from its start, or returns done too early |
 //! | with room and input, something moves | a processor waits for something that never comes |
 //! | the inbox only shrinks | a chunk is swapped in |
+//! | the outputs are the same when it dies and another goes on ([`ProcessorTest::survives`]), also as several instances ([`ProcessorTest::keyed_input`]) | what changes while a cut is written is written as it is by then; a change is forgotten with the cut that was given up |
 //! | late records and dead letters are counted ([`ProcessorTest::expect_late`]) | a record disappears in silence |
 //! | `close` after a stop at any call does not panic and leaks nothing ([`ProcessorTest::expect_no_leak`]) | a callback leaves things half done |
 #![forbid(unsafe_code)]
@@ -110,7 +114,9 @@ mod expected;
 mod input;
 
 mod driver;
+mod kept;
 mod lane;
+mod lives;
 mod run;
 mod steps;
 mod supplied;

@@ -4,11 +4,11 @@ use std::any::type_name;
 use std::time::Duration;
 
 use ardea_core::{
-    ErrorCode, Instance, ManualClock, Ordinal, Priority, Processor, Timestamp, Watermark,
+    ErrorCode, Instance, Key, ManualClock, Ordinal, Priority, Processor, Timestamp, Watermark,
 };
 
 use crate::expected::Expected;
-use crate::input::{InputPlan, TestInput};
+use crate::input::{InputPlan, KeyedInput, TestInput};
 use crate::lane::OutputPlan;
 use crate::run::{Run, WatermarkRule};
 use crate::{LiveCount, TestFailure, TestReport};
@@ -39,6 +39,34 @@ impl ProcessorTest {
     pub fn input<T: Clone + Send + 'static>(mut self, events: impl Into<TestInput<T>>) -> Self {
         let input: Box<dyn InputPlan> = Box::new(events.into());
         self.run.inputs.push((input, Priority::NORMAL));
+        self
+    }
+
+    /// Adds the next input, whose records come to instances by this key: a processor that [survives](Self::survives) and has only such
+    /// inputs also goes on as other numbers of instances.
+    pub fn keyed_input<T, K>(
+        mut self,
+        events: impl Into<TestInput<T>>,
+        key: impl Fn(&T) -> K + 'static,
+    ) -> Self
+    where
+        T: Clone + Send + 'static,
+        K: Key,
+    {
+        let input: Box<dyn InputPlan> = Box::new(KeyedInput::new(events.into(), key));
+        self.run.inputs.push((input, Priority::NORMAL));
+        self
+    }
+
+    /// What the processor remembers survives it: every variant is also run so that it hands over cuts, full ones and increments, while
+    /// records go on; some are committed, some given up; and it dies at any call, several times, another one gets back
+    /// what the last committed cut remembers, and what came since comes again. The outputs have to be the same as if nothing had
+    /// happened.
+    ///
+    /// With [keyed inputs](Self::keyed_input) others go on twice as another number of instances. The records have to be the same then,
+    /// in whatever order, where [`Expected`] lists them.
+    pub fn survives(mut self) -> Self {
+        self.run.survives = true;
         self
     }
 

@@ -14,6 +14,8 @@ pub struct TestReport {
     pub variants: usize,
     /// How many runs were cancelled on their way.
     pub cancelled: usize,
+    /// In how many runs the processor handed over what it remembers, and others went on with it.
+    pub survived: usize,
     /// How many callbacks were called.
     pub calls: u64,
     /// The longest call.

@@ -4,7 +4,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use ardea_core::{
-    Clock, ErrorCode, Instance, InstanceContext, ManualClock, Priority, Processor, Watermark,
+    Clock, ErrorCode, Guarantee, Instance, InstanceContext, ManualClock, Priority, Processor,
+    Watermark,
 };
 
 use crate::callback::{Call, Callback};
@@ -14,8 +15,13 @@ use crate::input::InputPlan;
 use crate::lane::{MarkRules, OutputPlan, RecordedLane};
 use crate::random::SplitMix64;
 use crate::steps::plan;
-use crate::variant::{Batching, Room, Variant, matrix};
+use crate::variant::{Batching, Fate, Room, Variant, matrix};
 use crate::{LiveCount, TestFailure, TestReport};
+
+mod rescaled;
+
+/// In how many runs of each variant a processor that survives dies.
+const LIVES_PER_VARIANT: usize = 6;
 
 /// Which watermarks an output must carry.
 #[derive(Clone, Debug)]
@@ -44,6 +50,8 @@ pub(crate) struct Run {
     pub(crate) error: Option<ErrorCode>,
     pub(crate) live: Option<LiveCount>,
     pub(crate) cancellations: usize,
+    /// Whether it is to hand over cuts, die and come back.
+    pub(crate) survives: bool,
 }
 
 /// What one run came to.
@@ -77,6 +85,7 @@ impl Run {
             error: None,
             live: None,
             cancellations: 32,
+            survives: false,
         }
     }
 
@@ -95,6 +104,10 @@ impl Run {
         for variant in variants {
             let timing = self.judge(&variant, true, &mut report)?;
             report.variants += 1;
+            for fated in self.fated(&variant, timing.calls) {
+                self.judge(&fated, true, &mut report)?;
+                report.survived += 1;
+            }
             if is_cancelled_too(&variant) {
                 to_cancel.push((variant, timing.calls));
             }
@@ -110,6 +123,25 @@ impl Run {
             }
         }
         Ok(report)
+    }
+
+    /// The runs of a variant, of so many calls, in which the processor does not live to the end.
+    fn fated(&self, variant: &Variant, calls: u64) -> Vec<Variant> {
+        if !self.survives {
+            return Vec::new();
+        }
+        let mut fates = vec![Fate::Lives(calls); LIVES_PER_VARIANT];
+        let is_keyed = self.inputs.iter().all(|(input, _)| input.is_keyed());
+        if is_keyed && !self.inputs.is_empty() && self.clock.is_none() {
+            fates.extend([[1, 3, 2], [2, 1, 4]].map(Fate::Rescaled));
+        }
+        let mut seeds = SplitMix64::new(variant.seed);
+        let fated = fates.into_iter().map(|fate| Variant {
+            fate,
+            seed: seeds.next(),
+            ..variant.clone()
+        });
+        fated.collect()
     }
 
     /// Where a run of so many calls is cancelled: everywhere if these are few, else at the ends and at random between.
@@ -163,36 +195,51 @@ impl Run {
         })
     }
 
-    fn context(&self) -> (InstanceContext, ManualClock) {
+    fn context(&self, fate: Fate) -> (InstanceContext, ManualClock) {
         let hand = self.clock.clone().unwrap_or_default();
         let clock: Clock = hand.clock();
+        let guarantee = match fate {
+            Fate::OneLife => Guarantee::None,
+            _ => Guarantee::ExactlyOnce,
+        };
         let context = InstanceContext {
             instance: self.instance,
             clock,
+            guarantee,
             ..InstanceContext::detached("tested")
         };
         (context, hand)
     }
 
-    /// Runs one variant to its end or its cancellation; all that it made is dropped when this returns.
-    fn one(&self, variant: &Variant) -> Ending {
-        let lanes = self
-            .outputs
-            .iter()
-            .enumerate()
-            .map(|(index, output)| output.lane(index))
-            .collect();
-        let (context, clock) = self.context();
-        let mut driver = Driver::new(
+    /// Drives one processor through a variant, with lanes of its own.
+    fn driver(&self, variant: &Variant, context: (InstanceContext, ManualClock)) -> Driver {
+        let outputs = self.outputs.iter().enumerate();
+        let lanes = outputs.map(|(index, output)| output.lane(index));
+        Driver::new(
             (self.make)(),
             self.inputs.len(),
-            lanes,
+            lanes.collect(),
             variant,
-            (context.clone(), clock),
+            context,
             self.settings.clone(),
-        );
+        )
+    }
+
+    /// Runs one variant to its end or its cancellation; all that it made is dropped when this returns.
+    fn one(&self, variant: &Variant) -> Ending {
         let steps = plan(&self.inputs, variant);
-        let ran = driver.run(&steps, &self.inputs);
+        if let Fate::Rescaled(counts) = variant.fate {
+            return self.rescaled(variant, counts, &steps);
+        }
+        let (context, clock) = self.context(variant.fate);
+        let mut driver = self.driver(variant, (context.clone(), clock));
+        let ran = match variant.fate {
+            Fate::Lives(_) => {
+                let has_own_clock = self.clock.is_none();
+                driver.run_lives(&steps, &self.inputs, &*self.make, has_own_clock)
+            }
+            _ => driver.run(&steps, &self.inputs),
+        };
         if matches!(ran, Err(Halt::Cancelled)) {
             context.signals.cancel();
         }
@@ -202,14 +249,23 @@ impl Run {
             (Err(Halt::Error(callback, error)), Ok(())) => self.judge_error(callback, &error),
             (Err(Halt::Broken(broken)), _) => Err(broken),
             (_, Err(Halt::Broken(broken))) => Err(broken),
+            (Err(Halt::Died), _) | (_, Err(Halt::Died)) => Err("it died for good".into()),
             (_, Err(Halt::Error(callback, error))) => Err(format!("{callback} failed: {error}")),
             (_, Err(Halt::Cancelled)) | (Err(Halt::Cancelled), Ok(())) => Ok(()),
-            (Ok(()), Ok(())) => self.judge_end(driver, &context),
+            (Ok(()), Ok(())) => self.judge_end(driver),
         };
         Ending {
             result,
             timing,
             trace,
+        }
+    }
+
+    fn judge_halt(&self, halt: Halt) -> Result<(), String> {
+        match halt {
+            Halt::Error(callback, error) => self.judge_error(callback, &error),
+            Halt::Broken(broken) => Err(broken),
+            Halt::Died | Halt::Cancelled => Err("it died for good".into()),
         }
     }
 
@@ -225,7 +281,7 @@ impl Run {
     }
 
     /// Judges a run that came to its end.
-    fn judge_end(&self, driver: Driver, context: &InstanceContext) -> Result<(), String> {
+    fn judge_end(&self, driver: Driver) -> Result<(), String> {
         if let Some(code) = self.error {
             return Err(format!("{} was expected, and no error came", code.as_str()));
         }
@@ -233,6 +289,9 @@ impl Run {
             lanes,
             given_watermarks,
             given_epochs,
+            context,
+            late_before,
+            dead_letters_before,
             ..
         } = driver;
         for (index, lane) in lanes.iter().enumerate() {
@@ -243,11 +302,15 @@ impl Run {
         }
         lanes.into_iter().try_for_each(RecordedLane::finish)?;
         let counts = [
-            ("late records", self.late, context.metrics.snapshot().late),
+            (
+                "late records",
+                self.late,
+                late_before + context.metrics.snapshot().late,
+            ),
             (
                 "dead letters",
                 self.dead_letters,
-                context.dead_letters.count(),
+                dead_letters_before + context.dead_letters.count(),
             ),
         ];
         for (what, expected, came) in counts {

@@ -212,6 +212,7 @@ mod tests {
             several_inputs: true,
             seed: 3,
             stop_before: None,
+            fate: Default::default(),
         }
     }
 

@@ -47,6 +47,20 @@ pub(crate) struct Variant {
     pub(crate) seed: u64,
     /// Cancels the run before this call, counted from zero, `init` not included.
     pub(crate) stop_before: Option<u64>,
+    /// Whether the processor hands over cuts, dies and comes back.
+    pub(crate) fate: Fate,
+}
+
+/// What becomes of a processor on its way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Fate {
+    /// It lives to the end.
+    #[default]
+    OneLife,
+    /// It hands over cuts, dies, and another goes on; a life takes about so many calls.
+    Lives(u64),
+    /// Twice others go on with what it remembers, as so many instances.
+    Rescaled([u32; 3]),
 }
 
 impl fmt::Display for Variant {
@@ -72,6 +86,11 @@ impl fmt::Display for Variant {
         }
         if let Some(call) = self.stop_before {
             write!(f, ", cancelled before call {call}")?;
+        }
+        match self.fate {
+            Fate::OneLife => {}
+            Fate::Lives(_) => f.write_str(", dying now and then and coming back")?,
+            Fate::Rescaled(counts) => write!(f, ", as {counts:?} instances one after the other")?,
         }
         write!(f, " (seed {:#x})", self.seed)
     }
@@ -116,6 +135,7 @@ pub(crate) fn matrix(
                         several_inputs: inputs > 1,
                         seed: seeds.next(),
                         stop_before: None,
+                        fate: Fate::OneLife,
                     });
                 }
             }

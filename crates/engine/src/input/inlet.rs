@@ -53,6 +53,8 @@ pub(super) struct Inlet {
     pub(super) was_left: bool,
     /// Whether ends of epochs wait for it: one that came later may have missed some.
     pub(super) is_aligned: bool,
+    /// The latest epoch that has ended on it, where that doesn't hold it.
+    pub(super) ended: Option<Epoch>,
 }
 
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]

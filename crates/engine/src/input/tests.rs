@@ -88,7 +88,7 @@ fn a_queue_at_an_epochs_end_is_held_until_all_are() {
         "the first queue's chunk belongs to the next epoch"
     );
     senders[0][1].send(end());
-    assert!(matches!(set.pull(), Some(Event::EpochEnd(Epoch(1)))));
+    assert!(matches!(set.pull(), Some(Event::EpochEnd(Epoch(1), _))));
     assert!(matches!(set.pull(), Some(Event::Chunk(..))));
 }
 
@@ -142,7 +142,7 @@ fn a_queue_that_ends_releases_the_epoch_and_the_watermark() {
         panic!("time was held by the ended queue")
     };
     assert_eq!(mark.0, Timestamp::from_secs(5));
-    assert!(matches!(set.pull(), Some(Event::EpochEnd(Epoch(1)))));
+    assert!(matches!(set.pull(), Some(Event::EpochEnd(Epoch(1), _))));
     senders[0][0].send(Message::Marker(Marker::Done));
     assert!(matches!(
         set.pull(),
@@ -285,4 +285,49 @@ fn what_comes_from_a_process_that_was_started_again_is_read_and_too_late_it_is_c
     far.send(chunk(2));
     assert!(set.pull().is_none());
     assert_eq!(set.take_misrouted(), 1);
+}
+
+#[test]
+fn without_alignment_a_queue_is_read_on_and_an_epoch_ends_when_it_has_on_all() {
+    let (mut senders, set) = inputs(&[(Priority::NORMAL, 3)]);
+    let mut set = set.unaligned();
+    let end = |epoch| Message::Marker(Marker::EpochEnd(Epoch(epoch)));
+    senders[0][0].send(end(1));
+    senders[0][0].send(chunk(10));
+    senders[0][0].send(end(2));
+    senders[0][0].send(chunk(11));
+    assert!(matches!(set.pull(), Some(Event::Chunk(..))));
+    assert!(matches!(set.pull(), Some(Event::Chunk(..))), "read on");
+    senders[0][1].send(end(1));
+    senders[0][1].send(end(2));
+    assert!(set.pull().is_none());
+    senders[0][2].send(end(1));
+    assert!(matches!(set.pull(), Some(Event::EpochEnd(Epoch(1), _))));
+    assert!(set.pull().is_none(), "the third has not ended the second");
+    senders[0][0].send(end(3));
+    assert!(set.pull().is_none());
+    senders[0][2].send(Message::Marker(Marker::Done));
+    assert!(matches!(set.pull(), Some(Event::EpochEnd(Epoch(2), _))));
+    senders[0][1].send(Message::Marker(Marker::Done));
+    assert!(matches!(set.pull(), Some(Event::EpochEnd(Epoch(3), _))));
+}
+
+#[test]
+fn how_long_an_epochs_end_took_is_measured_from_the_first_queue_to_the_last() {
+    let hand = ardea_core::ManualClock::new();
+    let second = Duration::from_secs(1);
+    for unaligned in [false, true] {
+        let (mut senders, set) = inputs(&[(Priority::NORMAL, 2)]);
+        let set = set.timed(hand.clock());
+        let mut set = if unaligned { set.unaligned() } else { set };
+        for queue in [0, 1] {
+            assert!(set.pull().is_none());
+            hand.advance(second);
+            senders[0][queue].send(Message::Marker(Marker::EpochEnd(Epoch(1))));
+        }
+        let Some(Event::EpochEnd(Epoch(1), took)) = set.pull() else {
+            panic!("it has ended on both")
+        };
+        assert_eq!(took, second);
+    }
 }

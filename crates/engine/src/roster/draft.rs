@@ -140,7 +140,9 @@ impl Recruit {
                     index: instance,
                     parallelism: if instance < next { next } else { now },
                 };
-                let made = launch.chain(chain, which, &place, is_kept_back, None)?;
+                // What comes later begins with nothing.
+                let begins = roster.next_number == 0;
+                let made = launch.chain(chain, which, &place, (is_kept_back, begins), None)?;
                 if let OnInstanceFailure::Restart { at_most } = roster.on_failure {
                     let (launch, counted) = (Arc::clone(launch), made.1.clone());
                     let of = (chain, which);

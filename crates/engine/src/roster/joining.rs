@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::mem;
 use std::sync::Arc;
 
-use ardea_core::Routing;
+use ardea_core::{Guarantee, Routing};
 use ardea_ring::Capacity;
 
 use super::draft::{Draft, Recruit};
@@ -425,13 +425,18 @@ impl Recruit {
             Role::Receiver { .. } => (Vec::new(), Part::Crossing, false),
         };
         let mut inputs = InputSet::new(specs, inlets, unconnected, Arc::clone(&member.mailbox));
+        inputs = inputs.timed(threads.clock.clone());
         if roster.crossings.is_none() {
             inputs = inputs.fixed();
+        }
+        if job.guarantee == Guarantee::AtLeastOnce {
+            inputs = inputs.unaligned();
         }
         let joining = Joining {
             number: member.number,
             part,
             waker: member.place.clone(),
+            mailbox: Arc::clone(&member.mailbox),
             is_urgent: inputs.is_urgent(),
             counted,
         };

@@ -108,7 +108,7 @@ impl Remake {
             *chain,
             *which,
             &self.place,
-            self.is_kept_back,
+            (self.is_kept_back, false),
             Some(&self.counted),
         )?;
         if self.is_dismissed {

@@ -2,13 +2,16 @@
 #![cfg(not(loom))]
 #![forbid(unsafe_code)]
 
+mod keeper;
 mod processors;
+mod remembering;
 mod sites;
 
 mod backpressure;
 mod blocking;
 mod cancel;
 mod chaining;
+mod cuts;
 mod drain;
 mod epochs;
 mod failures;
@@ -24,6 +27,7 @@ mod rests;
 mod rewire;
 mod routing;
 mod spread;
+mod survival;
 mod timers;
 mod waking;
 mod watermarks;

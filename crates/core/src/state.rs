@@ -1,0 +1,26 @@
+//! State that survives: what an instance hands over at the end of an epoch, and gets back when it is made anew.
+//!
+//! An **epoch** ends at a marker. A [`Cut`] is the state of one instance at the end of an epoch: a set of **entries**, each the name of a
+//! state, a partition or none, the bytes of a key, and the bytes of a value or that there is none any more ([`StateEntry`]). An entry
+//! with a partition goes to whoever owns that when the job is restored, with however many instances; one without goes to all
+//! instances of the vertex.
+//!
+//! * [`StateChunk`]: entries in a buffer that is used again;
+//! * [`CutWriter`]: what a processor writes its cut with, as many bytes at a time as it is allowed;
+//! * [`RestoredState`]: what hands them back;
+//! * [`StateCodec`]: how values become bytes.
+//!
+//! How a processor is asked for all that is said at [`Processor`](crate::Processor).
+
+mod codec;
+mod cut;
+mod entry;
+mod restored;
+
+pub use codec::StateCodec;
+pub use cut::{Cut, CutWriter};
+pub use entry::{StateChunk, StateEntries, StateEntry};
+pub use restored::{RestoredEntry, RestoredState};
+
+/// What the names of states begin with that are the runtime's own; those of processors do not.
+pub const RUNTIME_STATE: char = '@';

@@ -1,0 +1,20 @@
+//! How values of state become bytes.
+
+use crate::Result;
+
+/// Writes and reads values of one type, as they are kept beyond the life of an instance.
+///
+/// Processors get theirs from whoever knows the type, as edges get their codecs. Called once an entry of a cut, never once a record.
+pub trait StateCodec<T>: Send + Sync {
+    /// Appends a value.
+    ///
+    /// # Errors
+    /// If it can't be written. What was appended by then is to be ignored.
+    fn put(&self, value: &T, out: &mut Vec<u8>) -> Result<()>;
+
+    /// The value of which `bytes` consist.
+    ///
+    /// # Errors
+    /// If they are none of this type.
+    fn get(&self, bytes: &[u8]) -> Result<T>;
+}

@@ -1,0 +1,133 @@
+//! Where the cuts of a job's instances go, and where the state comes from that they begin with.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_core::{Cut, Epoch, Error, Instance, Result, StateChunk, Waker};
+
+/// An instance, as those who keep its state know it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct InstanceName {
+    /// The vertex's name.
+    pub vertex: Arc<str>,
+    /// Which of how many.
+    pub instance: Instance,
+}
+
+impl fmt::Display for InstanceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} [{}]", self.vertex, self.instance.index)
+    }
+}
+
+/// What a cut came to that was handed over whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CutReport {
+    /// Which.
+    pub cut: Cut,
+    /// How many entries it has.
+    pub entries: u64,
+    /// How many bytes they take in their chunks.
+    pub bytes: u64,
+    /// How long after it was taken.
+    pub took: Duration,
+}
+
+/// Why a cut was not handed over whole.
+#[derive(Clone, Debug)]
+pub enum CutEnd {
+    /// Its epoch had been given up, or the next one ended, before it was written.
+    Superseded,
+    /// The instance failed to take it, or to write it.
+    Failed(Error),
+}
+
+/// Takes the cuts of the instances of a job.
+///
+/// Called on the threads that records flow on, a handful of times a cut: nothing here may block. The calls for one instance come one
+/// after the other: [`buffer`](Self::buffer) and [`take`](Self::take) in turn, then [`finish`](Self::finish) or
+/// [`give_up`](Self::give_up). Of each instance there is at most one cut under way. An instance that remembers nothing hands over cuts
+/// without entries of its own, and so says that it has come to the end of the epoch.
+///
+/// A cut that [is the last](Cut::is_last) holds for its epoch and all later ones: its instance has ended. It is handed over also if its
+/// own epoch is given up meanwhile. An instance that is about to run elsewhere hands over no last cut.
+pub trait CutSink: Send + Sync {
+    /// Whether the cut of this epoch is to hold all state of the instance, and not only what has changed. One that has never been told
+    /// of a commit hands over all of it anyway.
+    fn wants_all(&self, of: &InstanceName, epoch: Epoch) -> bool {
+        let _ = (of, epoch);
+        false
+    }
+
+    /// An empty chunk to write the next entries to; none if there is no room at the moment. Then `waker` is woken when there is, and
+    /// records go on until then.
+    fn buffer(&self, of: &InstanceName, waker: &Waker) -> Option<StateChunk>;
+
+    /// The next entries of a cut, in a chunk that came from [`buffer`](Self::buffer).
+    fn take(&self, of: &InstanceName, cut: Cut, entries: StateChunk);
+
+    /// The last entries of a cut, if there are any; it is whole.
+    fn finish(&self, of: &InstanceName, report: CutReport, entries: StateChunk);
+
+    /// The rest of a cut will not come. What has come of it is void.
+    fn give_up(&self, of: &InstanceName, cut: Cut, why: CutEnd);
+}
+
+/// Hands out the state that the instances of a job begin with: all of it from one committed epoch.
+pub trait CutSource: Send + Sync {
+    /// Which epoch. The first that ends now is the next one.
+    fn epoch(&self) -> Epoch;
+
+    /// Opens the state for an instance: at least the entries of its vertex with the partitions that it owns, and those with none. Of each
+    /// key there is one entry, the newest; keys that were removed have none.
+    ///
+    /// # Errors
+    /// Whatever keeps it from being read; the job then does not start.
+    fn open(&self, of: &InstanceName) -> Result<Box<dyn CutReader>>;
+}
+
+/// Reads the state of one instance.
+pub trait CutReader: Send {
+    /// Puts the next entries into `into`, which is empty. Does not block: if there are none yet, `waker` is woken when there are.
+    ///
+    /// # Errors
+    /// Whatever keeps them from being read; fails the job.
+    fn read(&mut self, into: &mut StateChunk, waker: &Waker) -> Result<CutRead>;
+}
+
+/// What came of reading.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CutRead {
+    /// There are entries.
+    Entries,
+    /// None yet.
+    NotYet,
+    /// There is nothing more.
+    End,
+}
+
+/// Where the cuts of a job go, and where its state comes from. By default cuts are not taken, and a job begins with nothing.
+#[derive(Clone, Default)]
+pub struct Cuts {
+    /// Takes the cuts.
+    pub sink: Option<Arc<dyn CutSink>>,
+    /// Gives the instances their state when the job starts.
+    pub source: Option<Arc<dyn CutSource>>,
+}
+
+impl fmt::Debug for Cuts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cuts")
+            .field("are_taken", &self.sink.is_some())
+            .field("restored", &self.source.as_ref().map(|from| from.epoch()))
+            .finish()
+    }
+}
+
+/// What came of an epoch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    Committed(Epoch),
+    GivenUp(Epoch),
+}

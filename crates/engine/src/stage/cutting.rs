@@ -1,0 +1,369 @@
+//! The cuts of a stage: taking them, writing them while records go on, and hearing what came of them.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_core::{
+    Cut, CutWriter, Epoch, Error, InstanceContext, Processor, Progress, Result, StateChunk, Waker,
+    Watermark,
+};
+
+use super::{Kind, Stage};
+use crate::cuts::{CutEnd, CutReport, CutSink, Fate, InstanceName};
+use crate::stage::restoring::Restoring;
+
+/// How many bytes a chunk has, about, when it is handed over.
+const CHUNK_BYTES: usize = 64 * 1024;
+/// How many bytes a processor may write in a call: those of some ten microseconds.
+const CALL_BYTES: usize = 4 * 1024;
+
+/// The name of the state under which the runtime keeps the watermarks that instances have been told, by instance.
+pub(super) const WATERMARK_STATE: &str = "@watermark";
+
+/// The cuts of one stage.
+pub(crate) struct CutDesk {
+    pub(super) name: InstanceName,
+    sink: Option<Arc<dyn CutSink>>,
+    /// Wakes the tasklet, and calls nothing of the processor.
+    pub(super) waker: Waker,
+    /// The cut that is being written.
+    writing: Option<Writing>,
+    /// What it is written to; kept from one cut to the next if it was not handed over.
+    chunk: Option<StateChunk>,
+    /// The latest epoch that the processor has been told is committed.
+    pub(super) committed: Option<Epoch>,
+    /// What the processor has not been told yet, in order.
+    fates: VecDeque<Fate>,
+    /// The latest epoch that has ended here.
+    ended: Epoch,
+    last: Last,
+    /// It is to end here, and may go on elsewhere.
+    is_leaving: bool,
+    pub(super) restoring: Option<Restoring>,
+}
+
+/// A cut that is being written.
+struct Writing {
+    cut: Cut,
+    /// The runtime's own part, until it is written.
+    watermark: Option<Watermark>,
+    taken_at: Duration,
+    entries: u64,
+    bytes: u64,
+}
+
+/// How far a stage that has ended is with its last cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Last {
+    NotTaken,
+    /// It is taken when the one before is written, or not wanted any more: nothing changes until then.
+    Wanted,
+    /// It is being written, or the stage waits for it to be committed.
+    HoldsOn(Epoch),
+    Over,
+}
+
+impl CutDesk {
+    /// For an instance that hands its cuts to `sink`, and first gets back what `restoring` brings.
+    pub(crate) fn new(
+        name: InstanceName,
+        sink: Option<Arc<dyn CutSink>>,
+        waker: Waker,
+        restoring: Option<Restoring>,
+        ended: Epoch,
+    ) -> Self {
+        CutDesk {
+            name,
+            sink,
+            waker,
+            writing: None,
+            chunk: None,
+            committed: None,
+            fates: VecDeque::new(),
+            ended,
+            last: Last::NotTaken,
+            is_leaving: false,
+            restoring,
+        }
+    }
+
+    /// Takes the cut of `epoch`. One that is still being written was not in time.
+    fn take(
+        &mut self,
+        (epoch, is_last): (Epoch, bool),
+        processor: &mut dyn Processor,
+        context: &InstanceContext,
+        watermark: Option<Watermark>,
+    ) {
+        let Some(sink) = self.sink.clone() else {
+            return;
+        };
+        self.abandon(CutEnd::Superseded);
+        let since = self.committed.filter(|_| {
+            let wants_all = sink.wants_all(&self.name, epoch);
+            !wants_all
+        });
+        let cut = Cut {
+            epoch,
+            since,
+            is_last,
+        };
+        let now = context.clock.now();
+        let taken = processor.take_cut(cut);
+        context.metrics.count_cut_taken();
+        context.metrics.count_cut_work(context.clock.now() - now);
+        match taken {
+            Ok(()) => {
+                self.writing = Some(Writing {
+                    cut,
+                    watermark,
+                    taken_at: now,
+                    entries: 0,
+                    bytes: 0,
+                });
+            }
+            Err(error) => sink.give_up(&self.name, cut, CutEnd::Failed(self.named(error))),
+        }
+    }
+
+    /// If a cut is being written, it is not any more.
+    fn abandon(&mut self, why: CutEnd) {
+        let Some(writing) = self.writing.take() else {
+            return;
+        };
+        if let Some(chunk) = &mut self.chunk {
+            chunk.clear();
+        }
+        if let Some(sink) = &self.sink {
+            sink.give_up(&self.name, writing.cut, why);
+        }
+    }
+
+    fn named(&self, error: Error) -> Error {
+        error.in_vertex(&self.name.vertex, self.name.instance.index)
+    }
+
+    /// What came of an epoch is to be told.
+    fn hear(&mut self, fate: Fate) {
+        if let (Fate::GivenUp(epoch), Some(writing)) = (fate, &self.writing)
+            && writing.cut.epoch <= epoch
+            && !writing.cut.is_last
+        {
+            self.abandon(CutEnd::Superseded);
+        }
+        self.fates.push_back(fate);
+    }
+
+    /// Tells the processor what came of epochs, until it says not now; whether anything moved.
+    fn tell(&mut self, processor: &mut dyn Processor) -> Result<bool> {
+        let mut moved = false;
+        while let Some(fate) = self.fates.front().copied() {
+            let progress = match fate {
+                Fate::Committed(epoch) => processor.on_epoch_committed(epoch)?,
+                Fate::GivenUp(epoch) => processor.on_epoch_given_up(epoch)?,
+            };
+            moved |= progress.made | progress.done;
+            if !progress.done {
+                break;
+            }
+            self.fates.pop_front();
+            if let Fate::Committed(epoch) = fate {
+                self.committed = self.committed.max(Some(epoch));
+                self.let_go(processor);
+            }
+        }
+        Ok(moved)
+    }
+
+    /// A stage that has ended may go when its last cut is written, and committed if it waits for that.
+    fn let_go(&mut self, processor: &dyn Processor) {
+        if let Last::HoldsOn(epoch) = self.last
+            && self.writing.is_none()
+            && (self.committed >= Some(epoch) || !processor.awaits_commit())
+        {
+            self.last = Last::Over;
+        }
+    }
+
+    /// Writes on, until it is done, there is no room, or it is time to stop; whether anything moved.
+    fn write(
+        &mut self,
+        processor: &mut dyn Processor,
+        context: &InstanceContext,
+        until: Duration,
+    ) -> bool {
+        let mut moved = false;
+        while self.writing.is_some() {
+            let Some(progress) = self.write_some(processor) else {
+                break;
+            };
+            match progress {
+                Err(error) => {
+                    let error = self.named(error);
+                    self.abandon(CutEnd::Failed(error));
+                }
+                Ok(progress) if progress.done => self.finish(context),
+                Ok(progress) if !progress.made => break,
+                Ok(_) => {}
+            }
+            moved = true;
+            if context.clock.now() >= until {
+                break;
+            }
+        }
+        if self.writing.is_none() {
+            self.let_go(processor);
+        }
+        moved
+    }
+
+    /// Has the processor write once; nothing if there is no room.
+    fn write_some(&mut self, processor: &mut dyn Processor) -> Option<Result<Progress>> {
+        let (sink, writing) = (self.sink.as_ref()?, self.writing.as_mut()?);
+        if self.chunk.is_none() {
+            self.chunk = sink.buffer(&self.name, &self.waker);
+        }
+        let chunk = self.chunk.as_mut()?;
+        let before = (chunk.len(), chunk.byte_len());
+        if let Some(watermark) = writing.watermark.take() {
+            let key = self.name.instance.index.to_le_bytes();
+            let time = watermark.0.as_micros().to_le_bytes();
+            let mut writer = CutWriter::new(chunk, usize::MAX);
+            if let Err(error) = writer.set(WATERMARK_STATE, None, &key, &time) {
+                return Some(Err(error));
+            }
+        }
+        let limit = chunk.byte_len() + CALL_BYTES;
+        let progress = processor.write_cut(&mut CutWriter::new(chunk, limit));
+        writing.entries += (chunk.len() - before.0) as u64;
+        writing.bytes += (chunk.byte_len() - before.1) as u64;
+        let is_full = chunk.byte_len() >= CHUNK_BYTES;
+        if is_full && matches!(&progress, Ok(progress) if !progress.done) {
+            let full = self.chunk.take()?;
+            sink.take(&self.name, writing.cut, full);
+        }
+        Some(progress)
+    }
+
+    /// The cut is whole.
+    fn finish(&mut self, context: &InstanceContext) {
+        let (Some(sink), Some(writing)) = (&self.sink, self.writing.take()) else {
+            return;
+        };
+        let report = CutReport {
+            cut: writing.cut,
+            entries: writing.entries,
+            bytes: writing.bytes,
+            took: context.clock.now() - writing.taken_at,
+        };
+        let metrics = &context.metrics;
+        metrics.count_cut(report.entries, report.bytes, report.took);
+        sink.finish(&self.name, report, self.chunk.take().unwrap_or_default());
+    }
+
+    fn has_work(&self) -> bool {
+        self.writing.is_some() || !self.fates.is_empty() || self.last == Last::Wanted
+    }
+}
+
+impl Stage {
+    /// From now on takes cuts.
+    pub(crate) fn with_cuts(mut self, desk: CutDesk) -> Self {
+        self.cuts = Some(Box::new(desk));
+        self
+    }
+
+    /// Whether it takes cuts.
+    pub(crate) fn has_cuts(&self) -> bool {
+        self.cuts.is_some()
+    }
+
+    /// An epoch has ended, and the processor is done with it.
+    pub(super) fn take_cut(&mut self, epoch: Epoch) {
+        let watermark = self.told_watermark();
+        if let Some(desk) = &mut self.cuts {
+            desk.ended = epoch;
+            let at = (epoch, false);
+            desk.take(at, &mut *self.processor, &self.context, watermark);
+        }
+    }
+
+    /// The stage has ended. If it is gone for good, what it leaves counts in all later epochs.
+    pub(super) fn take_last_cut(&mut self) {
+        let is_leaving = self.is_dismissed;
+        if let Some(desk) = &mut self.cuts
+            && !is_leaving
+            && !desk.is_leaving
+            && desk.sink.is_some()
+        {
+            desk.last = Last::Wanted;
+        }
+        self.take_wanted_cut();
+    }
+
+    fn take_wanted_cut(&mut self) {
+        let watermark = self.told_watermark();
+        if let Some(desk) = &mut self.cuts
+            && desk.last == Last::Wanted
+            && desk.writing.is_none()
+        {
+            let epoch = desk.ended.next();
+            let at = (epoch, true);
+            desk.take(at, &mut *self.processor, &self.context, watermark);
+            desk.last = Last::HoldsOn(epoch);
+            desk.let_go(&*self.processor);
+        }
+    }
+
+    /// What the processor has been told of time, which the runtime keeps for it.
+    fn told_watermark(&self) -> Option<Watermark> {
+        let is_step = self.kind == Kind::Step;
+        Some(self.watermark).filter(|watermark| is_step && *watermark > Watermark::NONE)
+    }
+
+    /// It is to end here, or not after all: others may go on with what it remembers.
+    pub(crate) fn set_leaving(&mut self, is_leaving: bool) {
+        if let Some(desk) = &mut self.cuts {
+            desk.is_leaving = is_leaving;
+        }
+    }
+
+    /// What came of an epoch is to be told.
+    pub(crate) fn hear(&mut self, fate: Fate) {
+        if let Some(desk) = &mut self.cuts {
+            desk.hear(fate);
+        }
+    }
+
+    /// Whether there is something to write or to tell.
+    #[inline]
+    pub(crate) fn has_cut_work(&self) -> bool {
+        self.cuts.as_ref().is_some_and(|desk| desk.has_work())
+    }
+
+    /// Whether it has ended, and what it leaves has not been handed over yet.
+    pub(super) fn holds_on(&self) -> bool {
+        self.cuts
+            .as_ref()
+            .is_some_and(|desk| matches!(desk.last, Last::HoldsOn(_)) || desk.has_work())
+    }
+
+    /// Tells what came of epochs and writes on at a cut, until about this time; whether anything moved.
+    pub(crate) fn tend_cuts(&mut self, until: Duration) -> Result<bool> {
+        let Some(desk) = self.cuts.as_mut().filter(|desk| desk.has_work()) else {
+            return Ok(false);
+        };
+        // Not in the name of a record, but the records that wait are still there.
+        let at = mem::take(&mut self.at);
+        let start = self.context.clock.now();
+        let told = desk.tell(&mut *self.processor)?;
+        let wrote = desk.write(&mut *self.processor, &self.context, until);
+        self.take_wanted_cut();
+        let took = self.context.clock.now() - start;
+        self.context.metrics.count_cut_work(took);
+        self.at = at;
+        Ok(told | wrote)
+    }
+}

@@ -1,0 +1,53 @@
+//! A tasklet's time for the state of its stages: giving it back at the beginning, and writing cuts while records go on.
+
+use std::time::Duration;
+
+use ardea_core::{Progress, Result};
+
+use super::{Place, SliceEnd, Tasklet};
+
+/// How long a slice may take longer for cuts.
+const CUT_SLICE: Duration = Duration::from_micros(50);
+
+/// The same on a thread of its own, where nobody else waits and slices are few.
+const CUT_SLICE_ALONE: Duration = Duration::from_millis(1);
+
+impl Tasklet {
+    /// Gives the stages back what they remembered; how the slice ends, if they have not got all of it yet.
+    pub(super) fn restore(&mut self, start: Duration) -> Result<Option<SliceEnd>> {
+        let mut all = Progress {
+            made: false,
+            done: true,
+        };
+        let until = start + self.turns.slice.max(CUT_SLICE);
+        for at in 0..self.stages.len() {
+            self.at = Place::Stage(at);
+            all = all | self.stages[at].restore(until)?;
+        }
+        self.is_restored = all.done;
+        Ok(match all {
+            Progress { done: true, .. } => None,
+            Progress { made: true, .. } => Some(SliceEnd::Again),
+            _ => Some(SliceEnd::Rest {
+                wake_at: Some(start.saturating_add(self.turns.idle_poll)),
+            }),
+        })
+    }
+
+    /// After the records of a slice: tells what came of epochs, and writes on at cuts. Says whether anything moved, then or `before`, and
+    /// when that was over.
+    pub(super) fn tend_cuts(&mut self, before: bool, now: Duration) -> Result<(bool, Duration)> {
+        let is_alone = self.turns.slice.is_zero();
+        let until = now + if is_alone { CUT_SLICE_ALONE } else { CUT_SLICE };
+        let mut moved = before;
+        let mut last = now;
+        for at in 0..self.stages.len() {
+            if self.stages[at].has_cut_work() {
+                self.at = Place::Stage(at);
+                moved |= self.stages[at].tend_cuts(until)?;
+                last = self.stages[at].context.clock.now();
+            }
+        }
+        Ok((moved, last))
+    }
+}

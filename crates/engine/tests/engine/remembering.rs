@@ -1,0 +1,325 @@
+//! Processors that remember: a source its places, a step a count a key, a sink what it may not show yet.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use ardea_core::{
+    Cut, CutWriter, Dag, Edge, Epoch, Inbox, Instance, InstanceContext, Key, Ordinal, Outbox,
+    PartitionId, Processor, Progress, RestoredState, Result, Routing, Timestamp, Watermark,
+};
+
+use crate::processors::{emit, room, vertex};
+
+/// How many parts the numbers are in, whatever the number of sources.
+const SPLITS: u64 = 6;
+/// How many keys there are.
+pub const KEYS: u64 = 40;
+
+fn number(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes.try_into().unwrap())
+}
+
+/// The numbers below a limit that rises; ends at `end`.
+pub struct Splits {
+    limit: Arc<AtomicU64>,
+    end: u64,
+    instance: Instance,
+    /// By split, the next number.
+    next: BTreeMap<u64, u64>,
+    frozen: VecDeque<(u64, u64)>,
+}
+
+impl Processor for Splits {
+    fn init(&mut self, _: &InstanceContext) -> Result<()> {
+        let own = (0..SPLITS).filter(|split| self.instance.owns(*split));
+        self.next = own.map(|split| (split, split)).collect();
+        Ok(())
+    }
+
+    fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        let limit = self.limit.load(Ordering::SeqCst).min(self.end);
+        let mut room = room(outbox)?.min(5);
+        let mut made = false;
+        for next in self.next.values_mut() {
+            while *next < limit && room > 0 {
+                emit(outbox, *next, Timestamp::from_micros(*next as i64))?;
+                *next += SPLITS;
+                room -= 1;
+                made = true;
+            }
+        }
+        if made && let Some(least) = self.next.values().min() {
+            outbox.watermark(Watermark(Timestamp::from_micros(*least as i64)));
+        }
+        let done = self.next.values().all(|next| *next >= self.end);
+        Ok(Progress { made, done })
+    }
+
+    fn take_cut(&mut self, _: Cut) -> Result<()> {
+        self.frozen = self.next.iter().map(|(s, n)| (*s, *n)).collect();
+        Ok(())
+    }
+
+    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        for (split, next) in self.frozen.drain(..) {
+            writer.set("next", None, &split.to_le_bytes(), &next.to_le_bytes())?;
+        }
+        Ok(Progress::DONE)
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        for entry in state {
+            let split = number(entry.key);
+            if self.instance.owns(split) {
+                self.next.insert(split, number(entry.value));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Counts the numbers of each key; emits key and count together.
+#[derive(Default)]
+pub struct Counts {
+    counts: BTreeMap<u64, u64>,
+    /// Those that changed, by the epoch whose cut is the first that holds the change.
+    changed: BTreeMap<u64, Epoch>,
+    epoch: Epoch,
+    frozen: VecDeque<(u64, u64)>,
+    watermark: Option<Watermark>,
+    /// All that is told of time when it begins.
+    pub told: Arc<Mutex<Vec<Timestamp>>>,
+}
+
+impl Processor for Counts {
+    fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+        let room = room(outbox)?;
+        for (value, time) in inbox.rows::<u64>()?.drain_front(room) {
+            let key = value % KEYS;
+            let count = self.counts.entry(key).or_default();
+            *count += 1;
+            emit(outbox, key << 32 | *count, time)?;
+            self.changed.insert(key, self.epoch.next());
+        }
+        Ok(())
+    }
+
+    fn on_watermark(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
+        if self.watermark.is_none() {
+            self.told.lock().unwrap().push(watermark.0);
+        }
+        assert!(Some(watermark) > self.watermark);
+        self.watermark = Some(watermark);
+        outbox.watermark(watermark);
+        Ok(Progress::DONE)
+    }
+
+    fn take_cut(&mut self, cut: Cut) -> Result<()> {
+        self.epoch = cut.epoch;
+        let all: BTreeSet<u64> = match cut.is_full() {
+            true => self.counts.keys().copied().collect(),
+            false => self.changed.keys().copied().collect(),
+        };
+        self.frozen = all.iter().map(|key| (*key, self.counts[key])).collect();
+        Ok(())
+    }
+
+    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        // One a call, so that records come between.
+        if let Some((key, count)) = self.frozen.pop_front() {
+            let partition = Some(PartitionId::of(&key));
+            let write = |out: &mut Vec<u8>| {
+                key.write_to(out);
+                Ok(())
+            };
+            writer.write("count", partition, write, |out| {
+                out.extend_from_slice(&count.to_le_bytes());
+                Ok(())
+            })?;
+        }
+        Ok(Progress::done_if(self.frozen.is_empty()))
+    }
+
+    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+        self.changed.retain(|_, first| *first > epoch);
+        Ok(Progress::DONE)
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        for entry in state {
+            assert_eq!(entry.state, "count");
+            let before = self.counts.insert(number(entry.key), number(entry.value));
+            assert_eq!(before, None, "each key comes once");
+        }
+        Ok(())
+    }
+
+    fn on_restored(&mut self, epoch: Epoch) -> Result<Progress> {
+        self.epoch = epoch;
+        Ok(Progress::DONE)
+    }
+}
+
+/// What a transactional sink has shown: by instance and epoch, so that showing twice is like showing once.
+#[derive(Clone, Default)]
+pub struct Shown(Arc<Mutex<ByTransaction>>);
+
+/// By instance and epoch.
+type ByTransaction = BTreeMap<(u32, u64), Vec<u64>>;
+
+impl Shown {
+    /// All values, sorted.
+    pub fn values(&self) -> Vec<u64> {
+        let shown = self.0.lock().unwrap();
+        let mut values: Vec<u64> = shown.values().flatten().copied().collect();
+        values.sort_unstable();
+        values
+    }
+}
+
+/// Shows what it has read when the epoch is committed.
+pub struct Ledger {
+    pub shown: Shown,
+    pub instance: Instance,
+    pub read: Vec<u64>,
+    /// What was read in each epoch that is not known to be committed.
+    pub prepared: BTreeMap<u64, Vec<u64>>,
+    pub frozen: Option<Vec<u8>>,
+}
+
+impl Ledger {
+    pub fn new(shown: &Shown, instance: Instance) -> Self {
+        Ledger {
+            shown: shown.clone(),
+            instance,
+            read: Vec::new(),
+            prepared: BTreeMap::new(),
+            frozen: None,
+        }
+    }
+
+    fn show(&mut self, index: u32, epoch: u64, values: Vec<u64>) {
+        let mut shown = self.shown.0.lock().unwrap();
+        let before = shown.insert((index, epoch), values.clone());
+        assert!(before.is_none_or(|before| before == values));
+    }
+}
+
+impl Processor for Ledger {
+    fn process(&mut self, _: Ordinal, inbox: &mut Inbox, _: &mut Outbox) -> Result<()> {
+        let values = inbox.rows::<u64>()?.drain_front(usize::MAX);
+        self.read.extend(values.map(|(value, _)| value));
+        Ok(())
+    }
+
+    fn take_cut(&mut self, cut: Cut) -> Result<()> {
+        let read = std::mem::take(&mut self.read);
+        self.prepared.insert(cut.epoch.0, read);
+        let mut bytes = Vec::new();
+        for (epoch, values) in &self.prepared {
+            bytes.extend_from_slice(&epoch.to_le_bytes());
+            bytes.extend_from_slice(&(values.len() as u64).to_le_bytes());
+            values
+                .iter()
+                .for_each(|v| bytes.extend_from_slice(&v.to_le_bytes()));
+        }
+        self.frozen = Some(bytes);
+        Ok(())
+    }
+
+    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        if let Some(bytes) = self.frozen.take() {
+            writer.set("prepared", None, &self.instance.index.to_le_bytes(), &bytes)?;
+        }
+        Ok(Progress::DONE)
+    }
+
+    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+        let later = self.prepared.split_off(&epoch.next().0);
+        for (epoch, values) in std::mem::replace(&mut self.prepared, later) {
+            self.show(self.instance.index, epoch, values);
+        }
+        Ok(Progress::DONE)
+    }
+
+    fn awaits_commit(&self) -> bool {
+        true
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        for entry in state {
+            let index = u32::from_le_bytes(entry.key.try_into().unwrap());
+            if !self.instance.owns(index.into()) {
+                continue;
+            }
+            // The epoch is committed: whoever was to show it may have died before.
+            let mut numbers = entry.value.chunks(8).map(number);
+            while let Some(epoch) = numbers.next() {
+                let count = numbers.next().unwrap();
+                let values = numbers.by_ref().take(count as usize).collect();
+                self.show(index, epoch, values);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What [`line`] is made of.
+pub struct Line {
+    pub limit: Arc<AtomicU64>,
+    pub end: u64,
+    pub shown: Shown,
+    pub told: Arc<Mutex<Vec<Timestamp>>>,
+}
+
+impl Line {
+    pub fn new(end: u64) -> Self {
+        Line {
+            limit: Arc::default(),
+            end,
+            shown: Shown::default(),
+            told: Arc::default(),
+        }
+    }
+
+    /// numbers ──keyed──▶ counts ──▶ ledger
+    pub fn dag(&self, instances: [u32; 3], last: Routing) -> Dag {
+        let (limit, end) = (Arc::clone(&self.limit), self.end);
+        let mut dag = Dag::new();
+        let numbers = dag.vertex(vertex("numbers", instances[0], move |instance| Splits {
+            limit: Arc::clone(&limit),
+            end,
+            instance,
+            next: BTreeMap::new(),
+            frozen: VecDeque::new(),
+        }));
+        let told = Arc::clone(&self.told);
+        let counts = dag.vertex(vertex("counts", instances[1], move |_| Counts {
+            told: Arc::clone(&told),
+            ..Counts::default()
+        }));
+        let shown = self.shown.clone();
+        let ledger = dag.vertex(vertex("ledger", instances[2], move |instance| {
+            Ledger::new(&shown, instance)
+        }));
+        let by_key = Routing::keyed(|n: &u64| n % KEYS);
+        dag.edge(Edge::between(numbers, counts).routing(by_key));
+        dag.edge(Edge::between(counts, ledger).routing(last));
+        dag
+    }
+
+    /// What has to be shown when all numbers have been counted once.
+    pub fn expected(&self) -> Vec<u64> {
+        let mut counts = BTreeMap::<u64, u64>::new();
+        let mut all: Vec<u64> = (0..self.end)
+            .map(|n| {
+                let count = counts.entry(n % KEYS).or_default();
+                *count += 1;
+                (n % KEYS) << 32 | *count
+            })
+            .collect();
+        all.sort_unstable();
+        all
+    }
+}

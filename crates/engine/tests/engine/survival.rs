@@ -1,0 +1,277 @@
+//! A job that is stopped at any moment goes on from its last snapshot as if nothing had happened.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use ardea_core::{Epoch, ErrorCode, Guarantee, Routing, Timestamp};
+use ardea_engine::{Cuts, JobConfig, JobHandle, JobStatus, Node, NodeConfig, OnInstanceFailure};
+
+use crate::keeper::{Keeper, Snapshot, commit};
+use crate::processors::{config, over, until};
+use crate::remembering::{KEYS, Line};
+
+fn keeping(
+    guarantee: Guarantee,
+    keeper: &Arc<Keeper>,
+    source: Option<&Arc<Snapshot>>,
+) -> JobConfig {
+    JobConfig {
+        guarantee,
+        cuts: Cuts {
+            sink: Some(Arc::<Keeper>::clone(keeper)),
+            source: source.map(|source| Arc::<Snapshot>::clone(source) as _),
+        },
+        ..JobConfig::named("test")
+    }
+}
+
+fn node_of(fuse: bool) -> Node {
+    Node::start(NodeConfig {
+        fuse,
+        idle_poll: Duration::from_millis(1),
+        queue_chunks: 2.try_into().unwrap(),
+        ..config(2)
+    })
+    .unwrap()
+}
+
+/// A few random bits.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// What ends one life of the job.
+#[derive(PartialEq)]
+enum Ends {
+    /// It was stopped.
+    Stopped,
+    /// It is through.
+    Whole,
+}
+
+struct Trial {
+    line: Line,
+    guarantee: Guarantee,
+    snapshot: Option<Arc<Snapshot>>,
+    dice: Dice,
+}
+
+impl Trial {
+    fn new(guarantee: Guarantee, seed: u64) -> Self {
+        Trial {
+            line: Line::new(6_000),
+            guarantee,
+            snapshot: None,
+            dice: Dice(seed),
+        }
+    }
+
+    /// Runs until the dice say that it is stopped.
+    fn live(&mut self, node: &Node, instances: [u32; 3], last: Routing) -> Ends {
+        let vertices = [
+            ("numbers", instances[0]),
+            ("counts", instances[1]),
+            ("ledger", instances[2]),
+        ];
+        let keeper = Arc::new(Keeper::default());
+        let config = keeping(self.guarantee, &keeper, self.snapshot.as_ref());
+        let dag = self.line.dag(instances, last);
+        let job = node.submit(&dag, config).unwrap();
+        let mut epoch = self
+            .snapshot
+            .as_ref()
+            .map_or(0, |snapshot| snapshot.epoch.0);
+        let ends = loop {
+            let more = self.dice.below(400);
+            self.line.limit.fetch_add(more, Ordering::SeqCst);
+            epoch += 1;
+            match self.epoch(&job, &keeper, Epoch(epoch), &vertices) {
+                _ if job.status().is_over() => break Ends::Whole,
+                false => break Ends::Stopped,
+                true => {}
+            }
+        };
+        if ends == Ends::Stopped {
+            job.cancel();
+        }
+        let status = over(&job);
+        assert!(!matches!(status, JobStatus::Failed(_)), "{status}");
+        if matches!(status, JobStatus::Completed) {
+            return Ends::Whole;
+        }
+        Ends::Stopped
+    }
+
+    /// Ends an epoch, in one of many ways; false if the job is to be stopped now.
+    fn epoch(
+        &mut self,
+        job: &JobHandle,
+        keeper: &Keeper,
+        epoch: Epoch,
+        vertices: &[(&str, u32)],
+    ) -> bool {
+        job.end_epochs(epoch);
+        if self.dice.below(12) == 0 {
+            // Before anybody may have come to it.
+            return false;
+        }
+        if self.dice.below(5) == 0 {
+            job.epoch_given_up(epoch);
+            return true;
+        }
+        let before = self.snapshot.clone();
+        until("all cuts are there, or the job is over", || {
+            let made = keeper.snapshot(before.as_deref(), epoch, vertices);
+            let is_made = made.is_some();
+            if let Some(made) = made {
+                self.snapshot = Some(Arc::new(made));
+            }
+            is_made || job.status().is_over()
+        });
+        if self.dice.below(12) == 0 {
+            // Committed, but nobody has been told.
+            return false;
+        }
+        job.epoch_committed(epoch);
+        if self.dice.below(4) == 0 {
+            job.epoch_committed(epoch);
+        }
+        true
+    }
+
+    fn survive(&mut self, fuse: bool, lives: &[[u32; 3]], last: impl Fn([u32; 3]) -> Routing) {
+        let node = node_of(fuse);
+        for life in 0.. {
+            assert!(life < 1_000, "it never comes to its end");
+            let instances = lives[life % lives.len()];
+            if self.live(&node, instances, last(instances)) == Ends::Whole {
+                break;
+            }
+        }
+    }
+}
+
+fn forward(_: [u32; 3]) -> Routing {
+    Routing::Forward
+}
+
+#[test]
+fn what_a_transactional_sink_shows_is_whole_and_nothing_twice_wherever_the_job_is_stopped() {
+    for seed in 0..6 {
+        for fuse in [true, false] {
+            let mut trial = Trial::new(Guarantee::ExactlyOnce, seed);
+            trial.survive(fuse, &[[2, 2, 2]], forward);
+            assert_eq!(trial.line.shown.values(), trial.line.expected(), "{seed}");
+        }
+    }
+}
+
+#[test]
+fn a_job_goes_on_with_other_numbers_of_instances() {
+    for seed in 10..16 {
+        let mut trial = Trial::new(Guarantee::ExactlyOnce, seed);
+        let lives = [[1, 1, 1], [3, 2, 2], [2, 5, 1], [6, 3, 3]];
+        trial.survive(true, &lives, |_| Routing::RoundRobin);
+        assert_eq!(trial.line.shown.values(), trial.line.expected(), "{seed}");
+    }
+}
+
+#[test]
+fn at_least_once_shows_everything() {
+    for seed in 20..24 {
+        let mut trial = Trial::new(Guarantee::AtLeastOnce, seed);
+        trial.survive(true, &[[3, 2, 2], [2, 3, 1]], |_| Routing::RoundRobin);
+        let mut counts = [0u64; KEYS as usize];
+        for value in trial.line.shown.values() {
+            let key = (value >> 32) as usize;
+            counts[key] = counts[key].max(value & 0xffff_ffff);
+        }
+        let each = trial.line.end / KEYS;
+        assert!(counts.iter().all(|count| *count >= each), "{counts:?}");
+    }
+}
+
+#[test]
+fn time_is_told_again_and_epochs_go_on() {
+    let line = Line::new(u64::MAX);
+    let vertices = [("numbers", 2), ("counts", 2), ("ledger", 1)];
+    let dag = || line.dag([2, 2, 1], Routing::AllToOne);
+    let (node, keeper) = (node_of(true), Arc::new(Keeper::default()));
+    line.limit.store(600, Ordering::SeqCst);
+    let config = keeping(Guarantee::ExactlyOnce, &keeper, None);
+    let job = node.submit(&dag(), config).unwrap();
+    let told_of = |job: &JobHandle| {
+        let reports = job.metrics();
+        let counts = reports.iter().filter(|report| &*report.vertex == "counts");
+        counts.map(|report| report.metrics.watermark).min()
+    };
+    let at = Timestamp::from_micros(600);
+    until("all numbers have come", || told_of(&job) >= Some(at));
+    let snapshot = commit(&job, &keeper, None, 1, &vertices);
+    job.cancel();
+    over(&job);
+    line.told.lock().unwrap().clear();
+    let config = keeping(Guarantee::ExactlyOnce, &keeper, Some(&snapshot));
+    let job = node.submit(&dag(), config).unwrap();
+    until("both have been told", || {
+        line.told.lock().unwrap().len() == 2
+    });
+    assert_eq!(told_of(&job), Some(at), "without any record");
+    assert_eq!(*line.told.lock().unwrap(), [at; 2]);
+    job.end_epoch();
+    until("the next epoch has ended", || {
+        keeper.cut("ledger", 0, Epoch(2)).is_some()
+    });
+    let cut = keeper.cut("counts", 0, Epoch(2)).unwrap();
+    assert_eq!(cut.report.cut.since, Some(Epoch(1)));
+    assert!(cut.own().is_empty(), "nothing has changed");
+    job.cancel();
+    over(&job);
+}
+
+#[test]
+fn state_that_nobody_takes_back_fails_the_job() {
+    let line = Line::new(10);
+    let snapshot = Snapshot::empty(Epoch(3)).with("relay", "sum", b"k", b"v");
+    let mut dag = line.dag([1, 1, 1], Routing::AllToOne);
+    let relay = dag.vertex(crate::processors::relay("relay", 1));
+    let more = dag.vertex(crate::processors::numbers("more", 1, 5));
+    dag.edge(ardea_core::Edge::between(more, relay));
+    let keeper = Arc::new(Keeper::default());
+    let config = keeping(Guarantee::ExactlyOnce, &keeper, Some(&Arc::new(snapshot)));
+    let node = node_of(true);
+    let job = node.submit(&dag, config).unwrap();
+    let JobStatus::Failed(error) = over(&job) else {
+        panic!("it goes on without");
+    };
+    assert_eq!(error.code(), ErrorCode::InvalidJob);
+    assert_eq!(error.vertex(), Some(("relay", 0)));
+    assert!(error.to_string().contains("\"sum\""), "{error}");
+}
+
+#[test]
+fn a_job_that_keeps_state_makes_no_instance_anew_without_it() {
+    let keeper = Arc::new(Keeper::default());
+    let config = JobConfig {
+        on_failure: OnInstanceFailure::Restart { at_most: 1 },
+        ..keeping(Guarantee::AtLeastOnce, &keeper, None)
+    };
+    let dag = Line::new(1).dag([1, 1, 1], Routing::AllToOne);
+    let threads = NonZeroU32::MIN;
+    let node = Node::start(NodeConfig {
+        threads,
+        ..NodeConfig::default()
+    });
+    let error = node.unwrap().submit(&dag, config).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidJob);
+}

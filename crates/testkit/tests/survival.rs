@@ -1,0 +1,239 @@
+//! What remembers as it should survives any death, and what does not is caught.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ardea_core::{
+    Cut, CutWriter, Epoch, Inbox, Ordinal, Outbox, PartitionId, Processor, Progress, RestoredState,
+    Result, Watermark,
+};
+use ardea_testkit::{Expected, ProcessorTest, TestInput, Timestamp};
+
+/// What a [`Sums`] does wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Flaw {
+    None,
+    /// It remembers nothing.
+    Forgets,
+    /// It writes what is there by then, not what was there when the cut was taken.
+    WritesLater,
+    /// What was in a cut is not in the next one, although nobody has heard of that cut again.
+    TrustsEveryCut,
+    /// A key that was removed is not mentioned.
+    KeepsSilent,
+    /// It writes keys as if they belonged to nobody.
+    HasNoPartitions,
+    /// It emits its sums at the end, and once more when that comes again.
+    EndsTwice,
+    /// It takes all that it is given, and remembers half.
+    TakesHalf,
+}
+
+/// Sums up numbers by key until the sum is above 50, which it emits and begins anew; emits the rest at the end.
+struct Sums {
+    flaw: Flaw,
+    sums: BTreeMap<u64, u64>,
+    /// Keys that changed since the last commit, by the cut that was the first to hold the change.
+    changed: BTreeMap<u64, Epoch>,
+    epoch: Epoch,
+    frozen: BTreeMap<u64, Option<u64>>,
+    rest: Option<Vec<(u64, u64)>>,
+}
+
+impl Sums {
+    fn new(flaw: Flaw) -> Self {
+        Sums {
+            flaw,
+            sums: BTreeMap::new(),
+            changed: BTreeMap::new(),
+            epoch: Epoch(0),
+            frozen: BTreeMap::new(),
+            rest: None,
+        }
+    }
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes.try_into().unwrap())
+}
+
+impl Processor for Sums {
+    fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+        let mut out = outbox.lane::<(u64, u64)>(Ordinal::FIRST)?;
+        for ((key, value), time) in inbox.rows::<(u64, u64)>()?.drain_front(out.room()) {
+            let sum = self.sums.entry(key).or_default();
+            *sum += value;
+            if *sum > 50 {
+                out.push((key, *sum), time);
+                self.sums.remove(&key);
+            }
+            self.changed.insert(key, self.epoch.next());
+        }
+        Ok(())
+    }
+
+    fn on_watermark(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
+        outbox.watermark(watermark);
+        Ok(Progress::DONE)
+    }
+
+    fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        let mut out = outbox.lane::<(u64, u64)>(Ordinal::FIRST)?;
+        if self.flaw == Flaw::EndsTwice {
+            let sums = &self.sums;
+            let all = || sums.iter().rev().map(|(k, s)| (*k, *s)).collect();
+            let rest: &mut Vec<_> = self.rest.get_or_insert_with(all);
+            while !out.is_full() {
+                let Some(pair) = rest.pop() else {
+                    return Ok(Progress::DONE);
+                };
+                out.push(pair, Timestamp::MIN);
+            }
+            return Ok(Progress::MADE);
+        }
+        while !out.is_full() {
+            let Some((key, sum)) = self.sums.pop_first() else {
+                return Ok(Progress::DONE);
+            };
+            self.changed.insert(key, self.epoch.next());
+            out.push((key, sum), Timestamp::MIN);
+        }
+        Ok(Progress::MADE)
+    }
+
+    fn take_cut(&mut self, cut: Cut) -> Result<()> {
+        self.epoch = cut.epoch;
+        let keys: BTreeSet<u64> = match cut.is_full() {
+            true => self.sums.keys().copied().collect(),
+            false => self.changed.keys().copied().collect(),
+        };
+        self.frozen = keys
+            .iter()
+            .map(|key| (*key, self.sums.get(key).copied()))
+            .collect();
+        if self.flaw == Flaw::TrustsEveryCut {
+            self.changed.clear();
+        }
+        Ok(())
+    }
+
+    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        while writer.has_room() {
+            let Some((key, mut sum)) = self.frozen.pop_first() else {
+                return Ok(Progress::DONE);
+            };
+            if self.flaw == Flaw::WritesLater {
+                sum = self.sums.get(&key).copied();
+            }
+            let partition = Some(PartitionId::of(&key));
+            let partition = partition.filter(|_| self.flaw != Flaw::HasNoPartitions);
+            let bytes = key.to_le_bytes();
+            match sum {
+                _ if self.flaw == Flaw::Forgets => {}
+                Some(sum) => writer.set("sum", partition, &bytes, &sum.to_le_bytes())?,
+                None if self.flaw == Flaw::KeepsSilent => {}
+                None => writer.remove("sum", partition, &bytes)?,
+            }
+        }
+        Ok(Progress::MADE)
+    }
+
+    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+        self.changed.retain(|_, first| *first > epoch);
+        Ok(Progress::DONE)
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        for entry in state {
+            let key = number(entry.key);
+            if self.flaw != Flaw::TakesHalf || key.is_multiple_of(2) {
+                self.sums.insert(key, number(entry.value));
+            }
+        }
+        Ok(())
+    }
+
+    fn on_restored(&mut self, epoch: Epoch) -> Result<Progress> {
+        self.epoch = epoch;
+        Ok(Progress::DONE)
+    }
+}
+
+/// The test of one with this flaw.
+fn test(flaw: Flaw) -> ProcessorTest {
+    let pairs: Vec<(u64, u64)> = (0..60).map(|n| (n % 4, n % 23)).collect();
+    let (mut sums, mut expected) = (BTreeMap::new(), Vec::new());
+    for (key, value) in &pairs {
+        let sum = sums.entry(*key).or_insert(0);
+        *sum += value;
+        if *sum > 50 {
+            expected.push((*key, *sum));
+            sums.remove(key);
+        }
+    }
+    expected.extend(sums);
+    let at = |n: u64| Timestamp::from_secs(n as i64);
+    let events = |pairs: &[(u64, u64)]| {
+        let timed: Vec<_> = pairs.iter().map(|pair| (*pair, at(pair.1))).collect();
+        timed
+    };
+    let input = TestInput::new()
+        .records(events(&pairs[..25]))
+        .watermark(at(24))
+        .epoch_end()
+        .records(events(&pairs[25..]));
+    ProcessorTest::new(move || Sums::new(flaw))
+        .keyed_input(input, |(key, _): &(u64, u64)| *key)
+        .output(Expected::ordered(expected))
+        .survives()
+}
+
+#[test]
+fn what_remembers_as_it_should_survives_any_death() {
+    let report = test(Flaw::None).run();
+    assert!(report.survived > 100, "{}", report.survived);
+}
+
+#[test]
+fn what_does_not_is_caught() {
+    for flaw in [
+        Flaw::Forgets,
+        Flaw::WritesLater,
+        Flaw::TrustsEveryCut,
+        Flaw::KeepsSilent,
+        Flaw::HasNoPartitions,
+        Flaw::EndsTwice,
+        Flaw::TakesHalf,
+    ] {
+        // Only the deaths find it.
+        let failure = match test(flaw).try_run() {
+            Ok(_) => panic!("{flaw:?} was not caught"),
+            Err(failure) => failure.to_string(),
+        };
+        let deadly = ["dying now and then", "instances one after the other"];
+        let by_death = deadly.iter().any(|words| failure.contains(words));
+        assert!(by_death, "{flaw:?}: {failure}");
+    }
+}
+
+/// Remembers nothing, and says so by doing nothing.
+struct Doubled;
+
+impl Processor for Doubled {
+    fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+        let mut out = outbox.lane::<u64>(Ordinal::FIRST)?;
+        for (number, time) in inbox.rows::<u64>()?.drain_front(out.room()) {
+            out.push(number * 2, time);
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn what_remembers_nothing_survives_without_a_word() {
+    let input = TestInput::new().values([1, 2]).epoch_end().values([3]);
+    ProcessorTest::new(|| Doubled)
+        .keyed_input(input, |number: &u64| *number)
+        .output::<u64>([2, 4, 6])
+        .survives()
+        .run();
+}
