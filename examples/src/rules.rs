@@ -45,7 +45,7 @@ pub struct Alert {
 }
 
 /// What is remembered of a card: the payments of the last minute, and until when a hold has to be settled.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 struct Card {
     payments: Vec<Timestamp>,
     hold: Option<Timestamp>,

@@ -27,12 +27,17 @@ impl<T: Serialize + Deserialize<'static> + Send + 'static> Exchange for T {}
 
 /// The codec of an edge of such records; none for [`Local`] ones, also in a tuple or the like: their edges stay in one process.
 pub fn codec_of<T: Exchange>() -> Option<Arc<dyn ChunkCodec>> {
-    // A name is no proof, and none is needed: a Local within a type whose name doesn't tell refuses to be written.
-    let local = type_name::<Local<()>>().trim_end_matches("()>");
-    if type_name::<T>().contains(local) {
+    if is_local::<T>() {
         return None;
     }
     Some(Arc::new(RowsCodec::<T, _>::serde()))
+}
+
+/// Whether there is a [`Local`] in values of this type, as far as its name tells.
+pub(crate) fn is_local<T>() -> bool {
+    // A name is no proof, and none is needed: a Local within a type whose name doesn't tell refuses to be written.
+    let local = type_name::<Local<()>>().trim_end_matches("()>");
+    type_name::<T>().contains(local)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 //!
 //! * [`Exchange`], [`Local`]: what may travel, and what says that it doesn't;
 //! * [`codec_of`], [`RowsCodec`]: the codec of an edge: event times, and values by a [`ValueCodec`];
+//! * [`Kept`], [`state_codec_of`], [`StateValues`]: the same values where they are kept beyond the life of an instance;
 //! * [`SerdeValues`]: values that serde knows, in a format that describes itself;
 //! * [`WireValues`], [`Wire`]: values in a fixed layout of their own, for what has to be quickest, and for other languages.
 //!
@@ -44,6 +45,7 @@ mod exchange;
 mod local;
 
 mod rows;
+mod state;
 
 #[cfg(test)]
 mod serde_tests;
@@ -62,6 +64,7 @@ pub use exchange::{Exchange, codec_of};
 pub use local::Local;
 pub use rows::{MOST_FRAME_RECORDS, RowsCodec, ValueCodec, WireValues};
 pub use serde_values::SerdeValues;
+pub use state::{Kept, StateValues, state_codec_of};
 #[doc(hidden)]
 pub use wire::fixed_sum;
 pub use wire::{Wire, WireError};

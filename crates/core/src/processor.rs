@@ -29,7 +29,7 @@ use crate::{
 ///
 /// A processor that remembers something beyond an epoch's end hands it over there, so that an instance that is made anew can go on from
 /// it. It does so only in a job whose [`Guarantee`](crate::Guarantee) keeps state, as its context says; one that remembers nothing
-/// leaves all of this as it is.
+/// leaves all of this as it is, and one that can't hand over what it remembers [says so](Self::forgets).
 ///
 /// * **Taking a cut.** When `on_epoch` is done, [`take_cut`](Self::take_cut) follows at once: no other callback comes between, and all
 ///   that comes later belongs to the next epoch. It only notes what belongs to the cut, in about the time of a record.
@@ -158,6 +158,12 @@ pub trait Processor: Send {
     /// processes.
     fn on_slice_end(&mut self) -> Result<()> {
         Ok(())
+    }
+
+    /// What it remembers beyond the end of an epoch and does not hand over, in words; none if there is nothing. A job that promises to keep
+    /// its state is refused because of it, before anything runs.
+    fn forgets(&self) -> Option<&'static str> {
+        None
     }
 
     /// Notes that the state as it is now belongs to this cut, which is then written by [`write_cut`](Self::write_cut). One that was not

@@ -99,6 +99,7 @@ impl Launch {
                 ..self.context(vertex.name(), which, signals)
             };
             let processor = supply(vertex, which);
+            let processor = processor.and_then(|processor| self.check(processor));
             let processor = processor.map_err(|e| e.in_vertex(vertex.name(), which.index))?;
             let desk = self.desk(vertex.name(), which, place, begins)?;
             let stage = Stage::new(processor, context, inputs, outputs, kind, woken);
@@ -108,6 +109,19 @@ impl Launch {
             });
         }
         Ok((stages, counted))
+    }
+
+    /// Refuses what would break the job's promise.
+    fn check(&self, processor: Box<dyn Processor>) -> Result<Box<dyn Processor>> {
+        let guarantee = self.job.guarantee;
+        match processor.forgets().filter(|_| guarantee.keeps_state()) {
+            None => Ok(processor),
+            Some(what) => {
+                let what = format!("it would forget {what}, where the job promises {guarantee}");
+                Err(Error::new(ErrorCode::InvalidJob, what)
+                    .hint("run the job without that guarantee, or without this step"))
+            }
+        }
     }
 
     /// What an instance takes cuts with, and gets its state back; nothing if the job does neither.

@@ -100,6 +100,10 @@ impl<F: KeyedFold> GroupP<F> {
 }
 
 impl<F: KeyedFold> Processor for GroupP<F> {
+    fn forgets(&self) -> Option<&'static str> {
+        Some("what it has aggregated")
+    }
+
     fn process(&mut self, input: Ordinal, inbox: &mut Inbox, _: &mut Outbox) -> Result<()> {
         let (fold, keys) = (&*self.fold, &mut self.keys);
         fold.visit(input, TakeGroup { fold, keys, inbox })
@@ -149,6 +153,10 @@ impl<F: KeyedFold> GroupCombineP<F> {
 }
 
 impl<F: KeyedFold> Processor for GroupCombineP<F> {
+    fn forgets(&self) -> Option<&'static str> {
+        Some("what it has aggregated")
+    }
+
     fn process(&mut self, input: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
         let too_many = self.keys.len() > self.keys_max || self.next.is_some();
         if too_many && !self.complete(outbox)?.done {

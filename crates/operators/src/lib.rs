@@ -7,7 +7,7 @@
 //! * stateless: [`MapP`], [`FilterP`], [`FlatMapP`], [`SplitP`] and their kin;
 //! * time: [`StampP`], [`NativeTimeP`], [`ArrivalTimeP`], and the [`WatermarkPolicy`] they share;
 //! * at the end: [`CollectSinkP`];
-//! * keyed: [`StatefulMapP`] with state and timers, [`DistinctP`];
+//! * keyed: [`StatefulMapP`] with state and timers, [`DistinctP`]; what they remember survives them as [`KeptAs`] writes it;
 //! * joins: [`HashJoinP`], [`BroadcastInputP`], [`IntervalJoinP`]; order: [`SortP`];
 //! * windows and groups: [`SlidingWindowP`], [`SessionWindowP`], [`GroupP`], [`RollingP`] over a [`KeyedFold`].
 //!
@@ -71,7 +71,8 @@ pub use join::{
     outer_hash_join, outer_interval_join,
 };
 pub use keyed::{
-    DistinctP, KeyedContext, KeyedLogic, StatefulMapP, TimerKind, flat_map_stateful, map_stateful,
+    DistinctP, KeptAs, KeyedContext, KeyedLogic, StatefulMapP, TimerKind, flat_map_stateful,
+    map_stateful,
 };
 pub use keyed_fold::{Feed, FeedVisitor, FoldOne, FoldPartials, KeyedFold, Partial};
 pub use keyed_table::{KeyIndex, KeyTable};

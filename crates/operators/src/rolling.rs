@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Inbox, Ordinal, Outbox, Processor, Progress, RecordGuard, Result, Timestamp, Watermark,
+    Cut, CutWriter, Epoch, Error, ErrorCode, Inbox, InstanceContext, Key, Ordinal, Outbox, Processor, Progress,
+    RecordGuard, RestoredState, Result, StateChunk, Timestamp, Watermark,
 };
 
-use crate::{Feed, FeedVisitor, KeyTable, KeyedFold};
+use crate::keyed::{KeptAs, KeyedStates, put_time, unless_kept};
+use crate::{Feed, FeedVisitor, KeyedFold};
 
 /// How many keys one call looks at for their time-to-live.
 const KEYS_PER_CALL: usize = 4096;
@@ -36,8 +38,9 @@ struct Rolling<A> {
 /// ```
 pub struct RollingP<F: KeyedFold> {
     fold: Arc<F>,
-    /// `None` at the slot of a key that was forgotten.
-    keys: KeyTable<F::Key, Option<Rolling<F::Acc>>>,
+    keys: KeyedStates<F::Key, Rolling<F::Acc>>,
+    /// How it is written what has to survive it.
+    kept: Option<KeptAs<F::Key, F::Acc>>,
     ttl: Option<Duration>,
     /// The watermark up to which keys that outlived their time have been forgotten.
     swept: Timestamp,
@@ -50,7 +53,8 @@ impl<F: KeyedFold> RollingP<F> {
     pub fn new(fold: Arc<F>) -> Self {
         RollingP {
             fold,
-            keys: KeyTable::default(),
+            keys: KeyedStates::default(),
+            kept: None,
             ttl: None,
             swept: Timestamp::MIN,
             sweeping: None,
@@ -63,6 +67,12 @@ impl<F: KeyedFold> RollingP<F> {
         self
     }
 
+    /// Says how its keys and accumulators are written, so that they survive it.
+    pub fn kept_as(mut self, kept: KeptAs<F::Key, F::Acc>) -> Self {
+        self.kept = Some(kept);
+        self
+    }
+
     /// Forgets keys whose time was over at `now`; whether all have been looked at.
     fn sweep(&mut self, ttl: Duration, now: Timestamp) -> bool {
         let first = match self.sweeping {
@@ -70,16 +80,15 @@ impl<F: KeyedFold> RollingP<F> {
             None if now <= self.swept + ttl / 4 => return true,
             None => 0,
         };
-        let slots = self.keys.index().slots();
+        let slots = self.keys.slots();
         let after = slots.min(first + KEYS_PER_CALL);
-        for slot in first..after {
-            let state = &mut self.keys.values_mut()[slot];
-            if state
-                .as_ref()
-                .is_some_and(|rolling| rolling.last + ttl < now)
-            {
-                *state = None;
-                self.keys.remove(slot as u32);
+        for slot in first as u32..after as u32 {
+            let is_over = |rolling: &Rolling<F::Acc>| rolling.last + ttl < now;
+            if self.keys.get(slot).is_some_and(is_over) {
+                let kept = &self.kept;
+                self.keys
+                    .touch(slot, |chunk, key, rolling| write(kept, chunk, key, rolling));
+                self.keys.remove(slot);
             }
         }
         self.sweeping = (after < slots).then_some(after);
@@ -90,10 +99,24 @@ impl<F: KeyedFold> RollingP<F> {
     }
 }
 
+/// Appends the entry of a key.
+fn write<K: Key, A>(
+    kept: &Option<KeptAs<K, A>>,
+    chunk: &mut StateChunk,
+    key: &K,
+    rolling: &Rolling<A>,
+) -> Result<()> {
+    match kept {
+        Some(kept) => kept.write(chunk, key, &rolling.acc, |out| put_time(out, rolling.last)),
+        None => Ok(()),
+    }
+}
+
 /// Takes records as far as there is room for their results.
 struct TakeRolling<'a, F: KeyedFold> {
     fold: &'a F,
-    keys: &'a mut KeyTable<F::Key, Option<Rolling<F::Acc>>>,
+    keys: &'a mut KeyedStates<F::Key, Rolling<F::Acc>>,
+    kept: &'a Option<KeptAs<F::Key, F::Acc>>,
     ttl: Option<Duration>,
     inbox: &'a mut Inbox,
     outbox: &'a mut Outbox,
@@ -107,7 +130,11 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeRolling<'_, F> {
         I: Feed<Key = F::Key, Acc = F::Acc, State = F::State>,
     {
         let TakeRolling {
-            fold, keys, ttl, ..
+            fold,
+            keys,
+            kept,
+            ttl,
+            ..
         } = self;
         let mut lane = self.outbox.lane::<(F::Key, F::Out)>(Ordinal::FIRST)?;
         let rows = self.inbox.rows::<I::Record>()?;
@@ -115,11 +142,15 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeRolling<'_, F> {
         let mut guard = RecordGuard::new();
         for (record, time) in rows.iter().take(count) {
             let key = feed.key(record);
-            let (_, state) = keys.get_or_insert(Cow::Borrowed(&*key), || None);
-            let rolling = state.get_or_insert_with(|| Rolling {
+            let create = || Rolling {
                 acc: fold.create(),
                 last: time,
-            });
+            };
+            let slot = keys.slot_or_insert(Cow::Borrowed(&*key), create);
+            keys.touch(slot, |chunk, key, rolling| write(kept, chunk, key, rolling));
+            let Some((_, rolling)) = keys.get_mut(slot) else {
+                return Err(Error::new(ErrorCode::Internal, "a key has no state"));
+            };
             if ttl.is_some_and(|ttl| rolling.last + ttl < time) {
                 rolling.acc = fold.create();
             }
@@ -138,13 +169,22 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeRolling<'_, F> {
 }
 
 impl<F: KeyedFold> Processor for RollingP<F> {
+    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+        if context.guarantee.keeps_state() {
+            self.keys.keep_track();
+        }
+        Ok(())
+    }
+
     fn process(&mut self, input: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
         let (fold, keys, ttl) = (&*self.fold, &mut self.keys, self.ttl);
+        let kept = &self.kept;
         fold.visit(
             input,
             TakeRolling {
                 fold,
                 keys,
+                kept,
                 ttl,
                 inbox,
                 outbox,
@@ -160,6 +200,43 @@ impl<F: KeyedFold> Processor for RollingP<F> {
         }
         outbox.watermark(watermark);
         Ok(Progress::DONE)
+    }
+
+    fn forgets(&self) -> Option<&'static str> {
+        unless_kept(self.kept.as_ref())
+    }
+
+    fn take_cut(&mut self, cut: Cut) -> Result<()> {
+        self.keys.take_cut(cut);
+        Ok(())
+    }
+
+    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        let kept = &self.kept;
+        self.keys.write_cut(writer, |chunk, key, _, rolling| {
+            write(kept, chunk, key, rolling)
+        })
+    }
+
+    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+        Ok(self.keys.commit(epoch))
+    }
+
+    fn on_epoch_given_up(&mut self, epoch: Epoch) -> Result<Progress> {
+        self.keys.give_up(epoch);
+        Ok(Progress::DONE)
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        for entry in state {
+            let Some(kept) = &self.kept else {
+                return Err(RestoredState::unknown(&entry));
+            };
+            let (key, acc, mut rest) = kept.read(&entry)?;
+            let last = rest.time()?;
+            self.keys.restore(key, Rolling { acc, last })?;
+        }
+        Ok(())
     }
 }
 
@@ -218,6 +295,6 @@ mod tests {
             );
         }
         assert!(rolling.keys.len() <= 300, "{}", rolling.keys.len());
-        assert!(rolling.keys.index().slots() <= 400);
+        assert!(rolling.keys.slots() <= 400);
     }
 }

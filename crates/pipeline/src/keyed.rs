@@ -5,11 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_aggregate::Aggregate;
-use ardea_codec::Exchange;
+use ardea_codec::{Exchange, Kept};
 use ardea_core::{Boundedness, Ends, Key, Processor, ProcessorSupplier, Routing, supplier};
-use ardea_operators::{FoldOne, FoldPartials, GroupCombineP, GroupP, Partial, RollingP};
+use ardea_operators::{
+    FoldOne, FoldPartials, GroupCombineP, GroupP, KeyedFold, Partial, RollingP,
+};
 
 use crate::pipeline::Pipeline;
+use crate::state::kept_as;
 use crate::step::{Lower, StepOutput, Way};
 use crate::stream::{HasEventTime, Stream};
 use crate::window::{Window, WindowedStream};
@@ -73,10 +76,11 @@ where
     /// ```
     pub fn rolling<A>(self, name: impl Into<String>, aggregate: A) -> Stream<(K, A::Out), B, E>
     where
-        A: Aggregate<T>,
+        K: Kept,
+        A: Aggregate<T, Acc: Kept>,
     {
         let fold = Arc::new(FoldOne::new(self.key_of(), aggregate));
-        self.keyed_step(name, move || RollingP::new(Arc::clone(&fold)))
+        self.keyed_step(name, move || rolling(RollingP::new(Arc::clone(&fold))))
     }
 
     /// As [`rolling`](Self::rolling), forgetting a key that has had no record for longer than `ttl` of event time: it starts anew.
@@ -107,10 +111,11 @@ where
     ) -> Stream<(K, A::Out), B, E>
     where
         E: HasEventTime,
-        A: Aggregate<T>,
+        K: Kept,
+        A: Aggregate<T, Acc: Kept>,
     {
         let fold = Arc::new(FoldOne::new(self.key_of(), aggregate));
-        self.keyed_step(name, move || RollingP::new(Arc::clone(&fold)).ttl(ttl))
+        self.keyed_step(name, move || rolling(RollingP::new(Arc::clone(&fold)).ttl(ttl)))
     }
 
     /// Cuts each key's records into windows of event time.
@@ -183,6 +188,17 @@ where
     /// Where the records come out, and how equal keys come together.
     pub(crate) fn fed(&self) -> Fed {
         (self.stream.from, self.way.clone())
+    }
+}
+
+/// A rolling aggregate that survives, if it can.
+fn rolling<F>(step: RollingP<F>) -> RollingP<F>
+where
+    F: KeyedFold<Key: Kept, Acc: Kept>,
+{
+    match kept_as() {
+        Some(kept) => step.kept_as(kept),
+        None => step,
     }
 }
 

@@ -10,7 +10,7 @@
 //! * [`KeyedStream`], [`WindowedStream`], [`Window`]: grouping, windows, aggregates;
 //! * joins: [`Stream::hash_join`], [`KeyedStream::interval_join`], [`WindowedStream::join`] and others;
 //! * [`Collected`]: results in memory;
-//! * [`Exchange`], [`Local`]: which records may go to other processes.
+//! * [`Exchange`], [`Kept`], [`Local`]: which records may go to other processes, and what steps may remember beyond their lives.
 //!
 //! # Invariants
 //!
@@ -60,7 +60,7 @@ mod collected;
 mod job;
 mod step;
 
-pub use ardea_codec::{Exchange, Local};
+pub use ardea_codec::{Exchange, Kept, Local};
 pub use ardea_operators::{
     EarlyFiring, Either, Firing, JoinInterval, KeyedContext, Trigger, WatermarkPolicy, WindowResult,
 };

@@ -3,13 +3,32 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ardea_codec::{Kept, state_codec_of};
 use ardea_core::{Boundedness, Key, Timestamp};
 use ardea_operators::{
-    DistinctP, KeyedContext, KeyedLogic, StatefulMapP, flat_map_stateful, map_stateful,
+    DistinctP, KeptAs, KeyedContext, KeyedLogic, StatefulMapP, flat_map_stateful, map_stateful,
 };
 
 use crate::keyed::KeyedStream;
 use crate::stream::Stream;
+
+/// How the keys of a step and what it remembers of them are written; nothing if one of them stays in its process.
+pub(crate) fn kept_as<K: Key + Kept, S: Kept>() -> Option<KeptAs<K, S>> {
+    Some(KeptAs::new(state_codec_of()?, state_codec_of()?))
+}
+
+/// A stateful step whose states survive it, if they can.
+macro_rules! stateful {
+    ($logic:ident $(, $change:ident($arg:expr))?) => {
+        move || {
+            let step = StatefulMapP::new(Arc::clone(&$logic))$(.$change($arg))?;
+            match kept_as() {
+                Some(kept) => step.kept_as(kept),
+                None => step,
+            }
+        }
+    };
+}
 
 impl<T, K, F, B, E> KeyedStream<T, K, F, B, E>
 where
@@ -44,13 +63,14 @@ where
         f: M,
     ) -> Stream<U, B, E>
     where
-        S: Send + 'static,
+        K: Kept,
+        S: Kept,
         U: Send + 'static,
         C: Fn() -> S + Send + Sync + 'static,
         M: Fn(&mut S, &K, T) -> U + Send + Sync + 'static,
     {
         let logic = Arc::new(map_stateful(self.key_of(), create, f));
-        self.keyed_step(name, move || StatefulMapP::new(Arc::clone(&logic)))
+        self.keyed_step(name, stateful!(logic))
     }
 
     /// Any number of records out for each record in, by `f`, which may read and change the state of the record's key.
@@ -61,13 +81,14 @@ where
         f: M,
     ) -> Stream<I::Item, B, E>
     where
-        S: Send + 'static,
+        K: Kept,
+        S: Kept,
         I: IntoIterator<Item: Send + 'static> + 'static,
         C: Fn() -> S + Send + Sync + 'static,
         M: Fn(&mut S, &K, T) -> I + Send + Sync + 'static,
     {
         let logic = Arc::new(flat_map_stateful(self.key_of(), create, f));
-        self.keyed_step(name, move || StatefulMapP::new(Arc::clone(&logic)))
+        self.keyed_step(name, stateful!(logic))
     }
 
     /// The general form: `on_record` and `on_timer` may emit any number of records, set and clear timers in event time and in
@@ -115,7 +136,8 @@ where
         on_timer: X,
     ) -> Stream<U, B, E>
     where
-        S: Send + 'static,
+        K: Kept,
+        S: Kept,
         U: Send + 'static,
         C: Fn() -> S + Send + Sync + 'static,
         R: Fn(&mut S, &K, T, Timestamp, &mut KeyedContext<'_, '_, U>) + Send + Sync + 'static,
@@ -127,7 +149,7 @@ where
             on_record,
             on_timer,
         });
-        self.keyed_step(name, move || StatefulMapP::new(Arc::clone(&logic)))
+        self.keyed_step(name, stateful!(logic))
     }
 
     /// As [`process`](Self::process), forgetting a key that nothing has touched for `ttl` of event time.
@@ -140,7 +162,8 @@ where
         on_timer: X,
     ) -> Stream<U, B, E>
     where
-        S: Send + 'static,
+        K: Kept,
+        S: Kept,
         U: Send + 'static,
         C: Fn() -> S + Send + Sync + 'static,
         R: Fn(&mut S, &K, T, Timestamp, &mut KeyedContext<'_, '_, U>) + Send + Sync + 'static,
@@ -152,7 +175,7 @@ where
             on_record,
             on_timer,
         });
-        self.keyed_step(name, move || StatefulMapP::new(Arc::clone(&logic)).ttl(ttl))
+        self.keyed_step(name, stateful!(logic, ttl(ttl)))
     }
 
     /// The first record of each key. Every key is remembered; on a stream without end use
@@ -167,14 +190,32 @@ where
     /// p.run().unwrap();
     /// assert_eq!(out.take_sorted(), [1, 2, 3]);
     /// ```
-    pub fn distinct(self, name: impl Into<String>) -> Stream<T, B, E> {
+    pub fn distinct(self, name: impl Into<String>) -> Stream<T, B, E>
+    where
+        K: Kept,
+    {
         let key = Arc::new(self.key_of());
-        self.keyed_step(name, move || DistinctP::new(Arc::clone(&key)))
+        self.keyed_step(name, move || {
+            let step = DistinctP::new(Arc::clone(&key));
+            match kept_as() {
+                Some(kept) => step.kept_as(kept),
+                None => step,
+            }
+        })
     }
 
     /// The records of a key that come at least `span` of event time after the last that passed; keys are forgotten after that time.
-    pub fn distinct_within(self, name: impl Into<String>, span: Duration) -> Stream<T, B, E> {
+    pub fn distinct_within(self, name: impl Into<String>, span: Duration) -> Stream<T, B, E>
+    where
+        K: Kept,
+    {
         let key = Arc::new(self.key_of());
-        self.keyed_step(name, move || DistinctP::new(Arc::clone(&key)).within(span))
+        self.keyed_step(name, move || {
+            let step = DistinctP::new(Arc::clone(&key)).within(span);
+            match kept_as() {
+                Some(kept) => step.kept_as(kept),
+                None => step,
+            }
+        })
     }
 }

@@ -3,11 +3,13 @@
 use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ardea_core::{
     Epoch, Error, Inbox, InstanceContext, ManualClock, Marker, Ordinal, Outbox, Priority,
-    Processor, Progress, Result as CoreResult, Watermark, take_failed_index,
+    Processor, Progress, Result as CoreResult, Waker, Watermark, take_failed_index,
 };
 
 use crate::callback::{Call, Callback};
@@ -85,6 +87,8 @@ pub(crate) struct Driver {
     lives: Option<Box<Lives>>,
     /// Which step is being taken, if it does.
     at_step: usize,
+    /// Whether the waker of the context has been woken; looked at when a life begins again.
+    woken: Arc<AtomicBool>,
     /// What was counted in its lives before this one.
     pub(crate) late_before: u64,
     pub(crate) dead_letters_before: u64,
@@ -108,8 +112,15 @@ impl Driver {
         (context, clock): (InstanceContext, ManualClock),
         settings: Settings,
     ) -> Self {
+        let woken = Arc::<AtomicBool>::default();
+        let wakes = Arc::clone(&woken);
+        let context = InstanceContext {
+            waker: Waker::new(move || wakes.store(true, Ordering::Release)),
+            ..context
+        };
         Driver {
             processor,
+            woken,
             inboxes: (0..inputs).map(|_| Inbox::default()).collect(),
             fed: vec![0; inputs],
             outbox: Outbox::new(lanes.len(), context.chunk_records),

@@ -1,8 +1,8 @@
 //! A processor that a supplier may have refused to make.
 
 use ardea_core::{
-    Epoch, Error, ErrorCode, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, Result,
-    Watermark,
+    Cut, CutWriter, Epoch, Error, ErrorCode, Inbox, InstanceContext, Ordinal, Outbox, Processor,
+    Progress, RestoredState, Result, Watermark,
 };
 
 /// What a supplier supplied; a refusal comes out as the error of `init`.
@@ -65,6 +65,38 @@ impl Processor for SuppliedP {
 
     fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
         self.inner()?.on_wake(outbox)
+    }
+
+    fn forgets(&self) -> Option<&'static str> {
+        self.0.as_ref().ok().and_then(|inner| inner.forgets())
+    }
+
+    fn take_cut(&mut self, cut: Cut) -> Result<()> {
+        self.inner()?.take_cut(cut)
+    }
+
+    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        self.inner()?.write_cut(writer)
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        self.inner()?.restore(state)
+    }
+
+    fn on_restored(&mut self, epoch: Epoch) -> Result<Progress> {
+        self.inner()?.on_restored(epoch)
+    }
+
+    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+        self.inner()?.on_epoch_committed(epoch)
+    }
+
+    fn on_epoch_given_up(&mut self, epoch: Epoch) -> Result<Progress> {
+        self.inner()?.on_epoch_given_up(epoch)
+    }
+
+    fn awaits_commit(&self) -> bool {
+        self.0.as_ref().is_ok_and(|inner| inner.awaits_commit())
     }
 
     fn close(&mut self) {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ardea_core::{Epoch, ErrorCode, Guarantee, Routing, Timestamp};
+use ardea_core::{Dag, Epoch, ErrorCode, Guarantee, Processor, Routing, Timestamp};
 use ardea_engine::{Cuts, JobConfig, JobHandle, JobStatus, Node, NodeConfig, OnInstanceFailure};
 
 use crate::keeper::{Keeper, Snapshot, commit};
-use crate::processors::{config, over, until};
+use crate::processors::{config, over, until, vertex};
 use crate::remembering::{KEYS, Line};
 
 fn keeping(
@@ -274,4 +274,28 @@ fn a_job_that_keeps_state_makes_no_instance_anew_without_it() {
     });
     let error = node.unwrap().submit(&dag, config).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidJob);
+}
+
+/// Remembers something, and says that it can't hand it over.
+struct Forgetful;
+
+impl Processor for Forgetful {
+    fn forgets(&self) -> Option<&'static str> {
+        Some("where it was")
+    }
+}
+
+#[test]
+fn a_job_that_would_forget_something_is_refused_if_it_promises_not_to() {
+    let node = node_of(true);
+    let mut dag = Dag::new();
+    dag.vertex(vertex("sieve", 1, |_| Forgetful));
+    let keeper = Arc::new(Keeper::default());
+    let promising = keeping(Guarantee::AtLeastOnce, &keeper, None);
+    let error = node.submit(&dag, promising).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidJob);
+    assert_eq!(error.vertex(), Some(("sieve", 0)));
+    assert!(error.to_string().contains("where it was"), "{error}");
+    let job = node.submit(&dag, keeping(Guarantee::None, &keeper, None));
+    over(&job.unwrap());
 }

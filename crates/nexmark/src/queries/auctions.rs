@@ -19,7 +19,7 @@ struct Won {
 }
 
 /// What is known of an auction before it is over.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 struct Open {
     /// Opened, expires, seller, category.
     terms: Option<(i64, i64, u64, u64)>,

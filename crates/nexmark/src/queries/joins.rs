@@ -22,7 +22,7 @@ struct LocalItem {
 }
 
 /// What has been seen of a person: himself, and his auctions.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 struct Seller {
     persons: Vec<(String, String, String)>,
     auctions: Vec<u64>,

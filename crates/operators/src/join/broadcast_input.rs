@@ -81,6 +81,10 @@ where
     W: Fn(&mut S, V) + Send + Sync + 'static,
     F: Fn(T, &S) -> U + Send + Sync + 'static,
 {
+    fn forgets(&self) -> Option<&'static str> {
+        Some("what it was told on its second input")
+    }
+
     fn process(&mut self, input: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
         let mut guard = RecordGuard::new();
         if input == Self::BROADCAST {

@@ -144,6 +144,10 @@ where
     BK: Fn(&V) -> K + Send + Sync + 'static,
     J: Fn(T, Timestamp, &[V], &mut Output<'_, U>) + Send + Sync + 'static,
 {
+    fn forgets(&self) -> Option<&'static str> {
+        Some("its table")
+    }
+
     fn process(&mut self, input: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
         if input == Self::BUILD {
             self.build(inbox)

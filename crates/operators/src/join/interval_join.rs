@@ -1,5 +1,6 @@
 //! Two streams, joined by key and nearness in time.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -144,7 +145,7 @@ where
                 late += 1;
                 return break_if(false);
             }
-            let slot = keys.slot_or_insert(key(&record), Sides::default);
+            let slot = keys.slot_or_insert(Cow::Owned(key(&record)), Sides::default);
             if let Some((_, sides)) = keys.get_mut(slot) {
                 meet(
                     sides,
@@ -216,6 +217,10 @@ where
     RK: Fn(&R) -> K + Send + Sync + 'static,
     J: Fn(&L, Option<&R>) -> Option<U> + Send + Sync + 'static,
 {
+    fn forgets(&self) -> Option<&'static str> {
+        Some("the records that may still be joined")
+    }
+
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.metrics = Arc::clone(&context.metrics);
         Ok(())

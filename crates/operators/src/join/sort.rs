@@ -82,6 +82,10 @@ where
     K: Ord + Send + 'static,
     F: Fn(&T) -> K + Send + Sync + 'static,
 {
+    fn forgets(&self) -> Option<&'static str> {
+        Some("the records that it sorts")
+    }
+
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, _: &mut Outbox) -> Result<()> {
         self.fresh
             .extend(inbox.rows::<T>()?.drain_front(usize::MAX));

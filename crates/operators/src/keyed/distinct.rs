@@ -1,15 +1,17 @@
 //! Each key once.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Inbox, Key, Ordinal, Outbox, Processor, Progress, RecordGuard, Result, Timestamp, Watermark,
+    Cut, CutWriter, Epoch, Inbox, InstanceContext, Key, Ordinal, Outbox, Processor, Progress,
+    RecordGuard, RestoredState, Result, StateChunk, Timestamp, Watermark,
 };
 
-use crate::keyed::{KeyedStates, TimerSet};
+use crate::keyed::{KeptAs, KeyedStates, TimerSet, put_time, unless_kept};
 use crate::passing::{pass_front, passable, remove_at};
 
 /// How many keys a call forgets at most.
@@ -45,6 +47,8 @@ pub struct DistinctP<T, K, F> {
     passed: KeyedStates<K, Timestamp>,
     ends: TimerSet<Timestamp>,
     watermark: Watermark,
+    /// How its keys are written where they have to survive it.
+    kept: Option<KeptAs<K, ()>>,
     /// Indexes in the batch of the records that don't pass; empty between calls.
     repeated: Vec<usize>,
     records: PhantomData<fn(T)>,
@@ -63,6 +67,7 @@ where
             passed: KeyedStates::default(),
             ends: TimerSet::default(),
             watermark: Watermark::NONE,
+            kept: None,
             repeated: Vec::new(),
             records: PhantomData,
         }
@@ -71,6 +76,12 @@ where
     /// Lets a key pass again when at least `span` of event time has gone by since it passed.
     pub fn within(mut self, span: Duration) -> Self {
         self.span = Some(span);
+        self
+    }
+
+    /// Says how its keys are written, so that they survive it.
+    pub fn kept_as(mut self, kept: KeptAs<K, ()>) -> Self {
+        self.kept = Some(kept);
         self
     }
 
@@ -85,23 +96,44 @@ where
         // A record without event time, or a late one, counts as of now.
         let time = time.max(self.watermark.0);
         let mut is_new = false;
-        let slot = self.passed.slot_or_insert(key, || {
+        let slot = self.passed.slot_or_insert(Cow::Owned(key), || {
             is_new = true;
             time
         });
         let Some(span) = self.span else { return is_new };
         if !is_new {
-            let Some((_, passed)) = self.passed.get_mut(slot) else {
-                return false;
-            };
-            if time < *passed + span {
+            let passed = self.passed.get(slot).copied().unwrap_or(time);
+            if time < passed + span {
                 return false;
             }
-            self.ends.clear(slot, *passed + span);
-            *passed = time;
+            self.touch(slot);
+            self.ends.clear(slot, passed + span);
+            if let Some((_, passed)) = self.passed.get_mut(slot) {
+                *passed = time;
+            }
         }
         self.ends.set(slot, time + span);
         true
+    }
+
+    /// What is remembered of a key is about to change.
+    fn touch(&mut self, slot: u32) {
+        let kept = &self.kept;
+        self.passed
+            .touch(slot, |chunk, key, passed| write(kept, chunk, key, *passed));
+    }
+}
+
+/// Appends the entry of a key: when a record of it passed last.
+fn write<K: Key>(
+    kept: &Option<KeptAs<K, ()>>,
+    chunk: &mut StateChunk,
+    key: &K,
+    passed: Timestamp,
+) -> Result<()> {
+    match kept {
+        Some(kept) => kept.write(chunk, key, &(), |out| put_time(out, passed)),
+        None => Ok(()),
     }
 }
 
@@ -111,6 +143,13 @@ where
     K: Key,
     F: Fn(&T) -> K + Send + Sync + 'static,
 {
+    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+        if context.guarantee.keeps_state() {
+            self.passed.keep_track();
+        }
+        Ok(())
+    }
+
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
         let count = passable::<T>(inbox, outbox, Ordinal::FIRST)?;
         let key = Arc::clone(&self.key);
@@ -132,9 +171,50 @@ where
                 outbox.watermark(watermark);
                 return Ok(Progress::DONE);
             };
+            self.touch(slot);
             self.passed.remove(slot);
         }
         Ok(Progress::MADE)
+    }
+
+    fn forgets(&self) -> Option<&'static str> {
+        unless_kept(self.kept.as_ref())
+    }
+
+    fn take_cut(&mut self, cut: Cut) -> Result<()> {
+        self.passed.take_cut(cut);
+        Ok(())
+    }
+
+    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        let kept = &self.kept;
+        self.passed.write_cut(writer, |chunk, key, _, passed| {
+            write(kept, chunk, key, *passed)
+        })
+    }
+
+    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+        Ok(self.passed.commit(epoch))
+    }
+
+    fn on_epoch_given_up(&mut self, epoch: Epoch) -> Result<Progress> {
+        self.passed.give_up(epoch);
+        Ok(Progress::DONE)
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        for entry in state {
+            let Some(kept) = &self.kept else {
+                return Err(RestoredState::unknown(&entry));
+            };
+            let (key, (), mut rest) = kept.read(&entry)?;
+            let passed = rest.time()?;
+            let slot = self.passed.restore(key, passed)?;
+            if let Some(span) = self.span {
+                self.ends.set(slot, passed + span);
+            }
+        }
+        Ok(())
     }
 }
 

@@ -1,17 +1,21 @@
 //! User code with a state and timers for each key.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Clock, Epoch, Inbox, InstanceContext, Key, Ordinal, Outbox, Processor, Progress, Result,
-    Timestamp, Watermark,
+    Clock, Cut, CutWriter, Epoch, Inbox, InstanceContext, Key, Ordinal, Outbox, Processor,
+    Progress, RestoredState, Result, StateChunk, Timestamp, Waker, Watermark,
 };
 
 use crate::keyed::context::Timers;
-use crate::keyed::{KeyedContext, KeyedLogic, KeyedStates, TimerKind};
+use crate::keyed::kept::put_times;
+use crate::keyed::{
+    KeptAs, KeyedContext, KeyedLogic, KeyedStates, TimerKind, put_time, unless_kept,
+};
 use crate::passing::{break_if, take_until};
 use crate::{Backlog, Output};
 
@@ -71,9 +75,12 @@ pub struct StatefulMapP<T, K, S, U, KF, C, R, X> {
     ttl: Option<Duration>,
     states: KeyedStates<K, Kept<S>>,
     timers: Timers,
+    /// How states are written where they have to survive it.
+    kept: Option<KeptAs<K, S>>,
     backlog: Backlog<U>,
     watermark: Watermark,
     clock: Clock,
+    waker: Waker,
     records: PhantomData<fn(T)>,
 }
 
@@ -98,9 +105,11 @@ where
             ttl: None,
             states: KeyedStates::default(),
             timers: Timers::default(),
+            kept: None,
             backlog: Backlog::default(),
             watermark: Watermark::NONE,
             clock: Clock::system(),
+            waker: Waker::none(),
             records: PhantomData,
         }
     }
@@ -110,6 +119,12 @@ impl<T, K: Key, S, U, KF, C, R, X> StatefulMapP<T, K, S, U, KF, C, R, X> {
     /// Forgets a key that has not been touched for `ttl` of event time.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
+        self
+    }
+
+    /// Says how keys and states are written, so that they survive it, and the timers with them.
+    pub fn kept_as(mut self, kept: KeptAs<K, S>) -> Self {
+        self.kept = Some(kept);
         self
     }
 
@@ -130,6 +145,7 @@ struct Desk<'a, K, S, KF, C, R, X> {
     logic: &'a KeyedLogic<KF, C, R, X>,
     states: &'a mut KeyedStates<K, Kept<S>>,
     timers: &'a mut Timers,
+    kept: &'a Option<KeptAs<K, S>>,
     clock: &'a Clock,
     ttl: Option<Duration>,
     watermark: Watermark,
@@ -153,7 +169,7 @@ where
             state: (logic.create)(),
             touched: Timestamp::MIN,
         };
-        let slot = self.states.slot_or_insert(key, create);
+        let slot = self.states.slot_or_insert(Cow::Owned(key), create);
         self.with_key(slot, time, None, output, |state, key, out| {
             (logic.on_record)(state, key, record, time, out)
         });
@@ -174,6 +190,15 @@ where
         });
     }
 
+    /// What is remembered of a key, or one of its timers, is about to change.
+    #[inline]
+    fn touch(&mut self, slot: u32) {
+        self.states.touch(slot, |chunk, key, state| {
+            let with = (&*self.timers, self.clock);
+            write(self.kept, with, chunk, (key, slot), state)
+        });
+    }
+
     /// Calls user code for the key of a slot, then forgets the key if that said so.
     #[inline]
     fn with_key<U>(
@@ -184,6 +209,7 @@ where
         output: &mut Output<'_, U>,
         call: impl FnOnce(&mut S, &K, &mut KeyedContext<'_, '_, U>),
     ) {
+        self.touch(slot);
         let Some((key, kept)) = self.states.get_mut(slot) else {
             return;
         };
@@ -227,7 +253,7 @@ where
     /// Forgets a key that nobody touched; else sets its next deadline.
     fn expire(&mut self, slot: u32) {
         self.timers.expiry.forget(slot);
-        let (Some((_, kept)), Some(ttl)) = (self.states.get_mut(slot), self.ttl) else {
+        let (Some(kept), Some(ttl)) = (self.states.get(slot), self.ttl) else {
             return;
         };
         let end = kept.touched + ttl;
@@ -239,6 +265,7 @@ where
     }
 
     fn forget(&mut self, slot: u32) {
+        self.touch(slot);
         self.states.remove(slot);
         self.timers.forget(slot);
     }
@@ -260,6 +287,7 @@ where
             logic: &self.logic,
             states: &mut self.states,
             timers: &mut self.timers,
+            kept: &self.kept,
             clock: &self.clock,
             ttl: self.ttl,
             watermark: self.watermark,
@@ -279,6 +307,7 @@ where
                 None => break,
                 Some(Due::Expiry(slot)) => desk.expire(slot),
                 Some(Due::Timer(time, slot, kind)) => {
+                    desk.touch(slot);
                     desk.timers.event.clear(slot, time);
                     desk.timer(time, slot, kind, &mut output);
                 }
@@ -304,9 +333,11 @@ where
             if output.is_full() {
                 break;
             }
-            let Some((deadline, slot)) = desk.timers.processing.pop_due(now) else {
+            let Some((deadline, slot)) = desk.timers.processing.first_due(now) else {
                 break;
             };
+            desk.touch(slot);
+            desk.timers.processing.clear(slot, deadline);
             desk.timer(
                 wall - (now - deadline),
                 slot,
@@ -339,6 +370,10 @@ where
 {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.clock = context.clock.clone();
+        self.waker = context.waker.clone();
+        if context.guarantee.keeps_state() {
+            self.states.keep_track();
+        }
         Ok(())
     }
 
@@ -381,6 +416,92 @@ where
 
     fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
         self.fire_processing_timers(outbox)
+    }
+
+    fn forgets(&self) -> Option<&'static str> {
+        unless_kept(self.kept.as_ref())
+    }
+
+    fn take_cut(&mut self, cut: Cut) -> Result<()> {
+        self.states.take_cut(cut);
+        Ok(())
+    }
+
+    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        let (kept, with) = (&self.kept, (&self.timers, &self.clock));
+        self.states.write_cut(writer, |chunk, key, slot, state| {
+            write(kept, with, chunk, (key, slot), state)
+        })
+    }
+
+    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+        Ok(self.states.commit(epoch))
+    }
+
+    fn on_epoch_given_up(&mut self, epoch: Epoch) -> Result<Progress> {
+        self.states.give_up(epoch);
+        Ok(Progress::DONE)
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        let (now, wall) = (self.clock.now(), self.clock.wall());
+        for entry in state {
+            let Some(kept) = &self.kept else {
+                return Err(RestoredState::unknown(&entry));
+            };
+            let (key, state, mut rest) = kept.read(&entry)?;
+            let touched = rest.time()?;
+            let slot = self.states.restore(key, Kept { state, touched })?;
+            for time in rest.times()? {
+                self.timers.event.set(slot, time?);
+            }
+            for time in rest.times()? {
+                let deadline = deadline_of(time?, now, wall);
+                self.timers.processing.set(slot, deadline);
+            }
+            if let Some(ttl) = self.ttl {
+                self.timers.expiry.set(slot, touched + ttl);
+            }
+        }
+        Ok(())
+    }
+
+    fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
+        if self.timers.processing.first().is_some() {
+            // There is no outbox here to ask to be woken at their time.
+            self.waker.wake();
+        }
+        Ok(Progress::DONE)
+    }
+}
+
+/// Appends the entry of a key: its state, when it was touched, and its timers; those of the machine's clock by the time of day.
+fn write<K: Key, S>(
+    kept: &Option<KeptAs<K, S>>,
+    (timers, clock): (&Timers, &Clock),
+    chunk: &mut StateChunk,
+    (key, slot): (&K, u32),
+    state: &Kept<S>,
+) -> Result<()> {
+    let Some(kept) = kept else { return Ok(()) };
+    let (now, wall) = (clock.now(), clock.wall());
+    let time_of = |deadline: Duration| match deadline.checked_sub(now) {
+        Some(left) => wall + left,
+        None => wall - (now - deadline),
+    };
+    kept.write(chunk, key, &state.state, |out| {
+        put_time(out, state.touched);
+        put_times(out, timers.event.of(slot));
+        put_times(out, timers.processing.of(slot).map(time_of));
+    })
+}
+
+/// When a time of day comes, or came, on the machine's clock.
+fn deadline_of(time: Timestamp, now: Duration, wall: Timestamp) -> Duration {
+    if time >= wall {
+        now.saturating_add(time.since(wall))
+    } else {
+        now.saturating_sub(wall.since(time))
     }
 }
 

@@ -50,6 +50,13 @@ impl<D: Deadline> TimerSet<D> {
         self.by_slot.remove(&(slot, deadline));
     }
 
+    /// All deadlines of a slot.
+    pub(crate) fn of(&self, slot: u32) -> impl Iterator<Item = D> {
+        let all = self.by_slot.range((slot, D::FIRST)..);
+        all.take_while(move |(owner, _)| *owner == slot)
+            .map(|(_, deadline)| *deadline)
+    }
+
     /// Forgets all deadlines of a slot.
     pub(crate) fn forget(&mut self, slot: u32) {
         while let Some(&(owner, deadline)) = self.by_slot.range((slot, D::FIRST)..).next() {

@@ -41,6 +41,10 @@ impl<T> LimitP<T> {
 }
 
 impl<T: Send + 'static> Processor for LimitP<T> {
+    fn forgets(&self) -> Option<&'static str> {
+        Some("how many records have passed")
+    }
+
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
         if self.left > 0 {
             let limit = usize::try_from(self.left).unwrap_or(usize::MAX);

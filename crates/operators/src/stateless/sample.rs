@@ -46,6 +46,10 @@ impl<T> SampleP<T> {
 }
 
 impl<T: Send + 'static> Processor for SampleP<T> {
+    fn forgets(&self) -> Option<&'static str> {
+        Some("which record passes next")
+    }
+
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
         let SampleP {
             every, skip, asked, ..

@@ -178,6 +178,10 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeSessions<'_, F> {
 }
 
 impl<F: KeyedFold> Processor for SessionWindowP<F> {
+    fn forgets(&self) -> Option<&'static str> {
+        Some("its open windows")
+    }
+
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.late.count_in(&context.metrics);
         Ok(())

@@ -98,6 +98,10 @@ impl<F: KeyedFold> SliceCombineP<F> {
 }
 
 impl<F: KeyedFold> Processor for SliceCombineP<F> {
+    fn forgets(&self) -> Option<&'static str> {
+        Some("the slices of windows that it has not handed on")
+    }
+
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.intake.count_in(&context.metrics);
         Ok(())

@@ -128,6 +128,10 @@ impl<F: KeyedFold> SlidingWindowP<F> {
 }
 
 impl<F: KeyedFold> Processor for SlidingWindowP<F> {
+    fn forgets(&self) -> Option<&'static str> {
+        Some("its open windows")
+    }
+
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.intake.count_in(&context.metrics);
         if F::EARLY {

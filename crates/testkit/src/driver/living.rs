@@ -2,6 +2,7 @@
 
 use std::mem;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use ardea_core::{
     Cut, DeadLetters, Epoch, Inbox, InstanceContext, InstanceMetrics, ManualClock, Marker, Outbox,
@@ -28,6 +29,10 @@ impl Driver {
         make: Make<'_>,
         has_own_clock: bool,
     ) -> Result<(), Halt> {
+        if let Some(what) = self.processor.forgets() {
+            let broken = format!("it is said to survive, and says that it forgets {what}");
+            return Err(Halt::Broken(broken));
+        }
         self.init()?;
         let last_cut = last_cut(steps);
         let mut at = 0;
@@ -188,7 +193,11 @@ impl Driver {
                 self.execute(*step)?;
             }
         }
-        self.is_silent_since(&marks, "told the time again")
+        self.is_silent_since(&marks, "told the time again")?;
+        if self.woken.swap(false, Ordering::AcqRel) {
+            self.call(Callback::Wake, |p, _, out| p.on_wake(out))?;
+        }
+        Ok(())
     }
 
     /// No record has come since these marks; what else has is forgotten.

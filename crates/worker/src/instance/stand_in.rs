@@ -282,6 +282,10 @@ impl StandInP {
 }
 
 impl Processor for StandInP {
+    fn forgets(&self) -> Option<&'static str> {
+        Some("what an instance in a process of its own remembers, which does not come here")
+    }
+
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.about = About {
             waker: context.waker.clone(),

@@ -1,0 +1,124 @@
+//! Values of state as bytes.
+
+use std::any::type_name;
+use std::sync::Arc;
+
+use ardea_core::{Error, ErrorCode, Result, StateCodec};
+
+use crate::exchange::is_local;
+use crate::{Exchange, SerdeValues, ValueCodec};
+
+/// What can be remembered beyond the life of an instance: every type that serde can write and read, as an [`Exchange`] record.
+///
+/// Derive [`Serialize`](serde::Serialize) and [`Deserialize`](serde::Deserialize) for your own types. What can't be written, or must not
+/// be, is wrapped in a [`Local`](crate::Local): a job that promises to keep its state is refused then.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` can't be remembered beyond the life of an instance",
+    label = "a step remembers this, and has to have it again after a failure if its job promises so",
+    note = "it has to be known to serde: `#[derive(serde::Serialize, serde::Deserialize)]`, and so has each type in it",
+    note = "or wrap it, if the job never promises that: `Local`"
+)]
+pub trait Kept: Exchange {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Exchange> Kept for T {}
+
+/// Writes values of state as the values of an edge are written, one at a time.
+///
+/// ```
+/// use ardea_codec::{StateValues, WireValues};
+/// use ardea_core::StateCodec;
+///
+/// let codec = StateValues::new(WireValues);
+/// let mut bytes = Vec::new();
+/// codec.put(&7u64, &mut bytes)?;
+/// let back: u64 = codec.get(&bytes)?;
+/// assert_eq!(back, 7);
+/// # Ok::<(), ardea_core::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StateValues<V>(V);
+
+impl<V> StateValues<V> {
+    /// As `values` writes them.
+    pub fn new(values: V) -> Self {
+        StateValues(values)
+    }
+}
+
+impl<T, V: ValueCodec<T>> StateCodec<T> for StateValues<V> {
+    fn put(&self, value: &T, out: &mut Vec<u8>) -> Result<()> {
+        let written = self.0.put(std::slice::from_ref(value), 0, out);
+        written.map(drop).map_err(|error| {
+            let what = format!("a state of type {} can't be written", type_name::<T>());
+            Error::new(ErrorCode::UserError, what)
+                .because(error.without_hint())
+                .hint("serde has to read it as it wrote it")
+        })
+    }
+
+    fn get(&self, bytes: &[u8]) -> Result<T> {
+        let mut values = Vec::with_capacity(1);
+        let read = self.0.get(bytes, 1, &mut values);
+        let bad = || {
+            let what = format!("{} bytes are no {}", bytes.len(), type_name::<T>());
+            Error::new(ErrorCode::BadRecord, what)
+                .hint("start the job as it was when the snapshot was taken")
+        };
+        read.map_err(|error| bad().because(error))?;
+        values.pop().ok_or_else(bad)
+    }
+}
+
+/// The codec of keys or states of this type; none for [`Local`](crate::Local) ones, which a job that promises to keep its state can't have.
+pub fn state_codec_of<T: Kept>() -> Option<Arc<dyn StateCodec<T>>> {
+    if is_local::<T>() {
+        return None;
+    }
+    Some(Arc::new(StateValues(SerdeValues::default())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Local;
+    use serde::{Deserialize, Serialize};
+
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    struct Account {
+        owner: String,
+        balance: Option<i64>,
+    }
+
+    #[test]
+    fn a_value_comes_back_as_it_was_written() {
+        let codec = state_codec_of::<Account>().unwrap();
+        let account = Account {
+            owner: "ann".into(),
+            balance: Some(-7),
+        };
+        let mut bytes = vec![1, 2];
+        codec.put(&account, &mut bytes).unwrap();
+        assert_eq!(codec.get(&bytes[2..]).unwrap(), account);
+    }
+
+    #[test]
+    fn other_bytes_are_refused_with_the_type_named() {
+        let codec = state_codec_of::<(u64, String)>().unwrap();
+        let mut bytes = Vec::new();
+        codec.put(&(1, "one".to_string()), &mut bytes).unwrap();
+        bytes.push(0);
+        for bytes in [&bytes[..], &bytes[..4], &[]] {
+            let error = codec.get(bytes).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::BadRecord);
+            assert!(error.to_string().contains("String"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_stays_in_its_process_is_not_kept() {
+        assert!(state_codec_of::<Local<u64>>().is_none());
+        assert!(state_codec_of::<Option<Local<u64>>>().is_none());
+        assert!(state_codec_of::<&'static str>().is_some());
+    }
+}

@@ -1,0 +1,147 @@
+//! How keys and what is remembered of them become bytes.
+
+use std::fmt;
+use std::sync::Arc;
+
+use ardea_core::{
+    Error, ErrorCode, Key, PartitionId, RestoredEntry, RestoredState, Result,
+    StateChunk, StateCodec, Timestamp,
+};
+
+use crate::keyed::states::STATE;
+
+/// How a keyed operator writes what it remembers where that has to survive it: its keys, and its states.
+///
+/// Each key is one entry under its canonical bytes. The value begins with the length of the key in four bytes and the key as its codec
+/// writes it, as canonical bytes can't be read back; then, in the same way, the state, and what the operator itself remembers.
+pub struct KeptAs<K, S> {
+    key: Arc<dyn StateCodec<K>>,
+    state: Arc<dyn StateCodec<S>>,
+}
+
+impl<K, S> Clone for KeptAs<K, S> {
+    fn clone(&self) -> Self {
+        KeptAs {
+            key: Arc::clone(&self.key),
+            state: Arc::clone(&self.state),
+        }
+    }
+}
+
+impl<K, S> fmt::Debug for KeptAs<K, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeptAs")
+    }
+}
+
+impl<K: Key, S> KeptAs<K, S> {
+    /// By these codecs.
+    pub fn new(key: Arc<dyn StateCodec<K>>, state: Arc<dyn StateCodec<S>>) -> Self {
+        KeptAs { key, state }
+    }
+
+    /// Appends the entry of a key: its state, then what `rest` appends.
+    pub(crate) fn write(
+        &self,
+        chunk: &mut StateChunk,
+        key: &K,
+        state: &S,
+        rest: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<()> {
+        let canonical = |out: &mut Vec<u8>| {
+            key.write_to(out);
+            Ok(())
+        };
+        chunk.write(STATE, Some(PartitionId::of(key)), canonical, |out| {
+            put_part(out, |out| self.key.put(key, out))?;
+            put_part(out, |out| self.state.put(state, out))?;
+            rest(out);
+            Ok(())
+        })
+    }
+
+    /// The key and state of an entry, and what follows.
+    pub(crate) fn read<'a>(&self, entry: &RestoredEntry<'a>) -> Result<(K, S, Rest<'a>)> {
+        if entry.state != STATE {
+            return Err(RestoredState::unknown(entry));
+        }
+        let mut rest = Rest(entry.value);
+        let key = self.key.get(rest.part()?)?;
+        let state = self.state.get(rest.part()?)?;
+        Ok((key, state, rest))
+    }
+}
+
+/// What an operator forgets that nobody has said of how its keys and states are written.
+pub(crate) fn unless_kept<C>(kept: Option<&C>) -> Option<&'static str> {
+    match kept {
+        Some(_) => None,
+        None => Some("its keys and states, which nothing here can write"),
+    }
+}
+
+/// Appends what `put` does, behind its length in four bytes.
+fn put_part(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>) -> Result<()>) -> Result<()> {
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    put(out)?;
+    let length = out.len() - start - 4;
+    let length = u32::try_from(length).map_err(|_| {
+        let what = format!("a key or a state has {length} bytes, 4 GB are too many");
+        Error::new(ErrorCode::LimitReached, what)
+    })?;
+    out[start..start + 4].copy_from_slice(&length.to_le_bytes());
+    Ok(())
+}
+
+/// What is left of an entry's value.
+#[derive(Debug)]
+pub(crate) struct Rest<'a>(&'a [u8]);
+
+impl<'a> Rest<'a> {
+    fn part(&mut self) -> Result<&'a [u8]> {
+        let length = u32::from_le_bytes(self.array()?) as usize;
+        self.0.split_off(..length).ok_or_else(cut_short)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let (array, rest) = self.0.split_first_chunk().ok_or_else(cut_short)?;
+        self.0 = rest;
+        Ok(*array)
+    }
+
+    /// A time that was written by [`put_time`].
+    pub(crate) fn time(&mut self) -> Result<Timestamp> {
+        Ok(Timestamp::from_micros(i64::from_le_bytes(self.array()?)))
+    }
+
+    /// Times that were written by [`put_times`].
+    pub(crate) fn times(&mut self) -> Result<impl Iterator<Item = Result<Timestamp>> + use<'a>> {
+        let count = u32::from_le_bytes(self.array()?) as usize;
+        let bytes = count.checked_mul(8).and_then(|n| self.0.split_off(..n));
+        let mut times = Rest(bytes.ok_or_else(cut_short)?);
+        Ok((0..count).map(move |_| times.time()))
+    }
+}
+
+/// Appends a time.
+pub(crate) fn put_time(out: &mut Vec<u8>, time: Timestamp) {
+    out.extend_from_slice(&time.as_micros().to_le_bytes());
+}
+
+/// Appends times behind their number.
+pub(crate) fn put_times(out: &mut Vec<u8>, times: impl Iterator<Item = Timestamp>) {
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    let mut count: u32 = 0;
+    for time in times {
+        put_time(out, time);
+        count += 1;
+    }
+    out[start..start + 4].copy_from_slice(&count.to_le_bytes());
+}
+
+fn cut_short() -> Error {
+    Error::new(ErrorCode::BadRecord, "an entry of state breaks off")
+        .hint("start from another snapshot")
+}

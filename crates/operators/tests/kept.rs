@@ -1,0 +1,223 @@
+//! What keyed operators remember survives any death, and goes on in other numbers of instances.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_aggregate::{average, count};
+use ardea_core::{Error, ErrorCode, Processor, Result, StateCodec};
+use ardea_operators::*;
+use ardea_testkit::{Expected, Harness, ProcessorTest, TestInput, Timestamp};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+type Pair = (u8, i64);
+
+fn at(n: i64) -> Timestamp {
+    Timestamp::from_secs(n)
+}
+
+fn key(pair: &Pair) -> u8 {
+    pair.0
+}
+
+/// Values as JSON: anything that can be written and read will do here.
+struct Json;
+
+impl<T: Serialize + DeserializeOwned> StateCodec<T> for Json {
+    fn put(&self, value: &T, out: &mut Vec<u8>) -> Result<()> {
+        serde_json::to_writer(out, value).map_err(bad)
+    }
+
+    fn get(&self, bytes: &[u8]) -> Result<T> {
+        serde_json::from_slice(bytes).map_err(bad)
+    }
+}
+
+fn bad(error: serde_json::Error) -> Error {
+    Error::new(ErrorCode::BadRecord, "no JSON").because(error)
+}
+
+fn json<K: ardea_core::Key, S>() -> KeptAs<K, S>
+where
+    Json: StateCodec<K> + StateCodec<S>,
+{
+    KeptAs::new(Arc::new(Json), Arc::new(Json))
+}
+
+/// Thirty pairs of three keys in order of time, with watermarks and the ends of two epochs between them.
+fn pairs() -> TestInput<Pair> {
+    let pair = |n: i64| (((n * n % 5) as u8, n), at(n));
+    TestInput::new()
+        .records((0..10).map(pair))
+        .watermark(at(9))
+        .epoch_end()
+        .records((10..20).map(pair))
+        .watermark(at(15))
+        .records((20..30).map(pair))
+        .epoch_end()
+        .watermark(at(29))
+}
+
+/// What comes out of a processor that lives to its end.
+fn expected<U: Send + 'static>(processor: impl Processor + 'static) -> Vec<(U, Timestamp)> {
+    let mut whole = Harness::new(processor, 1, 1);
+    let pair = |n: i64| (((n * n % 5) as u8, n), at(n));
+    let mut read = |from: i64, to: i64, mark: i64| {
+        whole.push_all(0, (from..to).map(pair));
+        whole.read(0).unwrap();
+        whole.watermark(at(mark)).unwrap();
+    };
+    read(0, 10, 9);
+    read(10, 20, 15);
+    read(20, 30, 29);
+    whole.edge_done(0).unwrap();
+    whole.watermark(Timestamp::MAX).unwrap();
+    whole.complete().unwrap();
+    whole.take::<U>(0)
+}
+
+#[test]
+fn a_map_with_state_goes_on_with_it() {
+    let logic = Arc::new(map_stateful(
+        key,
+        Vec::new,
+        |seen: &mut Vec<i64>, key: &u8, (_, n): Pair| {
+            seen.push(n);
+            (*key, seen.iter().sum::<i64>())
+        },
+    ));
+    let make = move || StatefulMapP::new(Arc::clone(&logic)).kept_as(json());
+    ProcessorTest::new(make.clone())
+        .keyed_input(pairs(), key)
+        .output(Expected::timed(expected::<Pair>(make())))
+        .forbid_late_output()
+        .survives()
+        .run();
+}
+
+#[test]
+fn event_timers_and_removed_keys_come_back_as_they_were() {
+    type Out<'a, 'o> = KeyedContext<'a, 'o, Pair>;
+    let on_record = |sum: &mut i64, key: &u8, (_, n): Pair, time: Timestamp, out: &mut Out| {
+        *sum += n;
+        out.emit((*key, *sum));
+        match n % 4 {
+            0 => out.set_event_timer(time + Duration::from_secs(3)),
+            1 => out.clear_event_timer(time + Duration::from_secs(2)),
+            2 => out.set_event_timer(time + Duration::from_secs(40)),
+            _ => {}
+        }
+    };
+    let on_timer = |sum: &mut i64, key: &u8, time: Timestamp, out: &mut Out| {
+        out.emit((*key, -*sum));
+        if time < at(30) && *sum % 3 == 0 {
+            out.clear_state();
+        }
+    };
+    let logic = Arc::new(KeyedLogic {
+        key,
+        create: || 0i64,
+        on_record,
+        on_timer,
+    });
+    for ttl in [None, Some(Duration::from_secs(4))] {
+        let logic = Arc::clone(&logic);
+        let make = move || {
+            let map = StatefulMapP::new(Arc::clone(&logic)).kept_as(json());
+            match ttl {
+                Some(ttl) => map.ttl(ttl),
+                None => map,
+            }
+        };
+        ProcessorTest::new(make.clone())
+            .keyed_input(pairs(), key)
+            .output(Expected::timed_unordered(expected::<Pair>(make())))
+            .survives()
+            .run();
+    }
+}
+
+#[test]
+fn processing_timers_fire_when_their_time_of_day_comes() {
+    type Out<'a, 'o> = KeyedContext<'a, 'o, Pair>;
+    let logic = Arc::new(KeyedLogic {
+        key,
+        create: || 0i64,
+        on_record: |sum: &mut i64, _: &u8, (_, n): Pair, _: Timestamp, out: &mut Out| {
+            *sum += n;
+            out.set_processing_timer(Duration::from_secs(10 + n as u64));
+        },
+        on_timer: |sum: &mut i64, key: &u8, time: Timestamp, out: &mut Out| {
+            out.emit((*key, *sum * 1_000 + time.as_millis() / 1_000));
+        },
+    });
+    let input = TestInput::new()
+        .values([(1, 1), (2, 2), (1, 3)])
+        .advance_clock(Duration::from_secs(5))
+        .values([(2, 4)])
+        .advance_clock(Duration::from_secs(7))
+        .advance_clock(Duration::from_secs(1))
+        .values([(3, 30)])
+        .advance_clock(Duration::from_secs(10));
+    ProcessorTest::new(move || StatefulMapP::new(Arc::clone(&logic)).kept_as(json()))
+        .keyed_input(input, key)
+        .output::<Pair>(Expected::unordered([
+            (1, 4_011),
+            (2, 6_012),
+            (1, 4_013),
+            (2, 6_019),
+        ]))
+        .survives()
+        .run();
+}
+
+#[test]
+fn distinct_lets_no_key_pass_again() {
+    let make = move || DistinctP::new(Arc::new(key)).kept_as(json());
+    ProcessorTest::new(make)
+        .keyed_input(pairs(), key)
+        .output(Expected::timed(expected::<Pair>(make())))
+        .survives()
+        .run();
+    let make = move || {
+        DistinctP::new(Arc::new(key))
+            .within(Duration::from_secs(6))
+            .kept_as(json())
+    };
+    ProcessorTest::new(make)
+        .keyed_input(pairs(), key)
+        .output(Expected::timed(expected::<Pair>(make())))
+        .survives()
+        .run();
+}
+
+#[test]
+fn rolling_aggregates_roll_on() {
+    let counts = || Arc::new(FoldOne::new(key, count()));
+    let make = move || RollingP::new(counts()).kept_as(json());
+    ProcessorTest::new(make)
+        .keyed_input(pairs(), key)
+        .output(Expected::timed(expected::<(u8, u64)>(make())))
+        .survives()
+        .run();
+    let averages = || Arc::new(FoldOne::new(key, average(|pair: &Pair| pair.1 as f64)));
+    let make = move || {
+        RollingP::new(averages())
+            .ttl(Duration::from_secs(3))
+            .kept_as(json())
+    };
+    ProcessorTest::new(make)
+        .keyed_input(pairs(), key)
+        .output(Expected::timed(expected::<(u8, Option<f64>)>(make())))
+        .survives()
+        .run();
+}
+
+#[test]
+fn what_nobody_can_write_is_said_to_be_forgotten() {
+    let distinct = || DistinctP::new(Arc::new(key));
+    assert!(distinct().forgets().is_some());
+    assert_eq!(distinct().kept_as(json()).forgets(), None);
+    let rolling = RollingP::new(Arc::new(FoldOne::new(key, count())));
+    assert!(rolling.forgets().is_some());
+}
