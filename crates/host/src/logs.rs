@@ -402,16 +402,20 @@ mod tests {
 
     use super::*;
 
+    fn piece(offset: u64, text: &str) -> Result<LogPiece> {
+        Ok(LogPiece {
+            offset,
+            bytes: text.into(),
+            file_bytes: offset + text.len() as u64,
+        })
+    }
+
+    fn away() -> Result<LogPiece> {
+        Err(Error::new(ErrorCode::SchedulerUnavailable, "out of reach"))
+    }
+
     #[tokio::test]
     async fn a_followed_file_goes_on_when_its_host_was_out_of_reach() {
-        let piece = |offset: u64, text: &str| {
-            Ok(LogPiece {
-                offset,
-                bytes: text.into(),
-                file_bytes: offset + text.len() as u64,
-            })
-        };
-        let away = || Err(Error::new(ErrorCode::SchedulerUnavailable, "out of reach"));
         let said = [piece(0, "a\n"), away(), away(), piece(2, "b\n")];
         let script = Arc::new(Mutex::new(said.into_iter().collect()));
         let reader = Reader::of(ContainerId(1), LogSource::Stdout, Keeper::Script(script));
@@ -425,14 +429,6 @@ mod tests {
 
     #[tokio::test]
     async fn a_file_that_can_not_be_read_at_the_end_keeps_no_other_from_being_told_to_its_own() {
-        let piece = |offset: u64, text: &str| {
-            Ok(LogPiece {
-                offset,
-                bytes: text.into(),
-                file_bytes: offset + text.len() as u64,
-            })
-        };
-        let away = || Err(Error::new(ErrorCode::SchedulerUnavailable, "out of reach"));
         let dead = [piece(0, ""), away(), away(), away(), away()];
         // Out of reach for a moment only: nothing of it is lost.
         let shaky = [piece(0, ""), away(), piece(0, "x\n"), piece(2, "y")];

@@ -315,9 +315,8 @@ pub(crate) fn reply_of<T>(error: &Error) -> StoreReply<T> {
 #[cfg(test)]
 mod tests {
     use ardea_control::MasterEpoch;
-    use ardea_state_manager::{
-        FileState, Node, Pending, Session, SessionEnding, StateOptions, Watcher,
-    };
+    use ardea_state_manager::conformance::{Fault, Faulty};
+    use ardea_state_manager::{FileState, StateOptions};
 
     use super::*;
     use crate::stored_job::tests;
@@ -334,92 +333,29 @@ mod tests {
         assert_eq!(read_lease(&value).unwrap(), lease);
     }
 
-    /// One over another: as soon as that lease is written, the job's definition is damaged.
-    #[derive(Debug)]
-    struct Damaging {
-        inner: Arc<dyn StateManager>,
-        lease: StatePath,
-        definition: StatePath,
-        /// Whether a lease that is there can't be removed.
-        holds: bool,
-    }
-
-    impl StateManager for Damaging {
-        fn place(&self) -> &str {
-            self.inner.place()
-        }
-
-        fn get<'a>(&'a self, path: &'a StatePath) -> Pending<'a, Option<Node>> {
-            self.inner.get(path)
-        }
-
-        fn set<'a>(
-            &'a self,
-            path: &'a StatePath,
-            value: &'a [u8],
-            expected: Expected,
-        ) -> Pending<'a, Version> {
-            Box::pin(async move {
-                let version = self.inner.set(path, value, expected).await?;
-                if *path == self.lease {
-                    let damaged = self.inner.set(&self.definition, b"junk", Expected::Any);
-                    damaged.await?;
-                }
-                Ok(version)
-            })
-        }
-
-        fn delete<'a>(&'a self, path: &'a StatePath, expected: Expected) -> Pending<'a, ()> {
-            match self.holds && *path == self.lease {
-                true => Box::pin(async { Err(Error::new(ErrorCode::StateRefused, "denied")) }),
-                false => self.inner.delete(path, expected),
-            }
-        }
-
-        fn children<'a>(&'a self, path: &'a StatePath) -> Pending<'a, Vec<String>> {
-            self.inner.children(path)
-        }
-
-        fn watch_node<'a>(&'a self, path: &'a StatePath) -> Pending<'a, Watcher<Option<Node>>> {
-            self.inner.watch_node(path)
-        }
-
-        fn watch_children<'a>(&'a self, path: &'a StatePath) -> Pending<'a, Watcher<Vec<String>>> {
-            self.inner.watch_children(path)
-        }
-
-        fn open_session(&self) -> Pending<'_, (Box<dyn Session>, SessionEnding)> {
-            self.inner.open_session()
-        }
-    }
-
     #[tokio::test]
     async fn a_lease_is_said_to_be_refused_only_if_none_is_left_of_it() {
-        for holds in [false, true] {
+        for is_removable in [true, false] {
             let folder = tempfile::tempdir().unwrap();
-            let inner = FileState::open(folder.path(), StateOptions::default()).await;
-            let inner: Arc<dyn StateManager> = Arc::new(inner.unwrap());
+            let state = FileState::open(folder.path(), StateOptions::default()).await;
+            let state = Arc::new(Faulty::over(Arc::new(state.unwrap())));
             let (job, _) = tests::job(10, 1);
             let layout = JobLayout::of(&job.record.job.name).unwrap();
-            let state = Arc::new(Damaging {
-                inner: Arc::clone(&inner),
-                lease: layout.master(job.record.job.submission).unwrap(),
-                definition: layout.definition().clone(),
-                holds,
-            });
             let encoded = job.encode().unwrap();
-            let set = inner.set(layout.definition(), &encoded, Expected::Absent);
+            let set = state.set(layout.definition(), &encoded, Expected::Absent);
             set.await.unwrap();
-            let store = JobStore::new(state, job.record.job.clone()).unwrap();
+            let store = JobStore::new(Arc::clone(&state) as _, job.record.job.clone()).unwrap();
+            state.has(Fault::DamagedByWrite { is_removable });
             let answer = store.lease(claim()).await;
             let trouble = store.trouble().get().unwrap().code();
+            state.has(Fault::None);
             let is_there = store.leader().await.unwrap().is_some();
-            match holds {
-                false => {
+            match is_removable {
+                true => {
                     assert!(matches!(answer, StoreReply::Refused(_)), "{answer:?}");
                     assert_eq!((trouble, is_there), (ErrorCode::StateCorrupt, false));
                 }
-                true => {
+                false => {
                     assert_eq!(answer, StoreReply::Unavailable);
                     assert_eq!((trouble, is_there), (ErrorCode::StateUnknown, true));
                 }

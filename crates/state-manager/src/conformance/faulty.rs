@@ -21,6 +21,16 @@ pub enum Fault {
     Full,
     /// The next node is written, and the answer is lost. After that nothing is wrong any more.
     LosesAnswer,
+    /// The next node is written, and after that it is [`Damaged`](Fault::Damaged).
+    DamagedByWrite {
+        /// Whether nodes can be removed then.
+        is_removable: bool,
+    },
+    /// Nothing that is there can be read.
+    Damaged {
+        /// Whether nodes can be written and removed.
+        is_removable: bool,
+    },
 }
 
 /// One over another.
@@ -54,6 +64,7 @@ impl Faulty {
     fn read<'a, T: Send + 'a>(&'a self, call: Pending<'a, T>) -> Pending<'a, T> {
         match self.fault() {
             Fault::Away => refused(Error::new(ErrorCode::StateUnavailable, "away")),
+            Fault::Damaged { .. } => refused(Error::new(ErrorCode::StateCorrupt, "damaged")),
             _ => call,
         }
     }
@@ -63,24 +74,33 @@ impl Faulty {
         path: &StatePath,
         call: Pending<'a, T>,
     ) -> Pending<'a, T> {
-        if self.fault() == Fault::Full {
-            // What the system says then: error 28.
-            let why = io::Error::from_raw_os_error(28);
-            let place = Place::new(self.inner.place());
-            return refused(place.unavailable(format!("write {path}"), why));
+        match self.fault() {
+            Fault::Full => {
+                // What the system says then: error 28.
+                let why = io::Error::from_raw_os_error(28);
+                let place = Place::new(self.inner.place());
+                refused(place.unavailable(format!("write {path}"), why))
+            }
+            Fault::Damaged { is_removable: true } => call,
+            Fault::Damaged { .. } => refused(Error::new(ErrorCode::StateRefused, "denied")),
+            _ => self.read(call),
         }
-        self.read(call)
     }
 
     /// The answer to a change that was made, unless it is to be lost.
     fn answer<T>(&self, answer: Result<T>) -> Result<T> {
         let mut fault = self.lock();
-        if *fault == Fault::LosesAnswer {
-            *fault = Fault::None;
-            let lost = Error::new(ErrorCode::StateUnknown, "the answer is lost");
-            return Err(lost);
+        match *fault {
+            Fault::LosesAnswer => {
+                *fault = Fault::None;
+                Err(Error::new(ErrorCode::StateUnknown, "the answer is lost"))
+            }
+            Fault::DamagedByWrite { is_removable } => {
+                *fault = Fault::Damaged { is_removable };
+                answer
+            }
+            _ => answer,
         }
-        answer
     }
 }
 
