@@ -15,6 +15,7 @@ pub use distinct::DistinctP;
 pub use logic::{KeyedLogic, flat_map_stateful, map_stateful};
 pub use stateful_map::StatefulMapP;
 
-pub(crate) use kept::{put_time, unless_kept};
-pub(crate) use states::KeyedStates;
+pub(crate) use changes::Changes;
+pub(crate) use kept::{Rest, cut_short, put_part, put_time, unless_kept};
+pub(crate) use states::{KeyedStates, PLACES_PER_CALL};
 pub(crate) use timers::TimerSet;

@@ -11,7 +11,7 @@ use ardea_core::{
 use crate::callback::{Call, Callback};
 use crate::difference::parting;
 use crate::driver::{Driver, Halt, Settings, Timing};
-use crate::input::InputPlan;
+use crate::input::{Dealing, InputPlan};
 use crate::lane::{MarkRules, OutputPlan, RecordedLane};
 use crate::random::SplitMix64;
 use crate::steps::plan;
@@ -131,8 +131,12 @@ impl Run {
             return Vec::new();
         }
         let mut fates = vec![Fate::Lives(calls); LIVES_PER_VARIANT];
-        let is_keyed = self.inputs.iter().all(|(input, _)| input.is_keyed());
-        if is_keyed && !self.inputs.is_empty() && self.clock.is_none() {
+        let has = |dealing| {
+            let mut inputs = self.inputs.iter();
+            inputs.any(|(input, _)| input.dealing() == dealing)
+        };
+        let is_dealt = has(Dealing::ByKey) && !has(Dealing::Unknown);
+        if is_dealt && self.clock.is_none() {
             fates.extend([[1, 3, 2], [2, 1, 4]].map(Fate::Rescaled));
         }
         let mut seeds = SplitMix64::new(variant.seed);

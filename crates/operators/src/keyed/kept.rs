@@ -81,7 +81,7 @@ pub(crate) fn unless_kept<C>(kept: Option<&C>) -> Option<&'static str> {
 }
 
 /// Appends what `put` does, behind its length in four bytes.
-fn put_part(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>) -> Result<()>) -> Result<()> {
+pub(crate) fn put_part(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>) -> Result<()>) -> Result<()> {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
     put(out)?;
@@ -99,12 +99,29 @@ fn put_part(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>) -> Result<()>) -> 
 pub(crate) struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
-    fn part(&mut self) -> Result<&'a [u8]> {
+    /// All of a value.
+    pub(crate) fn of(value: &'a [u8]) -> Self {
+        Rest(value)
+    }
+
+    /// Whether nothing is left.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All that is left.
+    pub(crate) fn bytes(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// What was written by [`put_part`].
+    pub(crate) fn part(&mut self) -> Result<&'a [u8]> {
         let length = u32::from_le_bytes(self.array()?) as usize;
         self.0.split_off(..length).ok_or_else(cut_short)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+    /// The next bytes.
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         let (array, rest) = self.0.split_first_chunk().ok_or_else(cut_short)?;
         self.0 = rest;
         Ok(*array)
@@ -141,7 +158,8 @@ pub(crate) fn put_times(out: &mut Vec<u8>, times: impl Iterator<Item = Timestamp
     out[start..start + 4].copy_from_slice(&count.to_le_bytes());
 }
 
-fn cut_short() -> Error {
+/// The error for an entry that is shorter than it says.
+pub(crate) fn cut_short() -> Error {
     Error::new(ErrorCode::BadRecord, "an entry of state breaks off")
         .hint("start from another snapshot")
 }
