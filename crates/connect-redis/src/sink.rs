@@ -40,14 +40,14 @@ where
 }
 
 /// What becomes of commands that come again after a failure.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Repeats {
     /// They are carried out again, whatever that does.
     Unknown,
     /// They are carried out again, which changes nothing.
     Harmless,
-    /// They are not, as markers under this key tell.
-    Never(String),
+    /// They are not.
+    Never,
 }
 
 /// A sink that sends commands to a Redis server; see the head of this crate for what it promises.
@@ -102,11 +102,11 @@ where
     /// In a job that keeps its state, carries the commands of each epoch out once, in one transaction (`MULTI`), when the epoch has been
     /// committed. So they are seen later, by the interval between snapshots, and wait in memory, and in the snapshot, until then.
     ///
-    /// `key`, such as `"ardea:orders:counts"`, is where the sink notes in Redis which epoch was the last; it has to be one that no other sink
-    /// uses, and with a colon behind it the beginning of no other key. The server has to be one that does not lose what it has confirmed,
-    /// or effects and note are lost together. Where the job keeps no state, commands are carried out at once.
-    pub fn exactly_once(mut self, key: impl Into<String>) -> Self {
-        self.repeats = Repeats::Never(key.into());
+    /// The sink notes in Redis which epoch was the last, under keys that begin with `ardea:` and the names of the job and the sink; they are
+    /// removed a week after they have served. The server has to be one that does not lose what it has confirmed. Where the job keeps no
+    /// state, commands are carried out at once.
+    pub fn exactly_once(mut self) -> Self {
+        self.repeats = Repeats::Never;
         self
     }
 
@@ -128,17 +128,17 @@ where
             ..
         } = self;
         let write = Arc::new(commands);
-        let delivery = match &repeats {
+        let delivery = match repeats {
             Repeats::Unknown => Delivery::AtLeastOnce,
             Repeats::Harmless => Delivery::Idempotent,
-            Repeats::Never(_) => Delivery::ExactlyOnce,
+            Repeats::Never => Delivery::ExactlyOnce,
         };
         let supply = move |_: Instance| -> Result<Box<dyn Processor>> {
             Ok(Box::new(WriteP::<T, F> {
                 url: url.clone(),
                 write: Arc::clone(&write),
                 bad: BadRecords::new(on_error),
-                repeats: repeats.clone(),
+                repeats,
                 costs: costs.clone(),
                 commands: Commands::default(),
                 transactions: None,
@@ -269,10 +269,9 @@ where
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.bad.attach(context);
         self.link = Some(Link::open(&self.url, context.waker.clone())?);
-        if let Repeats::Never(key) = &self.repeats
-            && context.guarantee.keeps_state()
-        {
-            self.transactions = Some(Transactions::new(key.clone(), context.instance));
+        if self.repeats == Repeats::Never && context.guarantee.keeps_state() {
+            let key = format!("ardea:{}:{}", context.job, context.vertex);
+            self.transactions = Some(Transactions::new(key, context.instance));
         }
         Ok(())
     }

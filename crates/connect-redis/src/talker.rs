@@ -83,31 +83,21 @@ impl Talker {
             };
             match answered {
                 Ok(refused) => self.put(&mut work, refused),
-                Err(error) => {
-                    if let Some(failure) = self.failure(&error) {
-                        self.desk.lock().failed = Some(failure.because(error));
-                        self.desk.changed.notify_all();
-                        self.desk.waker.wake();
-                        return;
-                    }
-                    self.rest(&error);
+                Err(error) if is_final(&error) => {
+                    let error = Error::new(
+                        ErrorCode::Network,
+                        format!("the Redis server {} does not let us in", self.name),
+                    )
+                    .because(error)
+                    .hint("check the user and password of the address");
+                    self.desk.lock().failed = Some(error);
+                    self.desk.changed.notify_all();
+                    self.desk.waker.wake();
+                    return;
                 }
+                Err(error) => self.rest(&error),
             }
         }
-    }
-
-    /// What fails the job, if trying again is of no use.
-    fn failure(&self, error: &RedisError) -> Option<Error> {
-        let name = &self.name;
-        if error.code() == Some("WRONGTYPE") {
-            let what = format!("the Redis server {name} has something else where the sink's markers are to be");
-            let failure = Error::new(ErrorCode::InvalidConfig, what);
-            return Some(failure.hint("give `exactly_once` a key that nothing else uses"));
-        }
-        is_final(error).then(|| {
-            let what = format!("the Redis server {name} does not let us in");
-            Error::new(ErrorCode::Network, what).hint("check the user and password of the address")
-        })
     }
 
     /// Waits for something to do, if nothing is left; false if there will be nothing more.
