@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    Cut, CutWriter, Epoch, Error, ErrorCode, FileUse, Inbox, Instance, InstanceContext, Ordinal,
+    Cut, CutWriter, Delivery, Epoch, Error, ErrorCode, FileUse, Inbox, Instance, InstanceContext, Ordinal,
     Outbox, Progress, RestoredState, Result, Timestamp, Watermark,
 };
 
@@ -257,6 +257,11 @@ pub trait ProcessorSupplier: Send + Sync {
     fn files(&self, parallelism: u32) -> Vec<FileUse> {
         let _ = parallelism;
         Vec::new()
+    }
+
+    /// Of a sink: what it gives, if that is known; see [`Sink::delivering`](crate::Sink::delivering).
+    fn delivery(&self) -> Option<Delivery> {
+        None
     }
 }
 

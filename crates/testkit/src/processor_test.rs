@@ -31,7 +31,7 @@ impl ProcessorTest {
     pub fn new<P: Processor + 'static>(make: impl Fn() -> P + 'static) -> Self {
         let name = type_name::<P>().to_string();
         ProcessorTest {
-            run: Run::new(name, Box::new(move || Box::new(make()))),
+            run: Run::new(name, Box::new(move |_| Box::new(make()))),
         }
     }
 

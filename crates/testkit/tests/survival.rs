@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use std::sync::Arc;
+
 use ardea_core::{
-    Cut, CutWriter, Epoch, Inbox, Ordinal, Outbox, PartitionId, Processor, Progress, RestoredState,
-    Result, Watermark,
+    Cut, CutWriter, Epoch, Inbox, Instance, Ordinal, Outbox, PartitionId, Processor, Progress,
+    RestoredState, Result, Watermark,
 };
-use ardea_testkit::{Expected, ProcessorTest, TestInput, Timestamp};
+use ardea_testkit::{Expected, ProcessorTest, SourceTest, TestInput, Timestamp};
 
 /// What a [`Sums`] does wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -236,4 +238,109 @@ fn what_remembers_nothing_survives_without_a_word() {
         .output::<u64>([2, 4, 6])
         .survives()
         .run();
+}
+
+/// A source of the numbers below 30, each of which belongs to a partition.
+struct Counts {
+    instance: Instance,
+    /// The numbers to come, the last first.
+    left: Vec<u64>,
+    written: Vec<u64>,
+    /// Whether it writes its numbers under its own name, so that nobody else finds them.
+    is_selfish: bool,
+    restored: Option<Vec<u64>>,
+}
+
+impl Counts {
+    fn new(instance: Instance, is_selfish: bool) -> Self {
+        let own = |number: &u64| PartitionId::of(number).owner(instance.parallelism);
+        let left = (0..30).rev().filter(|number| own(number) == instance.index);
+        Counts {
+            instance,
+            left: left.collect(),
+            written: Vec::new(),
+            is_selfish,
+            restored: None,
+        }
+    }
+}
+
+impl Processor for Counts {
+    fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        let mut out = outbox.lane::<u64>(Ordinal::FIRST)?;
+        // A few at a time, so that it can die in between.
+        for _ in 0..3.min(out.room()) {
+            let Some(number) = self.left.pop() else { break };
+            out.push(number, Timestamp::MIN);
+        }
+        Ok(Progress {
+            made: true,
+            done: self.left.is_empty(),
+        })
+    }
+
+    fn take_cut(&mut self, _: Cut) -> Result<()> {
+        self.written = self.left.clone();
+        // Says that there was something, even if nothing is left.
+        self.written.push(99);
+        Ok(())
+    }
+
+    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        while writer.has_room() {
+            let Some(number) = self.written.pop() else {
+                return Ok(Progress::DONE);
+            };
+            let partition = Some(PartitionId::of(&number));
+            let partition = partition.filter(|_| !self.is_selfish && number != 99);
+            let key = [number as u8, self.instance.index as u8];
+            writer.set("left", partition, &key, b"")?;
+        }
+        Ok(Progress::MADE)
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        for entry in state {
+            let is_own = !self.is_selfish || u32::from(entry.key[1]) == self.instance.index;
+            let restored = self.restored.get_or_insert_default();
+            if entry.key[0] != 99 && is_own {
+                restored.push(entry.key[0].into());
+            }
+        }
+        Ok(())
+    }
+
+    fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
+        if let Some(mut restored) = self.restored.take() {
+            restored.sort_unstable();
+            restored.dedup();
+            restored.reverse();
+            self.left = restored;
+        }
+        Ok(Progress::DONE)
+    }
+}
+
+fn test_of_counts(is_selfish: bool) -> SourceTest {
+    let supply = move |instance: Instance| -> Result<Box<dyn Processor>> {
+        Ok(Box::new(Counts::new(instance, is_selfish)))
+    };
+    SourceTest::supplied(Arc::new(supply))
+        .output(Expected::ordered(0..30u64))
+        .survives()
+}
+
+#[test]
+fn a_source_that_hands_over_what_is_left_survives_also_as_several_instances() {
+    let report = test_of_counts(false).run();
+    assert!(report.survived > 30, "{}", report.survived);
+}
+
+#[test]
+fn a_source_whose_instances_find_only_their_own_is_caught() {
+    let failure = match test_of_counts(true).try_run() {
+        Ok(_) => panic!("it was not caught"),
+        Err(failure) => failure.to_string(),
+    };
+    assert!(failure.contains("instances one after the other"), "{failure}");
 }
