@@ -434,3 +434,7 @@ where
 #[cfg(test)]
 #[path = "interval_join_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "interval_join_cut_tests.rs"]
+mod cut_tests;
