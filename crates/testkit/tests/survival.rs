@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ardea_core::{
-    Cut, CutWriter, Epoch, Inbox, Instance, Ordinal, Outbox, PartitionId, Processor, Progress,
+    Cut, CutWriter, Epoch, Inbox, Instance, InstanceContext, Ordinal, Outbox, PartitionId,
+    Processor, Progress,
     RestoredState, Result, Watermark,
 };
 use ardea_testkit::{Expected, ProcessorTest, SourceTest, TestInput, Timestamp};
@@ -339,6 +340,79 @@ fn a_source_that_hands_over_what_is_left_survives_also_as_several_instances() {
 #[test]
 fn a_source_whose_instances_find_only_their_own_is_caught() {
     let failure = match test_of_counts(true).try_run() {
+        Ok(_) => panic!("it was not caught"),
+        Err(failure) => failure.to_string(),
+    };
+    assert!(failure.contains("instances one after the other"), "{failure}");
+}
+
+/// Adds what all are told to what comes by key. The first instance writes what was told, under a partition if it has this flaw.
+struct Added {
+    has_partition: bool,
+    writes: bool,
+    told: u64,
+    frozen: Option<u64>,
+}
+
+impl Processor for Added {
+    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+        self.writes = context.instance.index == 0;
+        Ok(())
+    }
+
+    fn process(&mut self, input: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+        let mut out = outbox.lane::<u64>(Ordinal::FIRST)?;
+        let rows = inbox.rows::<u64>()?;
+        if input == Ordinal::SECOND {
+            self.told += rows.drain_front(usize::MAX).map(|(n, _)| n).sum::<u64>();
+            return Ok(());
+        }
+        for (number, time) in rows.drain_front(out.room()) {
+            out.push(number + self.told, time);
+        }
+        Ok(())
+    }
+
+    fn take_cut(&mut self, _: Cut) -> Result<()> {
+        self.frozen = Some(self.told).filter(|_| self.writes);
+        Ok(())
+    }
+
+    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        let partition = Some(PartitionId::of(&7u64)).filter(|_| self.has_partition);
+        match self.frozen.take() {
+            Some(told) => writer.set("told", partition, b"", &told.to_le_bytes())?,
+            None => return Ok(Progress::DONE),
+        }
+        Ok(Progress::MADE)
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        state.for_each(|entry| self.told = number(entry.value));
+        Ok(())
+    }
+}
+
+fn added(has_partition: bool) -> ProcessorTest {
+    let expected = (0..20).map(|n| n + if n < 10 { 100 } else { 300 });
+    let (one, ten) = (std::iter::repeat_n(1, 1), std::iter::repeat_n(0, 10));
+    ProcessorTest::new(move || Added {
+        has_partition,
+        writes: true,
+        told: 0,
+        frozen: None,
+    })
+    .keyed_input::<u64, _>((0..20).collect::<Vec<_>>(), |n| *n)
+    .broadcast_input(vec![100u64, 200])
+    .interleave(one.clone().chain(ten).chain(one))
+    .output(Expected::ordered(expected))
+    .survives()
+}
+
+#[test]
+fn what_came_to_all_has_to_come_back_to_all() {
+    assert!(added(false).run().survived > 100);
+    let failure = match added(true).try_run() {
         Ok(_) => panic!("it was not caught"),
         Err(failure) => failure.to_string(),
     };
