@@ -60,7 +60,7 @@ enum Repeats {
 /// | | when commands are carried out | after a failure |
 /// |---|---|---|
 /// | as it is | at once | those since the last snapshot are carried out again: at least once |
-/// | [`idempotent`](Self::idempotent) | at once | so they are, and nobody can tell when all have been: `SET`, `HSET` … say how things are |
+/// | [`idempotent`](Self::idempotent) | at once | so they are, which changes nothing: for `SET`, `HSET` … |
 /// | [`exactly_once`](Self::exactly_once) | when their epoch is committed, together | each counts once: for `INCRBY`, `LPUSH`, `XADD` … |
 ///
 /// Where they are carried out at once, a snapshot waits until all that came before it has been answered.
@@ -102,8 +102,8 @@ where
     /// In a job that keeps its state, carries the commands of each epoch out once, in one transaction (`MULTI`), when the epoch has been
     /// committed. So they are seen later, by the interval between snapshots, and wait in memory, and in the snapshot, until then.
     ///
-    /// The sink notes in Redis which epoch was the last, under keys that begin with `ardea:` and the names of the job and the sink; they are
-    /// removed a week after they have served. The server has to be one that does not lose what it has confirmed. Where the job keeps no
+    /// The sink notes in Redis which epoch was the last, under keys that begin with `ardea:` and the names of the job and the sink; they
+    /// are removed a week after they have served. The server has to be one that does not lose what it has confirmed. Where the job keeps no
     /// state, commands are carried out at once.
     pub fn exactly_once(mut self) -> Self {
         self.repeats = Repeats::Never;

@@ -7,8 +7,8 @@
 //! matter whether they had been carried out: whoever gets them back sends the same transaction, and the marker tells.
 //!
 //! A marker belongs to one life of one instance, since numbers of epochs are used again by lives that go on from the same snapshot, or from
-//! none. Who takes over from a life sends what that left under its marker, and begins one of its own. An earlier life that does not know yet
-//! that it is over may send its last transactions late: those are the ones that its successor has, so one of both finds the marker.
+//! none. Who takes over from a life sends what that left under its marker, and begins one of its own. An earlier life that does not know
+//! yet that it is over may send its last transactions late: those are the ones that its successor has, so one of both finds the marker.
 //! The markers of earlier lives are therefore left for a week behind the first commit of their successor.
 
 use std::collections::VecDeque;

@@ -55,8 +55,8 @@ use crate::{
 ///   are written under keys that differ between the instances of the vertex. The watermark is not the processor's to keep: the one that
 ///   it had been told is told again by `on_watermark`. Nor is it that an input has ended: whatever wrote to it is restored as well, and
 ///   ends again, so `on_edge_done` comes once more; and no record comes of an input that waits for a more urgent one before that has.
-/// * **What all instances have alike**, because it came to all, is written once: by the instance that owns the partition of its key, or by the
-///   first, but under no partition, so that all get it back.
+/// * **What all instances have alike**, because it came to all, is written once: by the instance that owns the partition of its key, or by
+///   the first, but under no partition, so that all get it back.
 ///
 /// An error of `take_cut` or `write_cut` does not fail the job: that cut is void and its epoch given up, with this as the reason.
 pub trait Processor: Send {

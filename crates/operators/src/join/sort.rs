@@ -94,8 +94,8 @@ where
         self
     }
 
-    /// Begins a run; its slot. Its number belongs to this instance as a key would: so no other has it, and whoever gets the run back has all
-    /// that are older.
+    /// Begins a run; its slot. Its number belongs to this instance as a key would: so no other has it, and whoever gets the run back knows
+    /// which numbers are taken.
     fn begin_run(&mut self) -> u32 {
         let Instance { index, parallelism } = self.instance;
         while PartitionId::of(&self.next).owner(parallelism) != index {
