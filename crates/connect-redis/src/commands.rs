@@ -178,9 +178,29 @@ fn read_head(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
 /// Whether a command may be carried out twice: whether it says how things are, and not how they change.
 fn is_repeatable(name: &str) -> bool {
     const NAMES: [&str; 23] = [
-        "SET", "HSET", "ZADD", "DEL", "SADD", "SREM", "HDEL", "ZREM", "MSET", "HMSET", "UNLINK",
-        "SETEX", "PSETEX", "EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT", "PERSIST", "SETBIT",
-        "SETRANGE", "PFADD", "GEOADD", "LSET",
+        "SET",
+        "HSET",
+        "ZADD",
+        "DEL",
+        "SADD",
+        "SREM",
+        "HDEL",
+        "ZREM",
+        "MSET",
+        "HMSET",
+        "UNLINK",
+        "SETEX",
+        "PSETEX",
+        "EXPIRE",
+        "PEXPIRE",
+        "EXPIREAT",
+        "PEXPIREAT",
+        "PERSIST",
+        "SETBIT",
+        "SETRANGE",
+        "PFADD",
+        "GEOADD",
+        "LSET",
     ];
     NAMES.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
@@ -219,7 +239,10 @@ mod tests {
         let mut bytes = Vec::new();
         commands.keep(&mut bytes);
         let back = Commands::of_kept(&bytes).unwrap();
-        assert_eq!((back.bytes(), back.records()), (commands.bytes(), commands.records()));
+        assert_eq!(
+            (back.bytes(), back.records()),
+            (commands.bytes(), commands.records())
+        );
         for length in 0..bytes.len() {
             assert_eq!(Commands::of_kept(&bytes[..length]), None, "{length}");
         }
@@ -228,7 +251,10 @@ mod tests {
     #[test]
     fn a_command_that_may_not_be_repeated_is_found_if_it_is_looked_for() {
         let write = |commands: &mut Commands| {
-            commands.set("a", 1).command("LPUSH", &[&"l", &1]).incr_by("n", 1);
+            commands
+                .set("a", 1)
+                .command("LPUSH", &[&"l", &1])
+                .incr_by("n", 1);
         };
         let mut commands = Commands::default();
         write(&mut commands);

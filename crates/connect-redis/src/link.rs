@@ -52,7 +52,11 @@ impl Desk {
     }
 
     /// Waits for a change, at most `timeout`.
-    pub(crate) fn wait<'a>(&self, state: MutexGuard<'a, State>, timeout: Duration) -> MutexGuard<'a, State> {
+    pub(crate) fn wait<'a>(
+        &self,
+        state: MutexGuard<'a, State>,
+        timeout: Duration,
+    ) -> MutexGuard<'a, State> {
         let waited = self.changed.wait_timeout(state, timeout);
         waited.unwrap_or_else(PoisonError::into_inner).0
     }

@@ -204,7 +204,9 @@ where
         match self.commands.unrepeatable() {
             None => Ok(()),
             Some(name) => {
-                let what = format!("the command {name} may not be carried out twice, and its sink is said to be idempotent");
+                let what = format!(
+                    "the command {name} may not be carried out twice, and its sink is said to be idempotent"
+                );
                 Err(Error::new(ErrorCode::InvalidJob, what)
                     .hint("use `exactly_once` in the place of `idempotent`"))
             }

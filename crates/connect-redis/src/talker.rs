@@ -328,7 +328,14 @@ fn is_refusal(error: &RedisError) -> bool {
 /// Whether the server says no to any command at the moment, and will not for ever.
 fn is_passing(error: &RedisError) -> bool {
     const CODES: [&str; 9] = [
-        "LOADING", "BUSY", "OOM", "MISCONF", "READONLY", "MASTERDOWN", "NOREPLICAS", "CLUSTERDOWN",
+        "LOADING",
+        "BUSY",
+        "OOM",
+        "MISCONF",
+        "READONLY",
+        "MASTERDOWN",
+        "NOREPLICAS",
+        "CLUSTERDOWN",
         "TRYAGAIN",
     ];
     error.code().is_some_and(|code| CODES.contains(&code))

@@ -330,7 +330,11 @@ mod tests {
     }
 
     /// Another life, of so many instances, that goes on from what was written.
-    fn restored(chunk: &StateChunk, instance: Instance, epoch: Epoch) -> (Transactions, Vec<Transaction>) {
+    fn restored(
+        chunk: &StateChunk,
+        instance: Instance,
+        epoch: Epoch,
+    ) -> (Transactions, Vec<Transaction>) {
         let mut next = Transactions::new("key".into(), instance);
         let mut position = 0;
         for entry in RestoredState::new(chunk, &mut position, instance, usize::MAX) {
@@ -353,7 +357,10 @@ mod tests {
         let epochs: Vec<_> = due.iter().map(|due| due.epoch.0).collect();
         assert_eq!(epochs, [1, 2]);
         assert_eq!(due[1].parts[0].records(), [2]);
-        assert!(transactions.commit(Epoch(2)).0.is_empty(), "it may be told twice");
+        assert!(
+            transactions.commit(Epoch(2)).0.is_empty(),
+            "it may be told twice"
+        );
         transactions.note_carried_out();
         assert!(!transactions.is_pending());
     }
@@ -382,7 +389,10 @@ mod tests {
     fn other_numbers_of_instances_share_what_is_left() {
         let mut chunk = StateChunk::default();
         for index in 0..5 {
-            let instance = Instance { index, parallelism: 5 };
+            let instance = Instance {
+                index,
+                parallelism: 5,
+            };
             let mut transactions = Transactions::new("key".into(), instance);
             transactions.gather(&mut commands(index.into()));
             let own = written(&mut transactions, Cut::full(Epoch(9)));
@@ -390,7 +400,14 @@ mod tests {
         }
         let mut records = Vec::new();
         for index in 0..2 {
-            let (_, due) = restored(&chunk, Instance { index, parallelism: 2 }, Epoch(9));
+            let (_, due) = restored(
+                &chunk,
+                Instance {
+                    index,
+                    parallelism: 2,
+                },
+                Epoch(9),
+            );
             records.extend(due.iter().flat_map(|due| due.parts[0].records().to_vec()));
         }
         records.sort_unstable();

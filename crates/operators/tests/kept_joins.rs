@@ -115,13 +115,19 @@ fn an_increment_of_an_interval_join_holds_what_came_met_and_went() {
     };
     let many: Vec<Pair> = (0..100).map(|n| (7, n)).collect();
     read(&mut join, 0, &many);
-    assert_eq!(entries(&mut join, Cut::changes(Epoch(1), Epoch(0))), (100, 0));
+    assert_eq!(
+        entries(&mut join, Cut::changes(Epoch(1), Epoch(0))),
+        (100, 0)
+    );
     commit(&mut join, 1);
     assert_eq!(entries(&mut join, Cut::changes(Epoch(2), Epoch(1))), (0, 0));
 
     read(&mut join, 1, &[(7, 50)]);
     let six_met_and_one_came = (7, 0);
-    assert_eq!(entries(&mut join, Cut::changes(Epoch(3), Epoch(1))), six_met_and_one_came);
+    assert_eq!(
+        entries(&mut join, Cut::changes(Epoch(3), Epoch(1))),
+        six_met_and_one_came
+    );
     assert_eq!(
         entries(&mut join, Cut::changes(Epoch(4), Epoch(1))),
         six_met_and_one_came,
@@ -147,7 +153,10 @@ fn what_came_and_went_in_epochs_that_are_given_up_is_not_mentioned() {
     for n in 2..50 {
         join.push(0, (1u8, n * 10), at(n * 10));
         join.read(0).unwrap();
-        assert_eq!(entries(&mut join, Cut::changes(Epoch(n as u64), Epoch(1))), (1, 0));
+        assert_eq!(
+            entries(&mut join, Cut::changes(Epoch(n as u64), Epoch(1))),
+            (1, 0)
+        );
         let given_up = join.step(|join, _| join.on_epoch_given_up(Epoch(n as u64)));
         assert!(given_up.unwrap().done);
         join.watermark(at(n * 10 + 5)).unwrap();
@@ -216,7 +225,11 @@ fn a_table_that_has_been_committed_costs_nothing_more() {
     join.push_all(1, table().into_iter().map(|pair| (pair, Timestamp::MIN)));
     join.read(1).unwrap();
     join.edge_done(1).unwrap();
-    assert_eq!(entries(&mut join, Cut::full(Epoch(1))), (4, 0), "an entry a key");
+    assert_eq!(
+        entries(&mut join, Cut::full(Epoch(1))),
+        (4, 0),
+        "an entry a key"
+    );
     assert_eq!(entries(&mut join, Cut::changes(Epoch(2), Epoch(0))), (4, 0));
     commit(&mut join, 2);
     join.push(0, (1u8, 1i64), at(1));

@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use ardea_core::{
     Cut, CutWriter, Epoch, Inbox, Instance, InstanceContext, Ordinal, Outbox, PartitionId,
-    Processor, Progress,
-    RestoredState, Result, Watermark,
+    Processor, Progress, RestoredState, Result, Watermark,
 };
 use ardea_testkit::{Expected, ProcessorTest, SourceTest, TestInput, Timestamp};
 
@@ -343,7 +342,10 @@ fn a_source_whose_instances_find_only_their_own_is_caught() {
         Ok(_) => panic!("it was not caught"),
         Err(failure) => failure.to_string(),
     };
-    assert!(failure.contains("instances one after the other"), "{failure}");
+    assert!(
+        failure.contains("instances one after the other"),
+        "{failure}"
+    );
 }
 
 /// Adds what all are told to what comes by key. The first instance writes what was told, under a partition if it has this flaw.
@@ -416,5 +418,8 @@ fn what_came_to_all_has_to_come_back_to_all() {
         Ok(_) => panic!("it was not caught"),
         Err(failure) => failure.to_string(),
     };
-    assert!(failure.contains("instances one after the other"), "{failure}");
+    assert!(
+        failure.contains("instances one after the other"),
+        "{failure}"
+    );
 }

@@ -17,7 +17,10 @@ struct Lot(u64);
 
 impl Lot {
     fn below(&mut self, most: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
         (self.0 >> 33) % most
     }
 }
@@ -62,7 +65,14 @@ impl Life {
             let mut chunk = StateChunk::default();
             for (key, value) in &kept.entries {
                 let (state, partition, value) = ("transactions", None, Some(&value[..]));
-                chunk.push(StateEntry { state, partition, key, value }).unwrap();
+                chunk
+                    .push(StateEntry {
+                        state,
+                        partition,
+                        key,
+                        value,
+                    })
+                    .unwrap();
             }
             let mut position = 0;
             while position < chunk.byte_len() {
@@ -90,7 +100,9 @@ impl Life {
         while !self.inbox.is_empty() {
             assert!(Instant::now() < deadline, "it reads nothing");
             let (inbox, outbox) = (&mut self.inbox, &mut self.outbox);
-            self.processor.process(Ordinal::FIRST, inbox, outbox).unwrap();
+            self.processor
+                .process(Ordinal::FIRST, inbox, outbox)
+                .unwrap();
         }
     }
 
@@ -120,7 +132,11 @@ impl Life {
             };
         }
         let read = self.read;
-        Kept { entries, read, epoch }
+        Kept {
+            entries,
+            read,
+            epoch,
+        }
     }
 
     fn committed(&mut self, epoch: Epoch) {
@@ -140,7 +156,9 @@ impl Drop for Life {
 fn counting(url: &str, name: &'static str) -> Sink<u64> {
     let commands = move |n: &u64, commands: &mut Commands| {
         let (sum, all) = (format!("{name} sum"), format!("{name} all"));
-        commands.incr_by(sum, *n as i64).command("RPUSH", &[&all, n]);
+        commands
+            .incr_by(sum, *n as i64)
+            .command("RPUSH", &[&all, n]);
     };
     exactly_once(write(url, commands))
 }
@@ -292,5 +310,8 @@ fn a_command_that_may_not_be_repeated_fails_a_sink_that_is_said_to_be_idempotent
     let node = Node::start(NodeConfig::default()).unwrap();
     let error = p.submit(&node, JobConfig::default()).unwrap().join();
     let error = error.expect_err("INCRBY is not idempotent").to_string();
-    assert!(error.contains("INCRBY") && error.contains("exactly_once"), "{error}");
+    assert!(
+        error.contains("INCRBY") && error.contains("exactly_once"),
+        "{error}"
+    );
 }

@@ -62,7 +62,9 @@ impl Gone {
         let given_up = self.cuts.iter().find(|(of, _)| *of == epoch);
         if let Some((_, generation)) = given_up.copied() {
             self.cuts.retain(|(of, _)| *of != epoch);
-            let first = self.given_up.map_or(generation, |first| first.min(generation));
+            let first = self
+                .given_up
+                .map_or(generation, |first| first.min(generation));
             self.given_up = Some(first);
         }
     }
@@ -78,7 +80,9 @@ impl Gone {
             now, before, cuts, ..
         } = self;
         let now = (u32::MAX, now);
-        let before = before.iter_mut().map(|(generation, list)| (*generation, list));
+        let before = before
+            .iter_mut()
+            .map(|(generation, list)| (*generation, list));
         for (generation, list) in before.chain([now]).filter(|(of, _)| *of > given_up) {
             let older = cuts.iter().rev().find(|(_, of)| *of < generation);
             let latest = older.map_or(base, |(_, of)| *of);
@@ -95,7 +99,10 @@ fn retain(list: &mut StateChunk, latest: u32) {
     }
     let mut kept = StateChunk::default();
     let known = list.entries().filter(|entry| is_known(entry.key));
-    if known.map(|entry| kept.push(entry)).all(|pushed| pushed.is_ok()) {
+    if known
+        .map(|entry| kept.push(entry))
+        .all(|pushed| pushed.is_ok())
+    {
         *list = kept;
     }
 }

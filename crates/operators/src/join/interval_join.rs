@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use ardea_core::{
-    Cut, CutWriter, Epoch, Inbox, InstanceContext, InstanceMetrics, Key, Ordinal, Outbox, Processor,
-    Progress, RestoredState, Result, StateCodec, Timestamp, Watermark,
+    Cut, CutWriter, Epoch, Inbox, InstanceContext, InstanceMetrics, Key, Ordinal, Outbox,
+    Processor, Progress, RestoredState, Result, StateCodec, Timestamp, Watermark,
 };
 
 use crate::join::JoinInterval;
@@ -116,11 +116,7 @@ where
 
 impl<L, R, K, U, LK, RK, J> IntervalJoinP<L, R, K, U, LK, RK, J> {
     /// Says how the records of both sides are written, so that they survive it. Their keys are taken from them again.
-    pub fn kept_as(
-        mut self,
-        left: Arc<dyn StateCodec<L>>,
-        right: Arc<dyn StateCodec<R>>,
-    ) -> Self {
+    pub fn kept_as(mut self, left: Arc<dyn StateCodec<L>>, right: Arc<dyn StateCodec<R>>) -> Self {
         self.kept = Some(KeptSides { left, right });
         self
     }
@@ -277,7 +273,11 @@ where
 {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.metrics = Arc::clone(&context.metrics);
-        if let Some(kept) = self.kept.as_ref().filter(|_| context.guarantee.keeps_state()) {
+        if let Some(kept) = self
+            .kept
+            .as_ref()
+            .filter(|_| context.guarantee.keeps_state())
+        {
             self.journal = Some(Box::new(Journal::new(kept.clone())));
         }
         Ok(())

@@ -46,8 +46,8 @@ fn join() -> IntervalJoinP<
     let by_key: fn(&Record) -> u8 = key;
     let logic = outer_interval_join(by_key, by_key, |left: &Record, _: Option<&Record>| *left);
     let interval = JoinInterval::from_micros(-5_000_000, 5_000_000).unwrap();
-    let mut join = IntervalJoinP::new(Arc::new(logic), interval)
-        .kept_as(Arc::new(Plain), Arc::new(Plain));
+    let mut join =
+        IntervalJoinP::new(Arc::new(logic), interval).kept_as(Arc::new(Plain), Arc::new(Plain));
     let context = InstanceContext {
         guarantee: Guarantee::ExactlyOnce,
         ..InstanceContext::detached("join")
@@ -138,14 +138,21 @@ fn assert_comes_back(epoch: Epoch, entries: &Entries) -> Result<(), TestCaseErro
     for ((state, key), value) in entries {
         let value = Some(&value[..]);
         let partition = None;
-        chunk.push(StateEntry { state, partition, key, value }).unwrap();
+        chunk
+            .push(StateEntry {
+                state,
+                partition,
+                key,
+                value,
+            })
+            .unwrap();
     }
     let (mut other, mut position) = (join(), 0);
     while position < chunk.byte_len() {
         let mut state = RestoredState::new(&chunk, &mut position, Instance::ONLY, 7);
         other.restore(&mut state).unwrap();
     }
-    other.on_restored(epoch).unwrap();
+    assert!(other.on_restored(epoch).unwrap().done);
     prop_assert_eq!(&waiting(&mut other), entries);
     Ok(())
 }
@@ -192,14 +199,14 @@ proptest! {
                 Step::Commit(heard) => {
                     let Some(last) = whole.take() else { continue };
                     if heard {
-                        join.on_epoch_committed(last.0).unwrap();
+                        assert!(join.on_epoch_committed(last.0).unwrap().done);
                         told = Some(last.0);
                     }
                     committed = Some(last);
                 }
                 Step::GiveUp => {
                     if under_way.take().is_some() || whole.take().is_some() {
-                        join.on_epoch_given_up(epoch).unwrap();
+                        assert!(join.on_epoch_given_up(epoch).unwrap().done);
                     }
                 }
             }

@@ -3,9 +3,7 @@
 use std::collections::VecDeque;
 use std::mem;
 
-use ardea_core::{
-    Cut, CutWriter, Epoch, Error, Key, Progress, Result, StateChunk, Timestamp,
-};
+use ardea_core::{Cut, CutWriter, Epoch, Error, Key, Progress, Result, StateChunk, Timestamp};
 
 use crate::join::gone::Gone;
 use crate::join::kept_sides::{At, KeptSides, Side, write_gone};
@@ -267,7 +265,9 @@ fn write_side<T>(
     writer: &mut CutWriter<'_>,
     write: impl Fn(&mut StateChunk, &Waiting<T>) -> Result<()>,
 ) -> Result<bool> {
-    let start = after.map_or(0, |after| side.partition_point(|other| other.place() <= after));
+    let start = after.map_or(0, |after| {
+        side.partition_point(|other| other.place() <= after)
+    });
     for waiting in side.range(start..) {
         if *places == 0 || !writer.has_room() {
             return Ok(false);
@@ -289,16 +289,15 @@ pub(crate) struct Book<'a, K, L, R> {
 }
 
 impl<'a, K: Key, L, R> Book<'a, K, L, R> {
-    pub(super) fn open(
-        journal: Option<&'a mut Journal<L, R>>,
-        (key, slot): (&'a K, u32),
-    ) -> Self {
+    pub(super) fn open(journal: Option<&'a mut Journal<L, R>>, (key, slot): (&'a K, u32)) -> Self {
         Book { journal, key, slot }
     }
 
     /// The generation at hand; never zero.
     pub(super) fn generation(&self) -> u32 {
-        self.journal.as_ref().map_or(1, |journal| journal.generation)
+        self.journal
+            .as_ref()
+            .map_or(1, |journal| journal.generation)
     }
 
     /// A record comes that will wait. `changed` is that of its key.

@@ -224,9 +224,7 @@ impl<L, R> Sides<L, R> {
                 && let Some(single) = join(&waiting.record, None)
             {
                 // An interval that reaches beyond all time ends with the last of it.
-                let last = interval
-                    .last_right(waiting.time)
-                    .min(Timestamp::LAST_EVENT);
+                let last = interval.last_right(waiting.time).min(Timestamp::LAST_EVENT);
                 output.emit(single, waiting.time.max(last));
             }
         }

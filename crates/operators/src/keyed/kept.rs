@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use ardea_core::{
-    Error, ErrorCode, Key, PartitionId, RestoredEntry, RestoredState, Result,
-    StateChunk, StateCodec, Timestamp,
+    Error, ErrorCode, Key, PartitionId, RestoredEntry, RestoredState, Result, StateChunk,
+    StateCodec, Timestamp,
 };
 
 use crate::keyed::states::STATE;
@@ -81,7 +81,10 @@ pub(crate) fn unless_kept<C>(kept: Option<&C>) -> Option<&'static str> {
 }
 
 /// Appends what `put` does, behind its length in four bytes.
-pub(crate) fn put_part(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>) -> Result<()>) -> Result<()> {
+pub(crate) fn put_part(
+    out: &mut Vec<u8>,
+    put: impl FnOnce(&mut Vec<u8>) -> Result<()>,
+) -> Result<()> {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
     put(out)?;
