@@ -229,8 +229,8 @@ impl Transactions {
         if self.since.is_some_and(|since| since < epoch) {
             before = std::mem::take(&mut self.before);
         }
-        let markers = before.iter().map(|life| life.marker(&self.key));
-        (self.due(epoch), markers.collect())
+        let markers = before.iter().map(|life| life.marker(&self.key)).collect();
+        (self.due(epoch), markers)
     }
 
     fn due(&mut self, epoch: Epoch) -> Vec<Transaction> {
