@@ -396,7 +396,7 @@ impl Processor for Added {
 }
 
 fn added(has_partition: bool) -> ProcessorTest {
-    let expected = (0..20).map(|n| n + if n < 10 { 100 } else { 300 });
+    let expected = (0..20u64).map(|n| n + if n < 10 { 100 } else { 300 });
     let (one, ten) = (std::iter::repeat_n(1, 1), std::iter::repeat_n(0, 10));
     ProcessorTest::new(move || Added {
         has_partition,
