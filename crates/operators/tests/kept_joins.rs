@@ -15,6 +15,7 @@ mod json;
 use json::{Json, json};
 
 type Pair = (u8, i64);
+type Joined = (Pair, Pair);
 
 fn at(n: i64) -> Timestamp {
     Timestamp::from_secs(n)
@@ -168,39 +169,31 @@ fn table() -> Vec<Pair> {
 }
 
 /// A stream, and what comes of it beside the table.
-fn stream() -> (TestInput<Pair>, Vec<((Pair, Pair), Timestamp)>) {
+fn stream() -> (TestInput<Pair>, Expected<Joined>) {
     let pairs: Vec<Pair> = (0..20).map(|n| ((n % 5) as u8, n)).collect();
     let table = table();
     let matches = |one: Pair| {
         let near = table.iter().filter(move |other| other.0 == one.0);
         near.map(move |other| ((one, *other), at(one.1)))
     };
-    let expected = pairs.iter().flat_map(|one| matches(*one)).collect();
-    (in_time(&pairs, 4, 7), expected)
+    let expected: Vec<_> = pairs.iter().flat_map(|one| matches(*one)).collect();
+    (in_time(&pairs, 4, 7), Expected::timed(expected))
 }
 
-fn hash_join() -> HashJoinP<
-    Pair,
-    u8,
-    Pair,
-    (Pair, Pair),
-    fn(&Pair) -> u8,
-    fn(&Pair) -> u8,
-    impl Fn(Pair, Timestamp, &[Pair], &mut Output<'_, (Pair, Pair)>) + Send + Sync,
-> {
-    let by_key: fn(&Pair) -> u8 = key;
-    let logic = inner_hash_join(by_key, by_key, |left: &Pair, right: &Pair| (*left, *right));
-    HashJoinP::new(Arc::new(logic)).kept_as(Arc::new(Json))
+fn hash_join(is_keyed: bool) -> impl Processor {
+    let logic = inner_hash_join(key, key, |left: &Pair, right: &Pair| (*left, *right));
+    let join = HashJoinP::new(Arc::new(logic)).kept_as(Arc::new(Json));
+    if is_keyed { join.keyed() } else { join }
 }
 
 #[test]
 fn a_table_that_all_have_comes_back_to_all() {
     let (input, expected) = stream();
-    ProcessorTest::new(hash_join)
+    ProcessorTest::new(|| hash_join(false))
         .keyed_input(input, |pair: &Pair| pair.1)
         .broadcast_input(table())
         .priority(Ordinal::SECOND, Priority::FIRST)
-        .output(Expected::timed(expected))
+        .output(expected)
         .forbid_late_output()
         .survives()
         .run();
@@ -209,11 +202,11 @@ fn a_table_that_all_have_comes_back_to_all() {
 #[test]
 fn a_table_that_came_by_key_comes_back_by_key() {
     let (input, expected) = stream();
-    ProcessorTest::new(|| hash_join().keyed())
+    ProcessorTest::new(|| hash_join(true))
         .keyed_input(input, key)
         .keyed_input(table(), key)
         .priority(Ordinal::SECOND, Priority::FIRST)
-        .output(Expected::timed(expected))
+        .output(expected)
         .forbid_late_output()
         .survives()
         .run();
@@ -221,7 +214,7 @@ fn a_table_that_came_by_key_comes_back_by_key() {
 
 #[test]
 fn a_table_that_has_been_committed_costs_nothing_more() {
-    let mut join = harness(hash_join(), 2);
+    let mut join = harness(hash_join(false), 2);
     join.push_all(1, table().into_iter().map(|pair| (pair, Timestamp::MIN)));
     join.read(1).unwrap();
     join.edge_done(1).unwrap();
@@ -304,6 +297,6 @@ fn an_increment_of_a_sort_holds_the_runs_that_came() {
 fn what_nobody_can_write_is_said_to_be_forgotten() {
     assert!(SortP::new(Arc::new(key)).forgets().is_some());
     assert_eq!(SortP::new(Arc::new(key)).kept_as(json()).forgets(), None);
-    assert_eq!(hash_join().forgets(), None);
+    assert_eq!(hash_join(false).forgets(), None);
     assert_eq!(outer(0, 1).forgets(), None);
 }

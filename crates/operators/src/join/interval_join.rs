@@ -11,8 +11,8 @@ use ardea_core::{
 
 use crate::join::JoinInterval;
 use crate::join::journal::{Book, Journal};
-use crate::join::kept_sides::{KeptSides, Side, check_key};
-use crate::join::sides::{Sides, Terms, Waiting, reschedule};
+use crate::join::kept_sides::{KeptSides, Restored, Side, check_key};
+use crate::join::sides::{Sides, Terms, reschedule};
 use crate::keyed::{KeyedStates, TimerSet};
 use crate::passing::{break_if, take_until};
 use crate::time::require_times;
@@ -198,7 +198,7 @@ where
     }
 
     /// A record comes back: puts it among those of its key.
-    fn put_back(&mut self, canonical: &[u8], waiting: Side<Waiting<L>, Waiting<R>>) -> Result<()>
+    fn put_back(&mut self, canonical: &[u8], waiting: Restored<L, R>) -> Result<()>
     where
         LK: Fn(&L) -> K,
         RK: Fn(&R) -> K,

@@ -33,18 +33,17 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_secs(second)
 }
 
+type KeyOf = fn(&Record) -> u8;
+type Pairs = fn(&Record, Option<&Record>) -> Option<Record>;
+type Join = IntervalJoinP<Record, Record, u8, Record, KeyOf, KeyOf, Pairs>;
+
 /// A join of a job that keeps its state.
-fn join() -> IntervalJoinP<
-    Record,
-    Record,
-    u8,
-    Record,
-    fn(&Record) -> u8,
-    fn(&Record) -> u8,
-    impl Fn(&Record, Option<&Record>) -> Option<Record> + Send + Sync,
-> {
-    let by_key: fn(&Record) -> u8 = key;
-    let logic = outer_interval_join(by_key, by_key, |left: &Record, _: Option<&Record>| *left);
+fn join() -> Join {
+    let logic: IntervalJoinLogic<KeyOf, KeyOf, Pairs> = IntervalJoinLogic {
+        left_key: key,
+        right_key: key,
+        join: |left, _| Some(*left),
+    };
     let interval = JoinInterval::from_micros(-5_000_000, 5_000_000).unwrap();
     let mut join =
         IntervalJoinP::new(Arc::new(logic), interval).kept_as(Arc::new(Plain), Arc::new(Plain));
@@ -65,7 +64,7 @@ fn entries_of(chunk: &StateChunk) -> Entries {
 }
 
 /// All that waits.
-fn waiting<L, R, U, LK, RK, J>(join: &mut IntervalJoinP<L, R, u8, U, LK, RK, J>) -> Entries {
+fn waiting(join: &mut Join) -> Entries {
     let (mut chunk, kept) = (StateChunk::default(), join.kept.as_ref().unwrap());
     for slot in 0..join.keys.slots() as u32 {
         if let Some((key, sides)) = join.keys.get_mut(slot) {

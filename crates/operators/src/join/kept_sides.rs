@@ -24,6 +24,9 @@ pub(crate) enum Side<L, R> {
 /// A record that waits, as it lies in its side.
 pub(crate) type At<'a, L, R> = Side<&'a Waiting<L>, &'a Waiting<R>>;
 
+/// A record that comes back.
+pub(crate) type Restored<L, R> = Side<Waiting<L>, Waiting<R>>;
+
 impl<L, R> At<'_, L, R> {
     pub(super) fn stamp(&self) -> Stamp {
         match self {
@@ -81,10 +84,7 @@ impl<L, R> KeptSides<L, R> {
     }
 
     /// The record of an entry, and the canonical bytes of its key.
-    pub(super) fn read<'a>(
-        &self,
-        entry: &RestoredEntry<'a>,
-    ) -> Result<(&'a [u8], Side<Waiting<L>, Waiting<R>>)> {
+    pub(super) fn read<'a>(&self, entry: &RestoredEntry<'a>) -> Result<(&'a [u8], Restored<L, R>)> {
         let (canonical, stamp) = read_key(entry.key)?;
         let mut rest = Rest::of(entry.value);
         let time = rest.time()?;

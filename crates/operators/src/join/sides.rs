@@ -8,7 +8,7 @@ use ardea_core::{Key, Timestamp, Watermark};
 use crate::Output;
 use crate::join::JoinInterval;
 use crate::join::journal::Book;
-use crate::join::kept_sides::Side;
+use crate::join::kept_sides::{Restored, Side};
 use crate::keyed::TimerSet;
 
 /// The records of a key that may still meet others, each side in order of time, then of coming.
@@ -113,7 +113,7 @@ fn end_after(last: Timestamp) -> Timestamp {
 
 impl<L, R> Sides<L, R> {
     /// Puts a record back that was kept.
-    pub(super) fn put_back(&mut self, waiting: Side<Waiting<L>, Waiting<R>>) {
+    pub(super) fn put_back(&mut self, waiting: Restored<L, R>) {
         match waiting {
             Side::Left(waiting) => put_back(&mut self.left, waiting),
             Side::Right(waiting) => put_back(&mut self.right, waiting),
