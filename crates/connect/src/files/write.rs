@@ -484,4 +484,6 @@ impl<T: Send + 'static, E: Encode<T>> Processor for WriteFilesP<T, E> {
 }
 
 #[cfg(test)]
+mod survival_tests;
+#[cfg(test)]
 mod tests;

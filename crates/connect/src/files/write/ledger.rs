@@ -323,7 +323,9 @@ fn remove_later(plan: &Plan, kept: &Kept) -> Result<()> {
     let parts = parts.map_err(|error| cannot_write(&plan.path, error))?;
     let known = kept.pending.iter().chain(&kept.open);
     let known: Vec<PathBuf> = known.map(|file| PathBuf::from(&file.part)).collect();
-    for part in parts.into_iter().filter(|part| !known.contains(part)) {
+    // By name, as the way to the folder may be written otherwise now.
+    let is_known = |part: &PathBuf| known.iter().any(|known| known.file_name() == part.file_name());
+    for part in parts.into_iter().filter(|part| !is_known(part)) {
         // Not while somebody is writing it.
         if reopened(&part, 0)?.is_some() {
             fs::remove_file(&part).map_err(|error| cannot_write(&part, error))?;
