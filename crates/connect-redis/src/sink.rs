@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    BadRecords, Epoch, Inbox, Instance, InstanceContext, Isolation, OnError, Ordinal, Outbox,
+    BadRecords, Delivery, Epoch, Inbox, Instance, InstanceContext, Isolation, OnError, Ordinal, Outbox,
     Parallelism, Processor, Progress, RecordGuard, Result, Sink, thread_cpu_time,
 };
 
@@ -29,6 +29,7 @@ where
         parallelism: Parallelism::ONE,
         on_error: OnError::default(),
         costs: None,
+        delivery: Delivery::AtLeastOnce,
         commands,
         record: PhantomData,
     }
@@ -44,6 +45,7 @@ pub struct RedisSink<T, F> {
     parallelism: Parallelism,
     on_error: OnError,
     costs: Option<Arc<SinkCosts>>,
+    delivery: Delivery,
     commands: F,
     record: PhantomData<fn(T)>,
 }
@@ -66,6 +68,14 @@ where
         self
     }
 
+    /// Says that its commands come to the same when they are carried out again, as `SET` does and `INCR` does not: then a job that
+    /// promises that each record counts once can rely upon it. All have been answered when the cut of an epoch is taken; those behind the
+    /// last committed one come again after a failure.
+    pub fn idempotent(mut self) -> Self {
+        self.delivery = Delivery::Idempotent;
+        self
+    }
+
     /// Measures where the sink's cpu time goes; takes two system calls a chunk.
     pub fn measure(mut self, costs: Arc<SinkCosts>) -> Self {
         self.costs = Some(costs);
@@ -79,6 +89,7 @@ where
             parallelism,
             on_error,
             costs,
+            delivery,
             commands,
             ..
         } = self;
@@ -97,6 +108,7 @@ where
         Sink::new("redis", Arc::new(supply))
             .parallelism(parallelism)
             .isolation(Isolation::Thread)
+            .delivering(delivery)
     }
 }
 
