@@ -59,7 +59,6 @@ pub mod format;
 mod decompressed;
 mod framer;
 mod intake;
-mod kept;
 mod numbers;
 mod outgo;
 mod place;

@@ -1,11 +1,11 @@
 //! Numbers that instances share, each dealt with once, whatever becomes of the instances: what made-up records are made of.
 
+use ardea_core::instance_state::{self as kept, Siblings};
 use ardea_core::{
     CutDraft, CutWriter, Instance, Progress, RestoredState, Result, StateChunk, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::kept::{self, Siblings};
 
 /// The name of the state.
 const STATE: &str = "numbers";

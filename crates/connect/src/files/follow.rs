@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ardea_core::instance_state as kept;
 use ardea_core::{
     Cut, CutDraft, CutWriter, Epoch, Error, ErrorCode, FileUse, Instance, InstanceContext,
     Isolation, Outbox, Processor, Progress, RestoredState, Result, Source, Unbounded,
@@ -20,7 +21,6 @@ use super::open::open_at_once;
 use super::read::FileSource;
 use crate::format::Decode;
 use crate::intake::{Intake, READ_SIZE, Reading, Turn};
-use crate::kept;
 use crate::place::Place;
 use crate::ready::not_now;
 use trace::Trace;

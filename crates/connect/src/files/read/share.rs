@@ -6,12 +6,12 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use ardea_core::instance_state::{self as kept, Siblings};
 use ardea_core::{
     Cut, CutDraft, CutWriter, Epoch, GoneKeys, Instance, Progress, RestoredState, Result,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::kept::{self, Siblings};
 use crate::place::Place;
 
 /// The name of the state that says how many instances there were.

@@ -6,6 +6,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use ardea_core::instance_state::{self as kept, Siblings};
 use ardea_core::{
     Cut, CutDraft, CutWriter, Epoch, Error, ErrorCode, Instance, Progress, RestoredState, Result,
 };
@@ -14,7 +15,6 @@ use serde::{Deserialize, Serialize};
 use crate::files::part_file::{PartFile, cannot_write};
 use crate::files::plan::Plan;
 use crate::files::whole::{Whole, reopened, sync_folder_of};
-use crate::kept::{self, Siblings};
 
 /// The name of the state.
 const STATE: &str = "output";

@@ -1,16 +1,39 @@
-//! How sources and sinks write what they hand over at the end of an epoch: as JSON, under keys that begin with the instance.
+//! State that belongs to instances, not to keys: how far a source has read, what a sink has written. It is written as JSON, under keys that
+//! begin with the instance, and is small.
 //!
-//! What they remember belongs to no partition, so it goes to all instances when it comes back, and each takes what is its own. Where
-//! the number of instances has changed, all look at what all have written and divide it by the same rule.
+//! It belongs to no partition, so it goes to all instances when it comes back, and each takes what is its own. Where the number of instances
+//! has changed, all look at what all have written and divide it by the same rule.
+//!
+//! ```
+//! use ardea_core::instance_state::{Siblings, put};
+//! use ardea_core::{Instance, RestoredState, StateChunk};
+//!
+//! let mut chunk = StateChunk::default();
+//! for (instance, read) in [(0, 17), (1, 20)] {
+//!     put(&mut chunk, "read", (instance, b""), &(2, read))?;
+//! }
+//! let mut siblings = Siblings::<(u32, u64)>::default();
+//! let mut position = 0;
+//! for entry in RestoredState::new(&chunk, &mut position, Instance::ONLY, 100) {
+//!     siblings.take(&entry)?;
+//! }
+//! assert_eq!(siblings.all(|(instances, _)| *instances)?, Some(vec![(2, 17), (2, 20)]));
+//! # Ok::<(), ardea_core::Error>(())
+//! ```
 
 use std::collections::BTreeMap;
 
-use ardea_core::{Error, ErrorCode, RestoredEntry, Result, StateChunk};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::state::{RestoredEntry, StateChunk};
+use crate::{Error, ErrorCode, Result};
+
 /// Appends an entry of an instance; `rest` is what its key has besides.
-pub(crate) fn put<T: Serialize>(
+///
+/// # Errors
+/// As [`StateChunk::write`], or if the value can't be written as JSON.
+pub fn put<T: Serialize>(
     chunk: &mut StateChunk,
     state: &str,
     (instance, rest): (u32, &[u8]),
@@ -29,12 +52,15 @@ pub(crate) fn put<T: Serialize>(
 }
 
 /// The key of an entry of an instance.
-pub(crate) fn key_of(instance: u32, rest: &[u8]) -> Vec<u8> {
+pub fn key_of(instance: u32, rest: &[u8]) -> Vec<u8> {
     [&instance.to_be_bytes(), rest].concat()
 }
 
 /// Which instance has written an entry, and the rest of its key.
-pub(crate) fn written_by<'a>(entry: &RestoredEntry<'a>) -> Result<(u32, &'a [u8])> {
+///
+/// # Errors
+/// If it was not written by [`put`].
+pub fn written_by<'a>(entry: &RestoredEntry<'a>) -> Result<(u32, &'a [u8])> {
     match entry.key.split_first_chunk() {
         Some((instance, rest)) => Ok((u32::from_be_bytes(*instance), rest)),
         None => Err(unreadable(entry.state)),
@@ -42,7 +68,10 @@ pub(crate) fn written_by<'a>(entry: &RestoredEntry<'a>) -> Result<(u32, &'a [u8]
 }
 
 /// The value of an entry.
-pub(crate) fn value<T: DeserializeOwned>(entry: &RestoredEntry<'_>) -> Result<T> {
+///
+/// # Errors
+/// If it is none of this type.
+pub fn value<T: DeserializeOwned>(entry: &RestoredEntry<'_>) -> Result<T> {
     serde_json::from_slice(entry.value).map_err(|error| unreadable(entry.state).because(error))
 }
 
@@ -56,7 +85,7 @@ fn unreadable(state: &str) -> Error {
 
 /// What the instances of a vertex have handed over: a value each.
 #[derive(Debug)]
-pub(crate) struct Siblings<T>(BTreeMap<u32, T>);
+pub struct Siblings<T>(BTreeMap<u32, T>);
 
 impl<T> Default for Siblings<T> {
     fn default() -> Self {
@@ -66,6 +95,9 @@ impl<T> Default for Siblings<T> {
 
 impl<T: DeserializeOwned> Siblings<T> {
     /// Takes the value of one of them.
+    ///
+    /// # Errors
+    /// As [`written_by`] and [`value`].
     pub fn take(&mut self, entry: &RestoredEntry<'_>) -> Result<()> {
         let (instance, _) = written_by(entry)?;
         self.0.insert(instance, value(entry)?);
@@ -93,7 +125,7 @@ impl<T: DeserializeOwned> Siblings<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ardea_core::{Instance, RestoredState};
+    use crate::{Instance, RestoredState};
 
     fn written(entries: &[(u32, u32)]) -> Siblings<u32> {
         let mut chunk = StateChunk::default();
