@@ -34,6 +34,8 @@ struct Heir {
     index: u32,
     kept: Kept,
     batches: Vec<Batch>,
+    /// The keys of all its blocks.
+    keys: Vec<Vec<u8>>,
     transactions: Option<Transactions>,
     is_asked: bool,
 }
@@ -177,8 +179,8 @@ impl Once {
         let index = self.context.instance.index;
         for batch in self.waiting.drain(..self.sending) {
             self.published = Some(batch.epoch);
-            for n in 0..batch.blocks.len() {
-                self.gone.note(key(index, batch.epoch, n as u32));
+            for (n, _) in (0u32..).zip(&batch.blocks) {
+                self.gone.note(key(index, batch.epoch, n));
             }
         }
         self.sending = 0;
@@ -220,16 +222,11 @@ impl Once {
         if !is_done {
             heirs.push(heir);
         } else if heir.kept.instances == self.context.instance.parallelism {
-            let index = self.context.instance.index;
             self.run = heir.kept.run;
-            self.published = heir.kept.published;
+            let latest = heir.batches.last().map(|batch| batch.epoch);
+            self.published = heir.kept.published.max(latest);
             self.transactions = heir.transactions;
-            for batch in heir.batches {
-                self.published = Some(batch.epoch);
-                for n in 0..batch.blocks.len() {
-                    self.gone.note(key(index, batch.epoch, n as u32));
-                }
-            }
+            heir.keys.into_iter().for_each(|key| self.gone.note(key));
         }
         let done = heirs.is_empty();
         self.heirs = Some(heirs);
@@ -247,10 +244,9 @@ impl Once {
         let own = own.filter(|(index, _)| self.context.instance.owns((*index).into()));
         let heirs = own.map(|(index, kept)| {
             let mut batches: Vec<Batch> = Vec::new();
-            for (of, epoch, _, block) in &blocks {
-                if *of != index {
-                    continue;
-                }
+            let mut keys = Vec::new();
+            for (_, epoch, n, block) in blocks.iter().filter(|(of, ..)| *of == index) {
+                keys.push(key(index, *epoch, *n));
                 match batches.last_mut().filter(|batch| batch.epoch == *epoch) {
                     Some(batch) => batch.blocks.push(block.clone()),
                     None => batches.push(Batch {
@@ -263,6 +259,7 @@ impl Once {
                 index,
                 kept,
                 batches,
+                keys,
                 transactions: None,
                 is_asked: false,
             }

@@ -140,10 +140,18 @@ impl Transactions {
             })
         });
         match offset {
-            Ok(Offset::Offset(number)) => Ok(Some(u64::try_from(number).ok().map(Epoch))),
-            Ok(_) => Ok(Some(None)),
+            Ok(offset) => {
+                self.marks.context().heard();
+                Ok(Some(match offset {
+                    Offset::Offset(number) => u64::try_from(number).ok().map(Epoch),
+                    _ => None,
+                }))
+            }
             // Brokers are away, or the transaction has not quite ended.
-            Err(_) => Ok(None),
+            Err(error) => {
+                self.marks.context().away(&error.to_string());
+                Ok(None)
+            }
         }
     }
 
