@@ -216,7 +216,7 @@ impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
         let now = self.clock.now();
         self.ends_at = self.plan.rotate_after.map(|age| now.saturating_add(age));
         if let Some(ledger) = &mut self.ledger {
-            ledger.has_begun = true;
+            ledger.begin();
         }
         self.file = Some(if self.plan.rotates() {
             self.begin_numbered()?
@@ -416,7 +416,7 @@ impl<T: Send + 'static, E: Encode<T>> Processor for WriteFilesP<T, E> {
 
     fn complete(&mut self, _: &mut Outbox) -> Result<Progress> {
         self.write_buffer()?;
-        let is_owed = self.ledger.as_ref().is_some_and(|ledger| !ledger.has_begun);
+        let is_owed = self.ledger.as_ref().is_some_and(|ledger| !ledger.has_begun());
         if is_owed && !self.plan.rotates() {
             self.begin_file()?;
         }

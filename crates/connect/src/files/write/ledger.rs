@@ -101,7 +101,9 @@ pub(super) struct Ledger {
     /// How often the names of files had to change, see [`Plan::file_of_generation`].
     pub generation: u32,
     /// Whether a file has been begun, so that none has to be there for the sake of its name.
-    pub has_begun: bool,
+    has_begun: bool,
+    /// Whether there are names of parts that are not known to be on the disk.
+    has_new_names: bool,
     has_ended: bool,
     pending: Vec<Pending>,
     draft: CutDraft,
@@ -119,6 +121,7 @@ impl Ledger {
             run: RandomState::new().hash_one(std::process::id()),
             generation: 0,
             has_begun: false,
+            has_new_names: false,
             has_ended: false,
             pending: Vec::new(),
             draft: CutDraft::default(),
@@ -131,6 +134,15 @@ impl Ledger {
     /// The name of an unfinished numbered file.
     pub fn part_of(&self, path: &Path) -> PathBuf {
         Plan::part_of_run(path, self.run)
+    }
+
+    /// A file is begun.
+    pub fn begin(&mut self) {
+        (self.has_begun, self.has_new_names) = (true, true);
+    }
+
+    pub fn has_begun(&self) -> bool {
+        self.has_begun
     }
 
     /// # Errors
@@ -212,18 +224,18 @@ impl Ledger {
         self.draft.write(writer)
     }
 
-    fn sync(&self, open: Option<&PartFile>) -> Result<()> {
-        let mut folders = Vec::new();
-        if let Some(open) = open {
-            open.sync_sealed()?;
-            folders.push(open.sealed().1.to_path_buf());
+    fn sync(&mut self, open: Option<&PartFile>) -> Result<()> {
+        open.map_or(Ok(()), PartFile::sync_sealed)?;
+        self.pending.iter().try_for_each(|pending| pending.whole.sync())?;
+        if std::mem::take(&mut self.has_new_names) {
+            // Parts lie where their files will.
+            let parts = self.pending.iter().map(|pending| pending.whole.part.as_path());
+            let parts = parts.chain(open.map(|open| open.sealed().1));
+            let mut parts: Vec<&Path> = parts.collect();
+            parts.dedup_by(|one, other| one.parent() == other.parent());
+            parts.into_iter().try_for_each(sync_folder_of)?;
         }
-        for pending in &self.pending {
-            pending.whole.sync()?;
-            folders.push(pending.whole.part.clone());
-        }
-        folders.dedup_by(|one, other| one.parent() == other.parent());
-        folders.iter().try_for_each(|part| sync_folder_of(part))
+        Ok(())
     }
 
     /// An epoch is committed: what its cut spoke of is seen from now on. Files of numbers replace none, but get `another` name.
