@@ -185,7 +185,9 @@ impl Partitions {
             end: slot.end,
             highest: slot.highest,
         };
-        self.slots.iter().map(move |slot| (slot.partition, reached(slot)))
+        self.slots
+            .iter()
+            .map(move |slot| (slot.partition, reached(slot)))
     }
 
     /// The offset that comes next in each.

@@ -188,7 +188,11 @@ impl Search {
         let at_first = *self.at_first.get_or_insert(before.unwrap_or(count));
         let is_bounded = self.mission.every.is_none();
         // What has come since is not what a bounded source was to read.
-        let count = if is_bounded { count.min(at_first) } else { count };
+        let count = if is_bounded {
+            count.min(at_first)
+        } else {
+            count
+        };
         for partition in 0..count {
             let is_ours = u64::try_from(partition).is_ok_and(|p| self.mission.instance.owns(p));
             if is_ours && !self.known.contains(&partition) {

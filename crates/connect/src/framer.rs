@@ -454,14 +454,13 @@ mod tests {
         let mut reader = input;
         let (mut seen, mut lines) = (0, 0);
         while seen < count {
-            match framer.next() {
-                Some(frame) => {
-                    seen += 1;
-                    lines += frame.lines;
-                }
-                None if framer.ended => break,
-                None if framer.fill(&mut reader).unwrap() == 0 => framer.end(),
-                None => {}
+            if let Some(frame) = framer.next() {
+                seen += 1;
+                lines += frame.lines;
+            } else if framer.ended {
+                break;
+            } else if framer.fill(&mut reader).unwrap() == 0 {
+                framer.end();
             }
         }
         let place = framer.place(lines + 1);
@@ -473,11 +472,12 @@ mod tests {
         let mut reader = &input[from..];
         let mut rest = Vec::new();
         loop {
-            match again.next() {
-                Some(frame) => rest.push(String::from_utf8_lossy(frame.bytes).into_owned()),
-                None if again.ended => return (rest, place),
-                None if again.fill(&mut reader).unwrap() == 0 => again.end(),
-                None => {}
+            if let Some(frame) = again.next() {
+                rest.push(String::from_utf8_lossy(frame.bytes).into_owned());
+            } else if again.ended {
+                return (rest, place);
+            } else if again.fill(&mut reader).unwrap() == 0 {
+                again.end();
             }
         }
     }

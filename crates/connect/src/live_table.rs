@@ -28,8 +28,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use ardea_core::{
-    Delivery, Inbox, Instance, Isolation, Ordinal, Outbox, Processor, Progress, RecordGuard, Result,
-    Sink,
+    Delivery, Inbox, Instance, Isolation, Ordinal, Outbox, Processor, Progress, RecordGuard,
+    Result, Sink,
 };
 
 use board::Board;

@@ -6,7 +6,6 @@ use ardea_core::{
 };
 use serde::{Deserialize, Serialize};
 
-
 /// The name of the state.
 const STATE: &str = "numbers";
 
@@ -21,7 +20,9 @@ struct Strand {
 
 impl Strand {
     fn len(self) -> u64 {
-        self.end.saturating_sub(self.next).div_ceil(self.step.max(1))
+        self.end
+            .saturating_sub(self.next)
+            .div_ceil(self.step.max(1))
     }
 
     fn advance(&mut self, count: u64) {

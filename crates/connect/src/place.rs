@@ -16,15 +16,6 @@ pub(crate) struct Place {
     pub before: Vec<u8>,
 }
 
-impl Place {
-    /// Where a stream begins.
-    pub const BEGINNING: Place = Place {
-        offset: 0,
-        line: 1,
-        before: Vec::new(),
-    };
-}
-
 /// The last bytes of those that have gone by.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Passed {

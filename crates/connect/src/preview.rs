@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Clock, Delivery, Inbox, Instance, InstanceContext, Isolation, Ordinal, Outbox, Processor, Progress,
-    RecordGuard, Result, Sink,
+    Clock, Delivery, Inbox, Instance, InstanceContext, Isolation, Ordinal, Outbox, Processor,
+    Progress, RecordGuard, Result, Sink,
 };
 
 use crate::format::{Debugged, Encode};

@@ -23,8 +23,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use ardea_core::{
-    Delivery, Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext, Isolation, Ordinal, Outbox,
-    Processor, Progress, Result, Sink,
+    Delivery, Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext, Isolation, Ordinal,
+    Outbox, Processor, Progress, Result, Sink,
 };
 
 use crate::format::{Encode, JsonLines, Lines};

@@ -32,7 +32,10 @@ fn cut_of(processor: &mut dyn Processor, cut: Cut) -> Result<StateChunk> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let limit = chunk.byte_len() + 50;
-        if processor.write_cut(&mut CutWriter::new(&mut chunk, limit))?.done {
+        if processor
+            .write_cut(&mut CutWriter::new(&mut chunk, limit))?
+            .done
+        {
             return Ok(chunk);
         }
         assert!(Instant::now() < deadline, "the cut is never written");
@@ -162,12 +165,7 @@ impl<T: Send + 'static> Driven<T> {
     }
 
     pub fn give_back(&mut self, chunk: &StateChunk) -> Result<()> {
-        give_back(
-            &mut *self.processor,
-            self.context.instance,
-            Epoch(1),
-            chunk,
-        )
+        give_back(&mut *self.processor, self.context.instance, Epoch(1), chunk)
     }
 
     pub fn values(&self) -> Vec<&T> {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    Cut, CutWriter, Delivery, Epoch, Error, ErrorCode, FileUse, Inbox, Instance, InstanceContext, Ordinal,
-    Outbox, Progress, RestoredState, Result, Timestamp, Watermark,
+    Cut, CutWriter, Delivery, Epoch, Error, ErrorCode, FileUse, Inbox, Instance, InstanceContext,
+    Ordinal, Outbox, Progress, RestoredState, Result, Timestamp, Watermark,
 };
 
 /// The code of one instance of a vertex: reads an inbox, fills an outbox, never blocks.

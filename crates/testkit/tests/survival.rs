@@ -259,7 +259,9 @@ impl Counts {
         Counts {
             instance,
             is_selfish,
-            own: (0..30).filter(|number| owner(number) == instance.index).collect(),
+            own: (0..30)
+                .filter(|number| owner(number) == instance.index)
+                .collect(),
             emitted: 0,
             written: Vec::new(),
             restored: None,
@@ -283,7 +285,9 @@ impl Processor for Counts {
 
     fn take_cut(&mut self, _: Cut) -> Result<()> {
         let own = self.own.iter().copied().enumerate();
-        self.written = own.map(|(at, number)| (number, at >= self.emitted)).collect();
+        self.written = own
+            .map(|(at, number)| (number, at >= self.emitted))
+            .collect();
         Ok(())
     }
 
@@ -342,5 +346,8 @@ fn a_source_whose_instances_find_only_their_own_is_caught() {
         Ok(_) => panic!("it was not caught"),
         Err(failure) => failure.to_string(),
     };
-    assert!(failure.contains("instances one after the other"), "{failure}");
+    assert!(
+        failure.contains("instances one after the other"),
+        "{failure}"
+    );
 }

@@ -42,7 +42,9 @@ impl<'a> Waiting<'a> {
             Some(part) => u32::try_from(part.len())
                 .ok()
                 .filter(|length| *length != NONE)
-                .ok_or_else(|| Error::new(ErrorCode::LimitReached, "a message of 4 GB is too large")),
+                .ok_or_else(|| {
+                    Error::new(ErrorCode::LimitReached, "a message of 4 GB is too large")
+                }),
         };
         let (key, value) = (length(self.key)?, length(self.value)?);
         block.extend_from_slice(&self.position.to_le_bytes());
@@ -163,7 +165,9 @@ mod tests {
         ];
         let mut filling = Filling::default();
         assert!(filling.is_empty());
-        messages.iter().for_each(|message| filling.push(*message).unwrap());
+        messages
+            .iter()
+            .for_each(|message| filling.push(*message).unwrap());
         let batch = filling.end(Epoch(1));
         assert_eq!(batch.blocks.len(), 2);
         assert!(filling.is_empty() && filling.end(Epoch(2)).blocks.is_empty());
@@ -178,6 +182,9 @@ mod tests {
         }
         assert_eq!(came, messages);
         let torn = &batch.blocks[1][..batch.blocks[1].len() - 1];
-        assert_eq!(Waiting::at(torn, 0).unwrap_err().code(), ErrorCode::BadRecord);
+        assert_eq!(
+            Waiting::at(torn, 0).unwrap_err().code(),
+            ErrorCode::BadRecord
+        );
     }
 }

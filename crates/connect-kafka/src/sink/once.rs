@@ -185,7 +185,10 @@ impl Once {
         }
         self.sending = 0;
         // More may be due by now.
-        let more = self.waiting.front().is_some_and(|batch| batch.epoch <= epoch);
+        let more = self
+            .waiting
+            .front()
+            .is_some_and(|batch| batch.epoch <= epoch);
         Ok(Progress {
             made: true,
             done: !more,

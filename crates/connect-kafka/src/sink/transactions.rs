@@ -275,11 +275,7 @@ impl Transactions {
             Some(RDKafkaErrorCode::QueueFull) => Ok(false),
             Some(RDKafkaErrorCode::MessageSizeTooLarge) => {
                 let position = message.position;
-                bad.report(
-                    || format!("record {position}"),
-                    Vec::new,
-                    super::TOO_LARGE,
-                )?;
+                bad.report(|| format!("record {position}"), Vec::new, super::TOO_LARGE)?;
                 Ok(true)
             }
             _ => Err(Problem::OfKafka(error)),
@@ -343,13 +339,19 @@ impl Transactions {
     fn failed(&self, error: KafkaError) -> Error {
         let topic = &self.settings.topic;
         let hint = match error.rdkafka_error_code() {
-            Some(RDKafkaErrorCode::Fenced | RDKafkaErrorCode::ProducerFenced | RDKafkaErrorCode::InvalidProducerEpoch) => {
+            Some(
+                RDKafkaErrorCode::Fenced
+                | RDKafkaErrorCode::ProducerFenced
+                | RDKafkaErrorCode::InvalidProducerEpoch,
+            ) => {
                 "another run of this job writes to it: let one run at a time, or give each job its own name"
             }
             _ => "check the brokers' logs, and whether this user may use transactions",
         };
         let what = format!("cannot write to the Kafka topic {topic} by transactions");
-        Error::new(ErrorCode::WriteFailed, what).because(error).hint(hint)
+        Error::new(ErrorCode::WriteFailed, what)
+            .because(error)
+            .hint(hint)
     }
 
     /// The error of a mark that is not there any more.

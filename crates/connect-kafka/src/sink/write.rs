@@ -203,7 +203,9 @@ where
         match &mut self.once {
             Some(once) => once.restore(state),
             // What was to be sent must not be forgotten because somebody has changed the promise.
-            None => state.next().map_or(Ok(()), |entry| Err(RestoredState::unknown(&entry))),
+            None => state
+                .next()
+                .map_or(Ok(()), |entry| Err(RestoredState::unknown(&entry))),
         }
     }
 

@@ -16,13 +16,13 @@ use rdkafka::message::BorrowedMessage;
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::Plan;
-use kept_offsets::KeptOffsets;
 use crate::TURN;
 use crate::message::Message;
 use crate::partitions::Partitions;
 use crate::positions::Start;
 use crate::scout::{Found, Mission, Scout};
 use crate::teller::Teller;
+use kept_offsets::KeptOffsets;
 
 /// Reads the partitions of one instance. It takes messages a chunk at a time, then decodes them: each of the two can be measured so.
 pub(crate) struct ReadP<T, F> {

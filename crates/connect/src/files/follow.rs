@@ -7,7 +7,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use ardea_core::instance_state as kept;
 use ardea_core::{
@@ -117,6 +117,8 @@ struct Followed {
     file: File,
     device: u64,
     inode: u64,
+    /// When it was made, as far as the file system tells, in nanoseconds since 1970: numbers of inodes are used again.
+    born: Option<u64>,
     position: u64,
 }
 
@@ -132,6 +134,7 @@ impl Followed {
         Ok(metadata.is_file().then(|| Followed {
             device: metadata.dev(),
             inode: metadata.ino(),
+            born: born(&metadata),
             file,
             position: 0,
         }))
@@ -178,6 +181,13 @@ impl Read for Followed {
     }
 }
 
+/// When a file was made, in nanoseconds since 1970, if that is known.
+fn born(metadata: &fs::Metadata) -> Option<u64> {
+    let born = metadata.created().ok()?;
+    let since = born.duration_since(UNIX_EPOCH).ok()?;
+    u64::try_from(since.as_nanos()).ok()
+}
+
 /// Whether no file has the path: nothing does, or what should be a folder on the way is none now.
 fn is_missing(error: &io::Error) -> bool {
     matches!(
@@ -221,7 +231,17 @@ struct FollowP<T, D> {
 struct Identity {
     device: u64,
     inode: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    born: Option<u64>,
     began: u64,
+}
+
+impl Identity {
+    /// Whether a file is this one.
+    fn is(&self, device: u64, inode: u64, born: Option<u64>) -> bool {
+        let are_twins = self.born.zip(born).is_some_and(|(ours, its)| ours != its);
+        (self.device, self.inode) == (device, inode) && !are_twins
+    }
 }
 
 /// The name of the state.
@@ -273,6 +293,7 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
         self.identity = Some(Identity {
             device: followed.device,
             inode: followed.inode,
+            born: followed.born,
             began,
         });
         self.stage = Stage::Growing(followed);

@@ -77,12 +77,10 @@ impl Way {
             Way::Gzip(encoder) => encoder.finish().map(Some),
             Way::Zstd(encoder) => encoder.finish().map(Some),
             // A compressed file is never quite empty.
-            Way::Sealed(file) if file.metadata()?.len() == 0 => {
-                match Way::of(file, compression)? {
-                    Way::Sealed(_) => Ok(None),
-                    way => way.end(compression),
-                }
-            }
+            Way::Sealed(file) if file.metadata()?.len() == 0 => match Way::of(file, compression)? {
+                Way::Sealed(_) => Ok(None),
+                way => way.end(compression),
+            },
             Way::Sealed(file) => Ok(Some(file)),
             Way::Special(_) => Ok(None),
             Way::Failed => Err(io::Error::other("it could not be written before")),
@@ -376,8 +374,9 @@ impl PartFile {
     /// Something comes behind what was sealed.
     fn open_again(&mut self) -> Result<()> {
         self.way = match std::mem::replace(&mut self.way, Way::Failed) {
-            Way::Sealed(file) => Way::of(file, self.compression)
-                .map_err(|error| cannot_write(self.name(), error))?,
+            Way::Sealed(file) => {
+                Way::of(file, self.compression).map_err(|error| cannot_write(self.name(), error))?
+            }
             way => way,
         };
         self.is_open = true;

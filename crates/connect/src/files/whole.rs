@@ -44,7 +44,9 @@ impl Whole {
     /// How long it is.
     pub fn length(&self) -> Result<u64> {
         let metadata = self.file.metadata();
-        Ok(metadata.map_err(|error| cannot_write(&self.part, error))?.len())
+        Ok(metadata
+            .map_err(|error| cannot_write(&self.part, error))?
+            .len())
     }
 
     /// Has the disk keep its content.
@@ -99,8 +101,9 @@ pub(super) fn reopened(part: &Path, length: u64) -> Result<Option<File>> {
             "{} has {has} bytes, where {length} had been written that count",
             part.display()
         );
-        return Err(Error::new(ErrorCode::WriteFailed, what)
-            .hint("put the file back that was being written, or start the job without the snapshot"));
+        return Err(Error::new(ErrorCode::WriteFailed, what).hint(
+            "put the file back that was being written, or start the job without the snapshot",
+        ));
     }
     file.set_len(length)
         .and_then(|()| file.seek(SeekFrom::End(0)))
@@ -110,7 +113,9 @@ pub(super) fn reopened(part: &Path, length: u64) -> Result<Option<File>> {
 
 /// Has the disk keep the names in the folder of a file.
 pub(super) fn sync_folder_of(path: &Path) -> Result<()> {
-    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let folder = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
     File::open(folder.unwrap_or(Path::new(".")))
         .and_then(|folder| folder.sync_all())
         .map_err(|error| cannot_write(path, error))

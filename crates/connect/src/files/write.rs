@@ -322,9 +322,9 @@ impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
     fn publish(&mut self, epoch: Epoch) -> Result<()> {
         let (plan, instance, number) = (&self.plan, self.instance, &mut self.number);
         match &mut self.ledger {
-            Some(ledger) => ledger.publish(epoch, !plan.rotates(), || {
-                next_path(plan, instance, number)
-            }),
+            Some(ledger) => {
+                ledger.publish(epoch, !plan.rotates(), || next_path(plan, instance, number))
+            }
             None => Ok(()),
         }
     }
@@ -416,7 +416,10 @@ impl<T: Send + 'static, E: Encode<T>> Processor for WriteFilesP<T, E> {
 
     fn complete(&mut self, _: &mut Outbox) -> Result<Progress> {
         self.write_buffer()?;
-        let is_owed = self.ledger.as_ref().is_some_and(|ledger| !ledger.has_begun());
+        let is_owed = self
+            .ledger
+            .as_ref()
+            .is_some_and(|ledger| !ledger.has_begun());
         if is_owed && !self.plan.rotates() {
             self.begin_file()?;
         }
@@ -445,7 +448,9 @@ impl<T: Send + 'static, E: Encode<T>> Processor for WriteFilesP<T, E> {
         // What went to a device or a pipe is not remembered.
         match &mut self.ledger {
             Some(ledger) => ledger.restore(state),
-            None => state.next().map_or(Ok(()), |entry| Err(RestoredState::unknown(&entry))),
+            None => state
+                .next()
+                .map_or(Ok(()), |entry| Err(RestoredState::unknown(&entry))),
         }
     }
 

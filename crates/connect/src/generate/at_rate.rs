@@ -289,7 +289,11 @@ where
 {
     fn new(plan: Plan, make: Arc<F>, instance: Instance) -> Self {
         AtRateP {
-            due: Due::at(plan.rate, instance.index.into(), instance.parallelism.into()),
+            due: Due::at(
+                plan.rate,
+                instance.index.into(),
+                instance.parallelism.into(),
+            ),
             numbers: Numbers::new(instance, plan.limit),
             plan,
             make,

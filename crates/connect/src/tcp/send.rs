@@ -6,8 +6,8 @@ use std::net::TcpStream;
 use std::sync::Arc;
 
 use ardea_core::{
-    Delivery, Epoch, Inbox, Instance, InstanceContext, Isolation, Ordinal, Outbox, Processor, Progress,
-    Result, Sink,
+    Delivery, Epoch, Inbox, Instance, InstanceContext, Isolation, Ordinal, Outbox, Processor,
+    Progress, Result, Sink,
 };
 
 use super::dial::{Backoff, Dial};

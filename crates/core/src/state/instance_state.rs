@@ -111,9 +111,9 @@ impl<T: DeserializeOwned> Siblings<T> {
     pub fn all(&mut self, count: impl Fn(&T) -> u32) -> Result<Option<Vec<T>>> {
         let all = std::mem::take(&mut self.0);
         let came = u32::try_from(all.len()).unwrap_or(u32::MAX);
-        let are_whole = (0..).zip(&all).all(|(expected, (index, value))| {
-            *index == expected && count(value) == came
-        });
+        let are_whole = (0..)
+            .zip(&all)
+            .all(|(expected, (index, value))| *index == expected && count(value) == came);
         if !are_whole {
             let what = format!("the state of {came} instances does not fit together");
             return Err(Error::new(ErrorCode::BadRecord, what).hint("start from another snapshot"));
@@ -147,7 +147,12 @@ mod tests {
         let all = |entries| written(entries).all(|count| *count);
         assert_eq!(all(&[]).unwrap(), None);
         assert_eq!(all(&[(1, 2), (0, 2)]).unwrap(), Some(vec![2, 2]));
-        for torn in [&[(1, 2)][..], &[(0, 2)], &[(0, 1), (1, 1)], &[(0, 3), (2, 3), (3, 3)]] {
+        for torn in [
+            &[(1, 2)][..],
+            &[(0, 2)],
+            &[(0, 1), (1, 1)],
+            &[(0, 3), (2, 3), (3, 3)],
+        ] {
             assert_eq!(all(torn).unwrap_err().code(), ErrorCode::BadRecord);
         }
     }

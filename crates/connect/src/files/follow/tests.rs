@@ -198,7 +198,10 @@ fn the_contract_is_kept_in_every_schedule() {
 }
 
 /// A source whose job keeps its state, and goes on with what another handed over.
-fn resumed(source: FollowSource<String, crate::format::Lines>, from: Option<&StateChunk>) -> Driven<String> {
+fn resumed(
+    source: FollowSource<String, crate::format::Lines>,
+    from: Option<&StateChunk>,
+) -> Driven<String> {
     let mut driven = Driven::new(source, kept_context(0, 1)).unwrap();
     if let Some(from) = from {
         driven.give_back(from).unwrap();
@@ -264,7 +267,10 @@ fn a_copy_is_as_good_and_what_is_nowhere_fails_the_job() {
             Driven::new(lines(&path).follow(), kept_context(0, 1)).unwrap();
         let error = after.give_back(&cut).unwrap_err();
         assert_eq!(error.code(), ErrorCode::ReadFailed);
-        assert!(says(&error, &["log", "4 bytes", "without the snapshot"]), "{error}");
+        assert!(
+            says(&error, &["log", "4 bytes", "without the snapshot"]),
+            "{error}"
+        );
     };
     lost(None);
     lost(Some("x\n2\n3\n4\n"));
@@ -361,12 +367,12 @@ fn over_many_lives_each_line_comes_once() {
         }
         let mut driven = resumed(lines(&path).follow(), cut.as_ref());
         for _ in 0..life * 3 % 11 {
-            driven.step().unwrap();
+            let _ = driven.step().unwrap();
         }
         cut = Some(driven.cut().unwrap());
         all.extend(driven.values().into_iter().cloned());
         // What comes behind the cut does not count.
-        driven.step().unwrap();
+        let _ = driven.step().unwrap();
     }
     let mut last = resumed(lines(&path).follow(), cut.as_ref());
     last.run_until_records(written - all.len());

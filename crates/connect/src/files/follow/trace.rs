@@ -5,7 +5,7 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use super::{Followed, Identity, is_missing};
+use super::{Followed, Identity, born, is_missing};
 use crate::files::open::open_at_once;
 use crate::place::Place;
 
@@ -29,22 +29,20 @@ pub(super) fn find(path: &Path, identity: Identity, place: &Place) -> io::Result
         opened => opened?,
     };
     let offset = identity.began + place.offset;
-    let is_it = |device, inode| (device, inode) == (identity.device, identity.inode);
     if let Some(mut here) = here {
-        let is_same = is_it(here.device, here.inode);
-        if is_same {
+        if identity.is(here.device, here.inode, here.born) {
             return Ok(match here.goes_on_at(offset, place)? {
                 true => Trace::Found(here, open_at_once(path)?),
                 false => Trace::Truncated(here),
             });
         }
-        if let Some(found) = beside(path, is_it, offset, place)? {
+        if let Some(found) = beside(path, identity, offset, place)? {
             return Ok(found);
         }
         if !place.before.is_empty() && here.goes_on_at(offset, place)? {
             return Ok(Trace::Found(here, open_at_once(path)?));
         }
-    } else if let Some(found) = beside(path, is_it, offset, place)? {
+    } else if let Some(found) = beside(path, identity, offset, place)? {
         return Ok(found);
     }
     let is_new = place.offset == 0;
@@ -54,11 +52,13 @@ pub(super) fn find(path: &Path, identity: Identity, place: &Place) -> io::Result
 /// Looks through the folder of `path` for a file that goes on so.
 fn beside(
     path: &Path,
-    is_it: impl Fn(u64, u64) -> bool,
+    identity: Identity,
     offset: u64,
     place: &Place,
 ) -> io::Result<Option<Trace>> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
     let entries = match fs::read_dir(folder.unwrap_or(Path::new("."))) {
         Err(error) if is_missing(&error) => return Ok(None),
         entries => entries?,
@@ -66,8 +66,9 @@ fn beside(
     for entry in entries {
         let other: PathBuf = entry?.path();
         // One that goes while it is looked at is none of those that stay.
-        let is_other = |metadata: fs::Metadata| is_it(metadata.dev(), metadata.ino());
-        if !fs::symlink_metadata(&other).is_ok_and(is_other) {
+        let is_it =
+            |metadata: fs::Metadata| identity.is(metadata.dev(), metadata.ino(), born(&metadata));
+        if !fs::symlink_metadata(&other).is_ok_and(is_it) {
             continue;
         }
         if let Ok(Some(mut file)) = Followed::open(&other)

@@ -313,7 +313,10 @@ fn files_go_on_where_they_were_read_to_packed_or_not_also_as_several_instances()
         let (name, content) = match file % 3 {
             0 => (format!("{file}.csv"), text.into_bytes()),
             1 => (format!("{file}.csv.gz"), gzip(text.as_bytes())),
-            _ => (format!("{file}.csv.zst"), crate::testing::zstd(text.as_bytes())),
+            _ => (
+                format!("{file}.csv.zst"),
+                crate::testing::zstd(text.as_bytes()),
+            ),
         };
         fs::write(dir.path().join(name), content).unwrap();
     }
@@ -324,7 +327,9 @@ fn files_go_on_where_they_were_read_to_packed_or_not_also_as_several_instances()
     }
     let source = csv::<Line>(dir.path()).build();
     let (_, supplier, ..) = source.into_parts();
-    let lines = expected.into_iter().map(|(carrier, delay)| Line { delay, carrier });
+    let lines = expected
+        .into_iter()
+        .map(|(carrier, delay)| Line { delay, carrier });
     SourceTest::supplied(supplier)
         .output(Expected::ordered(lines))
         .survives()
@@ -332,7 +337,10 @@ fn files_go_on_where_they_were_read_to_packed_or_not_also_as_several_instances()
 }
 
 /// A source whose job keeps its state, with what another handed over.
-fn resumed(source: FileSource<String, Lines>, from: Option<&ardea_core::StateChunk>) -> Driven<String> {
+fn resumed(
+    source: FileSource<String, Lines>,
+    from: Option<&ardea_core::StateChunk>,
+) -> Driven<String> {
     let mut driven = Driven::new(source, kept_context(0, 1)).unwrap();
     if let Some(from) = from {
         driven.give_back(from).unwrap();
@@ -393,7 +401,10 @@ fn a_file_that_has_changed_before_its_place_fails_the_job() {
         fs::write(&path, content).unwrap();
         let mut after = resumed(lines(&path), Some(&cut));
         let error = after.run().err().expect(why);
-        assert!(says(&error, &["in", why, "without the snapshot"]), "{error}");
+        assert!(
+            says(&error, &["in", why, "without the snapshot"]),
+            "{error}"
+        );
     }
 }
 
@@ -419,7 +430,10 @@ fn lines_keep_their_numbers() {
     after.run().unwrap();
     let letters = after.letters();
     assert_eq!(letters.len(), 100 - seen);
-    assert!(letters[0].0.ends_with(&format!(":{}", seen + 1)), "{letters:?}");
+    assert!(
+        letters[0].0.ends_with(&format!(":{}", seen + 1)),
+        "{letters:?}"
+    );
 }
 
 #[test]

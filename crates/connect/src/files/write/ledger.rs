@@ -226,10 +226,15 @@ impl Ledger {
 
     fn sync(&mut self, open: Option<&PartFile>) -> Result<()> {
         open.map_or(Ok(()), PartFile::sync_sealed)?;
-        self.pending.iter().try_for_each(|pending| pending.whole.sync())?;
+        self.pending
+            .iter()
+            .try_for_each(|pending| pending.whole.sync())?;
         if std::mem::take(&mut self.has_new_names) {
             // Parts lie where their files will.
-            let parts = self.pending.iter().map(|pending| pending.whole.part.as_path());
+            let parts = self
+                .pending
+                .iter()
+                .map(|pending| pending.whole.part.as_path());
             let parts = parts.chain(open.map(|open| open.sealed().1));
             let mut parts: Vec<&Path> = parts.collect();
             parts.dedup_by(|one, other| one.parent() == other.parent());
@@ -336,7 +341,11 @@ fn remove_later(plan: &Plan, kept: &Kept) -> Result<()> {
     let known = kept.pending.iter().chain(&kept.open);
     let known: Vec<PathBuf> = known.map(|file| PathBuf::from(&file.part)).collect();
     // By name, as the way to the folder may be written otherwise now.
-    let is_known = |part: &PathBuf| known.iter().any(|known| known.file_name() == part.file_name());
+    let is_known = |part: &PathBuf| {
+        known
+            .iter()
+            .any(|known| known.file_name() == part.file_name())
+    };
     for part in parts.into_iter().filter(|part| !is_known(part)) {
         // Not while somebody is writing it.
         if reopened(&part, 0)?.is_some() {

@@ -31,13 +31,13 @@ enum Fate {
 fn events() -> impl Strategy<Value = Vec<Event>> {
     let fate = prop_oneof![
         3 => Just(Fate::Committed),
-        Just(Fate::CommittedUnheard),
-        Just(Fate::GivenUp)
+        1 => Just(Fate::CommittedUnheard),
+        1 => Just(Fate::GivenUp)
     ];
     let event = prop_oneof![
         3 => (0u64..6).prop_map(Event::Records),
         3 => fate.prop_map(Event::Epoch),
-        Just(Event::Death)
+        1 => Just(Event::Death)
     ];
     prop::collection::vec(event, 0..40)
 }
@@ -45,7 +45,13 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 /// All numbers that can be seen, file by file.
 fn seen(folder: &Path) -> Vec<u64> {
     match Driven::<u64>::new(files::json_lines(folder), crate::testing::context("s")) {
-        Ok(mut driven) => driven.run().unwrap().values().into_iter().copied().collect(),
+        Ok(mut driven) => driven
+            .run()
+            .unwrap()
+            .values()
+            .into_iter()
+            .copied()
+            .collect(),
         // There is no file yet.
         Err(_) => Vec::new(),
     }
@@ -149,7 +155,8 @@ fn try_all(make: impl Fn(&Path) -> Sink<u64>, events: &[Event], sees_epochs: boo
     tried.sink().commit(epoch).unwrap();
     tried.happen(Event::Death);
     assert!(seen(&folder).into_iter().eq(0..tried.next), "still so");
-    for entry in fs::read_dir(&folder).unwrap() {
+    // There is no folder if there was no record.
+    for entry in fs::read_dir(&folder).into_iter().flatten() {
         let name = entry.unwrap().file_name();
         let is_part = name.to_string_lossy().ends_with(".part");
         // Of what died before its first commit nobody knows.
@@ -312,7 +319,12 @@ fn nothing_of_others_is_removed() {
     let mut before = Fed::new(sink(), kept_context(0, 1)).unwrap();
     let cut = before.cut(Cut::full(Epoch(1))).unwrap();
     before.feed([1]).unwrap().feed([222]).unwrap();
-    let theirs = ["out-000009.part", "out-000009.0123456789abcdef.part", "out", "notes.part"];
+    let theirs = [
+        "out-000009.part",
+        "out-000009.0123456789abcdef.part",
+        "out",
+        "notes.part",
+    ];
     for name in theirs {
         fs::write(at(name), "theirs").unwrap();
     }
@@ -331,7 +343,8 @@ fn nothing_of_others_is_removed() {
 
 #[test]
 fn a_device_remembers_nothing() {
-    let mut sink: Fed<u64> = Fed::new(write_lines("/dev/null").build(), kept_context(0, 1)).unwrap();
+    let mut sink: Fed<u64> =
+        Fed::new(write_lines("/dev/null").build(), kept_context(0, 1)).unwrap();
     sink.feed([1]).unwrap();
     assert!(sink.cut(Cut::full(Epoch(1))).unwrap().is_empty());
     let delivery = |path: &str| write_lines::<u64>(path).build().into_parts().1.delivery();
