@@ -121,7 +121,7 @@ impl Transactions {
                 self.stage = Stage::Between;
                 Ok(true)
             }
-            Err(error) => match self.trouble(&error) {
+            Err(error) => match Transactions::trouble(&error) {
                 Trouble::Again => Ok(false),
                 Trouble::Abort | Trouble::Final => Err(self.failed(error)),
             },
@@ -147,11 +147,8 @@ impl Transactions {
                     _ => None,
                 }))
             }
-            // Brokers are away, or the transaction has not quite ended.
-            Err(error) => {
-                self.marks.context().away(&error.to_string());
-                Ok(None)
-            }
+            // Brokers are away, which is told by the producer, or the transaction has not quite ended.
+            Err(_) => Ok(None),
         }
     }
 
@@ -166,7 +163,7 @@ impl Transactions {
         }
         match self.go_on(batches, last.epoch, bad) {
             Ok(is_done) => Ok(is_done),
-            Err(Problem::OfKafka(error)) => match self.trouble(&error) {
+            Err(Problem::OfKafka(error)) => match Transactions::trouble(&error) {
                 Trouble::Again => {
                     self.producer.poll(WAIT);
                     Ok(false)
@@ -317,23 +314,19 @@ impl Transactions {
         Ok(())
     }
 
-    fn trouble(&self, error: &KafkaError) -> Trouble {
+    fn trouble(error: &KafkaError) -> Trouble {
         let code = error.rdkafka_error_code();
         let is_late = matches!(
             code,
             Some(RDKafkaErrorCode::OperationTimedOut | RDKafkaErrorCode::RequestTimedOut)
         );
-        let trouble = match error {
+        match error {
             KafkaError::Transaction(error) if error.is_fatal() => Trouble::Final,
             KafkaError::Transaction(error) if error.txn_requires_abort() => Trouble::Abort,
             KafkaError::Transaction(error) if error.is_retriable() => Trouble::Again,
             _ if is_late => Trouble::Again,
             _ => Trouble::Final,
-        };
-        if matches!(trouble, Trouble::Again) && is_late {
-            self.producer.context().teller().away(&error.to_string());
         }
-        trouble
     }
 
     fn failed(&self, error: KafkaError) -> Error {

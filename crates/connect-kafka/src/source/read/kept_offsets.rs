@@ -1,6 +1,6 @@
 //! How far an instance has read its partitions, and how that outlives it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use ardea_core::instance_state::{Siblings, put, value, written_by};
 use ardea_core::{
