@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{FileUse, Guarantee, Instance, Processor, ProcessorSupplier, Result};
+use crate::{Dag, FileUse, Guarantee, Instance, Processor, ProcessorSupplier, Result};
 
 /// What a sink gives, at best, in a job that keeps its state: how often what is behind it sees each record when something fails.
 ///
@@ -56,6 +56,20 @@ impl fmt::Display for Delivery {
     }
 }
 
+impl Dag {
+    /// The sinks behind which is seen less than the job promises, by name, and what they give; those that don't say are left out. For the
+    /// summary of a job.
+    pub fn sinks_below(&self, promised: Guarantee) -> Vec<(Arc<str>, Delivery)> {
+        let given = self.vertices().iter().filter_map(|vertex| {
+            let delivery = vertex.supplier().delivery()?;
+            Some((Arc::clone(vertex.name()), delivery))
+        });
+        given
+            .filter(|(_, delivery)| !delivery.keeps(promised))
+            .collect()
+    }
+}
+
 /// Supplies what another supplies, and says what that gives.
 pub(crate) struct Delivering {
     pub(crate) supplier: Arc<dyn ProcessorSupplier>,
@@ -79,7 +93,7 @@ impl ProcessorSupplier for Delivering {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Sink, supplier};
+    use crate::{Sink, Vertex, supplier};
 
     struct Drops;
     impl Processor for Drops {}
@@ -96,5 +110,30 @@ mod tests {
             of(said.using_files(|_| Vec::new())),
             Some(Delivery::ExactlyOnce)
         );
+    }
+
+    #[test]
+    fn sinks_that_give_less_than_is_promised_are_known_by_name() {
+        let mut dag = Dag::new();
+        for (name, delivery) in [
+            ("files", Some(Delivery::ExactlyOnce)),
+            ("screen", Some(Delivery::Nothing)),
+            ("lines", Some(Delivery::AtLeastOnce)),
+            ("own", None),
+        ] {
+            let mut sink = Sink::<u8>::new(name, supplier(|| Drops));
+            if let Some(delivery) = delivery {
+                sink = sink.delivering(delivery);
+            }
+            let (name, supplier, ..) = sink.into_parts();
+            dag.vertex(Vertex::new(name, supplier));
+        }
+        let below = |promised| -> Vec<_> {
+            let sinks = dag.sinks_below(promised).into_iter();
+            sinks.map(|(name, _)| name.to_string()).collect()
+        };
+        assert_eq!(below(Guarantee::ExactlyOnce), ["screen", "lines"]);
+        assert_eq!(below(Guarantee::AtLeastOnce), ["screen"]);
+        assert!(below(Guarantee::None).is_empty());
     }
 }

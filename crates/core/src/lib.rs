@@ -121,7 +121,7 @@ pub use rows::Rows;
 pub use side_channel::{MessageCounts, MessageReport, SideChannel};
 pub use state::{
     Cut, CutDraft, CutWriter, GoneKeys, RUNTIME_STATE, RestoredEntry, RestoredState, StateChunk,
-    StateCodec, StateEntries, StateEntry,
+    StateCodec, StateEntries, StateEntry, instance_state,
 };
 pub use time::{Epoch, Timestamp};
 pub use token::Token;

@@ -7,7 +7,7 @@
 //!
 //! * [`StateChunk`]: entries in a buffer that is used again;
 //! * [`CutWriter`]: what a processor writes its cut with, as many bytes at a time as it is allowed;
-//! * [`CutDraft`], [`GoneKeys`]: for those whose cuts are small;
+//! * [`CutDraft`], [`GoneKeys`], [`instance_state`]: for those whose cuts are small;
 //! * [`RestoredState`]: what hands them back;
 //! * [`StateCodec`]: how values become bytes.
 //!
@@ -17,6 +17,7 @@ mod codec;
 mod cut;
 mod draft;
 mod entry;
+pub mod instance_state;
 mod restored;
 
 pub use codec::StateCodec;

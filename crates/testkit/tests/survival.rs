@@ -243,23 +243,27 @@ fn what_remembers_nothing_survives_without_a_word() {
 /// A source of the numbers below 30, each of which belongs to a partition.
 struct Counts {
     instance: Instance,
-    /// The numbers to come, the last first.
-    left: Vec<u64>,
-    written: Vec<u64>,
     /// Whether it writes its numbers under its own name, so that nobody else finds them.
     is_selfish: bool,
+    own: Vec<u64>,
+    /// How many of its own it has emitted.
+    emitted: usize,
+    /// Each of its own, and whether it is left.
+    written: Vec<(u64, bool)>,
     restored: Option<Vec<u64>>,
 }
 
 impl Counts {
     fn new(instance: Instance, is_selfish: bool) -> Self {
-        let own = |number: &u64| PartitionId::of(number).owner(instance.parallelism);
-        let left = (0..30).rev().filter(|number| own(number) == instance.index);
+        let owner = |number: &u64| PartitionId::of(number).owner(instance.parallelism);
         Counts {
             instance,
-            left: left.collect(),
-            written: Vec::new(),
             is_selfish,
+            own: (0..30)
+                .filter(|number| owner(number) == instance.index)
+                .collect(),
+            emitted: 0,
+            written: Vec::new(),
             restored: None,
         }
     }
@@ -269,32 +273,38 @@ impl Processor for Counts {
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         let mut out = outbox.lane::<u64>(Ordinal::FIRST)?;
         // A few at a time, so that it can die in between.
-        for _ in 0..3.min(out.room()) {
-            let Some(number) = self.left.pop() else { break };
-            out.push(number, Timestamp::MIN);
+        for number in self.own[self.emitted..].iter().take(3.min(out.room())) {
+            out.push(*number, Timestamp::MIN);
+            self.emitted += 1;
         }
         Ok(Progress {
             made: true,
-            done: self.left.is_empty(),
+            done: self.emitted == self.own.len(),
         })
     }
 
     fn take_cut(&mut self, _: Cut) -> Result<()> {
-        self.written = self.left.clone();
-        // Says that there was something, even if nothing is left.
-        self.written.push(99);
+        let own = self.own.iter().copied().enumerate();
+        self.written = own
+            .map(|(at, number)| (number, at >= self.emitted))
+            .collect();
         Ok(())
     }
 
     fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
         while writer.has_room() {
-            let Some(number) = self.written.pop() else {
+            let Some((number, is_left)) = self.written.pop() else {
                 return Ok(Progress::DONE);
             };
-            let partition = Some(PartitionId::of(&number));
-            let partition = partition.filter(|_| !self.is_selfish && number != 99);
-            let key = [number as u8, self.instance.index as u8];
-            writer.set("left", partition, &key, b"")?;
+            let (partition, name) = match self.is_selfish {
+                true => (None, self.instance.index as u8),
+                false => (Some(PartitionId::of(&number)), 0),
+            };
+            let key = [number as u8, name];
+            match is_left {
+                true => writer.set("left", partition, &key, b"")?,
+                false => writer.remove("left", partition, &key)?,
+            }
         }
         Ok(Progress::MADE)
     }
@@ -303,20 +313,14 @@ impl Processor for Counts {
         for entry in state {
             let is_own = !self.is_selfish || u32::from(entry.key[1]) == self.instance.index;
             let restored = self.restored.get_or_insert_default();
-            if entry.key[0] != 99 && is_own {
-                restored.push(entry.key[0].into());
-            }
+            restored.extend(is_own.then_some(u64::from(entry.key[0])));
         }
         Ok(())
     }
 
     fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
-        if let Some(mut restored) = self.restored.take() {
-            restored.sort_unstable();
-            restored.dedup();
-            restored.reverse();
-            self.left = restored;
-        }
+        self.own = self.restored.take().unwrap_or_default();
+        self.own.sort_unstable();
         Ok(Progress::DONE)
     }
 }

@@ -141,7 +141,12 @@ mod tests {
             let count = if round == 0 { 3 } else { 10 };
             assert!(keys.into_iter().eq((0..count).map(|key| vec![round, key])));
         }
-        assert!(CutDraft::default().write(&mut CutWriter::new(&mut StateChunk::default(), 0)).unwrap().done);
+        assert!(
+            CutDraft::default()
+                .write(&mut CutWriter::new(&mut StateChunk::default(), 0))
+                .unwrap()
+                .done
+        );
     }
 
     #[test]
