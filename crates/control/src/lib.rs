@@ -71,7 +71,7 @@ pub use definition::{
     CertificateFiles, JobDefinition, ProgramRef, WORKER_START_VARIABLE, WorkerStart,
 };
 pub use epochs::{
-    EpochGuarantee, EpochKind, EpochNotDone, EpochWord, Epochs, EpochsAction, EpochsAgent,
+    EpochKind, EpochNotDone, EpochWord, Epochs, EpochsAction, EpochsAgent,
     EpochsAgentAction, EpochsAgentEvent, EpochsCommand, EpochsConfig, EpochsEvent, EpochsNote,
     EpochsOver, EpochsRecord, FromParticipant, Generation, GivenUp, ParticipantId, Receipt,
     RecordedCut, RecordedSnapshot, Report, SafeMode, StopState, ToParticipant,

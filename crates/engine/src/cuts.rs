@@ -72,6 +72,17 @@ pub trait CutSink: Send + Sync {
 
     /// The rest of a cut will not come. What has come of it is void.
     fn give_up(&self, of: &InstanceName, cut: Cut, why: CutEnd);
+
+    /// The instance has been told that this epoch is committed, and all before it, and has done what it does then.
+    fn heard(&self, of: &InstanceName, epoch: Epoch) {
+        let _ = (of, epoch);
+    }
+
+    /// The instance has ended, its last cut has been handed over, or given up, and it waits for no commit: nothing will be heard of it
+    /// any more.
+    fn left(&self, of: &InstanceName) {
+        let _ = of;
+    }
 }
 
 /// Hands out the state that the instances of a job begin with: all of it from one committed epoch.
