@@ -125,6 +125,8 @@ pub struct Cuts {
     pub sink: Option<Arc<dyn CutSink>>,
     /// Gives the instances their state when the job starts.
     pub source: Option<Arc<dyn CutSource>>,
+    /// No epoch up to this one ends here, though the state be from an earlier one: for those whose numbers others have used.
+    pub after: Epoch,
 }
 
 impl fmt::Debug for Cuts {

@@ -164,7 +164,7 @@ fn start(node: &Node, dag: &Dag, guarantee: Guarantee) -> (JobHandle, Arc<Keeper
         guarantee,
         cuts: Cuts {
             sink: Some(Arc::<Keeper>::clone(&keeper)),
-            source: None,
+            ..Cuts::default()
         },
         ..JobConfig::named("test")
     };
