@@ -125,14 +125,6 @@ impl Gathering {
         }
         Some((after > 0).then_some(Epoch(after)))
     }
-
-    /// The first epoch for which blocks may have been written that no snapshot refers to yet, if it is before `next`; else that one.
-    pub(crate) fn oldest_open(&self, next: Epoch) -> Epoch {
-        let members = self.members.values();
-        let open = members.filter_map(|member| member.last.as_ref());
-        let open = open.filter(|last| !last.is_committed);
-        open.map(|last| last.from).fold(next, Epoch::min)
-    }
 }
 
 impl Member {
@@ -218,9 +210,7 @@ mod tests {
             let cuts = gathering.cuts(id(epoch), None).unwrap();
             assert!(cuts.iter().all(|cut| cut.of().snapshot == id(epoch)));
         }
-        assert_eq!(gathering.oldest_open(Epoch(4)), Epoch(2));
         gathering.committed(Epoch(3));
-        assert_eq!(gathering.oldest_open(Epoch(4)), Epoch(4));
         save(&mut gathering, 1, 4, false);
         let cuts = gathering.cuts(id(4), Some(id(3))).unwrap();
         assert_eq!(cuts[0].kind(), CutKind::Unchanged);

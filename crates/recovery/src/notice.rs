@@ -11,6 +11,11 @@ use ardea_core::{Epoch, Timestamp};
 pub enum Notice {
     /// State is kept in the memory of this process: it survives failures of the job, and not that of the process.
     InMemory,
+    /// The job has completed when it was run before: nothing is done.
+    CompletedBefore {
+        /// As what is kept there says.
+        place: String,
+    },
     /// The job goes on from a snapshot that an earlier process has left.
     GoesOn {
         /// That of this epoch.
@@ -65,6 +70,10 @@ impl fmt::Display for Notice {
         match self {
             Notice::InMemory => f.write_str(
                 "its snapshots are in memory: it survives its own failures, and not the end of this process (snapshots.folder keeps them)",
+            ),
+            Notice::CompletedBefore { place } => write!(
+                f,
+                "has completed already, as {place} says: nothing is done (recovery.start_over runs it again)"
             ),
             Notice::GoesOn { epoch, at } => {
                 write!(f, "goes on from the snapshot of epoch {}", epoch.0)?;

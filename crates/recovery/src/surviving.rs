@@ -13,7 +13,7 @@ use crate::home::Home;
 use crate::life::{Beginning, Event, Wish};
 use crate::record::RecordedEnd;
 use crate::writing::Writers;
-use crate::{Embedded, Survival};
+use crate::{Embedded, Notice, Survival};
 
 /// More threads than this don't make snapshots quicker to write or to read.
 const MOST_THREADS: usize = 4;
@@ -238,6 +238,9 @@ impl<'a> Surviving<'a> {
 
     fn run_to_its_end(self) -> Result<Survived> {
         if self.home.was() == Some(RecordedEnd::Completed) {
+            let place = self.home.folder().place();
+            let notice = Notice::CompletedBefore { place };
+            self.survival.tell(self.job.job_name(), &notice);
             return Ok(Survived {
                 end: SurvivalEnd::CompletedBefore,
                 figures: Figures::default(),
