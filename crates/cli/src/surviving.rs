@@ -102,7 +102,7 @@ fn follow(
             Err(RecvTimeoutError::Timeout) => {}
         }
         if let Some(job) = handle.job() {
-            progress.tick(&job, said > 0);
+            progress.tick(&job, false);
         }
         let interrupts = context.interrupts.count();
         if interrupts > said {

@@ -42,8 +42,9 @@ enum Done {
 pub(crate) struct Driver<'a> {
     with: Beginning<'a>,
     survival: &'a Survival,
-    home: Home,
+    /// Ends before the folder is let go.
     housekeeper: Housekeeper,
+    home: Home,
     epochs: Epochs,
     began: Instant,
     events: Receiver<Event>,

@@ -93,7 +93,7 @@ impl fmt::Display for Notice {
                     write!(f, " in {after:?}")?;
                 }
                 if *in_a_row > 1 {
-                    write!(f, ", for the {in_a_row}th time in a row")?;
+                    write!(f, " ({in_a_row} times in a row now)")?;
                 }
                 write!(f, ": {why}")
             }

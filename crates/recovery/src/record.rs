@@ -138,7 +138,7 @@ impl RecordFiles {
         KeptRecord::decode(&file, name, &place)
     }
 
-    /// Writes the next version. What it replaces is removed by [`tidy`](Self::tidy).
+    /// Writes the next version. What it replaces is told by [`take_stale`](Self::take_stale).
     pub(crate) fn write(&mut self, record: &KeptRecord) -> Wrote {
         let body = match serde_json::to_vec(record) {
             Ok(body) => body,

@@ -18,7 +18,7 @@ use ardea_snapshot::SnapshotStore;
 
 use crate::life::{Event, LifeEvent};
 use desk::{Desk, Task};
-pub(crate) use room::Room;
+use room::Room;
 pub(crate) use writers::Writers;
 
 /// Takes the cuts of one life of a job.
@@ -58,7 +58,7 @@ impl LifeShared {
 }
 
 impl CutTaker {
-    /// For that life, whose first cuts hold all state unless its `base` is a snapshot of the same instances.
+    /// For that life, whose first cuts hold all state unless it [has a base](Self::has_base).
     pub(crate) fn new(
         generation: Generation,
         store: SnapshotStore,

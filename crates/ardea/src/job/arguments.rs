@@ -88,8 +88,11 @@ impl Arguments {
                 break;
             }
             if !word.starts_with('-') || word == "-" {
-                // From the first that is no option on, all is the job's.
                 arguments.of_job.push(word.clone());
+                if matches!(arguments.command, Command::Snapshots(_)) {
+                    continue;
+                }
+                // From the first that is no option on, all is the job's.
                 arguments.of_job.extend(rest.cloned());
                 break;
             }
@@ -249,7 +252,7 @@ mod tests {
 
     #[test]
     fn snapshots_are_those_of_one_folder() {
-        let arguments = read("snapshots --check state/words").unwrap();
+        let arguments = read("snapshots state/words --check").unwrap();
         let folder = PathBuf::from("state/words");
         assert_eq!(arguments.command, Command::Snapshots(folder));
         assert!(arguments.options.check);

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
 
 use ardea_core::{ErrorCode, Guarantee};
 use ardea_recovery::{Notice, Survival, SurvivalEnd};
@@ -24,15 +23,12 @@ fn instances_that_panic_now_and_then_leave_no_trace_in_the_results() {
     for guarantee in [Guarantee::ExactlyOnce, Guarantee::AtLeastOnce] {
         let folder = tempfile::tempdir().unwrap();
         let (job, mishap) = clumsy(quick(folder.path(), NUMBERS), 3_000);
-        let told = Told::default();
         let again = Arc::clone(&mishap);
-        let heard = told.clone();
-        let survival = told.of(survival(folder.path())).guarantee(guarantee);
+        let survival = survival(folder.path()).guarantee(guarantee);
         let survival = survival.on_notice(move |notice| {
             if matches!(notice, Notice::Recovering { .. }) {
                 again.store(4_000, Ordering::SeqCst);
             }
-            let _ = &heard;
         });
         let survived = run(&job, &survival).unwrap();
         assert_eq!(survived.end, SurvivalEnd::Completed);
@@ -110,5 +106,4 @@ fn a_job_without_a_promise_does_not_survive() {
     let error = run(&job, &survival).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidJob);
     assert!(!folder.path().join("state").exists());
-    let _ = Duration::ZERO;
 }
