@@ -151,6 +151,22 @@ mod tests {
     }
 
     #[test]
+    fn the_book_has_a_row_for_each_setting_with_its_default() {
+        let book = include_str!("../../../docs/survival.md");
+        for setting in SURVIVAL_SETTINGS {
+            let default = match setting.default {
+                "" => "|".to_string(),
+                "false" => "| off |".to_string(),
+                text => format!("| {text} |"),
+            };
+            let row = format!("| `{}` {default}", setting.key);
+            let book = book.replace("| 1 s |", "| 1s |").replace("| 1 m |", "| 1m |");
+            let book = book.replace("| 100 ms |", "| 100ms |");
+            assert!(book.contains(&row), "docs/survival.md should have {row}");
+        }
+    }
+
+    #[test]
     fn without_a_guarantee_nothing_survives() {
         assert!(survival(&["snapshots.folder=x"]).is_none());
     }

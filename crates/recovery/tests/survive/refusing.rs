@@ -49,7 +49,7 @@ impl Folder for Filling {
 #[test]
 fn a_job_goes_on_while_its_disk_is_full_and_commits_when_there_is_room_again() {
     let folder = tempfile::tempdir().unwrap();
-    let job = quick(folder.path(), NUMBERS);
+    let job = Windows::within(folder.path(), NUMBERS);
     let disk = Arc::new(Filling::default());
     let told = Told::default();
     let within = Survival::within(Arc::clone(&disk) as Arc<dyn Folder>);
