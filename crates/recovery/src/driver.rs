@@ -26,6 +26,9 @@ use crate::{Notice, Survival};
 /// How often the conductor is told that time has passed.
 const TICK: Duration = Duration::from_millis(20);
 
+/// How many instances are named that a snapshot waits for.
+const MOST_NAMED: usize = 5;
+
 /// What a run has come to, once the present life is over.
 #[derive(Debug)]
 enum Done {
@@ -642,8 +645,19 @@ impl<'a> Driver<'a> {
                 self.tell(&Notice::RecordRefused { why });
             }
             EpochsNote::SafeMode(why) => self.safe_mode(&why),
-            EpochsNote::Slow { .. } | EpochsNote::RecordDoubtful | EpochsNote::Down(_) => {}
+            EpochsNote::Slow { epoch, .. } => self.slow(epoch),
+            EpochsNote::RecordDoubtful | EpochsNote::Down(_) => {}
         }
+    }
+
+    /// Says whom a snapshot waits for.
+    fn slow(&self, epoch: Epoch) {
+        let Some(life) = &self.life else { return };
+        let missing = life.gathering.missing(epoch).take(MOST_NAMED);
+        self.tell(&Notice::Slow {
+            epoch,
+            waiting_for: missing.map(|of| of.to_string()).collect(),
+        });
     }
 
     /// Nothing is tried any more unless somebody decides: by what was decided before, or by running the job again.

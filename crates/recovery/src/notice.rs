@@ -41,6 +41,13 @@ pub enum Notice {
         /// What is wrong with it.
         why: String,
     },
+    /// A snapshot takes long.
+    Slow {
+        /// Which.
+        epoch: Epoch,
+        /// Whose state is not safe yet, some of them.
+        waiting_for: Vec<String>,
+    },
     /// Several epochs in a row could not be committed; the job goes on, and more would have to be done again after a failure.
     NoSnapshots {
         /// How many.
@@ -101,6 +108,12 @@ impl fmt::Display for Notice {
                 f,
                 "the snapshot of epoch {} can't be read, the one before it is taken; what was published since is published again: {why}",
                 epoch.0
+            ),
+            Notice::Slow { epoch, waiting_for } => write!(
+                f,
+                "the snapshot of epoch {} takes long: it waits for {}",
+                epoch.0,
+                waiting_for.join(", ")
             ),
             Notice::NoSnapshots { in_a_row, why } => write!(
                 f,

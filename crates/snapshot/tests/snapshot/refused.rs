@@ -267,8 +267,12 @@ fn a_cut_that_was_written_for_an_epoch_that_was_given_up_counts_in_a_later_one()
     model.insert(("s", some_partition(1), vec![1]), vec![7]);
     let since = CutKind::Increment { since: first };
     let mut writer = store.writer(cut_of(given_up, 0, 2), since).expect("begun");
-    let partition = PartitionId::from_index(1);
-    writer.set("s", partition, &[1], &[7]).expect("written");
+    let Place::Partition(partition) = some_partition(1) else {
+        panic!("it has none");
+    };
+    writer
+        .set("s", Some(partition), &[1], &[7])
+        .expect("written");
     let last = writer.finish().expect("written");
     let other = increment(&store, cut_of(next, 1, 2), first);
     let as_it_was = commit(next, Some(first), vec![last.clone(), other.clone()]);
@@ -279,7 +283,7 @@ fn a_cut_that_was_written_for_an_epoch_that_was_given_up_counts_in_a_later_one()
         .expect("committed");
     let snapshot = store.snapshot(next).expect("there");
     snapshot.verify().expect("whole");
-    assert_eq!(read(&snapshot), model);
+    assert_eq!(read(&snapshot, 1).expect("read"), model);
     // What is swept later is not what counts.
     store.sweep(id(1, 4)).expect("swept");
     snapshot.verify().expect("whole");
