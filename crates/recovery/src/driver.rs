@@ -487,7 +487,7 @@ impl<'a> Driver<'a> {
                 life.gathering.saved(&of, epoch, is_last, receipt);
                 self.look_at_cuts();
             }
-            LifeEvent::GaveUp(_, cut, error) => self.gave_up(cut, error),
+            LifeEvent::GaveUp(cut, error) => self.gave_up(cut, error),
             LifeEvent::Heard(of, epoch) => {
                 life.gathering.heard(&of, epoch);
                 self.look_at_hearers();

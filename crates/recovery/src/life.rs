@@ -52,7 +52,7 @@ pub(crate) enum LifeEvent {
     /// A cut is safe.
     Saved(InstanceName, CutReport, CutReceipt),
     /// A cut will not be; why, if it has failed.
-    GaveUp(InstanceName, Cut, Option<Error>),
+    GaveUp(Cut, Option<Error>),
     /// An instance has heard that this epoch is committed.
     Heard(InstanceName, Epoch),
     /// An instance has ended, and waits for nothing.

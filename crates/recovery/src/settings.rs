@@ -110,7 +110,7 @@ impl Survival {
     /// # Errors
     /// [`Internal`](ardea_core::ErrorCode::Internal) when the schema doesn't contain them.
     pub fn from_settings(resolved: &Resolved) -> Result<Option<Self>> {
-        let name = resolved.text("guarantee")?;
+        let name = resolved.choice("guarantee")?;
         let guarantee = GUARANTEES
             .into_iter()
             .find(|guarantee| guarantee.as_str() == name)

@@ -20,7 +20,7 @@ use windows::Windows;
 
 const FOLDER: &str = "KILLED_TEST_FOLDER";
 const LIFE: &str = "KILLED_TEST_LIFE";
-const NUMBERS: u64 = 60_000;
+const NUMBERS: u64 = 150_000;
 const KILLS: u32 = 20;
 const PATIENCE: Duration = Duration::from_secs(240);
 
@@ -92,7 +92,7 @@ fn killed_at_any_moment() {
     for life in 0..KILLS {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let mut child = start(folder.path(), life);
-        has_ended = ends(&mut child, Duration::from_millis(20 + (seed >> 33) % 250));
+        has_ended = ends(&mut child, Duration::from_millis(20 + (seed >> 33) % 400));
         if has_ended {
             break;
         }

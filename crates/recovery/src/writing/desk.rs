@@ -100,7 +100,7 @@ impl Desk {
                     CutEnd::Failed(error) => Some(error),
                     CutEnd::Superseded => None,
                 };
-                self.life.tell(LifeEvent::GaveUp(self.of.clone(), cut, why));
+                self.life.tell(LifeEvent::GaveUp(cut, why));
             }
         }
     }
@@ -168,8 +168,7 @@ impl Desk {
 
     fn failed(&self, cut: Cut, error: Error) {
         let error = error.in_vertex(&self.of.vertex, self.of.instance.index);
-        let of = self.of.clone();
-        self.life.tell(LifeEvent::GaveUp(of, cut, Some(error)));
+        self.life.tell(LifeEvent::GaveUp(cut, Some(error)));
     }
 
     fn cut_of(&self, cut: Cut) -> CutOf {

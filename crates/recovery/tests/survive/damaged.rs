@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ardea_core::{ErrorCode, Guarantee};
 use ardea_engine::Node;
@@ -14,7 +15,11 @@ const NUMBERS: u64 = 20_000;
 
 /// A job that was killed half way, in effect.
 fn half(folder: &Path, guarantee: Guarantee) -> Windows {
-    let job = quick(folder, NUMBERS);
+    // Slow enough to be stopped half way.
+    let job = Windows {
+        pace: Duration::from_millis(2),
+        ..quick(folder, NUMBERS)
+    };
     let node = Node::start(node()).unwrap();
     let survival = survival(folder).guarantee(guarantee);
     let surviving = Surviving::open(&job, &node, &survival).unwrap();
@@ -28,7 +33,7 @@ fn half(folder: &Path, guarantee: Guarantee) -> Windows {
         });
         surviving.run().unwrap_err();
     });
-    job
+    quick(folder, NUMBERS)
 }
 
 /// The files of the newest snapshot that no other has: its manifest.

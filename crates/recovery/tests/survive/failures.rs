@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use ardea_core::{ErrorCode, Guarantee};
-use ardea_recovery::{Notice, Survival, SurvivalEnd};
+use ardea_engine::Node;
+use ardea_recovery::{Notice, Survival, SurvivalEnd, Surviving};
 
-use crate::site::{Told, often, quick, run, survival};
+use crate::site::{Told, node, often, quick, run, survival, until};
 use crate::windows::Windows;
 
-const NUMBERS: u64 = 20_000;
+const NUMBERS: u64 = 60_000;
 
 /// Panics again and again, each time after some numbers more.
 fn clumsy(job: Windows, every: i64) -> (Windows, Arc<AtomicI64>) {
@@ -22,18 +23,28 @@ fn clumsy(job: Windows, every: i64) -> (Windows, Arc<AtomicI64>) {
 fn instances_that_panic_now_and_then_leave_no_trace_in_the_results() {
     for guarantee in [Guarantee::ExactlyOnce, Guarantee::AtLeastOnce] {
         let folder = tempfile::tempdir().unwrap();
-        let (job, mishap) = clumsy(quick(folder.path(), NUMBERS), 3_000);
-        let again = Arc::clone(&mishap);
+        let job = Windows::within(folder.path(), NUMBERS);
         let survival = survival(folder.path()).guarantee(guarantee);
-        let survival = survival.on_notice(move |notice| {
-            if matches!(notice, Notice::Recovering { .. }) {
-                again.store(4_000, Ordering::SeqCst);
-            }
+        let node = Node::start(node()).unwrap();
+        let surviving = Surviving::open(&job, &node, &survival).unwrap();
+        let handle = surviving.handle();
+        let survived = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for mishaps in 1..=4 {
+                    let before = handle.figures().snapshots;
+                    until("a snapshot is made", || {
+                        handle.is_over() || handle.figures().snapshots > before
+                    });
+                    job.mishap.store(10 * mishaps, Ordering::SeqCst);
+                    until("it is started anew", || {
+                        handle.is_over() || handle.figures().recoveries >= mishaps as u32
+                    });
+                }
+            });
+            surviving.run().unwrap()
         });
-        let survived = run(&job, &survival).unwrap();
         assert_eq!(survived.end, SurvivalEnd::Completed);
         assert!(survived.figures.recoveries >= 2, "{:?}", survived.figures);
-        assert!(survived.figures.snapshots > 0);
         match guarantee {
             Guarantee::ExactlyOnce => {
                 assert_eq!(job.published(), Windows::expected(NUMBERS));
