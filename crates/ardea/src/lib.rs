@@ -76,9 +76,9 @@ pub mod prelude {
     };
     pub use ardea_engine::{JobConfig, JobHandle, JobStatus, Node, NodeConfig};
     pub use ardea_pipeline::{
-        Collected, EarlyFiring, Either, Exchange, Firing, JoinInterval, Kept, KeyedContext, KeyedStream,
-        Local, Pipeline, Stream, Timed, Trigger, Untimed, WatermarkPolicy, Window, WindowResult,
-        WindowedStream,
+        Collected, EarlyFiring, Either, Exchange, Firing, JoinInterval, Kept, KeyedContext,
+        KeyedStream, Local, Pipeline, Stream, Timed, Trigger, Untimed, WatermarkPolicy, Window,
+        WindowResult, WindowedStream,
     };
     pub use ardea_recovery::{Survival, SurvivalEnd, Survive, Survived};
 }

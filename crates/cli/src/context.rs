@@ -67,7 +67,9 @@ impl Context {
         let survival = Survival::from_settings(&self.settings_with(None)?)?;
         let is_json = self.json;
         Ok(survival.map(|survival| {
-            survival.on_notice(move |notice| print_notice(Notice::Warning, &notice.to_string(), is_json))
+            survival.on_notice(move |notice| {
+                print_notice(Notice::Warning, &notice.to_string(), is_json)
+            })
         }))
     }
 

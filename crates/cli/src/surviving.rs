@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Instant;
 
-use ardea::recovery::{Embedded, Survival, Survived, SurvivalEnd, Surviving, SurvivingHandle};
+use ardea::recovery::{Embedded, Survival, SurvivalEnd, Survived, Surviving, SurvivingHandle};
 use ardea_core::{Error, ErrorCode};
 use ardea_engine::{JobHandle, JobStatus, Node, NodeConfig};
 
@@ -36,14 +36,16 @@ where
     let (ended, outcomes) = channel();
     let job = job.clone();
     // Not waited for if its code does not stop: the process ends without it.
-    let spawned = thread::Builder::new().name("ardea-driver".into()).spawn(move || {
-        let outcome = Surviving::open(&job, &node, &survival).and_then(|surviving| {
-            // Whoever waits for it waits below.
-            let _ = begun.send(surviving.handle());
-            surviving.run()
+    let spawned = thread::Builder::new()
+        .name("ardea-driver".into())
+        .spawn(move || {
+            let outcome = Surviving::open(&job, &node, &survival).and_then(|surviving| {
+                // Whoever waits for it waits below.
+                let _ = begun.send(surviving.handle());
+                surviving.run()
+            });
+            let _ = ended.send(outcome);
         });
-        let _ = ended.send(outcome);
-    });
     spawned.map_err(|error| {
         Error::new(ErrorCode::LimitReached, "no thread to drive the job").because(error)
     })?;

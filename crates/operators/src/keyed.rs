@@ -10,8 +10,8 @@ mod states;
 mod timers;
 
 pub use context::{KeyedContext, TimerKind};
-pub use kept::KeptAs;
 pub use distinct::DistinctP;
+pub use kept::KeptAs;
 pub use logic::{KeyedLogic, flat_map_stateful, map_stateful};
 pub use stateful_map::StatefulMapP;
 

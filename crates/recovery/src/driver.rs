@@ -20,7 +20,7 @@ use crate::home::Home;
 use crate::housekeeping::{Chore, Housekeeper};
 use crate::life::{Beginning, Event, Life, LifeEvent, PARTICIPANT, Wish};
 use crate::record::{EpochTold, RecordedEnd};
-use crate::surviving::{Shared, Survived, SurvivalEnd};
+use crate::surviving::{Shared, SurvivalEnd, Survived};
 use crate::{Notice, Survival};
 
 /// How often the conductor is told that time has passed.
@@ -133,7 +133,8 @@ impl<'a> Driver<'a> {
         }
         if let Some(epoch) = self.home.committed() {
             let at = self.home.snapshot(epoch).ok().map(|snapshot| snapshot.at());
-            self.shared.figures(|figures| figures.began_from = Some(epoch));
+            self.shared
+                .figures(|figures| figures.began_from = Some(epoch));
             self.tell(&Notice::GoesOn { epoch, at });
         }
         // What a process that was killed had begun to write.
@@ -156,7 +157,11 @@ impl<'a> Driver<'a> {
         if self.done.is_some() {
             return;
         }
-        if let Some(life) = self.life.as_ref().filter(|_| !matches!(done, Done::Finished)) {
+        if let Some(life) = self
+            .life
+            .as_ref()
+            .filter(|_| !matches!(done, Done::Finished))
+        {
             life.end();
         }
         self.done = Some(done);
@@ -219,7 +224,8 @@ impl<'a> Driver<'a> {
             // The record is opened as one of a job without any life.
             EpochsAction::Resume { generation } => {
                 let reason = "there is no life of the job".to_string();
-                self.untold.push_back(EpochsEvent::NotBegun { generation, reason });
+                self.untold
+                    .push_back(EpochsEvent::NotBegun { generation, reason });
             }
             EpochsAction::Keep { epochs, below, .. } => self.keep(&epochs, below),
             EpochsAction::Reply(_, Ok(_)) => {}
@@ -274,7 +280,10 @@ impl<'a> Driver<'a> {
     /// Makes a snapshot of the cuts that have come.
     fn make(&mut self, id: SnapshotId) -> Result<Option<EpochTold>> {
         let Some(life) = &mut self.life else {
-            return Err(Error::new(ErrorCode::Internal, "there is no life of the job"));
+            return Err(Error::new(
+                ErrorCode::Internal,
+                "there is no life of the job",
+            ));
         };
         let committed = self.home.committed().filter(|_| life.has_base);
         let base = committed.and_then(|epoch| self.home.id_of(epoch));
@@ -308,7 +317,10 @@ impl<'a> Driver<'a> {
         }
         let stale = self.home.take_stale();
         self.housekeeper.ask(Chore::Tidy(stale));
-        let newest = self.home.committed().and_then(|epoch| self.home.id_of(epoch));
+        let newest = self
+            .home
+            .committed()
+            .and_then(|epoch| self.home.id_of(epoch));
         if let Some(newest) = newest.filter(|_| self.has_garbage) {
             // What an instance leaves at its end, and is not in a snapshot yet, was written for one behind this.
             let floor = SnapshotId::new(newest.generation, newest.epoch.next());
@@ -539,7 +551,9 @@ impl<'a> Driver<'a> {
         if let Some((epoch, _)) = life.ending
             && life.saved < Some(epoch)
             && life.gathering.missing(epoch).next().is_none()
-            && let Some(cuts) = life.gathering.cuts(SnapshotId::new(generation, epoch), None)
+            && let Some(cuts) = life
+                .gathering
+                .cuts(SnapshotId::new(generation, epoch), None)
         {
             life.saved = Some(epoch);
             let bytes = cuts.iter().map(|cut| cut.bytes()).sum();

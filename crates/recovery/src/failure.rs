@@ -42,7 +42,9 @@ impl Left {
     /// In words.
     fn told(&self) -> String {
         match (&self.epoch, &self.place) {
-            (Some(epoch), Some(place)) => format!("its state as of epoch {} is in {place}", epoch.0),
+            (Some(epoch), Some(place)) => {
+                format!("its state as of epoch {} is in {place}", epoch.0)
+            }
             (None, Some(place)) => format!("nothing of its state has been kept in {place} yet"),
             (_, None) => "its snapshots were in memory, and are gone with it".to_string(),
         }
@@ -77,7 +79,10 @@ pub(crate) fn gave_up(job: &str, why: &SafeMode, last: Option<Error>, left: &Lef
         }
         SafeMode::Unreadable { epoch, why } => {
             let what = match epoch {
-                Some(epoch) => format!("the snapshot of epoch {} of the job {job:?} can't be read", epoch.0),
+                Some(epoch) => format!(
+                    "the snapshot of epoch {} of the job {job:?} can't be read",
+                    epoch.0
+                ),
                 None => format!("the job {job:?} can't begin"),
             };
             let error = Error::new(ErrorCode::SnapshotDamaged, what).hint(
@@ -123,7 +128,13 @@ mod tests {
         let error = gave_up("words", &why, Some(last.clone()), &left);
         assert_eq!(error.code(), ErrorCode::FailsAgain);
         let told = error.to_string();
-        for part in ["6 times", "epoch 7", "state/words", "it panicked: no", "parse"] {
+        for part in [
+            "6 times",
+            "epoch 7",
+            "state/words",
+            "it panicked: no",
+            "parse",
+        ] {
             assert!(told.contains(part), "{part}: {told}");
         }
         assert!(error.what_next().unwrap().contains("recovery.start_over"));

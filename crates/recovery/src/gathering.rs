@@ -59,7 +59,13 @@ impl Gathering {
     }
 
     /// The cut of an instance is safe.
-    pub(crate) fn saved(&mut self, of: &InstanceName, epoch: Epoch, is_last: bool, cut: CutReceipt) {
+    pub(crate) fn saved(
+        &mut self,
+        of: &InstanceName,
+        epoch: Epoch,
+        is_last: bool,
+        cut: CutReceipt,
+    ) {
         let Some(member) = self.member(of) else {
             return;
         };

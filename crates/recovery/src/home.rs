@@ -64,7 +64,9 @@ impl Home {
         };
         let (files, found) = RecordFiles::open(Arc::clone(&folder))?;
         let found = match found {
-            Err(error) if survival.starts_over && error.code() == ErrorCode::SnapshotDamaged => None,
+            Err(error) if survival.starts_over && error.code() == ErrorCode::SnapshotDamaged => {
+                None
+            }
             found => found?,
         };
         if let Some(found) = found.as_ref().filter(|found| found.job != job) {
@@ -210,7 +212,9 @@ impl Home {
     /// Whether what the conductor writes makes a snapshot: which.
     pub(crate) fn new_snapshot(&self, value: &EpochsRecord) -> Option<SnapshotId> {
         let epoch = value.committed?;
-        let is_known = self.epochs().is_some_and(|known| known.snapshot(epoch).is_some());
+        let is_known = self
+            .epochs()
+            .is_some_and(|known| known.snapshot(epoch).is_some());
         let snapshot = value.snapshot(epoch).filter(|_| !is_known)?;
         Some(SnapshotId::new(snapshot.generation.0, epoch))
     }
@@ -230,7 +234,10 @@ impl Home {
         expected: Option<StoreVersion>,
         told: Option<(Epoch, EpochTold)>,
     ) -> StoreReply<Arc<EpochsRecord>> {
-        let version = self.record.as_ref().map(|_| StoreVersion(self.files.version()));
+        let version = self
+            .record
+            .as_ref()
+            .map(|_| StoreVersion(self.files.version()));
         if expected != version {
             return StoreReply::Conflict;
         }
@@ -285,7 +292,9 @@ impl Home {
     pub(crate) fn before_committed(&self) -> Option<Epoch> {
         let epochs = self.epochs()?;
         let earlier = epochs.snapshots.iter().map(|kept| kept.epoch);
-        earlier.filter(|epoch| Some(*epoch) < epochs.committed).max()
+        earlier
+            .filter(|epoch| Some(*epoch) < epochs.committed)
+            .max()
     }
 
     /// Why the job waits for somebody to decide, if it does.

@@ -64,6 +64,4 @@ pub use looking::{Looked, LookedSnapshot, look};
 pub use notice::Notice;
 pub use settings::SURVIVAL_SETTINGS;
 pub use survival::Survival;
-pub use surviving::{
-    Figures, Survive, Survived, SurvivalEnd, Surviving, SurvivingHandle,
-};
+pub use surviving::{Figures, SurvivalEnd, Survive, Survived, Surviving, SurvivingHandle};

@@ -13,11 +13,11 @@ use ardea_engine::{
 };
 use ardea_snapshot::{CutReceipt, Snapshot, SnapshotStore};
 
+use crate::Embedded;
 use crate::gathering::Gathering;
 use crate::reading::StateReading;
 use crate::shape;
 use crate::writing::{CutTaker, Writers};
-use crate::Embedded;
 
 /// The only participant: this process.
 pub(crate) const PARTICIPANT: ParticipantId = ParticipantId(0);
@@ -124,7 +124,11 @@ impl Life {
                     // Without a driver nobody wants to know.
                     let _ = events.send(Event::Life(generation, LifeEvent::Restored));
                 };
-                Some(StateReading::start(snapshot.clone(), with.readers, when_read)?)
+                Some(StateReading::start(
+                    snapshot.clone(),
+                    with.readers,
+                    when_read,
+                )?)
             }
         };
         let (store, events) = (with.store.clone(), with.events.clone());

@@ -160,7 +160,9 @@ mod tests {
                 text => format!("| {text} |"),
             };
             let row = format!("| `{}` {default}", setting.key);
-            let book = book.replace("| 1 s |", "| 1s |").replace("| 1 m |", "| 1m |");
+            let book = book
+                .replace("| 1 s |", "| 1s |")
+                .replace("| 1 m |", "| 1m |");
             let book = book.replace("| 100 ms |", "| 100ms |");
             assert!(book.contains(&row), "docs/survival.md should have {row}");
         }

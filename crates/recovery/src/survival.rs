@@ -12,6 +12,9 @@ use ardea_snapshot::Folder;
 
 use crate::Notice;
 
+/// How many snapshots are kept unless told: of a damaged one there are two more to go back to.
+const KEEP: NonZeroUsize = NonZeroUsize::new(3).unwrap();
+
 /// Where snapshots are.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
@@ -74,7 +77,7 @@ impl Survival {
             every: epochs.interval,
             timeout: epochs.timeout,
             pause: epochs.pause,
-            keep: epochs.kept,
+            keep: KEEP,
             attempts: 5,
             starts_over: false,
             goes_back: false,
@@ -116,7 +119,10 @@ impl Survival {
 
     /// Whether to begin with nothing, whatever is in the folder.
     pub fn start_over(self, starts_over: bool) -> Self {
-        Survival { starts_over, ..self }
+        Survival {
+            starts_over,
+            ..self
+        }
     }
 
     /// Whether, where the job promises exactly once, a snapshot that can't be read may be passed over for the one before it, though what was published

@@ -39,7 +39,10 @@ fn main() -> ExitCode {
 }
 
 fn be_the_job(folder: &Path) -> ExitCode {
-    let life: u32 = env::var(LIFE).ok().and_then(|life| life.parse().ok()).unwrap_or(0);
+    let life: u32 = env::var(LIFE)
+        .ok()
+        .and_then(|life| life.parse().ok())
+        .unwrap_or(0);
     let counts = [[2, 2, 2], [3, 1, 2], [1, 3, 1]];
     let job = Windows {
         // Now and then with other numbers of instances.
@@ -90,7 +93,9 @@ fn killed_at_any_moment() {
     println!("seed {seed}");
     let mut has_ended = false;
     for life in 0..KILLS {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         let mut child = start(folder.path(), life);
         has_ended = ends(&mut child, Duration::from_millis(20 + (seed >> 33) % 400));
         if has_ended {
@@ -106,6 +111,11 @@ fn killed_at_any_moment() {
     assert_eq!(job.published(), Windows::expected(NUMBERS));
     let looked = look(&folder.path().join("state"), true).unwrap();
     assert_eq!((looked.end, looked.holder), (Some("completed"), None));
-    assert!(looked.snapshots.iter().all(|snapshot| snapshot.report.is_ok()));
+    assert!(
+        looked
+            .snapshots
+            .iter()
+            .all(|snapshot| snapshot.report.is_ok())
+    );
     println!("took {:?}", began.elapsed());
 }

@@ -38,8 +38,8 @@ pub fn check_settings(
 
 /// A job of a cluster that would be thought to survive is refused.
 fn check_promise(resolved: &Resolved) -> Result<()> {
-    let promises =
-        resolved.value(GUARANTEE).is_some() && resolved.choice(GUARANTEE)? != Guarantee::None.as_str();
+    let promises = resolved.value(GUARANTEE).is_some()
+        && resolved.choice(GUARANTEE)? != Guarantee::None.as_str();
     if !promises {
         return Ok(());
     }

@@ -78,7 +78,14 @@ impl fmt::Display for KeptJob {
         }
         let snapshots = self.looked.snapshots.iter();
         let mut rows = vec![row([
-            "epoch", "committed", "took", "written", "state", "full", "increments", "entries",
+            "epoch",
+            "committed",
+            "took",
+            "written",
+            "state",
+            "full",
+            "increments",
+            "entries",
         ])];
         rows.extend(snapshots.map(|snapshot| snapshot_row(snapshot, self.is_checked)));
         write_columns(f, &rows)?;
@@ -91,7 +98,12 @@ impl fmt::Display for KeptJob {
         let mut rows = vec![row([
             "vertex", "n", "took", "aligned", "written", "state", "entries", "layers",
         ])];
-        rows.extend(report.vertices.iter().map(|vertex| vertex_row(vertex, newest)));
+        rows.extend(
+            report
+                .vertices
+                .iter()
+                .map(|vertex| vertex_row(vertex, newest)),
+        );
         write_columns(f, &rows)
     }
 }
@@ -155,7 +167,9 @@ fn write_columns(f: &mut fmt::Formatter<'_>, rows: &[Vec<String>]) -> fmt::Resul
     let widths: Vec<usize> = (0..columns).map(width).collect();
     for row in rows {
         let cells = row.iter().zip(&widths);
-        let line: Vec<String> = cells.map(|(cell, width)| format!("{cell:width$}")).collect();
+        let line: Vec<String> = cells
+            .map(|(cell, width)| format!("{cell:width$}"))
+            .collect();
         writeln!(f, "{}", line.join("  ").trim_end())?;
     }
     Ok(())
@@ -262,10 +276,19 @@ mod tests {
     #[test]
     fn people_see_a_line_a_snapshot_and_the_vertices_of_the_newest() {
         let text = kept().to_string();
-        assert!(text.starts_with("words in state/words: stopped\n"), "{text}");
-        assert!(text.contains("6      damaged: ARD-645: block x is damaged"), "{text}");
+        assert!(
+            text.starts_with("words in state/words: stopped\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("6      damaged: ARD-645: block x is damaged"),
+            "{text}"
+        );
         assert!(text.contains("12.0 ms") && text.contains("whole"), "{text}");
-        assert!(text.contains("epoch 7 by vertex\n") && text.contains("counts"), "{text}");
+        assert!(
+            text.contains("epoch 7 by vertex\n") && text.contains("counts"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -276,7 +299,10 @@ mod tests {
         assert_eq!(value["snapshots"][0]["damage"]["code"], "ARD-645");
         let newest = &value["snapshots"][1];
         assert_eq!(newest["vertices"][0]["aligned_ms"], 1.0);
-        assert_eq!((&newest["based_on"], &newest["took_ms"]), (&json!(6), &json!(12.0)));
+        assert_eq!(
+            (&newest["based_on"], &newest["took_ms"]),
+            (&json!(6), &json!(12.0))
+        );
         assert_eq!(kept.damage().unwrap().code(), ErrorCode::SnapshotDamaged);
     }
 }

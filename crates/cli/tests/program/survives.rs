@@ -18,7 +18,9 @@ fn a_job_with_a_guarantee_completes_says_what_that_took_and_is_not_run_twice() {
     let (output, plain, state) = (at("out.jsonl"), at("plain.jsonl"), at("state"));
     let setting = format!("snapshots.folder={state}");
     let query = |output: &str, more: &[&str]| {
-        let mut args = vec!["nexmark", "run", "--query", "q2", "-i", &events, "-o", output];
+        let mut args = vec![
+            "nexmark", "run", "--query", "q2", "-i", &events, "-o", output,
+        ];
         args.extend(more);
         run(&args)
     };
@@ -27,14 +29,24 @@ fn a_job_with_a_guarantee_completes_says_what_that_took_and_is_not_run_twice() {
     assert_eq!(finished.code, Some(0), "{finished:?}");
     let summary = json(&finished.out);
     assert_eq!(summary["status"], "completed");
-    assert!(summary["survival"]["snapshots"].as_u64() >= Some(1), "{summary}");
+    assert!(
+        summary["survival"]["snapshots"].as_u64() >= Some(1),
+        "{summary}"
+    );
     query(&plain, &[]);
     assert_eq!(fs::read(&output).unwrap(), fs::read(&plain).unwrap());
     let looked = json(&succeed(&["snapshots", &state, "--check", "--json"]));
-    assert_eq!((&looked["job"], &looked["state"]), (&Value::from("q2"), &Value::from("completed")));
+    assert_eq!(
+        (&looked["job"], &looked["state"]),
+        (&Value::from("q2"), &Value::from("completed"))
+    );
     let snapshots = looked["snapshots"].as_array().unwrap();
     assert!(!snapshots.is_empty());
-    assert!(snapshots.iter().all(|snapshot| snapshot["damage"].is_null()));
+    assert!(
+        snapshots
+            .iter()
+            .all(|snapshot| snapshot["damage"].is_null())
+    );
     let text = succeed(&["snapshots", &state]);
     assert!(text.starts_with("q2 in "), "{text}");
     assert!(text.contains("by vertex"), "{text}");

@@ -192,7 +192,11 @@ impl Changes {
 
     /// An epoch is given up.
     pub(super) fn give_up(&mut self, epoch: Epoch) {
-        if self.writing.as_ref().is_some_and(|writing| writing.epoch <= epoch) {
+        if self
+            .writing
+            .as_ref()
+            .is_some_and(|writing| writing.epoch <= epoch)
+        {
             self.end();
         }
     }

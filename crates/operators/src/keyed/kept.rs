@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use ardea_core::{
-    Error, ErrorCode, Key, PartitionId, RestoredEntry, RestoredState, Result,
-    StateChunk, StateCodec, Timestamp,
+    Error, ErrorCode, Key, PartitionId, RestoredEntry, RestoredState, Result, StateChunk,
+    StateCodec, Timestamp,
 };
 
 use crate::keyed::states::STATE;

@@ -278,11 +278,10 @@ impl<K: Key, S> KeyedStates<K, S> {
     /// [`ErrorCode::BadRecord`] if it has come already.
     pub(crate) fn restore(&mut self, key: K, state: S) -> Result<u32> {
         if self.index.find(&key).is_some() {
-            return Err(Error::new(
-                ErrorCode::BadRecord,
-                "the state of a key comes back twice",
-            )
-            .hint("start from another snapshot"));
+            return Err(
+                Error::new(ErrorCode::BadRecord, "the state of a key comes back twice")
+                    .hint("start from another snapshot"),
+            );
         }
         let slot = self.index.insert(key);
         self.slots.resize_with(self.index.slots(), || Slot {

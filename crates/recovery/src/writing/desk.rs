@@ -6,9 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use ardea_core::{Cut, Error, Result, StateChunk};
 use ardea_engine::{CutEnd, CutReport, InstanceName};
-use ardea_snapshot::{
-    BlockWriter, CutKind, CutOf, CutReceipt, PartitionRange, SnapshotId,
-};
+use ardea_snapshot::{BlockWriter, CutKind, CutOf, CutReceipt, PartitionRange, SnapshotId};
 
 use super::room::Room;
 use super::{LifeShared, lock};

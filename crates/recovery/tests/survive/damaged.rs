@@ -42,7 +42,10 @@ fn newest_manifest(folder: &Path) -> PathBuf {
     let looked = look(&state, false).unwrap();
     let newest = looked.snapshots.last().unwrap();
     let id = newest.report.as_ref().unwrap().id;
-    state.join(format!("snapshot-{}-{}.manifest", id.generation, id.epoch.0))
+    state.join(format!(
+        "snapshot-{}-{}.manifest",
+        id.generation, id.epoch.0
+    ))
 }
 
 fn damage(path: &Path) {
@@ -112,8 +115,24 @@ fn a_block_that_is_damaged_is_found_when_it_is_read() {
             damage(&path);
         }
     }
-    assert!(look(&state, false).unwrap().snapshots.last().unwrap().report.is_ok());
-    assert!(look(&state, true).unwrap().snapshots.last().unwrap().report.is_err());
+    assert!(
+        look(&state, false)
+            .unwrap()
+            .snapshots
+            .last()
+            .unwrap()
+            .report
+            .is_ok()
+    );
+    assert!(
+        look(&state, true)
+            .unwrap()
+            .snapshots
+            .last()
+            .unwrap()
+            .report
+            .is_err()
+    );
     let error = run(&job, &survival(folder.path())).unwrap_err();
     assert_eq!(error.code(), ErrorCode::SnapshotDamaged, "{error}");
     assert!(error.to_string().contains(".block"), "{error}");

@@ -78,11 +78,13 @@ fn a_job_that_fails_again_and_again_ends_with_the_reason_and_goes_on_when_that_i
     let folder = tempfile::tempdir().unwrap();
     let (mut job, mishap) = clumsy(quick(folder.path(), NUMBERS), 8_000);
     let again = Arc::clone(&mishap);
-    let survival = survival(folder.path()).attempts(3).on_notice(move |notice| {
-        if matches!(notice, Notice::Recovering { .. }) {
-            again.store(0, Ordering::SeqCst);
-        }
-    });
+    let survival = survival(folder.path())
+        .attempts(3)
+        .on_notice(move |notice| {
+            if matches!(notice, Notice::Recovering { .. }) {
+                again.store(0, Ordering::SeqCst);
+            }
+        });
     let error = run(&job, &survival).unwrap_err();
     assert_eq!(error.code(), ErrorCode::FailsAgain);
     let told = error.to_string();

@@ -74,11 +74,18 @@ fn what_is_in_a_folder_can_be_looked_at_and_few_files_are_left_in_it() {
     let state = folder.path().join("state");
     let looked = look(&state, true).unwrap();
     assert_eq!((&*looked.job, looked.end), ("windows", Some("completed")));
-    assert_eq!(looked.snapshots.len(), 3.min(survived.figures.snapshots as usize));
+    assert_eq!(
+        looked.snapshots.len(),
+        3.min(survived.figures.snapshots as usize)
+    );
     let newest = looked.snapshots.last().unwrap();
     assert_eq!(Some(newest.epoch), looked.committed);
     let report = newest.report.as_ref().unwrap();
-    let names: Vec<&str> = report.vertices.iter().map(|vertex| &*vertex.vertex).collect();
+    let names: Vec<&str> = report
+        .vertices
+        .iter()
+        .map(|vertex| &*vertex.vertex)
+        .collect();
     assert_eq!(names, ["counts", "files", "numbers"]);
     assert!(newest.took.is_some());
     let manifests = |ending: &str| {
@@ -90,7 +97,10 @@ fn what_is_in_a_folder_can_be_looked_at_and_few_files_are_left_in_it() {
     assert!(manifests(".manifest") <= 4, "{}", manifests(".manifest"));
     assert_eq!(manifests(".writing"), 0);
     let nothing = tempfile::tempdir().unwrap();
-    assert_eq!(look(nothing.path(), false).unwrap_err().code(), ErrorCode::NoSuchSnapshot);
+    assert_eq!(
+        look(nothing.path(), false).unwrap_err().code(),
+        ErrorCode::NoSuchSnapshot
+    );
     let error = look(&nothing.path().join("x"), false).unwrap_err();
     assert_eq!(error.code(), ErrorCode::ReadFailed);
 }

@@ -55,7 +55,9 @@ pub fn survival(folder: &Path) -> Survival {
 
 pub fn often(survival: Survival) -> Survival {
     let silent = survival.on_notice(|_| {});
-    silent.every(Duration::from_millis(10)).pause(Duration::ZERO)
+    silent
+        .every(Duration::from_millis(10))
+        .pause(Duration::ZERO)
 }
 
 pub fn run(job: &impl Embedded, survival: &Survival) -> Result<Survived> {

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use ardea_core::{
-    Clock, Cut, CutWriter, Dag, Edge, Epoch, Inbox, Instance, InstanceContext, Key, Ordinal, Outbox,
-    Parallelism, PartitionId, Processor, Progress, RestoredState, Result, Routing, Timestamp,
-    Vertex, Watermark,
+    Clock, Cut, CutWriter, Dag, Edge, Epoch, Inbox, Instance, InstanceContext, Key, Ordinal,
+    Outbox, Parallelism, PartitionId, Processor, Progress, RestoredState, Result, Routing,
+    Timestamp, Vertex, Watermark,
 };
 use ardea_engine::{JobConfig, JobHandle, Node};
 use ardea_recovery::Embedded;
@@ -112,15 +112,17 @@ impl Embedded for Windows {
     fn graph(&self, _: NonZeroU32) -> Result<Dag> {
         let mut dag = Dag::new();
         let (input, pace) = (self.input.clone(), self.pace);
-        let numbers = dag.vertex(vertex("numbers", self.instances[0], move |instance| Numbers {
-            input: input.clone(),
-            pace,
-            instance,
-            clock: Clock::system(),
-            due: Duration::ZERO,
-            numbers: Vec::new(),
-            next: BTreeMap::new(),
-            frozen: VecDeque::new(),
+        let numbers = dag.vertex(vertex("numbers", self.instances[0], move |instance| {
+            Numbers {
+                input: input.clone(),
+                pace,
+                instance,
+                clock: Clock::system(),
+                due: Duration::ZERO,
+                numbers: Vec::new(),
+                next: BTreeMap::new(),
+                frozen: VecDeque::new(),
+            }
         }));
         let mishap = Arc::clone(&self.mishap);
         let counts = dag.vertex(vertex(&self.counts, self.instances[1], move |_| Counts {
@@ -186,7 +188,9 @@ impl Processor for Numbers {
         let mut room = lane.room().min(8);
         let mut made = false;
         for next in self.next.values_mut() {
-            while room > 0 && let Some(number) = self.numbers.get(*next as usize) {
+            while room > 0
+                && let Some(number) = self.numbers.get(*next as usize)
+            {
                 lane.push(*number, Timestamp::from_micros(*number as i64));
                 *next += SPLITS;
                 room -= 1;
@@ -351,10 +355,15 @@ impl Files {
         }
         let lines: Vec<String> = values.iter().map(u64::to_string).collect();
         let path = self.output.join(format!("{index}-{epoch}.txt"));
-        let begun = self.output.join(format!("{index}-{epoch}.begun-{}", std::process::id()));
+        let begun = self
+            .output
+            .join(format!("{index}-{epoch}.begun-{}", std::process::id()));
         let text = lines.join("\n");
         if let Ok(there) = fs::read_to_string(&path) {
-            assert_eq!(there, text, "an epoch is published again with other contents");
+            assert_eq!(
+                there, text,
+                "an epoch is published again with other contents"
+            );
         }
         fs::write(&begun, text).unwrap();
         fs::rename(begun, path).unwrap();

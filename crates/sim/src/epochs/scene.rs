@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_control::{
-    EpochsAgentAction, EpochsAgentEvent, EpochsConfig, EpochsEvent, EpochsOver,
-    EpochsRecord, Generation, JobRef, MasterEpoch, ParticipantId, RequestId, StoreRequest,
-    ToParticipant,
+    EpochsAgentAction, EpochsAgentEvent, EpochsConfig, EpochsEvent, EpochsOver, EpochsRecord,
+    Generation, JobRef, MasterEpoch, ParticipantId, RequestId, StoreRequest, ToParticipant,
 };
 use ardea_core::{Epoch, Guarantee};
 

@@ -230,10 +230,7 @@ fn a_snapshot_that_cant_be_read_is_skipped_if_that_repeats_results_only_where_th
     assert_eq!(desk.record().committed, Some(Epoch(1)));
     assert_eq!(desk.record().safe_mode, None);
 
-    for (guarantee, commits) in [
-        (Guarantee::AtLeastOnce, 1),
-        (Guarantee::ExactlyOnce, 2),
-    ] {
+    for (guarantee, commits) in [(Guarantee::AtLeastOnce, 1), (Guarantee::ExactlyOnce, 2)] {
         let mut desk = unreadable(guarantee, commits);
         assert_eq!(desk.lives.len(), 2);
         let safe_mode = desk.record().safe_mode.clone().unwrap();
