@@ -78,8 +78,8 @@ pub trait CutSink: Send + Sync {
         let _ = (of, epoch);
     }
 
-    /// The instance has ended, its last cut has been handed over, or given up, and it waits for no commit: nothing will be heard of it
-    /// any more.
+    /// The instance has ended, its last cut has been handed over, or given up, and it waits for no commit: nobody has to wait
+    /// for it any more.
     fn left(&self, of: &InstanceName) {
         let _ = of;
     }

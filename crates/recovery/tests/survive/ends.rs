@@ -1,6 +1,7 @@
 //! How a job comes to its end, and what becomes of it when it is run again.
 
 use std::fs;
+use std::time::Duration;
 
 use ardea_core::ErrorCode;
 use ardea_engine::{JobStatus, Node};
@@ -48,7 +49,10 @@ fn a_job_that_has_completed_does_nothing_when_it_is_run_again_unless_it_starts_o
 #[test]
 fn a_job_that_is_stopped_or_cancelled_again_and_again_goes_on_where_it_was() {
     let folder = tempfile::tempdir().unwrap();
-    let mut job = quick(folder.path(), NUMBERS);
+    let mut job = Windows {
+        pace: Duration::from_millis(1),
+        ..quick(folder.path(), NUMBERS)
+    };
     let counts = [[2, 2, 2], [1, 3, 1], [3, 1, 2]];
     let (mut stops, mut cancels) = (0, 0);
     for life in 0.. {
