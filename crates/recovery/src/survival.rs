@@ -15,6 +15,9 @@ use crate::Notice;
 /// How many snapshots are kept unless told: of a damaged one there are two more to go back to.
 const KEEP: NonZeroUsize = NonZeroUsize::new(3).unwrap();
 
+/// Hears what people may want to read.
+type Listener = Arc<dyn Fn(&Notice) + Send + Sync>;
+
 /// Where snapshots are.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
@@ -49,7 +52,7 @@ pub struct Survival {
     pub(crate) attempts: u32,
     pub(crate) starts_over: bool,
     pub(crate) goes_back: bool,
-    pub(crate) notices: Option<Arc<dyn Fn(&Notice) + Send + Sync>>,
+    pub(crate) notices: Option<Listener>,
 }
 
 impl Survival {
@@ -133,7 +136,7 @@ impl Survival {
 
     /// Has this hear what people may want to read, instead of a line on standard error for each.
     pub fn on_notice(self, tell: impl Fn(&Notice) + Send + Sync + 'static) -> Self {
-        let notices: Arc<dyn Fn(&Notice) + Send + Sync> = Arc::new(tell);
+        let notices: Listener = Arc::new(tell);
         Survival {
             notices: Some(notices),
             ..self
