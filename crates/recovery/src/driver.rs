@@ -1,33 +1,33 @@
 //! Drives a job from one life to the next: does what its conductor wants, and tells that what happens.
+//!
+//! * `taking_part`: the process as participant; `people`: what is wanted, and what is told.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod people;
+mod taking_part;
+
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use ardea_control::{
-    CommandId, EpochKind, EpochNotDone, EpochWord, Epochs, EpochsAction, EpochsAgentAction,
-    EpochsAgentEvent, EpochsCommand, EpochsEvent, EpochsNote, EpochsOver, EpochsRecord,
-    FromParticipant, Generation, Receipt, RequestId, SafeMode, StoreReply, StoreRequest,
-    StoreVersion, ToParticipant,
+    Epochs, EpochsAction, EpochsEvent, EpochsOver, EpochsRecord, Generation, RequestId, StoreReply,
+    StoreRequest, StoreVersion,
 };
-use ardea_core::{Cut, Epoch, Error, ErrorCode, Result};
+use ardea_core::{Epoch, Error, ErrorCode, Result};
 use ardea_engine::JobStatus;
 use ardea_snapshot::{Commit, Snapshot, SnapshotId};
 
-use crate::failure::{self, Left};
+use crate::failure;
 use crate::home::Home;
 use crate::housekeeping::{Chore, Housekeeper};
-use crate::life::{Beginning, Event, Life, LifeEvent, PARTICIPANT, Wish};
+use crate::life::{Beginning, Event, Life, PARTICIPANT, Wish};
 use crate::record::{EpochTold, RecordedEnd};
 use crate::surviving::{Shared, SurvivalEnd, Survived};
 use crate::{Notice, Survival};
 
 /// How often the conductor is told that time has passed.
 const TICK: Duration = Duration::from_millis(20);
-
-/// How many instances are named that a snapshot waits for.
-const MOST_NAMED: usize = 5;
 
 /// What a run has come to, once the present life is over.
 #[derive(Debug)]
@@ -414,62 +414,6 @@ impl<'a> Driver<'a> {
         self.last_error = Some(error);
     }
 
-    /// The participant hears the conductor.
-    fn hear(&mut self, message: ToParticipant) {
-        if matches!(message.word, EpochWord::End(..)) && self.life.is_none() {
-            return;
-        }
-        self.agent(EpochsAgentEvent::From(message));
-    }
-
-    fn agent(&mut self, event: EpochsAgentEvent) {
-        let Some(life) = &mut self.life else { return };
-        for action in life.agent.on(event) {
-            match action {
-                EpochsAgentAction::End(epoch, kind) => self.end_epoch(epoch, kind),
-                EpochsAgentAction::Commit(epoch) => self.commit(epoch),
-                EpochsAgentAction::GivenUp(epoch) => self.give_up(epoch),
-                EpochsAgentAction::Tell(message) => self.say(message),
-            }
-        }
-    }
-
-    fn say(&mut self, message: FromParticipant) {
-        self.untold.push_back(EpochsEvent::From(message));
-    }
-
-    fn end_epoch(&mut self, epoch: Epoch, kind: EpochKind) {
-        let now = self.began.elapsed();
-        let store = self.home.store();
-        let Some(life) = &mut self.life else { return };
-        let wanted = life.counts.keys().filter(|vertex| store.wants_full(vertex));
-        let wanted: BTreeSet<String> = wanted.cloned().collect();
-        life.taker.want_all_of(wanted);
-        life.ending = Some((epoch, now));
-        if kind == EpochKind::Last {
-            life.handle.pause();
-        }
-        life.handle.end_epochs(epoch);
-        self.look_at_cuts();
-    }
-
-    fn commit(&mut self, epoch: Epoch) {
-        let Some(life) = &mut self.life else { return };
-        life.telling = Some(epoch);
-        life.handle.epoch_committed(epoch);
-        self.look_at_hearers();
-    }
-
-    fn give_up(&mut self, epoch: Epoch) {
-        self.has_garbage = true;
-        let Some(life) = &mut self.life else { return };
-        if life.ending.is_some_and(|(ending, _)| ending == epoch) {
-            life.ending = None;
-        }
-        life.handle.epoch_given_up(epoch);
-        life.handle.resume();
-    }
-
     fn take(&mut self, event: Event) {
         match event {
             Event::Asked(wish) => self.wants(wish),
@@ -485,215 +429,5 @@ impl<'a> Driver<'a> {
             }
         }
         self.settle();
-    }
-
-    fn lives(&mut self, event: LifeEvent) {
-        let Some(life) = &mut self.life else { return };
-        match event {
-            LifeEvent::Restored => {
-                let from = self.epochs.record().and_then(|record| record.restored_from);
-                self.has_begun(from);
-            }
-            LifeEvent::Saved(of, report, receipt) => {
-                let Cut { epoch, is_last, .. } = report.cut;
-                life.gathering.saved(&of, epoch, is_last, receipt);
-                self.look_at_cuts();
-            }
-            LifeEvent::GaveUp(cut, error) => self.gave_up(cut, error),
-            LifeEvent::Heard(of, epoch) => {
-                life.gathering.heard(&of, epoch);
-                self.look_at_hearers();
-            }
-            LifeEvent::Left(of) => {
-                life.gathering.left(&of);
-                self.look_at_hearers();
-            }
-            LifeEvent::Over(status) => {
-                life.over = Some(status.clone());
-                match status {
-                    JobStatus::Failed(error) => self.failed(error),
-                    JobStatus::Cancelled => self.is_done(Done::Cancelled),
-                    JobStatus::Completed | JobStatus::Drained | JobStatus::Running => {
-                        self.look_at_hearers();
-                    }
-                }
-            }
-        }
-    }
-
-    /// A cut will not be.
-    fn gave_up(&mut self, cut: Cut, error: Option<Error>) {
-        if cut.is_last {
-            let late = || Error::new(ErrorCode::Internal, "it was not written to its end");
-            let error = failure::last_cut_lost(error.unwrap_or_else(late));
-            return self.failed(error);
-        }
-        let Some(life) = &self.life else { return };
-        if life.ending.is_some_and(|(epoch, _)| epoch == cut.epoch) {
-            let why = error.map_or("the next epoch has ended".into(), |error| error.to_string());
-            self.agent(EpochsAgentEvent::CannotSave(cut.epoch, why));
-        }
-    }
-
-    /// If all cuts of the epoch under way are safe, or all instances have ended, says so.
-    fn look_at_cuts(&mut self) {
-        let committed = self.home.committed();
-        let Some(life) = &mut self.life else { return };
-        let since = committed.filter(|_| life.has_base);
-        let generation = life.generation.0;
-        let receipt = |place: Option<Epoch>, bytes: u64| Receipt {
-            since,
-            // Which is there is known by the snapshot's own name.
-            place: place.map_or(Vec::new(), |epoch| epoch.0.to_be_bytes().to_vec()),
-            bytes,
-        };
-        let mut saved = None;
-        if let Some((epoch, _)) = life.ending
-            && life.saved < Some(epoch)
-            && life.gathering.missing(epoch).next().is_none()
-            && let Some(cuts) = life
-                .gathering
-                .cuts(SnapshotId::new(generation, epoch), None)
-        {
-            life.saved = Some(epoch);
-            let bytes = cuts.iter().map(|cut| cut.bytes()).sum();
-            saved = Some(EpochsAgentEvent::Saved(epoch, receipt(Some(epoch), bytes)));
-        }
-        let mut ended = None;
-        if !life.has_told_its_end
-            && let Some(after) = life.gathering.end()
-        {
-            life.has_told_its_end = true;
-            let receipt = receipt(None, 0);
-            ended = Some(EpochsAgentEvent::Ended { after, receipt });
-        }
-        for event in saved.into_iter().chain(ended) {
-            self.agent(event);
-        }
-    }
-
-    /// If all instances have heard of the commit, says so.
-    fn look_at_hearers(&mut self) {
-        let Some(life) = &mut self.life else { return };
-        let Some(epoch) = life.telling else { return };
-        if life.over.is_some() || life.gathering.have_heard(epoch) {
-            life.telling = None;
-            self.agent(EpochsAgentEvent::Visible(epoch));
-        }
-    }
-
-    /// Somebody wants something.
-    fn wants(&mut self, wish: Wish) {
-        match wish {
-            Wish::Cancel => self.is_done(Done::Cancelled),
-            Wish::Drain => {
-                self.wish = Some(self.wish.unwrap_or(Wish::Drain));
-                if let Some(life) = &self.life {
-                    life.handle.drain();
-                }
-            }
-            Wish::Stop if self.wish == Some(Wish::Stop) => {}
-            Wish::Stop => {
-                self.wish = Some(Wish::Stop);
-                match self.life.as_ref().is_some_and(|life| life.has_begun) {
-                    true => self.command(EpochsCommand::Stop),
-                    // Nothing has been done since that would have to be kept.
-                    false => self.is_done(Done::Stopped),
-                }
-            }
-        }
-    }
-
-    fn command(&mut self, command: EpochsCommand) {
-        self.commands += 1;
-        let event = EpochsEvent::Command(CommandId(self.commands), command);
-        self.untold.push_back(event);
-    }
-
-    /// Something that was wanted has not been done.
-    fn not_done(&mut self, why: &EpochNotDone) {
-        if self.wish == Some(Wish::Stop)
-            && let EpochNotDone::GivenUp { why, .. } = why
-        {
-            let why = why.to_string();
-            self.tell(&Notice::StopDelayed { why });
-            self.command(EpochsCommand::Stop);
-        }
-    }
-
-    fn note(&mut self, note: EpochsNote) {
-        match note {
-            EpochsNote::Committed { epoch, took, bytes } => self.shared.figures(|figures| {
-                figures.snapshots += 1;
-                figures.longest = figures.longest.max(took);
-                figures.bytes += bytes;
-                figures.last = Some((epoch, took));
-            }),
-            EpochsNote::GivenUp { .. } => {
-                self.shared.figures(|figures| figures.given_up += 1);
-            }
-            EpochsNote::Failing { in_a_row, why } => {
-                let why = why.to_string();
-                self.tell(&Notice::NoSnapshots { in_a_row, why });
-            }
-            EpochsNote::RollingBack {
-                to,
-                reason,
-                in_a_row,
-                after,
-            } => {
-                self.shared.figures(|figures| figures.recoveries += 1);
-                let why = self.last_error.as_ref().map_or(reason, Error::to_string);
-                self.tell(&Notice::Recovering {
-                    from: to,
-                    why,
-                    in_a_row,
-                    after: failure::rounded(after),
-                });
-            }
-            EpochsNote::SnapshotSkipped { epoch, why } => {
-                self.tell(&Notice::SnapshotSkipped { epoch, why });
-            }
-            EpochsNote::RecordRefused(why) => {
-                let why = why.to_string();
-                self.tell(&Notice::RecordRefused { why });
-            }
-            EpochsNote::SafeMode(why) => self.safe_mode(&why),
-            EpochsNote::Slow { epoch, .. } => self.slow(epoch),
-            EpochsNote::RecordDoubtful | EpochsNote::Down(_) => {}
-        }
-    }
-
-    /// Says whom a snapshot waits for.
-    fn slow(&self, epoch: Epoch) {
-        let Some(life) = &self.life else { return };
-        let missing = life.gathering.missing(epoch).take(MOST_NAMED);
-        self.tell(&Notice::Slow {
-            epoch,
-            waiting_for: missing.map(|of| of.to_string()).collect(),
-        });
-    }
-
-    /// Nothing is tried any more unless somebody decides: by what was decided before, or by running the job again.
-    fn safe_mode(&mut self, why: &SafeMode) {
-        let before = self.home.before_committed();
-        if let SafeMode::Unreadable {
-            epoch: Some(epoch),
-            why,
-        } = why
-            && self.survival.goes_back
-            && before.is_some()
-        {
-            let (epoch, why) = (*epoch, why.clone());
-            self.tell(&Notice::SnapshotSkipped { epoch, why });
-            return self.command(EpochsCommand::GoBackTo(before));
-        }
-        let left = Left {
-            epoch: self.home.committed(),
-            place: self.home.lasting_place(),
-        };
-        let name = self.with.job.job_name();
-        let error = failure::gave_up(name, why, self.last_error.take(), &left);
-        self.is_done(Done::Failed(error));
     }
 }
