@@ -81,7 +81,7 @@ fn ends(child: &mut Child, within: Duration) -> bool {
             assert!(status.success(), "it failed by itself: {status}");
             return true;
         }
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::park_timeout(Duration::from_millis(1));
     }
     false
 }
