@@ -9,6 +9,7 @@ use ardea_core::{Epoch, Error, ErrorCode};
 use serde::{Deserialize, Serialize};
 
 use super::message::{FromParticipant, Generation, ParticipantId, ToParticipant};
+use super::note::EpochsNote;
 use super::record::{EpochsRecord, SafeMode};
 use crate::{BackoffConfig, CommandId, MasterEpoch, PlanVersion, Refused, RequestId, StoreReply, StoreRequest};
 

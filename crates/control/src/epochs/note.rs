@@ -66,8 +66,8 @@ pub enum EpochsNote {
         /// What is wrong with it.
         why: String,
     },
-    /// The job's sources are paused until somebody decides: [`EpochsCommand::Retry`], [`EpochsCommand::GoBackTo`] or
-    /// [`EpochsCommand::Stop`].
+    /// The job's sources are paused until somebody decides: [`EpochsCommand`](crate::EpochsCommand) has the
+    /// ways out.
     SafeMode(SafeMode),
     /// In safe mode, what was still there of the job is gone as well, for this reason; its state is in the snapshot.
     Down(String),
