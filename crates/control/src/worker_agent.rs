@@ -52,7 +52,7 @@ pub enum AgentEvent {
     Failed(InstanceId, String),
     /// Something has come of the epochs of that life, here. What it was told by its master, the agent knows by itself.
     Epochs(Generation, EpochsAgentEvent),
-    /// That life can't go on here, or can't begin.
+    /// That life can't go on here, or can't begin. Told before anything that comes of it, such as a cut: nothing is saved in it from then on.
     LifeOver(Generation, LifeEnd),
 }
 
@@ -275,7 +275,10 @@ impl WorkerAgent {
                 self.send(problem, &mut actions);
             }
             AgentEvent::Epochs(generation, event) => {
-                if self.generation() == Some(generation) {
+                // What is saved once something may have been lost is no cut through all of the job.
+                let is_over = self.life_over.is_some();
+                let counts = !is_over || matches!(event, EpochsAgentEvent::Visible(_));
+                if self.generation() == Some(generation) && counts {
                     self.in_epochs(event, &mut actions);
                 }
             }

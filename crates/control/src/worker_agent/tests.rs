@@ -286,6 +286,18 @@ fn that_a_life_can_not_go_on_is_told_until_there_is_a_later_one() {
     };
     assert_eq!(lives_over(&agent.on(NOW, over(1))), [] as [u64; 0]);
     assert!(lives_over(&agent.on(NOW, over(2))).contains(&2));
+    // What is saved in it now is no cut through all of the job.
+    let receipt = Receipt {
+        since: None,
+        place: vec![1],
+        bytes: 1,
+    };
+    let saved = EpochsAgentEvent::Saved(Epoch(8), receipt);
+    let told = agent.on(NOW, AgentEvent::Epochs(Generation(2), saved));
+    let is_word = |action: &AgentAction| {
+        matches!(action, AgentAction::Send(_, ToMaster::Epochs { .. }))
+    };
+    assert!(!told.iter().any(is_word));
     let later = NOW + Duration::from_secs(1);
     assert_eq!(lives_over(&agent.on(later, AgentEvent::Tick)), [2]);
     agent.on(later, assignment_of_life(2, &[0, 1], 3, 7));
