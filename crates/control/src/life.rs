@@ -24,12 +24,10 @@ pub struct Life {
 /// Why a worker can't go on with a life, or not begin it. The job goes back to what is committed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum LifeEnd {
-    /// An instance has failed, or can't begin.
+    /// An instance has failed, or can't begin; or something that was under way to another worker is lost.
     Failed(String),
     /// The snapshot that it should begin from is damaged, or parts of it are missing.
     Unreadable(String),
-    /// The connection with that container was lost, with what was under way.
-    Disconnected(ContainerId, String),
 }
 
 impl ParticipantId {

@@ -265,7 +265,7 @@ mod tests {
         reads_back(&FromWorker::Control(ToMaster::LifeOver {
             worker,
             generation: Generation(4),
-            why: LifeEnd::Disconnected(ContainerId(2), "silence".into()),
+            why: LifeEnd::Unreadable("a block is damaged".into()),
         }));
         reads_back(&FromWorker::Metrics(vec![1, 2, 3]));
     }

@@ -337,14 +337,6 @@ impl JobMaster {
                 self.conduct(now, unreadable, actions);
             }
             LifeEnd::Unreadable(_) => {}
-            // Where one of both has ended, and has heard that all of it is committed, nothing was under way.
-            LifeEnd::Disconnected(other, why) => {
-                let other = ParticipantId::of(other);
-                if lives.epochs.needs(participant) && lives.epochs.needs(other) {
-                    let reason = format!("the connection with worker {worker} was lost: {why}");
-                    self.lose(now, generation, other, reason, actions);
-                }
-            }
         }
     }
 

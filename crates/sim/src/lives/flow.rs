@@ -252,17 +252,19 @@ impl World {
                     let back = (generation, container, from.container);
                     lives.broken_ways.insert(back);
                 }
-                self.disconnects(from, generation, container);
+                self.loses(from, generation, container);
                 if let Some((id, _)) = receiver {
-                    self.disconnects(id, generation, from.container);
+                    self.loses(id, generation, from.container);
                 }
             }
         }
     }
 
-    fn disconnects(&mut self, id: WorkerId, generation: Generation, other: ContainerId) {
-        if self.part(id, generation).is_some() {
-            let why = LifeEnd::Disconnected(other, "it was silent".into());
+    /// Something was under way between a worker and another container, and is lost: nothing goes on there.
+    fn loses(&mut self, id: WorkerId, generation: Generation, other: ContainerId) {
+        if let Some(part) = self.part(id, generation) {
+            part.is_broken = true;
+            let why = LifeEnd::Failed(format!("records for container {other} are lost"));
             self.lose_life(id, generation, why);
         }
     }

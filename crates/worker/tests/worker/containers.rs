@@ -45,6 +45,7 @@ fn surroundings(finder: Box<FinderFactory>) -> Surroundings {
         transports: ardea_worker::Transports::builtin(),
         tls: None,
         command: Some(own_command()),
+        cuts: None,
     }
 }
 
