@@ -1,6 +1,6 @@
 //! The lives of a job with a guarantee: who takes part in one, when it has begun, and when it is over.
 //!
-//! [`Epochs`] conducts; this joins it to workers. A life goes through these stages:
+//! `Epochs` conducts; this joins it to workers. A life goes through these stages:
 //!
 //! ```text
 //! asked for   every worker that comes is told of it, and begins it; sources wait
@@ -17,7 +17,9 @@
 //! first stores the next plan, and has its containers started while the present life goes on; when their workers are there, the
 //! conductor is told of the plan. So whoever takes over knows by which plan the present life runs, and what comes next.
 //! All of the job begins anew then: [`Scaling`](crate::Scaling), which moves only what moves, is for jobs without a guarantee. Where it shall be for
-//! the others as well, it takes the place of the [`EpochKind::Handover`](crate::EpochKind::Handover): in [`JobMaster::follow_plan`].
+//! the others as well, it takes the place of the [`EpochKind::Handover`](crate::EpochKind::Handover): in `follow_plan`.
+
+mod taking_part;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,12 +27,10 @@ use std::time::Duration;
 
 use ardea_packing::{ContainerId, PackingPlan};
 
-use super::workers::{Content, Worker};
 use super::{JobMaster, JobPhase, MasterAction, Note};
 use crate::{
-    Cause, Command, CommandId, Epochs, EpochsAction, EpochsConfig, EpochsEvent, EpochsNote,
-    EpochsOver, FromParticipant, Generation, Intent, JobRef, Life, LifeEnd, MasterEpoch,
-    ParticipantId, PlanVersion, Refused, Run, ToWorker, WorkerId,
+    Command, CommandId, Epochs, EpochsAction, EpochsConfig, EpochsEvent, EpochsNote, EpochsOver,
+    Generation, Intent, JobRef, Life, MasterEpoch, PlanVersion, Refused, Run, ToWorker, WorkerId,
 };
 
 /// The conductor, and how far the life is that it has asked for.
@@ -258,159 +258,6 @@ impl JobMaster {
         self.settle_all(now, actions);
     }
 
-    /// A worker has come that was not there before.
-    pub(super) fn comes_to_life(&mut self, worker: WorkerId, held: Option<Generation>) {
-        if let Some(lives) = &mut self.lives
-            && let Stage::Resuming(_) = lives.stage
-            && held.is_some()
-            && held == lives.generation()
-        {
-            lives.participants.entry(worker.container).or_insert(worker);
-        }
-    }
-
-    /// A worker is gone. If the life can't do without it, it is over.
-    pub(super) fn lost_to_life(
-        &mut self,
-        now: Duration,
-        worker: WorkerId,
-        cause: Cause,
-        actions: &mut Vec<MasterAction>,
-    ) {
-        let Some(lives) = &mut self.lives else {
-            return;
-        };
-        let (Some(generation), Some(known)) =
-            (lives.generation(), lives.participants.get(&worker.container))
-        else {
-            return;
-        };
-        if *known != worker {
-            return;
-        }
-        let participant = ParticipantId::of(worker.container);
-        if lives.stage == Stage::Running && !lives.epochs.needs(participant) {
-            lives.released.insert(worker.container);
-        }
-        let reason = format!("worker {worker}: {}", cause.in_words());
-        self.lose(now, generation, participant, reason, actions);
-    }
-
-    fn lose(
-        &mut self,
-        now: Duration,
-        generation: Generation,
-        participant: ParticipantId,
-        reason: String,
-        actions: &mut Vec<MasterAction>,
-    ) {
-        let lost = EpochsEvent::Lost {
-            generation,
-            participant,
-            reason,
-        };
-        self.conduct(now, lost, actions);
-    }
-
-    /// A worker says that it can't go on with a life.
-    pub(super) fn life_is_over(
-        &mut self,
-        now: Duration,
-        worker: WorkerId,
-        generation: Generation,
-        why: LifeEnd,
-        actions: &mut Vec<MasterAction>,
-    ) {
-        let is_member = self.members.worker(worker.container) == Some(worker);
-        let lives = self.lives.as_ref().filter(|lives| lives.takes(worker));
-        let Some(lives) = lives.filter(|_| is_member) else {
-            return;
-        };
-        let participant = ParticipantId::of(worker.container);
-        match why {
-            LifeEnd::Failed(why) => {
-                let reason = format!("worker {worker}: {why}");
-                self.lose(now, generation, participant, reason, actions);
-            }
-            LifeEnd::Unreadable(reason) if lives.stage == Stage::Beginning => {
-                let unreadable = EpochsEvent::Unreadable { generation, reason };
-                self.conduct(now, unreadable, actions);
-            }
-            LifeEnd::Unreadable(_) => {}
-        }
-    }
-
-    /// A worker says something of epochs.
-    pub(super) fn word_of_epochs(
-        &mut self,
-        now: Duration,
-        worker: WorkerId,
-        message: FromParticipant,
-        actions: &mut Vec<MasterAction>,
-    ) {
-        let takes_part = self.members.worker(worker.container) == Some(worker)
-            && message.participant == ParticipantId::of(worker.container)
-            && self.lives.as_ref().is_some_and(|lives| lives.takes(worker));
-        if takes_part {
-            self.conduct(now, EpochsEvent::From(message), actions);
-        }
-    }
-
-    /// Looks whether a life has begun, or what is missing comes too late.
-    pub(super) fn watch_life(&mut self, now: Duration, actions: &mut Vec<MasterAction>) {
-        let Some(lives) = &self.lives else {
-            return;
-        };
-        let until = match lives.stage {
-            Stage::Beginning => None,
-            Stage::Resuming(until) => Some(until),
-            Stage::Idle | Stage::Running => return,
-        };
-        let (Some(life), Some((_, plan))) = (lives.life, self.plan_of_life()) else {
-            return;
-        };
-        let Life {
-            generation, from, ..
-        } = life;
-        // It may be over by now, and the next one not asked for yet.
-        let record = lives.epochs.record();
-        if record.is_none_or(|record| record.generation != generation) {
-            return;
-        }
-        let containers = || plan.containers().iter().map(|container| container.id);
-        // Those that lived before are where they are, whatever they have carried out since.
-        let is_there = |id: &ContainerId| {
-            let worker = self.workers.get(id).map(Worker::id);
-            let takes_part = worker.is_some() && lives.participants.get(id).copied() == worker;
-            takes_part && (until.is_some() || !self.unsettled.contains(id))
-        };
-        match (containers().find(|id| !is_there(id)), until) {
-            (None, _) => {
-                let participants = containers().map(ParticipantId::of).collect();
-                if let Some(lives) = &mut self.lives {
-                    lives.stage = Stage::Running;
-                }
-                let begun = EpochsEvent::Begun {
-                    generation,
-                    restored_from: from,
-                    participants,
-                };
-                self.conduct(now, begun, actions);
-                self.settle_all(now, actions);
-            }
-            (Some(missing), Some(until)) => {
-                // Another has its place, which knows nothing of that life.
-                let is_replaced = self.workers.contains_key(&missing);
-                if is_replaced || now >= until {
-                    let participant = ParticipantId::of(missing);
-                    let reason = format!("the worker of container {missing} has not come back");
-                    self.lose(now, generation, participant, reason, actions);
-                }
-            }
-            (Some(_), None) => {}
-        }
-    }
-
     /// Tells the conductor of the newest plan, when that can be followed: all of its containers have workers.
     pub(super) fn follow_plan(&mut self, now: Duration, actions: &mut Vec<MasterAction>) {
         let (Some(lives), Some(record)) = (&self.lives, self.keeper.record()) else {
@@ -459,47 +306,6 @@ impl JobMaster {
         if next != *record {
             self.keeper.propose(next);
         }
-    }
-
-    /// What the worker of a container is to run in the present life; nothing if it has no part in it.
-    pub(super) fn content_of_life(&self, container: ContainerId) -> Option<Content> {
-        let (lives, record) = (self.lives.as_ref()?, self.keeper.record()?);
-        let worker = self.workers.get(&container)?;
-        let known = self.containers.get(&container)?;
-        let takes_part = lives.takes(worker.id()) && !known.instances.is_empty();
-        let version = lives.plan.filter(|_| takes_part)?;
-        Some(Content {
-            instances: Arc::clone(&known.instances),
-            run: lives.run(record.intent),
-            routes: version,
-            next: version,
-            last: version,
-            life: lives.life,
-            peers: self.peers.published(),
-        })
-    }
-
-    /// The worker of a container has been told of the present life: it is the only one there that ever will be.
-    pub(super) fn note_told(&mut self, worker: WorkerId) {
-        if let Some(lives) = &mut self.lives {
-            lives.participants.entry(worker.container).or_insert(worker);
-        }
-    }
-
-    /// Whether the present life does without the worker of a container, since all there had ended.
-    pub(super) fn is_released(&self, container: ContainerId) -> bool {
-        let lives = self.lives.as_ref();
-        lives.is_some_and(|lives| lives.released.contains(&container))
-    }
-
-    /// Whether nothing has to be done for a container: the present life has no part there, or none any more.
-    pub(super) fn is_spared(&self, container: ContainerId) -> bool {
-        let Some(lives) = &self.lives else {
-            return false;
-        };
-        let known = self.containers.get(&container);
-        let runs_nothing = known.is_none_or(|known| known.instances.is_empty());
-        (lives.life.is_some() && runs_nothing) || self.is_released(container)
     }
 
     /// What the job is doing, as far as its lives say.
