@@ -1,6 +1,6 @@
 //! Records and cuts on their way: within a worker at once, to others over ways that may break, to the vault after a while.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use ardea_control::{
@@ -73,12 +73,11 @@ impl World {
             records,
         };
         let whiches: Vec<Which> = change.start.iter().filter_map(|it| self.which(it)).collect();
-        let containers = change.routes.containers().iter();
-        let places = containers.flat_map(|container| {
+        let mut places = BTreeMap::new();
+        for container in change.routes.containers() {
             let placed = container.instances.iter();
-            placed.filter_map(|it| Some((self.which(it)?, container.id)))
-        });
-        let places = places.collect();
+            places.extend(placed.filter_map(|it| Some((self.which(it)?, container.id))));
+        }
         let part = Part::new(life, row, whiches.into_iter(), places, &state);
         // What the snapshot holds prepared is committed.
         let restored = part.published_before();
