@@ -3,13 +3,15 @@
 //! Starting instances runs the user's code, and a change of what runs may take as long as the records under way, so none of it happens
 //! on the control side's thread, which has to go on saying that this worker is alive.
 
+mod lives;
+
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use ardea_control::{Change, EpochsAgentAction, Generation, Life, Order, Run};
+use ardea_control::{Change, EpochsAgentAction, Generation, Order, Run};
 use ardea_core::{Error, ErrorCode, MessageReport, Result, VertexId, Waker};
 use ardea_engine::{
     Begin, Crossings, Deployment, InstanceAt, Job, JobConfig, JobStatus, Layout, Node,
@@ -25,7 +27,7 @@ use crate::driver::Event;
 use crate::failures::Failures;
 use crate::gauges::Gauges;
 use crate::instance::{InstanceProcesses, ToInstance, vertex_at, with_processes};
-use crate::living::{self, Living};
+use crate::living::Living;
 use crate::mail::PostOffice;
 use crate::network::Network;
 use crate::plan::{Names, parallelisms, sites};
@@ -280,45 +282,6 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Ends what runs of another life than that of the change; whether something of it is left.
-    fn ends_former_life(&mut self, change: &Change) -> bool {
-        let wanted = change.life.map(|life| life.generation);
-        let present = self.living.as_ref().map(Living::generation);
-        if wanted != present && let Some(active) = self.active.take() {
-            active.deployment.end();
-            self.former = Some(active);
-            self.unsettled = None;
-            self.running = None;
-        }
-        let is_left = |former: &Active| !former.deployment.status().is_over();
-        let waits = self.former.as_ref().is_some_and(is_left);
-        if !waits {
-            self.former = None;
-        }
-        if wanted != present && !waits {
-            self.living = None;
-        }
-        waits
-    }
-
-    /// The life can't go on here, or not begin. The process stays: another one will.
-    fn fail_life(&mut self, life: Option<Life>, error: &Error) {
-        self.failed = life.map(|life| life.generation);
-        match (&mut self.living, life) {
-            (Some(living), _) => living.fail(error),
-            (None, Some(life)) => self.tell(living::over(life, error)),
-            (None, None) => {}
-        }
-    }
-
-    fn in_epochs(&mut self, generation: Generation, action: EpochsAgentAction) {
-        if let (Some(living), Some(active)) = (&mut self.living, &self.active)
-            && living.generation() == generation
-        {
-            living.act(action, &active.deployment);
-        }
-    }
-
     fn is_alive(&self) -> bool {
         let active = self.active.as_ref();
         active.is_some_and(|active| !matches!(active.deployment.status(), JobStatus::Failed(_)))
@@ -335,12 +298,7 @@ impl<'a> Work<'a> {
             if instances.is_empty() && !is_placed(change, self.with.here) {
                 return Ok(());
             }
-            if let Some(life) = change.life.filter(|_| self.living.is_none()) {
-                let (name, keeper) = (&self.with.name, self.with.cuts.as_ref());
-                let events = &self.with.events;
-                let living = Living::begin((life, change), instances, name, keeper, events)?;
-                self.living = Some(living);
-            }
+            self.begin_life(change, instances)?;
             self.active = Some(self.deploy(change, instances, members)?);
         } else if let Some(active) = &mut self.active {
             self.with.processes.rescaled(&parallelisms(&change.routes));
@@ -453,14 +411,10 @@ impl<'a> Work<'a> {
             .active
             .as_ref()
             .map(|active| active.deployment.status());
-        if let (Some(JobStatus::Failed(error)), Some(living)) = (&status, &mut self.living) {
-            if let Some((vertex, instance)) = error.vertex() {
-                self.with.failures.fails(vertex, instance, error.code());
-            }
-            living.fail(error);
-            return Ok(());
-        }
         if let Some(JobStatus::Failed(error)) = &status {
+            if self.ends_with_life(error) {
+                return Ok(());
+            }
             return Err((blamed(error), error.clone()));
         }
         let has_ended = match &self.running {

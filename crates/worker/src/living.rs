@@ -145,11 +145,13 @@ impl Living {
         }
     }
 
-    /// It can't go on here: says so, once.
-    pub(crate) fn fail(&mut self, error: &Error) {
-        if !std::mem::replace(&mut self.is_over, true) {
+    /// It can't go on here: says so, once; whether that was now.
+    pub(crate) fn fail(&mut self, error: &Error) -> bool {
+        let is_news = !std::mem::replace(&mut self.is_over, true);
+        if is_news {
             let _ = self.events.send(over(self.life, error));
         }
+        is_news
     }
 }
 
