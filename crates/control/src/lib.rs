@@ -86,8 +86,8 @@ pub use job_master::{
     MasterConfig, MasterEvent, Note, SchedulerAnswer, SchedulerCall, SchedulerTraits,
 };
 pub use job_record::{Intent, JobRecord, Previous};
-pub use life::{Life, LifeEnd};
 pub use lease::{Lease, LeaseAction, LeaseConfig, LeaseEvent, LeaseRecord};
+pub use life::{Life, LifeEnd};
 pub use membership::{Cause, Credentials, MemberAction, MemberEvent, Membership, MembershipConfig};
 pub use message::{
     Assignment, FromWorker, Held, Peer, Registration, Run, Status, ToMaster, ToWorker,

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ardea_control::{
-    Candidate, CandidateAction, CandidateEvent, CommandId, EpochsNote, EpochsRecord, JobMaster, JobRecord,
-    LeaseEvent, LeaseRecord, MasterAction, MasterConfig, MasterEpoch, MasterEvent, Note, Refused, Registration,
-    RequestId, StoreReply, StoreRequest, ToMaster, ToWorker, WorkerId,
+    Candidate, CandidateAction, CandidateEvent, CommandId, EpochsNote, EpochsRecord, JobMaster,
+    JobRecord, LeaseEvent, LeaseRecord, MasterAction, MasterConfig, MasterEpoch, MasterEvent, Note,
+    Refused, Registration, RequestId, StoreReply, StoreRequest, ToMaster, ToWorker, WorkerId,
 };
 use ardea_core::{Error, Result};
 use ardea_packing::ContainerId;

@@ -202,7 +202,10 @@ mod tests {
             !is_left(store.lease_path()).await,
             "so is its lease, by its path"
         );
-        assert!(!is_left(store.epochs_path()).await, "and what its epochs were");
+        assert!(
+            !is_left(store.epochs_path()).await,
+            "and what its epochs were"
+        );
         for path in [&containers[1], &containers[2], layout.packing_plan()] {
             assert!(
                 is_left(path).await,

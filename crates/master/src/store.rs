@@ -435,7 +435,10 @@ mod tests {
             value: Arc::clone(&record),
             expected,
         };
-        assert_eq!(store.epochs(StoreRequest::Read).await, StoreReply::Found(None));
+        assert_eq!(
+            store.epochs(StoreRequest::Read).await,
+            StoreReply::Found(None)
+        );
         assert_eq!(store.epochs(write(None)).await, StoreReply::JobGone);
 
         let encoded = job.encode().unwrap();

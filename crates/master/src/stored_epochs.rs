@@ -86,9 +86,12 @@ pub(crate) fn decode(value: &[u8]) -> Result<Arc<EpochsRecord>> {
 }
 
 fn damaged(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
-    Error::new(ErrorCode::StateCorrupt, "a job's record of epochs is damaged")
-        .because(why)
-        .hint("the job can't go on: kill it, and submit it again from one of its savepoints")
+    Error::new(
+        ErrorCode::StateCorrupt,
+        "a job's record of epochs is damaged",
+    )
+    .because(why)
+    .hint("the job can't go on: kill it, and submit it again from one of its savepoints")
 }
 
 #[cfg(test)]

@@ -53,8 +53,8 @@ mod lives;
 mod scenario;
 
 pub use epochs::{EpochsReport, run_epochs};
-pub use lives::{LivesReport, Survival};
 pub use flow::{FlowReport, run_flow};
+pub use lives::{LivesReport, Survival};
 pub use scenario::{Failure, StartReport, Success, run_faults, run_large, run_lives, run_start};
 pub use stopwatch::Stopwatch;
 pub use world::{World, WorldConfig};

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use ardea_control::{
-    EpochsRecord, JobRecord, LeaseRecord, Lookup, MasterEpoch, StoreReply, StoreRequest, StoreVersion,
+    EpochsRecord, JobRecord, LeaseRecord, Lookup, MasterEpoch, StoreReply, StoreRequest,
+    StoreVersion,
 };
 
 /// The simulated state manager.

@@ -59,7 +59,10 @@ pub struct LifeHere {
 impl fmt::Debug for LifeHere {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let LifeHere {
-            life, job, instances, ..
+            life,
+            job,
+            instances,
+            ..
         } = self;
         write!(f, "LifeHere({job}, {life:?}, {instances:?})")
     }

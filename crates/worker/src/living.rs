@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ardea_control::{
-    Change, EpochsAgentAction, EpochsAgentEvent, Generation, Life, LifeEnd, Run,
-};
+use ardea_control::{Change, EpochsAgentAction, EpochsAgentEvent, Generation, Life, LifeEnd, Run};
 use ardea_core::{Epoch, Error, ErrorCode, Guarantee, Result};
 use ardea_engine::{Cuts, Deployment};
 use ardea_packing::InstanceId;

@@ -259,7 +259,13 @@ impl SendEnd {
             self.check_lost()?;
             let (stream, codec) = (self.station.stream, Arc::clone(&self.codec));
             self.live = Some(Live {
-                sender: EdgeSender::new(stream, InstanceNumber::ALL, port, codec, self.config.sender),
+                sender: EdgeSender::new(
+                    stream,
+                    InstanceNumber::ALL,
+                    port,
+                    codec,
+                    self.config.sender,
+                ),
                 link,
                 first: self.first_words(),
                 under_way: VecDeque::new(),

@@ -11,7 +11,10 @@ use serde::{Deserialize, Serialize};
 use super::message::{FromParticipant, Generation, ParticipantId, ToParticipant};
 use super::note::EpochsNote;
 use super::record::{EpochsRecord, SafeMode};
-use crate::{BackoffConfig, CommandId, MasterEpoch, PlanVersion, Refused, RequestId, StoreReply, StoreRequest};
+use crate::{
+    BackoffConfig, CommandId, MasterEpoch, PlanVersion, Refused, RequestId, StoreReply,
+    StoreRequest,
+};
 
 /// What a job promises of its results when it fails.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]

@@ -78,20 +78,32 @@ impl fmt::Display for EpochsNote {
         match self {
             EpochsNote::Committed { epoch, took, bytes } => {
                 let (epoch, took) = (epoch.0, took.as_millis());
-                write!(f, "epoch {epoch} is committed after {took} ms, {bytes} bytes")
+                write!(
+                    f,
+                    "epoch {epoch} is committed after {took} ms, {bytes} bytes"
+                )
             }
             EpochsNote::Slow { epoch, waiting_for } => {
                 let count = waiting_for.len();
-                write!(f, "epoch {} is slow: {count} participants are missing", epoch.0)
+                write!(
+                    f,
+                    "epoch {} is slow: {count} participants are missing",
+                    epoch.0
+                )
             }
             EpochsNote::GivenUp { epoch, why } => write!(f, "epoch {} is given up: {why}", epoch.0),
             EpochsNote::Failing { in_a_row, why } => {
-                write!(f, "{in_a_row} epochs in a row were given up, the last one: {why}")
+                write!(
+                    f,
+                    "{in_a_row} epochs in a row were given up, the last one: {why}"
+                )
             }
             EpochsNote::RecordDoubtful => {
                 f.write_str("it is not known whether the record of epochs is stored")
             }
-            EpochsNote::RecordRefused(why) => write!(f, "the record of epochs is not stored: {why}"),
+            EpochsNote::RecordRefused(why) => {
+                write!(f, "the record of epochs is not stored: {why}")
+            }
             EpochsNote::RollingBack {
                 to,
                 reason,
@@ -103,15 +115,27 @@ impl fmt::Display for EpochsNote {
                     None => f.write_str("the job begins anew")?,
                 }
                 let after = after.as_millis();
-                write!(f, " in {after} ms, for the {in_a_row}. time in a row: {reason}")
+                write!(
+                    f,
+                    " in {after} ms, for the {in_a_row}. time in a row: {reason}"
+                )
             }
             EpochsNote::SnapshotSkipped { epoch, why } => {
-                write!(f, "the snapshot of epoch {} can't be read, the one before is taken: {why}", epoch.0)
+                write!(
+                    f,
+                    "the snapshot of epoch {} can't be read, the one before is taken: {why}",
+                    epoch.0
+                )
             }
             EpochsNote::SafeMode(why) => {
-                write!(f, "safe mode, sources are paused until somebody decides: {why}")
+                write!(
+                    f,
+                    "safe mode, sources are paused until somebody decides: {why}"
+                )
             }
-            EpochsNote::Down(why) => write!(f, "in safe mode, what was left of the job is gone: {why}"),
+            EpochsNote::Down(why) => {
+                write!(f, "in safe mode, what was left of the job is gone: {why}")
+            }
         }
     }
 }

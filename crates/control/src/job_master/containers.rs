@@ -126,7 +126,8 @@ impl JobMaster {
     fn planned(&self, plan: &PackingPlan, container: ContainerId) -> Arc<[InstanceId]> {
         if self.lives.is_some() {
             let plan = self.plan_of_life();
-            let found = plan.and_then(|(_, plan)| Some(plan.container(container)?.instances.clone()));
+            let found =
+                plan.and_then(|(_, plan)| Some(plan.container(container)?.instances.clone()));
             return found.unwrap_or_default().into();
         }
         let previous = self
@@ -258,7 +259,12 @@ impl JobMaster {
     }
 
     /// A container has lost its process: has it started again after a while, or waits until its framework does so.
-    pub(super) fn expect_again(&mut self, now: Duration, id: ContainerId, actions: &mut Vec<MasterAction>) {
+    pub(super) fn expect_again(
+        &mut self,
+        now: Duration,
+        id: ContainerId,
+        actions: &mut Vec<MasterAction>,
+    ) {
         let restarts = self.config.scheduler.stateful && self.needs(id) && !self.killing();
         let Some(container) = self.containers.get_mut(&id) else {
             return;

@@ -122,7 +122,10 @@ impl JobMaster {
             return;
         };
         let previous = record.previous.as_ref();
-        let plans = (record.plan_version, previous.map(|previous| previous.version));
+        let plans = (
+            record.plan_version,
+            previous.map(|previous| previous.version),
+        );
         let (job, epoch, started) = (self.job.clone(), self.epoch, record.started);
         let first = self.lives.is_none();
         let lives = self
@@ -295,10 +298,7 @@ impl JobMaster {
         let is_followed = lives.plan == Some(record.plan_version);
         if is_followed && next.previous.is_some() {
             next.previous = None;
-        } else if matches!(
-            lives.over,
-            Some(EpochsOver::Finished | EpochsOver::Stopped)
-        ) {
+        } else if matches!(lives.over, Some(EpochsOver::Finished | EpochsOver::Stopped)) {
             next.finished = true;
         } else if lives.stage == Stage::Running {
             next.started = true;
@@ -315,7 +315,9 @@ impl JobMaster {
         Some(match lives.stage {
             _ if record.plan.is_none() || !record.started => JobPhase::Starting,
             _ if record.previous.is_some() => JobPhase::Updating,
-            Stage::Running if !is_missing() && (lives.is_paused || record.intent == Intent::Pause) => {
+            Stage::Running
+                if !is_missing() && (lives.is_paused || record.intent == Intent::Pause) =>
+            {
                 JobPhase::Paused
             }
             Stage::Running if !is_missing() => JobPhase::Running,

@@ -266,9 +266,8 @@ fn words_of_epochs_count_in_their_life_only() {
     };
     let saved = |epoch| EpochsAgentEvent::Saved(Epoch(epoch), receipt.clone());
     let tells = |actions: Vec<AgentAction>| {
-        let epochs = |action: &AgentAction| {
-            matches!(action, AgentAction::Send(_, ToMaster::Epochs { .. }))
-        };
+        let epochs =
+            |action: &AgentAction| matches!(action, AgentAction::Send(_, ToMaster::Epochs { .. }));
         actions.iter().any(epochs)
     };
     let late = AgentEvent::Epochs(Generation(2), saved(8));
@@ -294,13 +293,15 @@ fn that_a_life_can_not_go_on_is_told_until_there_is_a_later_one() {
     };
     let saved = EpochsAgentEvent::Saved(Epoch(8), receipt);
     let told = agent.on(NOW, AgentEvent::Epochs(Generation(2), saved));
-    let is_word = |action: &AgentAction| {
-        matches!(action, AgentAction::Send(_, ToMaster::Epochs { .. }))
-    };
+    let is_word =
+        |action: &AgentAction| matches!(action, AgentAction::Send(_, ToMaster::Epochs { .. }));
     assert!(!told.iter().any(is_word));
     let later = NOW + Duration::from_secs(1);
     assert_eq!(lives_over(&agent.on(later, AgentEvent::Tick)), [2]);
     agent.on(later, assignment_of_life(2, &[0, 1], 3, 7));
     let later = later + Duration::from_secs(1);
-    assert_eq!(lives_over(&agent.on(later, AgentEvent::Tick)), [] as [u64; 0]);
+    assert_eq!(
+        lives_over(&agent.on(later, AgentEvent::Tick)),
+        [] as [u64; 0]
+    );
 }

@@ -8,7 +8,7 @@ use ardea_control::{
     JobRef, StoreReply, StoreRequest,
 };
 use ardea_core::{Epoch, Result};
-use ardea_master::{Jobs, JobStore, MasterProcess, Snapshots};
+use ardea_master::{JobStore, Jobs, MasterProcess, Snapshots};
 use ardea_state_manager::StateManager;
 
 use crate::rig::{Rig, desk, leads, until};
@@ -72,7 +72,10 @@ async fn epochs_are_committed_and_a_lost_worker_takes_all_back_to_the_newest() {
     // The other worker is the same, and has begun what it ran anew.
     let notes = rig.machine.notes(2);
     let notes = notes.lock().unwrap();
-    assert_eq!((notes.starts, notes.lives.last()), (6, Some(&next.generation)));
+    assert_eq!(
+        (notes.starts, notes.lives.last()),
+        (6, Some(&next.generation))
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

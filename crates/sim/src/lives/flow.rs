@@ -52,7 +52,11 @@ impl World {
         };
         let records = lives.survival.records;
         if lives.vault.is_damaged && life.from.is_some() {
-            self.lose_life(id, life.generation, LifeEnd::Unreadable("a block is damaged".into()));
+            self.lose_life(
+                id,
+                life.generation,
+                LifeEnd::Unreadable("a block is damaged".into()),
+            );
             return false;
         }
         let state = match lives.vault.restore(&life) {
@@ -72,7 +76,11 @@ impl World {
             parallelisms: vertices.map(|vertex| parallelism(&vertex.name)).collect(),
             records,
         };
-        let whiches: Vec<Which> = change.start.iter().filter_map(|it| self.which(it)).collect();
+        let whiches: Vec<Which> = change
+            .start
+            .iter()
+            .filter_map(|it| self.which(it))
+            .collect();
         let mut places = BTreeMap::new();
         for container in change.routes.containers() {
             let placed = container.instances.iter();
@@ -98,17 +106,25 @@ impl World {
 
     /// A life can't go on at a worker.
     pub(crate) fn lose_life(&mut self, id: WorkerId, generation: Generation, why: LifeEnd) {
-        self.watch.say(self.now, format!("worker {id}, life {generation}: {why:?}"));
+        self.watch
+            .say(self.now, format!("worker {id}, life {generation}: {why:?}"));
         self.worker_event(id, AgentEvent::LifeOver(generation, why));
     }
 
     /// An instance of a worker fails, and with it all of the life that is there.
     pub(crate) fn fail_instance(&mut self, id: WorkerId) {
-        let part = self.workers.get_mut(&id).and_then(|worker| worker.part.as_mut());
+        let part = self
+            .workers
+            .get_mut(&id)
+            .and_then(|worker| worker.part.as_mut());
         if let Some(part) = part {
             part.is_broken = true;
             let generation = part.life.generation;
-            self.lose_life(id, generation, LifeEnd::Failed("an instance panicked".into()));
+            self.lose_life(
+                id,
+                generation,
+                LifeEnd::Failed("an instance panicked".into()),
+            );
         }
     }
 
@@ -164,12 +180,10 @@ impl World {
                 return;
             };
             match effect {
-                Effect::Send(to, item) if part.has(to) => {
-                    match part.receive(to, which.1, item) {
-                        Ok(effects) => queue.extend(effects),
-                        Err(broken) => return self.watch.broken(format!("worker {id}: {broken}")),
-                    }
-                }
+                Effect::Send(to, item) if part.has(to) => match part.receive(to, which.1, item) {
+                    Ok(effects) => queue.extend(effects),
+                    Err(broken) => return self.watch.broken(format!("worker {id}: {broken}")),
+                },
                 Effect::Send(to, item) => self.send_item(id, generation, to, which.1, item),
                 Effect::Cut(epoch, counts) => part.takes_cut(which, epoch, counts),
                 Effect::Ended => part.ends(which),
@@ -192,7 +206,9 @@ impl World {
         let place = self.part(from, generation).and_then(|part| part.place(to));
         let from_host = self.workers.get(&from).map(|worker| worker.host);
         let (Some(container), Some(from_host)) = (place, from_host) else {
-            return self.watch.broken(format!("{to:?} is nowhere in life {generation}"));
+            return self
+                .watch
+                .broken(format!("{to:?} is nowhere in life {generation}"));
         };
         let after = self
             .random

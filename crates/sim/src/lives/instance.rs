@@ -149,7 +149,10 @@ impl Instance {
             input.queue.push_back(item);
         }
         loop {
-            let mut open = self.inputs.values_mut().filter(|input| input.marker.is_none());
+            let mut open = self
+                .inputs
+                .values_mut()
+                .filter(|input| input.marker.is_none());
             let Some(item) = open.find_map(|input| {
                 let item = input.queue.pop_front()?;
                 match item {

@@ -34,7 +34,10 @@ impl World {
         let Some(lives) = &mut self.lives else {
             return;
         };
-        let known = lives.arranged.entry(record.generation).or_insert(record.plan);
+        let known = lives
+            .arranged
+            .entry(record.generation)
+            .or_insert(record.plan);
         if *known != record.plan {
             let broken = format!("life {} runs by two plans", record.generation);
             return self.watch.broken(broken);
@@ -63,7 +66,8 @@ impl World {
             self.watch.broken(format!("{record:?} follows {before:?}"));
         }
         lives.report.committed += u64::from(before.committed < record.committed);
-        lives.report.safe_modes += u64::from(before.safe_mode.is_none() && record.safe_mode.is_some());
+        lives.report.safe_modes +=
+            u64::from(before.safe_mode.is_none() && record.safe_mode.is_some());
         lives.report.handed_over += u64::from(before.plan < record.plan);
         lives.report.lives += u64::from(before.generation < record.generation);
         let goes_on = before.master < record.master && before.generation == record.generation;
@@ -163,13 +167,15 @@ impl World {
             return Some(format!("the job is in safe mode: {why}"));
         }
         let Some(committed) = record.committed.filter(|it| Some(*it) > lives.mended_with) else {
-            return Some(format!("no epoch is committed since {:?}", lives.mended_with));
+            return Some(format!(
+                "no epoch is committed since {:?}",
+                lives.mended_with
+            ));
         };
         for (id, worker) in &self.workers {
             let part = worker.part.as_ref();
-            let lives_on = part.is_some_and(|part| {
-                !part.is_broken && part.life.generation == record.generation
-            });
+            let lives_on = part
+                .is_some_and(|part| !part.is_broken && part.life.generation == record.generation);
             if !lives_on {
                 let summary = part.map(|part| part.summary());
                 return Some(format!("worker {id} is not in the life: {summary:?}"));

@@ -84,7 +84,10 @@ impl Part {
 
     /// What its sinks had got when they began: all of it is committed.
     pub fn published_before(&self) -> Counts {
-        let sinks = self.instances.values().filter(|it| self.row.is_sink(it.which.0));
+        let sinks = self
+            .instances
+            .values()
+            .filter(|it| self.row.is_sink(it.which.0));
         sinks.flat_map(|sink| sink.counts.clone()).collect()
     }
 

@@ -68,7 +68,10 @@ impl Vault {
                 self.take(snapshot, participants, vertices)?;
             }
         }
-        match record.committed.filter(|epoch| !self.offsets.contains_key(epoch)) {
+        match record
+            .committed
+            .filter(|epoch| !self.offsets.contains_key(epoch))
+        {
             Some(epoch) => Err(format!("{epoch:?} is committed, and was never recorded")),
             None => Ok(()),
         }
@@ -86,7 +89,9 @@ impl Vault {
         }
         let of: BTreeSet<ParticipantId> = snapshot.cuts.keys().copied().collect();
         if Some(&of) != participants {
-            return Err(format!("{epoch:?} is of {of:?}, and not of {participants:?}"));
+            return Err(format!(
+                "{epoch:?} is of {of:?}, and not of {participants:?}"
+            ));
         }
         let mut state = Entries::new();
         for (participant, cut) in &snapshot.cuts {
@@ -187,7 +192,10 @@ fn agreed(state: &Entries, vertices: usize) -> Result<Counts, String> {
         };
         for (partition, count) in counts {
             if of_vertex.insert(*partition, *count).is_some() {
-                return Err(format!("partition {partition} is twice at vertex {}", which.0));
+                return Err(format!(
+                    "partition {partition} is twice at vertex {}",
+                    which.0
+                ));
             }
         }
     }
@@ -195,7 +203,9 @@ fn agreed(state: &Entries, vertices: usize) -> Result<Counts, String> {
         return Err("there is no vertex".to_string());
     };
     match seen.iter().find(|counts| **counts != first) {
-        _ if first.len() != PARTITIONS as usize => Err(format!("it has {} partitions", first.len())),
+        _ if first.len() != PARTITIONS as usize => {
+            Err(format!("it has {} partitions", first.len()))
+        }
         Some(other) => Err(format!("sources are at {first:?}, others at {other:?}")),
         None => Ok(first),
     }

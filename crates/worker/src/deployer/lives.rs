@@ -12,7 +12,9 @@ impl Work<'_> {
     pub(super) fn ends_former_life(&mut self, change: &Change) -> bool {
         let wanted = change.life.map(|life| life.generation);
         let present = self.living.as_ref().map(Living::generation);
-        if wanted != present && let Some(active) = self.active.take() {
+        if wanted != present
+            && let Some(active) = self.active.take()
+        {
             active.deployment.end();
             self.former = Some(active);
             self.unsettled = None;

@@ -11,7 +11,9 @@ use ardea_core::Result;
 use ardea_engine::Job;
 use ardea_metrics::MetricsSinks;
 use ardea_packing::{ContainerId, Resources};
-use ardea_worker::{CutKeeper, FinderFactory, MasterFinder, Surroundings, run, start_from_environment};
+use ardea_worker::{
+    CutKeeper, FinderFactory, MasterFinder, Surroundings, run, start_from_environment,
+};
 
 use crate::jobs::{Adding, Relaying};
 use crate::master::{Finder, job};

@@ -117,7 +117,10 @@ impl Processor for Publishing {
 
     fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
         for (epoch, numbers) in std::mem::take(&mut self.cut) {
-            let key = [epoch.0.to_le_bytes().as_slice(), &self.instance.index.to_le_bytes()];
+            let key = [
+                epoch.0.to_le_bytes().as_slice(),
+                &self.instance.index.to_le_bytes(),
+            ];
             let value: Vec<u8> = numbers.iter().flat_map(|it| it.to_le_bytes()).collect();
             writer.set("prepared", None, &key.concat(), &value)?;
         }
@@ -171,7 +174,10 @@ impl Surviving {
         let mut published = self.published.lock().unwrap().clone();
         published.sort_unstable();
         let count = published.len() as u64;
-        assert!(published.into_iter().eq(0..count), "none is missing or twice");
+        assert!(
+            published.into_iter().eq(0..count),
+            "none is missing or twice"
+        );
         count
     }
 }
@@ -295,18 +301,30 @@ fn what_is_committed_is_published_and_the_next_life_goes_on_from_exactly_there()
         until(|| job.count() > 0).await;
         let first = job.count();
         // What the first life reads from now on counts for nothing, here and on its way.
-        cluster.master.begin_life(life(2, Some((1, Epoch(1))))).await;
+        cluster
+            .master
+            .begin_life(life(2, Some((1, Epoch(1)))))
+            .await;
         assert_eq!(job.count(), first);
         cluster.master.commit(Epoch(2), EpochKind::Usual).await;
         until(|| job.count() > first).await;
         let second = job.count();
         // Nothing was committed in this one.
-        cluster.master.begin_life(life(3, Some((2, Epoch(2))))).await;
-        cluster.master.begin_life(life(4, Some((2, Epoch(2))))).await;
+        cluster
+            .master
+            .begin_life(life(3, Some((2, Epoch(2)))))
+            .await;
+        cluster
+            .master
+            .begin_life(life(4, Some((2, Epoch(2)))))
+            .await;
         cluster.master.commit(Epoch(3), EpochKind::Usual).await;
         until(|| job.count() > second).await;
         assert!(cluster.master.lives_over.is_empty());
-        assert_eq!([1, 2].map(|it| cluster.master.incarnation(it)), [Some(1); 2]);
+        assert_eq!(
+            [1, 2].map(|it| cluster.master.incarnation(it)),
+            [Some(1); 2]
+        );
         cluster.end().await;
     });
 }
@@ -356,7 +374,10 @@ fn a_life_that_fails_is_told_and_the_process_goes_on_with_the_next() {
         };
         cluster.master.listen_until(unreadable).await;
         *cluster.memory.is_damaged.lock().unwrap() = false;
-        cluster.master.begin_life(life(3, Some((1, Epoch(1))))).await;
+        cluster
+            .master
+            .begin_life(life(3, Some((1, Epoch(1)))))
+            .await;
         // And an instance of the next one fails.
         job.fails.store(true, Ordering::Release);
         let failed = |master: &Master| {
@@ -364,7 +385,10 @@ fn a_life_that_fails_is_told_and_the_process_goes_on_with_the_next() {
             matches!(why, Some(LifeEnd::Failed(_)))
         };
         cluster.master.listen_until(failed).await;
-        cluster.master.begin_life(life(4, Some((1, Epoch(1))))).await;
+        cluster
+            .master
+            .begin_life(life(4, Some((1, Epoch(1)))))
+            .await;
         let before = job.count();
         cluster.master.commit(Epoch(2), EpochKind::Usual).await;
         until(|| job.count() > before).await;
@@ -390,7 +414,10 @@ fn a_job_that_comes_to_its_end_has_published_everything_when_that_is_committed()
         cluster.master.listen_until(all_ended).await;
         assert_eq!(job.count(), 0);
         cluster.master.reports.clear();
-        cluster.master.say(Some(Epoch(1)), EpochWord::Committed).await;
+        cluster
+            .master
+            .say(Some(Epoch(1)), EpochWord::Committed)
+            .await;
         let all_heard = |master: &Master| {
             let heard = |container: u32| {
                 let mut reports = master.reports.iter();

@@ -7,9 +7,7 @@ use ardea_control::{EpochKind, EpochsAgentEvent, Life, Receipt};
 use ardea_core::{
     Cut, Epoch, Error, ErrorCode, Guarantee, PartitionId, Result, StateChunk, StateEntry, Waker,
 };
-use ardea_engine::{
-    CutEnd, CutRead, CutReader, CutReport, CutSink, CutSource, Cuts, InstanceName,
-};
+use ardea_engine::{CutEnd, CutRead, CutReader, CutReport, CutSink, CutSource, Cuts, InstanceName};
 use ardea_worker::{CutKeeper, LifeCuts, LifeHere};
 
 /// Vertex and number.
@@ -116,7 +114,12 @@ fn which(of: &InstanceName) -> Which {
 fn owned(entry: StateEntry<'_>) -> Entry {
     let partition = entry.partition.map(PartitionId::index);
     let value = entry.value.map(<[u8]>::to_vec);
-    (entry.state.to_string(), partition, entry.key.to_vec(), value)
+    (
+        entry.state.to_string(),
+        partition,
+        entry.key.to_vec(),
+        value,
+    )
 }
 
 impl Desk {

@@ -42,7 +42,10 @@ fn the_first_life_is_arranged_by_the_plan_that_is_told_before_it_is_written() {
     let [EpochsAction::Record(_, StoreRequest::Write { value, .. })] = &written[..] else {
         panic!("{written:?}");
     };
-    assert_eq!((value.plan, value.generation), (PlanVersion(3), Generation(1)));
+    assert_eq!(
+        (value.plan, value.generation),
+        (PlanVersion(3), Generation(1))
+    );
 }
 
 #[test]
@@ -58,12 +61,24 @@ fn another_plan_ends_an_epoch_and_begins_a_life_from_exactly_there_by_one_write(
     assert_eq!(desk.record().generation, before.generation);
     desk.save(3, epoch);
     let record = desk.record().clone();
-    assert_eq!((record.committed, record.restored_from), (Some(Epoch(epoch)), Some(Epoch(epoch))));
-    assert_eq!((record.generation, record.plan.0), (before.generation.next(), 2));
+    assert_eq!(
+        (record.committed, record.restored_from),
+        (Some(Epoch(epoch)), Some(Epoch(epoch)))
+    );
+    assert_eq!(
+        (record.generation, record.plan.0),
+        (before.generation.next(), 2)
+    );
     assert!(!record.begun && record.failures == 0);
-    assert_eq!(desk.lives.last(), Some(&(record.generation, Some(Epoch(epoch)), false)));
+    assert_eq!(
+        desk.lives.last(),
+        Some(&(record.generation, Some(Epoch(epoch)), false))
+    );
     let snapshot = record.snapshot(Epoch(epoch)).unwrap();
-    assert_eq!((snapshot.generation, snapshot.is_savepoint), (before.generation, false));
+    assert_eq!(
+        (snapshot.generation, snapshot.is_savepoint),
+        (before.generation, false)
+    );
     assert_eq!(record.life().taken_in, before.generation);
     desk.begin_asked_for();
     assert!(desk.commit_next() > epoch);
@@ -76,7 +91,10 @@ fn a_handover_that_is_given_up_is_tried_again_and_a_savepoint_comes_before_it() 
     desk.arrange(2);
     desk.wait(desk.config.pause);
     let first = desk.under_way().unwrap();
-    desk.say(1, Report::CannotSave(Epoch(first), "the disk is full".into()));
+    desk.say(
+        1,
+        Report::CannotSave(Epoch(first), "the disk is full".into()),
+    );
     desk.command(7, EpochsCommand::Savepoint);
     desk.words();
     desk.wait(desk.config.pause);
@@ -90,7 +108,10 @@ fn a_handover_that_is_given_up_is_tried_again_and_a_savepoint_comes_before_it() 
     let third = desk.under_way().unwrap();
     assert_eq!(desk.words(), ALL.map(|id| (id, handover(third))));
     desk.all_save(third);
-    assert_eq!((desk.plan(), desk.record().restored_from), (2, Some(Epoch(third))));
+    assert_eq!(
+        (desk.plan(), desk.record().restored_from),
+        (2, Some(Epoch(third)))
+    );
 }
 
 #[test]
@@ -108,7 +129,11 @@ fn a_life_that_fails_before_it_is_handed_over_is_followed_by_one_of_the_new_plan
     assert_eq!(desk.record().restored_from.map(|epoch| epoch.0), committed);
     desk.begin_asked_for();
     desk.next_epoch();
-    assert!(desk.words().iter().all(|(_, word)| !matches!(word, EpochWord::End(_, kind) if kind.holds_sources())));
+    assert!(
+        desk.words()
+            .iter()
+            .all(|(_, word)| !matches!(word, EpochWord::End(_, kind) if kind.holds_sources()))
+    );
 }
 
 #[test]
@@ -125,7 +150,10 @@ fn a_successor_that_does_not_know_of_the_plan_yet_leaves_the_life_as_it_is() {
     desk.wait(desk.config.pause);
     let epoch = desk.under_way().unwrap();
     desk.all_save(epoch);
-    assert_eq!((desk.plan(), desk.record().generation), (2, generation.next()));
+    assert_eq!(
+        (desk.plan(), desk.record().generation),
+        (2, generation.next())
+    );
 }
 
 #[test]

@@ -14,7 +14,11 @@ use crate::{
 
 impl JobMaster {
     /// A worker has come that was not there before.
-    pub(in crate::job_master) fn comes_to_life(&mut self, worker: WorkerId, held: Option<Generation>) {
+    pub(in crate::job_master) fn comes_to_life(
+        &mut self,
+        worker: WorkerId,
+        held: Option<Generation>,
+    ) {
         if let Some(lives) = &mut self.lives
             && let Stage::Resuming(_) = lives.stage
             && held.is_some()
@@ -35,9 +39,10 @@ impl JobMaster {
         let Some(lives) = &mut self.lives else {
             return;
         };
-        let (Some(generation), Some(known)) =
-            (lives.generation(), lives.participants.get(&worker.container))
-        else {
+        let (Some(generation), Some(known)) = (
+            lives.generation(),
+            lives.participants.get(&worker.container),
+        ) else {
             return;
         };
         if *known != worker {
@@ -112,7 +117,11 @@ impl JobMaster {
     }
 
     /// Looks whether a life has begun, or what is missing comes too late.
-    pub(in crate::job_master) fn watch_life(&mut self, now: Duration, actions: &mut Vec<MasterAction>) {
+    pub(in crate::job_master) fn watch_life(
+        &mut self,
+        now: Duration,
+        actions: &mut Vec<MasterAction>,
+    ) {
         let Some(lives) = &self.lives else {
             return;
         };

@@ -46,7 +46,9 @@ impl Desk {
     fn carry_out_all(&mut self) {
         for _ in 0..4 {
             let workers: Vec<_> = self.master.workers().collect();
-            workers.into_iter().for_each(|worker| self.carry_out(worker));
+            workers
+                .into_iter()
+                .for_each(|worker| self.carry_out(worker));
         }
     }
 
@@ -67,7 +69,9 @@ impl Desk {
         while self.now < until {
             self.now += Duration::from_millis(50);
             let workers: Vec<_> = self.master.workers().collect();
-            workers.into_iter().for_each(|worker| self.carry_out(worker));
+            workers
+                .into_iter()
+                .for_each(|worker| self.carry_out(worker));
             self.happens(MasterEvent::Tick);
         }
     }
