@@ -261,9 +261,12 @@ impl World {
 
     /// How the workers stand, for people.
     fn standing(&self) -> String {
-        let parts = self.workers.iter().filter_map(|(id, worker)| {
-            let summary = worker.part.as_ref()?.summary();
-            Some(format!("{id}: {summary}"))
+        let parts = self.workers.iter().map(|(id, worker)| {
+            let told = worker.agent.life().map(|life| life.generation.0);
+            match &worker.part {
+                Some(part) => format!("{id}: told {told:?}, {}", part.summary()),
+                None => format!("{id}: told {told:?}, runs nothing"),
+            }
         });
         parts.collect::<Vec<_>>().join("; ")
     }

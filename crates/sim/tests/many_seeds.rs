@@ -99,6 +99,15 @@ fn a_job_with_a_guarantee_loses_and_doubles_nothing_through_faults_and_updates()
 }
 
 #[test]
+fn seeds_of_lives_that_have_found_faults_stay_well() {
+    for seed in [686] {
+        if let Err(failure) = run_lives(seed) {
+            panic!("seed {seed}: {}", failure.what);
+        }
+    }
+}
+
+#[test]
 fn a_job_of_a_hundred_containers_comes_through_faults() {
     for seed in seeds(200).take(2) {
         if let Err(failure) = run_large(seed, 100, 1_000, 20) {

@@ -226,8 +226,9 @@ impl JobMaster {
         cause: Cause,
         actions: &mut Vec<MasterAction>,
     ) {
-        self.lost_to_life(now, worker, cause, actions);
         self.forget_worker(worker);
+        // Another life may begin at once, without it.
+        self.lost_to_life(now, worker, cause, actions);
         if cause != Cause::Replaced {
             self.expect_again(now, worker.container, actions);
         }

@@ -89,7 +89,12 @@ impl World {
             return self.watch.broken(broken);
         };
         let place = (life.generation, to.container);
+        let is_news = !lives.told.contains_key(&place);
         let known = *lives.told.entry(place).or_insert(to);
+        if is_news {
+            let what = format!("life {} is told to {to}", life.generation);
+            self.watch.say(self.now, what);
+        }
         if known != to {
             let broken = format!("life {} is told to {to} after {known}", life.generation);
             return self.watch.broken(broken);

@@ -306,6 +306,7 @@ fn a_plan_with_more_containers_is_followed_when_their_workers_are_there() {
     for container in [1, 2] {
         desk.comes_back(worker(container), Some(1));
     }
+    desk.wait(Duration::from_millis(200));
     desk.commit();
     desk.comes_back(worker(3), None);
     desk.wait(Duration::from_millis(500));
