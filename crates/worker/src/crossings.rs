@@ -183,3 +183,21 @@ impl Crossings for WorkerCrossings {
         Ok(Box::new(ReceiverP::new(berth, arrivals)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_of_two_lives_are_never_the_same() {
+        let lives = [None, Some(Generation(1)), Some(Generation(2))];
+        let streams = lives.map(|life| {
+            let config = StreamConfig {
+                life,
+                ..StreamConfig::default()
+            };
+            config.stream(7)
+        });
+        assert!(streams[0] != streams[1] && streams[1] != streams[2] && streams[0] != streams[2]);
+    }
+}

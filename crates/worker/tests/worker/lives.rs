@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ardea_control::{EpochKind, EpochWord, Generation, Life, LifeEnd, Report, Run};
 use ardea_core::{
@@ -15,9 +15,8 @@ use ardea_packing::ContainerId;
 use ardea_worker::CutKeeper;
 
 use crate::containers::{start, thread_keeping};
-use crate::instances::until;
 use crate::jobs::{Results, add, wire};
-use crate::master::{Master, Plan, plan};
+use crate::master::{Master, PATIENCE, Plan, plan};
 use crate::memory::{InMemory, Memory};
 use crate::spread::runtime;
 
@@ -117,10 +116,8 @@ impl Processor for Publishing {
 
     fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
         for (epoch, numbers) in std::mem::take(&mut self.cut) {
-            let key = [
-                epoch.0.to_le_bytes().as_slice(),
-                &self.instance.index.to_le_bytes(),
-            ];
+            let [epoch, index] = [epoch.0, u64::from(self.instance.index)];
+            let key = [epoch.to_le_bytes(), index.to_le_bytes()];
             let value: Vec<u8> = numbers.iter().flat_map(|it| it.to_le_bytes()).collect();
             writer.set("prepared", None, &key.concat(), &value)?;
         }
@@ -262,6 +259,7 @@ struct Cluster {
     job: Arc<Surviving>,
     memory: Arc<Memory>,
     workers: Vec<std::thread::JoinHandle<Result<()>>>,
+    epoch: Epoch,
 }
 
 impl Cluster {
@@ -278,10 +276,27 @@ impl Cluster {
             job,
             memory,
             workers: workers.into(),
+            epoch: Epoch(0),
         };
         cluster.master.life = life(1, None);
         cluster.master.start_reading().await;
         cluster
+    }
+
+    async fn commit_next(&mut self, kind: EpochKind) -> Epoch {
+        self.epoch = self.epoch.next();
+        self.master.commit(self.epoch, kind).await;
+        self.epoch
+    }
+
+    /// Commits epochs until more is published, the last one of that kind; which that was.
+    async fn publish_more(&mut self, kind: EpochKind) -> Epoch {
+        let (before, begin) = (self.job.count(), Instant::now());
+        while self.job.count() == before {
+            assert!(begin.elapsed() < PATIENCE, "nothing is published any more");
+            self.commit_next(EpochKind::Usual).await;
+        }
+        self.commit_next(kind).await
     }
 
     async fn end(self) {
@@ -296,35 +311,20 @@ impl Cluster {
 fn what_is_committed_is_published_and_the_next_life_goes_on_from_exactly_there() {
     runtime().block_on(async {
         let mut cluster = Cluster::start(u64::MAX).await;
-        let job = Arc::clone(&cluster.job);
-        cluster.master.commit(Epoch(1), EpochKind::Usual).await;
-        until(|| job.count() > 0).await;
-        let first = job.count();
+        let first = cluster.publish_more(EpochKind::Usual).await;
         // What the first life reads from now on counts for nothing, here and on its way.
-        cluster
-            .master
-            .begin_life(life(2, Some((1, Epoch(1)))))
-            .await;
-        assert_eq!(job.count(), first);
-        cluster.master.commit(Epoch(2), EpochKind::Usual).await;
-        until(|| job.count() > first).await;
-        let second = job.count();
+        let second = life(2, Some((1, first)));
+        cluster.master.begin_life(second).await;
+        let second = cluster.publish_more(EpochKind::Usual).await;
         // Nothing was committed in this one.
-        cluster
-            .master
-            .begin_life(life(3, Some((2, Epoch(2)))))
-            .await;
-        cluster
-            .master
-            .begin_life(life(4, Some((2, Epoch(2)))))
-            .await;
-        cluster.master.commit(Epoch(3), EpochKind::Usual).await;
-        until(|| job.count() > second).await;
+        for generation in [3, 4] {
+            let next = life(generation, Some((2, second)));
+            cluster.master.begin_life(next).await;
+        }
+        cluster.publish_more(EpochKind::Usual).await;
         assert!(cluster.master.lives_over.is_empty());
-        assert_eq!(
-            [1, 2].map(|it| cluster.master.incarnation(it)),
-            [Some(1); 2]
-        );
+        let lives = [1, 2].map(|container| cluster.master.incarnation(container));
+        assert_eq!(lives, [Some(1); 2]);
         cluster.end().await;
     });
 }
@@ -333,25 +333,16 @@ fn what_is_committed_is_published_and_the_next_life_goes_on_from_exactly_there()
 fn nothing_is_read_behind_an_epoch_that_holds_sources() {
     runtime().block_on(async {
         let mut cluster = Cluster::start(u64::MAX).await;
-        let job = Arc::clone(&cluster.job);
-        cluster.master.commit(Epoch(1), EpochKind::Handover).await;
-        until(|| job.count() > 0).await;
-        let first = job.count();
-        // It holds them whatever else they are told to do, and the next cut has nothing new.
+        let first = cluster.publish_more(EpochKind::Handover).await;
+        // It holds them whatever else they are told to do.
         cluster.master.assign().await;
         cluster.master.settled().await;
-        cluster.master.commit(Epoch(2), EpochKind::Last).await;
-        let heard = |master: &Master| {
-            let mut reports = master.reports.iter();
-            reports.any(|(from, message)| {
-                *from == ContainerId(2) && message.report == Report::Heard(Epoch(2))
-            })
-        };
-        cluster.master.listen_until(heard).await;
-        assert_eq!(job.count(), first);
-        cluster.master.commit(Epoch(3), EpochKind::Usual).await;
-        cluster.master.commit(Epoch(4), EpochKind::Usual).await;
-        until(|| job.count() > first).await;
+        let second = cluster.commit_next(EpochKind::Last).await;
+        let third = cluster.commit_next(EpochKind::Usual).await;
+        let read = [first, second, third].map(|epoch| cluster.memory.value(1, epoch, "reading"));
+        assert_eq!((&read[0], &read[1]), (&read[1], &read[2]));
+        // They read again.
+        cluster.publish_more(EpochKind::Usual).await;
         cluster.end().await;
     });
 }
@@ -360,13 +351,10 @@ fn nothing_is_read_behind_an_epoch_that_holds_sources() {
 fn a_life_that_fails_is_told_and_the_process_goes_on_with_the_next() {
     runtime().block_on(async {
         let mut cluster = Cluster::start(u64::MAX).await;
-        let job = Arc::clone(&cluster.job);
-        cluster.master.commit(Epoch(1), EpochKind::Usual).await;
-        until(|| job.count() > 0).await;
+        let from = Some((1, cluster.publish_more(EpochKind::Usual).await));
         // The snapshot that a life is to begin from can't be read.
         *cluster.memory.is_damaged.lock().unwrap() = true;
-        cluster.master.life = life(2, Some((1, Epoch(1))));
-        cluster.master.run = Run::Prepared;
+        (cluster.master.life, cluster.master.run) = (life(2, from), Run::Prepared);
         cluster.master.assign().await;
         let unreadable = |master: &Master| {
             let why = master.lives_over.get(&Generation(2));
@@ -374,24 +362,16 @@ fn a_life_that_fails_is_told_and_the_process_goes_on_with_the_next() {
         };
         cluster.master.listen_until(unreadable).await;
         *cluster.memory.is_damaged.lock().unwrap() = false;
-        cluster
-            .master
-            .begin_life(life(3, Some((1, Epoch(1)))))
-            .await;
+        cluster.master.begin_life(life(3, from)).await;
         // And an instance of the next one fails.
-        job.fails.store(true, Ordering::Release);
+        cluster.job.fails.store(true, Ordering::Release);
         let failed = |master: &Master| {
             let why = master.lives_over.get(&Generation(3));
             matches!(why, Some(LifeEnd::Failed(_)))
         };
         cluster.master.listen_until(failed).await;
-        cluster
-            .master
-            .begin_life(life(4, Some((1, Epoch(1)))))
-            .await;
-        let before = job.count();
-        cluster.master.commit(Epoch(2), EpochKind::Usual).await;
-        until(|| job.count() > before).await;
+        cluster.master.begin_life(life(4, from)).await;
+        cluster.publish_more(EpochKind::Usual).await;
         cluster.end().await;
     });
 }

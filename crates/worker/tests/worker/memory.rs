@@ -14,7 +14,7 @@ use ardea_worker::{CutKeeper, LifeCuts, LifeHere};
 type Which = (String, u32);
 
 /// State, partition, key, value.
-type Entry = (String, Option<u32>, Vec<u8>, Option<Vec<u8>>);
+pub type Entry = (String, Option<u32>, Vec<u8>, Option<Vec<u8>>);
 
 /// All that one worker has saved for an epoch; nothing for its last state.
 type Saved = BTreeMap<Which, Vec<Entry>>;
@@ -26,6 +26,16 @@ pub struct Memory {
     saved: Mutex<BTreeMap<(u64, Epoch), Saved>>,
     /// Whether nothing can be read.
     pub is_damaged: Mutex<bool>,
+}
+
+impl Memory {
+    /// What a vertex had saved at the end of an epoch, as it was saved.
+    pub fn value(&self, life: u64, epoch: Epoch, vertex: &str) -> Vec<Entry> {
+        let saved = self.saved.lock().unwrap();
+        let cut = &saved[&(life, epoch)];
+        let own = cut.iter().filter(|((of, _), _)| of == vertex);
+        own.flat_map(|(_, entries)| entries.clone()).collect()
+    }
 }
 
 /// A worker's way there.
