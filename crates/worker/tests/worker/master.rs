@@ -181,8 +181,8 @@ impl Master {
         let timely = tokio::time::timeout(PATIENCE, listen).await.is_ok();
         assert!(
             timely,
-            "nothing comes any more; problems: {:?}",
-            self.problems
+            "nothing comes any more; problems: {:?}, of epochs {:?}, of lives {:?}",
+            self.problems, self.reports, self.lives_over
         );
     }
 
