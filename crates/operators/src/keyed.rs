@@ -2,10 +2,12 @@
 
 mod changes;
 mod context;
+mod cut_log;
 mod distinct;
 mod kept;
 mod logic;
 mod stateful_map;
+mod stamps;
 mod states;
 mod timers;
 
@@ -15,6 +17,8 @@ pub use distinct::DistinctP;
 pub use logic::{KeyedLogic, flat_map_stateful, map_stateful};
 pub use stateful_map::StatefulMapP;
 
-pub(crate) use kept::{put_time, unless_kept};
-pub(crate) use states::KeyedStates;
+pub(crate) use cut_log::{CutAt, CutLog};
+pub(crate) use kept::{Rest, cut_short, put_time, twice, unless_kept, write_removed};
+pub(crate) use stamps::{Stamps, Touch};
+pub(crate) use states::{KeyedStates, STATE};
 pub(crate) use timers::TimerSet;
