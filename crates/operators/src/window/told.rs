@@ -190,10 +190,11 @@ impl Told {
         if ahead.is_empty() {
             return;
         }
-        let own = || self.own().map(|partition| ahead[partition.index() as usize]);
-        let least = own().filter(|told| *told != Watermark::END).min();
-        self.now = least.unwrap_or(Watermark::END);
-        let are_alike = own().all(|told| told == self.now);
+        let own = self.own().map(|partition| ahead[partition.index() as usize]);
+        let own: Vec<Watermark> = own.collect();
+        let goes_on = own.iter().copied().filter(|told| *told != Watermark::END);
+        self.now = goes_on.min().unwrap_or(Watermark::END);
+        let are_alike = own.iter().all(|told| *told == self.now);
         self.committed = Some(self.now).filter(|_| are_alike);
         self.ahead = (!are_alike).then(|| ahead.into());
     }
