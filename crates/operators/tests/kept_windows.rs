@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_aggregate::{co_aggregate, collect_list, count, max};
-use ardea_core::Processor;
+use ardea_core::{
+    Cut, CutWriter, Epoch, Guarantee, Instance, InstanceContext, ManualClock, Processor,
+    RestoredState, StateChunk,
+};
 use ardea_operators::*;
 use ardea_testkit::{Expected, Harness, ProcessorTest, TestInput, Timestamp};
 
@@ -278,4 +281,35 @@ fn what_nobody_can_write_is_said_to_be_forgotten() {
     assert!(GroupP::new(counts()).forgets().is_some());
     assert_eq!(SliceCombineP::new(spec, counts()).forgets(), None);
     assert_eq!(GroupCombineP::new(counts()).forgets(), None);
+}
+
+#[test]
+fn slices_of_another_length_are_refused() {
+    let window = |length, slide| {
+        let window = SlidingWindowP::new(sliding(length, slide, 0), counts());
+        let hand = ManualClock::new();
+        let context = InstanceContext {
+            guarantee: Guarantee::ExactlyOnce,
+            clock: hand.clock(),
+            ..InstanceContext::detached("tested")
+        };
+        let window = window.kept_as(json(), json());
+        Harness::with_context(window, 1, 1, context, hand).unwrap()
+    };
+    let mut old = window(10, 2);
+    old.push(0, (1u8, 7i64), at(7));
+    old.read(0).unwrap();
+    let mut chunk = StateChunk::default();
+    old.step(|p, _| p.take_cut(Cut::full(Epoch(1)))).unwrap();
+    let mut write = || old.step(|p, _| p.write_cut(&mut CutWriter::new(&mut chunk, usize::MAX)));
+    while !write().unwrap().done {}
+    assert_eq!(chunk.len(), 1);
+    let restored = |mut new: Harness| {
+        let mut position = 0;
+        let mut state = RestoredState::new(&chunk, &mut position, Instance::ONLY, usize::MAX);
+        new.step(|p, _| p.restore(&mut state))
+    };
+    restored(window(6, 2)).unwrap();
+    let error = restored(window(10, 5)).unwrap_err();
+    assert!(error.to_string().contains("2000000 us"), "{error}");
 }

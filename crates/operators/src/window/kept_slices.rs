@@ -14,12 +14,10 @@ use ardea_core::{Cut, CutWriter, Epoch, Key, Progress, RestoredEntry, Result, St
 use super::frozen_slices::{FrozenSlices, Part};
 use super::open_slices::{OpenSlices, SliceId, SliceTable};
 use super::slider::Stage;
+use super::spec::WindowSpec;
 use crate::keyed::{CutAt, CutLog, KeptAs, Stamps, Touch, cut_short, twice, write_removed};
 use crate::keyed_table::Watch;
 use crate::{KeyIndex, KeyedFold};
-
-/// The name of the state.
-pub(crate) const SLICES: &str = "slices";
 
 /// How many entries a call looks at, at the most, for what belongs to a cut.
 const PLACES_PER_CALL: usize = 8 * 1024;
@@ -31,7 +29,7 @@ pub(crate) type Kept<'a, F> =
 /// What cuts need to know of slices.
 pub(crate) struct KeptSlices<K, A> {
     log: CutLog,
-    codec: KeptAs<K, A>,
+    codec: SliceCodec<K, A>,
     /// The earliest first.
     gone: VecDeque<Gone<K, A>>,
     /// How many parts, those that are gone among them, hold each key.
@@ -40,6 +38,31 @@ pub(crate) struct KeptSlices<K, A> {
     at: WritesAt,
     /// What has come back, while it does. A table may have the number of a pending one of another instance.
     restored: BTreeMap<(SliceId, bool), SliceTable<K, A>>,
+}
+
+/// How entries are written.
+struct SliceCodec<K, A> {
+    /// The name of the state.
+    name: String,
+    kept: KeptAs<K, A>,
+}
+
+impl<K: Key, A> SliceCodec<K, A> {
+    /// Appends the entry of a key in a table or part, and whether it is pending.
+    fn write(
+        &self,
+        chunk: &mut StateChunk,
+        (id, is_pending): (SliceId, bool),
+        key: &K,
+        acc: &A,
+    ) -> Result<()> {
+        let behind = bytes_of(id);
+        self.kept.write_as((&self.name, &behind), chunk, key, |out| {
+            self.kept.put_state(acc, out)?;
+            out.push(is_pending.into());
+            Ok(())
+        })
+    }
 }
 
 /// Entries that were removed.
@@ -74,10 +97,13 @@ pub(crate) struct Places<'a, K, A> {
 
 impl<K: Key, A> KeptSlices<K, A> {
     /// Keeps slices from now on. There may be none yet.
-    pub(crate) fn new(codec: KeptAs<K, A>) -> Self {
+    pub(crate) fn new(spec: &WindowSpec, kept: KeptAs<K, A>) -> Self {
         KeptSlices {
             log: CutLog::default(),
-            codec,
+            codec: SliceCodec {
+                name: spec.name_of_slices(),
+                kept,
+            },
             gone: VecDeque::new(),
             held: Vec::new(),
             at: WritesAt::Gone(0),
@@ -97,7 +123,7 @@ impl<K: Key, A> KeptSlices<K, A> {
             stamps,
             log: &mut self.log,
             write: move |chunk: &mut StateChunk, key: &K, acc: &A| {
-                write(codec, chunk, (id, is_pending(id)), key, acc)
+                codec.write(chunk, (id, is_pending(id)), key, acc)
             },
         }
     }
@@ -269,7 +295,7 @@ impl<K: Key, A> KeptSlices<K, A> {
                 let is_written = match cut.is_before(gone.gone_in) {
                     true => gone.body.write(codec, index, &mut call)?,
                     false if !cut.names_removed() => true,
-                    false => gone.body.write_removed(index, &mut call)?,
+                    false => gone.body.write_removed(codec, index, &mut call)?,
                 };
                 if !is_written {
                     return Ok(Progress::MADE);
@@ -280,13 +306,19 @@ impl<K: Key, A> KeptSlices<K, A> {
         Ok(self.log.finish())
     }
 
+    /// Whether a state of this name is that of its slices.
+    pub(crate) fn is_named(&self, state: &str) -> bool {
+        self.codec.name == state
+    }
+
     /// Takes back an entry.
     ///
     /// # Errors
     /// If it can't be read, or has come already.
     pub(crate) fn restore(&mut self, entry: &RestoredEntry<'_>) -> Result<()> {
-        let (key, mut rest) = self.codec.read_as(SLICES, entry)?;
-        let acc = self.codec.take_state(&mut rest)?;
+        let kept = &self.codec.kept;
+        let (key, mut rest) = kept.read_as(&self.codec.name, entry)?;
+        let acc = kept.take_state(&mut rest)?;
         let [is_pending] = rest.array()?;
         let id = id_of(*entry.key.last_chunk().ok_or_else(cut_short)?);
         let table = self.restored.entry((id, is_pending != 0));
@@ -321,7 +353,7 @@ impl<K: Key, A> Body<K, A> {
 
     fn write(
         &mut self,
-        codec: &KeptAs<K, A>,
+        codec: &SliceCodec<K, A>,
         index: &KeyIndex<K>,
         call: &mut Call<'_, '_>,
     ) -> Result<bool> {
@@ -331,18 +363,23 @@ impl<K: Key, A> Body<K, A> {
         }
     }
 
-    fn write_removed(&mut self, index: &KeyIndex<K>, call: &mut Call<'_, '_>) -> Result<bool> {
+    fn write_removed(
+        &mut self,
+        codec: &SliceCodec<K, A>,
+        index: &KeyIndex<K>,
+        call: &mut Call<'_, '_>,
+    ) -> Result<bool> {
         match self {
             Body::Table(table) => {
                 let (id, keys) = (bytes_of(table.id()), table.keys.keys());
                 call.write_all(&mut table.stamps, |chunk, at| {
-                    write_removed((SLICES, &id), chunk, &keys[at])
+                    write_removed((&codec.name, &id), chunk, &keys[at])
                 })
             }
             Body::Part(part) => {
                 let (id, slots) = (bytes_of(part.id()), &part.slots);
                 call.write_all(&mut part.stamps, |chunk, at| {
-                    write_removed((SLICES, &id), chunk, index.key(slots[at]))
+                    write_removed((&codec.name, &id), chunk, index.key(slots[at]))
                 })
             }
         }
@@ -350,11 +387,11 @@ impl<K: Key, A> Body<K, A> {
 }
 
 impl<K: Key, A> SliceTable<K, A> {
-    fn write(&mut self, codec: &KeptAs<K, A>, call: &mut Call<'_, '_>) -> Result<bool> {
+    fn write(&mut self, codec: &SliceCodec<K, A>, call: &mut Call<'_, '_>) -> Result<bool> {
         let what = (self.id(), is_pending(self.id()));
         let (keys, accs) = (self.keys.keys(), self.keys.values());
         call.write(&mut self.stamps, |chunk, at| {
-            write(codec, chunk, what, &keys[at], &accs[at])
+            codec.write(chunk, what, &keys[at], &accs[at])
         })
     }
 }
@@ -362,14 +399,14 @@ impl<K: Key, A> SliceTable<K, A> {
 impl<A> Part<A> {
     fn write<K: Key>(
         &mut self,
-        codec: &KeptAs<K, A>,
+        codec: &SliceCodec<K, A>,
         index: &KeyIndex<K>,
         call: &mut Call<'_, '_>,
     ) -> Result<bool> {
         let what = (self.id(), false);
         let (slots, accs) = (&self.slots, &self.accs);
         call.write(&mut self.stamps, |chunk, at| {
-            write(codec, chunk, what, index.key(slots[at]), &accs[at])
+            codec.write(chunk, what, index.key(slots[at]), &accs[at])
         })
     }
 }
@@ -397,21 +434,6 @@ impl Call<'_, '_> {
     ) -> Result<bool> {
         stamps.write_all(self.cut, &mut self.left, self.writer, write)
     }
-}
-
-/// Appends the entry of a key in a table or part, and whether it is pending.
-fn write<K: Key, A>(
-    codec: &KeptAs<K, A>,
-    chunk: &mut StateChunk,
-    (id, is_pending): (SliceId, bool),
-    key: &K,
-    acc: &A,
-) -> Result<()> {
-    codec.write_as((SLICES, &bytes_of(id)), chunk, key, |out| {
-        codec.put_state(acc, out)?;
-        out.push(is_pending.into());
-        Ok(())
-    })
 }
 
 /// Whether the windows that were emitted before do not know yet of what an open table holds.

@@ -10,7 +10,7 @@ use ardea_core::{
 
 use super::early::{EarlyClock, TakeEarly};
 use super::intake::Intake;
-use super::kept_slices::{KeptSlices, SLICES};
+use super::kept_slices::KeptSlices;
 use super::result_time;
 use super::slider::{Advance, KeptOf, ResultOf, Slider, WINDOWS_PER_CALL};
 use super::spec::{Slice, WindowSpec};
@@ -172,7 +172,7 @@ impl<F: KeyedFold> Processor for SlidingWindowP<F> {
         if let Some((slices, triggers)) = &self.codecs
             && context.guarantee.keeps_state()
         {
-            self.kept = Some(Box::new(KeptSlices::new(slices.clone())));
+            self.kept = Some(Box::new(KeptSlices::new(&self.spec, slices.clone())));
             self.slider.survive();
             if F::EARLY {
                 self.slider.triggers.survive(triggers.clone());
@@ -318,9 +318,9 @@ impl<F: KeyedFold> Processor for SlidingWindowP<F> {
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
         for entry in state {
-            match (entry.state, &mut self.kept) {
-                (TOLD, Some(_)) => self.intake.late.told.restore(&entry)?,
-                (SLICES, Some(kept)) => kept.restore(&entry)?,
+            match &mut self.kept {
+                Some(_) if entry.state == TOLD => self.intake.late.told.restore(&entry)?,
+                Some(kept) if kept.is_named(entry.state) => kept.restore(&entry)?,
                 _ => self.slider.triggers.restore(&entry)?,
             }
         }
