@@ -90,9 +90,13 @@ impl CutLog {
         self.writing
     }
 
-    /// Whether all that changed or was removed in this generation is committed, and no cut needs it any more.
-    pub(crate) fn is_committed(&self, generation: u32) -> bool {
-        generation <= self.base && self.writing.is_none()
+    /// Whether a cut that counts, or may yet, holds something that came in the generation `born`, and nothing later that counts says that
+    /// it was removed in the generation `gone`.
+    pub(crate) fn is_known(&self, born: u32, gone: u32) -> bool {
+        let mut undecided = self.undecided.iter();
+        self.base < gone
+            && (born <= self.base
+                || undecided.any(|(_, generation)| (born..gone).contains(generation)))
     }
 
     /// What is there now belongs to this cut.
@@ -174,6 +178,8 @@ impl CutLog {
         if self.writing.is_some_and(is_void) {
             self.end();
         }
+        let lasts = self.writing.map(|cut| cut.epoch);
+        self.undecided.retain(|(of, _)| *of != epoch || lasts == Some(epoch));
     }
 }
 
@@ -188,10 +194,24 @@ mod tests {
         log.end();
         log.take_cut(Cut::changes(Epoch(2), Epoch(0)));
         log.commit(Epoch(1));
-        assert!(!log.is_committed(1));
+        assert!(log.is_known(0, 1));
         assert!(log.writing().is_some_and(|cut| cut.holds(1) && cut.holds(2) && !cut.holds(3)));
         log.end();
-        assert!(log.is_committed(1) && !log.is_committed(2));
+        assert!(!log.is_known(0, 1) && log.is_known(1, 2));
+    }
+
+    #[test]
+    fn what_came_and_went_between_two_cuts_is_not_known_nor_what_only_a_void_cut_holds() {
+        let mut log = CutLog::default();
+        assert!(!log.is_known(1, 1));
+        log.take_cut(Cut::full(Epoch(1)));
+        assert!(log.is_known(1, 2) && !log.is_known(2, 2));
+        log.give_up(Epoch(1));
+        assert!(!log.is_known(1, 2));
+        log.take_cut(Cut::full(Epoch(2)));
+        log.end();
+        log.commit(Epoch(2));
+        assert!(log.is_known(0, 3) && log.is_known(2, 3) && !log.is_known(3, 3));
     }
 
     #[test]

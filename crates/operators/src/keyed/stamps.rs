@@ -30,9 +30,9 @@ pub(crate) struct Stamps {
 }
 
 impl Stamps {
-    /// Whether the table was begun in this generation: no cut knows of it.
-    pub(crate) fn is_young(&self, generation: u32) -> bool {
-        self.born == generation
+    /// Whether cuts may hold something of the table, which is removed in the generation `gone`.
+    pub(crate) fn are_known(&self, log: &CutLog, gone: u32) -> bool {
+        log.is_known(self.born, gone)
     }
 
     /// Whether there are none, because no cuts are taken or there are no entries.

@@ -158,7 +158,7 @@ impl<K: Key, A> KeptSlices<K, A> {
         frozen: &mut FrozenSlices<A>,
         index: &mut KeyIndex<K>,
     ) {
-        if !part.stamps.is_young(self.log.generation()) {
+        if part.stamps.are_known(&self.log, self.log.generation()) {
             return self.bury(Body::Part(part));
         }
         for slot in &part.slots {
@@ -169,9 +169,9 @@ impl<K: Key, A> KeptSlices<K, A> {
 
     /// A table is not needed any more, but for cuts.
     pub(crate) fn drop_table(&mut self, table: SliceTable<K, A>, open: &mut OpenSlices<K, A>) {
-        match table.stamps.is_young(self.log.generation()) {
-            true => open.recycle(table),
-            false => self.bury(Body::Table(table)),
+        match table.stamps.are_known(&self.log, self.log.generation()) {
+            true => self.bury(Body::Table(table)),
+            false => open.recycle(table),
         }
     }
 
@@ -194,21 +194,30 @@ impl<K: Key, A> KeptSlices<K, A> {
         self.log.give_up(epoch);
     }
 
-    /// An epoch is committed: what was gone by then is forgotten, so much in a call.
-    pub(crate) fn commit(
+    pub(crate) fn commit(&mut self, epoch: Epoch) {
+        self.log.commit(epoch);
+    }
+
+    /// Forgets what is gone and in no cut that counts, or may yet; so much in a call. Not while one is being written.
+    pub(crate) fn release(
         &mut self,
-        epoch: Epoch,
         open: &mut OpenSlices<K, A>,
         frozen: &mut FrozenSlices<A>,
         index: &mut KeyIndex<K>,
     ) -> Progress {
-        self.log.commit(epoch);
-        let mut left = PLACES_PER_CALL;
-        while let Some(gone) = self.gone.front_mut() {
-            if !self.log.is_committed(gone.gone_in) {
-                break;
+        if self.log.writing().is_some() {
+            return Progress::DONE;
+        }
+        let (mut left, mut at) = (PLACES_PER_CALL, 0);
+        while let Some(Gone { gone_in, body }) = self.gone.get_mut(at) {
+            // One without stamps is half released.
+            let stamps = body.stamps();
+            if !stamps.is_empty() && stamps.are_known(&self.log, *gone_in) {
+                at += 1;
+                continue;
             }
-            if let Body::Part(part) = &mut gone.body {
+            if let Body::Part(part) = body {
+                part.stamps.clear();
                 let keep = part.slots.len().saturating_sub(left);
                 left -= part.slots.len() - keep;
                 for slot in part.slots.drain(keep..) {
@@ -218,7 +227,7 @@ impl<K: Key, A> KeptSlices<K, A> {
                     return Progress::MADE;
                 }
             }
-            match self.gone.pop_front().map(|gone| gone.body) {
+            match self.gone.remove(at).map(|gone| gone.body) {
                 Some(Body::Part(part)) => frozen.recycle(part),
                 Some(Body::Table(table)) => open.recycle(table),
                 None => {}
@@ -344,6 +353,13 @@ impl<K: Key, A> KeptSlices<K, A> {
 }
 
 impl<K: Key, A> Body<K, A> {
+    fn stamps(&self) -> &Stamps {
+        match self {
+            Body::Table(table) => &table.stamps,
+            Body::Part(part) => &part.stamps,
+        }
+    }
+
     fn drop_accs(&mut self) {
         match self {
             Body::Table(table) => drop(table.keys.drain_values()),

@@ -302,18 +302,19 @@ impl<F: KeyedFold> Processor for SlidingWindowP<F> {
             return Ok(Progress::DONE);
         };
         self.intake.late.told.commit(epoch);
+        kept.commit(epoch);
         let triggers = self.slider.triggers.commit(epoch);
-        let slices = self.slider.commit(epoch, &mut self.intake.open, kept);
-        Ok(triggers | slices)
+        Ok(triggers | self.slider.release(&mut self.intake.open, kept))
     }
 
     fn on_epoch_given_up(&mut self, epoch: Epoch) -> Result<Progress> {
-        if let Some(kept) = &mut self.kept {
-            self.intake.late.told.give_up(epoch);
-            kept.give_up(epoch);
-            self.slider.triggers.give_up(epoch);
-        }
-        Ok(Progress::DONE)
+        let Some(kept) = &mut self.kept else {
+            return Ok(Progress::DONE);
+        };
+        self.intake.late.told.give_up(epoch);
+        kept.give_up(epoch);
+        self.slider.triggers.give_up(epoch);
+        Ok(self.slider.release(&mut self.intake.open, kept))
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use ardea_core::{CutWriter, Epoch, Progress, Result};
+use ardea_core::{CutWriter, Progress, Result};
 
 use super::{ENTRIES_PER_CALL, KeptOf, OpenOf, ResultOf, Slider, Stage, forget};
 use crate::KeyedFold;
@@ -135,13 +135,8 @@ impl<F: KeyedFold> Slider<F> {
         kept.write_cut(places, writer)
     }
 
-    /// An epoch is committed.
-    pub(crate) fn commit(
-        &mut self,
-        epoch: Epoch,
-        open: &mut OpenOf<F>,
-        kept: &mut KeptOf<F>,
-    ) -> Progress {
-        kept.commit(epoch, open, &mut self.frozen, &mut self.index)
+    /// Forgets what is gone and no cut needs any more, so much in a call.
+    pub(crate) fn release(&mut self, open: &mut OpenOf<F>, kept: &mut KeptOf<F>) -> Progress {
+        kept.release(open, &mut self.frozen, &mut self.index)
     }
 }
