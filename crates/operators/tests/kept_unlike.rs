@@ -205,7 +205,7 @@ proptest! {
     fn sliding_windows_come_once(lives in lives(), slices in 1u64..5, slide in 1u64..6) {
         let (length, slide) = (Duration::from_secs(slices * slide), Duration::from_secs(slide));
         let spec = WindowSpec::sliding(length, slide).unwrap();
-        let fold = Arc::new(FoldOne::new(key, collect_list::<Pair>()));
+        let fold = Arc::new(FoldOne::new(key, collect_list()));
         let make = move || SlidingWindowP::new(spec, Arc::clone(&fold)).kept_as(json(), json());
         let (results, records) = live::<_, Listed>(&make, &lives);
         let expected = windows(&records, length.as_secs() as i64, slide.as_secs() as i64);
@@ -237,7 +237,7 @@ proptest! {
     #[test]
     fn sessions_come_once(lives in lives(), gap in 1u64..8) {
         let spec = SessionSpec::gap(Duration::from_secs(gap)).unwrap();
-        let fold = Arc::new(FoldOne::new(key, collect_list::<Pair>()));
+        let fold = Arc::new(FoldOne::new(key, collect_list()));
         let make = move || SessionWindowP::new(spec, Arc::clone(&fold)).kept_as(json());
         let (results, mut records) = live::<_, Listed>(&make, &lives);
         let mut came: Vec<Pair> = results.into_iter().flat_map(|result| result.value).collect();

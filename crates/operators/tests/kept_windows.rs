@@ -184,7 +184,7 @@ fn sessions_go_on() {
 
 #[test]
 fn windows_over_two_inputs_go_on() {
-    let both = || FoldTwo::new(key, key, co_aggregate(count(), collect_list::<Pair>()));
+    let both = || FoldTwo::new(key, key, co_aggregate(count(), collect_list()));
     let spec = sliding(6, 3, 0);
     let make = move || SlidingWindowP::new(spec, Arc::new(both())).kept_as(json(), json());
     let records = |from: i64, to: i64| (from..to).map(|n| (((n % 3) as u8, n), at(n)));
