@@ -20,17 +20,25 @@ pub(crate) struct Lag<R> {
     pub(crate) results: Vec<(Slice, u32, R)>,
 }
 
+/// The first window that has not been emitted when time has come to `told`.
+pub(crate) fn first_window(spec: &WindowSpec, told: Watermark) -> Slice {
+    match told {
+        Watermark::NONE => Slice::MIN,
+        _ => spec.first_open(told),
+    }
+}
+
 impl<R> Lag<R> {
     /// With a frontier that is beyond what the partitions of `told` have emitted.
     pub(crate) fn new(spec: &WindowSpec, told: &Told) -> Self {
         let begun = (0..PARTITION_COUNT as usize).map(|partition| {
             let ahead = told.ahead().map_or(Watermark::NONE, |ahead| ahead[partition]);
             let told = ahead.max(told.now());
-            (spec.first_open(told), spec.first_kept(told))
+            (first_window(spec, told), spec.first_kept(told))
         });
         Lag {
             begun: begun.collect(),
-            at: spec.first_open(told.now()),
+            at: first_window(spec, told.now()),
             next: 0,
             results: Vec::new(),
         }
@@ -41,7 +49,7 @@ impl<R> Lag<R> {
         let ahead = told.ahead().unwrap_or_default().iter();
         let ahead = ahead.filter(|told| **told != Watermark::END);
         let furthest = ahead.copied().fold(told.now(), Watermark::max);
-        spec.first_open(furthest)
+        first_window(spec, furthest)
     }
 
     fn begun<K: Key>(&self, key: &K) -> (Slice, Slice) {

@@ -8,7 +8,7 @@ use super::{ENTRIES_PER_CALL, KeptOf, OpenOf, ResultOf, Slider, Stage, forget};
 use crate::KeyedFold;
 use crate::window::Firing;
 use crate::window::kept_slices::{Kept, Places};
-use crate::window::lag::Lag;
+use crate::window::lag::{Lag, first_window};
 use crate::window::revisions::Revisions;
 use crate::window::spec::Slice;
 use crate::window::told::Told;
@@ -79,7 +79,7 @@ impl<F: KeyedFold> Slider<F> {
         let closed = closed.map(|((slice, _), _)| slice.saturating_add(1));
         self.frontier = closed.fold(furthest, Slice::max);
         self.kept_from = self.spec.first_kept(now);
-        if self.spec.first_open(now) < self.frontier {
+        if first_window(&self.spec, now) < self.frontier {
             self.lag = Some(Box::new(Lag::new(&self.spec, told)));
         }
     }
