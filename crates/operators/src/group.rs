@@ -140,11 +140,7 @@ impl<F: KeyedFold> GroupP<F> {
 }
 
 impl<K: Key, A> GroupCuts<K, A> {
-    fn write_cut(
-        &mut self,
-        keys: &KeyTable<K, A>,
-        writer: &mut CutWriter<'_>,
-    ) -> Result<Progress> {
+    fn write_cut(&mut self, keys: &KeyTable<K, A>, writer: &mut CutWriter<'_>) -> Result<Progress> {
         let Some(cut) = self.log.write_aside(writer)? else {
             return Ok(Progress::DONE);
         };
@@ -199,7 +195,11 @@ impl<F: KeyedFold> Processor for GroupP<F> {
     }
 
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        if self.cuts.as_ref().is_some_and(|cuts| cuts.ended_in.is_some()) {
+        if self
+            .cuts
+            .as_ref()
+            .is_some_and(|cuts| cuts.ended_in.is_some())
+        {
             return Ok(Progress::DONE);
         }
         let mut lane = outbox.lane::<(F::Key, F::Out)>(Ordinal::FIRST)?;

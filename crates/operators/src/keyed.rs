@@ -6,14 +6,14 @@ mod cut_log;
 mod distinct;
 mod kept;
 mod logic;
-mod stateful_map;
 mod stamps;
+mod stateful_map;
 mod states;
 mod timers;
 
 pub use context::{KeyedContext, TimerKind};
-pub use kept::KeptAs;
 pub use distinct::DistinctP;
+pub use kept::KeptAs;
 pub use logic::{KeyedLogic, flat_map_stateful, map_stateful};
 pub use stateful_map::StatefulMapP;
 

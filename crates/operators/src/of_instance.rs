@@ -47,7 +47,10 @@ impl<const N: usize> OfInstance<N> {
         let Some(numbers) = self.cut.take() else {
             return Ok(());
         };
-        let value: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        let value: Vec<u8> = numbers
+            .iter()
+            .flat_map(|number| number.to_le_bytes())
+            .collect();
         writer.set(STATE, None, &self.instance.index.to_le_bytes(), &value)
     }
 
@@ -81,7 +84,9 @@ impl<const N: usize> OfInstance<N> {
             return self.own();
         }
         let least = |a: [i64; N], b: [i64; N]| std::array::from_fn(|at| a[at].min(b[at]));
-        std::mem::take(&mut self.restored).into_values().reduce(least)
+        std::mem::take(&mut self.restored)
+            .into_values()
+            .reduce(least)
     }
 }
 

@@ -81,7 +81,9 @@ fn a_limit_stays_a_limit_and_a_sample_goes_on() {
     for limit in [0, 7, 25, 99] {
         ProcessorTest::new(move || LimitP::<i64>::new(limit))
             .input(input())
-            .output(Expected::ordered(numbers().into_iter().take(limit as usize)))
+            .output(Expected::ordered(
+                numbers().into_iter().take(limit as usize),
+            ))
             .survives()
             .run();
     }
@@ -89,7 +91,9 @@ fn a_limit_stays_a_limit_and_a_sample_goes_on() {
         let nth = NonZeroU64::new(every).unwrap();
         ProcessorTest::new(move || SampleP::<i64>::new(nth))
             .input(input())
-            .output(Expected::ordered(numbers().into_iter().step_by(every as usize)))
+            .output(Expected::ordered(
+                numbers().into_iter().step_by(every as usize),
+            ))
             .survives()
             .run();
     }

@@ -97,7 +97,10 @@ impl Vertex {
     }
 
     fn late(&self) -> u64 {
-        self.instances.iter().map(|instance| instance.metrics().late).sum()
+        self.instances
+            .iter()
+            .map(|instance| instance.metrics().late)
+            .sum()
     }
 }
 
@@ -137,7 +140,11 @@ where
             for instance in &mut vertex.instances {
                 instance.watermark(at(least)).unwrap();
             }
-            assert_eq!(vertex.results::<U>().len(), 0, "told the time again, life {number}");
+            assert_eq!(
+                vertex.results::<U>().len(),
+                0,
+                "told the time again, life {number}"
+            );
         }
         let marks: Vec<_> = life.ahead.iter().map(|ahead| least + ahead).collect();
         let half = life.records.len() / 2;
@@ -170,7 +177,11 @@ where
             let now = told.entry(key).or_insert(0);
             *now = mark.max(*now);
         }
-        least = marks[..life.count as usize].iter().copied().min().unwrap_or(least);
+        least = marks[..life.count as usize]
+            .iter()
+            .copied()
+            .min()
+            .unwrap_or(least);
         assert_eq!(vertex.late(), 0, "life {number}");
         state = vertex.hand_over();
         results.extend(vertex.results::<U>());
@@ -250,8 +261,14 @@ proptest! {
 #[test]
 fn a_record_is_late_if_it_is_for_the_partition_of_its_key() {
     let (slow, fast) = (0u16.., 0u16..);
-    let slow = slow.into_iter().find(|key| PartitionId::of(key).index() < 512).unwrap();
-    let fast = fast.into_iter().find(|key| PartitionId::of(key).index() >= 512).unwrap();
+    let slow = slow
+        .into_iter()
+        .find(|key| PartitionId::of(key).index() < 512)
+        .unwrap();
+    let fast = fast
+        .into_iter()
+        .find(|key| PartitionId::of(key).index() >= 512)
+        .unwrap();
     let spec = WindowSpec::tumbling(Duration::from_secs(10)).unwrap();
     let fold = Arc::new(FoldOne::new(key, count()));
     let make = move || SlidingWindowP::new(spec, Arc::clone(&fold)).kept_as(json(), json());

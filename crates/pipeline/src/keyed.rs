@@ -7,9 +7,7 @@ use std::time::Duration;
 use ardea_aggregate::Aggregate;
 use ardea_codec::{Exchange, Kept};
 use ardea_core::{Boundedness, Ends, Key, Processor, ProcessorSupplier, Routing, supplier};
-use ardea_operators::{
-    FoldOne, FoldPartials, GroupCombineP, GroupP, KeyedFold, Partial, RollingP,
-};
+use ardea_operators::{FoldOne, FoldPartials, GroupCombineP, GroupP, KeyedFold, Partial, RollingP};
 
 use crate::pipeline::Pipeline;
 use crate::state::kept_as;
@@ -115,7 +113,9 @@ where
         A: Aggregate<T, Acc: Kept>,
     {
         let fold = Arc::new(FoldOne::new(self.key_of(), aggregate));
-        self.keyed_step(name, move || rolling(RollingP::new(Arc::clone(&fold)).ttl(ttl)))
+        self.keyed_step(name, move || {
+            rolling(RollingP::new(Arc::clone(&fold)).ttl(ttl))
+        })
     }
 
     /// Cuts each key's records into windows of event time.

@@ -179,7 +179,8 @@ impl CutLog {
             self.end();
         }
         let lasts = self.writing.map(|cut| cut.epoch);
-        self.undecided.retain(|(of, _)| *of != epoch || lasts == Some(epoch));
+        self.undecided
+            .retain(|(of, _)| *of != epoch || lasts == Some(epoch));
     }
 }
 
@@ -195,7 +196,10 @@ mod tests {
         log.take_cut(Cut::changes(Epoch(2), Epoch(0)));
         log.commit(Epoch(1));
         assert!(log.is_known(0, 1));
-        assert!(log.writing().is_some_and(|cut| cut.holds(1) && cut.holds(2) && !cut.holds(3)));
+        assert!(
+            log.writing()
+                .is_some_and(|cut| cut.holds(1) && cut.holds(2) && !cut.holds(3))
+        );
         log.end();
         assert!(!log.is_known(0, 1) && log.is_known(1, 2));
     }

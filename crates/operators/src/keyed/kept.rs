@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use ardea_core::{
-    Error, ErrorCode, Key, PartitionId, RestoredEntry, RestoredState, Result,
-    StateChunk, StateCodec, Timestamp,
+    Error, ErrorCode, Key, PartitionId, RestoredEntry, RestoredState, Result, StateChunk,
+    StateCodec, Timestamp,
 };
 
 use crate::keyed::states::STATE;
@@ -65,10 +65,15 @@ impl<K: Key, S> KeptAs<K, S> {
         fill: impl FnOnce(&mut Vec<u8>) -> Result<()>,
     ) -> Result<()> {
         let partition = Some(PartitionId::of(key));
-        chunk.write(name, partition, |out| put_key(key, behind, out), |out| {
-            put_part(out, |out| self.key.put(key, out))?;
-            fill(out)
-        })
+        chunk.write(
+            name,
+            partition,
+            |out| put_key(key, behind, out),
+            |out| {
+                put_part(out, |out| self.key.put(key, out))?;
+                fill(out)
+            },
+        )
     }
 
     /// Appends a state.

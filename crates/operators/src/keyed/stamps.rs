@@ -76,7 +76,11 @@ impl Stamps {
         write: impl FnOnce(&mut StateChunk) -> Result<()>,
     ) {
         let generation = log.generation();
-        if self.marks.get(place).is_some_and(|mark| mark.changed != generation) {
+        if self
+            .marks
+            .get(place)
+            .is_some_and(|mark| mark.changed != generation)
+        {
             self.touch_first(place, log, write);
         }
     }

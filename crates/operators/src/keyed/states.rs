@@ -3,9 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use ardea_core::{
-    Cut, CutWriter, Epoch, Key, Progress, Result, StateChunk,
-};
+use ardea_core::{Cut, CutWriter, Epoch, Key, Progress, Result, StateChunk};
 
 use crate::keyed::changes::{Changes, Writing};
 use crate::keyed::{twice, write_removed};

@@ -175,7 +175,8 @@ pub(crate) struct EarlyClock {
 impl EarlyClock {
     /// The rounds are at multiples of the period on the clock of the wall: whoever goes on elsewhere has the same ones.
     pub(crate) fn new(clock: Clock, period: Option<Duration>) -> Self {
-        let round = period.map(|period| (period, clock.now().saturating_add(to_next(period, &clock))));
+        let round =
+            period.map(|period| (period, clock.now().saturating_add(to_next(period, &clock))));
         EarlyClock {
             clock,
             round,

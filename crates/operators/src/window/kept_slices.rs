@@ -57,11 +57,12 @@ impl<K: Key, A> SliceCodec<K, A> {
         acc: &A,
     ) -> Result<()> {
         let behind = bytes_of(id);
-        self.kept.write_as((&self.name, &behind), chunk, key, |out| {
-            self.kept.put_state(acc, out)?;
-            out.push(is_pending.into());
-            Ok(())
-        })
+        self.kept
+            .write_as((&self.name, &behind), chunk, key, |out| {
+                self.kept.put_state(acc, out)?;
+                out.push(is_pending.into());
+                Ok(())
+            })
     }
 }
 

@@ -32,7 +32,9 @@ impl<R> Lag<R> {
     /// With a frontier that is beyond what the partitions of `told` have emitted.
     pub(crate) fn new(spec: &WindowSpec, told: &Told) -> Self {
         let begun = (0..PARTITION_COUNT as usize).map(|partition| {
-            let ahead = told.ahead().map_or(Watermark::NONE, |ahead| ahead[partition]);
+            let ahead = told
+                .ahead()
+                .map_or(Watermark::NONE, |ahead| ahead[partition]);
             let told = ahead.max(told.now());
             (first_window(spec, told), spec.first_kept(told))
         });
@@ -54,7 +56,10 @@ impl<R> Lag<R> {
 
     fn begun<K: Key>(&self, key: &K) -> (Slice, Slice) {
         let partition = PartitionId::of(key).index() as usize;
-        self.begun.get(partition).copied().unwrap_or((ALL_SLICES, ALL_SLICES))
+        self.begun
+            .get(partition)
+            .copied()
+            .unwrap_or((ALL_SLICES, ALL_SLICES))
     }
 
     /// The first window that has not been emitted for `key`.

@@ -167,7 +167,10 @@ impl<K: Key, A> OpenSlices<K, A> {
     }
 
     fn insert_at(&mut self, at: usize, table: SliceTable<K, A>) {
-        let (first, last) = (self.spec.first_of(table.slice), self.spec.last_of(table.slice));
+        let (first, last) = (
+            self.spec.first_of(table.slice),
+            self.spec.last_of(table.slice),
+        );
         self.open.insert(at, OpenSlice { first, last, table });
     }
 
@@ -192,7 +195,9 @@ impl<K: Key, A> OpenSlices<K, A> {
 
     /// The open slices and their tables, in order of time.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Slice, &KeyTable<K, A>)> {
-        self.open.iter().map(|open| (open.table.slice, &open.table.keys))
+        self.open
+            .iter()
+            .map(|open| (open.table.slice, &open.table.keys))
     }
 
     /// The number of keys over all open slices.

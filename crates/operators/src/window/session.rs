@@ -143,8 +143,9 @@ impl<F: KeyedFold> SessionWindowP<F> {
     /// The sessions of a key are about to change.
     fn touch(&mut self, slot: u32) {
         let kept = &self.kept;
-        self.keys
-            .touch(slot, |chunk, key, sessions| write(kept, chunk, key, sessions));
+        self.keys.touch(slot, |chunk, key, sessions| {
+            write(kept, chunk, key, sessions)
+        });
     }
 }
 
@@ -197,7 +198,9 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeSessions<'_, F> {
                 },
                 false => keys.slot_or_insert(key, Sessions::default),
             };
-            keys.touch(slot, |chunk, key, sessions| write(kept, chunk, key, sessions));
+            keys.touch(slot, |chunk, key, sessions| {
+                write(kept, chunk, key, sessions)
+            });
             let Some((_, sessions)) = keys.get_mut(slot) else {
                 return false;
             };

@@ -288,9 +288,7 @@ impl<F: KeyedFold> Processor for SlidingWindowP<F> {
         if !self.intake.late.told.write_cut(writer)? {
             return Ok(Progress::MADE);
         }
-        let slices = self
-            .slider
-            .write_cut(&mut self.intake.open, kept, writer)?;
+        let slices = self.slider.write_cut(&mut self.intake.open, kept, writer)?;
         match slices.done {
             true => self.slider.triggers.write_cut(writer),
             false => Ok(slices),
@@ -337,9 +335,7 @@ impl<F: KeyedFold> Processor for SlidingWindowP<F> {
             self.slider.lay_out(&self.intake.late.told, kept);
             self.is_laid_out = true;
         }
-        let is_whole = self
-            .slider
-            .restore(&self.fold, &mut self.intake.open, kept);
+        let is_whole = self.slider.restore(&self.fold, &mut self.intake.open, kept);
         if is_whole && F::EARLY {
             // There is no outbox here to ask to be woken for the next round.
             self.waker.wake();

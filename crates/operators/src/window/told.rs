@@ -176,8 +176,11 @@ impl Told {
         let index = entry.partition.map(|partition| partition.index() as usize);
         let place = index.and_then(|index| self.restored.get_mut(index));
         let place = place.ok_or_else(|| {
-            Error::new(ErrorCode::BadRecord, "how far time has come is told of no partition")
-                .hint("start from another snapshot")
+            Error::new(
+                ErrorCode::BadRecord,
+                "how far time has come is told of no partition",
+            )
+            .hint("start from another snapshot")
         })?;
         *place = Watermark(Timestamp::from_micros(i64::from_le_bytes(bytes)));
         Ok(())
@@ -190,7 +193,9 @@ impl Told {
         if ahead.is_empty() {
             return;
         }
-        let own = self.own().map(|partition| ahead[partition.index() as usize]);
+        let own = self
+            .own()
+            .map(|partition| ahead[partition.index() as usize]);
         let own: Vec<Watermark> = own.collect();
         let goes_on = own.iter().copied().filter(|told| *told != Watermark::END);
         self.now = goes_on.min().unwrap_or(Watermark::END);
@@ -232,14 +237,24 @@ mod tests {
             told.advance(at(mark));
             told.take_cut(Cut::full(Epoch(1)));
             told.advance(at(99));
-            assert!(told.write_cut(&mut CutWriter::new(&mut chunk, usize::MAX)).unwrap());
+            assert!(
+                told.write_cut(&mut CutWriter::new(&mut chunk, usize::MAX))
+                    .unwrap()
+            );
         }
         assert_eq!(chunk.len(), PARTITION_COUNT as usize);
         let mut told = of(0, 1);
         restore(&mut told, &chunk);
-        let slow = (0u64..).find(|key| PartitionId::of(key).index() < 512).unwrap();
-        let fast = (0u64..).find(|key| PartitionId::of(key).index() >= 512).unwrap();
-        assert_eq!((told.now(), told.of(&slow), told.of(&fast)), (at(10), at(10), at(30)));
+        let slow = (0u64..)
+            .find(|key| PartitionId::of(key).index() < 512)
+            .unwrap();
+        let fast = (0u64..)
+            .find(|key| PartitionId::of(key).index() >= 512)
+            .unwrap();
+        assert_eq!(
+            (told.now(), told.of(&slow), told.of(&fast)),
+            (at(10), at(10), at(30))
+        );
         assert!(told.has_heard(at(5)) && told.has_heard(at(10)) && !told.has_heard(at(20)));
         told.advance(at(20));
         assert_eq!((told.of(&slow), told.of(&fast)), (at(20), at(30)));
@@ -256,7 +271,10 @@ mod tests {
             told.take_cut(cut);
             loop {
                 let limit = chunk.byte_len() + 100;
-                if told.write_cut(&mut CutWriter::new(&mut chunk, limit)).unwrap() {
+                if told
+                    .write_cut(&mut CutWriter::new(&mut chunk, limit))
+                    .unwrap()
+                {
                     return chunk.len();
                 }
             }
