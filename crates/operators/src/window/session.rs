@@ -271,15 +271,13 @@ impl<F: KeyedFold> Processor for SessionWindowP<F> {
     }
 
     fn take_cut(&mut self, cut: Cut) -> Result<()> {
-        self.late.told.take_cut(cut);
+        self.late.told.take_cut();
         self.keys.take_cut(cut);
         Ok(())
     }
 
     fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
-        if !self.late.told.write_cut(writer)? {
-            return Ok(Progress::MADE);
-        }
+        self.late.told.write_cut(writer)?;
         let kept = &self.kept;
         self.keys.write_cut(writer, |chunk, key, _, sessions| {
             write(kept, chunk, key, sessions)
@@ -287,12 +285,10 @@ impl<F: KeyedFold> Processor for SessionWindowP<F> {
     }
 
     fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
-        self.late.told.commit(epoch);
         Ok(self.keys.commit(epoch))
     }
 
     fn on_epoch_given_up(&mut self, epoch: Epoch) -> Result<Progress> {
-        self.late.told.give_up(epoch);
         self.keys.give_up(epoch);
         Ok(Progress::DONE)
     }

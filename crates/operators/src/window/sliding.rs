@@ -274,7 +274,7 @@ impl<F: KeyedFold> Processor for SlidingWindowP<F> {
 
     fn take_cut(&mut self, cut: Cut) -> Result<()> {
         if let Some(kept) = &mut self.kept {
-            self.intake.late.told.take_cut(cut);
+            self.intake.late.told.take_cut();
             kept.take_cut(cut);
             self.slider.triggers.take_cut(cut);
         }
@@ -285,9 +285,7 @@ impl<F: KeyedFold> Processor for SlidingWindowP<F> {
         let Some(kept) = &mut self.kept else {
             return Ok(Progress::DONE);
         };
-        if !self.intake.late.told.write_cut(writer)? {
-            return Ok(Progress::MADE);
-        }
+        self.intake.late.told.write_cut(writer)?;
         let slices = self.slider.write_cut(&mut self.intake.open, kept, writer)?;
         match slices.done {
             true => self.slider.triggers.write_cut(writer),
@@ -299,7 +297,6 @@ impl<F: KeyedFold> Processor for SlidingWindowP<F> {
         let Some(kept) = &mut self.kept else {
             return Ok(Progress::DONE);
         };
-        self.intake.late.told.commit(epoch);
         kept.commit(epoch);
         let triggers = self.slider.triggers.commit(epoch);
         Ok(triggers | self.slider.release(&mut self.intake.open, kept))
@@ -309,7 +306,6 @@ impl<F: KeyedFold> Processor for SlidingWindowP<F> {
         let Some(kept) = &mut self.kept else {
             return Ok(Progress::DONE);
         };
-        self.intake.late.told.give_up(epoch);
         kept.give_up(epoch);
         self.slider.triggers.give_up(epoch);
         Ok(self.slider.release(&mut self.intake.open, kept))

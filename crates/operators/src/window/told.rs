@@ -1,11 +1,10 @@
 //! How far time has come, by partition.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ardea_core::{
-    Cut, CutWriter, Epoch, Error, ErrorCode, Instance, InstanceContext, Key, PARTITION_COUNT,
-    PartitionId, RestoredEntry, Result, Timestamp, Watermark,
+    CutWriter, Error, ErrorCode, Instance, InstanceContext, Key, PARTITION_COUNT, PartitionId,
+    RestoredEntry, Result, Timestamp, Watermark,
 };
 
 use crate::keyed::cut_short;
@@ -13,41 +12,30 @@ use crate::keyed::cut_short;
 /// The name of the state.
 pub(crate) const TOLD: &str = "told";
 
-/// How many cuts without a commit are remembered. Of older ones a commit is not recognised, which only costs a cut's bytes.
-const UNDECIDED_MAX: usize = 64;
-
 /// The watermarks by which each partition's windows have been emitted and its late records told from others.
 ///
 /// All have the watermark of the instance, with one exception: instances may have been told unlike watermarks, since an input that falls
 /// silent is left out at a time of its own in each, and partitions of several may meet in one when a job goes on with another number of
 /// instances. Time then goes on from the least of them. Those partitions that are *ahead* have emitted windows that others have
 /// still to emit, and must not do so again.
+///
+/// A cut holds one entry of each instance: the watermarks of its partitions, in runs of those that have the same one.
 #[derive(Debug)]
 pub(crate) struct Told {
     instance: Instance,
     now: Watermark,
     /// By partition, while some are ahead.
     ahead: Option<Arc<[Watermark]>>,
-    /// What the latest committed cut holds of all partitions; none if they are not alike.
-    committed: Option<Watermark>,
-    /// The same of those after it.
-    undecided: VecDeque<(Epoch, Option<Watermark>)>,
-    writing: Option<ToldAt>,
+    /// What the cut that is being written holds, until it is written.
+    cut: Option<Vec<u8>>,
     /// By partition, while they come back.
     restored: Vec<Watermark>,
     /// Since it came back no time has been told that is news.
     resumes: bool,
 }
 
-/// What a cut holds.
-#[derive(Debug)]
-struct ToldAt {
-    epoch: Epoch,
-    is_last: bool,
-    now: Watermark,
-    ahead: Option<Arc<[Watermark]>>,
-    next: u32,
-}
+/// The bytes of a run: its first and its last partition, and the watermark.
+const RUN: usize = 12;
 
 impl Default for Told {
     fn default() -> Self {
@@ -55,9 +43,7 @@ impl Default for Told {
             instance: Instance::ONLY,
             now: Watermark::NONE,
             ahead: None,
-            committed: Some(Watermark::NONE),
-            undecided: VecDeque::new(),
-            writing: None,
+            cut: None,
             restored: Vec::new(),
             resumes: false,
         }
@@ -110,79 +96,59 @@ impl Told {
         all.filter(move |partition| partition.owner(of.parallelism) == of.index)
     }
 
-    pub(crate) fn take_cut(&mut self, cut: Cut) {
-        let alike = Some(self.now).filter(|_| self.ahead.is_none());
-        self.writing = None;
-        if cut.is_full() || alike.is_none() || alike != self.committed {
-            self.writing = Some(ToldAt {
-                epoch: cut.epoch,
-                is_last: cut.is_last,
-                now: self.now,
-                ahead: self.ahead.clone(),
-                next: 0,
-            });
-        }
-        if self.undecided.len() == UNDECIDED_MAX {
-            self.undecided.pop_front();
-        }
-        self.undecided.push_back((cut.epoch, alike));
-    }
-
-    /// Writes on at the cut that was taken last; whether it is written.
-    pub(crate) fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<bool> {
-        let own = self.own();
-        let Some(cut) = &mut self.writing else {
-            return Ok(true);
-        };
-        let from = cut.next;
-        for partition in own.skip_while(|partition| partition.index() < from) {
-            if !writer.has_room() {
-                return Ok(false);
+    /// What is there now belongs to a cut.
+    pub(crate) fn take_cut(&mut self) {
+        let mut runs: Vec<(u32, u32, Watermark)> = Vec::new();
+        for partition in self.own().map(PartitionId::index) {
+            let ahead = self.ahead().map(|ahead| ahead[partition as usize]);
+            let told = ahead.map_or(self.now, |ahead| ahead.max(self.now));
+            match runs.last_mut() {
+                Some((_, last, same)) if *same == told => *last = partition,
+                _ => runs.push((partition, partition, told)),
             }
-            let index = partition.index();
-            let ahead = cut.ahead.as_ref().map(|ahead| ahead[index as usize]);
-            let told = ahead.map_or(cut.now, |ahead| ahead.max(cut.now));
-            if told > Watermark::NONE {
-                let time = told.0.as_micros().to_le_bytes();
-                writer.set(TOLD, Some(partition), &[], &time)?;
-            }
-            cut.next = index + 1;
         }
-        self.writing = None;
-        Ok(true)
+        let bytes = runs.into_iter().flat_map(|(first, last, told)| {
+            let mut run = [0; RUN];
+            run[..2].copy_from_slice(&(first as u16).to_le_bytes());
+            run[2..4].copy_from_slice(&(last as u16).to_le_bytes());
+            run[4..].copy_from_slice(&told.0.as_micros().to_le_bytes());
+            run
+        });
+        self.cut = Some(bytes.collect());
     }
 
-    pub(crate) fn commit(&mut self, epoch: Epoch) {
-        while let Some((_, told)) = self.undecided.pop_front_if(|(of, _)| *of <= epoch) {
-            self.committed = told;
-        }
-    }
-
-    pub(crate) fn give_up(&mut self, epoch: Epoch) {
-        let is_void = |cut: &ToldAt| cut.epoch <= epoch && !cut.is_last;
-        if self.writing.as_ref().is_some_and(is_void) {
-            self.writing = None;
+    /// Writes the cut that was taken last: an entry that is no larger than any room.
+    ///
+    /// # Errors
+    /// As [`CutWriter::set`].
+    pub(crate) fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<()> {
+        match self.cut.take() {
+            Some(runs) => writer.set(TOLD, None, &self.instance.index.to_le_bytes(), &runs),
+            None => Ok(()),
         }
     }
 
-    /// Takes an entry of its state.
+    /// Takes an entry of its state, of whichever instance.
     ///
     /// # Errors
     /// If it can't be read.
     pub(crate) fn restore(&mut self, entry: &RestoredEntry<'_>) -> Result<()> {
         self.restored
             .resize(PARTITION_COUNT as usize, Watermark::NONE);
-        let bytes = entry.value.try_into().map_err(|_| cut_short())?;
-        let index = entry.partition.map(|partition| partition.index() as usize);
-        let place = index.and_then(|index| self.restored.get_mut(index));
-        let place = place.ok_or_else(|| {
-            Error::new(
-                ErrorCode::BadRecord,
-                "how far time has come is told of no partition",
-            )
-            .hint("start from another snapshot")
-        })?;
-        *place = Watermark(Timestamp::from_micros(i64::from_le_bytes(bytes)));
+        let (runs, rest) = entry.value.as_chunks::<RUN>();
+        if !rest.is_empty() {
+            return Err(cut_short());
+        }
+        for [f0, f1, l0, l1, time @ ..] in runs {
+            let first = u16::from_le_bytes([*f0, *f1]).into();
+            let last = u16::from_le_bytes([*l0, *l1]).into();
+            let told = Watermark(Timestamp::from_micros(i64::from_le_bytes(*time)));
+            let partitions = self.restored.get_mut(first..=last).ok_or_else(|| {
+                let what = format!("there are no partitions from {first} to {last}");
+                Error::new(ErrorCode::BadRecord, what).hint("start from another snapshot")
+            })?;
+            partitions.fill(told);
+        }
         Ok(())
     }
 
@@ -200,7 +166,6 @@ impl Told {
         let goes_on = own.iter().copied().filter(|told| *told != Watermark::END);
         self.now = goes_on.min().unwrap_or(Watermark::END);
         let are_alike = own.iter().all(|told| *told == self.now);
-        self.committed = Some(self.now).filter(|_| are_alike);
         self.ahead = (!are_alike).then(|| ahead.into());
     }
 }
@@ -221,12 +186,26 @@ mod tests {
         }
     }
 
-    fn restore(told: &mut Told, chunk: &StateChunk) {
+    fn hand_over(told: &mut Told, chunk: &mut StateChunk) {
+        told.take_cut();
+        told.advance(at(99));
+        told.write_cut(&mut CutWriter::new(chunk, usize::MAX))
+            .unwrap();
+    }
+
+    fn restored(mut told: Told, chunk: &StateChunk) -> Told {
         let mut position = 0;
         let instance = told.instance;
         let state = RestoredState::new(chunk, &mut position, instance, usize::MAX);
         state.for_each(|entry| told.restore(&entry).unwrap());
         told.restored();
+        told
+    }
+
+    /// A key of the first half of the partitions, and one of the second.
+    fn keys() -> [u64; 2] {
+        let key = |half: bool| (0u64..).find(|key| (PartitionId::of(key).index() < 512) == half);
+        [true, false].map(|half| key(half).unwrap())
     }
 
     #[test]
@@ -235,22 +214,11 @@ mod tests {
         for (index, mark) in [(0, 10), (1, 30)] {
             let mut told = of(index, 2);
             told.advance(at(mark));
-            told.take_cut(Cut::full(Epoch(1)));
-            told.advance(at(99));
-            assert!(
-                told.write_cut(&mut CutWriter::new(&mut chunk, usize::MAX))
-                    .unwrap()
-            );
+            hand_over(&mut told, &mut chunk);
         }
-        assert_eq!(chunk.len(), PARTITION_COUNT as usize);
-        let mut told = of(0, 1);
-        restore(&mut told, &chunk);
-        let slow = (0u64..)
-            .find(|key| PartitionId::of(key).index() < 512)
-            .unwrap();
-        let fast = (0u64..)
-            .find(|key| PartitionId::of(key).index() >= 512)
-            .unwrap();
+        assert_eq!(chunk.len(), 2);
+        let [slow, fast] = keys();
+        let mut told = restored(of(0, 1), &chunk);
         assert_eq!(
             (told.now(), told.of(&slow), told.of(&fast)),
             (at(10), at(10), at(30))
@@ -258,32 +226,27 @@ mod tests {
         assert!(told.has_heard(at(5)) && told.has_heard(at(10)) && !told.has_heard(at(20)));
         told.advance(at(20));
         assert_eq!((told.of(&slow), told.of(&fast)), (at(20), at(30)));
+        // They stay so in yet another life.
+        let mut chunk = StateChunk::default();
+        hand_over(&mut told, &mut chunk);
+        let slower = restored(of(0, 2), &chunk);
+        assert_eq!((slower.now(), slower.ahead()), (at(20), None));
+        let mut told = restored(of(0, 1), &chunk);
+        assert_eq!((told.of(&slow), told.of(&fast)), (at(20), at(30)));
         told.advance(at(30));
         assert!(told.ahead().is_none());
     }
 
     #[test]
-    fn an_increment_says_nothing_if_time_stood_still_since_the_commit() {
-        let mut told = of(0, 1);
-        told.advance(at(10));
-        let write = |told: &mut Told, cut| {
-            let mut chunk = StateChunk::default();
-            told.take_cut(cut);
-            loop {
-                let limit = chunk.byte_len() + 100;
-                if told
-                    .write_cut(&mut CutWriter::new(&mut chunk, limit))
-                    .unwrap()
-                {
-                    return chunk.len();
-                }
-            }
-        };
-        assert!(write(&mut told, Cut::full(Epoch(1))) > 0);
-        assert!(write(&mut told, Cut::changes(Epoch(2), Epoch(0))) > 0);
-        told.commit(Epoch(2));
-        assert_eq!(write(&mut told, Cut::changes(Epoch(3), Epoch(2))), 0);
-        told.advance(at(11));
-        assert!(write(&mut told, Cut::changes(Epoch(4), Epoch(2))) > 0);
+    fn partitions_that_have_ended_hold_back_nobody() {
+        let mut chunk = StateChunk::default();
+        for (index, mark) in [(0, at(10)), (1, Watermark::END)] {
+            let mut told = of(index, 2);
+            told.advance(mark);
+            hand_over(&mut told, &mut chunk);
+        }
+        let [slow, ended] = keys();
+        let told = restored(of(0, 1), &chunk);
+        assert_eq!((told.of(&slow), told.of(&ended)), (at(10), Watermark::END));
     }
 }
