@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use ardea_aggregate::{co_aggregate, collect_list, count, max};
 use ardea_core::{
-    Cut, CutWriter, Epoch, Guarantee, Instance, InstanceContext, ManualClock, Processor,
-    RestoredState, StateChunk,
+    Cut, CutWriter, Epoch, Guarantee, Instance, InstanceContext, ManualClock, PartitionId,
+    Processor, RestoredState, StateChunk,
 };
 use ardea_operators::*;
 use ardea_testkit::{Expected, Harness, ProcessorTest, TestInput, Timestamp};
@@ -287,18 +287,92 @@ fn what_nobody_can_write_is_said_to_be_forgotten() {
     assert_eq!(GroupCombineP::new(counts()).forgets(), None);
 }
 
+/// A processor in a job that keeps state.
+fn keeping(processor: impl Processor + 'static) -> Harness {
+    let hand = ManualClock::new();
+    let context = InstanceContext {
+        guarantee: Guarantee::ExactlyOnce,
+        clock: hand.clock(),
+        ..InstanceContext::detached("tested")
+    };
+    Harness::with_context(processor, 1, 2, context, hand).unwrap()
+}
+
+/// All entries, by state, partition and key.
+type Entries = BTreeMap<(String, Option<PartitionId>, Vec<u8>), Vec<u8>>;
+
+/// Takes a cut, writes it at once, and lays it over what there is.
+fn lay_over(entries: &mut Entries, of: &mut Harness, cut: Cut) {
+    of.epoch_end(cut.epoch).unwrap();
+    of.step(|p, _| p.take_cut(cut)).unwrap();
+    let mut chunk = StateChunk::default();
+    let mut write = || of.step(|p, _| p.write_cut(&mut CutWriter::new(&mut chunk, usize::MAX)));
+    while !write().unwrap().done {}
+    for entry in &chunk {
+        let place = (entry.state.to_string(), entry.partition, entry.key.to_vec());
+        match entry.value {
+            Some(value) => entries.insert(place, value.to_vec()),
+            None => entries.remove(&place),
+        };
+    }
+}
+
+/// What was committed and an increment laid over it hold what a full cut does: nothing that is gone stays. Of the cuts some are
+/// committed, of some nobody hears, and some are given up.
+fn leaves_nothing_behind(processor: impl Processor + 'static) {
+    let mut of = keeping(processor);
+    let (mut committed, mut told) = (Entries::new(), None);
+    let (mut epoch, mut most) = (Epoch(0), 0);
+    for (turn, next) in script().into_iter().enumerate() {
+        match next {
+            Happens::Record(pair) => {
+                of.push(0, pair, at(pair.1));
+                of.read(0).unwrap();
+            }
+            Happens::Watermark(n) => of.watermark(at(n)).unwrap(),
+            Happens::Epoch | Happens::Advance(_) => {}
+        }
+        epoch = epoch.next();
+        let cut = told.map_or(Cut::full(epoch), |told| Cut::changes(epoch, told));
+        let mut entries = committed.clone();
+        lay_over(&mut entries, &mut of, cut);
+        most = most.max(entries.len());
+        match turn % 4 {
+            0 => {
+                while !of.step(|p, _| p.on_epoch_committed(epoch)).unwrap().done {}
+                (committed, told) = (entries.clone(), Some(epoch));
+            }
+            1 => while !of.step(|p, _| p.on_epoch_given_up(epoch)).unwrap().done {},
+            _ => {}
+        }
+        let mut full = Entries::new();
+        epoch = epoch.next();
+        lay_over(&mut full, &mut of, Cut::full(epoch));
+        assert_eq!(entries, full, "after {next:?}");
+    }
+    assert!(most > 3, "{most}");
+}
+
+#[test]
+fn nothing_that_is_gone_stays_in_increments() {
+    for (length, slide, lateness) in [(8, 8, 0), (2, 2, 0), (8, 8, 6), (12, 3, 0), (12, 3, 7)] {
+        let spec = sliding(length, slide, lateness);
+        leaves_nothing_behind(SlidingWindowP::new(spec, counts()).kept_as(json(), json()));
+        leaves_nothing_behind(SlidingWindowP::new(spec, lists()).kept_as(json(), json()));
+    }
+    let early = EarlyFiring::each_records(2).unwrap();
+    let fold = Arc::new(FoldOne::new(key, count()).early(early));
+    leaves_nothing_behind(SlidingWindowP::new(sliding(12, 6, 0), fold).kept_as(json(), json()));
+    let gap = SessionSpec::gap(secs(4)).unwrap();
+    leaves_nothing_behind(SessionWindowP::new(gap, counts()).kept_as(json()));
+    leaves_nothing_behind(GroupP::new(counts()).kept_as(json()));
+}
+
 #[test]
 fn slices_of_another_length_are_refused() {
     let window = |length, slide| {
         let window = SlidingWindowP::new(sliding(length, slide, 0), counts());
-        let hand = ManualClock::new();
-        let context = InstanceContext {
-            guarantee: Guarantee::ExactlyOnce,
-            clock: hand.clock(),
-            ..InstanceContext::detached("tested")
-        };
-        let window = window.kept_as(json(), json());
-        Harness::with_context(window, 1, 1, context, hand).unwrap()
+        keeping(window.kept_as(json(), json()))
     };
     let mut old = window(10, 2);
     old.push(0, (1u8, 7i64), at(7));
