@@ -41,6 +41,7 @@ struct Frozen {
 #[derive(Debug)]
 pub(crate) struct Writing {
     epoch: Epoch,
+    is_last: bool,
     /// The one that ended with it.
     pub(crate) generation: u32,
     /// Of a full cut, how many slots there were.
@@ -115,6 +116,7 @@ impl Changes {
     pub(crate) fn begin(&mut self, cut: Cut, generation: u32, count: Option<u32>) {
         self.writing = Some(Writing {
             epoch: cut.epoch,
+            is_last: cut.is_last,
             generation,
             count,
             base: self.base,
@@ -190,13 +192,10 @@ impl Changes {
         }
     }
 
-    /// An epoch is given up.
+    /// An epoch is given up. A last cut holds for others too.
     pub(crate) fn give_up(&mut self, epoch: Epoch) {
-        if self
-            .writing
-            .as_ref()
-            .is_some_and(|writing| writing.epoch <= epoch)
-        {
+        let is_void = |writing: &Writing| writing.epoch <= epoch && !writing.is_last;
+        if self.writing.as_ref().is_some_and(is_void) {
             self.end();
         }
     }

@@ -3,11 +3,10 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use ardea_core::{
-    Cut, CutWriter, Epoch, Error, ErrorCode, Key, PartitionId, Progress, Result, StateChunk,
-};
+use ardea_core::{Cut, CutWriter, Epoch, Key, Progress, Result, StateChunk};
 
 use crate::keyed::changes::{Changes, Writing};
+use crate::keyed::{twice, write_removed};
 use crate::keyed_table::KeyIndex;
 
 /// The name of the one state that keyed operators have.
@@ -169,7 +168,7 @@ impl<K: Key, S> KeyedStates<K, S> {
         let written = match &place.state {
             Some(state) => write(kept, key, state),
             None if writing.is_full() => Ok(()),
-            None => write_removed(kept, key),
+            None => write_removed((STATE, &[]), kept, key),
         };
         if let Err(error) = written {
             changes.failed.get_or_insert(error);
@@ -248,7 +247,7 @@ impl<K: Key, S> KeyedStates<K, S> {
             let written = match &place.state {
                 Some(state) => write(writer.chunk(), key, slot, state),
                 None if is_full => Ok(()),
-                None => write_removed(writer.chunk(), key),
+                None => write_removed((STATE, &[]), writer.chunk(), key),
             };
             if let Err(error) = written {
                 changes.end();
@@ -288,13 +287,10 @@ impl<K: Key, S> KeyedStates<K, S> {
     /// A key comes back with its state; its slot.
     ///
     /// # Errors
-    /// [`ErrorCode::BadRecord`] if it has come already.
+    /// [`ErrorCode::BadRecord`](ardea_core::ErrorCode::BadRecord) if it has come already.
     pub(crate) fn restore(&mut self, key: K, state: S) -> Result<u32> {
         if self.index.find(&key).is_some() {
-            return Err(
-                Error::new(ErrorCode::BadRecord, "the state of a key comes back twice")
-                    .hint("start from another snapshot"),
-            );
+            return Err(twice());
         }
         let slot = self.index.insert(key);
         self.slots.resize_with(self.index.slots(), || Slot {
@@ -306,13 +302,6 @@ impl<K: Key, S> KeyedStates<K, S> {
         self.live += 1;
         Ok(slot)
     }
-}
-
-fn write_removed<K: Key>(chunk: &mut StateChunk, key: &K) -> Result<()> {
-    chunk.write_removed(STATE, Some(PartitionId::of(key)), |out| {
-        key.write_to(out);
-        Ok(())
-    })
 }
 
 impl<K: Key, S> fmt::Debug for KeyedStates<K, S> {
