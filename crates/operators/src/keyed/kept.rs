@@ -175,11 +175,6 @@ impl<'a> Rest<'a> {
         self.0.split_off(..length).ok_or_else(cut_short)
     }
 
-    /// Whether there is nothing more.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// The next so many bytes.
     pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         let (array, rest) = self.0.split_first_chunk().ok_or_else(cut_short)?;
