@@ -74,8 +74,7 @@ use std::time::Duration;
 use ardea_core::Epoch;
 
 pub use interface::{
-    EpochGuarantee, EpochNotDone, EpochsAction, EpochsCommand, EpochsConfig, EpochsEvent,
-    EpochsOver, GivenUp,
+    EpochNotDone, EpochsAction, EpochsCommand, EpochsConfig, EpochsEvent, EpochsOver, GivenUp,
 };
 pub use message::{
     EpochKind, EpochWord, FromParticipant, Generation, ParticipantId, Receipt, Report,

@@ -1,14 +1,19 @@
 //! Aggregates over the whole of a bounded input.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use ardea_core::{Inbox, Ordinal, Outbox, Processor, Progress, Result, Timestamp, Watermark};
+use ardea_core::{
+    Cut, CutWriter, Epoch, Inbox, InstanceContext, Key, Ordinal, Outbox, Processor, Progress,
+    RestoredState, Result, StateChunk, Timestamp, Watermark,
+};
 
+use crate::keyed::{CutLog, KeptAs, STATE, Stamps, Touch, twice, unless_kept, write_removed};
 use crate::keyed_fold::FIRST_STAGE_KEYS;
 use crate::{Feed, FeedVisitor, KeyTable, KeyedFold, Partial};
 
 /// Aggregates each key over the whole input; emits `(key, result)` for each key when the input has ended, without event
-/// time, in the order in which the keys came first.
+/// time, in the order in which the keys came first; those that came back from another life are before the others.
 ///
 /// Only for inputs that end. The time of the input does not go through: watermarks are held back until the end, which
 /// follows the results. With `()` as the key it aggregates all records into one result (none if there is no record).
@@ -27,11 +32,27 @@ pub struct GroupP<F: KeyedFold> {
     keys: KeyTable<F::Key, F::Acc>,
     /// The next slot to emit.
     next: usize,
+    /// How keys and accumulators are written where they have to survive it.
+    kept: Option<KeptAs<F::Key, F::Acc>>,
+    cuts: Option<Box<GroupCuts<F::Key, F::Acc>>>,
 }
+
+/// What cuts need to know of a group.
+struct GroupCuts<K, A> {
+    log: CutLog,
+    stamps: Stamps,
+    kept: KeptAs<K, A>,
+    /// The generation in which all was emitted.
+    ended_in: Option<u32>,
+}
+
+/// How many keys a call looks at, at the most, for what belongs to a cut.
+const PLACES_PER_CALL: usize = 8 * 1024;
 
 /// The first of two stages of a [`GroupP`]: aggregates each key on the producing side, before the exchange by key.
 ///
-/// Emits a [`Partial`] for each key when the input has ended, or sooner when it holds very many keys.
+/// Emits a [`Partial`] for each key when the input has ended, or sooner when it holds very many keys, or an epoch ends: so it remembers
+/// nothing that would have to survive it.
 pub struct GroupCombineP<F: KeyedFold> {
     fold: Arc<F>,
     keys: KeyTable<F::Key, F::Acc>,
@@ -61,6 +82,7 @@ fn end_of_time(
 struct TakeGroup<'a, F: KeyedFold> {
     fold: &'a F,
     keys: &'a mut KeyTable<F::Key, F::Acc>,
+    cuts: Option<&'a mut GroupCuts<F::Key, F::Acc>>,
     inbox: &'a mut Inbox,
 }
 
@@ -71,18 +93,28 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeGroup<'_, F> {
     where
         I: Feed<Key = F::Key, Acc = F::Acc, State = F::State>,
     {
-        let TakeGroup { fold, keys, inbox } = self;
+        let TakeGroup {
+            fold,
+            keys,
+            cuts,
+            inbox,
+        } = self;
         let rows = inbox.rows::<I::Record>()?;
         let key = |record| feed.key(record);
-        keys.update_each(
-            rows.values(),
-            0,
-            key,
-            || fold.create(),
-            |acc, record| {
-                feed.accumulate(acc, record);
-            },
-        );
+        let create = || fold.create();
+        let update = |acc: &mut F::Acc, record| feed.accumulate(acc, record);
+        match cuts {
+            None => keys.update_each(rows.values(), 0, key, create, update),
+            Some(GroupCuts {
+                log, stamps, kept, ..
+            }) => {
+                let write = |chunk: &mut StateChunk, key: &F::Key, acc: &F::Acc| {
+                    kept.write(chunk, key, acc, |_| {})
+                };
+                let mut watch = Touch { stamps, log, write };
+                keys.update_watched(rows.values(), 0, key, create, update, &mut watch);
+            }
+        }
         rows.clear();
         Ok(())
     }
@@ -95,18 +127,67 @@ impl<F: KeyedFold> GroupP<F> {
             fold,
             keys: KeyTable::default(),
             next: 0,
+            kept: None,
+            cuts: None,
+        }
+    }
+
+    /// Says how its keys and accumulators are written, so that they survive it.
+    pub fn kept_as(mut self, kept: KeptAs<F::Key, F::Acc>) -> Self {
+        self.kept = Some(kept);
+        self
+    }
+}
+
+impl<K: Key, A> GroupCuts<K, A> {
+    fn write_cut(&mut self, keys: &KeyTable<K, A>, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        let Some(cut) = self.log.write_aside(writer)? else {
+            return Ok(Progress::DONE);
+        };
+        let (stamps, kept) = (&mut self.stamps, &self.kept);
+        let mut left = PLACES_PER_CALL;
+        let was_there = self.ended_in.is_none_or(|ended| cut.is_before(ended));
+        let is_written = match was_there {
+            true => stamps.write(cut, &mut left, writer, |chunk, at| {
+                kept.write(chunk, &keys.keys()[at], &keys.values()[at], |_| {})
+            })?,
+            false if !cut.names_removed() => true,
+            false => stamps.write_all(cut, &mut left, writer, |chunk, at| {
+                write_removed((STATE, &[]), chunk, &keys.keys()[at])
+            })?,
+        };
+        match is_written {
+            true => Ok(self.log.finish()),
+            false => Ok(Progress::MADE),
         }
     }
 }
 
 impl<F: KeyedFold> Processor for GroupP<F> {
-    fn forgets(&self) -> Option<&'static str> {
-        Some("what it has aggregated")
+    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+        let kept = self.kept.clone();
+        let kept = kept.filter(|_| context.guarantee.keeps_state());
+        self.cuts = kept.map(|kept| {
+            Box::new(GroupCuts {
+                log: CutLog::default(),
+                stamps: Stamps::default(),
+                kept,
+                ended_in: None,
+            })
+        });
+        Ok(())
     }
 
     fn process(&mut self, input: Ordinal, inbox: &mut Inbox, _: &mut Outbox) -> Result<()> {
         let (fold, keys) = (&*self.fold, &mut self.keys);
-        fold.visit(input, TakeGroup { fold, keys, inbox })
+        let cuts = self.cuts.as_deref_mut();
+        let take = TakeGroup {
+            fold,
+            keys,
+            cuts,
+            inbox,
+        };
+        fold.visit(input, take)
     }
 
     fn on_watermark(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
@@ -114,6 +195,13 @@ impl<F: KeyedFold> Processor for GroupP<F> {
     }
 
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        if self
+            .cuts
+            .as_ref()
+            .is_some_and(|cuts| cuts.ended_in.is_some())
+        {
+            return Ok(Progress::DONE);
+        }
         let mut lane = outbox.lane::<(F::Key, F::Out)>(Ordinal::FIRST)?;
         let after = self.keys.len().min(self.next + lane.room());
         for slot in self.next..after {
@@ -124,13 +212,74 @@ impl<F: KeyedFold> Processor for GroupP<F> {
         self.next = after;
         let done = after == self.keys.len();
         if done {
-            self.keys.clear();
             self.next = 0;
+            match &mut self.cuts {
+                // Cuts have to know what was there, and is no more.
+                Some(cuts) => cuts.ended_in = Some(cuts.log.generation()),
+                None => self.keys.clear(),
+            }
         }
         Ok(Progress {
             made: made || done,
             done,
         })
+    }
+
+    fn forgets(&self) -> Option<&'static str> {
+        unless_kept(self.kept.as_ref())
+    }
+
+    fn take_cut(&mut self, cut: Cut) -> Result<()> {
+        if let Some(cuts) = &mut self.cuts {
+            cuts.log.take_cut(cut);
+        }
+        Ok(())
+    }
+
+    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        let Some(cuts) = &mut self.cuts else {
+            return Ok(Progress::DONE);
+        };
+        let written = cuts.write_cut(&self.keys, writer);
+        if written.is_err() {
+            cuts.log.end();
+        }
+        written
+    }
+
+    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+        if let Some(cuts) = &mut self.cuts {
+            cuts.log.commit(epoch);
+        }
+        Ok(Progress::DONE)
+    }
+
+    fn on_epoch_given_up(&mut self, epoch: Epoch) -> Result<Progress> {
+        if let Some(cuts) = &mut self.cuts {
+            cuts.log.give_up(epoch);
+        }
+        Ok(Progress::DONE)
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        for entry in state {
+            let Some(cuts) = &self.cuts else {
+                return Err(RestoredState::unknown(&entry));
+            };
+            let (key, acc, _) = cuts.kept.read(&entry)?;
+            let place = self.keys.len() as u32;
+            if self.keys.get_or_insert(Cow::Owned(key), || acc).0 != place {
+                return Err(twice());
+            }
+        }
+        Ok(())
+    }
+
+    fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
+        if let Some(cuts) = &mut self.cuts {
+            cuts.stamps = Stamps::restored(self.keys.len());
+        }
+        Ok(Progress::DONE)
     }
 }
 
@@ -153,17 +302,24 @@ impl<F: KeyedFold> GroupCombineP<F> {
 }
 
 impl<F: KeyedFold> Processor for GroupCombineP<F> {
-    fn forgets(&self) -> Option<&'static str> {
-        Some("what it has aggregated")
-    }
-
     fn process(&mut self, input: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
         let too_many = self.keys.len() > self.keys_max || self.next.is_some();
         if too_many && !self.complete(outbox)?.done {
             return Ok(());
         }
         let (fold, keys) = (&*self.fold, &mut self.keys);
-        fold.visit(input, TakeGroup { fold, keys, inbox })
+        let take = TakeGroup {
+            fold,
+            keys,
+            cuts: None,
+            inbox,
+        };
+        fold.visit(input, take)
+    }
+
+    /// All that it holds goes on, so that it has nothing to remember beyond the end of an epoch.
+    fn on_epoch(&mut self, _: Epoch, outbox: &mut Outbox) -> Result<Progress> {
+        self.complete(outbox)
     }
 
     fn on_watermark(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {

@@ -2,19 +2,24 @@
 
 mod changes;
 mod context;
+mod cut_log;
 mod distinct;
 mod kept;
 mod logic;
+mod stamps;
 mod stateful_map;
 mod states;
 mod timers;
 
 pub use context::{KeyedContext, TimerKind};
-pub use kept::KeptAs;
 pub use distinct::DistinctP;
+pub use kept::KeptAs;
 pub use logic::{KeyedLogic, flat_map_stateful, map_stateful};
 pub use stateful_map::StatefulMapP;
 
-pub(crate) use kept::{put_time, unless_kept};
-pub(crate) use states::KeyedStates;
+pub(crate) use changes::Changes;
+pub(crate) use cut_log::{CutAt, CutLog};
+pub(crate) use kept::{Rest, cut_short, put_part, put_time, twice, unless_kept, write_removed};
+pub(crate) use stamps::{Stamps, Touch};
+pub(crate) use states::{KeyedStates, PLACES_PER_CALL, STATE};
 pub(crate) use timers::TimerSet;

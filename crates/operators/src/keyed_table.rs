@@ -306,6 +306,20 @@ impl<K: Key, V> KeyTable<K, V> {
         create: impl Fn() -> V,
         update: impl Fn(&mut V, &'r T),
     ) {
+        self.update_watched(records, first, key, create, update, &mut ());
+    }
+
+    /// As [`update_each`](Self::update_each), with someone who is told before a value changes.
+    #[inline]
+    pub(crate) fn update_watched<'r, T>(
+        &mut self,
+        records: &'r [T],
+        first: usize,
+        key: impl Fn(&'r T) -> Cow<'r, K>,
+        create: impl Fn() -> V,
+        update: impl Fn(&mut V, &'r T),
+        watch: &mut impl Watch<K, V>,
+    ) {
         let mut guard = RecordGuard::new();
         for _ in 0..first {
             guard.advance();
@@ -318,17 +332,19 @@ impl<K: Key, V> KeyTable<K, V> {
             let values = self.values.as_mut_slice();
             for record in records.by_ref() {
                 let key = key(record);
-                let value =
-                    find(direct, &self.index, &key).and_then(|slot| values.get_mut(slot as usize));
-                let Some(value) = value else {
+                let found = find(direct, &self.index, &key);
+                let found = found.and_then(|slot| Some((slot, values.get_mut(slot as usize)?)));
+                let Some((slot, value)) = found else {
                     missed = Some((key, record));
                     break;
                 };
+                watch.changes(slot, &key, value);
                 update(value, record);
                 guard.advance();
             }
             let Some((key, record)) = missed else { return };
             let slot = self.insert(key.into_owned(), create());
+            watch.inserted(slot);
             update(&mut self.values[slot as usize], record);
             guard.advance();
         }
@@ -358,6 +374,23 @@ impl<K: Key, V> KeyTable<K, V> {
         }
         slot
     }
+}
+
+/// Is told what happens to the values of a table; `()` does not listen.
+pub(crate) trait Watch<K, V> {
+    /// The value at this slot is about to change.
+    fn changes(&mut self, slot: u32, key: &K, value: &V);
+
+    /// A key has come to this slot.
+    fn inserted(&mut self, slot: u32);
+}
+
+impl<K, V> Watch<K, V> for () {
+    #[inline]
+    fn changes(&mut self, _: u32, _: &K, _: &V) {}
+
+    #[inline]
+    fn inserted(&mut self, _: u32) {}
 }
 
 #[cfg(test)]

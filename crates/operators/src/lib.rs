@@ -55,6 +55,7 @@ mod keyed_table;
 mod rolling;
 
 mod backlog;
+mod of_instance;
 mod passing;
 mod record_errors;
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Cut, CutWriter, Epoch, Error, ErrorCode, Inbox, InstanceContext, Key, Ordinal, Outbox, Processor, Progress,
-    RecordGuard, RestoredState, Result, StateChunk, Timestamp, Watermark,
+    Cut, CutWriter, Epoch, Error, ErrorCode, Inbox, InstanceContext, Key, Ordinal, Outbox,
+    Processor, Progress, RecordGuard, RestoredState, Result, StateChunk, Timestamp, Watermark,
 };
 
 use crate::keyed::{KeptAs, KeyedStates, put_time, unless_kept};

@@ -13,12 +13,15 @@
 //! * `slider`: the machine that closes slices, with `frozen_slices` and the `running` aggregate (totals, or `two_stacks`
 //!   where the aggregate does not deduct);
 //! * `revisions`, `early`: results out of turn;
+//! * `kept_slices`, `told`: what survives, slices and how far time had come; `lag`: partitions that had come less far than others;
 //! * `slice_combine`: the first of two stages;
 //! * `sessions`, `session`: windows that end when a key has been silent for a while.
 
 mod early;
 mod frozen_slices;
 mod intake;
+mod kept_slices;
+mod lag;
 mod open_slices;
 mod result;
 mod revisions;
@@ -29,6 +32,7 @@ mod slice_combine;
 mod slider;
 mod sliding;
 mod spec;
+mod told;
 mod trigger;
 mod two_stacks;
 

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_aggregate::{average, count};
-use ardea_core::{Error, ErrorCode, Processor, Result, StateCodec};
+use ardea_core::Processor;
 use ardea_operators::*;
 use ardea_testkit::{Expected, Harness, ProcessorTest, TestInput, Timestamp};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+
+mod json;
+
+use json::json;
 
 type Pair = (u8, i64);
 
@@ -18,30 +20,6 @@ fn at(n: i64) -> Timestamp {
 
 fn key(pair: &Pair) -> u8 {
     pair.0
-}
-
-/// Values as JSON: anything that can be written and read will do here.
-struct Json;
-
-impl<T: Serialize + DeserializeOwned> StateCodec<T> for Json {
-    fn put(&self, value: &T, out: &mut Vec<u8>) -> Result<()> {
-        serde_json::to_writer(out, value).map_err(bad)
-    }
-
-    fn get(&self, bytes: &[u8]) -> Result<T> {
-        serde_json::from_slice(bytes).map_err(bad)
-    }
-}
-
-fn bad(error: serde_json::Error) -> Error {
-    Error::new(ErrorCode::BadRecord, "no JSON").because(error)
-}
-
-fn json<K: ardea_core::Key, S>() -> KeptAs<K, S>
-where
-    Json: StateCodec<K> + StateCodec<S>,
-{
-    KeptAs::new(Arc::new(Json), Arc::new(Json))
 }
 
 /// Thirty pairs of three keys in order of time, with watermarks and the ends of two epochs between them.

@@ -3,23 +3,27 @@
 use std::sync::Arc;
 
 use ardea_aggregate::{Aggregate, co_aggregate, co_aggregate3, collect_list};
+use ardea_codec::Kept;
 use ardea_core::{Boundedness, Ends, Join, Key, supplier};
-use ardea_operators::{FoldThree, FoldTwo, GroupP, KeyedFold, WindowResult};
+use ardea_operators::{FoldThree, FoldTwo, KeyedFold, WindowResult};
 
-use crate::keyed::{Fed, KeyedStream, meet};
+use crate::keyed::{Fed, KeyedStream, group, meet};
 use crate::pipeline::Pipeline;
 use crate::step::Lower;
 use crate::stream::{Stream, Timed};
 use crate::window::{Window, WindowedStream, one_stage};
 
 /// Streams over the same windows, one result a key and window.
-fn over_windows<F: KeyedFold, B>(
+fn over_windows<F, B>(
     pipeline: &Pipeline,
     name: impl Into<String>,
     fed: Vec<Fed>,
     window: Window,
     fold: F,
-) -> Stream<WindowResult<F::Key, F::Out>, B, Timed> {
+) -> Stream<WindowResult<F::Key, F::Out>, B, Timed>
+where
+    F: KeyedFold<Key: Kept, Acc: Kept, State: Kept>,
+{
     let fold = Arc::new(fold);
     let (from, ways): (Vec<_>, Vec<_>) = fed.into_iter().unzip();
     let lower: Lower = Box::new(move |lowering, name, inputs| {
@@ -34,14 +38,17 @@ fn over_windows<F: KeyedFold, B>(
 }
 
 /// Streams to their end, one result a key.
-fn to_the_end<F: KeyedFold, B, E>(
+fn to_the_end<F, B, E>(
     pipeline: &Pipeline,
     name: impl Into<String>,
     fed: Vec<Fed>,
     fold: F,
-) -> Stream<(F::Key, F::Out), B, E> {
+) -> Stream<(F::Key, F::Out), B, E>
+where
+    F: KeyedFold<Key: Kept, Acc: Kept>,
+{
     let fold = Arc::new(fold);
-    let make = supplier(move || GroupP::new(Arc::clone(&fold)));
+    let make = supplier(move || group(Arc::clone(&fold)));
     meet(pipeline, name, fed, make)
 }
 
@@ -90,12 +97,13 @@ where
         other_aggregate: A2,
     ) -> Stream<WindowResult<K, (A::Out, A2::Out)>, <B as Join<B2>>::Out, Timed>
     where
+        K: Kept,
         T2: Send + 'static,
         F2: Fn(&T2) -> K + Send + Sync + 'static,
         B: Join<B2>,
         B2: Boundedness,
-        A: Aggregate<T>,
-        A2: Aggregate<T2>,
+        A: Aggregate<T, Acc: Kept>,
+        A2: Aggregate<T2, Acc: Kept>,
     {
         let (window, keyed) = self.into_parts();
         keyed.stream.assert_same_pipeline(&other.stream.pipeline);
@@ -147,6 +155,7 @@ where
         Timed,
     >
     where
+        K: Kept,
         T2: Send + 'static,
         T3: Send + 'static,
         F2: Fn(&T2) -> K + Send + Sync + 'static,
@@ -154,9 +163,9 @@ where
         B: Join<B2, Out: Join<B3>>,
         B2: Boundedness,
         B3: Boundedness,
-        A: Aggregate<T>,
-        A2: Aggregate<T2>,
-        A3: Aggregate<T3>,
+        A: Aggregate<T, Acc: Kept>,
+        A2: Aggregate<T2, Acc: Kept>,
+        A3: Aggregate<T3, Acc: Kept>,
     {
         let (window, keyed) = self.into_parts();
         keyed.stream.assert_same_pipeline(&second.stream.pipeline);
@@ -178,8 +187,9 @@ where
         join: J,
     ) -> Stream<U, <B as Join<B2>>::Out, Timed>
     where
-        T: Clone + Sync,
-        T2: Clone + Send + Sync + 'static,
+        K: Kept,
+        T: Clone + Sync + Kept,
+        T2: Clone + Sync + Kept,
         F2: Fn(&T2) -> K + Send + Sync + 'static,
         B: Join<B2>,
         B2: Boundedness,
@@ -238,11 +248,12 @@ where
         other_aggregate: A2,
     ) -> Stream<(K, (A::Out, A2::Out)), B, E>
     where
+        K: Kept,
         B: Ends,
         T2: Send + 'static,
         F2: Fn(&T2) -> K + Send + Sync + 'static,
-        A: Aggregate<T>,
-        A2: Aggregate<T2>,
+        A: Aggregate<T, Acc: Kept>,
+        A2: Aggregate<T2, Acc: Kept>,
     {
         self.stream.assert_same_pipeline(&other.stream.pipeline);
         let both = co_aggregate(aggregate, other_aggregate);
@@ -282,14 +293,15 @@ where
         (aggregate, aggregate2, aggregate3): (A, A2, A3),
     ) -> Stream<(K, (A::Out, A2::Out, A3::Out)), B, E>
     where
+        K: Kept,
         B: Ends,
         T2: Send + 'static,
         T3: Send + 'static,
         F2: Fn(&T2) -> K + Send + Sync + 'static,
         F3: Fn(&T3) -> K + Send + Sync + 'static,
-        A: Aggregate<T>,
-        A2: Aggregate<T2>,
-        A3: Aggregate<T3>,
+        A: Aggregate<T, Acc: Kept>,
+        A2: Aggregate<T2, Acc: Kept>,
+        A3: Aggregate<T3, Acc: Kept>,
     {
         self.stream.assert_same_pipeline(&second.stream.pipeline);
         self.stream.assert_same_pipeline(&third.stream.pipeline);

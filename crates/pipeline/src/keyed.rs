@@ -7,9 +7,7 @@ use std::time::Duration;
 use ardea_aggregate::Aggregate;
 use ardea_codec::{Exchange, Kept};
 use ardea_core::{Boundedness, Ends, Key, Processor, ProcessorSupplier, Routing, supplier};
-use ardea_operators::{
-    FoldOne, FoldPartials, GroupCombineP, GroupP, KeyedFold, Partial, RollingP,
-};
+use ardea_operators::{FoldOne, FoldPartials, GroupCombineP, GroupP, KeyedFold, Partial, RollingP};
 
 use crate::pipeline::Pipeline;
 use crate::state::kept_as;
@@ -115,7 +113,9 @@ where
         A: Aggregate<T, Acc: Kept>,
     {
         let fold = Arc::new(FoldOne::new(self.key_of(), aggregate));
-        self.keyed_step(name, move || rolling(RollingP::new(Arc::clone(&fold)).ttl(ttl)))
+        self.keyed_step(name, move || {
+            rolling(RollingP::new(Arc::clone(&fold)).ttl(ttl))
+        })
     }
 
     /// Cuts each key's records into windows of event time.
@@ -137,8 +137,8 @@ where
     /// On several cores each instance of the input first aggregates what it has, so that what travels is one partial result a key.
     pub fn aggregate<A>(self, name: impl Into<String>, aggregate: A) -> Stream<(K, A::Out), B, E>
     where
-        K: Exchange,
-        A: Aggregate<T, Acc: Exchange>,
+        K: Kept,
+        A: Aggregate<T, Acc: Kept>,
         B: Ends,
     {
         let fold = Arc::new(FoldOne::new(self.key_of(), aggregate));
@@ -151,7 +151,7 @@ where
             let parallelism = lowering.spread();
             let fold = Arc::clone(&fold);
             if lowering.is_single(parallelism) {
-                let make = supplier(move || GroupP::new(Arc::clone(&fold)));
+                let make = supplier(move || group(Arc::clone(&fold)));
                 let input = (inputs[0], way.clone());
                 return Ok(vec![lowering.fed(name, parallelism, [input], make)]);
             }
@@ -163,7 +163,7 @@ where
                 supplier(move || GroupCombineP::new(Arc::clone(&first))),
             );
             let whole = Arc::new(FoldPartials::new(fold));
-            let make = supplier(move || GroupP::new(Arc::clone(&whole)));
+            let make = supplier(move || group(Arc::clone(&whole)));
             let input = (partial, partials.clone());
             Ok(vec![lowering.fed(name, parallelism, [input], make)])
         });
@@ -196,6 +196,18 @@ fn rolling<F>(step: RollingP<F>) -> RollingP<F>
 where
     F: KeyedFold<Key: Kept, Acc: Kept>,
 {
+    match kept_as() {
+        Some(kept) => step.kept_as(kept),
+        None => step,
+    }
+}
+
+/// An aggregate of the whole input that survives, if it can.
+pub(crate) fn group<F>(fold: Arc<F>) -> GroupP<F>
+where
+    F: KeyedFold<Key: Kept, Acc: Kept>,
+{
+    let step = GroupP::new(fold);
     match kept_as() {
         Some(kept) => step.kept_as(kept),
         None => step,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_aggregate::Aggregate;
-use ardea_codec::Exchange;
+use ardea_codec::Kept;
 use ardea_core::{
     Boundedness, Error, ErrorCode, Key, Ordinal, ProcessorSupplier, Result, Routing, supplier,
 };
@@ -14,6 +14,7 @@ use ardea_operators::{
 };
 
 use crate::keyed::KeyedStream;
+use crate::state::kept_as;
 use crate::step::{Lower, Lowering, Port, Way};
 use crate::stream::{Stream, Timed};
 
@@ -162,8 +163,9 @@ where
         aggregate: A,
     ) -> Stream<WindowResult<K, A::Out>, B, Timed>
     where
-        K: Exchange,
-        A: Aggregate<T, Acc: Exchange>,
+        K: Kept,
+        A: Aggregate<T, Acc: Kept>,
+        G: Trigger<T, State: Kept>,
     {
         self.aggregate_and_late(name, aggregate).0
     }
@@ -182,8 +184,9 @@ where
         Stream<T, B, Timed>,
     )
     where
-        K: Exchange,
-        A: Aggregate<T, Acc: Exchange>,
+        K: Kept,
+        A: Aggregate<T, Acc: Kept>,
+        G: Trigger<T, State: Kept>,
     {
         let fold = FoldOne::new(self.keyed.key_of(), aggregate).early((*self.early).clone());
         let (from, way) = self.keyed.fed();
@@ -232,21 +235,48 @@ where
 /// input ──keyed──▶ name ──▶ results
 ///                    └────▶ late records
 /// ```
-pub(crate) fn one_stage<F: KeyedFold>(
+pub(crate) fn one_stage<F>(
     lowering: &mut Lowering<'_>,
     name: &str,
     inputs: impl IntoIterator<Item = (Port, Way)>,
     spec: Checked,
     fold: &Arc<F>,
-) -> Vec<Port> {
+) -> Vec<Port>
+where
+    F: KeyedFold<Key: Kept, Acc: Kept, State: Kept>,
+{
     let parallelism = lowering.spread();
     let fold = Arc::clone(fold);
     let make: Arc<dyn ProcessorSupplier> = match spec {
-        Checked::Sliding(spec) => supplier(move || SlidingWindowP::new(spec, Arc::clone(&fold))),
-        Checked::Session(spec) => supplier(move || SessionWindowP::new(spec, Arc::clone(&fold))),
+        Checked::Sliding(spec) => supplier(move || sliding(spec, Arc::clone(&fold))),
+        Checked::Session(spec) => supplier(move || session(spec, Arc::clone(&fold))),
     };
     let results = lowering.fed(name, parallelism, inputs, make);
     vec![results, late_of(results)]
+}
+
+/// Windows that survive, if they can.
+fn sliding<F>(spec: WindowSpec, fold: Arc<F>) -> SlidingWindowP<F>
+where
+    F: KeyedFold<Key: Kept, Acc: Kept, State: Kept>,
+{
+    let step = SlidingWindowP::new(spec, fold);
+    match (kept_as(), kept_as()) {
+        (Some(slices), Some(triggers)) => step.kept_as(slices, triggers),
+        _ => step,
+    }
+}
+
+/// Sessions that survive, if they can.
+fn session<F>(spec: SessionSpec, fold: Arc<F>) -> SessionWindowP<F>
+where
+    F: KeyedFold<Key: Kept, Acc: Kept>,
+{
+    let step = SessionWindowP::new(spec, fold);
+    match kept_as() {
+        Some(kept) => step.kept_as(kept),
+        None => step,
+    }
 }
 
 /// Where the late records of a vertex come out.
@@ -263,14 +293,17 @@ fn late_of(results: Port) -> Port {
 /// input ──forward──▶ name: partial ──keyed──▶ name ──▶ results
 ///                          └────▶ late records
 /// ```
-fn two_stages<F: KeyedFold>(
+fn two_stages<F>(
     lowering: &mut Lowering<'_>,
     name: &str,
     input: Port,
     spec: WindowSpec,
     fold: &Arc<F>,
     partials: Way,
-) -> Vec<Port> {
+) -> Vec<Port>
+where
+    F: KeyedFold<Key: Kept, Acc: Kept>,
+{
     let parallelism = lowering.spread();
     let first = Arc::clone(fold);
     let partial = lowering.first_stage(
@@ -279,7 +312,7 @@ fn two_stages<F: KeyedFold>(
         supplier(move || SliceCombineP::new(spec, Arc::clone(&first))),
     );
     let second = Arc::new(FoldPartials::new(Arc::clone(fold)));
-    let make = supplier(move || SlidingWindowP::new(spec, Arc::clone(&second)));
+    let make = supplier(move || sliding(spec, Arc::clone(&second)));
     let results = lowering.fed(name, parallelism, [(partial, partials)], make);
     vec![results, late_of(partial)]
 }

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use ardea_core::{
-    Error, ErrorCode, Key, PartitionId, RestoredEntry, RestoredState, Result,
-    StateChunk, StateCodec, Timestamp,
+    Error, ErrorCode, Key, PartitionId, RestoredEntry, RestoredState, Result, StateChunk,
+    StateCodec, Timestamp,
 };
 
 use crate::keyed::states::STATE;
@@ -48,28 +48,80 @@ impl<K: Key, S> KeptAs<K, S> {
         state: &S,
         rest: impl FnOnce(&mut Vec<u8>),
     ) -> Result<()> {
-        let canonical = |out: &mut Vec<u8>| {
-            key.write_to(out);
-            Ok(())
-        };
-        chunk.write(STATE, Some(PartitionId::of(key)), canonical, |out| {
-            put_part(out, |out| self.key.put(key, out))?;
-            put_part(out, |out| self.state.put(state, out))?;
+        self.write_as((STATE, &[]), chunk, key, |out| {
+            self.put_state(state, out)?;
             rest(out);
             Ok(())
         })
     }
 
+    /// Appends an entry of the state of this name, under the bytes of the key and these behind them. Its value is the key, and what
+    /// `fill` appends.
+    pub(crate) fn write_as(
+        &self,
+        (name, behind): (&str, &[u8]),
+        chunk: &mut StateChunk,
+        key: &K,
+        fill: impl FnOnce(&mut Vec<u8>) -> Result<()>,
+    ) -> Result<()> {
+        let partition = Some(PartitionId::of(key));
+        chunk.write(
+            name,
+            partition,
+            |out| put_key(key, behind, out),
+            |out| {
+                put_part(out, |out| self.key.put(key, out))?;
+                fill(out)
+            },
+        )
+    }
+
+    /// Appends a state.
+    pub(crate) fn put_state(&self, state: &S, out: &mut Vec<u8>) -> Result<()> {
+        put_part(out, |out| self.state.put(state, out))
+    }
+
     /// The key and state of an entry, and what follows.
     pub(crate) fn read<'a>(&self, entry: &RestoredEntry<'a>) -> Result<(K, S, Rest<'a>)> {
-        if entry.state != STATE {
+        let (key, mut rest) = self.read_as(STATE, entry)?;
+        let state = self.take_state(&mut rest)?;
+        Ok((key, state, rest))
+    }
+
+    /// The key of an entry of the state of this name, and what follows.
+    pub(crate) fn read_as<'a>(
+        &self,
+        name: &str,
+        entry: &RestoredEntry<'a>,
+    ) -> Result<(K, Rest<'a>)> {
+        if entry.state != name {
             return Err(RestoredState::unknown(entry));
         }
         let mut rest = Rest(entry.value);
         let key = self.key.get(rest.part()?)?;
-        let state = self.state.get(rest.part()?)?;
-        Ok((key, state, rest))
+        Ok((key, rest))
     }
+
+    /// A state that was written by [`put_state`](Self::put_state).
+    pub(crate) fn take_state(&self, rest: &mut Rest<'_>) -> Result<S> {
+        self.state.get(rest.part()?)
+    }
+}
+
+/// Appends that an entry written by [`KeptAs::write_as`] has been removed.
+pub(crate) fn write_removed<K: Key>(
+    (name, behind): (&str, &[u8]),
+    chunk: &mut StateChunk,
+    key: &K,
+) -> Result<()> {
+    let partition = Some(PartitionId::of(key));
+    chunk.write_removed(name, partition, |out| put_key(key, behind, out))
+}
+
+fn put_key<K: Key>(key: &K, behind: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    key.write_to(out);
+    out.extend_from_slice(behind);
+    Ok(())
 }
 
 /// What an operator forgets that nobody has said of how its keys and states are written.
@@ -81,7 +133,10 @@ pub(crate) fn unless_kept<C>(kept: Option<&C>) -> Option<&'static str> {
 }
 
 /// Appends what `put` does, behind its length in four bytes.
-fn put_part(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>) -> Result<()>) -> Result<()> {
+pub(crate) fn put_part(
+    out: &mut Vec<u8>,
+    put: impl FnOnce(&mut Vec<u8>) -> Result<()>,
+) -> Result<()> {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
     put(out)?;
@@ -99,12 +154,34 @@ fn put_part(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>) -> Result<()>) -> 
 pub(crate) struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
-    fn part(&mut self) -> Result<&'a [u8]> {
+    /// All of a value.
+    pub(crate) fn of(value: &'a [u8]) -> Self {
+        Rest(value)
+    }
+
+    /// Whether nothing is left.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All that is left.
+    pub(crate) fn bytes(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// What was written by [`put_part`].
+    pub(crate) fn part(&mut self) -> Result<&'a [u8]> {
         let length = u32::from_le_bytes(self.array()?) as usize;
         self.0.split_off(..length).ok_or_else(cut_short)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+    /// Whether there is nothing more.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The next so many bytes.
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         let (array, rest) = self.0.split_first_chunk().ok_or_else(cut_short)?;
         self.0 = rest;
         Ok(*array)
@@ -141,7 +218,14 @@ pub(crate) fn put_times(out: &mut Vec<u8>, times: impl Iterator<Item = Timestamp
     out[start..start + 4].copy_from_slice(&count.to_le_bytes());
 }
 
-fn cut_short() -> Error {
+/// The error for an entry that has come already.
+pub(crate) fn twice() -> Error {
+    Error::new(ErrorCode::BadRecord, "the state of a key comes back twice")
+        .hint("start from another snapshot")
+}
+
+/// The error for an entry that is too short.
+pub(crate) fn cut_short() -> Error {
     Error::new(ErrorCode::BadRecord, "an entry of state breaks off")
         .hint("start from another snapshot")
 }

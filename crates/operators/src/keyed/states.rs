@@ -3,18 +3,17 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use ardea_core::{
-    Cut, CutWriter, Epoch, Error, ErrorCode, Key, PartitionId, Progress, Result, StateChunk,
-};
+use ardea_core::{Cut, CutWriter, Epoch, Key, Progress, Result, StateChunk};
 
 use crate::keyed::changes::{Changes, Writing};
+use crate::keyed::{twice, write_removed};
 use crate::keyed_table::KeyIndex;
 
 /// The name of the one state that keyed operators have.
 pub(crate) const STATE: &str = "keys";
 
 /// How many places a call looks at, at the most, for what belongs to a cut.
-const PLACES_PER_CALL: usize = 1_024;
+pub(crate) const PLACES_PER_CALL: usize = 1_024;
 
 /// One state a key, at the key's slot, which stays until the key is removed; then both state and slot are free.
 ///
@@ -105,6 +104,19 @@ impl<K: Key, S> KeyedStates<K, S> {
         self.live += 1;
     }
 
+    /// The slot of `key`, if it has a state.
+    #[inline]
+    pub(crate) fn find(&self, key: &K) -> Option<u32> {
+        let slot = self.index.find(key)?;
+        self.get(slot).map(|_| slot)
+    }
+
+    /// Whether a cut is being written.
+    pub(crate) fn is_writing(&self) -> bool {
+        let changes = self.changes.as_ref();
+        changes.is_some_and(|changes| changes.writing.is_some())
+    }
+
     /// The key and state of a slot, if it is in use. Who changes the state has [touched](Self::touch) it.
     #[inline]
     pub(crate) fn get_mut(&mut self, slot: u32) -> Option<(&K, &mut S)> {
@@ -156,7 +168,7 @@ impl<K: Key, S> KeyedStates<K, S> {
         let written = match &place.state {
             Some(state) => write(kept, key, state),
             None if writing.is_full() => Ok(()),
-            None => write_removed(kept, key),
+            None => write_removed((STATE, &[]), kept, key),
         };
         if let Err(error) = written {
             changes.failed.get_or_insert(error);
@@ -235,7 +247,7 @@ impl<K: Key, S> KeyedStates<K, S> {
             let written = match &place.state {
                 Some(state) => write(writer.chunk(), key, slot, state),
                 None if is_full => Ok(()),
-                None => write_removed(writer.chunk(), key),
+                None => write_removed((STATE, &[]), writer.chunk(), key),
             };
             if let Err(error) = written {
                 changes.end();
@@ -275,14 +287,10 @@ impl<K: Key, S> KeyedStates<K, S> {
     /// A key comes back with its state; its slot.
     ///
     /// # Errors
-    /// [`ErrorCode::BadRecord`] if it has come already.
+    /// [`ErrorCode::BadRecord`](ardea_core::ErrorCode::BadRecord) if it has come already.
     pub(crate) fn restore(&mut self, key: K, state: S) -> Result<u32> {
         if self.index.find(&key).is_some() {
-            return Err(Error::new(
-                ErrorCode::BadRecord,
-                "the state of a key comes back twice",
-            )
-            .hint("start from another snapshot"));
+            return Err(twice());
         }
         let slot = self.index.insert(key);
         self.slots.resize_with(self.index.slots(), || Slot {
@@ -294,13 +302,6 @@ impl<K: Key, S> KeyedStates<K, S> {
         self.live += 1;
         Ok(slot)
     }
-}
-
-fn write_removed<K: Key>(chunk: &mut StateChunk, key: &K) -> Result<()> {
-    chunk.write_removed(STATE, Some(PartitionId::of(key)), |out| {
-        key.write_to(out);
-        Ok(())
-    })
 }
 
 impl<K: Key, S> fmt::Debug for KeyedStates<K, S> {

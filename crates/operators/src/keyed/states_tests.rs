@@ -1,6 +1,7 @@
 //! Keyed states against plain maps, with cuts.
 
 use super::*;
+use ardea_core::PartitionId;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 

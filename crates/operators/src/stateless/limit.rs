@@ -2,14 +2,18 @@
 
 use std::marker::PhantomData;
 
-use ardea_core::{Inbox, Ordinal, Outbox, Processor, Result};
+use ardea_core::{
+    Cut, CutWriter, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress,
+    RestoredState, Result,
+};
 
+use crate::of_instance::OfInstance;
 use crate::passing::{pass_front, passable};
 
 /// Passes on the first `limit` records that come to this instance and swallows the rest.
 ///
 /// A processor can't end its input: the stream flows on, unread. For a limit over the whole stream give the vertex one
-/// instance.
+/// instance. What is left survives it; where there are more instances than before, new ones begin with the whole limit.
 ///
 /// ```
 /// use ardea_core::{Chunk, Inbox, Ordinal, Outbox, Processor, Rows, Timestamp};
@@ -27,6 +31,8 @@ use crate::passing::{pass_front, passable};
 #[derive(Debug)]
 pub struct LimitP<T> {
     left: u64,
+    /// What is left, where that has to survive it.
+    kept: OfInstance<1>,
     records: PhantomData<fn(T)>,
 }
 
@@ -35,14 +41,16 @@ impl<T> LimitP<T> {
     pub fn new(limit: u64) -> Self {
         LimitP {
             left: limit,
+            kept: OfInstance::default(),
             records: PhantomData,
         }
     }
 }
 
 impl<T: Send + 'static> Processor for LimitP<T> {
-    fn forgets(&self) -> Option<&'static str> {
-        Some("how many records have passed")
+    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+        self.kept.attach(context);
+        Ok(())
     }
 
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
@@ -61,6 +69,27 @@ impl<T: Send + 'static> Processor for LimitP<T> {
             inbox.rows::<T>()?.clear();
         }
         Ok(())
+    }
+
+    fn take_cut(&mut self, _: Cut) -> Result<()> {
+        self.kept.take_cut([self.left.cast_signed()]);
+        Ok(())
+    }
+
+    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        self.kept.write_cut(writer)?;
+        Ok(Progress::DONE)
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        self.kept.restore(state)
+    }
+
+    fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
+        if let Some([left]) = self.kept.own() {
+            self.left = left.cast_unsigned();
+        }
+        Ok(Progress::DONE)
     }
 }
 

@@ -3,11 +3,16 @@
 use std::marker::PhantomData;
 use std::num::NonZeroU64;
 
-use ardea_core::{Inbox, Ordinal, Outbox, Processor, Result};
+use ardea_core::{
+    Cut, CutWriter, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress,
+    RestoredState, Result,
+};
 
+use crate::of_instance::OfInstance;
 use crate::passing::pass_if;
 
-/// Passes on the first record that comes to this instance and then every `n`th.
+/// Passes on the first record that comes to this instance and then every `n`th. It goes on counting in another life; where there are more
+/// instances than before, new ones begin anew.
 ///
 /// ```
 /// use std::num::NonZeroU64;
@@ -30,6 +35,8 @@ pub struct SampleP<T> {
     skip: u64,
     /// How many of the waiting records are known to pass.
     asked: usize,
+    /// How many are skipped, where that has to survive it.
+    kept: OfInstance<1>,
     records: PhantomData<fn(T)>,
 }
 
@@ -40,14 +47,16 @@ impl<T> SampleP<T> {
             every: every.get(),
             skip: 0,
             asked: 0,
+            kept: OfInstance::default(),
             records: PhantomData,
         }
     }
 }
 
 impl<T: Send + 'static> Processor for SampleP<T> {
-    fn forgets(&self) -> Option<&'static str> {
-        Some("which record passes next")
+    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+        self.kept.attach(context);
+        Ok(())
     }
 
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
@@ -59,6 +68,27 @@ impl<T: Send + 'static> Processor for SampleP<T> {
             *skip = if passes { *every - 1 } else { *skip - 1 };
             passes
         })
+    }
+
+    fn take_cut(&mut self, _: Cut) -> Result<()> {
+        self.kept.take_cut([self.skip.cast_signed()]);
+        Ok(())
+    }
+
+    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        self.kept.write_cut(writer)?;
+        Ok(Progress::DONE)
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        self.kept.restore(state)
+    }
+
+    fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
+        if let Some([skip]) = self.kept.own() {
+            self.skip = skip.cast_unsigned();
+        }
+        Ok(Progress::DONE)
     }
 }
 

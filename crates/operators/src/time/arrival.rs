@@ -4,10 +4,11 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use ardea_core::{
-    Clock, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, Result, Timestamp,
-    Watermark,
+    Clock, Cut, CutWriter, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress,
+    RestoredState, Result, Timestamp, Watermark,
 };
 
+use crate::of_instance::OfInstance;
 use crate::passing::{pass_front, passable};
 
 /// Gives each record the time of day at which it came here, and watermarks that follow the clock.
@@ -44,6 +45,10 @@ pub struct ArrivalTimeP<T> {
     /// When, on the monotonic clock, the next watermark is due.
     due: Duration,
     sent: Watermark,
+    /// The watermark comes from another life, and is to be said once more: those behind it wait for it.
+    says_again: bool,
+    /// Where it has to survive it.
+    kept: OfInstance<1>,
     records: PhantomData<fn(T)>,
 }
 
@@ -58,6 +63,8 @@ impl<T> ArrivalTimeP<T> {
             clock: Clock::system(),
             due: Duration::ZERO,
             sent: Watermark::NONE,
+            says_again: false,
+            kept: OfInstance::default(),
             records: PhantomData,
         }
     }
@@ -66,10 +73,12 @@ impl<T> ArrivalTimeP<T> {
     fn tick(&mut self, outbox: &mut Outbox) {
         let now = self.clock.now();
         if now >= self.due {
-            let watermark = Watermark(self.clock.wall());
+            let watermark = Watermark(self.clock.wall()).max(self.sent);
             self.due = now.saturating_add(self.tick);
-            if watermark > self.sent && outbox.has_room(Ordinal::FIRST) {
+            let is_news = watermark > self.sent || self.says_again;
+            if is_news && outbox.has_room(Ordinal::FIRST) {
                 self.sent = watermark;
+                self.says_again = false;
                 outbox.watermark(watermark);
             }
         }
@@ -80,6 +89,7 @@ impl<T> ArrivalTimeP<T> {
 impl<T: Send + 'static> Processor for ArrivalTimeP<T> {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.clock = context.clock.clone();
+        self.kept.attach(context);
         // The first wake asks for the next, so that time goes on even before the first record.
         context.waker.wake();
         Ok(())
@@ -87,7 +97,8 @@ impl<T: Send + 'static> Processor for ArrivalTimeP<T> {
 
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
         let count = passable::<T>(inbox, outbox, Ordinal::FIRST)?;
-        let now: Timestamp = self.clock.wall();
+        // Another life may have been on a machine whose clock is ahead: what comes now is not before what that has promised.
+        let now: Timestamp = self.clock.wall().max(self.sent.0);
         inbox.rows::<T>()?.times_mut()[..count].fill(now);
         pass_front::<T>(inbox, outbox, Ordinal::FIRST, count)?;
         self.tick(outbox);
@@ -111,6 +122,28 @@ impl<T: Send + 'static> Processor for ArrivalTimeP<T> {
     fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
         self.tick(outbox);
         Ok(())
+    }
+
+    fn take_cut(&mut self, _: Cut) -> Result<()> {
+        self.kept.take_cut([self.sent.0.as_micros()]);
+        Ok(())
+    }
+
+    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        self.kept.write_cut(writer)?;
+        Ok(Progress::DONE)
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        self.kept.restore(state)
+    }
+
+    fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
+        if let Some([sent]) = self.kept.own_or_least() {
+            self.sent = Watermark(Timestamp::from_micros(sent));
+            self.says_again = self.sent > Watermark::NONE;
+        }
+        Ok(Progress::DONE)
     }
 }
 

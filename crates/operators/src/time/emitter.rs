@@ -1,7 +1,11 @@
 //! Watermarks and idle markers into an outbox: the part with a clock.
 
-use ardea_core::{Clock, InstanceContext, Marker, Ordinal, Outbox, Progress, Timestamp, Watermark};
+use ardea_core::{
+    Clock, CutWriter, InstanceContext, Marker, Ordinal, Outbox, Progress, RestoredState, Result,
+    Timestamp, Waker, Watermark,
+};
 
+use crate::of_instance::OfInstance;
 use crate::time::WatermarkPolicy;
 use crate::time::generator::WatermarkGenerator;
 
@@ -13,6 +17,11 @@ pub(crate) struct WatermarkEmitter {
     clock: Clock,
     /// Records wait in the inbox for room: the input is not silent, whatever the clock says.
     held_up: bool,
+    /// What was promised in another life, as long as that has to be said once more.
+    again: Option<Watermark>,
+    waker: Waker,
+    /// What the generator remembers, where that has to survive it.
+    kept: OfInstance<2>,
 }
 
 impl WatermarkEmitter {
@@ -24,12 +33,17 @@ impl WatermarkEmitter {
             generator,
             clock,
             held_up: false,
+            again: None,
+            waker: Waker::none(),
+            kept: OfInstance::default(),
         }
     }
 
     /// Starts to measure silence, on the instance's clock.
     pub(crate) fn attach(&mut self, context: &InstanceContext) {
         self.clock = context.clock.clone();
+        self.waker = context.waker.clone();
+        self.kept.attach(context);
         self.generator = WatermarkGenerator::new(self.policy, self.clock.now());
         if self.policy.wanted_idle_timeout().is_some() {
             // A source may be silent from the start: the first wake asks for the next.
@@ -40,6 +54,7 @@ impl WatermarkEmitter {
     /// Records were passed on, `highest` being their latest event time; `held_up` if some had no room.
     pub(crate) fn after_chunk(&mut self, highest: Timestamp, held_up: bool, outbox: &mut Outbox) {
         self.held_up = held_up;
+        self.promise_again(outbox);
         if let Some(watermark) = self.generator.records(highest, self.clock.now()) {
             outbox.watermark(watermark);
         }
@@ -49,6 +64,7 @@ impl WatermarkEmitter {
     /// A watermark came from before: those made here take its place, only the end of all time is passed on.
     pub(crate) fn replace(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Progress {
         if watermark == Watermark::END {
+            self.again = None;
             outbox.watermark(watermark);
         } else {
             self.watch_silence(outbox);
@@ -56,8 +72,48 @@ impl WatermarkEmitter {
         Progress::DONE
     }
 
+    /// Says once more what was promised in another life: those behind it wait for all that it came from.
+    fn promise_again(&mut self, outbox: &mut Outbox) {
+        if let Some(watermark) = self.again.take() {
+            outbox.watermark(watermark);
+        }
+    }
+
+    /// Notes what belongs to a cut.
+    pub(crate) fn take_cut(&mut self) {
+        let remembered = self.generator.remembered();
+        self.kept
+            .take_cut(remembered.map(|watermark| watermark.0.as_micros()));
+    }
+
+    /// Writes the cut that was taken last.
+    pub(crate) fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        self.kept.write_cut(writer)?;
+        Ok(Progress::DONE)
+    }
+
+    /// Takes back what instances remembered.
+    pub(crate) fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        self.kept.restore(state)
+    }
+
+    /// Goes on from what this instance remembered; if there were more or fewer of them, from the least that any did.
+    ///
+    /// What is read here then may have been read by any of those before. The least of their promises holds for all of it: the others may
+    /// have been ahead of this very part of the input, and a promise that is broken makes records late that were not. Nobody
+    /// behind is further than that least, as time there is that of the slowest, unless that had fallen silent.
+    pub(crate) fn restored(&mut self) {
+        if let Some(numbers) = self.kept.own_or_least() {
+            let remembered = numbers.map(|micros| Watermark(Timestamp::from_micros(micros)));
+            self.again = self.generator.remember(remembered);
+            // There is no outbox here.
+            self.waker.wake();
+        }
+    }
+
     /// Sends an idle marker if the input has been silent for too long; else asks to be woken when it will have been.
     pub(crate) fn watch_silence(&mut self, outbox: &mut Outbox) {
+        self.promise_again(outbox);
         if self.policy.wanted_idle_timeout().is_none() {
             return;
         }

@@ -42,6 +42,17 @@ impl WatermarkGenerator {
         }
     }
 
+    /// What it has promised and what it knows.
+    pub(crate) fn remembered(&self) -> [Watermark; 2] {
+        [self.sent, self.known]
+    }
+
+    /// Goes on from what another [remembered](Self::remembered). What that has promised is to be said once more.
+    pub(crate) fn remember(&mut self, [sent, known]: [Watermark; 2]) -> Option<Watermark> {
+        (self.sent, self.known) = (sent, known);
+        Some(sent).filter(|sent| *sent > Watermark::NONE)
+    }
+
     /// Records came, `highest` being their latest event time ([`Timestamp::MIN`] if they had none). Returns a watermark to send
     /// behind them, if one is due. An input that was idle speaks again.
     pub(crate) fn records(&mut self, highest: Timestamp, now: Duration) -> Option<Watermark> {

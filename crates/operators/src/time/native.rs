@@ -3,8 +3,8 @@
 use std::marker::PhantomData;
 
 use ardea_core::{
-    Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, Result, Timestamp,
-    Watermark,
+    Cut, CutWriter, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress,
+    RestoredState, Result, Timestamp, Watermark,
 };
 
 use crate::passing::{pass_front, passable};
@@ -74,6 +74,24 @@ impl<T: Send + 'static> Processor for NativeTimeP<T> {
     fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
         self.emitter.watch_silence(outbox);
         Ok(())
+    }
+
+    fn take_cut(&mut self, _: Cut) -> Result<()> {
+        self.emitter.take_cut();
+        Ok(())
+    }
+
+    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        self.emitter.write_cut(writer)
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        self.emitter.restore(state)
+    }
+
+    fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
+        self.emitter.restored();
+        Ok(Progress::DONE)
     }
 }
 

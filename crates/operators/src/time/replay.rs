@@ -5,15 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Clock, Inbox, InstanceContext, JobSignals, Ordinal, Outbox, Processor, RecordGuard, Result,
-    Timestamp,
+    Clock, Cut, CutWriter, Epoch, Inbox, InstanceContext, JobSignals, Ordinal, Outbox, Processor,
+    Progress, RecordGuard, RestoredState, Result, Timestamp,
 };
+
+use crate::of_instance::OfInstance;
 
 /// Holds back recorded events until their turn comes: `speed` seconds of recorded time pass in one second.
 ///
 /// The first record comes at once; each later one when the recorded time since then, divided by the speed, has passed. Recorded
 /// time that runs backwards delays nothing: such a record comes with the one before it. The records, their order and their event
-/// times stay as they are. A job that is drained is not held back any more. The recorded time is asked once for each record.
+/// times stay as they are. In another life it goes on at the same pace from where it was, as if no time had passed in between; an instance
+/// that there was not before begins anew. A job that is drained is not held back any more. The recorded time is asked once for each record.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -46,6 +49,8 @@ pub struct ReplayP<T, F> {
     next: Option<Duration>,
     clock: Clock,
     signals: Arc<JobSignals>,
+    /// How far recorded time has come, where that has to survive it.
+    kept: OfInstance<1>,
     records: PhantomData<fn(T)>,
 }
 
@@ -62,8 +67,19 @@ where
             next: None,
             clock: Clock::system(),
             signals: Arc::default(),
+            kept: OfInstance::default(),
             records: PhantomData,
         }
+    }
+
+    /// The recorded time whose turn it is now; [`Timestamp::MIN`] if no record has come.
+    fn reached(&self) -> Timestamp {
+        let Some((first, started)) = self.origin else {
+            return Timestamp::MIN;
+        };
+        let since = self.clock.now().saturating_sub(started);
+        let since = Duration::try_from_secs_f64(since.as_secs_f64() * self.speed);
+        first + since.unwrap_or(Duration::ZERO)
     }
 
     /// When a record's turn comes, on the clock; that of the first is `now`.
@@ -82,6 +98,7 @@ where
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.clock = context.clock.clone();
         self.signals = Arc::clone(&context.signals);
+        self.kept.attach(context);
         Ok(())
     }
 
@@ -108,6 +125,29 @@ where
             outbox.wake_at(due);
         }
         Ok(())
+    }
+
+    fn take_cut(&mut self, _: Cut) -> Result<()> {
+        self.kept.take_cut([self.reached().as_micros()]);
+        Ok(())
+    }
+
+    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        self.kept.write_cut(writer)?;
+        Ok(Progress::DONE)
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        self.kept.restore(state)
+    }
+
+    fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
+        if let Some([reached]) = self.kept.own()
+            && reached != Timestamp::MIN.as_micros()
+        {
+            self.origin = Some((Timestamp::from_micros(reached), self.clock.now()));
+        }
+        Ok(Progress::DONE)
     }
 }
 

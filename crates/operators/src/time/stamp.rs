@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use ardea_core::{
-    Epoch, Inbox, InstanceContext, OnError, Ordinal, Outbox, Processor, Progress, RecordGuard,
-    Result, Timestamp, Watermark,
+    Cut, CutWriter, Epoch, Inbox, InstanceContext, OnError, Ordinal, Outbox, Processor, Progress,
+    RecordGuard, RestoredState, Result, Timestamp, Watermark,
 };
 
 use crate::passing::{pass_front, passable, remove_at};
@@ -146,6 +146,24 @@ where
     fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
         self.emitter.watch_silence(outbox);
         Ok(())
+    }
+
+    fn take_cut(&mut self, _: Cut) -> Result<()> {
+        self.emitter.take_cut();
+        Ok(())
+    }
+
+    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        self.emitter.write_cut(writer)
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        self.emitter.restore(state)
+    }
+
+    fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
+        self.emitter.restored();
+        Ok(Progress::DONE)
     }
 }
 

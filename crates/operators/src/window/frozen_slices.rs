@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use super::open_slices::SliceId;
 use super::spec::Slice;
+use crate::keyed::Stamps;
 
 /// Emptied columns kept for slices to come.
 const SPARE_COLUMNS: usize = 4;
@@ -15,9 +17,13 @@ const ROOM_TO_SPARE: usize = 64;
 /// A slice has one part, and another for each time that records came for it after it was closed.
 pub(crate) struct Part<A> {
     pub(crate) slice: Slice,
+    /// The number of the table that it was.
+    pub(crate) number: u32,
     pub(crate) slots: Vec<u32>,
     /// As long as `slots`, or empty if the accumulators aren't needed any more.
     pub(crate) accs: Vec<A>,
+    /// Those of the table that it was, where cuts are taken.
+    pub(crate) stamps: Stamps,
     /// Whether the columns are in order of the slots, so that a slot can be found.
     sorted: bool,
 }
@@ -37,7 +43,12 @@ impl<A> FrozenSlices<A> {
     }
 
     /// Columns for a part of `entries` keys, without much room to spare: they may stay for long.
-    pub(crate) fn columns(&mut self, slice: Slice, entries: usize, with_accs: bool) -> Part<A> {
+    pub(crate) fn columns(
+        &mut self,
+        (slice, number): SliceId,
+        entries: usize,
+        with_accs: bool,
+    ) -> Part<A> {
         let fits = |capacity: usize| capacity >= entries && capacity / 4 <= entries / 3;
         let fitting = self.spare.iter().position(|(slots, accs)| {
             fits(slots.capacity()) && (!with_accs || fits(accs.capacity()))
@@ -55,17 +66,17 @@ impl<A> FrozenSlices<A> {
         };
         Part {
             slice,
+            number,
             slots,
             accs,
+            stamps: Stamps::default(),
             sorted: false,
         }
     }
 
     /// Adds a part, behind those of its slice that came before.
     pub(crate) fn push(&mut self, part: Part<A>) {
-        let position = self
-            .parts
-            .partition_point(|other| other.slice <= part.slice);
+        let position = self.parts.partition_point(|other| other.id() <= part.id());
         self.parts.insert(position, part);
     }
 
@@ -79,6 +90,12 @@ impl<A> FrozenSlices<A> {
     /// The part at `position`.
     pub(crate) fn part(&self, position: usize) -> &Part<A> {
         &self.parts[position]
+    }
+
+    /// The parts from this one on.
+    pub(crate) fn parts_from(&mut self, from: SliceId) -> impl Iterator<Item = &mut Part<A>> {
+        let first = self.parts.partition_point(|part| part.id() < from);
+        self.parts.range_mut(first..)
     }
 
     /// Takes out the first part if its slice is before `limit`.
@@ -117,9 +134,18 @@ impl<A> FrozenSlices<A> {
 }
 
 impl<A> Part<A> {
+    pub(crate) fn id(&self) -> SliceId {
+        (self.slice, self.number)
+    }
+
     fn sort(&mut self) {
         if std::mem::replace(&mut self.sorted, true) {
             return;
+        }
+        if !self.stamps.is_empty() {
+            let mut places: Vec<u32> = (0..self.slots.len() as u32).collect();
+            places.sort_unstable_by_key(|place| self.slots[*place as usize]);
+            self.stamps.reorder(places.into_iter());
         }
         let slots = std::mem::take(&mut self.slots);
         let accs = std::mem::take(&mut self.accs);
@@ -134,7 +160,7 @@ mod tests {
     use super::*;
 
     fn part(frozen: &mut FrozenSlices<u64>, slice: Slice, entries: &[(u32, u64)]) {
-        let mut part = frozen.columns(slice, entries.len(), true);
+        let mut part = frozen.columns((slice, 0), entries.len(), true);
         for (slot, acc) in entries {
             part.slots.push(*slot);
             part.accs.push(*acc);
@@ -163,9 +189,9 @@ mod tests {
         let used = frozen.pop_before(2).unwrap();
         frozen.recycle(used);
         assert!(
-            frozen.columns(2, 10, true).slots.capacity() < 100,
+            frozen.columns((2, 0), 10, true).slots.capacity() < 100,
             "a small slice keeps little"
         );
-        assert!(frozen.columns(2, 90, true).slots.capacity() >= 100);
+        assert!(frozen.columns((2, 0), 90, true).slots.capacity() >= 100);
     }
 }

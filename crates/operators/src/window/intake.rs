@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use ardea_core::{
-    Inbox, InstanceMetrics, Ordinal, Outbox, RecordGuard, Result, Rows, Timestamp, Watermark,
+    Inbox, InstanceContext, InstanceMetrics, Key, Ordinal, Outbox, RecordGuard, Result, Rows,
+    Timestamp, Watermark,
 };
 
+use super::kept_slices::Kept;
 use super::open_slices::OpenSlices;
 use super::spec::WindowSpec;
+use super::told::Told;
 use crate::{Feed, FeedVisitor, KeyedFold};
 
 /// The open slices with what decides which records get into them.
@@ -18,26 +21,24 @@ pub(crate) struct Intake<F: KeyedFold> {
 
 /// Which records are late, and where they are counted.
 pub(crate) struct LateRule {
+    /// How far time has come; with partitions that are ahead, those judge by themselves.
+    pub(crate) told: Told,
+    /// Which time records have that are late at a watermark: before the one that this says.
+    late_before: LateBefore,
+    /// Records before this are late, or may be.
     before: Timestamp,
     metrics: Arc<InstanceMetrics>,
 }
+
+/// The time before which records are late at a watermark.
+type LateBefore = Box<dyn Fn(Watermark) -> Timestamp + Send>;
 
 impl<F: KeyedFold> Intake<F> {
     pub(crate) fn new(spec: WindowSpec) -> Self {
         Intake {
             open: OpenSlices::new(spec),
-            late: LateRule::new(),
+            late: LateRule::new(move |watermark| spec.late_before(watermark)),
         }
-    }
-
-    /// Counts late records in `metrics` from now on.
-    pub(crate) fn count_in(&mut self, metrics: &Arc<InstanceMetrics>) {
-        self.late.metrics = Arc::clone(metrics);
-    }
-
-    /// Time has come to `watermark`: more records are late.
-    pub(crate) fn advance(&mut self, spec: &WindowSpec, watermark: Watermark) {
-        self.late.advance(spec.late_before(watermark));
     }
 
     /// Takes as many records of `input` out of the inbox as it can: all, unless the output for late records is full.
@@ -45,8 +46,8 @@ impl<F: KeyedFold> Intake<F> {
         &mut self,
         fold: &F,
         input: Ordinal,
-        inbox: &mut Inbox,
-        outbox: &mut Outbox,
+        (inbox, outbox): (&mut Inbox, &mut Outbox),
+        kept: Kept<'_, F>,
     ) -> Result<()> {
         fold.visit(
             input,
@@ -56,6 +57,7 @@ impl<F: KeyedFold> Intake<F> {
                 input,
                 inbox,
                 outbox,
+                kept,
             },
         )
     }
@@ -68,6 +70,7 @@ struct TakeChunk<'a, F: KeyedFold> {
     input: Ordinal,
     inbox: &'a mut Inbox,
     outbox: &'a mut Outbox,
+    kept: Kept<'a, F>,
 }
 
 impl<F: KeyedFold> FeedVisitor<F> for TakeChunk<'_, F> {
@@ -80,15 +83,25 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeChunk<'_, F> {
     {
         let position = self.inbox.position();
         let rows = self.inbox.rows::<I::Record>()?;
-        let open = &mut self.intake.open;
-        if open.hold_in_current(rows.times()) {
-            take_run(self.fold, feed, open, rows.values(), 0);
+        let Intake { open, late } = self.intake;
+        let mut kept = self.kept;
+        if open.hold_in_current(rows.times()) && late.told.ahead().is_none() {
+            take_run(self.fold, feed, open, (rows.values(), 0), kept);
             rows.clear();
             return Ok(());
         }
         open.require(rows.times(), self.input, position)?;
-        if self.intake.late.has_any(rows.times()) {
-            return take_with_late(feed, self.fold, self.intake, rows, self.input, self.outbox);
+        if late.has_any(rows.times()) {
+            return late.sort_out(rows, self.input, self.outbox, |record, time, is_old| {
+                let key = feed.key(record);
+                if is_old && late.is_late(&*key, time) {
+                    return false;
+                }
+                open.select(time);
+                let acc = open.current().acc(self.fold, key, kept.as_deref_mut());
+                feed.accumulate(acc, record);
+                true
+            });
         }
         let times = rows.times();
         let mut first = 0;
@@ -99,7 +112,7 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeChunk<'_, F> {
                 .take_while(|time| open.current_holds(**time))
                 .count();
             let records = &rows.values()[first..first + run];
-            take_run(self.fold, feed, open, records, first);
+            take_run(self.fold, feed, open, (records, first), kept.as_deref_mut());
             first += run;
         }
         rows.clear();
@@ -113,81 +126,77 @@ fn take_run<F, I>(
     fold: &F,
     feed: &I,
     open: &mut OpenSlices<F::Key, F::Acc>,
-    records: &[I::Record],
-    first: usize,
+    (records, first): (&[I::Record], usize),
+    kept: Kept<'_, F>,
 ) where
     F: KeyedFold,
     I: Feed<Key = F::Key, Acc = F::Acc>,
 {
     let key = |record| feed.key(record);
-    open.current().update_each(
-        records,
-        first,
-        key,
-        || fold.create(),
-        |acc, record| {
-            feed.accumulate(acc, record);
-        },
-    );
-}
-
-/// Takes a chunk some records of which are late: those go to their output, if there is one.
-#[cold]
-fn take_with_late<F, I>(
-    feed: &I,
-    fold: &F,
-    intake: &mut Intake<F>,
-    rows: &mut Rows<I::Record>,
-    input: Ordinal,
-    outbox: &mut Outbox,
-) -> Result<()>
-where
-    F: KeyedFold,
-    I: Feed<Key = F::Key, Acc = F::Acc>,
-{
-    let open = &mut intake.open;
-    intake
-        .late
-        .sort_out(rows, input, outbox, |record, time, is_late| {
-            if is_late {
-                return false;
-            }
-            open.select(time);
-            let acc = open
-                .current()
-                .get_or_insert(feed.key(record), || fold.create())
-                .1;
-            feed.accumulate(acc, record);
-            true
-        })
+    let create = || fold.create();
+    let update = |acc: &mut F::Acc, record| feed.accumulate(acc, record);
+    let table = open.current();
+    match kept {
+        None => table.keys.update_each(records, first, key, create, update),
+        Some(kept) => {
+            let id = table.id();
+            let mut watch = kept.watch(id, &mut table.stamps);
+            let keys = &mut table.keys;
+            keys.update_watched(records, first, key, create, update, &mut watch);
+        }
+    }
 }
 
 impl LateRule {
-    /// Nothing is late yet.
-    pub(crate) fn new() -> Self {
+    /// Nothing is late yet. At a watermark those records are that are before `late_before` of it.
+    pub(crate) fn new(late_before: impl Fn(Watermark) -> Timestamp + Send + 'static) -> Self {
         LateRule {
+            told: Told::default(),
+            late_before: Box::new(late_before),
             before: Timestamp::MIN,
             metrics: Arc::default(),
         }
     }
 
-    /// Counts in `metrics` from now on.
-    pub(crate) fn count_in(&mut self, metrics: &Arc<InstanceMetrics>) {
-        self.metrics = Arc::clone(metrics);
+    /// Belongs to this instance from now on, and counts in its metrics.
+    pub(crate) fn attach(&mut self, context: &InstanceContext) {
+        self.metrics = Arc::clone(&context.metrics);
+        self.told.attach(context);
     }
 
-    /// Records before `time` are late from now on.
-    pub(crate) fn advance(&mut self, time: Timestamp) {
-        self.before = self.before.max(time);
+    /// Time has come to `watermark`: more records are late.
+    pub(crate) fn advance(&mut self, watermark: Watermark) {
+        self.told.advance(watermark);
+        self.judge_anew();
     }
 
-    /// Whether any of `times` is late.
+    /// How far time had come has come back.
+    pub(crate) fn restored(&mut self) {
+        self.told.restored();
+        self.judge_anew();
+    }
+
+    fn judge_anew(&mut self) {
+        let ahead = self.told.ahead().unwrap_or_default().iter().copied();
+        let furthest = ahead.fold(self.told.now(), Watermark::max);
+        self.before = (self.late_before)(furthest);
+    }
+
+    /// Whether a record that is old is late.
+    pub(crate) fn is_late<K: Key>(&self, key: &K, time: Timestamp) -> bool {
+        match self.told.ahead() {
+            None => true,
+            Some(_) => time < (self.late_before)(self.told.of(key)),
+        }
+    }
+
+    /// Whether any of `times` is late, or may be.
     pub(crate) fn has_any(&self, times: &[Timestamp]) -> bool {
         times.iter().any(|time| *time < self.before)
     }
 
-    /// Offers records from the front to `admit`, which is told whether they are before the limit of lateness and says whether
-    /// it took them; of records at or after the limit it takes all. The others are late: counted, and moved to the output
+    /// Offers records from the front to `admit`, which is told whether they are old, so that [`is_late`](Self::is_late) is to be asked, and
+    /// says whether it took them; of others it takes all. The others are late: counted, and moved to the output
     /// for late records. Stops before that output could overflow; the rest stays.
     pub(crate) fn sort_out<T: Send + 'static>(
         &self,

@@ -3,23 +3,68 @@
 //! Each has a table of its own, from key to accumulator, so that a record costs one lookup and one update. The slice that
 //! the last record fell into is kept at hand: a chunk that lies in it, as nearly all do, needs nothing else.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use ardea_core::{Error, ErrorCode, Key, Ordinal, Result, Timestamp};
 
+use super::kept_slices::Kept;
 use super::spec::{Slice, WindowSpec};
-use crate::KeyTable;
+use crate::keyed::Stamps;
+use crate::keyed_table::Watch;
 use crate::time::require_times;
+use crate::{KeyTable, KeyedFold};
 
 /// Emptied tables kept for slices to come.
 const SPARE_TABLES: usize = 4;
 
 /// One slice's keys and accumulators.
-pub(crate) type SliceTable<K, A> = KeyTable<K, A>;
+pub(crate) struct SliceTable<K, A> {
+    pub(crate) slice: Slice,
+    /// Zero, unless the slice had been closed when the table was begun: then one that no other table of the slice has.
+    pub(crate) number: u32,
+    pub(crate) keys: KeyTable<K, A>,
+    /// Beside the keys, where cuts are taken.
+    pub(crate) stamps: Stamps,
+}
+
+/// Which table of which slice.
+pub(crate) type SliceId = (Slice, u32);
+
+impl<K: Key, A> SliceTable<K, A> {
+    pub(crate) fn new((slice, number): SliceId) -> Self {
+        SliceTable {
+            slice,
+            number,
+            keys: KeyTable::default(),
+            stamps: Stamps::default(),
+        }
+    }
+
+    pub(crate) fn id(&self) -> SliceId {
+        (self.slice, self.number)
+    }
+
+    /// The accumulator of a key, which gets one if it has none, and is about to change.
+    pub(crate) fn acc<F>(&mut self, fold: &F, key: Cow<'_, K>, kept: Kept<'_, F>) -> &mut A
+    where
+        F: KeyedFold<Key = K, Acc = A>,
+    {
+        let Some(kept) = kept else {
+            return self.keys.get_or_insert(key, || fold.create()).1;
+        };
+        let id = self.id();
+        let mut watch = kept.watch(id, &mut self.stamps);
+        match self.keys.index().find(&key) {
+            Some(slot) => watch.changes(slot, &key, &self.keys.values()[slot as usize]),
+            None => watch.inserted(0),
+        }
+        self.keys.get_or_insert(key, || fold.create()).1
+    }
+}
 
 /// A slice, with its first and last time.
 struct OpenSlice<K, A> {
-    slice: Slice,
     first: Timestamp,
     last: Timestamp,
     table: SliceTable<K, A>,
@@ -35,6 +80,10 @@ pub(crate) struct OpenSlices<K, A> {
     first: Timestamp,
     last: Timestamp,
     spare: Vec<SliceTable<K, A>>,
+    /// Slices before this are closed, and opened again for a late record only.
+    closed_before: Slice,
+    /// How many have been opened again.
+    reopened: u32,
 }
 
 impl<K: Key, A> OpenSlices<K, A> {
@@ -46,7 +95,14 @@ impl<K: Key, A> OpenSlices<K, A> {
             first: Timestamp::MAX,
             last: Timestamp::MIN,
             spare: Vec::new(),
+            closed_before: Slice::MIN,
+            reopened: 0,
         }
+    }
+
+    /// Slices before `limit` are closed.
+    pub(crate) fn close_before(&mut self, limit: Slice) {
+        self.closed_before = limit;
     }
 
     /// Refuses records whose time is in no slice, or in one that has not all its windows.
@@ -97,17 +153,12 @@ impl<K: Key, A> OpenSlices<K, A> {
             Some(found) if time <= self.open[found].last => found,
             _ => {
                 let slice = self.spec.slice_of(time);
-                let (first, last) = (self.spec.first_of(slice), self.spec.last_of(slice));
-                let table = self.spare.pop().unwrap_or_default();
-                self.open.insert(
-                    after,
-                    OpenSlice {
-                        slice,
-                        first,
-                        last,
-                        table,
-                    },
-                );
+                let spare = self.spare.pop();
+                let mut table = spare.unwrap_or_else(|| SliceTable::new((slice, 0)));
+                let is_again = slice < self.closed_before;
+                self.reopened = self.reopened.wrapping_add(is_again.into());
+                (table.slice, table.number) = (slice, if is_again { self.reopened } else { 0 });
+                self.insert_at(after, table);
                 after
             }
         };
@@ -115,23 +166,56 @@ impl<K: Key, A> OpenSlices<K, A> {
         (self.first, self.last) = (current.first, current.last);
     }
 
+    fn insert_at(&mut self, at: usize, table: SliceTable<K, A>) {
+        let (first, last) = (
+            self.spec.first_of(table.slice),
+            self.spec.last_of(table.slice),
+        );
+        self.open.insert(at, OpenSlice { first, last, table });
+    }
+
+    /// Puts a table back that comes from another life. None is at hand afterwards.
+    pub(crate) fn restore(&mut self, table: SliceTable<K, A>) {
+        self.reopened = self.reopened.max(table.number);
+        let id = table.id();
+        let at = self.open.partition_point(|open| open.table.id() < id);
+        self.insert_at(at, table);
+        (self.first, self.last) = (Timestamp::MAX, Timestamp::MIN);
+    }
+
+    /// This number of a table is in use.
+    pub(crate) fn reserve(&mut self, number: u32) {
+        self.reopened = self.reopened.max(number);
+    }
+
     /// The first open slice.
     pub(crate) fn first_slice(&self) -> Option<Slice> {
-        self.open.front().map(|open| open.slice)
+        self.open.front().map(|open| open.table.slice)
     }
 
     /// The open slices and their tables, in order of time.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Slice, &SliceTable<K, A>)> {
-        self.open.iter().map(|open| (open.slice, &open.table))
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Slice, &KeyTable<K, A>)> {
+        self.open
+            .iter()
+            .map(|open| (open.table.slice, &open.table.keys))
     }
 
     /// The number of keys over all open slices.
     pub(crate) fn keys(&self) -> usize {
-        self.open.iter().map(|open| open.table.len()).sum()
+        self.open.iter().map(|open| open.table.keys.len()).sum()
+    }
+
+    /// The tables from this one on.
+    pub(crate) fn tables_from(
+        &mut self,
+        from: SliceId,
+    ) -> impl Iterator<Item = &mut SliceTable<K, A>> {
+        let first = self.open.partition_point(|open| open.table.id() < from);
+        self.open.range_mut(first..).map(|open| &mut open.table)
     }
 
     /// Takes out the first slice if it is before `limit`.
-    pub(crate) fn pop_before(&mut self, limit: Slice) -> Option<(Slice, SliceTable<K, A>)> {
+    pub(crate) fn pop_before(&mut self, limit: Slice) -> Option<SliceTable<K, A>> {
         if self.first_slice()? >= limit {
             return None;
         }
@@ -140,13 +224,14 @@ impl<K: Key, A> OpenSlices<K, A> {
         } else {
             self.current -= 1;
         }
-        self.open.pop_front().map(|open| (open.slice, open.table))
+        self.open.pop_front().map(|open| open.table)
     }
 
     /// Takes a table back that [`pop_before`](Self::pop_before) gave out, to use its memory again.
     pub(crate) fn recycle(&mut self, mut table: SliceTable<K, A>) {
         if self.spare.len() < SPARE_TABLES {
-            table.clear();
+            table.keys.clear();
+            table.stamps.clear();
             self.spare.push(table);
         }
     }
@@ -172,7 +257,6 @@ fn all_within(times: &[Timestamp], first: Timestamp, last: Timestamp) -> bool {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::borrow::Cow;
     use std::time::Duration;
 
     fn at(micros: i64) -> Timestamp {
@@ -202,12 +286,13 @@ mod tests {
         let mut open: OpenSlices<u64, u64> = OpenSlices::new(spec);
         for time in [35, 5, 12, 31, -3, 19, 5] {
             open.select(at(time));
-            *open.current().get_or_insert(Cow::Owned(0), || 0).1 += 1;
+            *open.current().keys.get_or_insert(Cow::Owned(0), || 0).1 += 1;
             assert!(open.current_holds(at(time)) && !open.current_holds(at(time + 10)));
         }
         let mut seen = Vec::new();
-        while let Some((slice, table)) = open.pop_before(3) {
-            seen.push((slice, table.values()[0]));
+        while let Some(table) = open.pop_before(3) {
+            let slice = table.slice;
+            seen.push((slice, table.keys.values()[0]));
             open.recycle(table);
             assert!(
                 !open.current_holds(at(slice * 10)),
@@ -217,6 +302,6 @@ mod tests {
         assert_eq!(seen, [(-1, 1), (0, 2), (1, 2)]);
         assert_eq!(open.first_slice(), Some(3));
         open.select(at(32));
-        assert_eq!(open.current().values(), [2]);
+        assert_eq!(open.current().keys.values(), [2]);
     }
 }

@@ -22,16 +22,17 @@ impl Revisions {
         self.changed.is_empty()
     }
 
-    /// The windows to compute anew, among those from `kept_from` to before `emitted_before`: disjoint ranges by slot.
+    /// The windows to compute anew, of a slot among those from the first to before the second that `emitted` says: disjoint ranges by
+    /// slot.
     pub(crate) fn take(
         &mut self,
         spec: &WindowSpec,
-        kept_from: Slice,
-        emitted_before: Slice,
+        emitted: impl Fn(u32) -> (Slice, Slice),
     ) -> Vec<(u32, RangeInclusive<Slice>)> {
         self.changed.sort_unstable();
         let mut ranges: Vec<(u32, RangeInclusive<Slice>)> = Vec::new();
         for (slot, slice) in self.changed.drain(..) {
+            let (kept_from, emitted_before) = emitted(slot);
             let first = slice.max(kept_from);
             let last = spec
                 .last_window_of(slice)

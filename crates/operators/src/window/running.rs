@@ -46,6 +46,14 @@ impl<A: Clone> Running<A> {
         self.live_keys
     }
 
+    /// Whether the key at `slot` is in the window.
+    pub(crate) fn holds(&self, slot: u32) -> bool {
+        match &self.columns {
+            Columns::Totals { parts, .. } => parts[slot as usize] > 0,
+            Columns::Stacks(stacks) => !stacks[slot as usize].is_empty(),
+        }
+    }
+
     /// The length of the columns.
     pub(crate) fn slots(&self) -> usize {
         match &self.columns {

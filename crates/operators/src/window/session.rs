@@ -5,16 +5,18 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use ardea_core::{
-    Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, RecordGuard, Result, Timestamp,
-    Watermark,
+    Cut, CutWriter, Epoch, Inbox, InstanceContext, Key, Ordinal, Outbox, Processor, Progress,
+    RecordGuard, RestoredState, Result, StateChunk, Timestamp, Watermark,
 };
 
 use super::intake::LateRule;
 use super::sessions::{SessionSpec, Sessions, Settled};
 use super::slider::ResultOf;
+use super::told::TOLD;
 use super::{Firing, WindowResult, result_time};
+use crate::keyed::{KeptAs, KeyedStates, STATE, unless_kept};
 use crate::time::require_times;
-use crate::{Feed, FeedVisitor, KeyTable, KeyedFold};
+use crate::{Feed, FeedVisitor, KeyedFold};
 
 /// How many keys one call looks at before it lets others have their turn.
 const KEYS_PER_CALL: usize = 4096;
@@ -32,12 +34,13 @@ const KEYS_PER_CALL: usize = 4096;
 pub struct SessionWindowP<F: KeyedFold> {
     spec: SessionSpec,
     fold: Arc<F>,
-    keys: KeyTable<F::Key, Sessions<F::Acc>>,
+    keys: KeyedStates<F::Key, Sessions<F::Acc>>,
+    /// How they are written where they have to survive it.
+    kept: Option<KeptAs<F::Key, F::Acc>>,
     /// When to look at which key, the earliest first. Prolonging a session leaves its entry as it is: the key is then
     /// looked at too early and gets another entry.
     agenda: BinaryHeap<Reverse<(Timestamp, u32)>>,
     late: LateRule,
-    watermark: Watermark,
 }
 
 impl<F: KeyedFold> SessionWindowP<F> {
@@ -46,11 +49,17 @@ impl<F: KeyedFold> SessionWindowP<F> {
         SessionWindowP {
             spec,
             fold,
-            keys: KeyTable::default(),
+            keys: KeyedStates::default(),
+            kept: None,
             agenda: BinaryHeap::new(),
-            late: LateRule::new(),
-            watermark: Watermark::NONE,
+            late: LateRule::new(move |watermark| spec.late_before(watermark)),
         }
+    }
+
+    /// Says how keys and accumulators are written, so that its sessions survive it.
+    pub fn kept_as(mut self, kept: KeptAs<F::Key, F::Acc>) -> Self {
+        self.kept = Some(kept);
+        self
     }
 
     /// Emits the sessions that `watermark` closes and drops those whose lateness is over.
@@ -70,38 +79,19 @@ impl<F: KeyedFold> SessionWindowP<F> {
                 return Ok(Progress::MADE);
             }
             self.agenda.pop();
-            let sessions = &mut self.keys.values_mut()[slot as usize];
+            let Some((_, sessions)) = self.keys.get_mut(slot) else {
+                continue; // It has no session any more.
+            };
             if sessions.scheduled != Some(time) {
                 continue; // An earlier look has dealt with it.
             }
             sessions.scheduled = None;
             if let Some((due, position)) = sessions.first_due(&self.spec)
                 && due == time
-                && let Some(settled) = sessions.settle(&*self.fold, &self.spec, position)
+                && let Some(result) = self.settle(slot, position)
             {
-                let Settled {
-                    start,
-                    end,
-                    value,
-                    is_shown,
-                } = settled;
-                let is_update = is_shown || end <= self.watermark.0;
-                let firing = if is_update {
-                    Firing::Update
-                } else {
-                    Firing::OnTime
-                };
-                let key = self.keys.keys()[slot as usize].clone();
-                lane.push(
-                    WindowResult {
-                        start,
-                        end,
-                        key,
-                        value,
-                        firing,
-                    },
-                    result_time(end),
-                );
+                let time = result_time(result.end);
+                lane.push(result, time);
             }
             self.reschedule(slot);
         }
@@ -113,13 +103,62 @@ impl<F: KeyedFold> SessionWindowP<F> {
         self.agenda.len()
     }
 
+    /// The result of the session of a key that is due; none if it was emitted, and is dropped.
+    fn settle(&mut self, slot: u32, position: usize) -> Option<ResultOf<F>> {
+        self.touch(slot);
+        let (key, sessions) = self.keys.get_mut(slot)?;
+        let Settled {
+            start,
+            end,
+            value,
+            is_shown,
+        } = sessions.settle(&*self.fold, &self.spec, position)?;
+        let is_update = is_shown || end <= self.late.told.of(key).0;
+        Some(WindowResult {
+            start,
+            end,
+            key: key.clone(),
+            value,
+            firing: match is_update {
+                true => Firing::Update,
+                false => Firing::OnTime,
+            },
+        })
+    }
+
     /// Puts a key on the agenda again, or forgets it if it has no session left.
     fn reschedule(&mut self, slot: u32) {
-        let sessions = &mut self.keys.values_mut()[slot as usize];
+        let Some((_, sessions)) = self.keys.get_mut(slot) else {
+            return;
+        };
         match sessions.due_before_scheduled(&self.spec) {
             Some(due) => self.agenda.push(Reverse((due, slot))),
-            None => self.keys.remove(slot),
+            None => {
+                self.touch(slot);
+                self.keys.remove(slot);
+            }
         }
+    }
+
+    /// The sessions of a key are about to change.
+    fn touch(&mut self, slot: u32) {
+        let kept = &self.kept;
+        self.keys.touch(slot, |chunk, key, sessions| {
+            write(kept, chunk, key, sessions)
+        });
+    }
+}
+
+/// Appends the entry of a key: its sessions.
+fn write<K: Key, A>(
+    kept: &Option<KeptAs<K, A>>,
+    chunk: &mut StateChunk,
+    key: &K,
+    sessions: &Sessions<A>,
+) -> Result<()> {
+    match kept {
+        Some(kept) => kept.write_as((STATE, &[]), chunk, key, |out| sessions.write(kept, out)),
+        None => Ok(()),
     }
 }
 
@@ -141,20 +180,30 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeSessions<'_, F> {
         let SessionWindowP {
             spec,
             keys,
+            kept,
             agenda,
             late,
             fold,
-            ..
         } = self.window;
         let position = self.inbox.position();
         let rows = self.inbox.rows::<I::Record>()?;
         require_times(rows.times(), self.input, position)?;
-        let mut admit = |record: &I::Record, time, too_old| {
+        let mut admit = |record: &I::Record, time, is_old: bool| {
             let key = feed.key(record);
-            if too_old && keys.get(&key).is_none() {
+            let too_old = is_old && late.is_late(&*key, time);
+            let slot = match too_old {
+                true => match keys.find(&key) {
+                    Some(slot) => slot,
+                    None => return false,
+                },
+                false => keys.slot_or_insert(key, Sessions::default),
+            };
+            keys.touch(slot, |chunk, key, sessions| {
+                write(kept, chunk, key, sessions)
+            });
+            let Some((_, sessions)) = keys.get_mut(slot) else {
                 return false;
-            }
-            let (slot, sessions) = keys.get_or_insert(key, Sessions::default);
+            };
             let Some((acc, is_due_anew)) = sessions.admit(&**fold, spec, time, too_old) else {
                 return false;
             };
@@ -178,12 +227,11 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeSessions<'_, F> {
 }
 
 impl<F: KeyedFold> Processor for SessionWindowP<F> {
-    fn forgets(&self) -> Option<&'static str> {
-        Some("its open windows")
-    }
-
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
-        self.late.count_in(&context.metrics);
+        self.late.attach(context);
+        if context.guarantee.keeps_state() {
+            self.keys.keep_track();
+        }
         Ok(())
     }
 
@@ -201,10 +249,13 @@ impl<F: KeyedFold> Processor for SessionWindowP<F> {
     }
 
     fn on_watermark(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
+        if self.late.told.has_heard(watermark) {
+            outbox.watermark(watermark);
+            return Ok(Progress::DONE);
+        }
         let progress = self.close(watermark, outbox)?;
         if progress.done {
-            self.watermark = self.watermark.max(watermark);
-            self.late.advance(self.spec.late_before(watermark));
+            self.late.advance(watermark);
             outbox.watermark(watermark);
         }
         Ok(progress)
@@ -213,5 +264,55 @@ impl<F: KeyedFold> Processor for SessionWindowP<F> {
     /// The end of the input closes all sessions, as its watermark has done before if it came.
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         self.close(Watermark::END, outbox)
+    }
+
+    fn forgets(&self) -> Option<&'static str> {
+        unless_kept(self.kept.as_ref())
+    }
+
+    fn take_cut(&mut self, cut: Cut) -> Result<()> {
+        self.late.told.take_cut();
+        self.keys.take_cut(cut);
+        Ok(())
+    }
+
+    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        self.late.told.write_cut(writer)?;
+        let kept = &self.kept;
+        self.keys.write_cut(writer, |chunk, key, _, sessions| {
+            write(kept, chunk, key, sessions)
+        })
+    }
+
+    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+        Ok(self.keys.commit(epoch))
+    }
+
+    fn on_epoch_given_up(&mut self, epoch: Epoch) -> Result<Progress> {
+        self.keys.give_up(epoch);
+        Ok(Progress::DONE)
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        for entry in state {
+            if entry.state == TOLD {
+                self.late.told.restore(&entry)?;
+                continue;
+            }
+            let Some(kept) = &self.kept else {
+                return Err(RestoredState::unknown(&entry));
+            };
+            let (key, mut rest) = kept.read_as(STATE, &entry)?;
+            let mut sessions = Sessions::read(kept, &mut rest)?;
+            let due = sessions.due_before_scheduled(&self.spec);
+            let slot = self.keys.restore(key, sessions)?;
+            self.agenda.extend(due.map(|due| Reverse((due, slot))));
+        }
+        Ok(())
+    }
+
+    fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
+        self.late.restored();
+        Ok(Progress::DONE)
     }
 }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use ardea_core::{Error, ErrorCode, Result, Timestamp, Watermark};
+use ardea_core::{Error, ErrorCode, Key, Result, Timestamp, Watermark};
 
 use crate::KeyedFold;
+use crate::keyed::{KeptAs, Rest, put_time};
 
 /// How long a key must be silent for its session to end, and for how long late records are still taken.
 ///
@@ -114,6 +115,41 @@ impl<A> Default for Sessions<A> {
 }
 
 impl<A> Sessions<A> {
+    /// Appends all sessions, each with its times, whether it was shown and is settled, and its accumulator.
+    ///
+    /// # Errors
+    /// If an accumulator can't be written.
+    pub(crate) fn write<K: Key>(&self, kept: &KeptAs<K, A>, out: &mut Vec<u8>) -> Result<()> {
+        for session in &self.sessions {
+            put_time(out, session.start);
+            put_time(out, session.last);
+            out.push(session.is_shown.into());
+            out.push(session.is_settled.into());
+            kept.put_state(&session.acc, out)?;
+        }
+        Ok(())
+    }
+
+    /// What [`write`](Self::write) has appended. Nothing is scheduled.
+    ///
+    /// # Errors
+    /// If it can't be read.
+    pub(crate) fn read<K: Key>(kept: &KeptAs<K, A>, rest: &mut Rest<'_>) -> Result<Self> {
+        let mut all = Sessions::default();
+        while !rest.is_empty() {
+            let (start, last) = (rest.time()?, rest.time()?);
+            let [is_shown, is_settled] = rest.array()?;
+            all.sessions.push(Session {
+                start,
+                last,
+                acc: kept.take_state(rest)?,
+                is_shown: is_shown != 0,
+                is_settled: is_settled != 0,
+            });
+        }
+        Ok(all)
+    }
+
     /// The accumulator for a record at `time`, and whether something may have become due earlier than it was. A record
     /// that is `too_old` gets no session of its own.
     #[inline]

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use ardea_core::{Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, Result, Watermark};
+use ardea_core::{
+    Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, Result, Watermark,
+};
 
 use super::intake::Intake;
 use super::open_slices::SliceTable;
@@ -12,7 +14,8 @@ use crate::{KeyedFold, Partial};
 
 /// Aggregates each key over slices on the producing side, before the records are exchanged by key.
 ///
-/// Emits a [`Partial`] for each key of a slice when the watermark closes the slice, or sooner when it holds very many keys.
+/// Emits a [`Partial`] for each key of a slice when the watermark closes the slice, or sooner when it holds very many keys, or an epoch
+/// ends: so it remembers nothing that would have to survive it.
 /// A [`SlidingWindowP`](crate::SlidingWindowP) of [`FoldPartials`](crate::FoldPartials), with the same [`WindowSpec`],
 /// combines them; together they give what one stage gives. The two agree on which records are late: they are counted and
 /// go to their output here, where they are still records.
@@ -31,7 +34,6 @@ pub struct SliceCombineP<F: KeyedFold> {
 
 /// A slice being emitted, from `next` on.
 struct Emitting<K, A> {
-    slice: Slice,
     table: SliceTable<K, A>,
     next: usize,
 }
@@ -58,27 +60,24 @@ impl<F: KeyedFold> SliceCombineP<F> {
     /// Emits all slices before `limit`, as far as there is room; whether it came to the end.
     fn emit_before(&mut self, limit: Slice, outbox: &mut Outbox) -> Result<bool> {
         loop {
-            let Some(Emitting { slice, table, next }) = &mut self.emitting else {
-                let Some((slice, table)) = self.intake.open.pop_before(limit) else {
+            let Some(Emitting { table, next }) = &mut self.emitting else {
+                let Some(table) = self.intake.open.pop_before(limit) else {
                     return Ok(true);
                 };
-                self.emitting = Some(Emitting {
-                    slice,
-                    table,
-                    next: 0,
-                });
+                self.emitting = Some(Emitting { table, next: 0 });
                 continue;
             };
             let mut lane = outbox.lane::<Partial<F::Key, F::Acc>>(Ordinal::FIRST)?;
-            let time = self.spec.last_of(*slice);
-            let after = table.len().min(*next + lane.room());
+            let time = self.spec.last_of(table.slice);
+            let keys = &mut table.keys;
+            let after = keys.len().min(*next + lane.room());
             for slot in *next..after {
-                let key = table.keys()[slot].clone();
-                let acc = std::mem::replace(&mut table.values_mut()[slot], self.fold.create());
+                let key = keys.keys()[slot].clone();
+                let acc = std::mem::replace(&mut keys.values_mut()[slot], self.fold.create());
                 lane.push(Partial { key, acc }, time);
             }
             *next = after;
-            if after < table.len() {
+            if after < keys.len() {
                 return Ok(false);
             }
             if let Some(Emitting { table, .. }) = self.emitting.take() {
@@ -98,12 +97,8 @@ impl<F: KeyedFold> SliceCombineP<F> {
 }
 
 impl<F: KeyedFold> Processor for SliceCombineP<F> {
-    fn forgets(&self) -> Option<&'static str> {
-        Some("the slices of windows that it has not handed on")
-    }
-
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
-        self.intake.count_in(&context.metrics);
+        self.intake.late.attach(context);
         Ok(())
     }
 
@@ -115,16 +110,24 @@ impl<F: KeyedFold> Processor for SliceCombineP<F> {
             }
             self.relieving = false;
         }
-        self.intake.take(&self.fold, input, inbox, outbox)
+        self.intake.take(&self.fold, input, (inbox, outbox), None)
     }
 
     fn on_watermark(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
         let progress = self.emit_closed(watermark, outbox)?;
         if progress.done {
-            self.intake.advance(&self.spec, watermark);
+            self.intake.late.advance(watermark);
             outbox.watermark(watermark);
         }
         Ok(progress)
+    }
+
+    /// All that it holds goes on, so that it has nothing to remember beyond the end of an epoch.
+    fn on_epoch(&mut self, _: Epoch, outbox: &mut Outbox) -> Result<Progress> {
+        let made = outbox.lanes() == 0 || outbox.has_room(Ordinal::FIRST);
+        let done = self.emit_before(ALL_SLICES, outbox)?;
+        self.relieving &= !done;
+        Ok(Progress { made, done })
     }
 
     /// The end of the input closes all slices, as its watermark has done before if it came.

@@ -9,20 +9,28 @@
 //! has in common with the one before. Slices at or after the frontier are open. A record for a slice before it, which
 //! is not late for all its windows, opens the slice again; what comes of that is frozen as another part of the slice
 //! at the next watermark, before anything else.
+//!
+//! Where state is kept, what leaves goes to [`KeptSlices`](super::kept_slices::KeptSlices), and keys have their slots until that lets go
+//! of them. What comes back is laid out anew: closed slices are frozen and enter the window, see `restored`.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 
 use ardea_core::{Ordinal, Outbox, Result, Timestamp, Watermark};
 
 use super::early::Triggers;
 use super::frozen_slices::{FrozenSlices, Part};
+use super::kept_slices::{Kept, KeptSlices};
+use super::lag::Lag;
 use super::open_slices::{OpenSlices, SliceTable};
 use super::revisions::{Revisions, sweep};
 use super::running::Running;
 use super::spec::{ALL_SLICES, Slice, WindowSpec};
 use super::{Firing, WindowResult, result_time};
-use crate::{KeyIndex, KeyedFold};
+use crate::{KeyIndex, KeyTable, KeyedFold};
+
+mod surviving;
 
 /// How many entries of slices one call may move before it lets others have their turn: about 50 µs.
 const ENTRIES_PER_CALL: usize = 16 * 1024;
@@ -35,6 +43,9 @@ pub(crate) type ResultOf<F> = WindowResult<<F as KeyedFold>::Key, <F as KeyedFol
 
 /// The open slices of a fold.
 pub(crate) type OpenOf<F> = OpenSlices<<F as KeyedFold>::Key, <F as KeyedFold>::Acc>;
+
+/// What keeps the slices of a fold.
+pub(crate) type KeptOf<F> = KeptSlices<<F as KeyedFold>::Key, <F as KeyedFold>::Acc>;
 
 /// The closed slices and the window under way.
 pub(crate) struct Slider<F: KeyedFold> {
@@ -51,11 +62,15 @@ pub(crate) struct Slider<F: KeyedFold> {
     kept_from: Slice,
     stage: Stage<F::Key, F::Acc>,
     revisions: Revisions,
+    /// Partitions that have not come as far as the frontier.
+    lag: Option<Box<Lag<F::Out>>>,
+    /// Whether accumulators are kept whatever the aggregate, as state has to survive.
+    survives: bool,
     pub(crate) triggers: Triggers<F::Key, F::State>,
 }
 
 /// What the machine is in the middle of.
-enum Stage<K, A> {
+pub(crate) enum Stage<K, A> {
     /// Between two windows, deciding what comes next.
     Next,
     /// Moving the table of a closed slice into `part`, from `next` on.
@@ -80,6 +95,9 @@ enum Stage<K, A> {
     },
 }
 
+/// A table that is being moved into a part, and how far.
+type Freezing<K, A> = (SliceTable<K, A>, Part<A>, usize);
+
 /// How far a call of [`Slider::advance`] came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Advance {
@@ -103,6 +121,8 @@ impl<F: KeyedFold> Slider<F> {
             kept_from: Slice::MIN,
             stage: Stage::Next,
             revisions: Revisions::default(),
+            lag: None,
+            survives: false,
             triggers: Triggers::default(),
         }
     }
@@ -118,7 +138,7 @@ impl<F: KeyedFold> Slider<F> {
         &mut self,
         fold: &F,
         open: &mut OpenOf<F>,
-        watermark: Watermark,
+        (watermark, mut kept): (Watermark, Kept<'_, F>),
         outbox: &mut Outbox,
         pending: &mut VecDeque<ResultOf<F>>,
     ) -> Result<Advance> {
@@ -127,19 +147,23 @@ impl<F: KeyedFold> Slider<F> {
         while left > 0 && self.frontier.saturating_sub(begun) < WINDOWS_PER_CALL {
             match std::mem::replace(&mut self.stage, Stage::Next) {
                 Stage::Next => {
-                    if let Some((slice, table)) = open.pop_before(self.frontier) {
-                        self.stage = self.start_freezing(slice, table);
+                    if let Some(table) = open.pop_before(self.frontier) {
+                        self.stage = self.start_freezing(table);
                     } else if !self.revisions.is_empty() {
                         self.revise(fold, pending);
                         return Ok(Advance::Paused);
+                    } else if self.owes_before(target) {
+                        self.catch_up(fold, open, target, (pending, kept));
+                        return Ok(Advance::Paused);
                     } else if self.skip_to_work(open, target) {
                         self.stage = self.close_slice(open);
-                    } else if self.expire(open, watermark, &mut left) {
+                    } else if self.expire(open, watermark, &mut left, kept.as_deref_mut()) {
                         return Ok(Advance::Done);
                     }
                 }
                 Stage::Freezing { table, part, next } => {
-                    self.stage = self.freeze(fold, open, table, part, next, &mut left);
+                    let at = (table, part, next);
+                    self.stage = self.freeze(fold, open, at, &mut left, kept.as_deref_mut());
                 }
                 Stage::Emitting { next_slot } => {
                     let next_slot = self.emit(fold, next_slot, outbox)?;
@@ -156,16 +180,20 @@ impl<F: KeyedFold> Slider<F> {
                     };
                 }
                 Stage::EmittingTable { table, next_slot } => {
-                    let next_slot = self.emit_table(fold, &table, next_slot, outbox)?;
-                    if next_slot < table.len() {
+                    let next_slot = self.emit_table(fold, &table.keys, next_slot, outbox)?;
+                    if next_slot < table.keys.len() {
                         self.stage = Stage::EmittingTable { table, next_slot };
                         return Ok(Advance::Full);
                     }
-                    open.recycle(table);
+                    match &mut kept {
+                        Some(kept) => kept.drop_table(table, open),
+                        None => open.recycle(table),
+                    }
                     self.frontier += 1;
                 }
                 Stage::Leaving { part, after, next } => {
-                    self.stage = self.leave(fold, open, part, after, next, &mut left);
+                    let at = (part, after, next);
+                    self.stage = self.leave(fold, open, at, &mut left, kept.as_deref_mut());
                 }
             }
         }
@@ -185,26 +213,23 @@ impl<F: KeyedFold> Slider<F> {
     fn close_slice(&mut self, open: &mut OpenOf<F>) -> Stage<F::Key, F::Acc> {
         let nothing_stays = self.spec.is_tumbling() && !self.spec.allows_lateness() && !F::EARLY;
         match open.pop_before(self.frontier + 1) {
-            Some((_, table)) if nothing_stays => Stage::EmittingTable {
+            Some(table) if nothing_stays => Stage::EmittingTable {
                 table,
                 next_slot: 0,
             },
-            Some((slice, table)) => self.start_freezing(slice, table),
+            Some(table) => self.start_freezing(table),
             None => Stage::Emitting { next_slot: 0 },
         }
     }
 
-    /// Accumulators are kept where they will be deducted, or asked for by key.
+    /// Accumulators are kept where they will be deducted, asked for by key, or written.
     fn keeps_accs(&self) -> bool {
-        F::DEDUCTS || F::EARLY || self.spec.allows_lateness()
+        F::DEDUCTS || F::EARLY || self.spec.allows_lateness() || self.survives
     }
 
-    fn start_freezing(
-        &mut self,
-        slice: Slice,
-        table: SliceTable<F::Key, F::Acc>,
-    ) -> Stage<F::Key, F::Acc> {
-        let part = self.frozen.columns(slice, table.len(), self.keeps_accs());
+    fn start_freezing(&mut self, table: SliceTable<F::Key, F::Acc>) -> Stage<F::Key, F::Acc> {
+        let entries = table.keys.len();
+        let part = self.frozen.columns(table.id(), entries, self.keeps_accs());
         Stage::Freezing {
             table,
             part,
@@ -217,22 +242,24 @@ impl<F: KeyedFold> Slider<F> {
         &mut self,
         fold: &F,
         open: &mut OpenOf<F>,
-        mut table: SliceTable<F::Key, F::Acc>,
-        mut part: Part<F::Acc>,
-        next: usize,
+        (mut table, mut part, next): Freezing<F::Key, F::Acc>,
         left: &mut usize,
+        kept: Kept<'_, F>,
     ) -> Stage<F::Key, F::Acc> {
-        let after = table.len().min(next + *left);
+        let after = table.keys.len().min(next + *left);
         *left -= after - next;
-        for key in &table.keys()[next..after] {
+        for key in &table.keys.keys()[next..after] {
             part.slots
                 .push(self.index.find_or_insert(Cow::Borrowed(key)).0);
         }
         let slots = &part.slots[next..after];
         self.running.grow(fold, self.index.slots());
         if part.slice >= self.spec.first_slice_of(self.frontier) {
-            self.running
-                .enter(fold, part.slice, slots, &table.values()[next..after]);
+            let accs = &table.keys.values()[next..after];
+            self.running.enter(fold, part.slice, slots, accs);
+        }
+        if let Some(kept) = kept {
+            kept.freeze(&mut table, next, (slots, self.index.slots()));
         }
         if self.spec.allows_lateness() {
             self.held.resize(self.index.slots(), 0);
@@ -243,7 +270,7 @@ impl<F: KeyedFold> Slider<F> {
                 self.revisions.changed(part.slice, slots);
             }
         }
-        if after < table.len() {
+        if after < table.keys.len() {
             return Stage::Freezing {
                 table,
                 part,
@@ -251,8 +278,9 @@ impl<F: KeyedFold> Slider<F> {
             };
         }
         if self.keeps_accs() {
-            part.accs.extend(table.drain_values());
+            part.accs.extend(table.keys.drain_values());
         }
+        part.stamps = std::mem::take(&mut table.stamps);
         let was_closed = part.slice < self.frontier;
         self.frozen.push(part);
         open.recycle(table);
@@ -283,7 +311,7 @@ impl<F: KeyedFold> Slider<F> {
     fn emit_table(
         &self,
         fold: &F,
-        table: &SliceTable<F::Key, F::Acc>,
+        table: &KeyTable<F::Key, F::Acc>,
         first: usize,
         outbox: &mut Outbox,
     ) -> Result<usize> {
@@ -305,16 +333,14 @@ impl<F: KeyedFold> Slider<F> {
         &mut self,
         fold: &F,
         open: &OpenOf<F>,
-        position: usize,
-        after: usize,
-        next: usize,
+        (position, after, next): (usize, usize, usize),
         left: &mut usize,
+        kept: Kept<'_, F>,
     ) -> Stage<F::Key, F::Acc> {
-        let kept = self.spec.allows_lateness();
+        let stays = self.spec.allows_lateness();
         if position == after {
-            let first = self.spec.first_slice_of(self.frontier);
-            while !kept && let Some(part) = self.frozen.pop_before(first + 1) {
-                self.frozen.recycle(part);
+            if !stays {
+                self.drop_before(self.spec.first_slice_of(self.frontier) + 1, kept);
             }
             self.frontier += 1;
             return Stage::Next;
@@ -324,10 +350,11 @@ impl<F: KeyedFold> Slider<F> {
         *left -= end - next;
         let accs = part.accs.get(next..end).unwrap_or_default();
         let (index, triggers) = (&mut self.index, &mut self.triggers);
+        let owns_slots = kept.is_none();
         self.running
             .leave(fold, part.slice, &part.slots[next..end], accs, |slot| {
-                if !kept {
-                    forget::<F>(index, triggers, open, slot);
+                if !stays {
+                    forget::<F>(index, triggers, open, slot, owns_slots);
                 }
             });
         match end < part.slots.len() {
@@ -344,13 +371,30 @@ impl<F: KeyedFold> Slider<F> {
         }
     }
 
+    /// Drops the parts of slices before `limit`.
+    fn drop_before(&mut self, limit: Slice, mut kept: Kept<'_, F>) {
+        while let Some(part) = self.frozen.pop_before(limit) {
+            match &mut kept {
+                Some(kept) => kept.drop_part(part, &mut self.frozen, &mut self.index),
+                None => self.frozen.recycle(part),
+            }
+        }
+    }
+
     /// Drops slices that nothing can ask for any more; whether it came to the end.
-    fn expire(&mut self, open: &OpenOf<F>, watermark: Watermark, left: &mut usize) -> bool {
+    fn expire(
+        &mut self,
+        open: &OpenOf<F>,
+        watermark: Watermark,
+        left: &mut usize,
+        mut kept: Kept<'_, F>,
+    ) -> bool {
         self.kept_from = self.kept_from.max(self.spec.first_kept(watermark));
         let limit = match self.kept_from {
             ALL_SLICES => ALL_SLICES,
             window => self.spec.first_slice_of(window),
         };
+        let owns_slots = kept.is_none();
         while self.spec.allows_lateness() && *left > 0 {
             let Some(part) = self.frozen.pop_before(limit) else {
                 return true;
@@ -360,40 +404,58 @@ impl<F: KeyedFold> Slider<F> {
                 let held = &mut self.held[*slot as usize];
                 *held -= 1;
                 if *held == 0 {
-                    forget::<F>(&mut self.index, &mut self.triggers, open, *slot);
+                    let (index, triggers) = (&mut self.index, &mut self.triggers);
+                    forget::<F>(index, triggers, open, *slot, owns_slots);
                 }
             }
-            self.frozen.recycle(part);
+            match &mut kept {
+                Some(kept) => kept.drop_part(part, &mut self.frozen, &mut self.index),
+                None => self.frozen.recycle(part),
+            }
         }
         *left > 0
     }
 
     /// Computes anew what late records have changed in windows that were emitted before.
     fn revise(&mut self, fold: &F, pending: &mut VecDeque<ResultOf<F>>) {
-        let emitted_before = self.frontier;
-        let ranges = self
-            .revisions
-            .take(&self.spec, self.kept_from, emitted_before);
+        let (index, lag) = (&self.index, &self.lag);
+        let whole = (self.kept_from, self.frontier);
+        let ranges = self.revisions.take(&self.spec, |slot| match lag {
+            Some(lag) => lag.revised(index.key(slot), whole),
+            None => whole,
+        });
         let mut results = Vec::new();
         for (slot, windows) in ranges {
-            let slices = self.spec.first_slice_of(*windows.start())..*windows.end() + 1;
-            let accs = self
-                .frozen
-                .of_key(slot, slices)
-                .map(|(slice, acc)| (slice, acc.clone()));
-            sweep(
-                fold,
-                &self.spec,
-                accs.collect(),
-                windows,
-                |window, result| {
-                    results.push((window, slot, result));
-                },
-            );
+            self.compute(fold, slot, windows, &mut results);
         }
+        self.add_results(results, Firing::Update, pending);
+    }
+
+    /// Computes closed windows for one key.
+    fn compute(
+        &mut self,
+        fold: &F,
+        slot: u32,
+        windows: RangeInclusive<Slice>,
+        results: &mut Vec<(Slice, u32, F::Out)>,
+    ) {
+        let slices = self.spec.first_slice_of(*windows.start())..*windows.end() + 1;
+        let accs = self.frozen.of_key(slot, slices);
+        let accs = accs.map(|(slice, acc)| (slice, acc.clone())).collect();
+        sweep(fold, &self.spec, accs, windows, |window, result| {
+            results.push((window, slot, result));
+        });
+    }
+
+    fn add_results(
+        &self,
+        mut results: Vec<(Slice, u32, F::Out)>,
+        firing: Firing,
+        pending: &mut VecDeque<ResultOf<F>>,
+    ) {
         results.sort_by_key(|(window, slot, _)| (*window, *slot));
         pending.extend(results.into_iter().map(|(window, slot, result)| {
-            WindowHeader::new(&self.spec, window, Firing::Update)
+            WindowHeader::new(&self.spec, window, firing)
                 .result(self.index.key(slot).clone(), result)
         }));
     }
@@ -406,10 +468,14 @@ impl<F: KeyedFold> Slider<F> {
         key: &F::Key,
         pending: &mut VecDeque<ResultOf<F>>,
     ) {
-        let windows = self.frontier..=ALL_SLICES - 1;
+        let first = match &self.lag {
+            Some(lag) => lag.emitted_before(key).min(self.frontier),
+            None => self.frontier,
+        };
+        let windows = first..=ALL_SLICES - 1;
         let mut accs = Vec::new();
         if let Some(slot) = self.index.find(key) {
-            let slices = self.spec.first_slice_of(self.frontier)..ALL_SLICES;
+            let slices = self.spec.first_slice_of(first)..ALL_SLICES;
             accs.extend(
                 self.frozen
                     .of_key(slot, slices)
@@ -433,6 +499,7 @@ fn forget<F: KeyedFold>(
     triggers: &mut Triggers<F::Key, F::State>,
     open: &OpenOf<F>,
     slot: u32,
+    owns_slots: bool,
 ) {
     if F::EARLY {
         let key = index.key(slot);
@@ -440,7 +507,9 @@ fn forget<F: KeyedFold>(
             triggers.forget(key);
         }
     }
-    index.remove(slot);
+    if owns_slots {
+        index.remove(slot);
+    }
 }
 
 /// What all results of a window have in common.

@@ -3,14 +3,20 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use ardea_core::{Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, Result, Watermark};
+use ardea_core::{
+    Cut, CutWriter, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress,
+    RestoredState, Result, Waker, Watermark,
+};
 
 use super::early::{EarlyClock, TakeEarly};
 use super::intake::Intake;
+use super::kept_slices::KeptSlices;
 use super::result_time;
-use super::slider::{Advance, ResultOf, Slider, WINDOWS_PER_CALL};
+use super::slider::{Advance, KeptOf, ResultOf, Slider, WINDOWS_PER_CALL};
 use super::spec::{Slice, WindowSpec};
+use super::told::TOLD;
 use crate::KeyedFold;
+use crate::keyed::{KeptAs, unless_kept};
 
 /// Aggregates each key over windows of event time; emits a [`WindowResult`](crate::WindowResult) for each key that has a
 /// record in a window.
@@ -47,9 +53,21 @@ pub struct SlidingWindowP<F: KeyedFold> {
     /// Corrections and early results that wait for room.
     pending: VecDeque<ResultOf<F>>,
     early: Option<EarlyClock>,
+    /// How slices and the trigger's states are written where they have to survive it.
+    codecs: Option<Codecs<F>>,
+    kept: Option<Box<KeptOf<F>>>,
+    /// Whether it is known where to go on, of what comes back.
+    is_laid_out: bool,
+    waker: Waker,
     /// The frontier when a watermark was last passed on.
     told: Slice,
 }
+
+/// How slices and the trigger's states are written.
+type Codecs<F> = (
+    KeptAs<<F as KeyedFold>::Key, <F as KeyedFold>::Acc>,
+    KeptAs<<F as KeyedFold>::Key, <F as KeyedFold>::State>,
+);
 
 impl<F: KeyedFold> SlidingWindowP<F> {
     /// Aggregates by `fold` over the windows of `spec`.
@@ -61,8 +79,24 @@ impl<F: KeyedFold> SlidingWindowP<F> {
             slider: Slider::new(spec),
             pending: VecDeque::new(),
             early: None,
+            codecs: None,
+            kept: None,
+            is_laid_out: false,
+            waker: Waker::none(),
             told: Slice::MIN,
         }
+    }
+
+    /// Says how keys, accumulators and the states of the trigger are written, so that its windows survive it.
+    ///
+    /// The keys of a window then may come in another order in another life.
+    pub fn kept_as(
+        mut self,
+        slices: KeptAs<F::Key, F::Acc>,
+        triggers: KeptAs<F::Key, F::State>,
+    ) -> Self {
+        self.codecs = Some((slices, triggers));
+        self
     }
 
     /// Emits pending results as far as there is room; whether none is left.
@@ -88,10 +122,8 @@ impl<F: KeyedFold> SlidingWindowP<F> {
                 return Ok(Progress::MADE);
             }
             let (open, pending) = (&mut self.intake.open, &mut self.pending);
-            match self
-                .slider
-                .advance(&self.fold, open, watermark, outbox, pending)?
-            {
+            let at = (watermark, self.kept.as_deref_mut());
+            match self.slider.advance(&self.fold, open, at, outbox, pending)? {
                 Advance::Done => return Ok(Progress::DONE),
                 Advance::Full => return Ok(Progress::MADE),
                 Advance::Paused if self.pending.is_empty() => return Ok(Progress::MADE),
@@ -128,24 +160,31 @@ impl<F: KeyedFold> SlidingWindowP<F> {
 }
 
 impl<F: KeyedFold> Processor for SlidingWindowP<F> {
-    fn forgets(&self) -> Option<&'static str> {
-        Some("its open windows")
-    }
-
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
-        self.intake.count_in(&context.metrics);
+        self.intake.late.attach(context);
+        self.waker = context.waker.clone();
         if F::EARLY {
             self.early = Some(EarlyClock::new(
                 context.clock.clone(),
                 self.fold.wake_period(),
             ));
         }
+        if let Some((slices, triggers)) = &self.codecs
+            && context.guarantee.keeps_state()
+        {
+            self.kept = Some(Box::new(KeptSlices::new(&self.spec, slices.clone())));
+            self.slider.survive();
+            if F::EARLY {
+                self.slider.triggers.survive(triggers.clone());
+            }
+        }
         Ok(())
     }
 
     fn process(&mut self, input: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
         if !F::EARLY {
-            return self.intake.take(&self.fold, input, inbox, outbox);
+            let kept = self.kept.as_deref_mut();
+            return self.intake.take(&self.fold, input, (inbox, outbox), kept);
         }
         if self.flush(outbox)? {
             let SlidingWindowP {
@@ -153,6 +192,7 @@ impl<F: KeyedFold> Processor for SlidingWindowP<F> {
                 intake,
                 slider,
                 pending,
+                kept,
                 ..
             } = self;
             let take = TakeEarly {
@@ -160,6 +200,7 @@ impl<F: KeyedFold> Processor for SlidingWindowP<F> {
                 intake,
                 slider,
                 pending,
+                kept: kept.as_deref_mut(),
                 input,
                 inbox,
                 outbox,
@@ -172,11 +213,17 @@ impl<F: KeyedFold> Processor for SlidingWindowP<F> {
     }
 
     fn on_watermark(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
+        if self.intake.late.told.has_heard(watermark) {
+            outbox.watermark(watermark);
+            self.ask_to_be_woken(outbox);
+            return Ok(Progress::DONE);
+        }
         let progress = self.emit_closed(watermark, outbox)?;
         if progress.done {
-            self.intake.advance(&self.spec, watermark);
+            self.intake.late.advance(watermark);
             outbox.watermark(watermark);
             self.told = self.slider.frontier();
+            self.intake.open.close_before(self.told);
         } else {
             self.tell_progress(outbox);
         }
@@ -203,5 +250,93 @@ impl<F: KeyedFold> Processor for SlidingWindowP<F> {
         }
         self.ask_to_be_woken(outbox);
         Ok(())
+    }
+
+    /// Nothing waits beyond the end of an epoch: no early result, and no round of asking for them.
+    fn on_epoch(&mut self, _: Epoch, outbox: &mut Outbox) -> Result<Progress> {
+        let made = outbox.lanes() == 0 || outbox.has_room(Ordinal::FIRST);
+        let is_settled = |window: &Self| {
+            let is_asking = window.early.as_ref().is_some_and(EarlyClock::is_asking);
+            window.pending.is_empty() && !is_asking
+        };
+        if !is_settled(self) {
+            self.on_wake(outbox)?;
+        }
+        Ok(Progress {
+            made,
+            done: is_settled(self),
+        })
+    }
+
+    fn forgets(&self) -> Option<&'static str> {
+        unless_kept(self.codecs.as_ref())
+    }
+
+    fn take_cut(&mut self, cut: Cut) -> Result<()> {
+        if let Some(kept) = &mut self.kept {
+            self.intake.late.told.take_cut();
+            kept.take_cut(cut);
+            self.slider.triggers.take_cut(cut);
+        }
+        Ok(())
+    }
+
+    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        let Some(kept) = &mut self.kept else {
+            return Ok(Progress::DONE);
+        };
+        self.intake.late.told.write_cut(writer)?;
+        let slices = self.slider.write_cut(&mut self.intake.open, kept, writer)?;
+        match slices.done {
+            true => self.slider.triggers.write_cut(writer),
+            false => Ok(slices),
+        }
+    }
+
+    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+        let Some(kept) = &mut self.kept else {
+            return Ok(Progress::DONE);
+        };
+        kept.commit(epoch);
+        let triggers = self.slider.triggers.commit(epoch);
+        Ok(triggers | self.slider.release(&mut self.intake.open, kept))
+    }
+
+    fn on_epoch_given_up(&mut self, epoch: Epoch) -> Result<Progress> {
+        let Some(kept) = &mut self.kept else {
+            return Ok(Progress::DONE);
+        };
+        kept.give_up(epoch);
+        self.slider.triggers.give_up(epoch);
+        Ok(self.slider.release(&mut self.intake.open, kept))
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        for entry in state {
+            match &mut self.kept {
+                Some(_) if entry.state == TOLD => self.intake.late.told.restore(&entry)?,
+                Some(kept) if kept.is_named(entry.state) => kept.restore(&entry)?,
+                _ => self.slider.triggers.restore(&entry)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
+        let Some(kept) = &mut self.kept else {
+            return Ok(Progress::DONE);
+        };
+        if !self.is_laid_out {
+            self.intake.late.restored();
+            self.slider.lay_out(&self.intake.late.told, kept);
+            self.is_laid_out = true;
+        }
+        let is_whole = self.slider.restore(&self.fold, &mut self.intake.open, kept);
+        if is_whole && F::EARLY {
+            // There is no outbox here to ask to be woken for the next round.
+            self.waker.wake();
+        }
+        self.told = self.slider.frontier();
+        Ok(Progress::done_if(is_whole))
     }
 }

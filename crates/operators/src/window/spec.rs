@@ -100,6 +100,14 @@ impl WindowSpec {
         self.slices
     }
 
+    /// The name of the state that slices are: it tells those of other lengths apart, which would be taken for other times.
+    pub(crate) fn name_of_slices(&self) -> String {
+        match self.offset {
+            0 => format!("slices of {} us", self.slide),
+            offset => format!("slices of {} us from {offset}", self.slide),
+        }
+    }
+
     /// Whether windows do not overlap.
     pub(crate) const fn is_tumbling(&self) -> bool {
         self.slices == 1

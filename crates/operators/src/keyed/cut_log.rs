@@ -1,0 +1,234 @@
+//! Which changes belong to which cut, where what is remembered lies in tables that know by themselves what has changed.
+
+use std::collections::VecDeque;
+
+use ardea_core::{Cut, CutWriter, Epoch, Error, Progress, Result, StateChunk};
+
+/// The cuts of one processor: time is counted in generations, one from a cut to the next.
+///
+/// Each entry of its tables has a [`Stamp`](super::Stamp): the generation in which it was changed last. The tables are walked through
+/// for each cut, so that nothing has to be listed; where nothing has changed since the last commit, that costs a look at the table.
+#[derive(Debug)]
+pub(crate) struct CutLog {
+    /// The one that is under way.
+    generation: u32,
+    /// What changed up to this generation has been committed.
+    base: u32,
+    /// Cuts of which no commit is known, the oldest first, with the generations that ended with them.
+    undecided: VecDeque<(Epoch, u32)>,
+    /// Committed while a cut is being written.
+    committed: Option<Epoch>,
+    writing: Option<CutAt>,
+    /// Entries of the cut that have changed since, as they were.
+    aside: StateChunk,
+    /// How much of that has been written.
+    aside_written: usize,
+    /// Why an entry could not be put aside.
+    failed: Option<Error>,
+}
+
+/// A cut that is being written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct CutAt {
+    epoch: Epoch,
+    is_last: bool,
+    is_full: bool,
+    /// The generation that ended with it.
+    pub(super) generation: u32,
+    /// Of an increment, after which generation its changes begin.
+    base: u32,
+}
+
+impl CutAt {
+    /// Whether an entry belongs to it that was changed last in this generation.
+    #[inline]
+    pub(super) fn holds(&self, changed: u32) -> bool {
+        changed <= self.generation && (self.is_full || changed > self.base)
+    }
+
+    /// Whether it may hold something of a table in which this is the latest change.
+    pub(super) fn may_hold(&self, latest: u32) -> bool {
+        self.is_full || latest > self.base
+    }
+
+    /// Whether what was removed in this generation was there when the cut was taken.
+    pub(crate) fn is_before(&self, removed: u32) -> bool {
+        self.generation < removed
+    }
+
+    /// Whether it says what has been removed.
+    pub(crate) fn names_removed(&self) -> bool {
+        !self.is_full
+    }
+}
+
+impl Default for CutLog {
+    fn default() -> Self {
+        CutLog {
+            generation: 1,
+            base: 0,
+            undecided: VecDeque::new(),
+            committed: None,
+            writing: None,
+            aside: StateChunk::default(),
+            aside_written: 0,
+            failed: None,
+        }
+    }
+}
+
+impl CutLog {
+    /// The generation under way.
+    #[inline]
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// The cut that is being written.
+    #[inline]
+    pub(crate) fn writing(&self) -> Option<CutAt> {
+        self.writing
+    }
+
+    /// Whether a cut that counts, or may yet, holds something that came in the generation `born`, and nothing later that counts says that
+    /// it was removed in the generation `gone`.
+    pub(crate) fn is_known(&self, born: u32, gone: u32) -> bool {
+        let mut undecided = self.undecided.iter();
+        self.base < gone
+            && (born <= self.base
+                || undecided.any(|(_, generation)| (born..gone).contains(generation)))
+    }
+
+    /// What is there now belongs to this cut.
+    pub(crate) fn take_cut(&mut self, cut: Cut) {
+        self.end();
+        self.undecided.push_back((cut.epoch, self.generation));
+        self.writing = Some(CutAt {
+            epoch: cut.epoch,
+            is_last: cut.is_last,
+            is_full: cut.is_full(),
+            generation: self.generation,
+            base: self.base,
+        });
+        self.generation += 1;
+    }
+
+    /// Puts an entry of the cut aside, which is about to change.
+    pub(super) fn put_aside(&mut self, write: impl FnOnce(&mut StateChunk) -> Result<()>) {
+        if let Err(error) = write(&mut self.aside) {
+            self.failed.get_or_insert(error);
+        }
+    }
+
+    /// Begins a call that writes on: what was put aside comes first. The cut, if there is one to write on at.
+    pub(crate) fn write_aside(&mut self, writer: &mut CutWriter<'_>) -> Result<Option<CutAt>> {
+        if let Some(error) = self.failed.take() {
+            self.end();
+            return Err(error);
+        }
+        let mut aside = self.aside.entries_from(self.aside_written);
+        while writer.has_room() {
+            let Some(entry) = aside.next() else {
+                break;
+            };
+            writer.copy(entry)?;
+        }
+        self.aside_written = aside.position();
+        if self.aside_written == self.aside.byte_len() {
+            self.aside.clear();
+            self.aside_written = 0;
+        }
+        Ok(self.writing)
+    }
+
+    /// All that is there has been looked at: done, unless something that was put aside found no room.
+    pub(crate) fn finish(&mut self) -> Progress {
+        let is_whole = self.aside.is_empty();
+        if is_whole {
+            self.end();
+        }
+        Progress::done_if(is_whole)
+    }
+
+    /// The cut is written, or void.
+    pub(crate) fn end(&mut self) {
+        self.writing = None;
+        self.aside.clear();
+        self.aside_written = 0;
+        self.failed = None;
+        if let Some(epoch) = self.committed.take() {
+            self.commit(epoch);
+        }
+    }
+
+    /// An epoch is committed. What that makes needless is still kept while a cut is being written.
+    pub(crate) fn commit(&mut self, epoch: Epoch) {
+        if self.writing.is_some() {
+            self.committed = self.committed.max(Some(epoch));
+            return;
+        }
+        while let Some((_, generation)) = self.undecided.pop_front_if(|(of, _)| *of <= epoch) {
+            self.base = generation;
+        }
+    }
+
+    /// An epoch is given up. A last cut holds for others too.
+    pub(crate) fn give_up(&mut self, epoch: Epoch) {
+        let is_void = |cut: CutAt| cut.epoch <= epoch && !cut.is_last;
+        if self.writing.is_some_and(is_void) {
+            self.end();
+        }
+        let lasts = self.writing.map(|cut| cut.epoch);
+        self.undecided
+            .retain(|(of, _)| *of != epoch || lasts == Some(epoch));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_counts_once_the_cut_at_hand_is_written() {
+        let mut log = CutLog::default();
+        log.take_cut(Cut::full(Epoch(1)));
+        log.end();
+        log.take_cut(Cut::changes(Epoch(2), Epoch(0)));
+        log.commit(Epoch(1));
+        assert!(log.is_known(0, 1));
+        assert!(
+            log.writing()
+                .is_some_and(|cut| cut.holds(1) && cut.holds(2) && !cut.holds(3))
+        );
+        log.end();
+        assert!(!log.is_known(0, 1) && log.is_known(1, 2));
+    }
+
+    #[test]
+    fn what_came_and_went_between_two_cuts_is_not_known_nor_what_only_a_void_cut_holds() {
+        let mut log = CutLog::default();
+        assert!(!log.is_known(1, 1));
+        log.take_cut(Cut::full(Epoch(1)));
+        assert!(log.is_known(1, 2) && !log.is_known(2, 2));
+        log.give_up(Epoch(1));
+        assert!(!log.is_known(1, 2));
+        log.take_cut(Cut::full(Epoch(2)));
+        log.end();
+        log.commit(Epoch(2));
+        assert!(log.is_known(0, 3) && log.is_known(2, 3) && !log.is_known(3, 3));
+    }
+
+    #[test]
+    fn a_cut_that_was_given_up_is_void_unless_it_is_the_last() {
+        let mut log = CutLog::default();
+        log.take_cut(Cut::full(Epoch(1)));
+        log.give_up(Epoch(1));
+        assert_eq!(log.writing(), None);
+        log.take_cut(Cut {
+            is_last: true,
+            ..Cut::full(Epoch(2))
+        });
+        log.give_up(Epoch(2));
+        assert!(log.writing().is_some());
+    }
+}

@@ -1,0 +1,393 @@
+//! Windows survive any death, and go on in other numbers of instances.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_aggregate::{co_aggregate, collect_list, count, max};
+use ardea_core::{
+    Cut, CutWriter, Epoch, Guarantee, Instance, InstanceContext, ManualClock, PartitionId,
+    Processor, RestoredState, StateChunk,
+};
+use ardea_operators::*;
+use ardea_testkit::{Expected, Harness, ProcessorTest, TestInput, Timestamp};
+
+mod json;
+
+use json::json;
+
+type Pair = (u8, i64);
+type Windows<R> = Vec<(WindowResult<u8, R>, Timestamp)>;
+
+fn at(n: i64) -> Timestamp {
+    Timestamp::from_secs(n)
+}
+
+fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+fn key(pair: &Pair) -> u8 {
+    pair.0
+}
+
+/// What happens to a step.
+#[derive(Clone, Copy, Debug)]
+enum Happens {
+    Record(Pair),
+    Watermark(i64),
+    Epoch,
+    Advance(u64),
+}
+
+/// Sixty pairs of five keys, some of them late, or not so late that it matters; with watermarks, ends of epochs and some time that passes.
+fn script() -> Vec<Happens> {
+    let mut script = Vec::new();
+    for n in 0..60i64 {
+        // Now and then a record comes behind others, and some behind the watermark.
+        let time = match n % 7 {
+            3 => n - 3,
+            5 => (n - 9).max(0),
+            _ => n,
+        };
+        script.push(Happens::Record(((n * n % 11) as u8, time)));
+        match n % 10 {
+            2 => script.push(Happens::Watermark(n - 2)),
+            4 => script.push(Happens::Epoch),
+            6 => script.push(Happens::Advance(1)),
+            9 => script.push(Happens::Watermark(n)),
+            _ => {}
+        }
+    }
+    script
+}
+
+fn input() -> TestInput<Pair> {
+    let begin = TestInput::new();
+    script().into_iter().fold(begin, |input, next| match next {
+        Happens::Record(pair) => input.record(pair, at(pair.1)),
+        Happens::Watermark(n) => input.watermark(at(n)),
+        Happens::Epoch => input.epoch_end(),
+        Happens::Advance(n) => input.advance_clock(secs(n)),
+    })
+}
+
+/// What comes out of a processor that lives to its end: on its first output, and how many are late.
+fn expected<U: Send + 'static>(processor: impl Processor + 'static) -> (Vec<(U, Timestamp)>, u64) {
+    let mut whole = Harness::new(processor, 1, 2);
+    for next in script() {
+        match next {
+            Happens::Record(pair) => {
+                whole.push(0, pair, at(pair.1));
+                whole.read(0).unwrap();
+            }
+            Happens::Watermark(n) => whole.watermark(at(n)).unwrap(),
+            Happens::Epoch => {}
+            Happens::Advance(n) => {
+                // A round may take several calls.
+                let mut was_woken = whole.advance_clock(secs(n)).unwrap();
+                while was_woken {
+                    was_woken = whole.advance_clock(Duration::ZERO).unwrap();
+                }
+            }
+        }
+    }
+    whole.edge_done(0).unwrap();
+    whole.watermark(Timestamp::MAX).unwrap();
+    whole.complete().unwrap();
+    (whole.take::<U>(0), whole.metrics().late)
+}
+
+/// Lets a processor of windows live and die, and compares with one that lives to its end.
+fn survives<P, R>(make: impl Fn() -> P + Clone + 'static)
+where
+    P: Processor + 'static,
+    R: PartialEq + Debug + Clone + Send + 'static,
+{
+    let (results, late): (Windows<R>, u64) = expected(make());
+    assert!(results.len() > 10, "{}", results.len());
+    let report = ProcessorTest::new(make)
+        .keyed_input(input(), key)
+        .output(Expected::timed_unordered(results))
+        .output::<Pair>(Expected::anything())
+        .expect_late(late)
+        .survives()
+        .run();
+    assert!(report.survived > 100);
+}
+
+fn sliding(length: u64, slide: u64, lateness: u64) -> WindowSpec {
+    let spec = WindowSpec::sliding(secs(length), secs(slide)).unwrap();
+    spec.allowed_lateness(secs(lateness))
+}
+
+fn counts() -> Arc<impl KeyedFold<Key = u8, Acc = u64, Out = u64, State = ()>> {
+    Arc::new(FoldOne::new(key, count()))
+}
+
+fn lists() -> Arc<impl KeyedFold<Key = u8, Acc = Vec<Pair>, Out = Vec<Pair>, State = ()>> {
+    Arc::new(FoldOne::new(key, collect_list()))
+}
+
+#[test]
+fn tumbling_windows_go_on_with_what_they_hold() {
+    let make = || SlidingWindowP::new(sliding(8, 8, 0), counts()).kept_as(json(), json());
+    survives::<_, u64>(make);
+    let make = || SlidingWindowP::new(sliding(8, 8, 6), counts()).kept_as(json(), json());
+    survives::<_, u64>(make);
+}
+
+#[test]
+fn sliding_windows_go_on_where_the_aggregate_deducts() {
+    for (length, slide, lateness) in [(12, 3, 0), (12, 3, 7), (5, 1, 0)] {
+        let spec = sliding(length, slide, lateness);
+        let make = move || SlidingWindowP::new(spec, counts()).kept_as(json(), json());
+        survives::<_, u64>(make);
+    }
+}
+
+#[test]
+fn sliding_windows_go_on_where_the_aggregate_does_not_deduct() {
+    for (length, slide, lateness) in [(12, 3, 0), (12, 3, 7), (5, 1, 0)] {
+        let fold = || Arc::new(FoldOne::new(key, max(|pair: &Pair| pair.1)));
+        let spec = sliding(length, slide, lateness);
+        let make = move || SlidingWindowP::new(spec, fold()).kept_as(json(), json());
+        survives::<_, Option<i64>>(make);
+    }
+}
+
+#[test]
+fn early_results_come_as_if_nothing_had_happened() {
+    for lateness in [0, 7] {
+        let spec = sliding(12, 6, lateness);
+        let early = || EarlyFiring::each_records(2).unwrap();
+        let fold = move || Arc::new(FoldOne::new(key, count()).early(early()));
+        let make = move || SlidingWindowP::new(spec, fold()).kept_as(json(), json());
+        survives::<_, u64>(make);
+    }
+}
+
+#[test]
+fn early_results_come_at_the_same_times_of_day() {
+    let spec = sliding(12, 6, 0);
+    let early = || EarlyFiring::every(secs(2)).unwrap();
+    let fold = move || Arc::new(FoldOne::new(key, count()).early(early()));
+    let make = move || SlidingWindowP::new(spec, fold()).kept_as(json(), json());
+    survives::<_, u64>(make);
+}
+
+#[test]
+fn sessions_go_on() {
+    for lateness in [0, 9] {
+        let spec = SessionSpec::gap(secs(4)).unwrap();
+        let spec = spec.allowed_lateness(secs(lateness));
+        survives::<_, u64>(move || SessionWindowP::new(spec, counts()).kept_as(json()));
+    }
+}
+
+#[test]
+fn windows_over_two_inputs_go_on() {
+    let both = || FoldTwo::new(key, key, co_aggregate(count(), collect_list()));
+    let spec = sliding(6, 3, 0);
+    let make = move || SlidingWindowP::new(spec, Arc::new(both())).kept_as(json(), json());
+    let records = |from: i64, to: i64| (from..to).map(|n| (((n % 3) as u8, n), at(n)));
+    let input = || {
+        let input = TestInput::new().records(records(0, 9)).watermark(at(8));
+        input.epoch_end().records(records(9, 20)).watermark(at(19))
+    };
+    let mut whole = Harness::new(make(), 2, 1);
+    for (from, to) in [(0, 9), (9, 20)] {
+        for side in [0, 1] {
+            whole.push_all(side, records(from, to));
+            whole.read(side).unwrap();
+        }
+        whole.watermark(at(to - 1)).unwrap();
+    }
+    whole.watermark(Timestamp::MAX).unwrap();
+    let results = whole.take::<WindowResult<u8, (u64, Vec<Pair>)>>(0);
+    ProcessorTest::new(make)
+        .keyed_input(input(), key)
+        .keyed_input(input(), key)
+        .output(Expected::timed_unordered(results))
+        .survives()
+        .run();
+}
+
+/// The accumulators of partial results, added up by key and time.
+fn added_up(partials: &[(Partial<u8, u64>, Timestamp)]) -> BTreeMap<(u8, Timestamp), u64> {
+    let mut sums = BTreeMap::new();
+    for (Partial { key, acc }, time) in partials {
+        *sums.entry((*key, *time)).or_default() += acc;
+    }
+    sums
+}
+
+#[test]
+fn first_stages_hand_on_all_that_they_hold_at_the_end_of_an_epoch() {
+    let make = || SliceCombineP::new(sliding(12, 3, 0), counts()).keys_max(6);
+    let (partials, late) = expected::<Partial<u8, u64>>(make());
+    let expected_sums = added_up(&partials);
+    let check = move |partials: &[(Partial<u8, u64>, Timestamp)]| {
+        let sums = added_up(partials);
+        match sums == expected_sums {
+            true => Ok(()),
+            false => Err(format!("{sums:?}\ninstead of\n{expected_sums:?}")),
+        }
+    };
+    ProcessorTest::new(make)
+        .keyed_input(input(), key)
+        .output(Expected::check(check.clone()))
+        .output::<Pair>(Expected::anything())
+        .expect_late(late)
+        .survives()
+        .run();
+    let make = || GroupCombineP::new(counts()).keys_max(6);
+    let (partials, _) = expected::<Partial<u8, u64>>(make());
+    let expected_sums = added_up(&partials);
+    ProcessorTest::new(make)
+        .keyed_input(input(), key)
+        .output(Expected::check(move |partials| {
+            match added_up(partials) == expected_sums {
+                true => Ok(()),
+                false => Err(format!("{partials:?}")),
+            }
+        }))
+        .expect_watermarks([])
+        .survives()
+        .run();
+}
+
+#[test]
+fn groups_go_on_with_what_they_hold() {
+    let (results, _) = expected::<(u8, u64)>(GroupP::new(counts()));
+    ProcessorTest::new(|| GroupP::new(counts()).kept_as(json()))
+        .keyed_input(input(), key)
+        .output(Expected::timed_unordered(results))
+        .expect_watermarks([])
+        .survives()
+        .run();
+    let (results, _) = expected::<(u8, Vec<Pair>)>(GroupP::new(lists()));
+    ProcessorTest::new(|| GroupP::new(lists()).kept_as(json()))
+        .keyed_input(input(), key)
+        .output(Expected::timed_unordered(results))
+        .expect_watermarks([])
+        .survives()
+        .run();
+}
+
+#[test]
+fn what_nobody_can_write_is_said_to_be_forgotten() {
+    let spec = sliding(8, 8, 0);
+    let gap = SessionSpec::gap(secs(1)).unwrap();
+    assert!(SlidingWindowP::new(spec, counts()).forgets().is_some());
+    assert!(SessionWindowP::new(gap, counts()).forgets().is_some());
+    assert!(GroupP::new(counts()).forgets().is_some());
+    assert_eq!(SliceCombineP::new(spec, counts()).forgets(), None);
+    assert_eq!(GroupCombineP::new(counts()).forgets(), None);
+}
+
+/// A processor in a job that keeps state.
+fn keeping(processor: impl Processor + 'static) -> Harness {
+    let hand = ManualClock::new();
+    let context = InstanceContext {
+        guarantee: Guarantee::ExactlyOnce,
+        clock: hand.clock(),
+        ..InstanceContext::detached("tested")
+    };
+    Harness::with_context(processor, 1, 2, context, hand).unwrap()
+}
+
+/// All entries, by state, partition and key.
+type Entries = BTreeMap<(String, Option<PartitionId>, Vec<u8>), Vec<u8>>;
+
+/// Takes a cut, writes it at once, and lays it over what there is.
+fn lay_over(entries: &mut Entries, of: &mut Harness, cut: Cut) {
+    of.epoch_end(cut.epoch).unwrap();
+    of.step(|p, _| p.take_cut(cut)).unwrap();
+    let mut chunk = StateChunk::default();
+    let mut write = || of.step(|p, _| p.write_cut(&mut CutWriter::new(&mut chunk, usize::MAX)));
+    while !write().unwrap().done {}
+    for entry in &chunk {
+        let place = (entry.state.to_string(), entry.partition, entry.key.to_vec());
+        match entry.value {
+            Some(value) => entries.insert(place, value.to_vec()),
+            None => entries.remove(&place),
+        };
+    }
+}
+
+/// What was committed and an increment laid over it hold what a full cut does: nothing that is gone stays. Of the cuts some are
+/// committed, of some nobody hears, and some are given up.
+fn leaves_nothing_behind(processor: impl Processor + 'static) {
+    let mut of = keeping(processor);
+    let (mut committed, mut told) = (Entries::new(), None);
+    let (mut epoch, mut most) = (Epoch(0), 0);
+    for (turn, next) in script().into_iter().enumerate() {
+        match next {
+            Happens::Record(pair) => {
+                of.push(0, pair, at(pair.1));
+                of.read(0).unwrap();
+            }
+            Happens::Watermark(n) => of.watermark(at(n)).unwrap(),
+            Happens::Epoch | Happens::Advance(_) => {}
+        }
+        epoch = epoch.next();
+        let cut = told.map_or(Cut::full(epoch), |told| Cut::changes(epoch, told));
+        let mut entries = committed.clone();
+        lay_over(&mut entries, &mut of, cut);
+        most = most.max(entries.len());
+        match turn % 4 {
+            0 => {
+                while !of.step(|p, _| p.on_epoch_committed(epoch)).unwrap().done {}
+                (committed, told) = (entries.clone(), Some(epoch));
+            }
+            1 => while !of.step(|p, _| p.on_epoch_given_up(epoch)).unwrap().done {},
+            _ => {}
+        }
+        let mut full = Entries::new();
+        epoch = epoch.next();
+        lay_over(&mut full, &mut of, Cut::full(epoch));
+        assert_eq!(entries, full, "after {next:?}");
+    }
+    assert!(most > 3, "{most}");
+}
+
+#[test]
+fn nothing_that_is_gone_stays_in_increments() {
+    for (length, slide, lateness) in [(8, 8, 0), (2, 2, 0), (8, 8, 6), (12, 3, 0), (12, 3, 7)] {
+        let spec = sliding(length, slide, lateness);
+        leaves_nothing_behind(SlidingWindowP::new(spec, counts()).kept_as(json(), json()));
+        leaves_nothing_behind(SlidingWindowP::new(spec, lists()).kept_as(json(), json()));
+    }
+    let early = EarlyFiring::each_records(2).unwrap();
+    let fold = Arc::new(FoldOne::new(key, count()).early(early));
+    leaves_nothing_behind(SlidingWindowP::new(sliding(12, 6, 0), fold).kept_as(json(), json()));
+    let gap = SessionSpec::gap(secs(4)).unwrap();
+    leaves_nothing_behind(SessionWindowP::new(gap, counts()).kept_as(json()));
+    leaves_nothing_behind(GroupP::new(counts()).kept_as(json()));
+}
+
+#[test]
+fn slices_of_another_length_are_refused() {
+    let window = |length, slide| {
+        let window = SlidingWindowP::new(sliding(length, slide, 0), counts());
+        keeping(window.kept_as(json(), json()))
+    };
+    let mut old = window(10, 2);
+    old.push(0, (1u8, 7i64), at(7));
+    old.read(0).unwrap();
+    let mut chunk = StateChunk::default();
+    old.step(|p, _| p.take_cut(Cut::full(Epoch(1)))).unwrap();
+    let mut write = || old.step(|p, _| p.write_cut(&mut CutWriter::new(&mut chunk, usize::MAX)));
+    while !write().unwrap().done {}
+    assert_eq!(chunk.len(), 2);
+    let restored = |mut new: Harness| {
+        let mut position = 0;
+        let mut state = RestoredState::new(&chunk, &mut position, Instance::ONLY, usize::MAX);
+        new.step(|p, _| p.restore(&mut state))
+    };
+    restored(window(6, 2)).unwrap();
+    let error = restored(window(10, 5)).unwrap_err();
+    assert!(error.to_string().contains("2000000 us"), "{error}");
+}
