@@ -9,7 +9,6 @@ use ardea_control::{
 };
 use ardea_core::{Epoch, Result};
 use ardea_master::{JobStore, Jobs, MasterProcess, Snapshots};
-use ardea_state_manager::StateManager;
 
 use crate::rig::{Rig, desk, leads, until};
 
