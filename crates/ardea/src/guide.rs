@@ -22,6 +22,10 @@ struct Joins;
 #[doc = include_str!("../../../docs/state-and-timers.md")]
 struct StateAndTimers;
 
+/// `docs/survival.md`
+#[doc = include_str!("../../../docs/survival.md")]
+struct WhatSurvives;
+
 /// `docs/connectors.md`
 #[doc = include_str!("../../../docs/connectors.md")]
 struct Connectors;

@@ -27,7 +27,8 @@
 //!
 //! | command line | what it does |
 //! |---|---|
-//! | `numbers [ARGS]`, `numbers run [OPTIONS] [ARGS]` | runs the job in this process; Ctrl-C drains it |
+//! | `numbers [ARGS]`, `numbers run [OPTIONS] [ARGS]` | runs the job in this process; Ctrl-C drains it, or, with a `guarantee`, stops it so that it goes on when it is run again |
+//! | `numbers snapshots FOLDER` | shows the snapshots in a folder |
 //! | `numbers plan [OPTIONS] [ARGS]` | shows its graph, and how it would be packed |
 //! | `numbers submit [OPTIONS] [ARGS]` | submits it to a cluster |
 //! | `numbers help` | explains this |
@@ -48,6 +49,7 @@ mod demand;
 mod embedded;
 mod failure;
 mod files;
+mod kept;
 mod locate;
 mod main;
 mod prepare;
@@ -60,12 +62,13 @@ mod submit;
 mod target;
 mod worker;
 
+pub use ardea_recovery::Embedded;
 pub use check::{check_forms, check_settings, unknown_names};
 pub use console::{Console, told};
 pub use demand::demand;
-pub use embedded::Embedded;
 pub use failure::{exit_code, told_as_json, told_as_text};
 pub use files::packaged;
+pub use kept::KeptJob;
 pub use locate::{client_of, open_state, state_of};
 pub use main::{main, main_with};
 pub use prepare::{Prepared, Wanted};

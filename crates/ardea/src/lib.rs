@@ -8,7 +8,7 @@
 //! * [`aggregate`]: what to compute over windows and groups;
 //! * [`connect`]: where records come from and go to;
 //! * `kafka` and `redis`, with the features of these names: source and sink for Apache Kafka, a sink for Redis;
-//! * [`engine`]: run jobs on the threads of this process;
+//! * [`engine`]: run jobs on the threads of this process; [`recovery`]: so that they survive failures;
 //! * [`core`] and [`operators`]: the graph below, and the processors that it is made of, for own ones;
 //! * [`codec`]: how records become bytes where they leave a process;
 //! * `cluster`: the hosts of clusters, as processes of the same programs;
@@ -43,6 +43,7 @@ pub use ardea_core as core;
 pub use ardea_engine as engine;
 pub use ardea_operators as operators;
 pub use ardea_pipeline as pipeline;
+pub use ardea_recovery as recovery;
 #[cfg(feature = "testkit")]
 pub use ardea_testkit as testkit;
 pub use ardea_topology as topology;
@@ -70,15 +71,16 @@ pub mod prelude {
         stdout, tcp,
     };
     pub use ardea_core::{
-        Bounded, Boundedness, DeadLetter, DeadLetters, Demand, Error, ErrorCode, Isolation, Key,
-        OnError, Parallelism, Result, Sink, Source, Timestamp, Unbounded,
+        Bounded, Boundedness, DeadLetter, DeadLetters, Demand, Error, ErrorCode, Guarantee,
+        Isolation, Key, OnError, Parallelism, Result, Sink, Source, Timestamp, Unbounded,
     };
     pub use ardea_engine::{JobConfig, JobHandle, JobStatus, Node, NodeConfig};
     pub use ardea_pipeline::{
-        Collected, EarlyFiring, Either, Exchange, Firing, JoinInterval, Kept, KeyedContext, KeyedStream,
-        Local, Pipeline, Stream, Timed, Trigger, Untimed, WatermarkPolicy, Window, WindowResult,
-        WindowedStream,
+        Collected, EarlyFiring, Either, Exchange, Firing, JoinInterval, Kept, KeyedContext,
+        KeyedStream, Local, Pipeline, Stream, Timed, Trigger, Untimed, WatermarkPolicy, Window,
+        WindowResult, WindowedStream,
     };
+    pub use ardea_recovery::{Survival, SurvivalEnd, Survive, Survived};
 }
 
 #[cfg(doctest)]

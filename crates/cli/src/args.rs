@@ -113,6 +113,8 @@ pub enum Command {
     Metrics(MetricsArgs),
     /// Show how the vertices and containers of a job are doing, again and again, until q, Ctrl-C or the job's end
     Top(TopArgs),
+    /// Show the snapshots of a job that survives (`--set guarantee=… --set snapshots.folder=FOLDER`)
+    Snapshots(SnapshotsArgs),
     /// Start, stop and look at clusters
     #[command(subcommand, after_help = CLUSTER_HELP)]
     Cluster(ClusterCommand),
@@ -152,6 +154,17 @@ Examples:
 A name that no job which comes with ardea has is that of a cluster's job; with --cluster or --at every name is. \
 `ardea jobs` lists the jobs that come with ardea. What stands behind a job's name is the job's; options of ardea are found \
 there too. With --dry-run the job is packed as it would be for a cluster.";
+
+/// `ardea snapshots`.
+#[derive(clap::Args, Debug)]
+pub struct SnapshotsArgs {
+    /// The job's folder, which it was given as snapshots.folder
+    #[arg(value_name = "FOLDER")]
+    pub folder: PathBuf,
+    /// Read all that is there, and verify it
+    #[arg(long)]
+    pub check: bool,
+}
 
 /// `ardea config`.
 #[derive(clap::Args, Debug)]

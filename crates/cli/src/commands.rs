@@ -17,6 +17,7 @@ mod plan;
 mod query;
 mod run;
 mod settings_check;
+mod snapshots;
 mod state;
 mod submit;
 mod top;
@@ -50,6 +51,7 @@ pub fn run(command: Command, context: &Context) -> Result<(), Failure> {
         Command::Logs(args) => logs::run(&args, context),
         Command::Metrics(args) => metrics::run(&args, context),
         Command::Top(args) => top::run(&args, context),
+        Command::Snapshots(args) => snapshots::run(&args, context),
         Command::Cluster(command) => cluster::run(command, context),
         Command::State(StateCommand::Dump(args)) => state::dump(&args, context),
         Command::State(StateCommand::Remove(args)) => state::remove(&args, context),

@@ -1,13 +1,14 @@
 //! What every command is given: the global options, and who listens to Ctrl-C.
 
 use ardea::job::{read_settings, resolver, schema};
+use ardea::recovery::Survival;
 use ardea_api::ClusterSettings;
 use ardea_connect::live_table::Screen;
 use ardea_core::settings::{Flag, Resolved};
 use ardea_engine::{NodeConfig, allowed_cores};
 
 use crate::args::{Global, Where};
-use crate::failure::Failure;
+use crate::failure::{Failure, Notice, print_notice};
 use crate::interrupts::Interrupts;
 
 /// The options of every command.
@@ -59,6 +60,17 @@ impl Context {
         let config = NodeConfig::from_settings(&self.settings_with(flag)?)?;
         check_threads(config.threads.get())?;
         Ok(config)
+    }
+
+    /// What a job that runs here promises, if it promises anything; what is told of it goes where notices go.
+    pub fn survival(&self) -> Result<Option<Survival>, Failure> {
+        let survival = Survival::from_settings(&self.settings_with(None)?)?;
+        let is_json = self.json;
+        Ok(survival.map(|survival| {
+            survival.on_notice(move |notice| {
+                print_notice(Notice::Warning, &notice.to_string(), is_json)
+            })
+        }))
     }
 
     /// The cluster that the options and settings name.

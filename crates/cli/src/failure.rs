@@ -18,7 +18,7 @@ Exit codes:
        be had; nearly always found before anything was run
   3    a file, a pipe or the network could not be read or written
   4    drained: ended early by a first Ctrl-C or SIGTERM, with whole results of what was
-       read until then
+       read until then; or stopped, to go on when it is run again
   5    came to its end, but all records that a source or a step had were bad (a drained job: 4)
   130  stopped at once by a second Ctrl-C, or by the first where there is nothing to drain";
 

@@ -8,6 +8,7 @@ use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ardea::recovery::SurvivingHandle;
 use ardea_engine::{JobHandle, on_interrupt};
 
 use crate::failure::Failure;
@@ -34,6 +35,8 @@ enum AtWork {
     Watchful,
     /// A job.
     Job(JobHandle),
+    /// A job that survives.
+    Surviving(SurvivingHandle),
     /// Nobody any more: what was to be done is done or has failed, and its outcome is not changed by a late interrupt.
     Done,
 }
@@ -59,6 +62,8 @@ impl Interrupts {
         match &*self.at_work() {
             AtWork::Job(job) if count == 1 => job.drain(),
             AtWork::Job(job) if count < UNBEARABLE => job.cancel(),
+            AtWork::Surviving(job) if count == 1 => job.stop(),
+            AtWork::Surviving(job) if count < UNBEARABLE => job.cancel(),
             AtWork::Watchful | AtWork::Done if count < UNBEARABLE => {}
             _ => {
                 keyboard::give_back();
@@ -82,6 +87,12 @@ impl Interrupts {
     /// Passes interrupts on to a job: the first drains it, the second cancels it.
     pub fn drain(&self, job: &JobHandle) -> Passing<'_> {
         *self.at_work() = AtWork::Job(job.clone());
+        Passing(self)
+    }
+
+    /// Passes interrupts on to a job that survives: the first stops it with a last snapshot, the second cancels it.
+    pub fn stop(&self, job: &SurvivingHandle) -> Passing<'_> {
+        *self.at_work() = AtWork::Surviving(job.clone());
         Passing(self)
     }
 

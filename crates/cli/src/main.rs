@@ -6,7 +6,7 @@
 //! * `args`: the command line; `own_options`: what of it stands behind a job's name;
 //! * `commands`: what each does;
 //! * `context`: what every command is given;
-//! * `supervise`: a job from its start to its summary, with `interrupts` (Ctrl-C), the `keyboard` below live tables, `progress` and `summary`, and what these
+//! * `supervise`: a job from its start to its summary, `surviving` one that survives, with `interrupts` (Ctrl-C), the `keyboard` below live tables, `progress` and `summary`, and what these
 //!   two look at: the `shape` of the job, and `rates`;
 //! * `reach`: a cluster, and its answers;
 //! * `failure`: errors as a person or a program reads them, and the exit codes;
@@ -37,6 +37,7 @@ mod status_line;
 mod stdout;
 mod summary;
 mod supervise;
+mod surviving;
 mod topology_file;
 mod unattended;
 

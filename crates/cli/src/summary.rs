@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ardea::recovery::{Figures, SurvivalEnd};
 use ardea_core::{DeadLetter, DeadLetters, Error, ErrorCode, Timestamp};
 use ardea_engine::{JobHandle, JobStatus};
 use serde_json::{Value, json};
@@ -24,6 +25,8 @@ pub struct Summary {
     dead_letters: u64,
     dropped: u64,
     samples: Vec<DeadLetter>,
+    /// What surviving took, if the job promised something.
+    survival: Option<(Figures, Option<SurvivalEnd>)>,
 }
 
 /// Sums over the instances of a vertex.
@@ -64,6 +67,15 @@ impl Summary {
             dead_letters: letters.count(),
             dropped: letters.dropped(),
             samples: samples(letters),
+            survival: None,
+        }
+    }
+
+    /// The same of a job that survives: what that took, and how it ended.
+    pub fn of_survival(self, figures: Figures, end: Option<SurvivalEnd>) -> Self {
+        Summary {
+            survival: Some((figures, end)),
+            ..self
         }
     }
 
@@ -117,6 +129,11 @@ impl Summary {
         )
     }
 
+    /// Whether it was stopped so that it goes on when it is run again.
+    fn was_stopped(&self) -> bool {
+        matches!(self.survival, Some((_, Some(SurvivalEnd::Stopped))))
+    }
+
     fn was_drained(&self) -> bool {
         matches!(self.status, JobStatus::Drained)
     }
@@ -131,6 +148,9 @@ impl Summary {
 
     /// The job's state in a word. One that still runs when it is told of did not stop when it was told to.
     fn status(&self) -> &'static str {
+        if self.was_stopped() {
+            return "stopped";
+        }
         match self.status {
             JobStatus::Running => "stopping",
             JobStatus::Drained => "drained",
@@ -169,12 +189,39 @@ impl Summary {
                 (true, late) => format!(", {} late (-v shows the steps)", grouped(late)),
             }
         );
+        text += &self.survived();
         if is_short {
             return text + &self.bad_records();
         }
         text += &self.steps(verbose);
         text += &self.gaps();
         text + &self.bad_records()
+    }
+
+    /// What surviving took.
+    fn survived(&self) -> String {
+        let Some((figures, _)) = &self.survival else {
+            return String::new();
+        };
+        let plural = |count: u64, of: &str| match count {
+            1 => format!("1 {of}"),
+            more => format!("{} {of}s", grouped(more)),
+        };
+        let mut text = format!("  {}", plural(figures.snapshots, "snapshot"));
+        if figures.snapshots > 0 {
+            text += &format!(", the longest took {}", duration(figures.longest));
+        }
+        if figures.given_up > 0 {
+            text += &format!(", {} given up", grouped(figures.given_up));
+        }
+        if figures.recoveries > 0 {
+            let times = plural(figures.recoveries.into(), "time");
+            text += &format!("; started anew {times}, the counts are those since then");
+        }
+        if self.was_stopped() {
+            text += "; run again, it goes on from the last one";
+        }
+        text + "\n"
     }
 
     /// The steps in columns.
@@ -265,7 +312,18 @@ impl Summary {
                 })
             })
             .collect();
-        json!({
+        let survival = self.survival.as_ref().map(|(figures, _)| {
+            json!({
+                "snapshots": figures.snapshots,
+                "longest_ms": figures.longest.as_secs_f64() * 1e3,
+                "given_up": figures.given_up,
+                "written_bytes": figures.bytes,
+                "recoveries": figures.recoveries,
+                "epoch": figures.last.map(|(epoch, _)| epoch.0),
+                "began_from_epoch": figures.began_from.map(|epoch| epoch.0),
+            })
+        });
+        let mut summary = json!({
             "job": self.job,
             "status": self.status(),
             "duration_s": self.took.as_secs_f64(),
@@ -275,7 +333,11 @@ impl Summary {
             "late": self.totals.late,
             "dead_letters": { "count": self.dead_letters, "dropped": self.dropped, "samples": samples },
             "vertices": vertices,
-        })
+        });
+        if let (Some(survival), Some(fields)) = (survival, summary.as_object_mut()) {
+            fields.insert("survival".into(), survival);
+        }
+        summary
     }
 }
 
@@ -407,6 +469,7 @@ mod tests {
                 raw: b"\xff\x1b[2J".to_vec(),
                 reason: "not UTF-8".into(),
             }],
+            survival: None,
         }
     }
 
@@ -497,6 +560,22 @@ mod tests {
         ] {
             assert!(text.contains(line), "{text}");
         }
+    }
+
+    #[test]
+    fn what_surviving_took_is_told_in_a_line() {
+        let figures = Figures {
+            snapshots: 12,
+            longest: Duration::from_millis(34),
+            recoveries: 1,
+            ..Figures::default()
+        };
+        let summary = summary().of_survival(figures, Some(SurvivalEnd::Stopped));
+        let text = summary.to_text(false);
+        assert!(text.starts_with("wordcount stopped after"), "{text}");
+        let line = "  12 snapshots, the longest took 34.0 ms; started anew 1 time, the counts are those since then; run again, it goes on from the last one\n";
+        assert!(text.contains(line), "{text}");
+        assert_eq!(summary.to_json()["survival"]["recoveries"], 1);
     }
 
     #[test]

@@ -2,12 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use ardea::topology::Topology;
+use ardea::recovery::Embedded;
 use ardea_connect::live_table::Screen;
 use ardea_connect::stdin;
 use ardea_core::Dag;
 use ardea_engine::{JobConfig, JobHandle, JobStatus, Node, NodeConfig};
-use ardea_pipeline::Pipeline;
 
 use crate::context::Context;
 use crate::failure::{Failure, Notice, print_error, print_notice};
@@ -16,34 +15,28 @@ use crate::progress::Progress;
 use crate::shape::Shape;
 use crate::stdout;
 use crate::summary::Summary;
+use crate::surviving;
 
 /// How often the supervisor looks whether there is something to say; the job's end and interrupts don't wait for it.
-const LOOK: Duration = Duration::from_millis(50);
+pub(crate) const LOOK: Duration = Duration::from_millis(50);
 /// How long a cancelled job is waited for before the process ends without it.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Runs a job until it ends, one way or the other.
+/// Runs a job until it ends, one way or the other. One that promises something, as the settings say, survives.
 ///
 /// # Errors
 /// The job's own failure, [`Failure::Drained`] after a first Ctrl-C that came before the end, [`Failure::NothingGood`] if all records
 /// of a job that came to its own end were bad, [`Failure::Interrupted`] after a second, [`Failure::ReaderGone`] if nobody reads the results.
-pub fn run(pipeline: &Pipeline, config: NodeConfig, context: &Context) -> Result<(), Failure> {
-    let dag = pipeline.to_dag(config.threads)?;
-    let start = |node: &Node| node.submit(&dag, JobConfig::named(pipeline.name()));
+pub fn run<J>(job: &J, config: NodeConfig, context: &Context) -> Result<(), Failure>
+where
+    J: Embedded + Clone + 'static,
+{
+    if let Some(survival) = context.survival()? {
+        return surviving::run(job, config, survival, context);
+    }
+    let dag = job.graph(config.threads)?;
+    let start = |node: &Node| job.start(node, JobConfig::named(job.job_name()));
     supervised(&dag, start, config, context)
-}
-
-/// As [`run`], for a topology.
-pub fn run_topology(
-    topology: &Topology,
-    config: NodeConfig,
-    context: &Context,
-) -> Result<(), Failure> {
-    let start = |node: &Node| {
-        let running = topology.submit(node)?;
-        Ok(running.job().clone())
-    };
-    supervised(&topology.to_dag()?, start, config, context)
 }
 
 fn supervised(
@@ -136,7 +129,7 @@ fn explain(interrupts: u32) -> &'static str {
     }
 }
 
-fn tell(summary: &Summary, context: &Context) -> Result<(), Failure> {
+pub(crate) fn tell(summary: &Summary, context: &Context) -> Result<(), Failure> {
     if context.json {
         return stdout::print_json(&summary.to_json());
     }
@@ -148,7 +141,7 @@ fn tell(summary: &Summary, context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-fn warn(summary: &Summary, context: &Context) {
+pub(crate) fn warn(summary: &Summary, context: &Context) {
     for warning in summary.warnings() {
         print_notice(Notice::Warning, &warning, context.json);
     }

@@ -11,8 +11,9 @@
 //! # What is promised
 //!
 //! While a job runs each record that was read is emitted once, and each record that was written is in the topic once, whatever
-//! brokers do in between. Positions are not part of a snapshot yet: a job that is started again reads from where
-//! [`Start`] says, so that records are read again or left out, and what was under way when it ended is lost or written again.
+//! brokers do in between. A job that keeps its state reads on where its snapshot says, and writes each record once (or at least once, as it
+//! promises) also over failures; see [`KafkaSource`] and [`KafkaSink`]. One that keeps none reads from where [`Start`] says when it is started
+//! again, and what was under way when it ended is lost or written again.
 //!
 //! # Invariants
 //!

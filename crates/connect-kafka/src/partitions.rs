@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ardea_core::{Timestamp, Watermark, WatermarkMerge};
 
-use crate::scout::Found;
+use crate::scout::{Found, Reached};
 
 /// What event time may be taken for granted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,8 +76,9 @@ impl Partitions {
             partition: found.partition,
             next: found.next,
             end: is_bounded.then_some(found.end),
-            highest: Timestamp::MIN,
-            is_touched: false,
+            highest: found.highest,
+            // What was known of its time is known again.
+            is_touched: found.highest.is_event_time(),
             state: State::Behind,
         };
         let is_empty = slot.end.is_some_and(|end| slot.next >= end);
@@ -177,6 +178,18 @@ impl Partitions {
         saying
     }
 
+    /// How far each is.
+    pub fn reached(&self) -> impl Iterator<Item = (i32, Reached)> + '_ {
+        let reached = |slot: &Slot| Reached {
+            next: slot.next,
+            end: slot.end,
+            highest: slot.highest,
+        };
+        self.slots
+            .iter()
+            .map(move |slot| (slot.partition, reached(slot)))
+    }
+
     /// The offset that comes next in each.
     pub fn positions(&self) -> impl Iterator<Item = (i32, i64)> + '_ {
         self.slots.iter().map(|slot| (slot.partition, slot.next))
@@ -195,6 +208,7 @@ mod tests {
             start: Offset::Beginning,
             next,
             end,
+            highest: Timestamp::MIN,
         }
     }
 
@@ -222,6 +236,23 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(1);
     const LATER: Duration = Duration::from_secs(12);
+
+    #[test]
+    fn what_was_known_of_time_is_known_again() {
+        let mut before = partitions(1, false);
+        assert!(before.message(0, 0, at(100)));
+        let (partition, reached) = before.reached().next().unwrap();
+        let mut after = partitions(0, false);
+        after.add(
+            Found {
+                highest: reached.highest,
+                ..found(partition, reached.next, 2)
+            },
+            false,
+        );
+        assert_eq!(after.time(SOON), said(99));
+        assert_eq!(after.positions().collect::<Vec<_>>(), [(0, 1)]);
+    }
 
     #[test]
     fn time_is_that_of_the_partition_that_is_furthest_back() {

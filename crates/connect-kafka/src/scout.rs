@@ -1,5 +1,6 @@
 //! Finds a topic's partitions, and where reading them begins, on a thread of its own: brokers are asked, and may take their time.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Thread;
@@ -28,8 +29,30 @@ pub(crate) struct Found {
     pub start: Offset,
     /// The offset that this comes to at the moment.
     pub next: i64,
-    /// The offset behind the last record that there is at the moment.
+    /// The offset behind the last record that there is at the moment, or that an earlier life was to read.
     pub end: i64,
+    /// The latest time of a record that an earlier life has read.
+    pub highest: Timestamp,
+}
+
+/// How far an earlier life has read a partition.
+#[derive(Clone, Copy, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Reached {
+    /// The offset that comes next.
+    pub next: i64,
+    /// Of a bounded source, where it ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<i64>,
+    /// The latest time of its records.
+    pub highest: Timestamp,
+}
+
+/// What an earlier life knew of the topic.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Resumed {
+    /// How many partitions the topic had at first, if that was known.
+    pub at_first: Option<i32>,
+    pub reached: BTreeMap<i32, Reached>,
 }
 
 /// What the source learns.
@@ -38,6 +61,8 @@ pub(crate) struct News {
     pub found: Vec<Found>,
     /// All partitions that the topic had at first have been found.
     pub is_complete: bool,
+    /// How many these were.
+    pub at_first: Option<i32>,
     pub failed: Option<Error>,
 }
 
@@ -46,6 +71,7 @@ pub(crate) struct Mission {
     pub consumer: Arc<BaseConsumer<Teller>>,
     pub topic: String,
     pub start: Start,
+    pub resumed: Resumed,
     pub instance: Instance,
     /// How often to look for new partitions; never if `None`.
     pub every: Option<Duration>,
@@ -141,6 +167,7 @@ impl Search {
                 let mut news = desk.news.lock().unwrap_or_else(PoisonError::into_inner);
                 news.found.append(&mut found);
                 news.is_complete |= rest != Some(AGAIN);
+                news.at_first = self.at_first;
                 news.failed = failed;
                 desk.has_news.store(true, Ordering::Release);
             }
@@ -157,7 +184,15 @@ impl Search {
     /// Looks for partitions of this instance that are not known yet.
     fn look(&mut self, found: &mut Vec<Found>) -> KafkaResult<()> {
         let count = self.count()?;
-        let at_first = *self.at_first.get_or_insert(count);
+        let before = self.mission.resumed.at_first;
+        let at_first = *self.at_first.get_or_insert(before.unwrap_or(count));
+        let is_bounded = self.mission.every.is_none();
+        // What has come since is not what a bounded source was to read.
+        let count = if is_bounded {
+            count.min(at_first)
+        } else {
+            count
+        };
         for partition in 0..count {
             let is_ours = u64::try_from(partition).is_ok_and(|p| self.mission.instance.owns(p));
             if is_ours && !self.known.contains(&partition) {
@@ -194,25 +229,28 @@ impl Search {
             consumer,
             topic,
             start,
+            resumed,
             ..
         } = &self.mission;
+        let reached = resumed.reached.get(&partition);
         let (low, high) = consumer.fetch_watermarks(topic, partition, ANSWER)?;
         let mut asked = TopicPartitionList::new();
         let from = |offset: i64| (Offset::Offset(offset), offset);
         let earliest = (Offset::Beginning, low);
-        let (start, next) = match start {
+        let (start, next) = match (reached, start) {
+            (Some(reached), _) => from(reached.next),
             _ if is_new => earliest,
-            Start::Earliest => earliest,
-            Start::Latest => from(high),
-            Start::Positions(positions) => positions.next(partition).map_or(earliest, from),
-            Start::Stored { .. } => {
+            (None, Start::Earliest) => earliest,
+            (None, Start::Latest) => from(high),
+            (None, Start::Positions(positions)) => positions.next(partition).map_or(earliest, from),
+            (None, Start::Stored { .. }) => {
                 asked.add_partition(topic, partition);
                 match answer(&consumer.committed_offsets(asked, ANSWER)?)? {
                     Offset::Offset(offset) => from(offset),
                     _ => earliest,
                 }
             }
-            Start::At(time) => {
+            (None, Start::At(time)) => {
                 let millis = first_milli(*time);
                 asked.add_partition_offset(topic, partition, Offset::Offset(millis))?;
                 match answer(&consumer.offsets_for_times(asked, ANSWER)?)? {
@@ -225,7 +263,8 @@ impl Search {
             partition,
             start,
             next,
-            end: high,
+            end: reached.and_then(|reached| reached.end).unwrap_or(high),
+            highest: reached.map_or(Timestamp::MIN, |reached| reached.highest),
         })
     }
 

@@ -1,11 +1,17 @@
 //! Writes to a topic.
 
+mod batch;
+mod deliveries;
+mod once;
+mod transactions;
 mod write;
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use ardea_core::{Instance, Isolation, OnError, Parallelism, Processor, Result, Sink};
+use ardea_core::{
+    Delivery, Instance, Isolation, OnError, Parallelism, Processor, Result, Sink, Timestamp,
+};
 
 use crate::settings::Settings;
 use write::WriteP;
@@ -24,6 +30,7 @@ where
         plan: Plan {
             settings: Settings::new(brokers.into(), topic.into()),
             on_error: OnError::default(),
+            is_transactional: true,
         },
         parallelism: Parallelism::ONE,
         encode,
@@ -93,7 +100,13 @@ impl Outgoing {
 /// A sink that writes to a topic by an idempotent producer.
 ///
 /// * While the job runs each record is in the topic once, and those of one partition lie in the order in which an instance got
-///   them, whatever brokers do in between. A job that is started again may write again what it had written.
+///   them, whatever brokers do in between.
+/// * In a job that promises *at least once* an epoch ends when all its records have been acknowledged. After a failure, records behind the last
+///   committed epoch are written again.
+/// * In a job that promises *exactly once* each record is in the topic once, whatever dies, for consumers that read only what is committed
+///   (`isolation.level=read_committed`). Records are written when their epoch is committed, in one transaction an epoch and instance, so they are
+///   as late as that; until then they are held in memory, and are part of the snapshot. The transactional id is `ardea-JOB-VERTEX-INSTANCE`:
+///   two jobs of one name can't run at a time. Another choice is [`at_least_once`](Self::at_least_once).
 /// * Brokers that are away are waited for, without end unless the property `delivery.timeout.ms` sets one; when librdkafka's queue is full the
 ///   job waits as well. A delivery that fails for good fails the job, and names the record's position.
 /// * A message has the event time of its record, if that has one, in milliseconds; times before 1970 become its first millisecond.
@@ -111,6 +124,16 @@ pub struct KafkaSink<T, F> {
 pub(crate) struct Plan {
     pub settings: Settings,
     pub on_error: OnError,
+    /// Whether it writes by transactions in a job that promises that each record counts once.
+    pub is_transactional: bool,
+}
+
+/// What is said of a message that can't be sent.
+const TOO_LARGE: &str = "its message is larger than the producer may send (`message.max.bytes`)";
+
+/// A time as Kafka has it: it knows none before 1970, and librdkafka takes its very beginning for the present.
+fn kafka_time(time: Timestamp) -> Option<i64> {
+    time.is_event_time().then(|| time.as_millis().max(1))
 }
 
 impl<T, F> KafkaSink<T, F>
@@ -131,6 +154,12 @@ where
         self
     }
 
+    /// Writes at once also in a job that promises that each record counts once: sooner, and some again after a failure.
+    pub fn at_least_once(mut self) -> Self {
+        self.plan.is_transactional = false;
+        self
+    }
+
     /// Sets a property of librdkafka's producer, such as `compression.type`.
     pub fn property(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.plan.settings.set(name.into(), value.into());
@@ -147,6 +176,10 @@ where
         } = self;
         let name = format!("kafka {}", plan.settings.topic);
         let encode = Arc::new(encode);
+        let delivery = match plan.is_transactional {
+            true => Delivery::ExactlyOnce,
+            false => Delivery::AtLeastOnce,
+        };
         let supply = move |_: Instance| -> Result<Box<dyn Processor>> {
             Ok(Box::new(WriteP::<T, F>::new(
                 plan.clone(),
@@ -156,6 +189,7 @@ where
         Sink::new(name, Arc::new(supply))
             .parallelism(parallelism)
             .isolation(Isolation::Thread)
+            .delivering(delivery)
     }
 }
 

@@ -35,6 +35,7 @@ pub fn read(
                 disorder: Duration::ZERO,
                 idle_after: Some(Duration::from_secs(10)),
             },
+            group: None,
             refresh: Duration::from_secs(30),
             on_error: OnError::default(),
             bookmark: Bookmark::default(),
@@ -53,7 +54,10 @@ pub fn read(
 /// * Each record has the time of its message. The source keeps a watermark for each partition and passes their minimum on; use
 ///   `with_source_time` on the stream. A partition at whose end nothing has come for a while is not waited for; one whose broker is
 ///   away, or that is behind, is.
-/// * Where reading begins is said by [`start`](Self::start). Nothing is committed to Kafka, and no group is joined.
+/// * Where reading begins is said by [`start`](Self::start). No group is joined.
+/// * A job that keeps its state goes on with the record that comes next in each partition, whatever `start` says; partitions that are new
+///   since are read from their beginning. A bounded one ends where it was to end. When an epoch is committed, its offsets are committed to
+///   Kafka as well, under the [group](Self::group): for people who look at it; the job does not read them. Other jobs commit nothing.
 /// * Only what was committed by transactions is read, unless the property `isolation.level` says otherwise.
 /// * Brokers that are away are waited for. The topic has to exist. A position that the topic no longer holds fails the job.
 /// * A job that drains stops at once: what was fetched and not emitted is still in the topic.
@@ -72,6 +76,7 @@ pub(crate) struct Plan {
     pub start: Start,
     pub is_bounded: bool,
     pub timing: Timing,
+    pub group: Option<String>,
     pub refresh: Duration,
     pub on_error: OnError,
     pub bookmark: Bookmark,
@@ -141,6 +146,13 @@ impl<T, F, B> KafkaSource<T, F, B> {
     /// Sets after how much silence time does not wait for a partition whose end has been reached: ten seconds by default, `None` for never.
     pub fn idle_after(mut self, silence: Option<Duration>) -> Self {
         self.plan.timing.idle_after = silence;
+        self
+    }
+
+    /// Sets the consumer group under which a job that keeps its state commits the offsets of its epochs to Kafka, so that tools can show how far
+    /// behind it is: `ardea-JOB` by default, or the one of [`Start::Stored`]. A group that has members can't be used.
+    pub fn group(mut self, group: impl Into<String>) -> Self {
+        self.plan.group = Some(group.into());
         self
     }
 

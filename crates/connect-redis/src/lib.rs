@@ -5,8 +5,9 @@
 //!
 //! # Invariants
 //!
-//! * Every record is carried out at least once while the job runs: what a broken connection leaves in doubt is sent again. Commands that
-//!   say how things are (`SET`, `HSET`) do not mind; those that change them by an amount (`INCRBY`) may then count twice.
+//! * Every record is carried out at least once: what a broken connection leaves in doubt is sent again, and so is what comes again when a
+//!   job goes on from a snapshot. Commands that say how things are (`SET`, `HSET`) do not mind; those that change them by an amount
+//!   (`INCRBY`) may then count twice, unless the sink works [exactly once](RedisSink::exactly_once).
 //! * Commands of one instance are carried out in their order.
 //! * A server that is away is waited for: it is said once on standard error that it is away, and once that it is back.
 //! * A command that the server refuses is dealt with as the sink says, with its record's position.
@@ -31,6 +32,8 @@ mod commands;
 mod costs;
 mod link;
 mod sink;
+mod talker;
+mod transactions;
 
 pub use argument::Argument;
 pub use commands::Commands;

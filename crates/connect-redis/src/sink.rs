@@ -5,16 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    BadRecords, Epoch, Inbox, Instance, InstanceContext, Isolation, OnError, Ordinal, Outbox,
-    Parallelism, Processor, Progress, RecordGuard, Result, Sink, thread_cpu_time,
+    BadRecords, Cut, CutWriter, Delivery, Epoch, Error, ErrorCode, Inbox, Instance,
+    InstanceContext, Isolation, OnError, Ordinal, Outbox, Parallelism, Processor, Progress,
+    RecordGuard, RestoredState, Result, Sink, thread_cpu_time,
 };
 
 use crate::commands::Commands;
 use crate::costs::SinkCosts;
 use crate::link::Link;
+use crate::transactions::Transactions;
 
 /// The longest that a call waits before it looks at its job again.
 const TURN: Duration = Duration::from_millis(100);
+/// For how many seconds the marker of an earlier life stays.
+const MARKER_SECONDS: u32 = 7 * 24 * 60 * 60;
 
 /// Sends the server at `url`, such as `"redis://localhost:6379/0"`, the commands that `commands` writes for each record.
 ///
@@ -28,21 +32,44 @@ where
         url: url.into(),
         parallelism: Parallelism::ONE,
         on_error: OnError::default(),
+        repeats: Repeats::Unknown,
         costs: None,
         commands,
         record: PhantomData,
     }
 }
 
+/// What becomes of commands that come again after a failure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Repeats {
+    /// They are carried out again, whatever that does.
+    Unknown,
+    /// They are carried out again, which changes nothing.
+    Harmless,
+    /// They are not.
+    Never,
+}
+
 /// A sink that sends commands to a Redis server; see the head of this crate for what it promises.
 ///
 /// What has gathered while the server was busy goes to it at once, in one batch. At its end the job waits until all has been answered; a job
 /// that is cancelled does not.
+///
+/// # In a job that keeps its state
+///
+/// | | when commands are carried out | after a failure |
+/// |---|---|---|
+/// | as it is | at once | those since the last snapshot are carried out again: at least once |
+/// | [`idempotent`](Self::idempotent) | at once | so they are, which changes nothing: for `SET`, `HSET` … |
+/// | [`exactly_once`](Self::exactly_once) | when their epoch is committed, together | each counts once: for `INCRBY`, `LPUSH`, `XADD` … |
+///
+/// Where they are carried out at once, a snapshot waits until all that came before it has been answered.
 #[derive(Debug)]
 pub struct RedisSink<T, F> {
     url: String,
     parallelism: Parallelism,
     on_error: OnError,
+    repeats: Repeats,
     costs: Option<Arc<SinkCosts>>,
     commands: F,
     record: PhantomData<fn(T)>,
@@ -66,6 +93,23 @@ where
         self
     }
 
+    /// Says that all commands may be carried out twice, as they say how things are. One that is not known to be so fails the job.
+    pub fn idempotent(mut self) -> Self {
+        self.repeats = Repeats::Harmless;
+        self
+    }
+
+    /// In a job that keeps its state, carries the commands of each epoch out once, in one transaction (`MULTI`), when the epoch has been
+    /// committed. So they are seen later, by the interval between snapshots, and wait in memory, and in the snapshot, until then.
+    ///
+    /// The sink notes in Redis which epoch was the last, under keys that begin with `ardea:` and the names of the job and the sink; they
+    /// are removed a week after they have served. The server has to be one that does not lose what it has confirmed. Where the job keeps no
+    /// state, commands are carried out at once.
+    pub fn exactly_once(mut self) -> Self {
+        self.repeats = Repeats::Never;
+        self
+    }
+
     /// Measures where the sink's cpu time goes; takes two system calls a chunk.
     pub fn measure(mut self, costs: Arc<SinkCosts>) -> Self {
         self.costs = Some(costs);
@@ -78,18 +122,26 @@ where
             url,
             parallelism,
             on_error,
+            repeats,
             costs,
             commands,
             ..
         } = self;
         let write = Arc::new(commands);
+        let delivery = match repeats {
+            Repeats::Unknown => Delivery::AtLeastOnce,
+            Repeats::Harmless => Delivery::Idempotent,
+            Repeats::Never => Delivery::ExactlyOnce,
+        };
         let supply = move |_: Instance| -> Result<Box<dyn Processor>> {
             Ok(Box::new(WriteP::<T, F> {
                 url: url.clone(),
                 write: Arc::clone(&write),
                 bad: BadRecords::new(on_error),
+                repeats,
                 costs: costs.clone(),
                 commands: Commands::default(),
+                transactions: None,
                 link: None,
                 record: PhantomData,
             }))
@@ -97,6 +149,7 @@ where
         Sink::new("redis", Arc::new(supply))
             .parallelism(parallelism)
             .isolation(Isolation::Thread)
+            .delivering(delivery)
     }
 }
 
@@ -115,8 +168,12 @@ struct WriteP<T, F> {
     url: String,
     write: Arc<F>,
     bad: BadRecords,
+    repeats: Repeats,
     costs: Option<Arc<SinkCosts>>,
+    /// Of the records at hand.
     commands: Commands,
+    /// Where commands wait until their epoch is committed; none if they are carried out at once.
+    transactions: Option<Transactions>,
     link: Option<Link>,
     record: PhantomData<fn(T)>,
 }
@@ -129,6 +186,9 @@ where
     fn encode_all(&mut self, inbox: &mut Inbox) -> Result<()> {
         let first = inbox.position();
         let rows = inbox.rows::<T>()?;
+        if self.repeats == Repeats::Harmless {
+            self.commands.check();
+        }
         let before = self.costs.as_ref().map(|_| thread_cpu_time());
         let mut guard = RecordGuard::new();
         for (record, position) in rows.values().iter().zip(first..) {
@@ -141,7 +201,16 @@ where
         if let (Some(costs), Some(before)) = (&self.costs, before) {
             costs.add(thread_cpu_time().saturating_sub(before), count);
         }
-        Ok(())
+        match self.commands.unrepeatable() {
+            None => Ok(()),
+            Some(name) => {
+                let what = format!(
+                    "the command {name} may not be carried out twice, and its sink is said to be idempotent"
+                );
+                Err(Error::new(ErrorCode::InvalidJob, what)
+                    .hint("use `exactly_once` in the place of `idempotent`"))
+            }
+        }
     }
 
     fn report_refused(&self) -> Result<()> {
@@ -167,6 +236,31 @@ where
         self.report_refused()?;
         Ok(Progress::done_if(is_done))
     }
+
+    /// Waits, no longer than this, until all that has been handed out is carried out.
+    fn carry_out(&mut self, timeout: Duration) -> Result<Progress> {
+        let Some(transactions) = &mut self.transactions else {
+            return Ok(Progress::DONE);
+        };
+        let is_done = match &self.link {
+            Some(link) if transactions.is_under_way() => link.is_done(timeout)?,
+            _ => true,
+        };
+        if is_done {
+            transactions.note_carried_out();
+        }
+        self.report_refused()?;
+        Ok(Progress::done_if(is_done))
+    }
+
+    /// Sends what was gathered on, if nothing waits for an epoch.
+    fn pass_on(&mut self) {
+        match (&mut self.transactions, &self.link) {
+            (Some(transactions), _) => transactions.gather(&mut self.commands),
+            (None, Some(link)) => link.bring(&mut self.commands),
+            (None, None) => {}
+        }
+    }
 }
 
 impl<T, F> Processor for WriteP<T, F>
@@ -176,7 +270,11 @@ where
 {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.bad.attach(context);
-        self.link = Some(Link::open(&self.url)?);
+        self.link = Some(Link::open(&self.url, context.waker.clone())?);
+        if self.repeats == Repeats::Never && context.guarantee.keeps_state() {
+            let key = format!("ardea:{}:{}", context.job, context.vertex);
+            self.transactions = Some(Transactions::new(key, context.instance));
+        }
         Ok(())
     }
 
@@ -187,9 +285,7 @@ where
         };
         if has_room {
             self.encode_all(inbox)?;
-            if let Some(link) = &self.link {
-                link.bring(&mut self.commands);
-            }
+            self.pass_on();
         }
         // Answers are heard also when nothing more comes for a while.
         outbox.wake_at(self.bad.context().clock.now().saturating_add(TURN));
@@ -206,11 +302,68 @@ where
     }
 
     fn on_epoch(&mut self, _: Epoch, _: &mut Outbox) -> Result<Progress> {
-        self.settle()
+        match self.transactions {
+            Some(_) => Ok(Progress::DONE),
+            None => self.settle(),
+        }
     }
 
     fn complete(&mut self, _: &mut Outbox) -> Result<Progress> {
-        self.settle()
+        match self.transactions {
+            Some(_) => Ok(Progress::DONE),
+            None => self.settle(),
+        }
+    }
+
+    fn take_cut(&mut self, cut: Cut) -> Result<()> {
+        if let Some(transactions) = &mut self.transactions {
+            transactions.take_cut(cut);
+        }
+        Ok(())
+    }
+
+    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        match &mut self.transactions {
+            Some(transactions) => transactions.write_cut(writer),
+            None => Ok(Progress::DONE),
+        }
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        for entry in state {
+            match &mut self.transactions {
+                Some(transactions) => transactions.restore(&entry)?,
+                None => return Err(RestoredState::unknown(&entry)),
+            }
+        }
+        Ok(())
+    }
+
+    fn on_restored(&mut self, epoch: Epoch) -> Result<Progress> {
+        if let (Some(transactions), Some(link)) = (&mut self.transactions, &self.link) {
+            let due = transactions.resume(epoch);
+            due.into_iter().for_each(|due| link.carry_out(due));
+        }
+        // Other instances may have left commands for the same keys: nothing newer is carried out before all of those.
+        self.carry_out(TURN)
+    }
+
+    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+        if let (Some(transactions), Some(link)) = (&mut self.transactions, &self.link) {
+            let (due, markers) = transactions.commit(epoch);
+            due.into_iter().for_each(|due| link.carry_out(due));
+            let mut expiry = Commands::default();
+            for marker in &markers {
+                expiry.command("EXPIRE", &[marker, &MARKER_SECONDS]);
+            }
+            link.bring(&mut expiry);
+        }
+        self.carry_out(Duration::ZERO)
+    }
+
+    fn awaits_commit(&self) -> bool {
+        let transactions = self.transactions.as_ref();
+        transactions.is_some_and(Transactions::is_pending)
     }
 
     fn close(&mut self) {

@@ -11,13 +11,16 @@
 use std::sync::Arc;
 
 use ardea_core::{
-    Bounded, Instance, InstanceContext, JobSignals, Ordinal, Outbox, Processor, Progress, Result,
-    Source, Timestamp,
+    Bounded, Cut, CutWriter, Epoch, Instance, InstanceContext, JobSignals, Ordinal, Outbox,
+    Processor, Progress, RestoredState, Result, Source, Timestamp,
 };
+
+use crate::numbers::Numbers;
 
 /// The items of a collection in their order, without event times.
 ///
-/// The items are cloned as they are read: the job may be started again. Several instances share the items.
+/// The items are cloned as they are read: the job may be started again. Several instances share the items. A job that keeps its state goes on
+/// with the item that comes next, and takes for granted that the collection is the same.
 pub fn items<T>(items: impl IntoIterator<Item = T>) -> Source<T, Bounded>
 where
     T: Clone + Send + Sync + 'static,
@@ -33,9 +36,8 @@ where
     let items: Arc<[(T, Timestamp)]> = items.into_iter().collect();
     let supply = move |instance: Instance| -> Result<Box<dyn Processor>> {
         Ok(Box::new(ItemsP {
+            numbers: Numbers::new(instance, items.len() as u64),
             items: Arc::clone(&items),
-            next: instance.index as usize,
-            step: instance.parallelism as usize,
             signals: Arc::default(),
         }))
     };
@@ -44,8 +46,8 @@ where
 
 struct ItemsP<T> {
     items: Arc<[(T, Timestamp)]>,
-    next: usize,
-    step: usize,
+    /// Those of the items that are its own.
+    numbers: Numbers,
     signals: Arc<JobSignals>,
 }
 
@@ -60,20 +62,44 @@ impl<T: Clone + Send + Sync + 'static> Processor for ItemsP<T> {
             return Ok(Progress::DONE);
         }
         let mut lane = outbox.lane::<T>(Ordinal::FIRST)?;
-        let room = lane.room();
-        if room == 0 && self.next < self.items.len() {
+        let mut room = lane.room();
+        if room == 0 && !self.numbers.is_at_end() {
             return Ok(Progress::NONE);
         }
-        let rest = self.items.get(self.next..).unwrap_or_default();
-        let before = lane.rows().len();
-        lane.rows()
-            .extend(rest.iter().step_by(self.step).take(room).cloned());
-        self.next += (lane.rows().len() - before) * self.step;
-        Ok(Progress::done_if(self.next >= self.items.len()))
+        while room > 0
+            && let Some(run) = self.numbers.front()
+        {
+            // There are no more numbers than items, and those have indices.
+            let (first, step) = (run.first as usize, run.step as usize);
+            let count = (run.count as usize).min(room);
+            let rest = self.items.get(first..).unwrap_or_default();
+            lane.rows()
+                .extend(rest.iter().step_by(step).take(count).cloned());
+            self.numbers.advance(count as u64);
+            room -= count;
+        }
+        Ok(Progress::done_if(self.numbers.is_at_end()))
+    }
+
+    fn take_cut(&mut self, _: Cut) -> Result<()> {
+        self.numbers.take_cut()
+    }
+
+    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        self.numbers.write_cut(writer)
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        self.numbers.restore(state)
+    }
+
+    fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
+        self.numbers.resume()?;
+        Ok(Progress::DONE)
     }
 
     fn is_at_end(&self) -> bool {
-        self.next >= self.items.len()
+        self.numbers.is_at_end()
     }
 }
 
@@ -125,6 +151,7 @@ mod tests {
         let (_, supplier, ..) = items(0..50).into_parts();
         SourceTest::supplied(supplier)
             .output(Expected::ordered(0..50))
+            .survives()
             .run();
     }
 }

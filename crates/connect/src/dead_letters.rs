@@ -34,7 +34,8 @@ use serde::Serialize;
 /// A line has `vertex`, `origin`, `reason`, and the record as `raw` if it is UTF-8, else as `raw_base64`. Each line is
 /// with the operating system before the job goes on, so a crash of the process loses none; it is on the disk (fsync)
 /// after at most 100 ms and further letters, or when the letters are dropped. The file is appended to, and half a line
-/// that an earlier crash of the machine left is ended first.
+/// that an earlier crash of the machine left is ended first. In a job that keeps its state, letters of records that come again after a failure
+/// are written again.
 ///
 /// # Errors
 /// [`ErrorCode::WriteFailed`] if the file can't be opened; later, on the job, if it can't be written.

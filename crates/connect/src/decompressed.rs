@@ -54,6 +54,21 @@ impl<R: Read> Decompressed<R> {
         }
     }
 
+    /// Reads a stream that is known not to be compressed, from the middle of it for example.
+    pub fn plain(reader: R) -> Self {
+        let Decompressed { way, otherwise } = Decompressed::new(reader);
+        let way = match way {
+            Way::Unknown(stream) => Way::Plain(stream),
+            way => way,
+        };
+        Decompressed { way, otherwise }
+    }
+
+    /// Whether the stream is compressed, as far as that is known by now.
+    pub fn is_packed(&self) -> bool {
+        matches!(self.way, Way::Gzip(_) | Way::Zstd(_))
+    }
+
     /// Takes a stream that begins like neither for one that is compressed so, as its name promises: then it is damaged.
     pub fn promised(mut self, compression: Compression) -> Self {
         self.otherwise = compression;

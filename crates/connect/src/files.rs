@@ -27,6 +27,7 @@ mod plan;
 mod read;
 mod special_file;
 mod unpacked;
+mod whole;
 mod write;
 
 pub use follow::FollowSource;

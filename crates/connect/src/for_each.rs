@@ -12,12 +12,15 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use ardea_core::{Inbox, Ordinal, Outbox, Processor, RecordGuard, Result, Sink, supplier};
+use ardea_core::{
+    Delivery, Inbox, Ordinal, Outbox, Processor, RecordGuard, Result, Sink, supplier,
+};
 
 /// A sink that calls `act` with each record; shared by all instances.
 ///
 /// It runs on a cooperative thread: an `act` that blocks delays other work, and belongs on
-/// [`Isolation::Thread`](ardea_core::Isolation::Thread).
+/// [`Isolation::Thread`](ardea_core::Isolation::Thread). In a job that keeps its state it is called again with records that come again after
+/// a failure.
 pub fn for_each<T, F>(act: F) -> Sink<T>
 where
     T: Send + 'static,
@@ -28,7 +31,7 @@ where
         act: Arc::clone(&act),
         record: PhantomData,
     };
-    Sink::new("for each", supplier(make))
+    Sink::new("for each", supplier(make)).delivering(Delivery::AtLeastOnce)
 }
 
 struct ForEachP<T, F> {

@@ -59,6 +59,9 @@ pub trait Decode<T>: Clone + Send + Sync + 'static {
     fn begin(&mut self) {}
 
     /// Whether a stream can only be read from its beginning, as one whose header says what the rest means.
+    ///
+    /// A job that goes on in the middle of such a stream after a failure first gives the decoder the frames of its beginning, up to the
+    /// first that is a record, and then those from the middle.
     fn needs_beginning(&self) -> bool {
         false
     }
@@ -77,6 +80,9 @@ pub trait Decode<T>: Clone + Send + Sync + 'static {
 pub trait Encode<T>: Clone + Send + Sync + 'static {
     /// A new output (a file, a connection) begins; a header is due again.
     fn begin(&mut self) {}
+
+    /// An output goes on that an earlier encoder has begun: its header is there already. Called before any record.
+    fn resume(&mut self) {}
 
     /// Appends the record to `out`, with whatever ends it (for lines, a newline).
     ///

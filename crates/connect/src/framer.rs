@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use memchr::memchr;
 
 use crate::format::Framing;
+use crate::place::{Passed, Place};
 
 /// How much of a frame over the limit is kept for its dead letter.
 pub(crate) const KEPT_OF_OVERLONG: usize = 4096;
@@ -48,6 +49,8 @@ enum Quoting {
 struct Skipping {
     prefix: Vec<u8>,
     bytes: u64,
+    /// What came before it.
+    passed: Passed,
 }
 
 /// Cuts a stream into frames: bytes go in by [`fill`](Framer::fill), frames come out by [`next`](Framer::next).
@@ -68,6 +71,8 @@ pub(crate) struct Framer {
     /// The overlong frame reported last; kept here so that it can be lent out.
     overlong: Vec<u8>,
     ended: bool,
+    /// What came before the buffer.
+    passed: Passed,
 }
 
 impl Framer {
@@ -85,6 +90,7 @@ impl Framer {
             skipping: None,
             overlong: Vec::new(),
             ended: false,
+            passed: Passed::default(),
         }
     }
 
@@ -94,11 +100,42 @@ impl Framer {
         self.restart();
         self.skipping = None;
         self.ended = false;
+        self.passed = Passed::default();
+    }
+
+    /// A stream goes on that was read up to this place.
+    pub fn begin_at(&mut self, place: &Place) {
+        self.begin();
+        self.passed = Passed::up_to(place);
+    }
+
+    /// How many bytes come before the next frame.
+    pub fn offset(&self) -> u64 {
+        match &self.skipping {
+            Some(skipping) => skipping.passed.count,
+            None => self.passed.count + self.start as u64,
+        }
+    }
+
+    /// Where the next frame begins, which is in line `line`. Costs two small allocations.
+    pub fn place(&self, line: u64) -> Place {
+        match &self.skipping {
+            Some(skipping) => skipping.passed.clone().place(line),
+            None => self.passed_before(self.start).place(line),
+        }
+    }
+
+    /// What came before this place in the buffer.
+    fn passed_before(&self, at: usize) -> Passed {
+        let mut passed = self.passed.clone();
+        passed.add(&self.buffer[..at]);
+        passed
     }
 
     /// Reads once from `reader`; for when [`next`](Self::next) has nothing. Zero bytes mean the end, as with any reader.
     pub fn fill(&mut self, reader: &mut (impl Read + ?Sized)) -> io::Result<usize> {
         if self.start > 0 {
+            self.passed.add(&self.buffer[..self.start]);
             self.buffer.copy_within(self.start..self.end, 0);
             self.scanned -= self.start;
             self.end -= self.start;
@@ -245,7 +282,9 @@ impl Framer {
         self.skipping = Some(Skipping {
             prefix,
             bytes: length as u64,
+            passed: self.passed_before(self.start),
         });
+        self.passed.add(&self.buffer[..self.end]);
         (self.start, self.scanned, self.end) = (0, 0, 0);
         self.quoting = Quoting::FieldStart;
         None
@@ -274,7 +313,7 @@ impl Framer {
         if newline.is_none() && !self.ended {
             return None;
         }
-        let Skipping { prefix, bytes } = self.skipping.take()?;
+        let Skipping { prefix, bytes, .. } = self.skipping.take()?;
         let lines = self.inner_lines + 1;
         self.restart();
         self.overlong = prefix;
@@ -403,7 +442,66 @@ mod tests {
         }
     }
 
+    /// The frames from a place in `input` on, after `count` of them, and that place.
+    fn resumed(
+        framing: Framing,
+        max: usize,
+        input: &[u8],
+        piece: usize,
+        count: usize,
+    ) -> (Vec<String>, Place) {
+        let mut framer = Framer::new(framing, max, piece);
+        let mut reader = input;
+        let (mut seen, mut lines) = (0, 0);
+        while seen < count {
+            if let Some(frame) = framer.next() {
+                seen += 1;
+                lines += frame.lines;
+            } else if framer.ended {
+                break;
+            } else if framer.fill(&mut reader).unwrap() == 0 {
+                framer.end();
+            }
+        }
+        let place = framer.place(lines + 1);
+        assert_eq!(place.offset, framer.offset());
+        let from = place.offset as usize;
+        assert!(input[..from].ends_with(&place.before));
+        let mut again = Framer::new(framing, max, piece);
+        again.begin_at(&place);
+        let mut reader = &input[from..];
+        let mut rest = Vec::new();
+        loop {
+            if let Some(frame) = again.next() {
+                rest.push(String::from_utf8_lossy(frame.bytes).into_owned());
+            } else if again.ended {
+                return (rest, place);
+            } else if again.fill(&mut reader).unwrap() == 0 {
+                again.end();
+            }
+        }
+    }
+
     proptest! {
+        #[test]
+        fn from_any_place_the_rest_is_the_same(
+            input in "[ab,\"\n]{0,80}", piece in 1usize..20, quoted in any::<bool>(), count in 0usize..12,
+            max in 3usize..90,
+        ) {
+            // How far an open quote is looked for depends on how the input comes.
+            let (framing, max) = if quoted { (CSV, 1 << 20) } else { (Framing::Lines, max) };
+            let whole = frames(framing, max, input.as_bytes(), piece);
+            let (rest, place) = resumed(framing, max, input.as_bytes(), piece, count);
+            let passed = &whole[..count.min(whole.len())];
+            let lines: u64 = passed.iter().map(|(_, lines, _)| lines).sum();
+            prop_assert_eq!(place.line, lines + 1);
+            let expected: Vec<_> = whole[passed.len()..].iter().map(|(text, ..)| text.clone()).collect();
+            prop_assert_eq!(rest.len(), expected.len());
+            if max > 80 {
+                prop_assert_eq!(rest, expected);
+            }
+        }
+
         #[test]
         fn any_cut_of_the_input_gives_the_same_frames(
             input in "[ab,\"\n]{0,80}", piece in 1usize..20, quoted in any::<bool>()

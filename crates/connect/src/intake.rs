@@ -11,6 +11,7 @@ use ardea_core::{
 
 use crate::format::Decode;
 use crate::framer::{Fault, Framer};
+use crate::place::Place;
 
 /// The longest frame that is taken unless the source says otherwise: 16 MiB.
 pub(crate) const DEFAULT_MAX_LINE: usize = 16 << 20;
@@ -153,6 +154,52 @@ impl<T: Send + 'static, D: Decode<T>> Intake<T, D> {
         self.line = 1;
         self.framer.begin();
         self.decoder.begin();
+    }
+
+    /// A stream goes on that an earlier life has read up to this place; `reader` reads it from its beginning. Where the format needs that, it
+    /// is given what it had been given up to its first record.
+    pub fn begin_at(
+        &mut self,
+        origin: impl Into<Arc<str>>,
+        place: &Place,
+        reader: &mut (impl Read + ?Sized),
+    ) -> io::Result<()> {
+        self.begin(origin);
+        if self.needs_beginning() {
+            self.prime(place.offset, reader)?;
+        }
+        self.framer.begin_at(place);
+        self.line = place.line;
+        Ok(())
+    }
+
+    /// Gives the decoder the frames of a stream's beginning, before `end`, up to the first that is a record.
+    fn prime(&mut self, end: u64, reader: &mut (impl Read + ?Sized)) -> io::Result<()> {
+        let mut is_all = false;
+        loop {
+            while self.framer.offset() < end
+                && let Some(frame) = self.framer.next()
+            {
+                let line = self.line;
+                self.line += frame.lines;
+                let is_bad = frame.fault.is_some();
+                if !is_bad && !matches!(self.decoder.decode(content(frame.bytes, line)), Ok(None)) {
+                    return Ok(());
+                }
+            }
+            if is_all || self.framer.offset() >= end {
+                return Ok(());
+            }
+            is_all = self.framer.fill(reader)? == 0;
+            if is_all {
+                self.framer.end();
+            }
+        }
+    }
+
+    /// Where the next record begins: all before it have been delivered, or dealt with otherwise.
+    pub fn place(&self) -> Place {
+        self.framer.place(self.line)
     }
 
     /// Whether the format can only be read from a stream's beginning.

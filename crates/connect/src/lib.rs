@@ -22,6 +22,8 @@
 //! * A record that can't be decoded or encoded is dealt with as the source or sink says
 //!   ([`OnError`](ardea_core::OnError)), with its place and bytes; nothing around it is lost.
 //! * Memory is bounded whatever comes in: by the longest line allowed.
+//! * A source that can be read again hands over what it has *delivered* at the end of an epoch, and goes on exactly there; one that can't says
+//!   so ([`forgets`](ardea_core::Processor::forgets)). Each sink says what it [gives](ardea_core::Delivery).
 //! * What may block runs on a thread of its own and looks at the job's signals at least every 200 ms; name lookups and
 //!   slow disks excepted, which the system does not let go of.
 //!
@@ -59,7 +61,9 @@ pub mod format;
 mod decompressed;
 mod framer;
 mod intake;
+mod numbers;
 mod outgo;
+mod place;
 mod ready;
 
 #[cfg(test)]

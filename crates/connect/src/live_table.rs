@@ -28,7 +28,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use ardea_core::{
-    Inbox, Instance, Isolation, Ordinal, Outbox, Processor, Progress, RecordGuard, Result, Sink,
+    Delivery, Inbox, Instance, Isolation, Ordinal, Outbox, Processor, Progress, RecordGuard,
+    Result, Sink,
 };
 
 use board::Board;
@@ -110,7 +111,9 @@ impl Table {
                 record: PhantomData::<fn(T)>,
             }))
         };
-        Sink::new(name, Arc::new(supply)).isolation(Isolation::Thread)
+        Sink::new(name, Arc::new(supply))
+            .isolation(Isolation::Thread)
+            .delivering(Delivery::Nothing)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Counts records and forgets them, for measurements.
+//! Counts records and forgets them, for measurements. What comes again after a failure counts again.
 //!
 //! ```
 //! let (sink, count) = ardea_connect::null::counting::<String>();
@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ardea_core::{Inbox, Ordinal, Outbox, Processor, Result, Sink, supplier};
+use ardea_core::{Delivery, Inbox, Ordinal, Outbox, Processor, Result, Sink, supplier};
 
 /// A sink that drops records.
 pub fn sink<T: Send + 'static>() -> Sink<T> {
@@ -25,7 +25,8 @@ pub fn counting<T: Send + 'static>() -> (Sink<T>, Count) {
         count: shared.clone(),
         record: PhantomData,
     };
-    (Sink::new("null", supplier(make)), count)
+    let sink = Sink::new("null", supplier(make)).delivering(Delivery::Nothing);
+    (sink, count)
 }
 
 /// How many records a [`counting`] sink has received, over all instances.

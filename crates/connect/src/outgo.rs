@@ -66,6 +66,11 @@ impl<T: Send + 'static, E: Encode<T>> Outgo<T, E> {
         self.encoder.begin();
     }
 
+    /// An output goes on whose header is there already.
+    pub fn resume(&mut self) {
+        self.encoder.resume();
+    }
+
     /// Appends one record to `out`; nothing if it can't be encoded.
     #[inline]
     pub fn encode(&mut self, record: &T, position: u64, out: &mut Vec<u8>) -> Result<()> {

@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Clock, Inbox, Instance, InstanceContext, Isolation, Ordinal, Outbox, Processor, Progress,
-    RecordGuard, Result, Sink,
+    Clock, Delivery, Inbox, Instance, InstanceContext, Isolation, Ordinal, Outbox, Processor,
+    Progress, RecordGuard, Result, Sink,
 };
 
 use crate::format::{Debugged, Encode};
@@ -115,7 +115,9 @@ impl<T: Send + 'static, E: Clone> PreviewSink<T, E> {
             };
             Ok(Box::new(PreviewP::<T, E, _>::new(sample, &writing, show)))
         };
-        Sink::new("preview", Arc::new(supply)).isolation(Isolation::Thread)
+        Sink::new("preview", Arc::new(supply))
+            .isolation(Isolation::Thread)
+            .delivering(Delivery::Nothing)
     }
 }
 

@@ -56,6 +56,7 @@ pub fn read<T: Send + 'static, D: Decode<T>>(decoder: D) -> StdinSource<T, D> {
 /// * Gzip and zstd are undone; if the compressed data is cut off or damaged, all whole lines before that are delivered, and the
 ///   damage is dealt with as [`on_error`](Self::on_error) says.
 /// * A job that drains reads no further, and delivers what it has read.
+/// * What has been read can't be read again, so a job that keeps its state can't have it.
 #[derive(Debug)]
 pub struct StdinSource<T, D> {
     reading: Reading<D>,
@@ -182,6 +183,13 @@ impl<T: Send + 'static, D: Decode<T>, R: Read + AsFd + Send> Processor for Strea
         self.intake.attach_only(context);
         self.signals = Arc::clone(&context.signals);
         Ok(())
+    }
+
+    fn forgets(&self) -> Option<&'static str> {
+        // An instance with nothing to read has nothing to forget.
+        self.reader.as_ref().map(|_| {
+            "what it has read of standard input, which can't be read again (write it to a file first, and read that)"
+        })
     }
 
     fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {

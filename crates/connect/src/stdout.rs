@@ -11,6 +11,8 @@
 //! Standard output is locked once a chunk, so lines of several writers don't mix, and all of a chunk is out when the
 //! sink is done with it.
 //!
+//! In a job that keeps its state, records of an epoch are out when it ends; some come again after a failure.
+//!
 //! When the reader has gone (`ardea run … | head`), the job ends with
 //! [`ErrorCode::OutputClosed`]: nobody wants the rest, and a job that goes on, or
 //! that claims to have finished, would be wrong. The command line treats it as a normal end.
@@ -21,8 +23,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use ardea_core::{
-    Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext, Isolation, Ordinal, Outbox,
-    Processor, Progress, Result, Sink,
+    Delivery, Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext, Isolation, Ordinal,
+    Outbox, Processor, Progress, Result, Sink,
 };
 
 use crate::format::{Encode, JsonLines, Lines};
@@ -71,7 +73,9 @@ impl<T: Send + 'static, E: Encode<T>> StdoutSink<T, E> {
                 &writing,
             )))
         };
-        Sink::new("stdout", Arc::new(supply)).isolation(Isolation::Thread)
+        Sink::new("stdout", Arc::new(supply))
+            .isolation(Isolation::Thread)
+            .delivering(Delivery::AtLeastOnce)
     }
 }
 

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ardea_core::{
-    Chunk, Inbox, Instance, InstanceContext, Marker, Ordinal, Outbox, Processor, Progress, Result,
-    Rows, Sink, Source, Timestamp, Watermark,
+    Chunk, Cut, CutWriter, Epoch, Guarantee, Inbox, Instance, InstanceContext, Marker, Ordinal,
+    Outbox, Processor, Progress, RestoredState, Result, Rows, Sink, Source, StateChunk, Timestamp,
+    Watermark,
 };
 
 /// How long a test waits for what must come.
@@ -13,6 +14,47 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) fn context(name: &str) -> InstanceContext {
     InstanceContext::detached(name)
+}
+
+/// The context of an instance whose job keeps its state.
+pub(crate) fn kept_context(index: u32, parallelism: u32) -> InstanceContext {
+    InstanceContext {
+        instance: Instance { index, parallelism },
+        guarantee: Guarantee::ExactlyOnce,
+        ..context("kept")
+    }
+}
+
+/// All that a processor remembers.
+fn cut_of(processor: &mut dyn Processor, cut: Cut) -> Result<StateChunk> {
+    processor.take_cut(cut)?;
+    let mut chunk = StateChunk::default();
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let limit = chunk.byte_len() + 50;
+        if processor
+            .write_cut(&mut CutWriter::new(&mut chunk, limit))?
+            .done
+        {
+            return Ok(chunk);
+        }
+        assert!(Instant::now() < deadline, "the cut is never written");
+    }
+}
+
+/// Gives a processor back what some remembered at the end of an epoch.
+fn give_back(
+    processor: &mut dyn Processor,
+    instance: Instance,
+    epoch: Epoch,
+    chunk: &StateChunk,
+) -> Result<()> {
+    let mut position = 0;
+    while position < chunk.byte_len() {
+        processor.restore(&mut RestoredState::new(chunk, &mut position, instance, 3))?;
+    }
+    while !processor.on_restored(epoch)?.done {}
+    Ok(())
 }
 
 /// Polls `condition` until it holds; fails the test when it never does.
@@ -116,6 +158,16 @@ impl<T: Send + 'static> Driven<T> {
         self
     }
 
+    /// All that it remembers; what it has emitted counts as delivered.
+    pub fn cut(&mut self) -> Result<StateChunk> {
+        while !self.processor.on_epoch(Epoch(1), &mut self.outbox)?.done {}
+        cut_of(&mut *self.processor, Cut::full(Epoch(1)))
+    }
+
+    pub fn give_back(&mut self, chunk: &StateChunk) -> Result<()> {
+        give_back(&mut *self.processor, self.context.instance, Epoch(1), chunk)
+    }
+
     pub fn values(&self) -> Vec<&T> {
         self.records.iter().map(|(value, _)| value).collect()
     }
@@ -203,6 +255,27 @@ impl<T: Send + 'static> Fed<T> {
 
     pub fn wake(&mut self) -> Result<()> {
         self.processor.on_wake(&mut self.outbox)
+    }
+
+    /// Ends an epoch and takes all that it remembers then.
+    pub fn cut(&mut self, cut: Cut) -> Result<StateChunk> {
+        if !cut.is_last {
+            while !self.processor.on_epoch(cut.epoch, &mut self.outbox)?.done {}
+        }
+        cut_of(&mut *self.processor, cut)
+    }
+
+    pub fn give_back(&mut self, epoch: Epoch, chunk: &StateChunk) -> Result<()> {
+        give_back(&mut *self.processor, self.context.instance, epoch, chunk)
+    }
+
+    pub fn commit(&mut self, epoch: Epoch) -> Result<()> {
+        while !self.processor.on_epoch_committed(epoch)?.done {}
+        Ok(())
+    }
+
+    pub fn awaits_commit(&self) -> bool {
+        self.processor.awaits_commit()
     }
 
     pub fn finish(&mut self) -> Result<()> {

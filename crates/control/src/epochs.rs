@@ -73,8 +73,8 @@ use std::time::Duration;
 use ardea_core::Epoch;
 
 pub use interface::{
-    EpochGuarantee, EpochNotDone, EpochsAction, EpochsCommand, EpochsConfig, EpochsEvent,
-    EpochsNote, EpochsOver, GivenUp,
+    EpochNotDone, EpochsAction, EpochsCommand, EpochsConfig, EpochsEvent, EpochsNote, EpochsOver,
+    GivenUp,
 };
 pub use message::{
     EpochKind, EpochWord, FromParticipant, Generation, ParticipantId, Receipt, Report,

@@ -71,10 +71,10 @@ pub use definition::{
     CertificateFiles, JobDefinition, ProgramRef, WORKER_START_VARIABLE, WorkerStart,
 };
 pub use epochs::{
-    EpochGuarantee, EpochKind, EpochNotDone, EpochWord, Epochs, EpochsAction, EpochsAgent,
-    EpochsAgentAction, EpochsAgentEvent, EpochsCommand, EpochsConfig, EpochsEvent, EpochsNote,
-    EpochsOver, EpochsRecord, FromParticipant, Generation, GivenUp, ParticipantId, Receipt,
-    RecordedCut, RecordedSnapshot, Report, SafeMode, StopState, ToParticipant,
+    EpochKind, EpochNotDone, EpochWord, Epochs, EpochsAction, EpochsAgent, EpochsAgentAction,
+    EpochsAgentEvent, EpochsCommand, EpochsConfig, EpochsEvent, EpochsNote, EpochsOver,
+    EpochsRecord, FromParticipant, Generation, GivenUp, ParticipantId, Receipt, RecordedCut,
+    RecordedSnapshot, Report, SafeMode, StopState, ToParticipant,
 };
 pub use identity::{JobRef, MasterEpoch, Order, PROTOCOL, PlanVersion, WorkerId};
 pub use job_master::{

@@ -4,8 +4,9 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use crate::delivery::Delivering;
 use crate::file_use::UsingFiles;
-use crate::{Demand, FileUse, Isolation, Parallelism, ProcessorSupplier};
+use crate::{Delivery, Demand, FileUse, Isolation, Parallelism, ProcessorSupplier};
 
 /// A source of records of type `T`: a vertex without inputs, described but not yet running.
 ///
@@ -103,3 +104,12 @@ macro_rules! described {
 
 described!(Source<T, B>);
 described!(Sink<T>);
+
+impl<T> Sink<T> {
+    /// Says what it gives at best, for the summary of a job that promises more. Not said, it is not known.
+    pub fn delivering(mut self, delivery: Delivery) -> Self {
+        let supplier = self.supplier;
+        self.supplier = Arc::new(Delivering { supplier, delivery });
+        self
+    }
+}

@@ -4,7 +4,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::{env, fs};
 
-use crate::{Instance, Processor, ProcessorSupplier, Result};
+use crate::{Delivery, Instance, Processor, ProcessorSupplier, Result};
 
 /// A file that the instances of a vertex will read or write, as far as that is known before they start.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -82,6 +82,10 @@ where
         let mut files = self.supplier.files(parallelism);
         files.extend((self.files)(parallelism));
         files
+    }
+
+    fn delivery(&self) -> Option<Delivery> {
+        self.supplier.delivery()
     }
 }
 

@@ -75,6 +75,7 @@ mod side_channel;
 
 mod boundedness;
 mod connector;
+mod delivery;
 
 mod bad_records;
 mod clock;
@@ -100,6 +101,7 @@ pub use context::{DEFAULT_CHUNK_RECORDS, Instance, InstanceContext, JobSignals};
 pub use cpu_time::thread_cpu_time;
 pub use dag::Dag;
 pub use dead_letter::{DeadLetter, DeadLetters, OnError};
+pub use delivery::Delivery;
 pub use edge::{Edge, EdgeId, Priority};
 pub use error::{Domain, Error, ErrorCode, Result};
 pub use file_use::{FileUse, real_path};
@@ -118,8 +120,8 @@ pub use routing::{Broadcast, Custom, Keyed, Replicate, Routing, Scatter};
 pub use rows::Rows;
 pub use side_channel::{MessageCounts, MessageReport, SideChannel};
 pub use state::{
-    Cut, CutWriter, RUNTIME_STATE, RestoredEntry, RestoredState, StateChunk, StateCodec,
-    StateEntries, StateEntry,
+    Cut, CutDraft, CutWriter, GoneKeys, RUNTIME_STATE, RestoredEntry, RestoredState, StateChunk,
+    StateCodec, StateEntries, StateEntry, instance_state,
 };
 pub use time::{Epoch, Timestamp};
 pub use token::Token;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    Cut, CutWriter, Epoch, Error, ErrorCode, FileUse, Inbox, Instance, InstanceContext, Ordinal,
-    Outbox, Progress, RestoredState, Result, Timestamp, Watermark,
+    Cut, CutWriter, Delivery, Epoch, Error, ErrorCode, FileUse, Inbox, Instance, InstanceContext,
+    Ordinal, Outbox, Progress, RestoredState, Result, Timestamp, Watermark,
 };
 
 /// The code of one instance of a vertex: reads an inbox, fills an outbox, never blocks.
@@ -53,7 +53,10 @@ use crate::{
 ///   vertex, from one committed epoch: [`restore`](Self::restore) until all have been taken, then [`on_restored`](Self::on_restored)
 ///   until done. The number of instances may be another one than when they were written. Entries without a partition
 ///   are written under keys that differ between the instances of the vertex. The watermark is not the processor's to keep: the one that
-///   it had been told is told again by `on_watermark`.
+///   it had been told is told again by `on_watermark`. Nor is it that an input has ended: whatever wrote to it is restored as well, and
+///   ends again, so `on_edge_done` comes once more; and no record comes of an input that waits for a more urgent one before that has.
+/// * **What all instances have alike**, because it came to all, is written once: by the instance that owns the partition of its key, or by
+///   the first, but under no partition, so that all get it back.
 ///
 /// An error of `take_cut` or `write_cut` does not fail the job: that cut is void and its epoch given up, with this as the reason.
 pub trait Processor: Send {
@@ -254,6 +257,11 @@ pub trait ProcessorSupplier: Send + Sync {
     fn files(&self, parallelism: u32) -> Vec<FileUse> {
         let _ = parallelism;
         Vec::new()
+    }
+
+    /// Of a sink: what it gives, if that is known; see [`Sink::delivering`](crate::Sink::delivering).
+    fn delivery(&self) -> Option<Delivery> {
+        None
     }
 }
 

@@ -7,6 +7,7 @@
 //!
 //! * [`StateChunk`]: entries in a buffer that is used again;
 //! * [`CutWriter`]: what a processor writes its cut with, as many bytes at a time as it is allowed;
+//! * [`CutDraft`], [`GoneKeys`], [`instance_state`]: for those whose cuts are small;
 //! * [`RestoredState`]: what hands them back;
 //! * [`StateCodec`]: how values become bytes.
 //!
@@ -14,11 +15,14 @@
 
 mod codec;
 mod cut;
+mod draft;
 mod entry;
+pub mod instance_state;
 mod restored;
 
 pub use codec::StateCodec;
 pub use cut::{Cut, CutWriter};
+pub use draft::{CutDraft, GoneKeys};
 pub use entry::{StateChunk, StateEntries, StateEntry};
 pub use restored::{RestoredEntry, RestoredState};
 

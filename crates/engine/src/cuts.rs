@@ -72,6 +72,17 @@ pub trait CutSink: Send + Sync {
 
     /// The rest of a cut will not come. What has come of it is void.
     fn give_up(&self, of: &InstanceName, cut: Cut, why: CutEnd);
+
+    /// The instance has been told that this epoch is committed, and all before it, and has done what it does then.
+    fn heard(&self, of: &InstanceName, epoch: Epoch) {
+        let _ = (of, epoch);
+    }
+
+    /// The instance has ended, its last cut has been handed over, or given up, and it waits for no commit: nobody has to wait
+    /// for it any more.
+    fn left(&self, of: &InstanceName) {
+        let _ = of;
+    }
 }
 
 /// Hands out the state that the instances of a job begin with: all of it from one committed epoch.
@@ -114,6 +125,8 @@ pub struct Cuts {
     pub sink: Option<Arc<dyn CutSink>>,
     /// Gives the instances their state when the job starts.
     pub source: Option<Arc<dyn CutSource>>,
+    /// No epoch up to this one ends here, though the state be from an earlier one: for those whose numbers others have used.
+    pub after: Epoch,
 }
 
 impl fmt::Debug for Cuts {

@@ -3,7 +3,7 @@
 //! One thread of the process waits for the signals, from the first job on that asks for it, and passes each on to all such jobs
 //! that are not over. When there is none a signal does what it does by default: it ends the process.
 
-use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,14 +22,40 @@ static LISTENING: Mutex<Listening> = Mutex::new(Listening {
 
 struct Listening {
     is_started: bool,
-    jobs: Vec<(Weak<JobShared>, Asked)>,
+    jobs: Vec<(Weak<dyn Interruptible>, Asked)>,
+}
+
+/// What Ctrl-C brings to its end, see [`end_on_interrupt`].
+pub trait Interruptible: Send + Sync {
+    /// Whether it has ended.
+    fn is_over(&self) -> bool;
+
+    /// Brings it to a good end, as far as that takes no more than a moment or two. Does not block.
+    fn end(&self);
+
+    /// Stops it at once. Does not block.
+    fn stop(&self);
+}
+
+impl Interruptible for JobShared {
+    fn is_over(&self) -> bool {
+        JobShared::is_over(self)
+    }
+
+    fn end(&self) {
+        self.drain();
+    }
+
+    fn stop(&self) {
+        self.cancel();
+    }
 }
 
 /// What a job has been asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Asked {
     Nothing,
-    ToDrain,
+    ToEnd,
     ToStop,
 }
 
@@ -116,18 +142,31 @@ impl JobHandle {
     /// # Errors
     /// [`ErrorCode::LimitReached`] if the system refuses the thread or the handler.
     pub fn drain_on_ctrl_c(&self) -> Result<()> {
-        let mut listening = listening();
-        if !listening.is_started {
-            on_interrupt(interrupt)?;
-            listening.is_started = true;
-        }
-        listening.retain_live();
-        let job = std::sync::Arc::downgrade(&self.shared);
-        if !listening.jobs.iter().any(|(other, _)| other.ptr_eq(&job)) {
-            listening.jobs.push((job, Asked::Nothing));
-        }
-        Ok(())
+        let job: Arc<dyn Interruptible> = self.shared.clone();
+        end_on_interrupt(&job)
     }
+}
+
+/// From now on Ctrl-C (SIGINT) or SIGTERM [ends](Interruptible::end) this, a second one [stops](Interruptible::stop) it, and a third ends the
+/// process: what [`JobHandle::drain_on_ctrl_c`] does, for what is more than a job. It is not kept alive by that.
+///
+/// # Errors
+/// [`ErrorCode::LimitReached`] if the system refuses the thread or the handler.
+pub fn end_on_interrupt(what: &Arc<dyn Interruptible>) -> Result<()> {
+    let mut listening = listening();
+    if !listening.is_started {
+        on_interrupt(interrupt)?;
+        listening.is_started = true;
+    }
+    listening.retain_live();
+    let what = Arc::downgrade(what);
+    let is_same = |(other, _): &(Weak<dyn Interruptible>, Asked)| {
+        std::ptr::addr_eq(other.as_ptr(), what.as_ptr())
+    };
+    if !listening.jobs.iter().any(is_same) {
+        listening.jobs.push((what, Asked::Nothing));
+    }
+    Ok(())
 }
 
 impl Listening {
@@ -149,12 +188,12 @@ fn interrupt(signal: i32) {
         let Some(job) = job.upgrade() else { continue };
         match *asked {
             Asked::Nothing => {
-                *asked = Asked::ToDrain;
-                job.drain();
+                *asked = Asked::ToEnd;
+                job.end();
             }
-            Asked::ToDrain => {
+            Asked::ToEnd => {
                 *asked = Asked::ToStop;
-                job.cancel();
+                job.stop();
             }
             Asked::ToStop => continue,
         }

@@ -159,7 +159,7 @@ pub(crate) struct Joining {
 impl JobShared {
     pub(crate) fn new(config: &JobConfig, clock: Clock) -> Arc<Self> {
         let restored = config.cuts.source.as_ref().map(|source| source.epoch());
-        let last_epoch = restored.unwrap_or_default();
+        let last_epoch = restored.unwrap_or_default().max(config.cuts.after);
         let signals = JobSignals::default();
         signals.ask_epoch_ends(last_epoch);
         Arc::new(JobShared {

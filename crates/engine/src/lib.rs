@@ -100,7 +100,7 @@ pub use cuts::{CutEnd, CutRead, CutReader, CutReport, CutSink, CutSource, Cuts, 
 pub use deployment::{Begin, Deployment};
 pub use execution_plan::{ExecutionPlan, PlannedTasklet, chains};
 #[cfg(not(loom))]
-pub use interrupts::on_interrupt;
+pub use interrupts::{Interruptible, end_on_interrupt, on_interrupt};
 pub use job::{InstanceFailure, InstanceReport, JobHandle, JobStatus};
 pub use layout::{InstanceAt, Layout};
 pub use node::Node;

@@ -2,9 +2,12 @@
 
 mod broadcast_input;
 mod build_table;
+mod gone;
 mod hash_join;
 mod interval;
 mod interval_join;
+mod journal;
+mod kept_sides;
 mod sides;
 mod sort;
 

@@ -17,8 +17,9 @@ pub use kept::KeptAs;
 pub use logic::{KeyedLogic, flat_map_stateful, map_stateful};
 pub use stateful_map::StatefulMapP;
 
+pub(crate) use changes::Changes;
 pub(crate) use cut_log::{CutAt, CutLog};
-pub(crate) use kept::{Rest, cut_short, put_time, twice, unless_kept, write_removed};
+pub(crate) use kept::{Rest, cut_short, put_part, put_time, twice, unless_kept, write_removed};
 pub(crate) use stamps::{Stamps, Touch};
-pub(crate) use states::{KeyedStates, STATE};
+pub(crate) use states::{KeyedStates, PLACES_PER_CALL, STATE};
 pub(crate) use timers::TimerSet;

@@ -3,7 +3,7 @@
 use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ardea_core::{Boundedness, Parallelism, Routing, Sink, supplier};
+use ardea_core::{Boundedness, Delivery, Parallelism, Routing, Sink, supplier};
 use ardea_operators::CollectSinkP;
 
 use crate::Stream;
@@ -50,6 +50,7 @@ impl<T> Clone for Collected<T> {
 
 impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// Collects the records in the memory of this process: the end of this branch. A job that does so is refused by a cluster.
+    /// In one that keeps its state, records that come again after a failure are collected again.
     pub fn collect(self) -> Collected<T> {
         let records: Arc<Mutex<Vec<T>>> = Arc::default();
         let into = Arc::clone(&records);
@@ -59,6 +60,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
         );
         let pipeline = self.pipeline.clone();
         let sink = sink.parallelism(Parallelism::ONE);
+        let sink = sink.delivering(Delivery::AtLeastOnce);
         let step = self.end_in(sink, Way::within_process(Routing::Forward));
         pipeline.edit(step, |step| step.is_for_author = true);
         Collected(records)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ardea_codec::Exchange;
+use ardea_codec::{Exchange, Kept, state_codec_of};
 use ardea_core::{
     Boundedness, Edge, Ends, Join, Key, Ordinal, Parallelism, Priority, Processor, Routing,
     Timestamp, supplier,
@@ -14,6 +14,7 @@ use ardea_operators::{
 };
 
 use crate::keyed::{KeyedStream, meet};
+use crate::state::kept_as;
 use crate::step::{Lower, Way};
 use crate::stream::{HasEventTime, Stream};
 
@@ -112,6 +113,8 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     /// reads it. There is no order between the two streams, unless `news` ends: then it is read to its end first. News has no part in
     /// the stream's time: windows behind do not wait for it.
     ///
+    /// In a job that keeps its state one instance writes what all know, whole, whenever it has changed: it should stay small.
+    ///
     /// ```
     /// use ardea_connect::collections::items;
     /// use ardea_pipeline::Pipeline;
@@ -139,7 +142,7 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     where
         V: Clone + Exchange,
         B2: Boundedness,
-        S: Send + 'static,
+        S: Kept,
         U: Send + 'static,
         C: Fn() -> S + Send + Sync + 'static,
         W: Fn(&mut S, V) + Send + Sync + 'static,
@@ -156,7 +159,11 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
             Priority::NORMAL
         };
         self.beside(name, news, priority, move || {
-            BroadcastInputP::new(Arc::clone(&logic))
+            let step = BroadcastInputP::new(Arc::clone(&logic));
+            match state_codec_of() {
+                Some(codec) => step.kept_as(codec),
+                None => step,
+            }
         })
     }
 
@@ -177,7 +184,11 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     {
         let logic = Arc::new(logic);
         self.beside(name, table, Priority::FIRST, move || {
-            HashJoinP::new(Arc::clone(&logic))
+            let step = HashJoinP::new(Arc::clone(&logic));
+            match state_codec_of() {
+                Some(codec) => step.kept_as(codec),
+                None => step,
+            }
         })
     }
 
@@ -256,7 +267,8 @@ where
     ) -> Stream<U, <B as Join<B2>>::Out, E>
     where
         E: HasEventTime,
-        T2: Send + 'static,
+        T: Kept,
+        T2: Kept,
         F2: Fn(&T2) -> K + Send + Sync + 'static,
         B: Join<B2>,
         B2: Boundedness,
@@ -280,7 +292,8 @@ where
     ) -> Stream<U, <B as Join<B2>>::Out, E>
     where
         E: HasEventTime,
-        T2: Send + 'static,
+        T: Kept,
+        T2: Kept,
         F2: Fn(&T2) -> K + Send + Sync + 'static,
         B: Join<B2>,
         B2: Boundedness,
@@ -300,7 +313,8 @@ where
         logic: IntervalJoinLogic<LK, RK, J>,
     ) -> Stream<U, <B as Join<B2>>::Out, E>
     where
-        T2: Send + 'static,
+        T: Kept,
+        T2: Kept,
         F2: Fn(&T2) -> K + Send + Sync + 'static,
         B: Join<B2>,
         B2: Boundedness,
@@ -311,7 +325,13 @@ where
     {
         self.stream.assert_same_pipeline(&other.stream.pipeline);
         let logic = Arc::new(logic);
-        let make = supplier(move || IntervalJoinP::new(Arc::clone(&logic), interval));
+        let make = supplier(move || {
+            let step = IntervalJoinP::new(Arc::clone(&logic), interval);
+            match (state_codec_of(), state_codec_of()) {
+                (Some(left), Some(right)) => step.kept_as(left, right),
+                _ => step,
+            }
+        });
         let fed = vec![self.fed(), other.fed()];
         meet(&self.stream.pipeline, name, fed, make)
     }
@@ -338,7 +358,13 @@ impl<T: Send + 'static, B: Boundedness, E> Stream<T, B, E> {
     {
         let to_one = Way::of::<T>(Routing::AllToOne);
         let key = Arc::new(key);
-        let make = supplier(move || SortP::new(Arc::clone(&key)));
+        let make = supplier(move || {
+            let step = SortP::new(Arc::clone(&key));
+            match kept_as() {
+                Some(kept) => step.kept_as(kept),
+                None => step,
+            }
+        });
         let lower: Lower = Box::new(move |lowering, name, inputs| {
             lowering.require_single(name, "an order over all records needs them in one place")?;
             let input = (inputs[0], to_one.clone());

@@ -125,7 +125,9 @@ fn check_cut(commit: &Commit, cut: &CutReceipt) -> Result<(), String> {
     }
     let is_its_own = |file: &str| {
         let name = FileName::new(file).and_then(|name| StoredName::parse(&name));
-        matches!(name, Some(StoredName::Block(block)) if block.snapshot == commit.id)
+        // One that was carried over has blocks that were written for an earlier one.
+        let fits = |of: SnapshotId| of.generation == commit.id.generation && of <= commit.id;
+        matches!(name, Some(StoredName::Block(block)) if fits(block.snapshot))
     };
     match cut.blocks().find(|block| !is_its_own(&block.file)) {
         Some(block) => Err(format!("{:?} is no block for this snapshot", block.file)),

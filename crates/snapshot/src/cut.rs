@@ -81,6 +81,18 @@ impl CutReceipt {
         CutReceipt::new(of, CutKind::Unchanged, BTreeMap::new(), Duration::ZERO)
     }
 
+    /// The same cut as part of another snapshot, of the same generation and not earlier than the one that it was written for.
+    ///
+    /// So the last cut of an instance that has ended counts in the first snapshot that is made, though it was written for one that was given
+    /// up. An increment is then based on what that snapshot is based on: it has to hold what changed since that one or an earlier one.
+    pub fn carried_to(mut self, snapshot: SnapshotId, base: Option<SnapshotId>) -> Self {
+        self.of.snapshot = snapshot;
+        if let (CutKind::Increment { since }, Some(base)) = (&mut self.kind, base) {
+            *since = base;
+        }
+        self
+    }
+
     /// Whose it is.
     pub fn of(&self) -> &CutOf {
         &self.of

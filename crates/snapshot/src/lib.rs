@@ -14,7 +14,7 @@
 //! * [`SnapshotStore`], [`Commit`]: makes snapshots, and removes old ones;
 //! * [`Snapshot`], [`Entries`]: reads them;
 //! * [`Fold`]: keeps chains short;
-//! * [`SnapshotReport`]: sizes and durations.
+//! * [`SnapshotReport`]: sizes and durations; [`seal`], [`unseal`]: text files with a version and a checksum.
 //!
 //! # Invariants
 //!
@@ -64,6 +64,7 @@ mod memory_folder;
 
 mod block;
 mod cut;
+mod sealed;
 mod writer;
 
 mod assemble;
@@ -90,6 +91,7 @@ pub use memory_folder::MemoryFolder;
 pub use merge::{Entries, Entry};
 pub use partitions::{PartitionRange, Place};
 pub use report::{SnapshotReport, VertexReport};
+pub use sealed::{Unsealed, seal, unseal};
 pub use snapshot::Snapshot;
 pub use store::{Collected, NewestWhole, SnapshotStore, StoreConfig};
 pub use writer::{BlockConfig, BlockWriter};

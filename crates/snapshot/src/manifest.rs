@@ -8,15 +8,15 @@ use std::collections::BTreeMap;
 
 use ardea_core::{Error, ErrorCode, Result, Timestamp};
 use serde::{Deserialize, Serialize};
-use xxhash_rust::xxh3::xxh3_64;
 
 use crate::SnapshotId;
 use crate::block::BlockRef;
 use crate::failure::{damaged, other_job, other_version};
 use crate::file_name::{FileName, StoredName};
 use crate::layer::Layer;
+use crate::sealed::{Unsealed, seal, unseal};
 
-const MAGIC: &str = "ardea snapshot ";
+const KIND: &str = "ardea snapshot";
 const VERSION: &str = "1";
 
 /// What a manifest says.
@@ -80,9 +80,7 @@ impl Manifest {
         let body = serde_json::to_vec(self).map_err(|error| {
             Error::new(ErrorCode::Internal, "a manifest can't be written").because(error)
         })?;
-        let mut file = head(VERSION, &body).into_bytes();
-        file.extend_from_slice(&body);
-        Ok(file)
+        Ok(seal(KIND, VERSION, &body))
     }
 
     /// Reads the manifest of a snapshot of `job` from its file.
@@ -92,20 +90,15 @@ impl Manifest {
     pub fn decode(id: SnapshotId, job: &str, file: &[u8], place: &str) -> Result<Self> {
         let name = StoredName::Manifest(id).file();
         let wrong = |why: String| damaged(&name, place, why);
-        let cut = file.iter().position(|byte| *byte == b'\n');
-        let (first, body) = file.split_at(cut.map_or(file.len(), |at| at + 1));
-        if first != head(VERSION, body).as_bytes() {
-            // One that is whole but for its version is of a version that this program does not know.
-            let version = std::str::from_utf8(first)
-                .ok()
-                .and_then(|first| first.strip_prefix(MAGIC)?.split(' ').next());
-            return Err(match version {
-                Some(version) if first == head(version, body).as_bytes() && is_number(version) => {
-                    other_version(&name, place, version)
-                }
-                _ => wrong("its first line does not fit what follows".to_string()),
-            });
-        }
+        let body = match unseal(KIND, VERSION, file) {
+            Ok(body) => body,
+            Err(Unsealed::Version(version)) => return Err(other_version(&name, place, &version)),
+            Err(Unsealed::Damaged) => {
+                return Err(wrong(
+                    "its first line does not fit what follows".to_string(),
+                ));
+            }
+        };
         let manifest: Manifest =
             serde_json::from_slice(body).map_err(|error| wrong(error.to_string()))?;
         if manifest.job != job {
@@ -119,15 +112,6 @@ impl Manifest {
         }
         Ok(manifest)
     }
-}
-
-fn head(version: &str, body: &[u8]) -> String {
-    let checksum = xxh3_64(body);
-    format!("{MAGIC}{version} xxh3 {checksum:016x}\n")
-}
-
-fn is_number(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 #[cfg(test)]

@@ -140,8 +140,36 @@ pub(crate) trait InputPlan {
     /// Copies of the records among the events `from..to`: those that come to `instance`.
     fn chunk(&self, from: usize, to: usize, instance: Instance) -> Chunk;
 
-    /// Whether it is known which instance a record comes to.
-    fn is_keyed(&self) -> bool;
+    /// Which instances a record comes to.
+    fn dealing(&self) -> Dealing;
+}
+
+/// Which instances the records of an input come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Dealing {
+    /// Nobody knows.
+    Unknown,
+    /// Each to the one that owns its key.
+    ByKey,
+    /// Each to all.
+    ToAll,
+}
+
+/// An input whose records come to all instances.
+pub(crate) struct BroadcastInput<T>(pub(crate) TestInput<T>);
+
+impl<T: Clone + Send + 'static> InputPlan for BroadcastInput<T> {
+    fn kinds(&self) -> Vec<EventKind> {
+        self.0.kinds()
+    }
+
+    fn chunk(&self, from: usize, to: usize, instance: Instance) -> Chunk {
+        self.0.chunk(from, to, instance)
+    }
+
+    fn dealing(&self) -> Dealing {
+        Dealing::ToAll
+    }
 }
 
 /// An input whose records come by key.
@@ -170,8 +198,8 @@ impl<T: Clone + Send + 'static> InputPlan for KeyedInput<T> {
             .copies(from, to, |record| owner(record) == instance.index)
     }
 
-    fn is_keyed(&self) -> bool {
-        true
+    fn dealing(&self) -> Dealing {
+        Dealing::ByKey
     }
 }
 
@@ -188,7 +216,7 @@ impl<T: Clone + Send + 'static> InputPlan for TestInput<T> {
         self.copies(from, to, |_| true)
     }
 
-    fn is_keyed(&self) -> bool {
-        false
+    fn dealing(&self) -> Dealing {
+        Dealing::Unknown
     }
 }

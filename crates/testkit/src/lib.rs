@@ -98,7 +98,7 @@
 //! | every watermark is passed on exactly once, none runs backwards | `on_watermark` is resumed from its start, or returns done too early |
 //! | with room and input, something moves | a processor waits for something that never comes |
 //! | the inbox only shrinks | a chunk is swapped in |
-//! | the outputs are the same when it dies and another goes on ([`ProcessorTest::survives`]), also as several instances ([`ProcessorTest::keyed_input`]) | what changes while a cut is written is written as it is by then; a change is forgotten with the cut that was given up |
+//! | the outputs are the same when it dies and another goes on ([`ProcessorTest::survives`]), also as several instances ([`ProcessorTest::keyed_input`], [`ProcessorTest::broadcast_input`]) | what changes while a cut is written is written as it is by then; a change is forgotten with the cut that was given up |
 //! | late records and dead letters are counted ([`ProcessorTest::expect_late`]) | a record disappears in silence |
 //! | `close` after a stop at any call does not panic and leaks nothing ([`ProcessorTest::expect_no_leak`]) | a callback leaves things half done |
 #![forbid(unsafe_code)]

@@ -8,7 +8,7 @@ use ardea_core::{
 };
 
 use crate::expected::Expected;
-use crate::input::{InputPlan, KeyedInput, TestInput};
+use crate::input::{BroadcastInput, InputPlan, KeyedInput, TestInput};
 use crate::lane::OutputPlan;
 use crate::run::{Run, WatermarkRule};
 use crate::{LiveCount, TestFailure, TestReport};
@@ -31,7 +31,7 @@ impl ProcessorTest {
     pub fn new<P: Processor + 'static>(make: impl Fn() -> P + 'static) -> Self {
         let name = type_name::<P>().to_string();
         ProcessorTest {
-            run: Run::new(name, Box::new(move || Box::new(make()))),
+            run: Run::new(name, Box::new(move |_| Box::new(make()))),
         }
     }
 
@@ -42,8 +42,8 @@ impl ProcessorTest {
         self
     }
 
-    /// Adds the next input, whose records come to instances by this key: a processor that [survives](Self::survives) and has only such
-    /// inputs also goes on as other numbers of instances.
+    /// Adds the next input, whose records come to instances by this key: a processor that [survives](Self::survives), and has no inputs but
+    /// such and [those for all](Self::broadcast_input), also goes on as other numbers of instances.
     pub fn keyed_input<T, K>(
         mut self,
         events: impl Into<TestInput<T>>,
@@ -54,6 +54,16 @@ impl ProcessorTest {
         K: Key,
     {
         let input: Box<dyn InputPlan> = Box::new(KeyedInput::new(events.into(), key));
+        self.run.inputs.push((input, Priority::NORMAL));
+        self
+    }
+
+    /// Adds the next input, whose records come to all instances.
+    pub fn broadcast_input<T: Clone + Send + 'static>(
+        mut self,
+        events: impl Into<TestInput<T>>,
+    ) -> Self {
+        let input: Box<dyn InputPlan> = Box::new(BroadcastInput(events.into()));
         self.run.inputs.push((input, Priority::NORMAL));
         self
     }

@@ -11,7 +11,7 @@ use ardea_core::{
 use crate::callback::{Call, Callback};
 use crate::difference::parting;
 use crate::driver::{Driver, Halt, Settings, Timing};
-use crate::input::InputPlan;
+use crate::input::{Dealing, InputPlan};
 use crate::lane::{MarkRules, OutputPlan, RecordedLane};
 use crate::random::SplitMix64;
 use crate::steps::plan;
@@ -32,10 +32,13 @@ pub(crate) enum WatermarkRule {
     NotBackwards,
 }
 
+/// What makes the processor of an instance.
+pub(crate) type Make = Box<dyn Fn(Instance) -> Box<dyn Processor>>;
+
 /// A test, ready to run.
 pub(crate) struct Run {
     pub(crate) name: String,
-    make: Box<dyn Fn() -> Box<dyn Processor>>,
+    make: Make,
     pub(crate) inputs: Vec<(Box<dyn InputPlan>, Priority)>,
     pub(crate) outputs: Vec<Box<dyn OutputPlan>>,
     pub(crate) interleaving: Option<Rc<[usize]>>,
@@ -52,6 +55,8 @@ pub(crate) struct Run {
     pub(crate) cancellations: usize,
     /// Whether it is to hand over cuts, die and come back.
     pub(crate) survives: bool,
+    /// Whether several instances of a source share what there is, as its supplier knows which one it makes.
+    pub(crate) is_shared: bool,
 }
 
 /// What one run came to.
@@ -62,7 +67,7 @@ struct Ending {
 }
 
 impl Run {
-    pub(crate) fn new(name: String, make: Box<dyn Fn() -> Box<dyn Processor>>) -> Self {
+    pub(crate) fn new(name: String, make: Make) -> Self {
         Run {
             name,
             make,
@@ -86,6 +91,7 @@ impl Run {
             live: None,
             cancellations: 32,
             survives: false,
+            is_shared: false,
         }
     }
 
@@ -131,8 +137,12 @@ impl Run {
             return Vec::new();
         }
         let mut fates = vec![Fate::Lives(calls); LIVES_PER_VARIANT];
-        let is_keyed = self.inputs.iter().all(|(input, _)| input.is_keyed());
-        if is_keyed && !self.inputs.is_empty() && self.clock.is_none() {
+        let has = |dealing| {
+            let mut inputs = self.inputs.iter();
+            inputs.any(|(input, _)| input.dealing() == dealing)
+        };
+        let is_divided = !has(Dealing::Unknown) && (self.is_shared || has(Dealing::ByKey));
+        if is_divided && self.clock.is_none() {
             fates.extend([[1, 3, 2], [2, 1, 4]].map(Fate::Rescaled));
         }
         let mut seeds = SplitMix64::new(variant.seed);
@@ -216,7 +226,7 @@ impl Run {
         let outputs = self.outputs.iter().enumerate();
         let lanes = outputs.map(|(index, output)| output.lane(index));
         Driver::new(
-            (self.make)(),
+            (self.make)(context.0.instance),
             self.inputs.len(),
             lanes.collect(),
             variant,
@@ -236,7 +246,8 @@ impl Run {
         let ran = match variant.fate {
             Fate::Lives(_) => {
                 let has_own_clock = self.clock.is_none();
-                driver.run_lives(&steps, &self.inputs, &*self.make, has_own_clock)
+                let make = || (self.make)(self.instance);
+                driver.run_lives(&steps, &self.inputs, &make, has_own_clock)
             }
             _ => driver.run(&steps, &self.inputs),
         };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use ardea_core::{Instance, Processor, ProcessorSupplier, Timestamp};
 
+use crate::run::Run;
 use crate::supplied::SuppliedP;
 use crate::{Emitted, Expected, ProcessorTest, TestFailure, TestReport};
 
@@ -45,11 +46,30 @@ impl SourceTest {
         }
     }
 
-    /// Tests the processors that a supplier, such as a [`Source`](ardea_core::Source)'s, makes for the only instance.
+    /// Tests the processors that a supplier, such as a [`Source`](ardea_core::Source)'s, makes: for the only instance, and for several
+    /// where it [survives](Self::survives).
     ///
     /// A supplier's error fails the test.
     pub fn supplied(supplier: Arc<dyn ProcessorSupplier>) -> Self {
-        Self::new(move || SuppliedP::new(supplier.supply(Instance::ONLY)))
+        let make = move |instance: Instance| -> Box<dyn Processor> {
+            Box::new(SuppliedP::new(supplier.supply(instance)))
+        };
+        let mut test = ProcessorTest {
+            run: Run::new("supplied source".to_string(), Box::new(make)),
+        };
+        test.run.is_shared = true;
+        SourceTest {
+            test: test.makes_watermarks(),
+        }
+    }
+
+    /// What the source remembers survives it, as [`ProcessorTest::survives`] says: cut between any two calls, it dies, and another goes on.
+    /// All that they emitted up to the last committed cut, and what the last of them emitted, must be as expected together. One that was
+    /// [supplied](Self::supplied) also goes on as other numbers of instances, whose records may come in any order.
+    pub fn survives(self) -> Self {
+        SourceTest {
+            test: self.test.survives(),
+        }
     }
 
     /// Adds the next output, from ordinal 0 on, and what it must carry in every variant.

@@ -185,6 +185,11 @@ impl RoomSchedule {
         }
     }
 
+    /// A number below this one.
+    pub(crate) fn draw_below(&mut self, most: usize) -> usize {
+        self.random.below(most)
+    }
+
     /// Whether what a lane holds is moved on after this call.
     pub(crate) fn moves_on(&mut self) -> bool {
         self.room != Room::Random || self.random.coin()

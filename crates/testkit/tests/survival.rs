@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use std::sync::Arc;
+
 use ardea_core::{
-    Cut, CutWriter, Epoch, Inbox, Ordinal, Outbox, PartitionId, Processor, Progress, RestoredState,
-    Result, Watermark,
+    Cut, CutWriter, Epoch, Inbox, Instance, InstanceContext, Ordinal, Outbox, PartitionId,
+    Processor, Progress, RestoredState, Result, Watermark,
 };
-use ardea_testkit::{Expected, ProcessorTest, TestInput, Timestamp};
+use ardea_testkit::{Expected, ProcessorTest, SourceTest, TestInput, Timestamp};
 
 /// What a [`Sums`] does wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -236,4 +238,192 @@ fn what_remembers_nothing_survives_without_a_word() {
         .output::<u64>([2, 4, 6])
         .survives()
         .run();
+}
+
+/// A source of the numbers below 30, each of which belongs to a partition.
+struct Counts {
+    instance: Instance,
+    /// Whether it writes its numbers under its own name, so that nobody else finds them.
+    is_selfish: bool,
+    own: Vec<u64>,
+    /// How many of its own it has emitted.
+    emitted: usize,
+    /// Each of its own, and whether it is left.
+    written: Vec<(u64, bool)>,
+    restored: Option<Vec<u64>>,
+}
+
+impl Counts {
+    fn new(instance: Instance, is_selfish: bool) -> Self {
+        let owner = |number: &u64| PartitionId::of(number).owner(instance.parallelism);
+        Counts {
+            instance,
+            is_selfish,
+            own: (0..30)
+                .filter(|number| owner(number) == instance.index)
+                .collect(),
+            emitted: 0,
+            written: Vec::new(),
+            restored: None,
+        }
+    }
+}
+
+impl Processor for Counts {
+    fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        let mut out = outbox.lane::<u64>(Ordinal::FIRST)?;
+        // A few at a time, so that it can die in between.
+        for number in self.own[self.emitted..].iter().take(3.min(out.room())) {
+            out.push(*number, Timestamp::MIN);
+            self.emitted += 1;
+        }
+        Ok(Progress {
+            made: true,
+            done: self.emitted == self.own.len(),
+        })
+    }
+
+    fn take_cut(&mut self, _: Cut) -> Result<()> {
+        let own = self.own.iter().copied().enumerate();
+        self.written = own
+            .map(|(at, number)| (number, at >= self.emitted))
+            .collect();
+        Ok(())
+    }
+
+    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        while writer.has_room() {
+            let Some((number, is_left)) = self.written.pop() else {
+                return Ok(Progress::DONE);
+            };
+            let (partition, name) = match self.is_selfish {
+                true => (None, self.instance.index as u8),
+                false => (Some(PartitionId::of(&number)), 0),
+            };
+            let key = [number as u8, name];
+            match is_left {
+                true => writer.set("left", partition, &key, b"")?,
+                false => writer.remove("left", partition, &key)?,
+            }
+        }
+        Ok(Progress::MADE)
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        for entry in state {
+            let is_own = !self.is_selfish || u32::from(entry.key[1]) == self.instance.index;
+            let restored = self.restored.get_or_insert_default();
+            restored.extend(is_own.then_some(u64::from(entry.key[0])));
+        }
+        Ok(())
+    }
+
+    fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
+        self.own = self.restored.take().unwrap_or_default();
+        self.own.sort_unstable();
+        Ok(Progress::DONE)
+    }
+}
+
+fn test_of_counts(is_selfish: bool) -> SourceTest {
+    let supply = move |instance: Instance| -> Result<Box<dyn Processor>> {
+        Ok(Box::new(Counts::new(instance, is_selfish)))
+    };
+    SourceTest::supplied(Arc::new(supply))
+        .output(Expected::ordered(0..30u64))
+        .survives()
+}
+
+#[test]
+fn a_source_that_hands_over_what_is_left_survives_also_as_several_instances() {
+    let report = test_of_counts(false).run();
+    assert!(report.survived > 30, "{}", report.survived);
+}
+
+#[test]
+fn a_source_whose_instances_find_only_their_own_is_caught() {
+    let failure = match test_of_counts(true).try_run() {
+        Ok(_) => panic!("it was not caught"),
+        Err(failure) => failure.to_string(),
+    };
+    assert!(
+        failure.contains("instances one after the other"),
+        "{failure}"
+    );
+}
+
+/// Adds what all are told to what comes by key. The first instance writes what was told, under a partition if it has this flaw.
+struct Added {
+    has_partition: bool,
+    writes: bool,
+    told: u64,
+    frozen: Option<u64>,
+}
+
+impl Processor for Added {
+    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+        self.writes = context.instance.index == 0;
+        Ok(())
+    }
+
+    fn process(&mut self, input: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+        let mut out = outbox.lane::<u64>(Ordinal::FIRST)?;
+        let rows = inbox.rows::<u64>()?;
+        if input == Ordinal::SECOND {
+            self.told += rows.drain_front(usize::MAX).map(|(n, _)| n).sum::<u64>();
+            return Ok(());
+        }
+        for (number, time) in rows.drain_front(out.room()) {
+            out.push(number + self.told, time);
+        }
+        Ok(())
+    }
+
+    fn take_cut(&mut self, _: Cut) -> Result<()> {
+        self.frozen = Some(self.told).filter(|_| self.writes);
+        Ok(())
+    }
+
+    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        let partition = Some(PartitionId::of(&7u64)).filter(|_| self.has_partition);
+        match self.frozen.take() {
+            Some(told) => writer.set("told", partition, b"", &told.to_le_bytes())?,
+            None => return Ok(Progress::DONE),
+        }
+        Ok(Progress::MADE)
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        state.for_each(|entry| self.told = number(entry.value));
+        Ok(())
+    }
+}
+
+fn added(has_partition: bool) -> ProcessorTest {
+    let expected = (0..20u64).map(|n| n + if n < 10 { 100 } else { 300 });
+    let (one, ten) = (std::iter::repeat_n(1, 1), std::iter::repeat_n(0, 10));
+    ProcessorTest::new(move || Added {
+        has_partition,
+        writes: true,
+        told: 0,
+        frozen: None,
+    })
+    .keyed_input::<u64, _>((0..20).collect::<Vec<_>>(), |n| *n)
+    .broadcast_input(vec![100u64, 200])
+    .interleave(one.clone().chain(ten).chain(one))
+    .output(Expected::ordered(expected))
+    .survives()
+}
+
+#[test]
+fn what_came_to_all_has_to_come_back_to_all() {
+    assert!(added(false).run().survived > 100);
+    let failure = match added(true).try_run() {
+        Ok(_) => panic!("it was not caught"),
+        Err(failure) => failure.to_string(),
+    };
+    assert!(
+        failure.contains("instances one after the other"),
+        "{failure}"
+    );
 }

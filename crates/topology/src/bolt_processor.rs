@@ -178,6 +178,10 @@ fn unopened() -> Error {
 }
 
 impl<B: Bolt> Processor for BoltP<B> {
+    fn forgets(&self) -> Option<&'static str> {
+        Some("what a bolt remembers, and which tuples were acked")
+    }
+
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         let wiring = &self.wiring;
         let emitter = Emitter::new(

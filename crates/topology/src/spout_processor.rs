@@ -367,6 +367,10 @@ fn follower(wiring: &SpoutWiring, context: &InstanceContext) -> Result<Option<Fo
 }
 
 impl<S: Spout> Processor for SpoutP<S> {
+    fn forgets(&self) -> Option<&'static str> {
+        Some("how far a spout has come: topologies have acks instead of a guarantee")
+    }
+
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         let wiring = &self.wiring;
         let follower = follower(wiring, context)?;

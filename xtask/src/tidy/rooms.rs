@@ -26,6 +26,7 @@ const FLOORS: &[&[&str]] = &[
         "ardea-packages",
         "ardea-packing",
         "ardea-control",
+        "ardea-recovery",
         "ardea-api",
         "ardea-sim",
         "ardea-state-manager",

@@ -14,6 +14,8 @@ pub(super) enum Command {
     Plan,
     /// Submit it.
     Submit,
+    /// Show the snapshots in this folder.
+    Snapshots(PathBuf),
     /// Explain the program.
     Help,
 }
@@ -39,6 +41,7 @@ pub(super) struct Options {
     pub(super) detach: bool,
     pub(super) json: bool,
     pub(super) quiet: bool,
+    pub(super) check: bool,
 }
 
 /// The options with a value, and what that is.
@@ -51,7 +54,7 @@ const WITH_VALUE: [(&str, &str); 7] = [
     ("--name", "NAME"),
     ("--file", "PATH"),
 ];
-const WITHOUT: [&str; 4] = ["--detach", "--json", "--quiet", "--help"];
+const WITHOUT: [&str; 5] = ["--detach", "--json", "--quiet", "--check", "--help"];
 
 impl Arguments {
     /// Of what follows the program's name. Without a command, all is the job's.
@@ -63,6 +66,7 @@ impl Arguments {
             Some("run") => Command::Run,
             Some("plan") => Command::Plan,
             Some("submit") => Command::Submit,
+            Some("snapshots") => Command::Snapshots(PathBuf::new()),
             Some("help" | "--help" | "-h") => Command::Help,
             _ => {
                 return Ok(Arguments {
@@ -84,8 +88,11 @@ impl Arguments {
                 break;
             }
             if !word.starts_with('-') || word == "-" {
-                // From the first that is no option on, all is the job's.
                 arguments.of_job.push(word.clone());
+                if matches!(arguments.command, Command::Snapshots(_)) {
+                    continue;
+                }
+                // From the first that is no option on, all is the job's.
                 arguments.of_job.extend(rest.cloned());
                 break;
             }
@@ -106,6 +113,12 @@ impl Arguments {
                 None => return Err(unknown(word)),
             }
         }
+        if let Command::Snapshots(folder) = &mut arguments.command {
+            *folder = match &arguments.of_job[..] {
+                [folder] => PathBuf::from(folder),
+                _ => return Err(refuse("snapshots needs one folder".to_string(), None)),
+            };
+        }
         Ok(arguments)
     }
 
@@ -114,6 +127,7 @@ impl Arguments {
             "--detach" => self.options.detach = true,
             "--json" => self.options.json = true,
             "--quiet" => self.options.quiet = true,
+            "--check" => self.options.check = true,
             _ => self.command = Command::Help,
         }
     }
@@ -160,10 +174,12 @@ pub(super) fn help(program: &str) -> String {
 A job of Ardea. What stands behind the options is the job's own; so is all, if there is no command.
 
 Usage:
-  {program} [ARGS]                   run it in this process; Ctrl-C drains it, a second one stops it
+  {program} [ARGS]                   run it in this process; Ctrl-C drains it (with a guarantee: stops it with a snapshot),
+                                     a second one stops it at once
   {program} run [OPTIONS] [ARGS]     the same, with options
   {program} plan [OPTIONS] [ARGS]    show its graph, and how it would be packed; runs nothing
   {program} submit [OPTIONS] [ARGS]  submit it to a cluster
+  {program} snapshots FOLDER         show the snapshots of a job (snapshots.folder)
   {program} help                     print this
 
 Options:
@@ -175,10 +191,12 @@ Options:
   --name NAME       submit: under this name, and not the job's own
   --file PATH       submit: a file or folder that goes along; may be given several times
   --detach          submit: don't wait until it runs
+  --check           snapshots: read all, and verify it
   --json            print results as JSON on standard output, errors as JSON on standard error
   -q, --quiet       print no progress
 
 Examples:
+  {program} run --set guarantee=exactly-once --set snapshots.folder=state/{program}
   {program} submit --cluster prod --name nightly
   {program} submit --file model.bin --set job.containers=4 -- --from yesterday
   {program} plan --set job.containers=2
@@ -230,5 +248,14 @@ mod tests {
             assert_eq!(read(line).unwrap_err().code(), ErrorCode::InvalidConfig);
         }
         assert_eq!(read("submit --help").unwrap().command, Command::Help);
+    }
+
+    #[test]
+    fn snapshots_are_those_of_one_folder() {
+        let arguments = read("snapshots state/words --check").unwrap();
+        let folder = PathBuf::from("state/words");
+        assert_eq!(arguments.command, Command::Snapshots(folder));
+        assert!(arguments.options.check);
+        assert!(read("snapshots").is_err() && read("snapshots a b").is_err());
     }
 }

@@ -2,52 +2,50 @@
 
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_engine::{Job, JobConfig, JobHandle, JobStatus, Node, NodeConfig};
-use ardea_pipeline::Pipeline;
-use ardea_topology::Topology;
-
-/// A job that runs on the threads of this process.
-pub trait Embedded {
-    /// Starts it on a node.
-    ///
-    /// # Errors
-    /// Whatever keeps the node from starting it; nothing of it runs then.
-    fn start(&self, node: &Node, config: JobConfig) -> Result<JobHandle>;
-}
-
-impl Embedded for Pipeline {
-    fn start(&self, node: &Node, config: JobConfig) -> Result<JobHandle> {
-        self.submit(node, config)
-    }
-}
-
-impl Embedded for Topology {
-    fn start(&self, node: &Node, config: JobConfig) -> Result<JobHandle> {
-        Ok(self.submit_as(node, config)?.job().clone())
-    }
-}
+use ardea_recovery::{Embedded, Survival, SurvivalEnd, Surviving};
 
 /// How a job came to its end in this process.
 pub(super) enum End {
     /// By itself.
     Completed,
-    /// By a first Ctrl-C, with whole results of what it had read.
-    Drained,
+    /// By a first Ctrl-C, with whole results of what it had read, or so that it goes on when it is run again.
+    Early,
 }
 
 /// Runs a job to its end. Ctrl-C drains it, a second one cancels it.
 pub(super) fn run<J: Job + Embedded>(job: &J, config: NodeConfig) -> Result<End> {
     let node = Node::start(config)?;
-    let running = job.start(&node, JobConfig::named(job.name()))?;
+    let running = job.start(&node, JobConfig::named(Job::name(job)))?;
     running.drain_on_ctrl_c()?;
     let outcome = running.join();
     if let Some(told) = set_aside(&running) {
         eprintln!("{told}");
     }
     match running.status() {
-        JobStatus::Drained => Ok(End::Drained),
+        JobStatus::Drained => Ok(End::Early),
         JobStatus::Cancelled => Err(Error::new(ErrorCode::Cancelled, "the job was cancelled")),
         _ => outcome.map(|()| End::Completed),
     }
+}
+
+/// Runs a job that survives to its end. Ctrl-C stops it, a second one cancels it; it goes on from its newest snapshot when it is run again.
+pub(super) fn run_surviving<J: Job + Embedded>(
+    job: &J,
+    config: NodeConfig,
+    survival: &Survival,
+) -> Result<End> {
+    let node = Node::start(config)?;
+    let surviving = Surviving::open(job, &node, survival)?;
+    let handle = surviving.handle();
+    handle.stop_on_ctrl_c()?;
+    let survived = surviving.run();
+    if let Some(told) = handle.job().and_then(|job| set_aside(&job)) {
+        eprintln!("{told}");
+    }
+    Ok(match survived?.end {
+        SurvivalEnd::Completed | SurvivalEnd::CompletedBefore => End::Completed,
+        SurvivalEnd::Drained | SurvivalEnd::Stopped => End::Early,
+    })
 }
 
 /// What became of records that did not become results, if there are any: nothing disappears in silence.

@@ -1,17 +1,19 @@
 //! The program.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ardea_api::ClusterSettings;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_engine::Job;
+use ardea_recovery::{Embedded, Survival};
 
 use super::arguments::{Arguments, Command, Options, help};
 use super::console::{Console, told};
-use super::embedded::{self, Embedded, End};
+use super::embedded::{self, End};
 use super::failure::{exit_code, told_as_json, told_as_text};
+use super::kept::KeptJob;
 use super::prepare::{Prepared, Wanted};
 use super::profile::read_settings;
 use super::submit::submit;
@@ -20,7 +22,7 @@ use super::worker::{as_worker, work};
 use crate::cluster::{Modules, as_host, be_host};
 
 /// The exit code of a job that a first Ctrl-C brought to an early end.
-const DRAINED: u8 = 4;
+const ENDED_EARLY: u8 = 4;
 
 /// The whole program: reads the command line, and runs, shows or submits the job that `describe` makes of the arguments which are the
 /// job's own. In a container of a cluster it is the worker of that job. See [`ardea::job`](crate::job) for the commands.
@@ -50,7 +52,7 @@ where
     let outcome = run(&given, modules, &describe, &mut is_json);
     let (error, code) = match outcome {
         Ok(End::Completed) => return ExitCode::SUCCESS,
-        Ok(End::Drained) => return ExitCode::from(DRAINED),
+        Ok(End::Early) => return ExitCode::from(ENDED_EARLY),
         // Whoever read the output has seen enough: a normal end.
         Err(error) if error.code() == ErrorCode::OutputClosed => return ExitCode::SUCCESS,
         Err(error) => {
@@ -89,9 +91,15 @@ fn run<J: Job + Embedded>(
         return print(&help(&own_name())).map(|()| End::Completed);
     }
     let (resolved, node, mut cluster) = read_settings(options.config.as_deref(), &options.set)?;
+    if let Command::Snapshots(folder) = &command {
+        return snapshots(folder, &options).map(|()| End::Completed);
+    }
     let job = describe(&of_job)?;
     if command == Command::Run {
-        return embedded::run(&job, node);
+        return match Survival::from_settings(&resolved)? {
+            Some(survival) => embedded::run_surviving(&job, node, &survival),
+            None => embedded::run(&job, node),
+        };
     }
     cluster.api = options.at.clone().or(cluster.api);
     let wanted = Wanted {
@@ -108,6 +116,15 @@ fn run<J: Job + Embedded>(
         _ => bring(&prepared, &cluster, &options, &modules)?,
     }
     Ok(End::Completed)
+}
+
+fn snapshots(folder: &Path, options: &Options) -> Result<()> {
+    let kept = KeptJob::look(folder, options.check)?;
+    match options.json {
+        true => print_json(&kept.to_json())?,
+        false => print(&kept.to_string())?,
+    }
+    kept.damage().map_or(Ok(()), Err)
 }
 
 fn plan(prepared: &Prepared, options: &Options) -> Result<()> {

@@ -9,11 +9,14 @@ use ardea_core::Result;
 use ardea_core::settings::{ConfigFile, Flag, Resolved, Resolver, Schema};
 use ardea_engine::{NODE_SETTINGS, NodeConfig};
 use ardea_metrics::METRICS_SETTINGS;
+use ardea_recovery::SURVIVAL_SETTINGS;
 use ardea_worker::WORKER_SETTINGS;
 
-/// All settings of programs that run and submit jobs: of the node, of workers and their metrics, and of clusters.
+/// All settings of programs that run and submit jobs: of the node, of what survives, of workers and their metrics, and of clusters.
 pub fn schema() -> Schema {
-    let of_processes = Schema::of(NODE_SETTINGS).and(METRICS_SETTINGS);
+    let of_processes = Schema::of(NODE_SETTINGS)
+        .and(SURVIVAL_SETTINGS)
+        .and(METRICS_SETTINGS);
     with_clusters(of_processes.and(WORKER_SETTINGS))
 }
 

@@ -17,7 +17,7 @@ pub fn run(args: &JobArgs, context: &Context) -> Result<(), Failure> {
         let config = context.node_config(args.threads)?;
         let cluster = context.cluster(&Where::default())?;
         topology_file::check_instances(&topology, &cluster.instances)?;
-        return supervise::run_topology(&topology, config, context);
+        return supervise::run(&topology, config, context);
     }
     named(name, rest, args.threads, context)
 }

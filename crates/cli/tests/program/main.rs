@@ -18,4 +18,5 @@ mod named_pipes;
 mod pipes;
 mod served;
 mod state;
+mod survives;
 mod topology_files;

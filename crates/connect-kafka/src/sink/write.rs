@@ -1,21 +1,20 @@
 //! The processor that writes messages.
 
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    BadRecords, Epoch, Error, ErrorCode, Inbox, InstanceContext, Ordinal, Outbox, Processor,
-    Progress, RecordGuard, Result, Timestamp,
+    BadRecords, Cut, CutWriter, Epoch, Error, Guarantee, Inbox, InstanceContext, Ordinal, Outbox,
+    Processor, Progress, RecordGuard, RestoredState, Result, Timestamp,
 };
-use rdkafka::ClientContext;
-use rdkafka::config::RDKafkaLogLevel;
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::{DeliveryResult, Message as _};
-use rdkafka::producer::{BaseProducer, BaseRecord, Producer, ProducerContext};
+use rdkafka::error::RDKafkaErrorCode;
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
-use super::{Outgoing, Plan};
-use crate::teller::Teller;
+use super::batch::Waiting;
+use super::deliveries::{Deliveries, Failure};
+use super::once::Once;
+use super::{Outgoing, Plan, TOO_LARGE, kafka_time};
 
 /// How long to wait for deliveries at a time. librdkafka's wait is not cut short by them.
 const WAIT: Duration = Duration::from_millis(5);
@@ -31,64 +30,15 @@ const DEFAULTS: &[(&str, &str)] = &[
 /// Settings that what is promised rests on.
 const FIXED: &[(&str, &str)] = &[("enable.idempotence", "true"), ("acks", "all")];
 
-/// A delivery that failed for good.
-struct Failure {
-    /// The record's position in the sink's input.
-    position: u64,
-    partition: i32,
-    error: KafkaError,
-}
-
-/// Hears of deliveries.
-struct Deliveries {
-    teller: Teller,
-    /// The first that failed.
-    failed: Mutex<Option<Failure>>,
-}
-
-impl From<Teller> for Deliveries {
-    fn from(teller: Teller) -> Self {
-        Deliveries {
-            teller,
-            failed: Mutex::default(),
-        }
-    }
-}
-
-impl ClientContext for Deliveries {
-    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        self.teller.log(level, facility, message);
-    }
-
-    fn error(&self, error: KafkaError, reason: &str) {
-        self.teller.error(error, reason);
-    }
-}
-
-impl ProducerContext for Deliveries {
-    type DeliveryOpaque = usize;
-
-    fn delivery(&self, result: &DeliveryResult<'_>, position: usize) {
-        match result {
-            Ok(_) => self.teller.heard(),
-            Err((error, message)) => {
-                let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-                failed.get_or_insert_with(|| Failure {
-                    position: position as u64,
-                    partition: message.partition(),
-                    error: error.clone(),
-                });
-            }
-        }
-    }
-}
-
 /// Hands records to librdkafka, which sends them.
 pub(crate) struct WriteP<T, F> {
     plan: Plan,
     encode: Arc<F>,
     bad: BadRecords,
+    /// Sends at once, unless
     producer: Option<BaseProducer<Deliveries>>,
+    /// each record is to be in the topic once, whatever dies: then it waits for the commit.
+    once: Option<Once>,
     out: Outgoing,
     record: PhantomData<fn(T)>,
 }
@@ -113,6 +63,7 @@ where
             plan,
             encode,
             producer: None,
+            once: None,
             out: Outgoing::default(),
             record: PhantomData,
         }
@@ -124,48 +75,28 @@ where
             return Ok(0);
         };
         producer.poll(wait);
-        let failed = &producer.context().failed;
-        let failed = failed.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match failed {
+        match producer.context().take_failed() {
             Some(failure) => Err(self.lost(failure)),
             None => Ok(usize::try_from(producer.in_flight_count()).unwrap_or(0)),
         }
     }
 
     fn lost(&self, failure: Failure) -> Error {
-        let topic = &self.plan.settings.topic;
-        let partition = failure.partition;
-        let place = if partition < 0 {
-            topic.clone()
-        } else {
-            format!("{topic}[{partition}]")
-        };
-        let hint = match failure.error.rdkafka_error_code() {
-            Some(RDKafkaErrorCode::UnknownTopic | RDKafkaErrorCode::UnknownTopicOrPartition) => {
-                "make the topic, or check its name"
-            }
-            _ => "check the brokers' logs; the records behind it may be in the topic or not",
-        };
-        Error::new(
-            ErrorCode::WriteFailed,
-            format!(
-                "record {} was not delivered to the Kafka topic {place}",
-                failure.position
-            ),
-        )
-        .because(failure.error)
-        .hint(hint)
-        .at_record(0, failure.position)
+        failure.into_error(&self.plan.settings.topic)
     }
 
     fn send(&mut self, record: &T, time: Timestamp, position: u64) -> Result<Sent> {
-        let Some(producer) = &self.producer else {
-            return Ok(Sent::NotNow);
-        };
         self.out.clear();
         if let Err(reason) = (self.encode)(record, &mut self.out) {
             return Ok(Sent::Bad(reason));
         }
+        if let Some(once) = &mut self.once {
+            once.push(Waiting::of(&self.out, position, time))?;
+            return Ok(Sent::Taken);
+        }
+        let Some(producer) = &self.producer else {
+            return Ok(Sent::NotNow);
+        };
         // A position is only ever told to people.
         let opaque = usize::try_from(position).unwrap_or(usize::MAX);
         let mut message: BaseRecord<'_, [u8], [u8], usize> =
@@ -173,15 +104,12 @@ where
         message.key = self.out.key.as_deref();
         message.payload = self.out.value.as_deref();
         message.partition = self.out.partition;
-        // Kafka knows no time before 1970, and librdkafka takes its very beginning for the present.
-        message.timestamp = time.is_event_time().then(|| time.as_millis().max(1));
+        message.timestamp = kafka_time(time);
         match producer.send(message) {
             Ok(()) => Ok(Sent::Taken),
             Err((error, _)) => match error.rdkafka_error_code() {
                 Some(RDKafkaErrorCode::QueueFull) => Ok(Sent::NotNow),
-                Some(RDKafkaErrorCode::MessageSizeTooLarge) => Ok(Sent::Bad(
-                    "its message is larger than the producer may send (`message.max.bytes`)".into(),
-                )),
+                Some(RDKafkaErrorCode::MessageSizeTooLarge) => Ok(Sent::Bad(TOO_LARGE.into())),
                 _ => Err(self.lost(Failure {
                     position,
                     partition: self.out.partition.unwrap_or(-1),
@@ -229,7 +157,11 @@ where
 {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.bad.attach(context);
-        self.producer = Some(self.plan.settings.client(&context.job, DEFAULTS, FIXED)?);
+        if context.guarantee == Guarantee::ExactlyOnce && self.plan.is_transactional {
+            self.once = Some(Once::new(&self.plan.settings, context));
+        } else {
+            self.producer = Some(self.plan.settings.client(&context.job, DEFAULTS, FIXED)?);
+        }
         Ok(())
     }
 
@@ -256,7 +188,47 @@ where
         self.go_on(WAIT, outbox).map(Progress::done_if)
     }
 
+    fn take_cut(&mut self, cut: Cut) -> Result<()> {
+        self.once.as_mut().map_or(Ok(()), |once| once.take_cut(cut))
+    }
+
+    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        match &mut self.once {
+            Some(once) => once.write_cut(writer),
+            None => Ok(Progress::DONE),
+        }
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        match &mut self.once {
+            Some(once) => once.restore(state),
+            // What was to be sent must not be forgotten because somebody has changed the promise.
+            None => state
+                .next()
+                .map_or(Ok(()), |entry| Err(RestoredState::unknown(&entry))),
+        }
+    }
+
+    fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
+        match &mut self.once {
+            Some(once) => once.resume(&self.bad),
+            None => Ok(Progress::DONE),
+        }
+    }
+
+    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+        match &mut self.once {
+            Some(once) => once.commit(epoch, &self.bad),
+            None => Ok(Progress::DONE),
+        }
+    }
+
+    fn awaits_commit(&self) -> bool {
+        self.once.as_ref().is_some_and(Once::is_waiting)
+    }
+
     fn close(&mut self) {
         self.producer = None;
+        self.once = None;
     }
 }

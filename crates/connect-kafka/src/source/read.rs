@@ -1,17 +1,19 @@
 //! The processor that reads partitions.
 
+mod kept_offsets;
+
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    BadRecords, Error, ErrorCode, InstanceContext, Lane, Marker, Ordinal, Outbox, Processor,
-    Progress, RecordGuard, Result, thread_cpu_time,
+    BadRecords, Cut, CutWriter, Epoch, Error, ErrorCode, InstanceContext, Lane, Marker, Ordinal,
+    Outbox, Processor, Progress, RecordGuard, RestoredState, Result, thread_cpu_time,
 };
-use rdkafka::TopicPartitionList;
-use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::BorrowedMessage;
+use rdkafka::{Offset, TopicPartitionList};
 
 use super::Plan;
 use crate::TURN;
@@ -20,6 +22,7 @@ use crate::partitions::Partitions;
 use crate::positions::Start;
 use crate::scout::{Found, Mission, Scout};
 use crate::teller::Teller;
+use kept_offsets::KeptOffsets;
 
 /// Reads the partitions of one instance. It takes messages a chunk at a time, then decodes them: each of the two can be measured so.
 pub(crate) struct ReadP<T, F> {
@@ -27,7 +30,10 @@ pub(crate) struct ReadP<T, F> {
     decode: Arc<F>,
     bad: BadRecords,
     partitions: Partitions,
+    consumer: Option<Arc<BaseConsumer<Teller>>>,
     reading: Option<Reading>,
+    /// What it hands over.
+    kept: KeptOffsets,
     record: PhantomData<fn() -> T>,
 }
 
@@ -75,8 +81,50 @@ where
             partitions: Partitions::new(plan.timing),
             plan,
             decode,
+            consumer: None,
             reading: None,
+            kept: KeptOffsets::default(),
             record: PhantomData,
+        }
+    }
+
+    /// Begins to look for partitions, where it has not begun.
+    fn begin(&mut self) -> Result<()> {
+        let (Some(consumer), None) = (&self.consumer, &self.reading) else {
+            return Ok(());
+        };
+        let context = self.bad.context();
+        let scout = Scout::send(Mission {
+            consumer: Arc::clone(consumer),
+            topic: self.plan.settings.topic.clone(),
+            start: self.plan.start.clone(),
+            resumed: self.kept.resumed(),
+            instance: context.instance,
+            every: (!self.plan.is_bounded).then_some(self.plan.refresh),
+        })?;
+        self.reading = Some(Reading {
+            consumer: Arc::clone(consumer),
+            scout,
+            is_complete: false,
+        });
+        Ok(())
+    }
+
+    /// Tells Kafka how far a committed epoch came, for whoever looks.
+    fn tell_kafka(&self, offsets: Vec<(i32, i64)>) {
+        let mut list = TopicPartitionList::new();
+        for (partition, next) in offsets {
+            let topic = &self.plan.settings.topic;
+            if list
+                .add_partition_offset(topic, partition, Offset::Offset(next))
+                .is_err()
+            {
+                return;
+            }
+        }
+        if let Some(consumer) = self.consumer.as_ref().filter(|_| list.count() > 0) {
+            // The job does not depend on it: what comes of it is nobody's concern here.
+            let _ = consumer.commit(&list, CommitMode::Async);
         }
     }
 
@@ -92,6 +140,7 @@ where
             return Err(error);
         }
         reading.is_complete |= news.is_complete;
+        self.kept.note_partitions(news.at_first);
         let mut wanted = TopicPartitionList::new();
         let topic = &self.plan.settings.topic;
         let cannot = |error: KafkaError| cannot_read(topic, error);
@@ -218,8 +267,8 @@ where
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.bad.attach(context);
         // librdkafka wants a name also of who reads what it is assigned, and joins nothing by it.
-        let group = match &self.plan.start {
-            Start::Stored { group } => group.clone(),
+        let group = match (&self.plan.start, &self.plan.group) {
+            (_, Some(group)) | (Start::Stored { group }, None) => group.clone(),
             _ => format!("ardea-{}", context.job),
         };
         let fixed: Vec<_> = FIXED
@@ -229,20 +278,13 @@ where
             .collect();
         let consumer: BaseConsumer<Teller> =
             self.plan.settings.client(&context.job, DEFAULTS, &fixed)?;
-        let consumer = Arc::new(consumer);
-        let scout = Scout::send(Mission {
-            consumer: Arc::clone(&consumer),
-            topic: self.plan.settings.topic.clone(),
-            start: self.plan.start.clone(),
-            instance: context.instance,
-            every: (!self.plan.is_bounded).then_some(self.plan.refresh),
-        })?;
-        self.reading = Some(Reading {
-            consumer,
-            scout,
-            is_complete: false,
-        });
-        Ok(())
+        self.consumer = Some(Arc::new(consumer));
+        self.kept.begin(context.instance);
+        if context.guarantee.keeps_state() {
+            // It may go on in the middle.
+            return Ok(());
+        }
+        self.begin()
     }
 
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
@@ -252,6 +294,7 @@ where
         if !outbox.has_room(Ordinal::FIRST) {
             return Ok(Progress::NONE);
         }
+        self.begin()?;
         let news = self.take_news()?;
         let Some(reading) = &self.reading else {
             return Ok(Progress::DONE);
@@ -280,8 +323,33 @@ where
                 .is_some_and(|reading| reading.is_complete)
     }
 
+    fn take_cut(&mut self, cut: Cut) -> Result<()> {
+        self.kept.take_cut(cut, self.partitions.reached())
+    }
+
+    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        self.kept.write_cut(writer)
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        self.kept.restore(state)
+    }
+
+    fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
+        self.kept.resume()?;
+        Ok(Progress::DONE)
+    }
+
+    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+        if let Some(offsets) = self.kept.commit(epoch) {
+            self.tell_kafka(offsets);
+        }
+        Ok(Progress::DONE)
+    }
+
     fn close(&mut self) {
         self.reading = None;
+        self.consumer = None;
     }
 }
 

@@ -2,4 +2,5 @@
 
 mod ground;
 mod reading;
+mod surviving;
 mod writing;

@@ -1,23 +1,29 @@
 //! Follows a growing file, over truncation and rotation.
 
+mod trace;
+
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
+use ardea_core::instance_state as kept;
 use ardea_core::{
-    Error, ErrorCode, FileUse, Instance, InstanceContext, Isolation, Outbox, Processor, Progress,
-    Result, Source, Unbounded,
+    Cut, CutDraft, CutWriter, Epoch, Error, ErrorCode, FileUse, Instance, InstanceContext,
+    Isolation, Outbox, Processor, Progress, RestoredState, Result, Source, Unbounded,
 };
+use serde::{Deserialize, Serialize};
 
 use super::list::cannot_read;
 use super::open::open_at_once;
 use super::read::FileSource;
 use crate::format::Decode;
 use crate::intake::{Intake, READ_SIZE, Reading, Turn};
+use crate::place::Place;
 use crate::ready::not_now;
+use trace::Trace;
 
 /// How often an unchanged file is looked at, once it has been unchanged for a while.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
@@ -33,6 +39,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(1);
 /// * One plain file at a time: a directory, or a compressed file, fails the job at its start, and so does a file that isn't there,
 ///   unless it is to be [waited for](Self::wait_for_file).
 /// * A job that drains reads no further, and delivers what it has read, an unfinished last line too.
+/// * A job that keeps its state goes on with the line that comes next. A file that was rotated meanwhile is looked for beside its old name, and
+///   read to its end before the one that has the name by then; files that came and went in between are not known of, so it must not have been
+///   rotated twice. One that is nowhere fails the job. A truncated one is read from its beginning.
 ///
 /// ```
 /// use ardea_connect::files;
@@ -108,6 +117,8 @@ struct Followed {
     file: File,
     device: u64,
     inode: u64,
+    /// When it was made, as far as the file system tells, in nanoseconds since 1970: numbers of inodes are used again.
+    born: Option<u64>,
     position: u64,
 }
 
@@ -123,6 +134,7 @@ impl Followed {
         Ok(metadata.is_file().then(|| Followed {
             device: metadata.dev(),
             inode: metadata.ino(),
+            born: born(&metadata),
             file,
             position: 0,
         }))
@@ -169,6 +181,13 @@ impl Read for Followed {
     }
 }
 
+/// When a file was made, in nanoseconds since 1970, if that is known.
+fn born(metadata: &fs::Metadata) -> Option<u64> {
+    let born = metadata.created().ok()?;
+    let since = born.duration_since(UNIX_EPOCH).ok()?;
+    u64::try_from(since.as_nanos()).ok()
+}
+
 /// Whether no file has the path: nothing does, or what should be a folder on the way is none now.
 fn is_missing(error: &io::Error) -> bool {
     matches!(
@@ -199,6 +218,43 @@ struct FollowP<T, D> {
     pause: Duration,
     /// Whether draining has made what was read last the end of the stream.
     is_ended: bool,
+    /// Whether it knows where to begin.
+    has_begun: bool,
+    /// Which file is being read, and from where on.
+    identity: Option<Identity>,
+    draft: CutDraft,
+    restored: Option<Kept>,
+}
+
+/// What tells a file from others of the same name, and where reading it began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct Identity {
+    device: u64,
+    inode: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    born: Option<u64>,
+    began: u64,
+}
+
+impl Identity {
+    /// Whether a file is this one.
+    fn is(&self, device: u64, inode: u64, born: Option<u64>) -> bool {
+        let are_twins = self.born.zip(born).is_some_and(|(ours, its)| ours != its);
+        (self.device, self.inode) == (device, inode) && !are_twins
+    }
+}
+
+/// The name of the state.
+const STATE: &str = "followed";
+
+/// What is handed over.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Kept {
+    /// No file had the path: the one that comes is new.
+    Awaiting,
+    /// So much of a file had been read.
+    Reading(Identity, Place),
 }
 
 impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
@@ -211,17 +267,92 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
             stage: Stage::Awaiting,
             pause: FIRST_PAUSE,
             is_ended: false,
+            has_begun: false,
+            identity: None,
+            draft: CutDraft::default(),
+            restored: None,
         }
     }
 
     fn begin(&mut self, followed: Followed) {
+        let origin = self.origin(followed.position);
+        self.intake.begin(origin);
+        self.grow(followed.position, followed);
+    }
+
+    /// What its lines are said to come from, counted from where reading began.
+    fn origin(&self, began: u64) -> String {
         let path = self.path.display();
-        self.intake.begin(match followed.position {
+        match began {
             0 => path.to_string(),
             position => format!("{path} from byte {position}"),
+        }
+    }
+
+    fn grow(&mut self, began: u64, followed: Followed) {
+        self.identity = Some(Identity {
+            device: followed.device,
+            inode: followed.inode,
+            born: followed.born,
+            began,
         });
         self.stage = Stage::Growing(followed);
         self.pause = FIRST_PAUSE;
+    }
+
+    /// Begins where it is said to begin, unless it goes on from where it was.
+    fn start(&mut self) -> Result<()> {
+        if self.has_begun {
+            return Ok(());
+        }
+        let failed = |error| cannot_read(&self.path, error);
+        let mut followed = match Followed::open(&self.path) {
+            Err(error) if self.start.waits && is_missing(&error) => {
+                self.has_begun = true;
+                return Ok(());
+            }
+            opened => opened.map_err(failed)?.ok_or_else(|| self.not_plain())?,
+        };
+        if self.start.from_end {
+            let length = followed.file.metadata().map_err(failed)?.len();
+            followed.skip_lines(length).map_err(failed)?;
+        }
+        self.has_begun = true;
+        self.begin(followed);
+        Ok(())
+    }
+
+    /// Goes on where an earlier life was.
+    fn resume(&mut self, kept: Kept) -> Result<()> {
+        self.has_begun = true;
+        let Kept::Reading(identity, place) = kept else {
+            return Ok(());
+        };
+        let origin = self.origin(identity.began);
+        let trace = trace::find(&self.path, identity, &place);
+        match trace.map_err(|error| cannot_read(&self.path, error))? {
+            Trace::Found(followed, mut from_beginning) => {
+                let begun = self.intake.begin_at(origin, &place, &mut from_beginning);
+                begun.map_err(|error| cannot_read(&self.path, error))?;
+                self.grow(identity.began, followed);
+                Ok(())
+            }
+            Trace::Truncated(followed) => {
+                self.begin(followed);
+                Ok(())
+            }
+            Trace::New => Ok(()),
+            Trace::Lost => {
+                let what = format!("cannot follow {} any further", self.path.display());
+                let why = format!(
+                    "{} bytes of the file that was being read had been read; it is neither there nor beside it under another name",
+                    place.offset
+                );
+                Err(Error::new(ErrorCode::ReadFailed, what).because(why).hint(
+                    "put it back, under any name in the same folder, or start the job without the snapshot",
+                ))
+            }
+        }
     }
 
     fn rest(&mut self) -> Progress {
@@ -250,6 +381,10 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
         if file.file.metadata().map_err(failed)?.len() < file.position {
             file.file.seek(SeekFrom::Start(0)).map_err(failed)?;
             file.position = 0;
+            self.identity = self.identity.map(|identity| Identity {
+                began: 0,
+                ..identity
+            });
             self.intake
                 .break_off("the file was truncated in the middle of this line", false)?;
             self.intake.begin(path.display().to_string());
@@ -290,6 +425,7 @@ impl<T: Send + 'static, D: Decode<T>> FollowP<T, D> {
     }
 
     fn await_file(&mut self) -> Result<Progress> {
+        self.identity = None;
         match Followed::open(&self.path) {
             Ok(Some(followed)) => {
                 self.begin(followed);
@@ -321,17 +457,11 @@ impl<T: Send + 'static, D: Decode<T>> Processor for FollowP<T, D> {
                 "follow it from its beginning, or say that there is no header",
             ));
         }
-        let failed = |error| cannot_read(&self.path, error);
-        let mut followed = match Followed::open(&self.path) {
-            Err(error) if self.start.waits && is_missing(&error) => return Ok(()),
-            opened => opened.map_err(failed)?.ok_or_else(|| self.not_plain())?,
-        };
-        if self.start.from_end {
-            let length = followed.file.metadata().map_err(failed)?.len();
-            followed.skip_lines(length).map_err(failed)?;
+        if context.guarantee.keeps_state() {
+            // It may go on in the middle.
+            return Ok(());
         }
-        self.begin(followed);
-        Ok(())
+        self.start()
     }
 
     fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {
@@ -342,6 +472,7 @@ impl<T: Send + 'static, D: Decode<T>> Processor for FollowP<T, D> {
         if !self.instance.owns(0) {
             return Ok(Progress::DONE);
         }
+        self.start()?;
         match self.intake.turn(outbox)? {
             Turn::Return(progress) => Ok(progress),
             Turn::End if self.is_ended => Ok(Progress::DONE),
@@ -353,6 +484,41 @@ impl<T: Send + 'static, D: Decode<T>> Processor for FollowP<T, D> {
             }
             Turn::Read => self.advance(),
         }
+    }
+
+    fn take_cut(&mut self, _: Cut) -> Result<()> {
+        self.draft.begin();
+        if !self.instance.owns(0) {
+            return Ok(());
+        }
+        // Also a cut before the first record says where that was.
+        self.start()?;
+        let kept = match self.identity {
+            Some(identity) => Kept::Reading(identity, self.intake.place()),
+            None => Kept::Awaiting,
+        };
+        kept::put(self.draft.begin(), STATE, (0, &[]), &kept)
+    }
+
+    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        self.draft.write(writer)
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        for entry in state {
+            if entry.state != STATE {
+                return Err(RestoredState::unknown(&entry));
+            }
+            self.restored = Some(kept::value(&entry)?);
+        }
+        Ok(())
+    }
+
+    fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
+        if let Some(kept) = self.restored.take().filter(|_| self.instance.owns(0)) {
+            self.resume(kept)?;
+        }
+        Ok(Progress::DONE)
     }
 
     fn close(&mut self) {

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use ardea_core::{Error, ErrorCode, Result, real_path};
 use flate2::write::GzEncoder;
-use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
-use rustix::io::Errno;
+use rustix::fs::OFlags;
 
 use super::special_file::{Awaited, SpecialFile};
+use super::whole::{Whole, reopened};
 
 /// What the name of an unfinished file ends in.
 pub(super) const PART_SUFFIX: &str = ".part";
@@ -53,6 +53,39 @@ enum Way {
     Special(SpecialFile),
     Gzip(GzEncoder<File>),
     Zstd(zstd::Encoder<'static, File>),
+    /// All that was written so far can be read by itself; what comes next begins anew.
+    Sealed(File),
+    /// Sealing it has failed.
+    Failed,
+}
+
+impl Way {
+    fn of(file: File, compression: Compression) -> io::Result<Way> {
+        Ok(match compression {
+            Compression::None => Way::Plain(file),
+            Compression::Gzip => Way::Gzip(GzEncoder::new(file, flate2::Compression::default())),
+            Compression::Zstd => {
+                Way::Zstd(zstd::Encoder::new(file, zstd::DEFAULT_COMPRESSION_LEVEL)?)
+            }
+        })
+    }
+
+    /// The file, when all is in it.
+    fn end(self, compression: Compression) -> io::Result<Option<File>> {
+        match self {
+            Way::Plain(file) => Ok(Some(file)),
+            Way::Gzip(encoder) => encoder.finish().map(Some),
+            Way::Zstd(encoder) => encoder.finish().map(Some),
+            // A compressed file is never quite empty.
+            Way::Sealed(file) if file.metadata()?.len() == 0 => match Way::of(file, compression)? {
+                Way::Sealed(_) => Ok(None),
+                way => way.end(compression),
+            },
+            Way::Sealed(file) => Ok(Some(file)),
+            Way::Special(_) => Ok(None),
+            Way::Failed => Err(io::Error::other("it could not be written before")),
+        }
+    }
 }
 
 /// A file that is written as `NAME.part` and becomes `NAME` when it is finished.
@@ -76,8 +109,12 @@ pub struct PartFile {
     /// Its name until it is whole; a device or a pipe has none, and is written as it is.
     part: Option<PathBuf>,
     way: Way,
+    compression: Compression,
     /// Bytes written so far, before compression.
     pub(super) written: u64,
+    /// How long the file was when it was sealed last, and whether something has been written since.
+    sealed: u64,
+    is_open: bool,
 }
 
 /// An error of writing `path`.
@@ -119,7 +156,7 @@ impl Place {
 }
 
 /// How an unfinished file is opened: as a plain file, or not at all.
-fn part_options() -> OpenOptions {
+pub(super) fn part_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     options.write(true).custom_flags(flags.bits() as i32);
@@ -127,7 +164,7 @@ fn part_options() -> OpenOptions {
 }
 
 /// Whether `name` is a name of `file`.
-fn is_named(file: &File, name: &Path) -> io::Result<bool> {
+pub(super) fn is_named(file: &File, name: &Path) -> io::Result<bool> {
     let ours = file.metadata()?;
     let named = fs::symlink_metadata(name);
     Ok(named.is_ok_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino())))
@@ -154,7 +191,7 @@ fn locked(part: &Path, mut between: impl FnMut()) -> Result<File> {
     }
 }
 
-fn in_use(part: &Path) -> Error {
+pub(super) fn in_use(part: &Path) -> Error {
     let what = format!(
         "{} is being written by another job or instance",
         part.display()
@@ -200,7 +237,10 @@ impl PartFile {
                     path,
                     part: None,
                     way: Way::Special(file),
+                    compression,
                     written: 0,
+                    sealed: 0,
+                    is_open: true,
                 })
             }
             Place::File { path, part } => {
@@ -212,14 +252,17 @@ impl PartFile {
         }
     }
 
-    /// Begins `path`, as [`create`](Self::create) does, if nothing has that name or the name of its part; else none.
-    pub(super) fn create_new(path: PathBuf, compression: Compression) -> Result<Option<PartFile>> {
+    /// Begins `path` as `part`, as [`create`](Self::create) does, if nothing has either name; else none.
+    pub(super) fn create_new(
+        path: PathBuf,
+        part: PathBuf,
+        compression: Compression,
+    ) -> Result<Option<PartFile>> {
         let failed = |error| cannot_write(&path, error);
         make_way(&path).map_err(failed)?;
         if fs::symlink_metadata(&path).is_ok() {
             return Ok(None);
         }
-        let part = with_suffix(&path, PART_SUFFIX);
         let file = match part_options().create_new(true).open(&part) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
             file => file.map_err(failed)?,
@@ -238,20 +281,65 @@ impl PartFile {
         file: File,
         compression: Compression,
     ) -> Result<PartFile> {
-        let way = match compression {
-            Compression::None => Way::Plain(file),
-            Compression::Gzip => Way::Gzip(GzEncoder::new(file, flate2::Compression::default())),
-            Compression::Zstd => Way::Zstd(
-                zstd::Encoder::new(file, zstd::DEFAULT_COMPRESSION_LEVEL)
-                    .map_err(|error| cannot_write(&path, error))?,
-            ),
-        };
+        let way = Way::of(file, compression).map_err(|error| cannot_write(&path, error))?;
         Ok(PartFile {
             path,
             part: Some(part),
             way,
+            compression,
             written: 0,
+            sealed: 0,
+            is_open: true,
         })
+    }
+
+    /// Goes on with an unfinished file of an earlier life, which had `length` bytes when it was [sealed](Self::seal), and `written` before
+    /// compression. What came into it later is cut off. None if it is gone.
+    ///
+    /// # Errors
+    /// [`ErrorCode::WriteFailed`] if it can't be opened, is shorter than that, or somebody else is writing it.
+    pub(super) fn resume(
+        (path, part): (PathBuf, PathBuf),
+        (length, written): (u64, u64),
+        compression: Compression,
+    ) -> Result<Option<PartFile>> {
+        let Some(file) = reopened(&part, length)? else {
+            return Ok(None);
+        };
+        Ok(Some(PartFile {
+            path,
+            part: Some(part),
+            way: Way::Sealed(file),
+            compression,
+            written,
+            sealed: length,
+            is_open: false,
+        }))
+    }
+
+    /// Sees to it that what was written so far can be read by itself: a compressed file goes on with another member. A device or a pipe is
+    /// left alone.
+    ///
+    /// # Errors
+    /// [`ErrorCode::WriteFailed`]; nothing can be written after that.
+    pub(super) fn seal(&mut self) -> Result<()> {
+        if !self.is_open || self.part.is_none() || self.written == 0 {
+            return Ok(());
+        }
+        let way = std::mem::replace(&mut self.way, Way::Failed);
+        let ended = way.end(self.compression).and_then(|file| match file {
+            None => Err(io::Error::other("it is no file")),
+            Some(file) => Ok((file.metadata()?.len(), file)),
+        });
+        let (length, file) = ended.map_err(|error| cannot_write(self.name(), error))?;
+        self.way = Way::Sealed(file);
+        (self.sealed, self.is_open) = (length, false);
+        Ok(())
+    }
+
+    /// Its final name, the one that it has now, and how long it was when it was sealed last.
+    pub(super) fn sealed(&self) -> (&Path, &Path, u64) {
+        (&self.path, self.name(), self.sealed)
     }
 
     /// The name under which it is now.
@@ -265,17 +353,33 @@ impl PartFile {
     /// [`ErrorCode::WriteFailed`], also if the reader of a pipe has gone, or [`ErrorCode::OutputClosed`] if that is standard output
     /// by another name; [`ErrorCode::Cancelled`] if it did not read and was not to be waited for.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        if !self.is_open && !bytes.is_empty() {
+            self.open_again()?;
+        }
         let outcome = match &mut self.way {
-            Way::Plain(file) => file.write_all(bytes),
+            Way::Plain(file) | Way::Sealed(file) => file.write_all(bytes),
             Way::Special(file) => {
                 file.write(&self.path, bytes)?;
                 Ok(())
             }
             Way::Gzip(encoder) => encoder.write_all(bytes),
             Way::Zstd(encoder) => encoder.write_all(bytes),
+            Way::Failed => Err(io::Error::other("it could not be written before")),
         };
         outcome.map_err(|error| cannot_write(self.name(), error))?;
         self.written += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Something comes behind what was sealed.
+    fn open_again(&mut self) -> Result<()> {
+        self.way = match std::mem::replace(&mut self.way, Way::Failed) {
+            Way::Sealed(file) => {
+                Way::of(file, self.compression).map_err(|error| cannot_write(self.name(), error))?
+            }
+            way => way,
+        };
+        self.is_open = true;
         Ok(())
     }
 
@@ -285,10 +389,21 @@ impl PartFile {
     /// [`ErrorCode::WriteFailed`].
     pub fn sync(&mut self) -> Result<()> {
         let outcome = match &mut self.way {
-            Way::Plain(file) => file.sync_data(),
-            Way::Special(_) => Ok(()),
+            Way::Plain(file) | Way::Sealed(file) => file.sync_data(),
+            Way::Special(_) | Way::Failed => Ok(()),
             Way::Gzip(encoder) => encoder.flush().and_then(|()| encoder.get_ref().sync_data()),
             Way::Zstd(encoder) => encoder.flush().and_then(|()| encoder.get_ref().sync_data()),
+        };
+        outcome.map_err(|error| cannot_write(self.name(), error))
+    }
+
+    /// Has the disk keep what was written when it was sealed last.
+    pub(super) fn sync_sealed(&self) -> Result<()> {
+        let outcome = match &self.way {
+            Way::Plain(file) | Way::Sealed(file) => file.sync_data(),
+            Way::Gzip(encoder) => encoder.get_ref().sync_data(),
+            Way::Zstd(encoder) => encoder.get_ref().sync_data(),
+            Way::Special(_) | Way::Failed => Ok(()),
         };
         outcome.map_err(|error| cannot_write(self.name(), error))
     }
@@ -299,100 +414,42 @@ impl PartFile {
     /// # Errors
     /// [`ErrorCode::WriteFailed`].
     pub fn finish(self, sync: bool) -> Result<()> {
-        let Some(whole) = self.end(sync)? else {
-            return Ok(());
-        };
-        fs::rename(&whole.part, &whole.path).map_err(|error| cannot_write(&whole.path, error))?;
-        whole.named(sync)
+        match self.end(sync)? {
+            Some(mut whole) => whole.replace(sync),
+            None => Ok(()),
+        }
     }
 
     /// Ends the file as [`finish`](Self::finish) does, but replaces none: if something has its name by now it gets `another`.
     pub(super) fn finish_free(
         self,
         sync: bool,
-        mut another: impl FnMut() -> Result<PathBuf>,
+        another: impl FnMut() -> Result<PathBuf>,
     ) -> Result<()> {
-        let Some(mut whole) = self.end(sync)? else {
-            return Ok(());
-        };
-        while !rename_to_free(&whole.part, &whole.path)
-            .map_err(|error| cannot_write(&whole.path, error))?
-        {
-            whole.path = another()?;
+        match self.end(sync)? {
+            Some(mut whole) => whole.take_free_name(sync, another),
+            None => Ok(()),
         }
-        whole.named(sync)
     }
 
-    /// Ends the content; a device or a pipe has no more to be done to it.
-    fn end(self, sync: bool) -> Result<Option<Whole>> {
+    /// Ends the content, which has not got its name then; a device or a pipe has no more to be done to it.
+    pub(super) fn end(self, sync: bool) -> Result<Option<Whole>> {
         let PartFile {
-            path, part, way, ..
+            path,
+            part,
+            way,
+            compression,
+            ..
         } = self;
         let failed = |error| cannot_write(&path, error);
-        let ended = match way {
-            Way::Special(_) => return Ok(None),
-            Way::Plain(file) => Ok(file),
-            Way::Gzip(encoder) => encoder.finish(),
-            Way::Zstd(encoder) => encoder.finish(),
+        let file = way.end(compression).map_err(failed)?;
+        let (Some(file), Some(part)) = (file, part) else {
+            return Ok(None);
         };
-        let file = ended.map_err(failed)?;
-        let Some(part) = part else { return Ok(None) };
         if sync {
             file.sync_all().map_err(failed)?;
         }
-        if !is_named(&file, &part).map_err(failed)? {
-            let what = format!(
-                "{} was replaced or removed while it was written",
-                part.display()
-            );
-            return Err(Error::new(ErrorCode::WriteFailed, what).hint("give each job its own path"));
-        }
-        Ok(Some(Whole { path, part, file }))
-    }
-}
-
-/// A part that has all its content.
-struct Whole {
-    path: PathBuf,
-    part: PathBuf,
-    /// Locked, so that nobody takes it for what an earlier run left.
-    file: File,
-}
-
-impl Whole {
-    /// It has its name.
-    fn named(self, sync: bool) -> Result<()> {
-        if sync {
-            let directory = self
-                .path
-                .parent()
-                .filter(|parent| !parent.as_os_str().is_empty());
-            File::open(directory.unwrap_or(Path::new(".")))
-                .and_then(|directory| directory.sync_all())
-                .map_err(|error| cannot_write(&self.path, error))?;
-        }
-        drop(self.file);
-        Ok(())
-    }
-}
-
-/// Gives the file `from` the name `to`, unless something has that: then false.
-fn rename_to_free(from: &Path, to: &Path) -> io::Result<bool> {
-    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        Ok(()) => Ok(true),
-        Err(Errno::EXIST) => Ok(false),
-        // The file system has no such call.
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => link_to_free(from, to),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// As [`rename_to_free`], by two steps.
-fn link_to_free(from: &Path, to: &Path) -> io::Result<bool> {
-    match fs::hard_link(from, to) {
-        Ok(()) => fs::remove_file(from).map(|()| true),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-        Err(error) => Err(error),
+        Whole::new(path, part, file).map(Some)
     }
 }
 
@@ -472,24 +529,6 @@ mod tests {
         second.unwrap().set_len(0).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"whole");
         assert!(part.exists(), "the second writer has a part of its own");
-    }
-
-    #[test]
-    fn a_name_that_is_taken_is_left_alone_both_ways() {
-        for rename in [rename_to_free, link_to_free] {
-            let dir = tempfile::tempdir().unwrap();
-            let at = |name: &str| dir.path().join(name);
-            fs::write(at("mine"), "mine").unwrap();
-            fs::write(at("taken"), "theirs").unwrap();
-            std::os::unix::fs::symlink("nothing", at("link")).unwrap();
-            for name in ["taken", "link"] {
-                assert!(!rename(&at("mine"), &at(name)).unwrap());
-            }
-            assert!(rename(&at("mine"), &at("free")).unwrap());
-            assert_eq!(fs::read(at("taken")).unwrap(), b"theirs");
-            assert_eq!(fs::read(at("free")).unwrap(), b"mine");
-            assert!(!at("mine").exists() && !at("nothing").exists());
-        }
     }
 
     #[test]

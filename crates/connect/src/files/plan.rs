@@ -3,12 +3,13 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ardea_core::{FileUse, Instance};
 
-use super::part_file::{Compression, PART_SUFFIX, Place};
+use super::part_file::{Compression, PART_SUFFIX, Place, with_suffix};
 
 /// Where and how files are written.
 #[derive(Clone, Debug)]
@@ -18,11 +19,13 @@ pub(super) struct Plan {
     pub rotate_bytes: Option<u64>,
     pub rotate_after: Option<Duration>,
     pub sync: bool,
+    /// Whether a file ends with each epoch.
+    pub rotates_with_epochs: bool,
 }
 
 impl Plan {
     pub fn rotates(&self) -> bool {
-        self.rotate_bytes.is_some() || self.rotate_after.is_some()
+        self.rotate_bytes.is_some() || self.rotate_after.is_some() || self.rotates_with_epochs
     }
 
     /// The parts of a file's name around its numbers.
@@ -66,6 +69,53 @@ impl Plan {
             .with_file_name(format!("{before}-{number}{after}"))
     }
 
+    /// The file of an instance that does not rotate, of a job whose number of instances has changed so often, or that has gone on so often
+    /// behind its end: what was written before is not replaced.
+    pub fn file_of_generation(&self, instance: Instance, generation: u32) -> PathBuf {
+        match generation {
+            0 => self.file(instance, 0),
+            _ => self.numbered(instance, &format!("r{generation}")),
+        }
+    }
+
+    /// The name of an unfinished numbered file of a job that keeps its state: it tells whose it is.
+    pub fn part_of_run(path: &Path, run: u64) -> PathBuf {
+        with_suffix(path, &Plan::part_suffix(run))
+    }
+
+    fn part_suffix(run: u64) -> String {
+        format!(".{run:016x}{PART_SUFFIX}")
+    }
+
+    /// The unfinished numbered files of a run, whoever has them.
+    pub fn parts_of_run(&self, run: u64) -> io::Result<Vec<PathBuf>> {
+        let suffix = Plan::part_suffix(run);
+        let mut parts = Vec::new();
+        for path in self.beside()? {
+            let name = path.file_name().unwrap_or_default();
+            if name.as_bytes().ends_with(suffix.as_bytes()) {
+                parts.push(path);
+            }
+        }
+        Ok(parts)
+    }
+
+    /// All that there is in the folder of its files.
+    fn beside(&self) -> io::Result<Vec<PathBuf>> {
+        let folder = self.path.parent();
+        let folder = folder.filter(|parent| !parent.as_os_str().is_empty());
+        let entries = match fs::read_dir(folder.unwrap_or(Path::new("."))) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        // As they are named by whoever names them by the same path.
+        let named = |entry: io::Result<fs::DirEntry>| -> io::Result<PathBuf> {
+            let name = entry?.file_name();
+            Ok(folder.map_or_else(|| PathBuf::from(&name), |folder| folder.join(&name)))
+        };
+        entries.map(named).collect()
+    }
+
     /// What an instance must have for itself: the names of its file, or the one pattern of all its files.
     pub fn names(&self, instance: Instance) -> Vec<PathBuf> {
         if self.rotates() {
@@ -77,6 +127,11 @@ impl Plan {
             // What is wrong with it is said when it is to be written.
             Ok(Place::Special) | Err(_) => vec![path],
         }
+    }
+
+    /// Whether it is written to a device or a pipe, as far as that is there.
+    pub fn is_special(&self, instance: Instance) -> bool {
+        !self.rotates() && matches!(Place::of(&self.file(instance, 0)), Ok(Place::Special))
     }
 
     /// The files that so many instances write in place of older ones. Numbered ones go on from what is there, and replace none.
@@ -95,17 +150,9 @@ impl Plan {
     /// is passed over.
     pub fn first_free_number(&self, instance: Instance) -> io::Result<u64> {
         let (before, after) = self.name_parts(instance);
-        let directory = self
-            .path
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty());
-        let entries = match fs::read_dir(directory.unwrap_or(Path::new("."))) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
-            entries => entries?,
-        };
         let mut free = 0;
-        for entry in entries {
-            let name = entry?.file_name();
+        for path in self.beside()? {
+            let name = path.file_name().unwrap_or_default();
             let name = name.to_string_lossy();
             let whole = name.strip_suffix(PART_SUFFIX).unwrap_or(&name);
             let digits = whole
@@ -132,6 +179,7 @@ mod tests {
             rotate_bytes: None,
             rotate_after: None,
             sync: false,
+            rotates_with_epochs: false,
         }
     }
 

@@ -1,21 +1,25 @@
 //! Writes files.
 
+mod ledger;
+
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Clock, Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext, Isolation, JobSignals,
-    Ordinal, Outbox, Parallelism, Processor, Progress, RecordGuard, Result, Sink,
+    Clock, Cut, CutWriter, Delivery, Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext,
+    Isolation, JobSignals, Ordinal, Outbox, Parallelism, Processor, Progress, RecordGuard,
+    RestoredState, Result, Sink,
 };
 
 use super::claim::Claim;
-use super::part_file::{Compression, PartFile, cannot_write};
+use super::part_file::{Compression, PART_SUFFIX, PartFile, cannot_write, with_suffix};
 use super::plan::Plan;
 use super::special_file::Awaited;
 use crate::format::{Csv, Encode, JsonLines, Lines};
 use crate::outgo::{Outgo, Writing, writing_options};
+use ledger::Ledger;
 
 /// Writes each record as a line, as it displays.
 pub fn write_lines<T: Send + 'static>(path: impl AsRef<Path>) -> FileSink<T, Lines>
@@ -53,6 +57,7 @@ pub fn write<T: Send + 'static, E: Encode<T>>(
             rotate_bytes: None,
             rotate_after: None,
             sync: false,
+            rotates_with_epochs: false,
         },
         parallelism: Parallelism::ONE,
         writing: Writing::new(encoder),
@@ -74,6 +79,21 @@ pub fn write<T: Send + 'static, E: Encode<T>>(
 ///   goes away before all is written, the job fails.
 /// * A job whose sink would overwrite a file that its sources read, by whatever name, is refused; so is one whose unfinished
 ///   `.part` would.
+///
+/// # In a job that keeps its state
+///
+/// What is written is seen exactly once: a file gets its name when it is whole *and* an epoch is committed to which all of it belongs. It is on
+/// the disk by then.
+///
+/// * A file is written over the ends of epochs. When the job goes on after a failure, what belonged to no committed epoch is cut off the
+///   `….part`, and comes again.
+/// * One instance without rotation writes one file, which gets its name when the job has ended. For results that are seen while the job runs
+///   let files rotate, [with each epoch](Self::rotate_with_epochs) for example. Numbered files are called `….RUN.part` before, RUN being a
+///   number of the job's own, by which it knows its files.
+/// * Where another number of instances goes on, files that were being written are whole as they are, and the new ones are called
+///   `out-r1.csv` (or `out-0-r1.csv` …). So is what a job writes that goes on behind its end, because it was drained: nothing that has been
+///   seen is replaced or added to.
+/// * A device or a pipe gets what it gets: records come again there after a failure.
 #[derive(Debug)]
 pub struct FileSink<T, E> {
     plan: Plan,
@@ -95,6 +115,13 @@ impl<T: Send + 'static, E: Encode<T>> FileSink<T, E> {
     /// Ends a file this long after its first record; the next record begins another.
     pub fn rotate_after(mut self, age: Duration) -> Self {
         self.plan.rotate_after = Some(age);
+        self
+    }
+
+    /// Ends a file with each epoch, in a job that keeps its state: what belongs to an epoch is seen as soon as that is committed. In
+    /// other jobs this makes the files numbered, and has no other effect.
+    pub fn rotate_with_epochs(mut self) -> Self {
+        self.plan.rotates_with_epochs = true;
         self
     }
 
@@ -126,6 +153,10 @@ impl<T: Send + 'static, E: Encode<T>> FileSink<T, E> {
         } = self;
         let name = format!("write {}", plan.path.display());
         let files = plan.clone();
+        let delivery = match plan.is_special(Instance::ONLY) {
+            true => Delivery::AtLeastOnce,
+            false => Delivery::ExactlyOnce,
+        };
         let supply = move |instance: Instance| -> Result<Box<dyn Processor>> {
             let claim = Claim::take(&plan.names(instance))?;
             let mut processor = WriteFilesP::<T, E>::new(plan.clone(), instance, &writing);
@@ -133,6 +164,7 @@ impl<T: Send + 'static, E: Encode<T>> FileSink<T, E> {
             Ok(Box::new(processor))
         };
         Sink::new(name, Arc::new(supply))
+            .delivering(delivery)
             .using_files(move |instances| files.replaced(instances))
             .parallelism(parallelism)
             .isolation(Isolation::Thread)
@@ -159,6 +191,8 @@ struct WriteFilesP<T, E> {
     buffer: Vec<u8>,
     clock: Clock,
     signals: Arc<JobSignals>,
+    /// In a job that keeps its state: what is not to be seen yet.
+    ledger: Option<Ledger>,
 }
 
 impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
@@ -174,12 +208,16 @@ impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
             buffer: Vec::new(),
             clock: Clock::system(),
             signals: Arc::default(),
+            ledger: None,
         }
     }
 
     fn begin_file(&mut self) -> Result<()> {
         let now = self.clock.now();
         self.ends_at = self.plan.rotate_after.map(|age| now.saturating_add(age));
+        if let Some(ledger) = &mut self.ledger {
+            ledger.begin();
+        }
         self.file = Some(if self.plan.rotates() {
             self.begin_numbered()?
         } else {
@@ -192,26 +230,24 @@ impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
     fn begin_numbered(&mut self) -> Result<PartFile> {
         loop {
             let path = self.next_path()?;
-            if let Some(file) = PartFile::create_new(path, self.plan.compression)? {
+            let part = match &self.ledger {
+                Some(ledger) => ledger.part_of(&path),
+                None => with_suffix(&path, PART_SUFFIX),
+            };
+            if let Some(file) = PartFile::create_new(path, part, self.plan.compression)? {
                 return Ok(file);
             }
         }
     }
 
     fn next_path(&mut self) -> Result<PathBuf> {
-        let path = self.plan.file(self.instance, self.number);
-        let Some(next) = self.number.checked_add(1) else {
-            let what = format!("no number is left for another {}", self.plan.path.display());
-            return Err(Error::new(ErrorCode::WriteFailed, what)
-                .hint("rename the file with the highest number, or write under another name"));
-        };
-        self.number = next;
-        Ok(path)
+        next_path(&self.plan, self.instance, &mut self.number)
     }
 
     /// The one file of an instance that does not rotate.
     fn begin_only(&mut self) -> Result<PartFile> {
-        let path = self.plan.file(self.instance, 0);
+        let generation = self.ledger.as_ref().map_or(0, |ledger| ledger.generation);
+        let path = self.plan.file_of_generation(self.instance, generation);
         let signals = Arc::clone(&self.signals);
         let go_on = move |awaited| match awaited {
             // Who has no reader yet can't deliver what the job has read; a slow one is given all of it.
@@ -250,7 +286,15 @@ impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
     fn finish_file(&mut self) -> Result<()> {
         self.ends_at = None;
         self.outgo.begin();
-        match self.file.take() {
+        let file = self.file.take();
+        if let Some(ledger) = &mut self.ledger {
+            let whole = match file {
+                Some(file) => file.end(false)?,
+                None => None,
+            };
+            return whole.map_or(Ok(()), |whole| ledger.add(whole));
+        }
+        match file {
             None => Ok(()),
             Some(file) if self.plan.rotates() => {
                 let sync = self.plan.sync;
@@ -273,6 +317,38 @@ impl<T: Send + 'static, E: Encode<T>> WriteFilesP<T, E> {
             .rotate_bytes
             .is_some_and(|most| written > 0 && written >= most)
     }
+
+    /// What belongs to committed epochs is seen from now on.
+    fn publish(&mut self, epoch: Epoch) -> Result<()> {
+        let (plan, instance, number) = (&self.plan, self.instance, &mut self.number);
+        match &mut self.ledger {
+            Some(ledger) => {
+                ledger.publish(epoch, !plan.rotates(), || next_path(plan, instance, number))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// An epoch has ended: what was written can be read by itself, and cut off behind that.
+    fn seal(&mut self) -> Result<()> {
+        match &mut self.file {
+            Some(file) if self.plan.rotates_with_epochs && file.written > 0 => self.finish_file(),
+            Some(file) => file.seal(),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The path of the file with the next number.
+fn next_path(plan: &Plan, instance: Instance, number: &mut u64) -> Result<PathBuf> {
+    let path = plan.file(instance, *number);
+    let Some(next) = number.checked_add(1) else {
+        let what = format!("no number is left for another {}", plan.path.display());
+        return Err(Error::new(ErrorCode::WriteFailed, what)
+            .hint("rename the file with the highest number, or write under another name"));
+    };
+    *number = next;
+    Ok(path)
 }
 
 impl<T: Send + 'static, E: Encode<T>> Processor for WriteFilesP<T, E> {
@@ -280,17 +356,23 @@ impl<T: Send + 'static, E: Encode<T>> Processor for WriteFilesP<T, E> {
         self.outgo.attach(context);
         self.clock = context.clock.clone();
         self.signals = Arc::clone(&context.signals);
+        if context.guarantee.keeps_state() && !self.plan.is_special(self.instance) {
+            self.ledger = Some(Ledger::new(self.instance));
+        }
         if self.plan.rotates() {
             let number = self.plan.first_free_number(self.instance);
             self.number = number.map_err(|error| cannot_write(&self.plan.path, error))?;
-        } else {
-            // At once, so that a path that can't be written fails the job at its start.
+        } else if self.ledger.is_none() {
+            // At once, so that a path that can't be written fails the job at its start. What may go on with a file waits for that.
             self.begin_file()?;
         }
         Ok(())
     }
 
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+        if let Some(ledger) = &self.ledger {
+            ledger.check()?;
+        }
         self.finish_if_old()?;
         let first = inbox.position();
         let rows = inbox.rows::<T>()?;
@@ -319,8 +401,14 @@ impl<T: Send + 'static, E: Encode<T>> Processor for WriteFilesP<T, E> {
         Ok(())
     }
 
-    fn on_epoch(&mut self, _: Epoch, _: &mut Outbox) -> Result<Progress> {
-        if let Some(file) = self.file.as_mut().filter(|_| self.plan.sync) {
+    fn on_epoch(&mut self, _: Epoch, outbox: &mut Outbox) -> Result<Progress> {
+        if let Some(ledger) = &self.ledger {
+            ledger.check()?;
+            self.seal()?;
+            if let Some(deadline) = self.ends_at {
+                outbox.wake_at(deadline);
+            }
+        } else if let Some(file) = self.file.as_mut().filter(|_| self.plan.sync) {
             file.sync()?;
         }
         Ok(Progress::DONE)
@@ -328,8 +416,71 @@ impl<T: Send + 'static, E: Encode<T>> Processor for WriteFilesP<T, E> {
 
     fn complete(&mut self, _: &mut Outbox) -> Result<Progress> {
         self.write_buffer()?;
+        let is_owed = self
+            .ledger
+            .as_ref()
+            .is_some_and(|ledger| !ledger.has_begun());
+        if is_owed && !self.plan.rotates() {
+            self.begin_file()?;
+        }
         self.finish_file()?;
+        if let Some(ledger) = &mut self.ledger {
+            ledger.end();
+        }
         Ok(Progress::DONE)
+    }
+
+    fn take_cut(&mut self, cut: Cut) -> Result<()> {
+        match &mut self.ledger {
+            Some(ledger) => ledger.take_cut(cut, self.file.as_ref(), self.number),
+            None => Ok(()),
+        }
+    }
+
+    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        match &mut self.ledger {
+            Some(ledger) => ledger.write_cut(writer, self.file.as_ref()),
+            None => Ok(Progress::DONE),
+        }
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        // What went to a device or a pipe is not remembered.
+        match &mut self.ledger {
+            Some(ledger) => ledger.restore(state),
+            None => state
+                .next()
+                .map_or(Ok(()), |entry| Err(RestoredState::unknown(&entry))),
+        }
+    }
+
+    fn on_restored(&mut self, epoch: Epoch) -> Result<Progress> {
+        let resumed = match &mut self.ledger {
+            Some(ledger) => ledger.resume(epoch, &self.plan)?,
+            None => None,
+        };
+        let Some(resumed) = resumed else {
+            return Ok(Progress::DONE);
+        };
+        self.number = self.number.max(resumed.number);
+        if let Some(file) = resumed.file {
+            let now = self.clock.now();
+            self.ends_at = self.plan.rotate_after.map(|age| now.saturating_add(age));
+            self.outgo.resume();
+            self.file = Some(file);
+        }
+        // What is committed is seen, if nobody saw to that by then.
+        self.publish(epoch)?;
+        Ok(Progress::DONE)
+    }
+
+    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+        self.publish(epoch)?;
+        Ok(Progress::DONE)
+    }
+
+    fn awaits_commit(&self) -> bool {
+        self.ledger.as_ref().is_some_and(Ledger::is_waiting)
     }
 
     fn close(&mut self) {
@@ -337,5 +488,7 @@ impl<T: Send + 'static, E: Encode<T>> Processor for WriteFilesP<T, E> {
     }
 }
 
+#[cfg(test)]
+mod survival_tests;
 #[cfg(test)]
 mod tests;

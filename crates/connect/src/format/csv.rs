@@ -234,6 +234,10 @@ impl<T: Serialize> Encode<T> for Csv {
         self.writing = None;
     }
 
+    fn resume(&mut self) {
+        self.writing = Some(Writing::new(self.options, true));
+    }
+
     fn encode(&mut self, record: &T, out: &mut Vec<u8>) -> Result<(), String> {
         let options = self.options;
         let writing = self

@@ -30,6 +30,8 @@ pub fn connect(address: impl Into<String>) -> ConnectSource<String, Lines> {
 /// can't be made or that breaks fails the job. With it the connection is made anew in all these cases; what the
 /// server sent meanwhile is not asked for again. Half a line at a break is a bad record; at an orderly end it is a
 /// last line. A peer that is silent for more than a minute is asked by the system whether it is still there.
+///
+/// What has been read can't be read again, so a job that keeps its state can't have it.
 #[derive(Debug)]
 pub struct ConnectSource<T, D> {
     address: String,
@@ -163,6 +165,12 @@ impl<T: Send + 'static, D: Decode<T>> Processor for ConnectP<T, D> {
         self.intake.attach_only(context);
         self.dial.attach(&context.clock);
         Ok(())
+    }
+
+    fn forgets(&self) -> Option<&'static str> {
+        Some(
+            "what the server has sent, which it can't be asked for again (have a file or a queue such as Kafka keep it, and read that)",
+        )
     }
 
     fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {

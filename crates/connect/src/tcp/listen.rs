@@ -57,6 +57,7 @@ pub fn listen(address: impl Into<String>) -> ListenSource<String, Lines> {
 /// * Lines of more than 1 MiB are bad records unless [`max_line`](Self::max_line) says otherwise. Memory is bounded by
 ///   that, times [`max_clients`](Self::max_clients).
 /// * A client that is silent for more than a minute is asked by the system whether it is still there.
+/// * What has been read can't be read again, so a job that keeps its state can't have it.
 #[derive(Debug)]
 pub struct ListenSource<T, D> {
     server: Server,
@@ -407,6 +408,12 @@ impl<T: Send + 'static, D: Decode<T>> Processor for ListenP<T, D> {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.context = Some(context.clone());
         Ok(())
+    }
+
+    fn forgets(&self) -> Option<&'static str> {
+        Some(
+            "what its clients have sent, who can't be asked for it again (have a file or a queue such as Kafka keep it, and read that)",
+        )
     }
 
     fn on_drain(&mut self, outbox: &mut Outbox) -> Result<Progress> {

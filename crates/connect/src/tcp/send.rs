@@ -6,8 +6,8 @@ use std::net::TcpStream;
 use std::sync::Arc;
 
 use ardea_core::{
-    Epoch, Inbox, Instance, InstanceContext, Isolation, Ordinal, Outbox, Processor, Progress,
-    Result, Sink,
+    Delivery, Epoch, Inbox, Instance, InstanceContext, Isolation, Ordinal, Outbox, Processor,
+    Progress, Result, Sink,
 };
 
 use super::dial::{Backoff, Dial};
@@ -29,7 +29,7 @@ pub fn send<T: Send + 'static>(address: impl Into<String>) -> SendSink<T, Lines>
 /// A connection that can't be made or that breaks fails the job; with [`reconnect`](Self::reconnect) it is made
 /// anew, and the sink goes on with the line it was at, sent again whole. What the system had taken but not delivered
 /// when a connection broke is lost: TCP alone does not tell. A header, as CSV has, is sent once, with the first record.
-/// While the server does not read, the job waits.
+/// While the server does not read, the job waits. A job that promises that each record counts can't have it.
 #[derive(Debug)]
 pub struct SendSink<T, E> {
     address: String,
@@ -87,7 +87,9 @@ impl<T: Send + 'static, E: Clone> SendSink<T, E> {
                 pending: Pending::default(),
             }))
         };
-        Sink::new(name, Arc::new(supply)).isolation(Isolation::Thread)
+        Sink::new(name, Arc::new(supply))
+            .isolation(Isolation::Thread)
+            .delivering(Delivery::Nothing)
     }
 }
 
@@ -170,6 +172,12 @@ impl<T: Send + 'static, E: Encode<T>> Processor for SendP<T, E> {
     fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
         Pending::rest_later(self.push_out()?, outbox);
         Ok(())
+    }
+
+    fn forgets(&self) -> Option<&'static str> {
+        Some(
+            "what it has sent and the server may not have got, as TCP alone does not tell (write to a file or to a queue such as Kafka)",
+        )
     }
 
     fn on_epoch(&mut self, _: Epoch, _: &mut Outbox) -> Result<Progress> {

@@ -65,8 +65,7 @@ impl Epochs {
         if under_way.is_complete() || now < due {
             return;
         }
-        let (epoch, kind, waiting_for) =
-            (under_way.epoch, under_way.kind, under_way.waiting_for());
+        let (epoch, kind, waiting_for) = (under_way.epoch, under_way.kind, under_way.waiting_for());
         if now >= late_at {
             self.give_up(now, GivenUp::TimedOut(waiting_for), actions);
             return;

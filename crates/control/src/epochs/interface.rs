@@ -5,29 +5,19 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::{Epoch, Error, ErrorCode};
+use ardea_core::{Epoch, Error, ErrorCode, Guarantee};
 use serde::{Deserialize, Serialize};
 
 use super::message::{FromParticipant, Generation, ParticipantId, ToParticipant};
 use super::record::{EpochsRecord, SafeMode};
 use crate::{BackoffConfig, CommandId, MasterEpoch, Refused, RequestId, StoreReply, StoreRequest};
 
-/// What a job promises of its results when it fails.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum EpochGuarantee {
-    /// Each record counts, some more than once.
-    AtLeastOnce,
-    /// Each record counts once. So the job never goes back behind what is published, unless somebody says so.
-    #[default]
-    ExactlyOnce,
-}
-
 /// When epochs end, and what happens if that fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EpochsConfig {
-    /// What the job promises.
-    pub guarantee: EpochGuarantee,
+    /// What the job promises. Unless it is exactly once, a snapshot that can't be read is passed over for the one before it, so that results
+    /// are published again.
+    pub guarantee: Guarantee,
     /// From the end of an epoch to that of the next.
     pub interval: Duration,
     /// How long participants may take to save their cuts before an epoch is given up.
@@ -49,7 +39,7 @@ pub struct EpochsConfig {
 impl Default for EpochsConfig {
     fn default() -> Self {
         EpochsConfig {
-            guarantee: EpochGuarantee::ExactlyOnce,
+            guarantee: Guarantee::ExactlyOnce,
             interval: Duration::from_secs(1),
             timeout: Duration::from_secs(60),
             pause: Duration::from_millis(100),

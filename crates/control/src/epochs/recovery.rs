@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use ardea_core::Epoch;
+use ardea_core::{Epoch, Guarantee};
 
 use super::decisions::Proposal;
-use super::interface::{EpochGuarantee, EpochNotDone, EpochsAction, EpochsNote, GivenUp};
+use super::interface::{EpochNotDone, EpochsAction, EpochsNote, GivenUp};
 use super::message::{Generation, ParticipantId};
 use super::record::{EpochsRecord, SafeMode};
 use super::{Epochs, Life};
@@ -112,7 +112,7 @@ impl Epochs {
             actions.push(EpochsAction::Note(EpochsNote::Down(reason)));
             return;
         }
-        let may_go_back = self.config.guarantee == EpochGuarantee::AtLeastOnce;
+        let may_go_back = self.config.guarantee != Guarantee::ExactlyOnce;
         match failure {
             Failure::Unreadable(why) => {
                 let before = previous(&record).filter(|_| may_go_back);

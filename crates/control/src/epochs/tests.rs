@@ -9,7 +9,7 @@ mod takeover;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::{Epoch, Error, ErrorCode};
+use ardea_core::{Epoch, Error, ErrorCode, Guarantee};
 
 use super::*;
 use crate::{Refused, StoreReply, StoreRequest, StoreVersion};

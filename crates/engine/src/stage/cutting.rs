@@ -171,6 +171,9 @@ impl CutDesk {
             self.fates.pop_front();
             if let Fate::Committed(epoch) = fate {
                 self.committed = self.committed.max(Some(epoch));
+                if let Some(sink) = &self.sink {
+                    sink.heard(&self.name, epoch);
+                }
                 self.let_go(processor);
             }
         }
@@ -184,6 +187,9 @@ impl CutDesk {
             && (self.committed >= Some(epoch) || !processor.awaits_commit())
         {
             self.last = Last::Over;
+            if let Some(sink) = &self.sink {
+                sink.left(&self.name);
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! What an instance is asked for at the end of an epoch, and when.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use ardea_core::{
     Cut, CutWriter, Dag, Edge, Epoch, Error, ErrorCode, Guarantee, Inbox, Ordinal, Outbox,
     Processor, Progress, Result, Routing,
 };
-use ardea_engine::{CutEnd, Cuts, JobConfig, JobHandle, JobStatus, Node, NodeConfig};
+use ardea_engine::{CutEnd, Cuts, InstanceName, JobConfig, JobHandle, JobStatus, Node, NodeConfig};
 
 use crate::keeper::{Keeper, commit};
 use crate::processors::{config, emit, numbers_from, over, relay, room, until, vertex};
@@ -164,7 +165,7 @@ fn start(node: &Node, dag: &Dag, guarantee: Guarantee) -> (JobHandle, Arc<Keeper
         guarantee,
         cuts: Cuts {
             sink: Some(Arc::<Keeper>::clone(&keeper)),
-            source: None,
+            ..Cuts::default()
         },
         ..JobConfig::named("test")
     };
@@ -348,6 +349,55 @@ fn who_waits_for_its_last_commit_lives_until_it_is_told_of_that_or_a_later_one()
     let asked = witness.asked();
     let end = [Asked::Committed(Epoch(2)), Asked::Closed];
     assert_eq!(asked[asked.len() - 2..], end);
+}
+
+#[test]
+fn who_keeps_cuts_hears_who_has_heard_of_a_commit_and_who_has_left() {
+    let witness = Witness {
+        awaits: true,
+        slowness: 3,
+        ..Witness::with_entries(1)
+    };
+    let node = fast_node();
+    let (job, keeper) = start(&node, &witness.dag(100), Guarantee::ExactlyOnce);
+    let names = |of: &[InstanceName]| {
+        let names = of.iter().map(|of| of.vertex.to_string());
+        names.collect::<BTreeSet<_>>()
+    };
+    until("those that wait for nothing have left", || {
+        names(&keeper.heard().1) == BTreeSet::from(["sink".into(), "source".into()])
+    });
+    job.epoch_committed(Epoch(1));
+    over(&job);
+    let (heard, left) = keeper.heard();
+    // Those that have left may hear of it as well, as long as their tasklet lives.
+    let of_witness = heard.iter().filter(|(of, _)| &*of.vertex == "witness");
+    let epochs: Vec<Epoch> = of_witness.map(|(_, epoch)| *epoch).collect();
+    assert_eq!(epochs, [Epoch(1)]);
+    assert_eq!(left.len(), 3);
+}
+
+#[test]
+fn epochs_begin_behind_those_that_others_have_used() {
+    let witness = Witness::with_entries(1);
+    let (node, keeper) = (fast_node(), Arc::new(Keeper::default()));
+    let config = JobConfig {
+        guarantee: Guarantee::ExactlyOnce,
+        cuts: Cuts {
+            sink: Some(Arc::<Keeper>::clone(&keeper)),
+            after: Epoch(65),
+            ..Cuts::default()
+        },
+        ..JobConfig::named("test")
+    };
+    let job = node.submit(&witness.dag(u64::MAX), config).unwrap();
+    job.end_epochs(Epoch(66));
+    until("it has ended", || {
+        keeper.cut("witness", 0, Epoch(66)).is_some()
+    });
+    let epochs: Vec<Epoch> = witness.takes().iter().map(|cut| cut.epoch).collect();
+    assert_eq!(epochs, [Epoch(66)]);
+    stop(&job);
 }
 
 #[test]

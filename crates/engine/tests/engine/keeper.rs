@@ -51,6 +51,8 @@ struct Kept {
     begun: HashMap<InstanceName, Vec<Owned>>,
     whole: Vec<Whole>,
     given_up: Vec<(InstanceName, Cut, CutEnd)>,
+    heard: Vec<(InstanceName, Epoch)>,
+    left: Vec<InstanceName>,
 }
 
 impl Keeper {
@@ -84,6 +86,12 @@ impl Keeper {
     /// What has been given up.
     pub fn given_up(&self) -> Vec<(InstanceName, Cut, CutEnd)> {
         self.lock().given_up.clone()
+    }
+
+    /// Who has heard of which commit, and who has left.
+    pub fn heard(&self) -> (Vec<(InstanceName, Epoch)>, Vec<InstanceName>) {
+        let kept = self.lock();
+        (kept.heard.clone(), kept.left.clone())
     }
 
     /// The state at the end of an epoch, once all instances of these vertices have handed theirs over.
@@ -169,6 +177,14 @@ impl CutSink for Keeper {
         let mut kept = self.lock();
         kept.begun.remove(of);
         kept.given_up.push((of.clone(), cut, why));
+    }
+
+    fn heard(&self, of: &InstanceName, epoch: Epoch) {
+        self.lock().heard.push((of.clone(), epoch));
+    }
+
+    fn left(&self, of: &InstanceName) {
+        self.lock().left.push(of.clone());
     }
 }
 

@@ -22,6 +22,7 @@ fn keeping(
         cuts: Cuts {
             sink: Some(Arc::<Keeper>::clone(keeper)),
             source: source.map(|source| Arc::<Snapshot>::clone(source) as _),
+            ..Cuts::default()
         },
         ..JobConfig::named("test")
     }

@@ -1,10 +1,19 @@
 //! A stream beside something that all instances know.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use ardea_core::{Inbox, Ordinal, Outbox, Processor, RecordGuard, Result};
+use ardea_core::{
+    Cut, CutWriter, Epoch, Error, ErrorCode, Inbox, InstanceContext, Ordinal, Outbox, Processor,
+    Progress, RecordGuard, RestoredState, Result, StateChunk, StateCodec,
+};
+
+use crate::keyed::KeyedStates;
+
+/// The name of the state.
+const TOLD: &str = "told";
 
 /// The user's part of a [`BroadcastInputP`]; all instances share it.
 #[derive(Clone, Debug)]
@@ -23,6 +32,10 @@ pub struct BroadcastLogic<C, W, F> {
 /// between the inputs: a record sees the updates that came before it here. For a bounded side input that must be complete
 /// first give its edge [`Priority::FIRST`](ardea_core::Priority::FIRST). The watermark waits for both inputs, unless the
 /// broadcast edge is [timeless](ardea_core::Edge::timeless), as it should be where updates come rarely.
+///
+/// What was told [survives](Self::kept_as): all instances have heard the same by the end of an epoch, so the first writes its copy and
+/// all get that back. It is written in one go whenever it has changed, so it should stay small. If several instances tell at the same time,
+/// their order may differ between those who hear: a state that depends on that is the first one's afterwards.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -45,7 +58,11 @@ pub struct BroadcastLogic<C, W, F> {
 /// ```
 pub struct BroadcastInputP<T, V, S, U, C, W, F> {
     logic: Arc<BroadcastLogic<C, W, F>>,
-    state: S,
+    /// What was told, under the one key that there is: there from the first record on.
+    told: KeyedStates<(), S>,
+    kept: Option<Arc<dyn StateCodec<S>>>,
+    /// Whether it is this instance that writes what all know.
+    writes: bool,
     records: PhantomData<fn(T, V) -> U>,
 }
 
@@ -62,12 +79,31 @@ where
 
     /// By `logic`, which all instances share; each has a state of its own.
     pub fn new(logic: Arc<BroadcastLogic<C, W, F>>) -> Self {
-        let state = (logic.create)();
         BroadcastInputP {
             logic,
-            state,
+            told: KeyedStates::default(),
+            kept: None,
+            writes: true,
             records: PhantomData,
         }
+    }
+
+    /// Says how what was told is written, so that it survives the instances.
+    pub fn kept_as(mut self, codec: Arc<dyn StateCodec<S>>) -> Self {
+        self.kept = Some(codec);
+        self
+    }
+}
+
+/// Appends the entry, if that is for this instance to write.
+fn write<S>(
+    kept: Option<&Arc<dyn StateCodec<S>>>,
+    chunk: &mut StateChunk,
+    state: &S,
+) -> Result<()> {
+    match kept {
+        Some(codec) => chunk.write(TOLD, None, |_| Ok(()), |out| codec.put(state, out)),
+        None => Ok(()),
     }
 }
 
@@ -81,20 +117,30 @@ where
     W: Fn(&mut S, V) + Send + Sync + 'static,
     F: Fn(T, &S) -> U + Send + Sync + 'static,
 {
-    fn forgets(&self) -> Option<&'static str> {
-        Some("what it was told on its second input")
+    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+        self.writes = context.instance.index == 0;
+        if context.guarantee.keeps_state() {
+            self.told.keep_track();
+        }
+        Ok(())
     }
 
     fn process(&mut self, input: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+        let slot = self.told.slot_or_insert(Cow::Owned(()), &self.logic.create);
         let mut guard = RecordGuard::new();
         if input == Self::BROADCAST {
+            let kept = self.kept.as_ref().filter(|_| self.writes);
+            self.told
+                .touch(slot, |chunk, (), state| write(kept, chunk, state));
+            let (_, state) = self.told.get_mut(slot).ok_or_else(nothing_there)?;
             for (update, _) in inbox.rows::<V>()?.drain_front(usize::MAX) {
-                (self.logic.update)(&mut self.state, update);
+                (self.logic.update)(state, update);
                 guard.advance();
             }
             return Ok(());
         }
-        let (apply, state) = (&self.logic.apply, &self.state);
+        let apply = &self.logic.apply;
+        let state = self.told.get(slot).ok_or_else(nothing_there)?;
         let mut lane = outbox.lane::<U>(Ordinal::FIRST)?;
         let room = lane.room();
         lane.rows().extend_map(inbox.rows::<T>()?, room, |record| {
@@ -104,6 +150,49 @@ where
         });
         Ok(())
     }
+
+    fn forgets(&self) -> Option<&'static str> {
+        match self.kept {
+            Some(_) => None,
+            None => Some("what it was told, which nothing here can write"),
+        }
+    }
+
+    fn take_cut(&mut self, cut: Cut) -> Result<()> {
+        self.told.take_cut(cut);
+        Ok(())
+    }
+
+    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        let kept = self.kept.as_ref().filter(|_| self.writes);
+        self.told
+            .write_cut(writer, |chunk, (), _, state| write(kept, chunk, state))
+    }
+
+    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+        Ok(self.told.commit(epoch))
+    }
+
+    fn on_epoch_given_up(&mut self, epoch: Epoch) -> Result<Progress> {
+        self.told.give_up(epoch);
+        Ok(Progress::DONE)
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        for entry in state {
+            match &self.kept {
+                Some(codec) if entry.state == TOLD => {
+                    self.told.restore((), codec.get(entry.value)?)?;
+                }
+                _ => return Err(RestoredState::unknown(&entry)),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn nothing_there() -> Error {
+    Error::new(ErrorCode::Internal, "there is nothing that was told")
 }
 
 impl<T, V, S, U, C, W, F> fmt::Debug for BroadcastInputP<T, V, S, U, C, W, F> {

@@ -5,11 +5,12 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use ardea_core::{
-    Epoch, Error, ErrorCode, Inbox, Key, Ordinal, Outbox, Processor, Progress, RecordGuard, Result,
-    Timestamp, Watermark,
+    Cut, CutWriter, Epoch, Error, ErrorCode, Inbox, InstanceContext, Key, Ordinal, Outbox,
+    Processor, Progress, RecordGuard, RestoredState, Result, StateCodec, Timestamp, Watermark,
 };
 
 use crate::join::BuildTable;
+use crate::join::build_table::{KeptTable, TABLE};
 use crate::passing::{break_if, take_until};
 use crate::{Backlog, Output};
 
@@ -28,7 +29,11 @@ pub struct HashJoinLogic<PK, BK, J> {
 ///
 /// The table is read to its end first; so the build edge needs [`Priority::FIRST`](ardea_core::Priority::FIRST), and a job
 /// without it fails at the first record. The table comes by broadcast, so that each instance has all of it and the stream
-/// stays where it is; or both sides come keyed, and each instance has its share. Memory: the table. Cost: a look-up a record.
+/// stays where it is; or both sides come keyed, and each instance has its share, which is [said](HashJoinP::keyed). Memory: the table.
+/// Cost: a look-up a record.
+///
+/// A table [survives](HashJoinP::kept_as), once for all instances, and costs nothing more when that is committed: what comes in it has
+/// ended, so it never changes again.
 ///
 /// Logic is usually made by [`inner_hash_join`], [`outer_hash_join`] or [`enrich`].
 ///
@@ -59,7 +64,11 @@ pub struct HashJoinLogic<PK, BK, J> {
 pub struct HashJoinP<T, K, V, U, PK, BK, J> {
     logic: Arc<HashJoinLogic<PK, BK, J>>,
     table: BuildTable<K, V>,
+    /// Whether the table is complete. Not kept: the end of its input is told again.
     built: bool,
+    is_keyed: bool,
+    /// How the table is written where it has to survive it.
+    kept: Option<KeptTable<V>>,
     backlog: Backlog<U>,
     records: PhantomData<fn(T)>,
 }
@@ -82,9 +91,27 @@ where
             logic,
             table: BuildTable::default(),
             built: false,
+            is_keyed: false,
+            kept: None,
             backlog: Backlog::default(),
             records: PhantomData,
         }
+    }
+}
+
+impl<T, K, V, U, PK, BK, J> HashJoinP<T, K, V, U, PK, BK, J> {
+    /// Says that both sides come by key, so that each instance has its share of the table. Otherwise each has all of it.
+    pub fn keyed(mut self) -> Self {
+        self.is_keyed = true;
+        self
+    }
+
+    /// Says how the values of the table are written, so that they survive it. Their keys are taken from them again.
+    ///
+    /// All values of a key are written at once.
+    pub fn kept_as(mut self, values: Arc<dyn StateCodec<V>>) -> Self {
+        self.kept = Some(KeptTable::new(values));
+        self
     }
 }
 
@@ -101,7 +128,8 @@ where
     fn build(&mut self, inbox: &mut Inbox) -> Result<()> {
         let mut guard = RecordGuard::new();
         for (value, _) in inbox.rows::<V>()?.drain_front(usize::MAX) {
-            self.table.insert((self.logic.build_key)(&value), value);
+            let key = (self.logic.build_key)(&value);
+            self.table.insert_kept(key, value, self.kept.as_ref());
             guard.advance();
         }
         Ok(())
@@ -144,8 +172,14 @@ where
     BK: Fn(&V) -> K + Send + Sync + 'static,
     J: Fn(T, Timestamp, &[V], &mut Output<'_, U>) + Send + Sync + 'static,
 {
-    fn forgets(&self) -> Option<&'static str> {
-        Some("its table")
+    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+        if let Some(kept) = &mut self.kept {
+            kept.set(context.instance, self.is_keyed);
+        }
+        if context.guarantee.keeps_state() {
+            self.table.keep_track();
+        }
+        Ok(())
     }
 
     fn process(&mut self, input: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
@@ -181,6 +215,43 @@ where
 
     fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
         self.backlog.settle(outbox, Ordinal::FIRST).map(drop)
+    }
+
+    fn forgets(&self) -> Option<&'static str> {
+        match self.kept {
+            Some(_) => None,
+            None => Some("its table, which nothing here can write"),
+        }
+    }
+
+    fn take_cut(&mut self, cut: Cut) -> Result<()> {
+        self.table.take_cut(cut);
+        Ok(())
+    }
+
+    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        self.table.write_cut(writer, self.kept.as_ref())
+    }
+
+    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+        Ok(self.table.commit(epoch))
+    }
+
+    fn on_epoch_given_up(&mut self, epoch: Epoch) -> Result<Progress> {
+        self.table.give_up(epoch);
+        Ok(Progress::DONE)
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        for entry in state {
+            match &self.kept {
+                Some(kept) if entry.state == TABLE => {
+                    self.table.restore(&entry, kept, &self.logic.build_key)?;
+                }
+                _ => return Err(RestoredState::unknown(&entry)),
+            }
+        }
+        Ok(())
     }
 }
 

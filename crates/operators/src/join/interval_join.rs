@@ -5,12 +5,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use ardea_core::{
-    Epoch, Inbox, InstanceContext, InstanceMetrics, Key, Ordinal, Outbox, Processor, Progress,
-    Result, Timestamp, Watermark,
+    Cut, CutWriter, Epoch, Inbox, InstanceContext, InstanceMetrics, Key, Ordinal, Outbox,
+    Processor, Progress, RestoredState, Result, StateCodec, Timestamp, Watermark,
 };
 
 use crate::join::JoinInterval;
-use crate::join::sides::{Sides, reschedule};
+use crate::join::journal::{Book, Journal};
+use crate::join::kept_sides::{KeptSides, Restored, Side, check_key};
+use crate::join::sides::{Sides, Terms, reschedule};
 use crate::keyed::{KeyedStates, TimerSet};
 use crate::passing::{break_if, take_until};
 use crate::time::require_times;
@@ -39,6 +41,8 @@ pub struct IntervalJoinLogic<LK, RK, J> {
 /// A record is kept until the watermark says that it can meet no other. A record behind the watermark is late: it is counted
 /// and dropped; one without an event time is an error. Both inputs must come by [`Keyed`](ardea_core::Routing::Keyed) routing on the same key. Cost: logarithmic in
 /// the records kept for the key, and the pairs.
+///
+/// What waits [survives](IntervalJoinP::kept_as) record by record: an increment holds what came, went, or met another first.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -73,6 +77,12 @@ pub struct IntervalJoinP<L, R, K, U, LK, RK, J> {
     backlog: Backlog<U>,
     watermark: Watermark,
     metrics: Arc<InstanceMetrics>,
+    /// How records are written where they have to survive it.
+    kept: Option<KeptSides<L, R>>,
+    /// Present where cuts are taken.
+    journal: Option<Box<Journal<L, R>>>,
+    /// The latest generation of those that came back.
+    restored: u32,
 }
 
 impl<L, R, K, U, LK, RK, J> IntervalJoinP<L, R, K, U, LK, RK, J>
@@ -97,7 +107,18 @@ where
             backlog: Backlog::default(),
             watermark: Watermark::NONE,
             metrics: Arc::default(),
+            kept: None,
+            journal: None,
+            restored: 0,
         }
+    }
+}
+
+impl<L, R, K, U, LK, RK, J> IntervalJoinP<L, R, K, U, LK, RK, J> {
+    /// Says how the records of both sides are written, so that they survive it. Their keys are taken from them again.
+    pub fn kept_as(mut self, left: Arc<dyn StateCodec<L>>, right: Arc<dyn StateCodec<R>>) -> Self {
+        self.kept = Some(KeptSides { left, right });
+        self
     }
 }
 
@@ -117,9 +138,9 @@ where
         meet: impl Fn(
             &mut Sides<L, R>,
             (T, Timestamp),
-            &JoinInterval,
-            Watermark,
+            Terms<'_>,
             &J,
+            &mut Book<'_, K, L, R>,
             &mut Output<'_, U>,
         ),
     ) -> Result<()> {
@@ -131,7 +152,13 @@ where
             backlog,
             watermark,
             metrics,
+            journal,
+            ..
         } = self;
+        let terms = Terms {
+            interval,
+            watermark: *watermark,
+        };
         let mut output = backlog.open(outbox, Ordinal::FIRST)?;
         if output.is_full() {
             backlog.wake_if_waiting(outbox);
@@ -146,13 +173,14 @@ where
                 return break_if(false);
             }
             let slot = keys.slot_or_insert(Cow::Owned(key(&record)), Sides::default);
-            if let Some((_, sides)) = keys.get_mut(slot) {
+            if let Some((key, sides)) = keys.get_mut(slot) {
+                let mut book = Book::open(journal.as_deref_mut(), (key, slot));
                 meet(
                     sides,
                     (record, time),
-                    interval,
-                    *watermark,
+                    terms,
                     &logic.join,
+                    &mut book,
                     &mut output,
                 );
                 reschedule(slot, sides, interval, ends);
@@ -169,6 +197,26 @@ where
         Ok(())
     }
 
+    /// A record comes back: puts it among those of its key.
+    fn put_back(&mut self, canonical: &[u8], waiting: Restored<L, R>) -> Result<()>
+    where
+        LK: Fn(&L) -> K,
+        RK: Fn(&R) -> K,
+    {
+        let (key, stamp) = match &waiting {
+            Side::Left(waiting) => ((self.logic.left_key)(&waiting.record), waiting.stamp),
+            Side::Right(waiting) => ((self.logic.right_key)(&waiting.record), waiting.stamp),
+        };
+        check_key(&key, canonical)?;
+        self.restored = self.restored.max(stamp.generation);
+        let slot = self.keys.slot_or_insert(Cow::Owned(key), Sides::default);
+        if let Some((_, sides)) = self.keys.get_mut(slot) {
+            sides.put_back(waiting);
+            reschedule(slot, sides, &self.interval, &mut self.ends);
+        }
+        Ok(())
+    }
+
     /// Forgets what the watermark has made useless: done when all of it is and left records without a match are out.
     fn forget(&mut self, outbox: &mut Outbox) -> Result<Progress> {
         let made = outbox.has_room(Ordinal::FIRST);
@@ -179,18 +227,24 @@ where
             ends,
             backlog,
             watermark,
+            journal,
             ..
         } = self;
+        let terms = Terms {
+            interval,
+            watermark: *watermark,
+        };
         let mut output = backlog.open(outbox, Ordinal::FIRST)?;
         for _ in 0..KEYS_PER_CALL {
             let Some((_, slot)) = ends.first_due(watermark.0) else {
                 break;
             };
-            let Some((_, sides)) = keys.get_mut(slot) else {
+            let Some((key, sides)) = keys.get_mut(slot) else {
                 ends.forget(slot);
                 continue;
             };
-            if !sides.forget(interval, *watermark, &logic.join, &mut output) {
+            let mut book = Book::open(journal.as_deref_mut(), (key, slot));
+            if !sides.forget(terms, &logic.join, &mut book, &mut output) {
                 break;
             }
             reschedule(slot, sides, interval, ends);
@@ -217,12 +271,15 @@ where
     RK: Fn(&R) -> K + Send + Sync + 'static,
     J: Fn(&L, Option<&R>) -> Option<U> + Send + Sync + 'static,
 {
-    fn forgets(&self) -> Option<&'static str> {
-        Some("the records that may still be joined")
-    }
-
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.metrics = Arc::clone(&context.metrics);
+        if let Some(kept) = self
+            .kept
+            .as_ref()
+            .filter(|_| context.guarantee.keeps_state())
+        {
+            self.journal = Some(Box::new(Journal::new(kept.clone())));
+        }
         Ok(())
     }
 
@@ -234,8 +291,8 @@ where
                 inbox,
                 outbox,
                 &logic.left_key,
-                |sides, record, interval, watermark, join, output| {
-                    sides.left(record, interval, watermark, join, output);
+                |sides, record, terms, join, book, output| {
+                    sides.left(record, terms, join, book, output);
                 },
             )
         } else {
@@ -244,8 +301,8 @@ where
                 inbox,
                 outbox,
                 &logic.right_key,
-                |sides, record, interval, watermark, join, output| {
-                    sides.right(record, interval, watermark, join, output);
+                |sides, record, terms, join, book, output| {
+                    sides.right(record, terms, join, book, output);
                 },
             )
         }
@@ -275,6 +332,59 @@ where
 
     fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
         self.backlog.settle(outbox, Ordinal::FIRST).map(drop)
+    }
+
+    fn forgets(&self) -> Option<&'static str> {
+        match self.kept {
+            Some(_) => None,
+            None => Some("the records that may still be joined, which nothing here can write"),
+        }
+    }
+
+    fn take_cut(&mut self, cut: Cut) -> Result<()> {
+        match &mut self.journal {
+            Some(journal) => journal.take_cut(cut, &self.keys),
+            None => Ok(()),
+        }
+    }
+
+    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        match &mut self.journal {
+            Some(journal) => journal.write_cut(&mut self.keys, writer),
+            None => Ok(Progress::DONE),
+        }
+    }
+
+    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+        if let Some(journal) = &mut self.journal {
+            journal.commit(epoch);
+        }
+        Ok(Progress::DONE)
+    }
+
+    fn on_epoch_given_up(&mut self, epoch: Epoch) -> Result<Progress> {
+        if let Some(journal) = &mut self.journal {
+            journal.give_up(epoch);
+        }
+        Ok(Progress::DONE)
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        for entry in state {
+            let Some(kept) = &self.kept else {
+                return Err(RestoredState::unknown(&entry));
+            };
+            let (canonical, waiting) = kept.read(&entry)?;
+            self.put_back(canonical, waiting)?;
+        }
+        Ok(())
+    }
+
+    fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
+        if let Some(journal) = &mut self.journal {
+            journal.resume_after(self.restored);
+        }
+        Ok(Progress::DONE)
     }
 }
 
@@ -324,3 +434,7 @@ where
 #[cfg(test)]
 #[path = "interval_join_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "interval_join_cut_tests.rs"]
+mod cut_tests;

@@ -3,24 +3,55 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use ardea_core::{Timestamp, Watermark};
+use ardea_core::{Key, Timestamp, Watermark};
 
 use crate::Output;
 use crate::join::JoinInterval;
+use crate::join::journal::Book;
+use crate::join::kept_sides::{Restored, Side};
 use crate::keyed::TimerSet;
 
 /// The records of a key that may still meet others, each side in order of time, then of coming.
 pub(crate) struct Sides<L, R> {
-    left: VecDeque<Kept<L>>,
-    right: VecDeque<Kept<R>>,
+    pub(super) left: VecDeque<Waiting<L>>,
+    pub(super) right: VecDeque<Waiting<R>>,
     /// The key's entry in the set of ends.
     pub(crate) end: Option<Timestamp>,
+    /// The generation in which records came, met or went last.
+    pub(super) changed: u32,
+    /// The generation whose cut has come to this key.
+    pub(super) reached: u32,
 }
 
-struct Kept<T> {
-    record: T,
-    time: Timestamp,
-    matched: bool,
+/// A record that waits.
+pub(crate) struct Waiting<T> {
+    pub(super) record: T,
+    pub(super) time: Timestamp,
+    /// When it came.
+    pub(super) stamp: Stamp,
+    /// The generation in which it met another first; zero if it has not.
+    pub(super) matched: u32,
+}
+
+/// When a record came: in which generation, that is between which two cuts, and as which of that.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Stamp {
+    pub(crate) generation: u32,
+    pub(crate) number: u32,
+}
+
+/// By what records meet, and are forgotten.
+#[derive(Clone, Copy)]
+pub(crate) struct Terms<'a> {
+    pub(crate) interval: &'a JoinInterval,
+    pub(crate) watermark: Watermark,
+}
+
+impl Terms<'_> {
+    /// Whether a record is of no use any more that can meet others up to `last`.
+    fn is_over(self, last: Timestamp) -> bool {
+        end_after(last) <= self.watermark.0
+    }
 }
 
 impl<L, R> Default for Sides<L, R> {
@@ -29,30 +60,50 @@ impl<L, R> Default for Sides<L, R> {
             left: VecDeque::new(),
             right: VecDeque::new(),
             end: None,
+            changed: 0,
+            reached: 0,
         }
     }
 }
 
+impl<T> Waiting<T> {
+    /// Its place in its side.
+    pub(super) fn place(&self) -> (Timestamp, Stamp) {
+        (self.time, self.stamp)
+    }
+}
+
 /// Puts a record in its place in order of time; at the end, usually.
-fn keep<T>(side: &mut VecDeque<Kept<T>>, kept: Kept<T>) {
+fn keep<T>(side: &mut VecDeque<Waiting<T>>, waiting: Waiting<T>) {
     let place = match side.back() {
-        Some(last) if last.time > kept.time => {
-            side.partition_point(|other| other.time <= kept.time)
+        Some(last) if last.time > waiting.time => {
+            side.partition_point(|other| other.time <= waiting.time)
         }
         _ => side.len(),
     };
-    side.insert(place, kept);
+    side.insert(place, waiting);
+}
+
+/// Puts a record back in its place, which stamps tell of those with equal times.
+fn put_back<T>(side: &mut VecDeque<Waiting<T>>, waiting: Waiting<T>) {
+    let place = match side.back() {
+        Some(last) if last.place() > waiting.place() => {
+            side.partition_point(|other| other.place() < waiting.place())
+        }
+        _ => side.len(),
+    };
+    side.insert(place, waiting);
 }
 
 /// The records of a side with times from `first` to `last`.
 fn within<T>(
-    side: &mut VecDeque<Kept<T>>,
+    side: &mut VecDeque<Waiting<T>>,
     first: Timestamp,
     last: Timestamp,
-) -> impl Iterator<Item = &mut Kept<T>> {
-    let start = side.partition_point(|kept| kept.time < first);
+) -> impl Iterator<Item = &mut Waiting<T>> {
+    let start = side.partition_point(|waiting| waiting.time < first);
     side.range_mut(start..)
-        .take_while(move |kept| kept.time <= last)
+        .take_while(move |waiting| waiting.time <= last)
 }
 
 /// The time from which on a record that can meet others up to `last` is of no use.
@@ -61,16 +112,25 @@ fn end_after(last: Timestamp) -> Timestamp {
 }
 
 impl<L, R> Sides<L, R> {
+    /// Puts a record back that was kept.
+    pub(super) fn put_back(&mut self, waiting: Restored<L, R>) {
+        match waiting {
+            Side::Left(waiting) => put_back(&mut self.left, waiting),
+            Side::Right(waiting) => put_back(&mut self.right, waiting),
+        }
+    }
+
     /// Pairs a left record with those kept of the right side; keeps it if more may come.
-    pub(crate) fn left<U>(
+    pub(crate) fn left<K: Key, U>(
         &mut self,
         (record, time): (L, Timestamp),
-        interval: &JoinInterval,
-        watermark: Watermark,
+        terms: Terms<'_>,
         join: impl Fn(&L, Option<&R>) -> Option<U>,
+        book: &mut Book<'_, K, L, R>,
         output: &mut Output<'_, U>,
     ) {
-        let mut matched = false;
+        let interval = terms.interval;
+        let mut matched = 0;
         for other in within(
             &mut self.right,
             interval.first_right(time),
@@ -78,32 +138,35 @@ impl<L, R> Sides<L, R> {
         ) {
             if let Some(pair) = join(&record, Some(&other.record)) {
                 output.emit(pair, time.max(other.time));
-                matched = true;
+                matched = book.generation();
             }
         }
-        if end_after(interval.last_right(time)) > watermark.0 {
-            keep(
-                &mut self.left,
-                Kept {
-                    record,
-                    time,
-                    matched,
-                },
-            );
-        } else if !matched && let Some(single) = join(&record, None) {
+        if !terms.is_over(interval.last_right(time)) {
+            let stamp = book.comes(&mut self.changed);
+            let waiting = Waiting {
+                record,
+                time,
+                stamp,
+                matched,
+            };
+            keep(&mut self.left, waiting);
+        } else if matched == 0
+            && let Some(single) = join(&record, None)
+        {
             output.emit(single, time);
         }
     }
 
     /// Pairs a right record with those kept of the left side; keeps it if more may come.
-    pub(crate) fn right<U>(
+    pub(crate) fn right<K: Key, U>(
         &mut self,
         (record, time): (R, Timestamp),
-        interval: &JoinInterval,
-        watermark: Watermark,
+        terms: Terms<'_>,
         join: impl Fn(&L, Option<&R>) -> Option<U>,
+        book: &mut Book<'_, K, L, R>,
         output: &mut Output<'_, U>,
     ) {
+        let interval = terms.interval;
         for other in within(
             &mut self.left,
             interval.first_left(time),
@@ -111,55 +174,58 @@ impl<L, R> Sides<L, R> {
         ) {
             if let Some(pair) = join(&other.record, Some(&record)) {
                 output.emit(pair, time.max(other.time));
-                other.matched = true;
+                if other.matched == 0 {
+                    book.meets(&mut self.changed, self.reached, other);
+                    other.matched = book.generation();
+                }
             }
         }
-        if end_after(interval.last_left(time)) > watermark.0 {
-            keep(
-                &mut self.right,
-                Kept {
-                    record,
-                    time,
-                    matched: false,
-                },
-            );
+        if !terms.is_over(interval.last_left(time)) {
+            let stamp = book.comes(&mut self.changed);
+            let waiting = Waiting {
+                record,
+                time,
+                stamp,
+                matched: 0,
+            };
+            keep(&mut self.right, waiting);
         }
     }
 
     /// Forgets what can meet nothing any more, as far as there is room for left records without a match. Returns whether
     /// there was.
-    pub(crate) fn forget<U>(
+    pub(crate) fn forget<K: Key, U>(
         &mut self,
-        interval: &JoinInterval,
-        watermark: Watermark,
+        terms: Terms<'_>,
         join: impl Fn(&L, Option<&R>) -> Option<U>,
+        book: &mut Book<'_, K, L, R>,
         output: &mut Output<'_, U>,
     ) -> bool {
-        let over = |last: Timestamp| end_after(last) <= watermark.0;
-        while self
+        let interval = terms.interval;
+        while let Some(waiting) = self
             .right
-            .front()
-            .is_some_and(|kept| over(interval.last_left(kept.time)))
+            .pop_front_if(|waiting| terms.is_over(interval.last_left(waiting.time)))
         {
-            self.right.pop_front();
+            book.goes(self.reached, Side::Right(&waiting));
         }
         while self
             .left
             .front()
-            .is_some_and(|kept| over(interval.last_right(kept.time)))
+            .is_some_and(|waiting| terms.is_over(interval.last_right(waiting.time)))
         {
             if output.is_full() {
                 return false;
             }
-            let Some(kept) = self.left.pop_front() else {
+            let Some(waiting) = self.left.pop_front() else {
                 break;
             };
-            if !kept.matched
-                && let Some(single) = join(&kept.record, None)
+            book.goes(self.reached, Side::Left(&waiting));
+            if waiting.matched == 0
+                && let Some(single) = join(&waiting.record, None)
             {
                 // An interval that reaches beyond all time ends with the last of it.
-                let last = interval.last_right(kept.time).min(Timestamp::LAST_EVENT);
-                output.emit(single, kept.time.max(last));
+                let last = interval.last_right(waiting.time).min(Timestamp::LAST_EVENT);
+                output.emit(single, waiting.time.max(last));
             }
         }
         true
@@ -170,11 +236,11 @@ impl<L, R> Sides<L, R> {
         let left = self
             .left
             .front()
-            .map(|kept| end_after(interval.last_right(kept.time)));
+            .map(|waiting| end_after(interval.last_right(waiting.time)));
         let right = self
             .right
             .front()
-            .map(|kept| end_after(interval.last_left(kept.time)));
+            .map(|waiting| end_after(interval.last_left(waiting.time)));
         left.into_iter().chain(right).min()
     }
 }

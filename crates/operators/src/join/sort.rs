@@ -1,16 +1,25 @@
 //! A bounded stream in order.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt;
 use std::sync::Arc;
 
-use ardea_core::{Inbox, Ordinal, Outbox, Processor, Progress, Result, Timestamp, Watermark};
+use ardea_core::{
+    Cut, CutWriter, Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext, Ordinal, Outbox,
+    PartitionId, Processor, Progress, RestoredState, Result, StateChunk, Timestamp, Watermark,
+};
+
+use crate::keyed::{KeptAs, KeyedStates, unless_kept};
 
 /// How many records are sorted at a time.
 const RUN_RECORDS: usize = 1024;
 /// How many runs a call readies for merging at most.
 const HEADS_PER_CALL: usize = 1024;
+
+/// Records with their event times.
+type Records<T> = Vec<(T, Timestamp)>;
 
 /// Emits all records at the end of the input, sorted by `key(record)`; equal keys stay in the order of their coming.
 ///
@@ -19,6 +28,8 @@ const HEADS_PER_CALL: usize = 1024;
 ///
 /// Records are sorted in short runs as they come and the runs are merged at the end ("The Art of Computer Programming",
 /// volume 3, section 5.4.1), so that no call takes long. Memory: all records. Cost: O(n log n).
+///
+/// They [survive](SortP::kept_as) run by run: an increment holds the runs that came since. Nothing is emitted while a cut is being written.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -37,14 +48,26 @@ const HEADS_PER_CALL: usize = 1024;
 /// ```
 pub struct SortP<T, K, F> {
     key: Arc<F>,
-    /// Records that are not sorted yet; fewer than a run.
-    fresh: Vec<(T, Timestamp)>,
-    /// Sorted runs, in the order of their coming.
+    /// What came, in runs by their numbers, which rise: sorted, but for the last if that is still open.
+    runs: KeyedStates<u64, Records<T>>,
+    /// The slot of the run that is open: it has fewer records than a whole one.
+    open: Option<u32>,
+    /// The number of the next run, or less.
+    next: u64,
+    instance: Instance,
+    /// How runs are written where they have to survive it.
+    kept: Option<KeptAs<u64, Records<T>>>,
+    /// Once the input has ended.
+    merge: Option<Merge<T, K>>,
+}
+
+/// Runs on their way out.
+struct Merge<T, K> {
+    /// How many slots have been looked at.
+    readied: usize,
     runs: Vec<std::vec::IntoIter<(T, Timestamp)>>,
-    /// The first key of each run that is not read out, once the input has ended; of equal keys the older run is first.
-    heads: BinaryHeap<Reverse<(K, usize)>>,
-    /// How many runs have been readied for merging; `None` until the input has ended.
-    readied: Option<usize>,
+    /// Of each run that is not read out the first key, the run's number and its place; of equal keys the older run is first.
+    heads: BinaryHeap<Reverse<(K, u64, usize)>>,
 }
 
 impl<T, K, F> SortP<T, K, F>
@@ -56,23 +79,95 @@ where
     pub fn new(key: Arc<F>) -> Self {
         SortP {
             key,
-            fresh: Vec::new(),
-            runs: Vec::new(),
-            heads: BinaryHeap::new(),
-            readied: None,
+            runs: KeyedStates::default(),
+            open: None,
+            next: 0,
+            instance: Instance::ONLY,
+            kept: None,
+            merge: None,
         }
     }
 
-    fn sort_run(&mut self) {
-        let mut run = std::mem::take(&mut self.fresh);
-        run.sort_by_cached_key(|(record, _)| (self.key)(record));
-        self.runs.push(run.into_iter());
+    /// Says how runs and their numbers are written, so that they survive it.
+    pub fn kept_as(mut self, kept: KeptAs<u64, Records<T>>) -> Self {
+        self.kept = Some(kept);
+        self
     }
 
-    fn push_head(&mut self, run: usize) {
+    /// Begins a run; its slot. Its number belongs to this instance as a key would: so no other has it, and whoever gets the run back knows
+    /// which numbers are taken.
+    fn begin_run(&mut self) -> u32 {
+        let Instance { index, parallelism } = self.instance;
+        while PartitionId::of(&self.next).owner(parallelism) != index {
+            self.next += 1;
+        }
+        let slot = self.runs.slot_or_insert(Cow::Owned(self.next), Vec::new);
+        self.next += 1;
+        slot
+    }
+
+    /// A run is about to change.
+    fn touch(&mut self, slot: u32) {
+        let kept = &self.kept;
+        self.runs
+            .touch(slot, |chunk, number, run| write(kept, chunk, number, run));
+    }
+
+    /// No more comes into the open run.
+    fn end_run(&mut self) {
+        let Some(slot) = self.open.take() else {
+            return;
+        };
+        self.touch(slot);
+        if let Some((_, run)) = self.runs.get_mut(slot) {
+            run.sort_by_cached_key(|(record, _)| (self.key)(record));
+        }
+    }
+
+    /// Takes runs out of those that are kept; whether all have been.
+    fn ready_some(&mut self) -> bool {
+        let mut merge = self.merge.take().unwrap_or_else(|| {
+            self.end_run();
+            Merge {
+                readied: 0,
+                runs: Vec::new(),
+                heads: BinaryHeap::new(),
+            }
+        });
+        let slots = self.runs.slots();
+        let to = slots.min(merge.readied + HEADS_PER_CALL);
+        for slot in merge.readied as u32..to as u32 {
+            self.touch(slot);
+            let number = self.runs.get_mut(slot).map(|(number, _)| *number);
+            if let (Some(number), Some(run)) = (number, self.runs.remove(slot)) {
+                merge.runs.push(run.into_iter());
+                merge.push_head(merge.runs.len() - 1, number, &*self.key);
+            }
+        }
+        merge.readied = to;
+        self.merge = Some(merge);
+        to == slots
+    }
+}
+
+impl<T, K: Ord> Merge<T, K> {
+    fn push_head(&mut self, run: usize, number: u64, key: &impl Fn(&T) -> K) {
         if let Some((record, _)) = self.runs[run].as_slice().first() {
-            self.heads.push(Reverse(((self.key)(record), run)));
+            self.heads.push(Reverse((key(record), number, run)));
         }
+    }
+}
+
+/// Appends the entry of a run.
+fn write<T>(
+    kept: &Option<KeptAs<u64, Records<T>>>,
+    chunk: &mut StateChunk,
+    number: &u64,
+    run: &Records<T>,
+) -> Result<()> {
+    match kept {
+        Some(kept) => kept.write(chunk, number, run, |_| ()),
+        None => Ok(()),
     }
 }
 
@@ -82,15 +177,27 @@ where
     K: Ord + Send + 'static,
     F: Fn(&T) -> K + Send + Sync + 'static,
 {
-    fn forgets(&self) -> Option<&'static str> {
-        Some("the records that it sorts")
+    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+        self.instance = context.instance;
+        if context.guarantee.keeps_state() {
+            self.runs.keep_track();
+        }
+        Ok(())
     }
 
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, _: &mut Outbox) -> Result<()> {
-        self.fresh
-            .extend(inbox.rows::<T>()?.drain_front(usize::MAX));
-        if self.fresh.len() >= RUN_RECORDS {
-            self.sort_run();
+        let slot = match self.open {
+            Some(slot) => slot,
+            None => self.begin_run(),
+        };
+        self.open = Some(slot);
+        self.touch(slot);
+        let Some((_, run)) = self.runs.get_mut(slot) else {
+            return Err(Error::new(ErrorCode::Internal, "a run is not there"));
+        };
+        run.extend(inbox.rows::<T>()?.drain_front(usize::MAX));
+        if run.len() >= RUN_RECORDS {
+            self.end_run();
         }
         Ok(())
     }
@@ -100,31 +207,68 @@ where
     }
 
     fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
-        let from = self.readied.unwrap_or_else(|| {
-            self.sort_run();
-            0
-        });
-        let to = self.runs.len().min(from + HEADS_PER_CALL);
-        (from..to).for_each(|run| self.push_head(run));
-        self.readied = Some(to);
-        if to < self.runs.len() {
-            return Ok(Progress::MADE);
+        if self.merge.is_none() && self.runs.is_writing() {
+            // The runs belong to the cut: to put them all aside would take as much memory again.
+            return Ok(Progress::NONE);
         }
+        let all_readied = self.ready_some();
+        let Some(merge) = self.merge.as_mut().filter(|_| all_readied) else {
+            return Ok(Progress::MADE);
+        };
         let mut lane = outbox.lane::<T>(Ordinal::FIRST)?;
         let made = !lane.is_full();
         while !lane.is_full() {
-            let Some(Reverse((_, run))) = self.heads.pop() else {
+            let Some(Reverse((_, number, run))) = merge.heads.pop() else {
                 break;
             };
-            if let Some((record, time)) = self.runs[run].next() {
+            if let Some((record, time)) = merge.runs[run].next() {
                 lane.push(record, time);
             }
-            self.push_head(run);
+            merge.push_head(run, number, &*self.key);
         }
         Ok(Progress {
             made,
-            done: self.heads.is_empty(),
+            done: merge.heads.is_empty(),
         })
+    }
+
+    fn forgets(&self) -> Option<&'static str> {
+        unless_kept(self.kept.as_ref())
+    }
+
+    fn take_cut(&mut self, cut: Cut) -> Result<()> {
+        self.runs.take_cut(cut);
+        Ok(())
+    }
+
+    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        let kept = &self.kept;
+        self.runs.write_cut(writer, |chunk, number, _, run| {
+            write(kept, chunk, number, run)
+        })
+    }
+
+    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+        Ok(self.runs.commit(epoch))
+    }
+
+    fn on_epoch_given_up(&mut self, epoch: Epoch) -> Result<Progress> {
+        self.runs.give_up(epoch);
+        Ok(Progress::DONE)
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        for entry in state {
+            let Some(kept) = &self.kept else {
+                return Err(RestoredState::unknown(&entry));
+            };
+            let (number, mut run, _) = kept.read(&entry)?;
+            // The last one was open. It gets no more: its successor begins behind it.
+            run.sort_by_cached_key(|(record, _)| (self.key)(record));
+            self.next = self.next.max(number.saturating_add(1));
+            self.runs.restore(number, run)?;
+        }
+        Ok(())
     }
 }
 

@@ -14,18 +14,18 @@ pub(crate) struct Changes {
     /// Those of cuts of which no commit is known, the oldest first. A slot may be in several.
     undecided: VecDeque<Frozen>,
     /// What changed up to this generation has been committed.
-    pub(super) base: u32,
+    pub(crate) base: u32,
     /// Committed while a cut is being written that needs the lists.
     committed: Option<Epoch>,
     /// What may be free by now.
     freeing: Vec<Frozen>,
-    pub(super) writing: Option<Writing>,
+    pub(crate) writing: Option<Writing>,
     /// Entries of the cut that have changed since, as they were.
-    pub(super) kept: StateChunk,
+    pub(crate) kept: StateChunk,
     /// How much of that has been written.
     kept_written: usize,
     /// Why an entry could not be kept.
-    pub(super) failed: Option<Error>,
+    pub(crate) failed: Option<Error>,
 }
 
 /// What changed before a cut and after the one before.
@@ -43,11 +43,11 @@ pub(crate) struct Writing {
     epoch: Epoch,
     is_last: bool,
     /// The one that ended with it.
-    pub(super) generation: u32,
+    pub(crate) generation: u32,
     /// Of a full cut, how many slots there were.
     count: Option<u32>,
     /// Of an increment, after which generation its changes begin, and how many lists hold them.
-    base: u32,
+    pub(crate) base: u32,
     lists: usize,
     /// The list that is being written, and the place in it.
     list: usize,
@@ -55,7 +55,7 @@ pub(crate) struct Writing {
 }
 
 impl Writing {
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.count.is_some()
     }
 
@@ -70,7 +70,7 @@ impl Writing {
 
 impl Changes {
     /// A slot has changed for the first time since the last cut.
-    pub(super) fn note(&mut self, slot: u32) {
+    pub(crate) fn note(&mut self, slot: u32) {
         self.now.push(slot);
     }
 
@@ -80,7 +80,7 @@ impl Changes {
     }
 
     /// A cut is taken.
-    pub(super) fn freeze(&mut self, epoch: Epoch, generation: u32) {
+    pub(crate) fn freeze(&mut self, epoch: Epoch, generation: u32) {
         self.end();
         self.undecided.push_back(Frozen {
             epoch,
@@ -97,13 +97,13 @@ impl Changes {
     }
 
     /// Whether the lists of cuts that nobody heard of take more room than it would to look at all slots.
-    pub(super) fn has_grown_beyond(&self, slots: usize) -> bool {
+    pub(crate) fn has_grown_beyond(&self, slots: usize) -> bool {
         self.undecided.len() > 1
             && self.undecided.iter().map(|f| f.slots.len()).sum::<usize>() > slots
     }
 
     /// All that has changed since the last commit, in one list.
-    pub(super) fn merge(&mut self, slots: Vec<u32>) {
+    pub(crate) fn merge(&mut self, slots: Vec<u32>) {
         if let Some(mut last) = self.undecided.pop_back() {
             last.slots = slots;
             last.has_removals |= self.undecided.iter().any(|frozen| frozen.has_removals);
@@ -113,7 +113,7 @@ impl Changes {
     }
 
     /// From now on the cut is written; a full one has so many slots.
-    pub(super) fn begin(&mut self, cut: Cut, generation: u32, count: Option<u32>) {
+    pub(crate) fn begin(&mut self, cut: Cut, generation: u32, count: Option<u32>) {
         self.writing = Some(Writing {
             epoch: cut.epoch,
             is_last: cut.is_last,
@@ -126,12 +126,12 @@ impl Changes {
         });
     }
 
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.writing.as_ref().is_some_and(Writing::is_full)
     }
 
     /// The next slot that may belong to the cut.
-    pub(super) fn next(&mut self) -> Option<u32> {
+    pub(crate) fn next(&mut self) -> Option<u32> {
         let writing = self.writing.as_mut()?;
         if let Some(count) = writing.count {
             let slot = writing.next as u32;
@@ -151,7 +151,7 @@ impl Changes {
     }
 
     /// Writes what was kept of entries that have changed, as far as there is room.
-    pub(super) fn move_kept(&mut self, writer: &mut CutWriter<'_>) -> Result<()> {
+    pub(crate) fn move_kept(&mut self, writer: &mut CutWriter<'_>) -> Result<()> {
         let mut kept = self.kept.entries_from(self.kept_written);
         while writer.has_room() {
             let Some(entry) = kept.next() else {
@@ -168,7 +168,7 @@ impl Changes {
     }
 
     /// The cut is written, or void.
-    pub(super) fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.writing = None;
         self.kept.clear();
         self.kept_written = 0;
@@ -179,7 +179,7 @@ impl Changes {
     }
 
     /// An epoch is committed. While a cut is being written, that goes by the lists that there were when it was taken.
-    pub(super) fn commit(&mut self, epoch: Epoch) {
+    pub(crate) fn commit(&mut self, epoch: Epoch) {
         if self.writing.is_some() {
             self.committed = self.committed.max(Some(epoch));
             return;
@@ -193,7 +193,7 @@ impl Changes {
     }
 
     /// An epoch is given up. A last cut holds for others too.
-    pub(super) fn give_up(&mut self, epoch: Epoch) {
+    pub(crate) fn give_up(&mut self, epoch: Epoch) {
         let is_void = |writing: &Writing| writing.epoch <= epoch && !writing.is_last;
         if self.writing.as_ref().is_some_and(is_void) {
             self.end();

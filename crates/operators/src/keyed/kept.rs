@@ -133,7 +133,10 @@ pub(crate) fn unless_kept<C>(kept: Option<&C>) -> Option<&'static str> {
 }
 
 /// Appends what `put` does, behind its length in four bytes.
-fn put_part(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>) -> Result<()>) -> Result<()> {
+pub(crate) fn put_part(
+    out: &mut Vec<u8>,
+    put: impl FnOnce(&mut Vec<u8>) -> Result<()>,
+) -> Result<()> {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
     put(out)?;
@@ -151,14 +154,25 @@ fn put_part(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>) -> Result<()>) -> 
 pub(crate) struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
-    fn part(&mut self) -> Result<&'a [u8]> {
-        let length = u32::from_le_bytes(self.array()?) as usize;
-        self.0.split_off(..length).ok_or_else(cut_short)
+    /// All of a value.
+    pub(crate) fn of(value: &'a [u8]) -> Self {
+        Rest(value)
     }
 
-    /// Whether there is nothing more.
+    /// Whether nothing is left.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// All that is left.
+    pub(crate) fn bytes(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// What was written by [`put_part`].
+    pub(crate) fn part(&mut self) -> Result<&'a [u8]> {
+        let length = u32::from_le_bytes(self.array()?) as usize;
+        self.0.split_off(..length).ok_or_else(cut_short)
     }
 
     /// The next so many bytes.

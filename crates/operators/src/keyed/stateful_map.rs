@@ -137,7 +137,7 @@ impl<T, K: Key, S, U, KF, C, R, X> StatefulMapP<T, K, S, U, KF, C, R, X> {
 /// What fell due.
 enum Due {
     Timer(Timestamp, u32, TimerKind),
-    Expiry(u32),
+    Expiry(Timestamp, u32),
 }
 
 /// The parts of the processor that dealing with one key needs, apart from the backlog that its output borrows.
@@ -243,21 +243,22 @@ where
         let ending = self.watermark == Watermark::END;
         let expiry = self.timers.expiry.first_due(until).filter(|_| !ending);
         match (self.timers.event.first_due(until), expiry) {
-            (Some((time, _)), Some((end, slot))) if end < time => Some(Due::Expiry(slot)),
+            (Some((time, _)), Some((end, slot))) if end < time => Some(Due::Expiry(end, slot)),
             (Some((time, slot)), _) => Some(Due::Timer(time, slot, TimerKind::Event)),
-            (None, Some((_, slot))) => Some(Due::Expiry(slot)),
+            (None, Some((end, slot))) => Some(Due::Expiry(end, slot)),
             (None, None) => None,
         }
     }
 
-    /// Forgets a key that nobody touched; else sets its next deadline.
-    fn expire(&mut self, slot: u32) {
+    /// Forgets a key that nobody touched; else sets its next deadline, which may have come as well: but timers before it come first, as they
+    /// do where the key comes back from a snapshot with that deadline.
+    fn expire(&mut self, deadline: Timestamp, slot: u32) {
         self.timers.expiry.forget(slot);
         let (Some(kept), Some(ttl)) = (self.states.get(slot), self.ttl) else {
             return;
         };
         let end = kept.touched + ttl;
-        if end <= self.watermark.0 {
+        if end <= deadline {
             self.forget(slot);
         } else {
             self.timers.expiry.set(slot, end);
@@ -305,7 +306,7 @@ where
         while left > 0 && !output.is_full() {
             match due {
                 None => break,
-                Some(Due::Expiry(slot)) => desk.expire(slot),
+                Some(Due::Expiry(end, slot)) => desk.expire(end, slot),
                 Some(Due::Timer(time, slot, kind)) => {
                     desk.touch(slot);
                     desk.timers.event.clear(slot, time);

@@ -174,6 +174,31 @@ fn a_key_that_is_not_touched_for_its_time_to_live_is_forgotten() {
     });
 }
 
+#[test]
+fn timers_before_the_end_of_a_time_to_live_fire_before_the_key_is_forgotten() {
+    Drive::every_schedule(|drive| {
+        let logic = KeyedLogic {
+            key,
+            create: || 0i64,
+            on_record: |_: &mut i64, _: &u8, (_, n): (u8, i64), _: Timestamp, out: &mut Out| {
+                if n > 0 {
+                    out.set_event_timer(at(n));
+                }
+            },
+            on_timer: |_: &mut i64, key: &u8, time: Timestamp, out: &mut Out| {
+                out.emit((*key, time.as_millis() / 1000));
+            },
+        };
+        // At first the key was to be forgotten at 4, then at 9: before the timer at 12, but behind the one at 8.
+        let mut map = StatefulMapP::new(Arc::new(logic)).ttl(secs(4));
+        let seen = drive
+            .records([((1u8, 0i64), at(0)), ((1, 8), at(5)), ((2, 12), at(5))])
+            .watermark(at(20))
+            .run::<(u8, i64)>(&mut map);
+        assert_eq!(seen.values(), [(1, 8)]);
+    });
+}
+
 proptest! {
     #[test]
     fn timers_fire_like_a_sorted_list(

@@ -13,7 +13,7 @@ use crate::keyed_table::KeyIndex;
 pub(crate) const STATE: &str = "keys";
 
 /// How many places a call looks at, at the most, for what belongs to a cut.
-const PLACES_PER_CALL: usize = 1_024;
+pub(crate) const PLACES_PER_CALL: usize = 1_024;
 
 /// One state a key, at the key's slot, which stays until the key is removed; then both state and slot are free.
 ///
@@ -104,10 +104,17 @@ impl<K: Key, S> KeyedStates<K, S> {
         self.live += 1;
     }
 
-    /// The slot of a key that has a state.
+    /// The slot of `key`, if it has a state.
+    #[inline]
     pub(crate) fn find(&self, key: &K) -> Option<u32> {
         let slot = self.index.find(key)?;
         self.get(slot).map(|_| slot)
+    }
+
+    /// Whether a cut is being written.
+    pub(crate) fn is_writing(&self) -> bool {
+        let changes = self.changes.as_ref();
+        changes.is_some_and(|changes| changes.writing.is_some())
     }
 
     /// The key and state of a slot, if it is in use. Who changes the state has [touched](Self::touch) it.

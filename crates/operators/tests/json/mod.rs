@@ -1,4 +1,4 @@
-//! Keys and states as JSON, for tests of what survives.
+//! State as JSON: anything that can be written and read will do in these tests.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use ardea_operators::KeptAs;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Values as JSON: anything that can be written and read will do here.
-pub(crate) struct Json;
+/// Values as JSON.
+pub struct Json;
 
 impl<T: Serialize + DeserializeOwned> StateCodec<T> for Json {
     fn put(&self, value: &T, out: &mut Vec<u8>) -> Result<()> {
@@ -24,7 +24,8 @@ fn bad(error: serde_json::Error) -> Error {
     Error::new(ErrorCode::BadRecord, "no JSON").because(error)
 }
 
-pub(crate) fn json<K: Key, S>() -> KeptAs<K, S>
+/// Keys and states as JSON.
+pub fn json<K: Key, S>() -> KeptAs<K, S>
 where
     Json: StateCodec<K> + StateCodec<S>,
 {

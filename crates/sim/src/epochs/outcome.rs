@@ -1,9 +1,7 @@
 //! What always has to hold, and what has to hold in the end.
 
-use ardea_control::{
-    EpochGuarantee, EpochWord, EpochsOver, EpochsRecord, StopState, ToParticipant,
-};
-use ardea_core::Epoch;
+use ardea_control::{EpochWord, EpochsOver, EpochsRecord, StopState, ToParticipant};
+use ardea_core::{Epoch, Guarantee};
 
 use super::EpochsReport;
 use super::process::Process;
@@ -77,7 +75,7 @@ impl Scene {
             return;
         };
         let goes_back = before.committed > record.committed;
-        if goes_back && self.config.guarantee == EpochGuarantee::ExactlyOnce {
+        if goes_back && self.config.guarantee == Guarantee::ExactlyOnce {
             let (from, to) = (before.committed, record.committed);
             self.breaks(format!("the job goes back from {from:?} to {to:?}"));
         }
@@ -89,8 +87,8 @@ impl Scene {
     /// Whether so many results may be published of so many records.
     fn is_as_promised(&self, published: u64, prefix: u64) -> bool {
         match self.config.guarantee {
-            EpochGuarantee::ExactlyOnce => published == prefix,
-            EpochGuarantee::AtLeastOnce => published >= prefix,
+            Guarantee::ExactlyOnce => published == prefix,
+            Guarantee::AtLeastOnce => published >= prefix,
         }
     }
 

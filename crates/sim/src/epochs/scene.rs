@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_control::{
-    EpochGuarantee, EpochsAgentAction, EpochsAgentEvent, EpochsConfig, EpochsEvent, EpochsOver,
-    EpochsRecord, Generation, JobRef, MasterEpoch, ParticipantId, RequestId, StoreRequest,
-    ToParticipant,
+    EpochsAgentAction, EpochsAgentEvent, EpochsConfig, EpochsEvent, EpochsOver, EpochsRecord,
+    Generation, JobRef, MasterEpoch, ParticipantId, RequestId, StoreRequest, ToParticipant,
 };
-use ardea_core::Epoch;
+use ardea_core::{Epoch, Guarantee};
 
 use super::EpochsReport;
 use super::conductors::Conductor;
@@ -123,15 +122,15 @@ impl Scene {
     /// A job of the seed's choice.
     pub fn new(mut random: Random) -> Self {
         let guarantee = match random.per_mille(850) {
-            true => EpochGuarantee::ExactlyOnce,
-            false => EpochGuarantee::AtLeastOnce,
+            true => Guarantee::ExactlyOnce,
+            false => Guarantee::AtLeastOnce,
         };
         let shape = Shape {
             sources: 1 + random.below(5) as u32,
             counters: 1 + random.below(8) as u32,
             sinks: 1 + random.below(5) as u32,
             records: random.per_mille(350).then(|| random.below(400)),
-            aligned: guarantee == EpochGuarantee::ExactlyOnce,
+            aligned: guarantee == Guarantee::ExactlyOnce,
         };
         let config = conductors_config(guarantee, &mut random);
         let mut scene = Scene {
@@ -475,7 +474,7 @@ impl Scene {
     }
 }
 
-fn conductors_config(guarantee: EpochGuarantee, random: &mut Random) -> EpochsConfig {
+fn conductors_config(guarantee: Guarantee, random: &mut Random) -> EpochsConfig {
     let millis = Duration::from_millis;
     let usual = EpochsConfig::default();
     EpochsConfig {

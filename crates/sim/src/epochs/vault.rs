@@ -2,10 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ardea_control::{
-    EpochGuarantee, EpochsRecord, Generation, ParticipantId, Receipt, RecordedSnapshot,
-};
-use ardea_core::Epoch;
+use ardea_control::{EpochsRecord, Generation, ParticipantId, Receipt, RecordedSnapshot};
+use ardea_core::{Epoch, Guarantee};
 
 use super::ledger::{Entries, Key, Output, Value};
 
@@ -201,7 +199,7 @@ impl Outside {
         &mut self,
         id: TransactionId,
         outputs: &[Output],
-        guarantee: EpochGuarantee,
+        guarantee: Guarantee,
         vault: &Vault,
     ) -> Result<(), String> {
         if let Some(before) = self.transactions.get(&id) {
@@ -219,7 +217,7 @@ impl Outside {
             *times += 1;
             let once = *times == 1;
             // Where inputs don't wait for each other, what is behind an epoch's end may come before it.
-            if guarantee == EpochGuarantee::AtLeastOnce {
+            if guarantee == Guarantee::AtLeastOnce {
                 continue;
             }
             if output.offset >= vault.offset(newest, output.source) {

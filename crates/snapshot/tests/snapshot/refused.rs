@@ -258,3 +258,33 @@ fn what_another_master_has_committed_meanwhile_stays_and_is_told() {
         assert_eq!(found.id(), second);
     }
 }
+
+#[test]
+fn a_cut_that_was_written_for_an_epoch_that_was_given_up_counts_in_a_later_one() {
+    let (_, store, mut model) = store();
+    let (first, given_up, next) = (id(1, 1), id(1, 2), id(1, 3));
+    // An instance ends, and leaves this; the epoch is given up.
+    model.insert(("s", some_partition(1), vec![1]), vec![7]);
+    let since = CutKind::Increment { since: first };
+    let mut writer = store.writer(cut_of(given_up, 0, 2), since).expect("begun");
+    let Place::Partition(partition) = some_partition(1) else {
+        panic!("it has none");
+    };
+    writer
+        .set("s", Some(partition), &[1], &[7])
+        .expect("written");
+    let last = writer.finish().expect("written");
+    let other = increment(&store, cut_of(next, 1, 2), first);
+    let as_it_was = commit(next, Some(first), vec![last.clone(), other.clone()]);
+    assert_refused(&store, &as_it_was, "is for snapshot 2");
+    let carried = last.carried_to(next, Some(first));
+    store
+        .commit(&commit(next, Some(first), vec![carried, other]))
+        .expect("committed");
+    let snapshot = store.snapshot(next).expect("there");
+    snapshot.verify().expect("whole");
+    assert_eq!(read(&snapshot, 1).expect("read"), model);
+    // What is swept later is not what counts.
+    store.sweep(id(1, 4)).expect("swept");
+    snapshot.verify().expect("whole");
+}

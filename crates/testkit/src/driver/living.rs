@@ -3,6 +3,7 @@
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use ardea_core::{
     Cut, DeadLetters, Epoch, Inbox, InstanceContext, InstanceMetrics, ManualClock, Marker, Outbox,
@@ -236,6 +237,30 @@ impl Driver {
             self.take_step(*step, inputs)?;
         }
         self.move_all_on()
+    }
+
+    /// Calls `complete` of a source so often, or until it is done.
+    pub(crate) fn run_source(&mut self, most: Option<usize>) -> Result<(), Halt> {
+        let Some(calls) = most else {
+            self.execute(Step::Complete)?;
+            return self.move_all_on();
+        };
+        let started = Instant::now();
+        for _ in 0..calls {
+            let outcome = self.call(Callback::Complete, |p, _, out| p.complete(out))?;
+            if outcome.returned.done {
+                break;
+            }
+            if outcome.had_room && !outcome.wrote && !outcome.returned.made {
+                self.wait_for_source(started, &mut 1);
+            }
+        }
+        self.move_all_on()
+    }
+
+    /// A number below this one, drawn from what the run draws its rooms from.
+    pub(crate) fn draw_below(&mut self, most: usize) -> usize {
+        self.rooms.draw_below(most)
     }
 
     /// Prepares for [`run_some`](Self::run_some).

@@ -81,6 +81,11 @@ impl Run {
         driver.begin()?;
         if part > 0 {
             driver.restore(before, Epoch(part as u64))?;
+        }
+        if self.inputs.is_empty() {
+            return Self::source_part(driver, part);
+        }
+        if part > 0 {
             driver.tell_again(&steps[..from], time_at(&steps[..from]))?;
         }
         driver.run_some(&steps[from..to], &self.inputs)?;
@@ -88,6 +93,25 @@ impl Run {
             2 => Ok(KeptState::default()),
             _ => driver.hand_over(Epoch(part as u64 + 1)),
         }
+    }
+}
+
+/// How often a source is called, at most, before others go on.
+const MOST_CALLS: usize = 12;
+
+impl Run {
+    /// One instance of a source emits some, or all that is left; what it remembers then.
+    fn source_part(driver: &mut Driver, part: usize) -> Result<KeptState, Halt> {
+        if part == 2 {
+            driver.run_source(None)?;
+            return Ok(KeptState::default());
+        }
+        // Each instance of each part gets another draw.
+        let skipped = driver.context.instance.index as usize + part;
+        let draws = (0..=skipped).map(|_| driver.draw_below(MOST_CALLS));
+        let calls = draws.last().unwrap_or(0);
+        driver.run_source(Some(calls))?;
+        driver.hand_over(Epoch(part as u64 + 1))
     }
 }
 

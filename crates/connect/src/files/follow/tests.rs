@@ -4,11 +4,13 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::Path;
 
+use ardea_core::StateChunk;
 use ardea_testkit::SourceTest;
+use serde::Deserialize;
 
 use super::*;
 use crate::files::lines;
-use crate::testing::{Driven, context, signals};
+use crate::testing::{Driven, context, kept_context, says, signals};
 
 fn append(path: &Path, text: &str) {
     let mut file = OpenOptions::new()
@@ -193,6 +195,189 @@ fn the_contract_is_kept_in_every_schedule() {
         .output::<String>(expected)
         .drain_after(3)
         .run();
+}
+
+/// A source whose job keeps its state, and goes on with what another handed over.
+fn resumed(
+    source: FollowSource<String, crate::format::Lines>,
+    from: Option<&StateChunk>,
+) -> Driven<String> {
+    let mut driven = Driven::new(source, kept_context(0, 1)).unwrap();
+    if let Some(from) = from {
+        driven.give_back(from).unwrap();
+    }
+    driven
+}
+
+/// What a source has handed over that has read what was there.
+fn cut_behind(path: &Path, count: usize) -> StateChunk {
+    let mut before = resumed(lines(path).follow(), None);
+    before.run_until_records(count);
+    until_quiet(&mut before);
+    assert_eq!(before.records.len(), count);
+    before.cut().unwrap()
+}
+
+#[test]
+fn it_goes_on_behind_the_last_line_that_was_delivered() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    append(&path, "1\n2\nha");
+    let cut = cut_behind(&path, 2);
+    append(&path, "lf\n3\n");
+    let mut after = resumed(lines(&path).follow().from_end(), Some(&cut));
+    after.run_until_records(2);
+    assert_eq!(after.values(), ["half", "3"]);
+}
+
+#[test]
+fn what_was_rotated_meanwhile_is_finished_before_the_new_one_begins() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    append(&path, "1\n2\n");
+    let cut = cut_behind(&path, 2);
+    append(&path, "3\n");
+    fs::rename(&path, dir.path().join("log.1")).unwrap();
+    for has_new in [false, true] {
+        if has_new {
+            append(&path, "4\n");
+        }
+        let mut after = resumed(lines(&path).follow(), Some(&cut));
+        let expected: &[&str] = if has_new { &["3", "4"] } else { &["3"] };
+        after.run_until_records(expected.len());
+        until_quiet(&mut after);
+        assert_eq!(after.values(), expected);
+    }
+}
+
+#[test]
+fn a_copy_is_as_good_and_what_is_nowhere_fails_the_job() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    append(&path, "1\n2\n");
+    let cut = cut_behind(&path, 2);
+    fs::write(dir.path().join("copy"), "1\n2\n3\n").unwrap();
+    fs::remove_file(&path).unwrap();
+    let lost = |content: Option<&str>| {
+        if let Some(content) = content {
+            fs::write(dir.path().join("other"), content).unwrap();
+            fs::rename(dir.path().join("other"), &path).unwrap();
+        }
+        let mut after: Driven<String> =
+            Driven::new(lines(&path).follow(), kept_context(0, 1)).unwrap();
+        let error = after.give_back(&cut).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::ReadFailed);
+        assert!(
+            says(&error, &["log", "4 bytes", "without the snapshot"]),
+            "{error}"
+        );
+    };
+    lost(None);
+    lost(Some("x\n2\n3\n4\n"));
+    fs::rename(dir.path().join("copy"), &path).unwrap();
+    let mut after = resumed(lines(&path).follow(), Some(&cut));
+    after.run_until_records(1);
+    assert_eq!(after.values(), ["3"]);
+}
+
+#[test]
+fn what_was_truncated_meanwhile_is_read_from_its_beginning_also_if_it_has_grown() {
+    for content in ["a\n", "a\nbcdef\nghi\n"] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        append(&path, "1\n2\n");
+        let cut = cut_behind(&path, 2);
+        fs::write(&path, content).unwrap();
+        let mut after = resumed(lines(&path).follow(), Some(&cut));
+        let count = content.lines().count();
+        after.run_until_records(count);
+        assert!(after.values().into_iter().eq(content.lines()));
+    }
+}
+
+#[test]
+fn from_the_end_stays_where_that_was_and_lines_keep_their_places() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    append(&path, "old\n");
+    let mut before = resumed(lines(&path).follow().from_end(), None);
+    let cut = before.cut().unwrap();
+    append(&path, "1\n");
+    before.run_until_records(1);
+    let later = before.cut().unwrap();
+    let mut after = resumed(lines(&path).follow().from_end(), Some(&cut));
+    after.run_until_records(1);
+    assert_eq!(after.values(), ["1"]);
+    let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+    file.write_all(b"\xff\n2\n").unwrap();
+    let mut after = resumed(lines(&path).follow().from_end(), Some(&later));
+    after.run_until_records(1);
+    assert_eq!(after.values(), ["2"]);
+    let letters = after.letters();
+    assert!(letters[0].0.ends_with("log from byte 4:2"), "{letters:?}");
+}
+
+#[test]
+fn a_file_that_comes_while_the_job_is_away_is_new() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    let source = || lines(&path).follow().from_end().wait_for_file();
+    let cut = resumed(source(), None).cut().unwrap();
+    append(&path, "first\n");
+    let mut after = resumed(source(), Some(&cut));
+    after.run_until_records(1);
+    assert_eq!(after.values(), ["first"]);
+}
+
+#[test]
+fn a_header_is_known_in_the_middle() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log.csv");
+    append(&path, "b,a\n1,2\n");
+    let source = || crate::files::csv::<Pair>(&path).follow();
+    #[derive(Deserialize, Debug, PartialEq)]
+    struct Pair {
+        a: u32,
+        b: u32,
+    }
+    let mut before: Driven<Pair> = Driven::new(source(), kept_context(0, 1)).unwrap();
+    before.run_until_records(1);
+    let cut = before.cut().unwrap();
+    append(&path, "3,4\n");
+    let mut after: Driven<Pair> = Driven::new(source(), kept_context(0, 1)).unwrap();
+    after.give_back(&cut).unwrap();
+    after.run_until_records(1);
+    assert_eq!(after.values(), [&Pair { a: 4, b: 3 }]);
+}
+
+#[test]
+fn over_many_lives_each_line_comes_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    append(&path, "");
+    let (mut all, mut written, mut cut) = (Vec::new(), 0, None);
+    for life in 0..30 {
+        let lines_now = life * 7 % 50;
+        let text = (written..written + lines_now).map(|n| format!("{n}\n"));
+        append(&path, &text.collect::<String>());
+        written += lines_now;
+        if life == 9 {
+            fs::rename(&path, dir.path().join("log.1")).unwrap();
+            append(&path, "");
+        }
+        let mut driven = resumed(lines(&path).follow(), cut.as_ref());
+        for _ in 0..life * 3 % 11 {
+            let _ = driven.step().unwrap();
+        }
+        cut = Some(driven.cut().unwrap());
+        all.extend(driven.values().into_iter().cloned());
+        // What comes behind the cut does not count.
+        let _ = driven.step().unwrap();
+    }
+    let mut last = resumed(lines(&path).follow(), cut.as_ref());
+    last.run_until_records(written - all.len());
+    all.extend(last.values().into_iter().cloned());
+    assert!(all.into_iter().eq((0..written).map(|n| n.to_string())));
 }
 
 #[test]

@@ -203,7 +203,7 @@ fn ways_out_of_safe_mode_are_refused_outside_it() {
     }
 }
 
-fn unreadable(guarantee: EpochGuarantee, commits: u32) -> Desk {
+fn unreadable(guarantee: Guarantee, commits: u32) -> Desk {
     let config = EpochsConfig {
         guarantee,
         ..EpochsConfig::default()
@@ -222,7 +222,7 @@ fn unreadable(guarantee: EpochGuarantee, commits: u32) -> Desk {
 
 #[test]
 fn a_snapshot_that_cant_be_read_is_skipped_if_that_repeats_results_only_where_that_was_promised() {
-    let desk = unreadable(EpochGuarantee::AtLeastOnce, 2);
+    let desk = unreadable(Guarantee::AtLeastOnce, 2);
     assert_eq!(
         desk.lives.last().map(|(_, to, _)| *to),
         Some(Some(Epoch(1)))
@@ -230,10 +230,7 @@ fn a_snapshot_that_cant_be_read_is_skipped_if_that_repeats_results_only_where_th
     assert_eq!(desk.record().committed, Some(Epoch(1)));
     assert_eq!(desk.record().safe_mode, None);
 
-    for (guarantee, commits) in [
-        (EpochGuarantee::AtLeastOnce, 1),
-        (EpochGuarantee::ExactlyOnce, 2),
-    ] {
+    for (guarantee, commits) in [(Guarantee::AtLeastOnce, 1), (Guarantee::ExactlyOnce, 2)] {
         let mut desk = unreadable(guarantee, commits);
         assert_eq!(desk.lives.len(), 2);
         let safe_mode = desk.record().safe_mode.clone().unwrap();

@@ -11,6 +11,8 @@ use ardea_engine::{JobConfig, Node, NodeConfig};
 use ardea_pipeline::Pipeline;
 use ardea_state_manager::conformance::{Server, Skipped};
 
+mod exactly_once;
+
 /// A server; `None`, and a word on the terminal, if there can't be one.
 fn own_server() -> Option<Server> {
     match Server::start("redis.sh") {

@@ -1,0 +1,78 @@
+//! Jobs that survive, and `ardea snapshots`.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::ardea::{events, run, succeed};
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+#[test]
+fn a_job_with_a_guarantee_completes_says_what_that_took_and_is_not_run_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let events = events(folder.path(), 20_000);
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (output, plain, state) = (at("out.jsonl"), at("plain.jsonl"), at("state"));
+    let setting = format!("snapshots.folder={state}");
+    let query = |output: &str, more: &[&str]| {
+        let mut args = vec![
+            "nexmark", "run", "--query", "q2", "-i", &events, "-o", output,
+        ];
+        args.extend(more);
+        run(&args)
+    };
+    let guarantee = ["--set", "guarantee=exactly-once", "--set", &setting];
+    let finished = query(&output, &[&guarantee[..], &["--json"]].concat());
+    assert_eq!(finished.code, Some(0), "{finished:?}");
+    let summary = json(&finished.out);
+    assert_eq!(summary["status"], "completed");
+    assert!(
+        summary["survival"]["snapshots"].as_u64() >= Some(1),
+        "{summary}"
+    );
+    query(&plain, &[]);
+    assert_eq!(fs::read(&output).unwrap(), fs::read(&plain).unwrap());
+    let looked = json(&succeed(&["snapshots", &state, "--check", "--json"]));
+    assert_eq!(
+        (&looked["job"], &looked["state"]),
+        (&Value::from("q2"), &Value::from("completed"))
+    );
+    let snapshots = looked["snapshots"].as_array().unwrap();
+    assert!(!snapshots.is_empty());
+    assert!(
+        snapshots
+            .iter()
+            .all(|snapshot| snapshot["damage"].is_null())
+    );
+    let text = succeed(&["snapshots", &state]);
+    assert!(text.starts_with("q2 in "), "{text}");
+    assert!(text.contains("by vertex"), "{text}");
+    let again = query(&output, &guarantee);
+    assert_eq!(again.code, Some(0), "{again:?}");
+    assert!(again.err.contains("has completed already"), "{again:?}");
+    // Damage is found, and told by the exit code.
+    for file in fs::read_dir(&state).unwrap() {
+        let path = file.unwrap().path();
+        if path.extension().is_some_and(|ending| ending == "manifest") {
+            fs::write(path, "ardea snapshot 1 xxh3 0\n{}").unwrap();
+        }
+    }
+    let damaged = run(&["snapshots", &state]);
+    assert_eq!(damaged.code, Some(1), "{damaged:?}");
+    assert!(damaged.out.contains("damaged"), "{damaged:?}");
+    assert!(damaged.err.contains("ARD-645"), "{damaged:?}");
+}
+
+#[test]
+fn a_folder_that_is_no_jobs_is_told_with_what_to_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().display().to_string();
+    let finished = run(&["snapshots", &path]);
+    assert_eq!(finished.code, Some(2), "{finished:?}");
+    assert!(finished.err.contains("snapshots.folder"), "{finished:?}");
+    let finished = run(&["snapshots", &format!("{path}/none")]);
+    assert_eq!(finished.code, Some(3), "{finished:?}");
+}

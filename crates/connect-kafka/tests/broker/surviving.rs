@@ -1,0 +1,393 @@
+//! Source and sink in jobs that keep their state: they die, come back, and each record counts once.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ardea_connect_kafka::{KafkaSource, Outgoing, Start, read, write};
+use ardea_core::{
+    Bounded, Chunk, Cut, CutWriter, Epoch, ErrorCode, Guarantee, Inbox, Instance, InstanceContext,
+    Ordinal, Outbox, Processor, ProcessorSupplier, RestoredState, Result, Rows, Sink, StateChunk,
+    Timestamp,
+};
+
+use super::ground::{Topic, eventually, own_broker};
+
+/// How long a test waits for what must come.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// One instance of a source or a sink, driven by hand.
+struct Driven {
+    processor: Box<dyn Processor>,
+    context: InstanceContext,
+    outbox: Outbox,
+}
+
+impl Driven {
+    fn new(
+        supplier: &Arc<dyn ProcessorSupplier>,
+        job: &str,
+        (index, parallelism): (u32, u32),
+    ) -> Driven {
+        let context = InstanceContext {
+            job: job.into(),
+            instance: Instance { index, parallelism },
+            guarantee: Guarantee::ExactlyOnce,
+            ..InstanceContext::detached("tested")
+        };
+        let mut processor = supplier.supply(context.instance).unwrap();
+        processor.init(&context).unwrap();
+        Driven {
+            processor,
+            context,
+            outbox: Outbox::new(1, 100),
+        }
+    }
+
+    /// Calls until it says true.
+    fn until(&mut self, mut call: impl FnMut(&mut dyn Processor) -> Result<bool>) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        while !call(&mut *self.processor)? {
+            assert!(Instant::now() < deadline, "it is never done");
+        }
+        Ok(())
+    }
+
+    fn restored(mut self, epoch: u64, chunk: &StateChunk) -> Result<Driven> {
+        let (mut position, instance) = (0, self.context.instance);
+        while position < chunk.byte_len() {
+            let mut state = RestoredState::new(chunk, &mut position, instance, 2);
+            self.processor.restore(&mut state)?;
+        }
+        self.until(|processor| Ok(processor.on_restored(Epoch(epoch))?.done))?;
+        Ok(self)
+    }
+
+    fn cut(&mut self, cut: Cut) -> StateChunk {
+        while !self
+            .processor
+            .on_epoch(cut.epoch, &mut self.outbox)
+            .unwrap()
+            .done
+        {}
+        self.processor.take_cut(cut).unwrap();
+        let mut chunk = StateChunk::default();
+        self.until(|processor| {
+            let limit = chunk.byte_len() + 1;
+            let written = processor.write_cut(&mut CutWriter::new(&mut chunk, limit))?;
+            Ok(written.done)
+        })
+        .unwrap();
+        chunk
+    }
+
+    fn commit(&mut self, epoch: u64) -> Result<()> {
+        self.until(|processor| Ok(processor.on_epoch_committed(Epoch(epoch))?.done))
+    }
+
+    /// Reads a source once; true when it is done.
+    fn read(&mut self, room: usize, into: &mut Vec<String>) -> bool {
+        self.outbox.set_budget(room);
+        let progress = self.processor.complete(&mut self.outbox).unwrap();
+        if let Some(mut chunk) = self.outbox.take_chunk(0, Chunk::default) {
+            let rows = chunk.rows::<String>().unwrap();
+            into.extend(rows.drain_front(usize::MAX).map(|(text, _)| text));
+        }
+        while self.outbox.take_marker(0).is_some() {}
+        progress.done
+    }
+
+    fn write(&mut self, numbers: impl IntoIterator<Item = u64>) {
+        let rows: Rows<u64> = numbers.into_iter().map(|n| (n, Timestamp::MIN)).collect();
+        let mut inbox = Inbox::default();
+        inbox.fill(Chunk::new(rows));
+        let deadline = Instant::now() + PATIENCE;
+        while !inbox.is_empty() {
+            let outbox = &mut self.outbox;
+            self.processor
+                .process(Ordinal::FIRST, &mut inbox, outbox)
+                .unwrap();
+            assert!(Instant::now() < deadline, "it takes no records");
+        }
+    }
+}
+
+impl Drop for Driven {
+    fn drop(&mut self) {
+        self.processor.close();
+    }
+}
+
+/// Entries of several chunks.
+fn together(chunks: &[StateChunk]) -> StateChunk {
+    let mut all = StateChunk::default();
+    for entry in chunks.iter().flatten() {
+        all.push(entry).unwrap();
+    }
+    all
+}
+
+type Text = KafkaSource<String, ardea_connect_kafka::Decoder<String>, Bounded>;
+
+fn source(topic: &Topic) -> Arc<dyn ProcessorSupplier> {
+    let source: Text = read(&topic.brokers, &topic.name).text().until_present();
+    source.build().into_parts().1
+}
+
+fn numbered(range: std::ops::Range<i64>) -> impl Iterator<Item = (i32, i64, String)> {
+    range.map(|n| ((n % 3) as i32, n + 1, format!("{n:04}")))
+}
+
+#[test]
+fn a_topic_is_read_on_where_it_was_also_by_another_number_of_instances() {
+    let Some(topic) = Topic::new(3) else { return };
+    topic.fill(numbered(0..300));
+    let supplier = source(&topic);
+    let (mut all, mut cuts) = (Vec::new(), Vec::new());
+    for (part, count) in [2u32, 2, 3, 1].into_iter().enumerate() {
+        let before = together(&std::mem::take(&mut cuts));
+        for index in 0..count {
+            let mut driven = Driven::new(&supplier, "read-on", (index, count));
+            if part > 0 {
+                driven = driven.restored(part as u64, &before).unwrap();
+            }
+            let had = all.len();
+            let deadline = Instant::now() + PATIENCE;
+            // Each reads some, the last the rest.
+            while !driven.read(7, &mut all) && (part == 3 || all.len() < had + 20) {
+                assert!(Instant::now() < deadline, "{} have come", all.len());
+            }
+            cuts.push(driven.cut(Cut::full(Epoch(part as u64 + 1))));
+            if part == 0 {
+                // What comes after the job began is not what it was to read.
+                topic.fill(numbered(900..903));
+            } else if part < 3 {
+                // What was read behind the cut does not count.
+                driven.read(7, &mut Vec::new());
+            }
+        }
+    }
+    // The second instance of the first part began when there was more.
+    all.retain(|text| text.as_str() < "0900");
+    all.sort();
+    assert!(all.into_iter().eq((0..300).map(|n| format!("{n:04}"))));
+}
+
+#[test]
+fn partitions_that_come_while_it_is_away_are_read_from_their_beginning() {
+    let Some(topic) = Topic::new(1) else { return };
+    topic.fill([(0, 1, "old".to_string())]);
+    let source = read(&topic.brokers, &topic.name)
+        .start(Start::Latest)
+        .text()
+        .look_for_partitions_every(Duration::from_millis(50));
+    let bookmark = source.bookmark();
+    let supplier = source.build().into_parts().1;
+    let mut all = Vec::new();
+    let mut driven = Driven::new(&supplier, "grows", (0, 1));
+    eventually("it has found its place", || {
+        driven.read(10, &mut all);
+        bookmark.positions().next(0) == Some(1)
+    });
+    let cut = driven.cut(Cut::full(Epoch(1)));
+    drop(driven);
+    topic.grow(2);
+    topic.fill([(0, 2, "newer".to_string()), (1, 2, "new".to_string())]);
+    let mut driven = Driven::new(&supplier, "grows", (0, 1))
+        .restored(1, &cut)
+        .unwrap();
+    eventually("both come", || {
+        driven.read(10, &mut all);
+        all.len() >= 2
+    });
+    all.sort();
+    assert_eq!(all, ["new", "newer"]);
+}
+
+#[test]
+fn kafka_is_told_how_far_committed_epochs_came() {
+    use rdkafka::ClientConfig;
+    use rdkafka::consumer::{BaseConsumer, Consumer};
+    use rdkafka::{Offset, TopicPartitionList};
+    let Some(topic) = Topic::new(1) else { return };
+    topic.fill((0..9).map(|n| (0, n, n.to_string())));
+    let supplier = source(&topic);
+    let mut driven = Driven::new(&supplier, "told", (0, 1));
+    let mut all = Vec::new();
+    eventually("some come", || {
+        driven.read(4, &mut all);
+        all.len() >= 4
+    });
+    let read = all.len() as i64;
+    driven.cut(Cut::full(Epoch(1)));
+    driven.read(1, &mut all);
+    driven.commit(1).unwrap();
+    let consumer: BaseConsumer = ClientConfig::new()
+        .set("bootstrap.servers", &topic.brokers)
+        .set("group.id", "ardea-told")
+        .create()
+        .unwrap();
+    eventually("the group is there", || {
+        driven.read(0, &mut all);
+        let mut asked = TopicPartitionList::new();
+        asked.add_partition(&topic.name, 0);
+        let told = consumer.committed_offsets(asked, Duration::from_secs(5));
+        told.is_ok_and(|told| told.elements()[0].offset() == Offset::Offset(read))
+    });
+}
+
+fn sink(topic: &Topic) -> Arc<dyn ProcessorSupplier> {
+    let encode = |n: &u64, out: &mut Outgoing| {
+        out.value(n.to_string());
+        Ok(())
+    };
+    let sink: Sink<u64> = write(&topic.brokers, &topic.name, encode).build();
+    sink.into_parts().1
+}
+
+/// The numbers that can be seen, in any order.
+fn seen(topic: &Topic) -> Vec<u64> {
+    let texts = topic.texts(Start::Earliest).into_iter();
+    let mut numbers: Vec<u64> = texts.map(|(.., text)| text.parse().unwrap()).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+#[test]
+fn records_are_seen_when_their_epoch_is_committed() {
+    let Some(topic) = Topic::new(2) else { return };
+    let mut driven = Driven::new(&sink(&topic), "seen", (0, 1));
+    driven.write(0..5);
+    let cut = driven.cut(Cut::full(Epoch(1)));
+    assert_eq!(cut.len(), 2, "who writes, and a block");
+    driven.write(5..7);
+    assert_eq!(seen(&topic), [0; 0]);
+    driven.commit(1).unwrap();
+    assert!(seen(&topic).into_iter().eq(0..5));
+    // One that was given up goes with the next.
+    driven.cut(Cut::changes(Epoch(2), Epoch(1)));
+    driven.write(7..9);
+    let cut = driven.cut(Cut::changes(Epoch(3), Epoch(1)));
+    let removed = cut.entries().filter(|entry| entry.value.is_none());
+    assert_eq!(removed.count(), 1, "what has been sent is gone");
+    driven.commit(3).unwrap();
+    assert!(seen(&topic).into_iter().eq(0..9));
+    assert!(!driven.processor.awaits_commit());
+}
+
+#[test]
+fn a_sink_that_dies_at_any_point_of_a_commit_loses_and_doubles_nothing() {
+    let Some(topic) = Topic::new(2) else { return };
+    let supplier = sink(&topic);
+    let mut driven = Driven::new(&supplier, "dies", (0, 1));
+    let mut next = 0;
+    for epoch in 1..=8u64 {
+        driven.write(next..next + 50);
+        next += 50;
+        let cut = driven.cut(Cut::full(Epoch(epoch)));
+        // It comes to its end, or not even to its beginning, or somewhere in between.
+        for _ in 0..(epoch - 1) * 2 {
+            let progress = driven.processor.on_epoch_committed(Epoch(epoch)).unwrap();
+            if progress.done {
+                break;
+            }
+        }
+        driven.write([99_999]);
+        drop(driven);
+        let again = Driven::new(&supplier, "dies", (0, 1));
+        driven = again.restored(epoch, &cut).unwrap();
+        assert!(seen(&topic).into_iter().eq(0..next), "epoch {epoch}");
+    }
+}
+
+#[test]
+fn one_that_was_taken_for_dead_writes_no_more() {
+    let Some(topic) = Topic::new(1) else { return };
+    let supplier = sink(&topic);
+    let mut first = Driven::new(&supplier, "fenced", (0, 1));
+    first.write(0..3);
+    let cut = first.cut(Cut::full(Epoch(1)));
+    first.commit(1).unwrap();
+    first.write(3..6);
+    first.cut(Cut::full(Epoch(2)));
+    let mut second = Driven::new(&supplier, "fenced", (0, 1))
+        .restored(1, &cut)
+        .unwrap();
+    let error = first.commit(2).expect_err("it is fenced off");
+    assert_eq!(error.code(), ErrorCode::WriteFailed, "{error}");
+    second.write(3..6);
+    second.cut(Cut::full(Epoch(2)));
+    second.commit(2).unwrap();
+    assert!(seen(&topic).into_iter().eq(0..6));
+}
+
+#[test]
+fn another_number_of_instances_sends_what_was_left() {
+    let Some(topic) = Topic::new(2) else { return };
+    let supplier = sink(&topic);
+    let (mut next, mut cuts) = (0u64, Vec::new());
+    for (epoch, count) in (1u64..).zip([3u32, 1, 2, 2]) {
+        let before = together(&std::mem::take(&mut cuts));
+        let mut all: Vec<_> = (0..count)
+            .map(|index| {
+                let driven = Driven::new(&supplier, "rescaled", (index, count));
+                match epoch {
+                    1 => driven,
+                    _ => driven.restored(epoch - 1, &before).unwrap(),
+                }
+            })
+            .collect();
+        assert!(seen(&topic).into_iter().eq(0..next), "before epoch {epoch}");
+        for (index, driven) in all.iter_mut().enumerate() {
+            driven.write(next..next + 10);
+            next += 10;
+            cuts.push(driven.cut(Cut::full(Epoch(epoch))));
+            // Some hear of the commit.
+            if index == 0 {
+                driven.commit(epoch).unwrap();
+            }
+        }
+    }
+    let last = together(&cuts);
+    for index in 0..2 {
+        let driven = Driven::new(&supplier, "rescaled", (index, 2));
+        driven.restored(4, &last).unwrap();
+    }
+    assert!(seen(&topic).into_iter().eq(0..next));
+}
+
+#[test]
+fn a_run_that_begins_anew_does_not_take_an_earlier_ones_mark_for_its_own() {
+    let Some(topic) = Topic::new(1) else { return };
+    let supplier = sink(&topic);
+    let mut first = Driven::new(&supplier, "anew", (0, 1));
+    first.write([0]);
+    first.cut(Cut::full(Epoch(7)));
+    first.commit(7).unwrap();
+    drop(first);
+    let mut second = Driven::new(&supplier, "anew", (0, 1));
+    second.write([1]);
+    let cut = second.cut(Cut::full(Epoch(1)));
+    drop(second);
+    let third = Driven::new(&supplier, "anew", (0, 1));
+    third.restored(1, &cut).unwrap();
+    assert_eq!(seen(&topic), [0, 1]);
+}
+
+#[test]
+fn a_broker_that_dies_during_commits_is_waited_for_and_each_record_is_there_once() {
+    let Some(server) = own_broker() else { return };
+    let topic = Topic::at(server.address().to_string(), 1);
+    let supplier = sink(&topic);
+    let mut driven = Driven::new(&supplier, "waits", (0, 1));
+    driven.write(0..1000);
+    driven.cut(Cut::full(Epoch(1)));
+    driven.commit(1).unwrap();
+    driven.write(1000..2000);
+    driven.cut(Cut::full(Epoch(2)));
+    let _ = driven.processor.on_epoch_committed(Epoch(2)).unwrap();
+    server.kill();
+    let _ = driven.processor.on_epoch_committed(Epoch(2)).unwrap();
+    server.restart();
+    driven.commit(2).unwrap();
+    assert!(seen(&topic).into_iter().eq(0..2000));
+}

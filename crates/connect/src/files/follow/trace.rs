@@ -1,0 +1,99 @@
+//! Finds the file again that was being followed, under whatever name it has by now.
+
+use std::fs::{self, File};
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use super::{Followed, Identity, born, is_missing};
+use crate::files::open::open_at_once;
+use crate::place::Place;
+
+/// What has become of a file.
+pub(super) enum Trace {
+    /// There it is, where it had been read to; and the same from its beginning.
+    Found(Followed, File),
+    /// It has less than what had been read of it, or something else in that place: it was truncated.
+    Truncated(Followed),
+    /// It is nowhere, and nothing had been read of it.
+    New,
+    /// It is nowhere.
+    Lost,
+}
+
+/// Looks for a file that had `path`: there, or beside it, where those that rotate files leave them; at last for its content, which a copy has
+/// as well.
+pub(super) fn find(path: &Path, identity: Identity, place: &Place) -> io::Result<Trace> {
+    let here = match Followed::open(path) {
+        Err(error) if is_missing(&error) => None,
+        opened => opened?,
+    };
+    let offset = identity.began + place.offset;
+    if let Some(mut here) = here {
+        if identity.is(here.device, here.inode, here.born) {
+            return Ok(match here.goes_on_at(offset, place)? {
+                true => Trace::Found(here, open_at_once(path)?),
+                false => Trace::Truncated(here),
+            });
+        }
+        if let Some(found) = beside(path, identity, offset, place)? {
+            return Ok(found);
+        }
+        if !place.before.is_empty() && here.goes_on_at(offset, place)? {
+            return Ok(Trace::Found(here, open_at_once(path)?));
+        }
+    } else if let Some(found) = beside(path, identity, offset, place)? {
+        return Ok(found);
+    }
+    let is_new = place.offset == 0;
+    Ok(if is_new { Trace::New } else { Trace::Lost })
+}
+
+/// Looks through the folder of `path` for a file that goes on so.
+fn beside(
+    path: &Path,
+    identity: Identity,
+    offset: u64,
+    place: &Place,
+) -> io::Result<Option<Trace>> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let entries = match fs::read_dir(folder.unwrap_or(Path::new("."))) {
+        Err(error) if is_missing(&error) => return Ok(None),
+        entries => entries?,
+    };
+    for entry in entries {
+        let other: PathBuf = entry?.path();
+        // One that goes while it is looked at is none of those that stay.
+        let is_it =
+            |metadata: fs::Metadata| identity.is(metadata.dev(), metadata.ino(), born(&metadata));
+        if !fs::symlink_metadata(&other).is_ok_and(is_it) {
+            continue;
+        }
+        if let Ok(Some(mut file)) = Followed::open(&other)
+            && file.goes_on_at(offset, place)?
+        {
+            return Ok(Some(Trace::Found(file, open_at_once(&other)?)));
+        }
+    }
+    Ok(None)
+}
+
+impl Followed {
+    /// Goes to where it had been read to, if it has what came before.
+    fn goes_on_at(&mut self, offset: u64, place: &Place) -> io::Result<bool> {
+        if self.file.metadata()?.len() < offset {
+            return Ok(false);
+        }
+        let mut before = vec![0; place.before.len()];
+        let from = offset.saturating_sub(before.len() as u64);
+        self.file.read_exact_at(&mut before, from)?;
+        if before != place.before {
+            return Ok(false);
+        }
+        self.file.seek(SeekFrom::Start(offset))?;
+        self.position = offset;
+        Ok(true)
+    }
+}

@@ -1,0 +1,353 @@
+//! The file sink in jobs that keep their state: it dies, comes back, and each record is seen once.
+
+use std::fs;
+
+use ardea_core::{Cut, ErrorCode, StateChunk};
+use proptest::prelude::*;
+
+use super::*;
+use crate::files;
+use crate::testing::{Driven, Fed, kept_context, says};
+
+/// What happens to a sink.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// So many records come.
+    Records(u64),
+    /// An epoch ends, and its cut comes to this.
+    Epoch(Fate),
+    /// It dies, and another goes on.
+    Death,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    Committed,
+    /// It is committed, and the sink does not hear of it.
+    CommittedUnheard,
+    GivenUp,
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let fate = prop_oneof![
+        3 => Just(Fate::Committed),
+        1 => Just(Fate::CommittedUnheard),
+        1 => Just(Fate::GivenUp)
+    ];
+    let event = prop_oneof![
+        3 => (0u64..6).prop_map(Event::Records),
+        3 => fate.prop_map(Event::Epoch),
+        1 => Just(Event::Death)
+    ];
+    prop::collection::vec(event, 0..40)
+}
+
+/// All numbers that can be seen, file by file.
+fn seen(folder: &Path) -> Vec<u64> {
+    match Driven::<u64>::new(files::json_lines(folder), crate::testing::context("s")) {
+        Ok(mut driven) => driven
+            .run()
+            .unwrap()
+            .values()
+            .into_iter()
+            .copied()
+            .collect(),
+        // There is no file yet.
+        Err(_) => Vec::new(),
+    }
+}
+
+/// A sink, and what is known of its epochs.
+struct Tried<S> {
+    make: S,
+    sink: Option<Fed<u64>>,
+    epoch: Epoch,
+    /// The number that comes next.
+    next: u64,
+    committed: Option<(Epoch, StateChunk, u64)>,
+}
+
+impl<S: Fn() -> Sink<u64>> Tried<S> {
+    fn new(make: S) -> Self {
+        let sink = Fed::new(make(), kept_context(0, 1)).unwrap();
+        Tried {
+            make,
+            sink: Some(sink),
+            epoch: Epoch(0),
+            next: 0,
+            committed: None,
+        }
+    }
+
+    fn sink(&mut self) -> &mut Fed<u64> {
+        self.sink.as_mut().unwrap()
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Records(count) => {
+                let records = self.next..self.next + count;
+                self.next += count;
+                self.sink().feed(records).unwrap();
+            }
+            Event::Epoch(fate) => {
+                self.epoch = self.epoch.next();
+                let epoch = self.epoch;
+                let cut = self.sink().cut(Cut::full(epoch)).unwrap();
+                if !matches!(fate, Fate::GivenUp) {
+                    self.committed = Some((epoch, cut, self.next));
+                }
+                if matches!(fate, Fate::Committed) {
+                    self.sink().commit(epoch).unwrap();
+                }
+            }
+            Event::Death => {
+                self.sink = None;
+                let mut sink = Fed::new((self.make)(), kept_context(0, 1)).unwrap();
+                self.next = 0;
+                if let Some((epoch, cut, next)) = &self.committed {
+                    sink.give_back(*epoch, cut).unwrap();
+                    self.next = *next;
+                }
+                self.sink = Some(sink);
+            }
+        }
+    }
+
+    /// The input ends, and the last epoch is committed.
+    fn end(&mut self) {
+        self.sink().finish().unwrap();
+        self.epoch = self.epoch.next();
+        let last = Cut {
+            is_last: true,
+            ..Cut::full(self.epoch)
+        };
+        let (epoch, next) = (self.epoch, self.next);
+        let cut = self.sink().cut(last).unwrap();
+        self.committed = Some((epoch, cut, next));
+    }
+}
+
+fn try_all(make: impl Fn(&Path) -> Sink<u64>, events: &[Event], sees_epochs: bool) {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("out");
+    let mut tried = Tried::new(|| make(&folder));
+    for event in events {
+        tried.happen(*event);
+        let committed = tried.committed.as_ref().map_or(0, |(.., next)| *next);
+        let seen = seen(&folder);
+        let count = seen.len() as u64;
+        assert!(seen.into_iter().eq(0..count), "each once, in order");
+        assert!(count <= committed, "{count} of {committed}");
+        let all_are_seen = matches!(event, Event::Epoch(Fate::Committed) | Event::Death);
+        if sees_epochs && all_are_seen {
+            assert_eq!(count, committed);
+        }
+    }
+    tried.end();
+    // It dies before it hears of the end; then after it has.
+    tried.happen(Event::Death);
+    assert!(!tried.sink().awaits_commit());
+    assert!(seen(&folder).into_iter().eq(0..tried.next), "all, once");
+    tried.sink().finish().unwrap();
+    tried.end();
+    let epoch = tried.epoch;
+    tried.sink().commit(epoch).unwrap();
+    tried.happen(Event::Death);
+    assert!(seen(&folder).into_iter().eq(0..tried.next), "still so");
+    // There is no folder if there was no record.
+    for entry in fs::read_dir(&folder).into_iter().flatten() {
+        let name = entry.unwrap().file_name();
+        let is_part = name.to_string_lossy().ends_with(".part");
+        // Of what died before its first commit nobody knows.
+        assert!(!is_part || events.iter().any(|event| matches!(event, Event::Death)));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn each_record_is_seen_once_in_one_file(events in events(), packing in 0usize..3) {
+        let name = ["out.jsonl", "out.jsonl.gz", "out.jsonl.zst"][packing];
+        try_all(|folder| write_json_lines(folder.join(name)).build(), &events, false);
+    }
+
+    #[test]
+    fn each_record_is_seen_once_in_many_files(events in events(), packing in 0usize..3) {
+        let name = ["out.jsonl", "out.jsonl.gz", "out.jsonl.zst"][packing];
+        let sink = |folder: &Path| write_json_lines(folder.join(name)).rotate_bytes(6).build();
+        try_all(sink, &events, false);
+    }
+
+    #[test]
+    fn what_belongs_to_an_epoch_is_seen_when_that_is_committed(events in events()) {
+        let sink = |folder: &Path| write_json_lines(folder.join("o.jsonl")).rotate_with_epochs().build();
+        try_all(sink, &events, true);
+    }
+
+    #[test]
+    fn other_numbers_of_instances_go_on_and_each_record_is_seen_once(
+        counts in prop::collection::vec(1u32..4, 1..5), rotates in any::<bool>(), is_told in any::<bool>()
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let sink = || {
+            let sink = write_json_lines(dir.path().join("out.jsonl"));
+            let sink = if rotates { sink.rotate_bytes(6) } else { sink };
+            sink.build()
+        };
+        let (mut next, mut epoch, mut kept) = (0u64, Epoch(0), Vec::<StateChunk>::new());
+        for (part, count) in counts.iter().enumerate() {
+            let is_last = part + 1 == counts.len();
+            let before = kept.iter().fold(StateChunk::default(), |mut all, some| {
+                some.entries().for_each(|entry| all.push(entry).unwrap());
+                all
+            });
+            kept.clear();
+            let mut sinks: Vec<Fed<u64>> = (0..*count).map(|index| {
+                let mut fed = Fed::new(sink(), kept_context(index, *count)).unwrap();
+                if part > 0 {
+                    fed.give_back(epoch, &before).unwrap();
+                }
+                fed
+            }).collect();
+            epoch = epoch.next();
+            for sink in &mut sinks {
+                sink.feed(next..next + 5).unwrap();
+                next += 5;
+                if is_last {
+                    sink.finish().unwrap();
+                }
+                kept.push(sink.cut(Cut { is_last, ..Cut::full(epoch) }).unwrap());
+                // What comes later does not count, unless it is the end.
+                if !is_last {
+                    sink.feed([999]).unwrap();
+                }
+            }
+            if is_told || is_last {
+                sinks.iter_mut().for_each(|sink| sink.commit(epoch).unwrap());
+            }
+        }
+        let mut all = seen(dir.path());
+        all.sort_unstable();
+        prop_assert!(all.into_iter().eq(0..next));
+    }
+}
+
+#[test]
+fn a_header_comes_once_a_file_also_when_the_file_is_gone_on_with() {
+    #[derive(serde::Serialize)]
+    struct Row {
+        number: u64,
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("out.csv");
+    let sink = || write_csv::<Row>(&path).build();
+    let mut before = Fed::new(sink(), kept_context(0, 1)).unwrap();
+    before.feed([Row { number: 1 }]).unwrap();
+    let cut = before.cut(Cut::full(Epoch(1))).unwrap();
+    before.feed([Row { number: 2 }]).unwrap();
+    drop(before);
+    let mut after = Fed::new(sink(), kept_context(0, 1)).unwrap();
+    after.give_back(Epoch(1), &cut).unwrap();
+    after.feed([Row { number: 3 }]).unwrap().finish().unwrap();
+    let last = Cut {
+        is_last: true,
+        ..Cut::full(Epoch(2))
+    };
+    after.cut(last).unwrap();
+    assert!(after.awaits_commit() && !path.exists());
+    after.commit(Epoch(2)).unwrap();
+    assert!(!after.awaits_commit());
+    assert_eq!(fs::read_to_string(&path).unwrap(), "number\n1\n3\n");
+}
+
+#[test]
+fn what_a_drained_job_writes_when_it_goes_on_replaces_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("out.txt");
+    let mut tried = Tried::new(|| write_lines(&path).build());
+    tried.happen(Event::Records(2));
+    tried.end();
+    tried.happen(Event::Death);
+    tried.happen(Event::Records(2));
+    tried.end();
+    tried.happen(Event::Death);
+    let read = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
+    assert_eq!(read("out.txt"), "0\n1\n");
+    assert_eq!(read("out-r1.txt"), "2\n3\n");
+}
+
+#[test]
+fn no_records_make_an_empty_file_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("out.txt");
+    let mut tried = Tried::new(|| write_lines(&path).build());
+    tried.end();
+    tried.happen(Event::Death);
+    assert_eq!(fs::read(&path).unwrap(), b"");
+    tried.end();
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn output_that_is_gone_or_too_short_is_not_passed_over() {
+    for (content, why) in [(None, "is gone"), (Some("0\n"), "has 2 bytes")] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out.txt");
+        let mut before = Fed::new(write_lines(&path).build(), kept_context(0, 1)).unwrap();
+        before.feed([0, 1]).unwrap();
+        let cut = before.cut(Cut::full(Epoch(1))).unwrap();
+        drop(before);
+        let part = dir.path().join("out.txt.part");
+        match content {
+            Some(content) => fs::write(&part, content).unwrap(),
+            None => fs::remove_file(&part).unwrap(),
+        }
+        let mut after: Fed<u64> = Fed::new(write_lines(&path).build(), kept_context(0, 1)).unwrap();
+        let error = after.give_back(Epoch(1), &cut).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::WriteFailed);
+        assert!(says(&error, &["out.txt.part", why]), "{error}");
+    }
+}
+
+#[test]
+fn nothing_of_others_is_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let sink = || write_lines(at("out")).rotate_bytes(2).build();
+    let mut before = Fed::new(sink(), kept_context(0, 1)).unwrap();
+    let cut = before.cut(Cut::full(Epoch(1))).unwrap();
+    before.feed([1]).unwrap().feed([222]).unwrap();
+    let theirs = [
+        "out-000009.part",
+        "out-000009.0123456789abcdef.part",
+        "out",
+        "notes.part",
+    ];
+    for name in theirs {
+        fs::write(at(name), "theirs").unwrap();
+    }
+    drop(before);
+    let mut after: Fed<u64> = Fed::new(sink(), kept_context(0, 1)).unwrap();
+    after.give_back(Epoch(1), &cut).unwrap();
+    let mut left: Vec<_> = fs::read_dir(dir.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    left.sort();
+    let mut expected = theirs.map(String::from);
+    expected.sort();
+    assert_eq!(left, expected);
+}
+
+#[test]
+fn a_device_remembers_nothing() {
+    let mut sink: Fed<u64> =
+        Fed::new(write_lines("/dev/null").build(), kept_context(0, 1)).unwrap();
+    sink.feed([1]).unwrap();
+    assert!(sink.cut(Cut::full(Epoch(1))).unwrap().is_empty());
+    let delivery = |path: &str| write_lines::<u64>(path).build().into_parts().1.delivery();
+    assert_eq!(delivery("/dev/null"), Some(Delivery::AtLeastOnce));
+    assert_eq!(delivery("out"), Some(Delivery::ExactlyOnce));
+}

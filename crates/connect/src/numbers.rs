@@ -1,0 +1,286 @@
+//! Numbers that instances share, each dealt with once, whatever becomes of the instances: what made-up records are made of.
+
+use ardea_core::instance_state::{self as kept, Siblings};
+use ardea_core::{
+    CutDraft, CutWriter, Instance, Progress, RestoredState, Result, StateChunk, Timestamp,
+};
+use serde::{Deserialize, Serialize};
+
+/// The name of the state.
+const STATE: &str = "numbers";
+
+/// Every n-th number from one on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct Strand {
+    next: u64,
+    step: u64,
+    /// The first number that is none of it, whatever the step.
+    end: u64,
+}
+
+impl Strand {
+    fn len(self) -> u64 {
+        self.end
+            .saturating_sub(self.next)
+            .div_ceil(self.step.max(1))
+    }
+
+    fn advance(&mut self, count: u64) {
+        self.next = self.next.saturating_add(count.saturating_mul(self.step));
+    }
+}
+
+/// Numbers that come next: `count` of them, `step` apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct NumberRun {
+    pub first: u64,
+    pub step: u64,
+    pub count: u64,
+}
+
+/// What an instance hands over.
+#[derive(Debug, Serialize, Deserialize)]
+struct Kept {
+    /// How many instances there were.
+    instances: u32,
+    /// The next number of its own share, which goes on with every n-th of all.
+    own: u64,
+    /// What it has besides of shares that others had.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    left: Vec<Strand>,
+    /// When it began, if that is of importance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    began: Option<Timestamp>,
+}
+
+/// The numbers below a bound that an instance has still to deal with, in ascending order. It hands over how far it is at the end of an
+/// epoch.
+///
+/// An instance has every n-th number. Where another number of instances goes on, the numbers behind all that had been dealt with are
+/// divided anew; before these come the gaps that slower instances had left, which are few.
+#[derive(Debug)]
+pub(crate) struct Numbers {
+    instance: Instance,
+    own: Strand,
+    left: Vec<Strand>,
+    /// When it began, for whoever wants to know that again.
+    pub began: Option<Timestamp>,
+    draft: CutDraft,
+    restored: Siblings<Kept>,
+}
+
+impl Numbers {
+    /// The share of an instance of the numbers below `end`.
+    pub fn new(instance: Instance, end: u64) -> Self {
+        let own = Strand {
+            next: instance.index.into(),
+            step: instance.parallelism.into(),
+            end,
+        };
+        Numbers {
+            instance,
+            own,
+            left: Vec::new(),
+            began: None,
+            draft: CutDraft::default(),
+            restored: Siblings::default(),
+        }
+    }
+
+    pub fn is_at_end(&self) -> bool {
+        self.own.len() == 0 && self.left.is_empty()
+    }
+
+    /// The least numbers that it has; more may follow behind them.
+    #[inline]
+    pub fn front(&self) -> Option<NumberRun> {
+        let run = |strand: Strand, count: u64| NumberRun {
+            first: strand.next,
+            step: strand.step,
+            count,
+        };
+        if self.left.is_empty() {
+            let count = self.own.len();
+            return (count > 0).then(|| run(self.own, count));
+        }
+        let strands = self.left.iter().chain(Some(&self.own));
+        let mut strands: Vec<_> = strands.filter(|strand| strand.len() > 0).collect();
+        strands.sort_unstable_by_key(|strand| strand.next);
+        let least = **strands.first()?;
+        let until = strands.get(1).map_or(u64::MAX, |second| second.next);
+        let before = Strand {
+            end: least.end.min(until),
+            ..least
+        };
+        Some(run(least, before.len()))
+    }
+
+    /// So many of the [front](Self::front) have been dealt with.
+    #[inline]
+    pub fn advance(&mut self, count: u64) {
+        if self.left.is_empty() {
+            return self.own.advance(count);
+        }
+        let least = self.left.iter_mut().min_by_key(|strand| strand.next);
+        match least {
+            Some(least) if self.own.len() == 0 || least.next < self.own.next => {
+                least.advance(count);
+                self.left.retain(|strand| strand.len() > 0);
+            }
+            _ => self.own.advance(count),
+        }
+    }
+
+    /// For `take_cut`.
+    pub fn take_cut(&mut self) -> Result<()> {
+        let kept = Kept {
+            instances: self.instance.parallelism,
+            own: self.own.next,
+            left: self.left.clone(),
+            began: self.began,
+        };
+        let chunk: &mut StateChunk = self.draft.begin();
+        kept::put(chunk, STATE, (self.instance.index, &[]), &kept)
+    }
+
+    /// For `write_cut`.
+    pub fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        self.draft.write(writer)
+    }
+
+    /// For `restore`.
+    pub fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        for entry in state {
+            if entry.state != STATE {
+                return Err(RestoredState::unknown(&entry));
+            }
+            self.restored.take(&entry)?;
+        }
+        Ok(())
+    }
+
+    /// For `on_restored`: goes on where all had come to.
+    pub fn resume(&mut self) -> Result<()> {
+        let Some(mut all) = self.restored.all(|kept| kept.instances)? else {
+            return Ok(());
+        };
+        let Instance { index, parallelism } = self.instance;
+        // Behind the latest beginning nothing is older than it has been said to be.
+        self.began = all.iter().filter_map(|kept| kept.began).max();
+        if all.len() == parallelism as usize {
+            let kept = all.swap_remove(index as usize);
+            self.began = kept.began;
+            self.own.next = kept.own;
+            self.left = kept.left;
+            return Ok(());
+        }
+        let step = all.len() as u64;
+        let frontier = all.iter().map(|kept| kept.own).max().unwrap_or(0);
+        let gaps = all.into_iter().flat_map(|kept| {
+            let gap = Strand {
+                next: kept.own,
+                step,
+                end: frontier.min(self.own.end),
+            };
+            kept.left.into_iter().chain(Some(gap))
+        });
+        let gaps = gaps.filter(|gap| gap.len() > 0);
+        let own = (0..).zip(gaps).filter(|(n, _)| self.instance.owns(*n));
+        self.left = own.map(|(_, gap)| gap).collect();
+        let parallelism = u64::from(parallelism);
+        let behind = (u64::from(index) + parallelism - frontier % parallelism) % parallelism;
+        self.own.next = frontier.saturating_add(behind);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Takes up to so many numbers.
+    fn take(numbers: &mut Numbers, most: u64) -> Vec<u64> {
+        let mut taken = Vec::new();
+        while let Some(run) = numbers.front()
+            && (taken.len() as u64) < most
+        {
+            let count = run.count.min(most - taken.len() as u64);
+            assert!(count > 0);
+            taken.extend((0..count).map(|n| run.first + n * run.step));
+            numbers.advance(count);
+        }
+        taken
+    }
+
+    fn instances(count: u32, end: u64) -> Vec<Numbers> {
+        let of = |index| {
+            let parallelism = count;
+            Numbers::new(Instance { index, parallelism }, end)
+        };
+        (0..count).map(of).collect()
+    }
+
+    /// Others go on with what these hand over.
+    fn replaced(mut before: Vec<Numbers>, count: u32, end: u64) -> Vec<Numbers> {
+        let mut chunk = StateChunk::default();
+        for numbers in &mut before {
+            numbers.take_cut().unwrap();
+            let mut writer = CutWriter::new(&mut chunk, usize::MAX);
+            assert!(numbers.write_cut(&mut writer).unwrap().done);
+        }
+        let mut after = instances(count, end);
+        for numbers in &mut after {
+            let (mut position, instance) = (0, numbers.instance);
+            let mut state = RestoredState::new(&chunk, &mut position, instance, usize::MAX);
+            numbers.restore(&mut state).unwrap();
+            numbers.resume().unwrap();
+        }
+        after
+    }
+
+    proptest! {
+        #[test]
+        fn each_number_is_dealt_with_once_whatever_the_numbers_of_instances(
+            end in 0u64..200,
+            lives in prop::collection::vec((1u32..6, prop::collection::vec(0u64..40, 6)), 1..5),
+        ) {
+            let mut all = Vec::new();
+            let mut numbers = instances(2, end);
+            for (count, quotas) in lives {
+                numbers = replaced(numbers, count, end);
+                for (numbers, quota) in numbers.iter_mut().zip(quotas) {
+                    let taken = take(numbers, quota);
+                    prop_assert!(taken.is_sorted());
+                    all.extend(taken);
+                }
+            }
+            numbers.iter_mut().for_each(|numbers| all.extend(take(numbers, u64::MAX)));
+            prop_assert!(numbers.iter().all(Numbers::is_at_end));
+            all.sort_unstable();
+            prop_assert!(all.into_iter().eq(0..end));
+        }
+    }
+
+    #[test]
+    fn as_many_instances_go_on_as_they_were() {
+        let mut numbers = instances(2, u64::MAX);
+        assert_eq!(take(&mut numbers[0], 3), [0, 2, 4]);
+        numbers[1].began = Some(Timestamp::from_secs(7));
+        let mut numbers = replaced(numbers, 2, u64::MAX);
+        assert_eq!(take(&mut numbers[0], 2), [6, 8]);
+        assert_eq!(take(&mut numbers[1], 2), [1, 3]);
+        assert_eq!(numbers[0].began, None);
+        assert_eq!(numbers[1].began, Some(Timestamp::from_secs(7)));
+        let more = replaced(numbers, 3, u64::MAX);
+        assert!(more.iter().all(|numbers| numbers.began.is_some()));
+    }
+
+    #[test]
+    fn the_last_numbers_there_are_do_no_harm() {
+        let mut numbers = instances(3, u64::MAX);
+        numbers[2].own.next = u64::MAX - 1;
+        let numbers = replaced(numbers, 2, u64::MAX);
+        assert!(numbers.iter().all(|numbers| numbers.front().is_some()));
+    }
+}

@@ -1,0 +1,433 @@
+//! Drives a job from one life to the next: does what its conductor wants, and tells that what happens.
+//!
+//! * `taking_part`: the process as participant; `people`: what is wanted, and what is told.
+
+mod people;
+mod taking_part;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use ardea_control::{
+    Epochs, EpochsAction, EpochsEvent, EpochsOver, EpochsRecord, Generation, RequestId, StoreReply,
+    StoreRequest, StoreVersion,
+};
+use ardea_core::{Epoch, Error, ErrorCode, Result};
+use ardea_engine::JobStatus;
+use ardea_snapshot::{Commit, Snapshot, SnapshotId};
+
+use crate::failure;
+use crate::home::Home;
+use crate::housekeeping::{Chore, Housekeeper};
+use crate::life::{Beginning, Event, Life, PARTICIPANT, Wish};
+use crate::record::{EpochTold, RecordedEnd};
+use crate::surviving::{Shared, SurvivalEnd, Survived};
+use crate::{Notice, Survival};
+
+/// How often the conductor is told that time has passed.
+const TICK: Duration = Duration::from_millis(20);
+
+/// What a run has come to, once the present life is over.
+#[derive(Debug)]
+enum Done {
+    /// All that was to be done is committed and visible.
+    Finished,
+    /// Its state is in the snapshot of the committed epoch.
+    Stopped,
+    /// Somebody wanted it to stop at once.
+    Cancelled,
+    Failed(Error),
+}
+
+/// Drives a job until it ends.
+pub(crate) struct Driver<'a> {
+    with: Beginning<'a>,
+    survival: &'a Survival,
+    /// Ends before the folder is let go.
+    housekeeper: Housekeeper,
+    home: Home,
+    epochs: Epochs,
+    began: Instant,
+    events: Receiver<Event>,
+    shared: Arc<Shared>,
+    life: Option<Life>,
+    /// Snapshots that are not to be collected.
+    held: BTreeMap<Epoch, Snapshot>,
+    /// The number of the next epoch.
+    next: Epoch,
+    /// Whether something was written for an epoch that was given up since the last sweep.
+    has_garbage: bool,
+    /// What the conductor has to be told.
+    untold: VecDeque<EpochsEvent>,
+    /// Why the last life failed.
+    last_error: Option<Error>,
+    wish: Option<Wish>,
+    commands: u64,
+    done: Option<Done>,
+}
+
+impl<'a> Driver<'a> {
+    /// Of a job that begins, or goes on, from what is at its home.
+    ///
+    /// # Errors
+    /// `LimitReached` if the system refuses a thread.
+    pub(crate) fn new(
+        with: Beginning<'a>,
+        survival: &'a Survival,
+        home: Home,
+        events: Receiver<Event>,
+        shared: Arc<Shared>,
+    ) -> Result<Self> {
+        let (folder, store) = (Arc::clone(home.folder()), home.store().clone());
+        let told = with.events.clone();
+        let housekeeper = Housekeeper::start(folder, store, move |error| {
+            // Without a driver nobody wants to know.
+            let _ = told.send(Event::NotTidied(error));
+        })?;
+        let epochs = Epochs::new(home.job().clone(), home.next_master(), survival.epochs());
+        Ok(Driver {
+            with,
+            survival,
+            housekeeper,
+            epochs,
+            began: Instant::now(),
+            events,
+            shared,
+            life: None,
+            held: BTreeMap::new(),
+            next: home.committed().unwrap_or_default().next(),
+            has_garbage: false,
+            untold: VecDeque::new(),
+            last_error: None,
+            wish: None,
+            commands: 0,
+            done: None,
+            home,
+        })
+    }
+
+    /// Runs the job until it ends.
+    ///
+    /// # Errors
+    /// Why it failed for good, or that it was cancelled.
+    pub(crate) fn run(mut self) -> Result<Survived> {
+        self.greet();
+        while !self.is_over() {
+            self.happens(EpochsEvent::Tick);
+            match self.events.recv_timeout(TICK) {
+                Ok(event) => self.take(event),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+            }
+            while let Ok(event) = self.events.try_recv() {
+                self.take(event);
+            }
+        }
+        self.conclude()
+    }
+
+    fn greet(&mut self) {
+        if !self.home.is_lasting() {
+            self.tell(&Notice::InMemory);
+        }
+        if let Some(epoch) = self.home.committed() {
+            let at = self.home.snapshot(epoch).ok().map(|snapshot| snapshot.at());
+            self.shared
+                .figures(|figures| figures.began_from = Some(epoch));
+            self.tell(&Notice::GoesOn { epoch, at });
+        }
+        // What a process that was killed had begun to write.
+        let generation = self.home.epochs().map_or(0, |epochs| epochs.generation.0);
+        let floor = SnapshotId::start_of(generation + 1);
+        self.housekeeper.ask(Chore::Sweep(floor));
+    }
+
+    fn tell(&self, notice: &Notice) {
+        self.survival.tell(self.with.job.job_name(), notice);
+    }
+
+    /// Whether all that is left is to say how it ended.
+    fn is_over(&self) -> bool {
+        let lives = self.life.as_ref().is_some_and(|life| life.over.is_none());
+        self.done.is_some() && !lives
+    }
+
+    fn is_done(&mut self, done: Done) {
+        if self.done.is_some() {
+            return;
+        }
+        if let Some(life) = self
+            .life
+            .as_ref()
+            .filter(|_| !matches!(done, Done::Finished))
+        {
+            life.end();
+        }
+        self.done = Some(done);
+    }
+
+    fn conclude(mut self) -> Result<Survived> {
+        let status = self.life.take().and_then(|life| life.over);
+        let end = match self.done.take() {
+            Some(Done::Finished) if matches!(status, Some(JobStatus::Drained)) => {
+                SurvivalEnd::Drained
+            }
+            Some(Done::Finished) | None => SurvivalEnd::Completed,
+            Some(Done::Stopped) => SurvivalEnd::Stopped,
+            Some(Done::Failed(error)) => return Err(error),
+            Some(Done::Cancelled) => {
+                let what = format!("the job {:?} was cancelled", self.with.job.job_name());
+                return Err(Error::new(ErrorCode::Cancelled, what));
+            }
+        };
+        let recorded = match end {
+            SurvivalEnd::Drained => RecordedEnd::Drained,
+            SurvivalEnd::Stopped => RecordedEnd::Stopped,
+            SurvivalEnd::Completed | SurvivalEnd::CompletedBefore => RecordedEnd::Completed,
+        };
+        self.home.end(recorded)?;
+        let stale = self.home.take_stale();
+        self.housekeeper.ask(Chore::Tidy(stale));
+        let figures = self.shared.figures(|figures| figures.clone());
+        Ok(Survived { end, figures })
+    }
+
+    /// Tells the conductor what happens, and does what it wants.
+    fn happens(&mut self, event: EpochsEvent) {
+        self.untold.push_back(event);
+        self.settle();
+    }
+
+    /// Tells the conductor what it has not been told, and does what it wants.
+    fn settle(&mut self) {
+        while let Some(event) = self.untold.pop_front() {
+            if self.done.is_some() {
+                return self.untold.clear();
+            }
+            let now = self.began.elapsed();
+            for action in self.epochs.on(now, event) {
+                self.act(action);
+            }
+        }
+    }
+
+    fn act(&mut self, action: EpochsAction) {
+        match action {
+            EpochsAction::Record(id, request) => self.record(id, request),
+            EpochsAction::To(_, message) => self.hear(message),
+            EpochsAction::RollBack {
+                generation,
+                to,
+                paused,
+            } => self.begin(generation, to, paused),
+            // The record is opened as one of a job without any life.
+            EpochsAction::Resume { generation } => {
+                let reason = "there is no life of the job".to_string();
+                self.untold
+                    .push_back(EpochsEvent::NotBegun { generation, reason });
+            }
+            EpochsAction::Keep { epochs, below, .. } => self.keep(&epochs, below),
+            EpochsAction::Reply(_, Ok(_)) => {}
+            EpochsAction::Reply(_, Err(why)) => self.not_done(&why),
+            EpochsAction::Note(note) => self.note(note),
+            EpochsAction::Over(EpochsOver::Finished) => self.is_done(Done::Finished),
+            EpochsAction::Over(EpochsOver::Stopped) => self.is_done(Done::Stopped),
+            EpochsAction::Over(over) => {
+                let what = format!("the job {:?} has lost its record", self.with.job.job_name());
+                let error = Error::new(ErrorCode::Superseded, what)
+                    .because(over.to_string())
+                    .hint("let no two processes use one folder");
+                self.is_done(Done::Failed(error));
+            }
+        }
+    }
+
+    /// Reads or writes the record; what is new in it is made a snapshot first.
+    fn record(&mut self, id: RequestId, request: StoreRequest<Arc<EpochsRecord>>) {
+        let reply = match request {
+            StoreRequest::Read => self.home.found(),
+            StoreRequest::Write { value, expected } => self.write(value, expected),
+            StoreRequest::Delete { .. } => StoreReply::Conflict,
+        };
+        self.untold.push_back(EpochsEvent::Record(id, reply));
+    }
+
+    fn write(
+        &mut self,
+        value: Arc<EpochsRecord>,
+        expected: Option<StoreVersion>,
+    ) -> StoreReply<Arc<EpochsRecord>> {
+        let snapshot = self.home.new_snapshot(&value);
+        let mut told = None;
+        if let Some(id) = snapshot {
+            match self.make(id) {
+                Ok(made) => told = made.map(|made| (id.epoch, made)),
+                Err(error) => {
+                    return StoreReply::Refused(ardea_control::Refused::not_stored(&error));
+                }
+            }
+        }
+        let reply = self.home.write(value, expected, told);
+        if let (Some(id), StoreReply::Written(_), Some(life)) = (snapshot, &reply, &mut self.life) {
+            life.gathering.committed(id.epoch);
+            life.has_base = true;
+            life.taker.has_base();
+        }
+        reply
+    }
+
+    /// Makes a snapshot of the cuts that have come.
+    fn make(&mut self, id: SnapshotId) -> Result<Option<EpochTold>> {
+        let Some(life) = &mut self.life else {
+            return Err(Error::new(
+                ErrorCode::Internal,
+                "there is no life of the job",
+            ));
+        };
+        let committed = self.home.committed().filter(|_| life.has_base);
+        let base = committed.and_then(|epoch| self.home.id_of(epoch));
+        let cuts = life.gathering.cuts(id, base).ok_or_else(|| {
+            let what = format!("the cuts of epoch {} are not all there", id.epoch.0);
+            Error::new(ErrorCode::Internal, what)
+        })?;
+        let at = self.with.node.clock().wall();
+        self.home.make(&Commit { id, base, at, cuts })?;
+        let asked_at = life.ending.filter(|(epoch, _)| *epoch == id.epoch);
+        let took = asked_at.map_or(Duration::ZERO, |(_, at)| self.began.elapsed() - at);
+        let aligned = life.alignment().into_iter();
+        Ok(Some(EpochTold {
+            took_micros: took.as_micros() as u64,
+            aligned_micros: aligned
+                .map(|(vertex, held)| (vertex, held.as_micros() as u64))
+                .collect(),
+        }))
+    }
+
+    /// What has to stay, and what may go.
+    fn keep(&mut self, epochs: &[Epoch], below: Epoch) {
+        self.next = below;
+        self.held.retain(|epoch, _| epochs.contains(epoch));
+        for epoch in epochs {
+            if !self.held.contains_key(epoch)
+                && let Ok(snapshot) = self.home.snapshot(*epoch)
+            {
+                self.held.insert(*epoch, snapshot);
+            }
+        }
+        let stale = self.home.take_stale();
+        self.housekeeper.ask(Chore::Tidy(stale));
+        let newest = self
+            .home
+            .committed()
+            .and_then(|epoch| self.home.id_of(epoch));
+        if let Some(newest) = newest.filter(|_| self.has_garbage) {
+            // What an instance leaves at its end, and is not in a snapshot yet, was written for one behind this.
+            let floor = SnapshotId::new(newest.generation, newest.epoch.next());
+            self.housekeeper.ask(Chore::Sweep(floor));
+            self.has_garbage = false;
+        }
+    }
+
+    /// Begins a life of the job.
+    fn begin(&mut self, generation: Generation, to: Option<Epoch>, paused: bool) {
+        self.retire();
+        // In safe mode: somebody has to decide, and in one process that is whoever runs it again.
+        if self.home.safe_mode().is_some() || self.done.is_some() {
+            return;
+        }
+        if self.wish == Some(Wish::Stop) && !paused {
+            return self.is_done(Done::Stopped);
+        }
+        let after = Epoch(self.next.0.saturating_sub(1));
+        let snapshot = to.map(|epoch| self.home.snapshot(epoch)).transpose();
+        let life = snapshot
+            .and_then(|snapshot| Life::begin(&self.with, generation, snapshot.as_ref(), after));
+        let life = match life {
+            Ok(life) => life,
+            Err(error) => return self.not_begun(generation, error),
+        };
+        if paused {
+            life.handle.pause();
+        }
+        self.shared.lives(&life.handle);
+        self.life = Some(life);
+        if to.is_none() {
+            self.has_begun(None);
+        }
+        match self.wish {
+            Some(Wish::Drain) => self.shared.drain(),
+            Some(Wish::Cancel) => self.is_done(Done::Cancelled),
+            _ => {}
+        }
+    }
+
+    /// Nothing is left of the life before when this returns.
+    fn retire(&mut self) {
+        if let Some(life) = self.life.take() {
+            life.end();
+            // What it came to is known.
+            let _ = life.handle.join();
+        }
+    }
+
+    fn has_begun(&mut self, restored_from: Option<Epoch>) {
+        if let Some(life) = &mut self.life {
+            life.has_begun = true;
+            self.untold.push_back(EpochsEvent::Begun {
+                generation: life.generation,
+                restored_from,
+                participants: vec![PARTICIPANT],
+            });
+        }
+    }
+
+    fn not_begun(&mut self, generation: Generation, error: Error) {
+        if failure::is_final(&error) {
+            return self.is_done(Done::Failed(error));
+        }
+        let reason = error.to_string();
+        let event = match failure::is_of_snapshot(&error) {
+            true => EpochsEvent::Unreadable { generation, reason },
+            false => EpochsEvent::NotBegun { generation, reason },
+        };
+        self.last_error = Some(error);
+        self.untold.push_back(event);
+    }
+
+    /// The present life has failed.
+    fn failed(&mut self, error: Error) {
+        let Some(life) = &self.life else { return };
+        let (generation, has_begun) = (life.generation, life.has_begun);
+        life.end();
+        if !has_begun {
+            return self.not_begun(generation, error);
+        }
+        if failure::is_final(&error) {
+            return self.is_done(Done::Failed(error));
+        }
+        self.untold.push_back(EpochsEvent::Lost {
+            generation,
+            participant: PARTICIPANT,
+            reason: error.to_string(),
+        });
+        self.last_error = Some(error);
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Asked(wish) => self.wants(wish),
+            Event::NotTidied(error) => {
+                let why = error.to_string();
+                self.tell(&Notice::NotTidied { why });
+            }
+            Event::Life(generation, event) => {
+                let is_present = |life: &Life| life.generation == generation;
+                if self.life.as_ref().is_some_and(is_present) {
+                    self.lives(event);
+                }
+            }
+        }
+        self.settle();
+    }
+}

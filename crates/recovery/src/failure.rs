@@ -1,0 +1,162 @@
+//! What is tried again and what is not, and what is said in the end.
+
+use std::time::Duration;
+
+use ardea_control::SafeMode;
+use ardea_core::{Epoch, Error, ErrorCode};
+
+/// Whether trying again can't help: what comes of the job itself or its settings, and what somebody wanted.
+pub(crate) fn is_final(error: &Error) -> bool {
+    matches!(
+        error.code(),
+        ErrorCode::InvalidJob
+            | ErrorCode::InvalidConfig
+            | ErrorCode::TypeMismatch
+            | ErrorCode::NoSuchOutput
+            | ErrorCode::UnexpectedInput
+            | ErrorCode::VersionMismatch
+            | ErrorCode::WrongCluster
+            | ErrorCode::OutputClosed
+            | ErrorCode::Cancelled
+    )
+}
+
+/// Whether it says that a snapshot can't be read.
+pub(crate) fn is_of_snapshot(error: &Error) -> bool {
+    matches!(
+        error.code(),
+        ErrorCode::SnapshotDamaged | ErrorCode::NoSuchSnapshot
+    )
+}
+
+/// What there is to go on from.
+#[derive(Clone, Debug)]
+pub(crate) struct Left {
+    /// The newest committed epoch, if there is one.
+    pub(crate) epoch: Option<Epoch>,
+    /// Where its snapshot is; none if that ends with this process.
+    pub(crate) place: Option<String>,
+}
+
+impl Left {
+    /// In words.
+    fn told(&self) -> String {
+        match (&self.epoch, &self.place) {
+            (Some(epoch), Some(place)) => {
+                format!("its state as of epoch {} is in {place}", epoch.0)
+            }
+            (None, Some(place)) => format!("nothing of its state has been kept in {place} yet"),
+            (_, None) => "its snapshots were in memory, and are gone with it".to_string(),
+        }
+    }
+
+    fn ways_out(&self) -> &'static str {
+        match (&self.epoch, &self.place) {
+            (Some(_), Some(_)) => {
+                "mend the cause and run it again: it goes on from there; recovery.start_over begins with nothing, recovery.attempts tries more often"
+            }
+            (None, Some(_)) => "mend the cause and run it again",
+            (_, None) => {
+                "mend the cause and run it again, from the beginning; with snapshots.folder it would go on where it was"
+            }
+        }
+    }
+}
+
+/// The error of a job that waits for somebody to decide, which one in a single process does by ending.
+pub(crate) fn gave_up(job: &str, why: &SafeMode, last: Option<Error>, left: &Left) -> Error {
+    match why {
+        SafeMode::KeepsFailing { times, last: text } => {
+            let what = format!(
+                "the job {job:?} has failed {times} times in a row without a snapshot in between; {}",
+                left.told()
+            );
+            let error = Error::new(ErrorCode::FailsAgain, what).hint(left.ways_out());
+            match last {
+                Some(last) => error.because(last.without_hint()),
+                None => error.because(text.clone()),
+            }
+        }
+        SafeMode::Unreadable { epoch, why } => {
+            let what = match epoch {
+                Some(epoch) => format!(
+                    "the snapshot of epoch {} of the job {job:?} can't be read",
+                    epoch.0
+                ),
+                None => format!("the job {job:?} can't begin"),
+            };
+            let error = Error::new(ErrorCode::SnapshotDamaged, what).hint(
+                "restore the file from a copy; or take an earlier snapshot (recovery.go_back), which publishes again what was published since; or begin with nothing (recovery.start_over)",
+            );
+            match last {
+                Some(last) => error.because(last.without_hint()),
+                None => error.because(why.clone()),
+            }
+        }
+    }
+}
+
+/// The error of an epoch whose last cuts could not be kept.
+pub(crate) fn last_cut_lost(error: Error) -> Error {
+    let what = "what an instance has left at its end could not be kept";
+    Error::new(error.code(), what).because(error.without_hint())
+}
+
+/// A duration as far as people care.
+pub(crate) fn rounded(time: Duration) -> Duration {
+    match time {
+        time if time < Duration::from_secs(1) => Duration::from_millis(time.as_millis() as u64),
+        time => Duration::from_secs(time.as_secs()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_gives_up_says_how_often_why_what_there_is_and_what_to_do() {
+        let why = SafeMode::KeepsFailing {
+            times: 6,
+            last: "participant 0 is lost".into(),
+        };
+        let last = Error::new(ErrorCode::UserPanic, "it panicked: no").in_vertex("parse", 1);
+        let left = Left {
+            epoch: Some(Epoch(7)),
+            place: Some("state/words".into()),
+        };
+        let error = gave_up("words", &why, Some(last.clone()), &left);
+        assert_eq!(error.code(), ErrorCode::FailsAgain);
+        let told = error.to_string();
+        for part in [
+            "6 times",
+            "epoch 7",
+            "state/words",
+            "it panicked: no",
+            "parse",
+        ] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+        assert!(error.what_next().unwrap().contains("recovery.start_over"));
+        let left = Left {
+            epoch: Some(Epoch(7)),
+            place: None,
+        };
+        let error = gave_up("words", &why, Some(last), &left);
+        assert!(error.to_string().contains("in memory"), "{error}");
+        assert!(error.what_next().unwrap().contains("snapshots.folder"));
+    }
+
+    #[test]
+    fn what_comes_of_the_job_itself_is_not_tried_again() {
+        for (code, is_so) in [
+            (ErrorCode::InvalidJob, true),
+            (ErrorCode::OutputClosed, true),
+            (ErrorCode::UserPanic, false),
+            (ErrorCode::Network, false),
+            (ErrorCode::DiskFull, false),
+        ] {
+            assert_eq!(is_final(&Error::new(code, "x")), is_so, "{code:?}");
+        }
+    }
+}

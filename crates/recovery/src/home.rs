@@ -1,0 +1,343 @@
+//! Where a job is kept: its folder, the snapshots in it, and the record that says which of them count.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use ardea_control::{
+    EpochsRecord, Generation, JobRef, MasterEpoch, Refused, SafeMode, StopState, StoreReply,
+    StoreVersion,
+};
+use ardea_core::{Epoch, Error, ErrorCode, Result};
+use ardea_snapshot::{
+    BlockConfig, Commit, DiskFolder, FileName, FileState, Folder, MemoryFolder, Snapshot,
+    SnapshotId, SnapshotReport, SnapshotStore, StoreConfig,
+};
+
+use crate::Survival;
+use crate::lock::FolderLock;
+use crate::record::{EpochTold, KeptRecord, RecordFiles, RecordedEnd, Wrote};
+use crate::survival::Place;
+
+/// How many bytes of an instance's cut are sorted at a time.
+const BUFFER_BYTES: usize = 4 << 20;
+
+/// Where a job is kept, for as long as this process has it.
+#[derive(Debug)]
+pub(crate) struct Home {
+    folder: Arc<dyn Folder>,
+    store: SnapshotStore,
+    files: RecordFiles,
+    /// What counts; none before the first record is written.
+    record: Option<KeptRecord>,
+    /// How the job had ended when the folder was opened.
+    was: Option<RecordedEnd>,
+    /// Whether anything outlives the process.
+    is_lasting: bool,
+    job: JobRef,
+    _lock: Option<FolderLock>,
+}
+
+impl Home {
+    /// Opens the place where this job is kept. Whoever was at work on it is gone, so that it can begin another life.
+    ///
+    /// # Errors
+    /// `WrongState` if another process has it, `WrongCluster` if it is another job's, `SnapshotDamaged` if the record is damaged or gone,
+    /// and what the folder returns.
+    pub(crate) fn open(survival: &Survival, job: &str) -> Result<Self> {
+        let (folder, lock): (Arc<dyn Folder>, _) = match &survival.place {
+            Place::Memory => (Arc::new(MemoryFolder::new()), None),
+            Place::Folder(folder) => (Arc::clone(folder), None),
+            Place::Directory(path) => {
+                let folder = DiskFolder::open(path)?;
+                let lock = FolderLock::take(folder.path())?;
+                (Arc::new(folder), Some(lock))
+            }
+        };
+        let config = StoreConfig {
+            keep: survival.keep.get(),
+            blocks: BlockConfig {
+                buffer_bytes: BUFFER_BYTES,
+                ..BlockConfig::default()
+            },
+            ..StoreConfig::default()
+        };
+        let (files, found) = RecordFiles::open(Arc::clone(&folder))?;
+        let found = match found {
+            Err(error) if survival.starts_over && error.code() == ErrorCode::SnapshotDamaged => {
+                None
+            }
+            found => found?,
+        };
+        if let Some(found) = found.as_ref().filter(|found| found.job != job) {
+            return Err(of_another(&folder.place(), &found.job, job));
+        }
+        let store = SnapshotStore::open(Arc::clone(&folder), job, config)?;
+        let mut home = Home {
+            was: found.as_ref().and_then(|found| found.end),
+            is_lasting: !matches!(survival.place, Place::Memory),
+            job: JobRef {
+                cluster: "embedded".to_string(),
+                name: job.to_string(),
+                submission: 0,
+            },
+            record: found,
+            folder,
+            store,
+            files,
+            _lock: lock,
+        };
+        home.begin(survival.starts_over)?;
+        Ok(home)
+    }
+
+    /// Takes note that no life of the job is left, and of what somebody who runs it again wants: that it goes on, or that it starts over.
+    fn begin(&mut self, starts_over: bool) -> Result<()> {
+        let damaged = self.store.damaged().into_iter().map(|(id, _)| id);
+        let newest = self.store.snapshots().into_iter().chain(damaged).max();
+        if self.record.is_none() && !starts_over && newest.is_some() {
+            let what = format!(
+                "there are snapshots in {}, and no record that says which of them count",
+                self.folder.place()
+            );
+            return Err(Error::new(ErrorCode::SnapshotDamaged, what).hint(
+                "restore the file job-….record from a copy; or begin with nothing (recovery.start_over)",
+            ));
+        }
+        let fresh = EpochsRecord::new(self.job.clone());
+        let found = self.record.as_ref().map(|record| &*record.epochs);
+        let mut epochs = match found.filter(|_| !starts_over) {
+            Some(found) => found.clone(),
+            None => EpochsRecord {
+                numbers: found.map_or(Epoch(0), |found| found.numbers),
+                master: found.map_or(MasterEpoch::default(), |found| found.master),
+                ..fresh
+            },
+        };
+        let known = newest.map_or(0, |newest| newest.generation);
+        let written = found.map_or(0, |found| found.generation.0);
+        epochs.generation = Generation(known.max(written));
+        epochs.job = self.job.clone();
+        epochs.begun = false;
+        epochs.safe_mode = None;
+        epochs.failures = 0;
+        epochs.stop = StopState::No;
+        for snapshot in &mut epochs.snapshots {
+            // Kept for this moment.
+            Arc::make_mut(snapshot).is_savepoint = false;
+        }
+        if starts_over {
+            self.was = None;
+        }
+        let is_nothing = self.files.version() == 0 && newest.is_none();
+        self.record = (!is_nothing).then(|| KeptRecord {
+            job: self.job.name.clone(),
+            end: None,
+            told: match (&self.record, starts_over) {
+                (Some(record), false) => record.told.clone(),
+                _ => BTreeMap::new(),
+            },
+            epochs: Arc::new(epochs),
+        });
+        Ok(())
+    }
+
+    /// How the job had ended when it was run last.
+    pub(crate) fn was(&self) -> Option<RecordedEnd> {
+        self.was
+    }
+
+    /// The number for this process among all that had the folder.
+    pub(crate) fn next_master(&self) -> MasterEpoch {
+        self.epochs()
+            .map_or(MasterEpoch(1), |epochs| epochs.master.next())
+    }
+
+    pub(crate) fn job(&self) -> &JobRef {
+        &self.job
+    }
+
+    pub(crate) fn store(&self) -> &SnapshotStore {
+        &self.store
+    }
+
+    pub(crate) fn folder(&self) -> &Arc<dyn Folder> {
+        &self.folder
+    }
+
+    /// Where it is, if it outlives this process.
+    pub(crate) fn lasting_place(&self) -> Option<String> {
+        self.is_lasting.then(|| self.folder.place())
+    }
+
+    pub(crate) fn is_lasting(&self) -> bool {
+        self.is_lasting
+    }
+
+    /// What is recorded of epochs.
+    pub(crate) fn epochs(&self) -> Option<&EpochsRecord> {
+        self.record.as_ref().map(|record| &*record.epochs)
+    }
+
+    /// The newest committed epoch.
+    pub(crate) fn committed(&self) -> Option<Epoch> {
+        self.epochs().and_then(|epochs| epochs.committed)
+    }
+
+    /// What the snapshot of a recorded epoch is called.
+    pub(crate) fn id_of(&self, epoch: Epoch) -> Option<SnapshotId> {
+        let snapshot = self.epochs()?.snapshot(epoch)?;
+        Some(SnapshotId::new(snapshot.generation.0, snapshot.epoch))
+    }
+
+    /// The snapshot of a recorded epoch. As long as it is held, it is not collected.
+    ///
+    /// # Errors
+    /// Why it can't be used.
+    pub(crate) fn snapshot(&self, epoch: Epoch) -> Result<Snapshot> {
+        let id = self.id_of(epoch).ok_or_else(|| {
+            let what = format!("there is no snapshot of epoch {}", epoch.0);
+            Error::new(ErrorCode::NoSuchSnapshot, what)
+        })?;
+        self.store.snapshot(id)
+    }
+
+    /// Answers the conductor that reads the record.
+    pub(crate) fn found(&self) -> StoreReply<Arc<EpochsRecord>> {
+        let version = StoreVersion(self.files.version());
+        let record = self.record.as_ref();
+        StoreReply::Found(record.map(|record| (Arc::clone(&record.epochs), version)))
+    }
+
+    /// Whether what the conductor writes makes a snapshot: which.
+    pub(crate) fn new_snapshot(&self, value: &EpochsRecord) -> Option<SnapshotId> {
+        let epoch = value.committed?;
+        let is_known = self
+            .epochs()
+            .is_some_and(|known| known.snapshot(epoch).is_some());
+        let snapshot = value.snapshot(epoch).filter(|_| !is_known)?;
+        Some(SnapshotId::new(snapshot.generation.0, epoch))
+    }
+
+    /// Makes a snapshot, which does not count before it is recorded.
+    ///
+    /// # Errors
+    /// As [`SnapshotStore::commit`].
+    pub(crate) fn make(&self, commit: &Commit) -> Result<SnapshotReport> {
+        self.store.commit(commit)
+    }
+
+    /// Writes what the conductor wants written, with what is told of the epoch if it is a snapshot.
+    pub(crate) fn write(
+        &mut self,
+        value: Arc<EpochsRecord>,
+        expected: Option<StoreVersion>,
+        told: Option<(Epoch, EpochTold)>,
+    ) -> StoreReply<Arc<EpochsRecord>> {
+        let version = self
+            .record
+            .as_ref()
+            .map(|_| StoreVersion(self.files.version()));
+        if expected != version {
+            return StoreReply::Conflict;
+        }
+        let known = self.record.as_ref();
+        let mut record = KeptRecord {
+            job: self.job.name.clone(),
+            end: None,
+            told: known.map(|record| record.told.clone()).unwrap_or_default(),
+            epochs: value,
+        };
+        record
+            .told
+            .extend(told.map(|(epoch, told)| (epoch.0, told)));
+        record.tidy();
+        match self.files.write(&record) {
+            Wrote::Yes => {
+                self.record = Some(record);
+                StoreReply::Written(StoreVersion(self.files.version()))
+            }
+            Wrote::No(error) => StoreReply::Refused(Refused::not_stored(&error)),
+            Wrote::InDoubt(_) => StoreReply::Unavailable,
+        }
+    }
+
+    /// Writes down how the job has ended.
+    ///
+    /// # Errors
+    /// Whatever keeps it from being written.
+    pub(crate) fn end(&mut self, end: RecordedEnd) -> Result<()> {
+        let Some(record) = &self.record else {
+            return Ok(());
+        };
+        let record = KeptRecord {
+            end: Some(end),
+            ..record.clone()
+        };
+        match self.files.write(&record) {
+            Wrote::Yes => {
+                self.record = Some(record);
+                Ok(())
+            }
+            Wrote::No(error) | Wrote::InDoubt(error) => Err(error),
+        }
+    }
+
+    /// Files that are not needed any more.
+    pub(crate) fn take_stale(&mut self) -> Vec<(FileName, FileState)> {
+        self.files.take_stale()
+    }
+
+    /// The snapshot before the committed one.
+    pub(crate) fn before_committed(&self) -> Option<Epoch> {
+        let epochs = self.epochs()?;
+        let earlier = epochs.snapshots.iter().map(|kept| kept.epoch);
+        earlier
+            .filter(|epoch| Some(*epoch) < epochs.committed)
+            .max()
+    }
+
+    /// Why the job waits for somebody to decide, if it does.
+    pub(crate) fn safe_mode(&self) -> Option<&SafeMode> {
+        self.epochs()?.safe_mode.as_ref()
+    }
+}
+
+fn of_another(place: &str, found: &str, wanted: &str) -> Error {
+    let what = format!("{place} is the folder of the job {found:?}, not of {wanted:?}");
+    Error::new(ErrorCode::WrongCluster, what).hint("give each job a folder of its own")
+}
+
+/// What is in a job's folder, for who looks at it. Changes nothing, and needs no lock.
+pub(crate) struct Visit {
+    pub(crate) record: KeptRecord,
+    pub(crate) store: SnapshotStore,
+    pub(crate) holder: Option<String>,
+}
+
+impl Visit {
+    /// Looks into a directory.
+    ///
+    /// # Errors
+    /// `ReadFailed` if it isn't there or can't be read, `NoSuchSnapshot` if no job is kept there, and what is wrong with the record.
+    pub(crate) fn of(path: &Path) -> Result<Self> {
+        if !path.is_dir() {
+            let what = format!("there is no folder {}", path.display());
+            return Err(Error::new(ErrorCode::ReadFailed, what)
+                .hint("name the folder that the job was given as snapshots.folder"));
+        }
+        let folder: Arc<dyn Folder> = Arc::new(DiskFolder::open(path)?);
+        let (_, record) = RecordFiles::open(Arc::clone(&folder))?;
+        let record = record?.ok_or_else(|| {
+            let what = format!("no job is kept in {}", path.display());
+            Error::new(ErrorCode::NoSuchSnapshot, what)
+                .hint("name the folder that the job was given as snapshots.folder")
+        })?;
+        let store = SnapshotStore::open(folder, &record.job, StoreConfig::default())?;
+        Ok(Visit {
+            record,
+            store,
+            holder: FolderLock::holder(path),
+        })
+    }
+}

@@ -1,0 +1,67 @@
+//! Keeps a job of one process running: ends its epochs in time, keeps its snapshots, and after a failure starts it anew from the newest whole one.
+//!
+//! A job that survives has a [`Survival`]: what it promises, and where its snapshots are. [`Surviving`] runs it: it conducts the job's epochs by the
+//! machines of a cluster's master, [`Epochs`](ardea_control::Epochs) and [`EpochsAgent`](ardea_control::EpochsAgent), with this process as the
+//! only participant; writes the cuts of instances on threads of its own; and when the job fails begins another life of it.
+//!
+//! In reading order:
+//!
+//! * [`Survival`], [`SURVIVAL_SETTINGS`]: what is promised, and how; [`Embedded`]: jobs that can be run; [`Survive`]: running one;
+//! * [`Surviving`], [`SurvivingHandle`]: a job that runs so; [`Survived`], [`Figures`], [`Notice`]: what is told of it;
+//! * `home`: a job's folder, with its `lock` and its `record`; `shape`: whether a folder fits a job; [`look`]: what is in a folder;
+//! * `writing`: takes cuts; `reading`: gives state back; `gathering`: which cuts make a snapshot;
+//! * `life`: one life of the job; `driver`: from one to the next; `failure`: what is tried again; `housekeeping`: folding and collecting.
+//!
+//! # Invariants
+//!
+//! * **An epoch is committed when its snapshot and then the record are durable**, and only then instances are told.
+//! * **One process at a time** has a folder: its lock ends with it, however it ends. So what the record says of a life is over when it is read.
+//! * **Nothing is passed over in silence**: a damaged snapshot, another job's folder, a job that has ended already.
+//! * No thread that records flow on waits for a disk.
+//!
+//! # Example
+//!
+//! ```
+//! use ardea_connect::{collections::items, null};
+//! use ardea_core::Guarantee;
+//! use ardea_pipeline::Pipeline;
+//! use ardea_recovery::{Survival, SurvivalEnd, Survive};
+//!
+//! let p = Pipeline::new("tea");
+//! p.read_from(items(vec![3, 1, 2])).write_to(null::sink());
+//! let survived = p.run_surviving(&Survival::in_memory().guarantee(Guarantee::AtLeastOnce))?;
+//! assert_eq!(survived.end, SurvivalEnd::Completed);
+//! # Ok::<(), ardea_core::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod embedded;
+mod notice;
+mod settings;
+mod survival;
+
+mod lock;
+mod record;
+
+mod home;
+mod shape;
+
+mod gathering;
+mod reading;
+mod writing;
+
+mod failure;
+mod housekeeping;
+
+mod driver;
+mod life;
+mod surviving;
+
+mod looking;
+
+pub use embedded::Embedded;
+pub use looking::{Looked, LookedSnapshot, look};
+pub use notice::Notice;
+pub use settings::SURVIVAL_SETTINGS;
+pub use survival::Survival;
+pub use surviving::{Figures, SurvivalEnd, Survive, Survived, Surviving, SurvivingHandle};

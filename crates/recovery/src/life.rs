@@ -1,0 +1,235 @@
+//! One life of a job: from where it begins with what is remembered, until it ends or fails.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::thread;
+use std::time::Duration;
+
+use ardea_control::{EpochsAgent, Generation, ParticipantId};
+use ardea_core::{Cut, DeadLetters, Epoch, Error, ErrorCode, Guarantee, Result};
+use ardea_engine::{
+    CutReport, CutSink, CutSource, Cuts, InstanceName, JobConfig, JobHandle, JobStatus, Node,
+};
+use ardea_snapshot::{CutReceipt, Snapshot, SnapshotStore};
+
+use crate::Embedded;
+use crate::gathering::Gathering;
+use crate::reading::StateReading;
+use crate::shape;
+use crate::writing::{CutTaker, Writers};
+
+/// The only participant: this process.
+pub(crate) const PARTICIPANT: ParticipantId = ParticipantId(0);
+
+/// What happens to a job that survives.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// Something of this life.
+    Life(Generation, LifeEvent),
+    /// Somebody wants something.
+    Asked(Wish),
+    /// Old snapshots could not be tidied up.
+    NotTidied(Error),
+}
+
+/// What somebody wants of a job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wish {
+    /// End a last epoch, and then the job, which may go on from there later.
+    Stop,
+    /// End it as if its input had ended.
+    Drain,
+    /// Stop it at once.
+    Cancel,
+}
+
+/// What happens in one life.
+#[derive(Debug)]
+pub(crate) enum LifeEvent {
+    /// All instances have what they remembered.
+    Restored,
+    /// A cut is safe.
+    Saved(InstanceName, CutReport, CutReceipt),
+    /// A cut will not be; why, if it has failed.
+    GaveUp(Cut, Option<Error>),
+    /// An instance has heard that this epoch is committed.
+    Heard(InstanceName, Epoch),
+    /// An instance has ended, and waits for nothing.
+    Left(InstanceName),
+    /// The job is over.
+    Over(JobStatus),
+}
+
+/// What a life needs to begin.
+pub(crate) struct Beginning<'a> {
+    pub(crate) job: &'a dyn Embedded,
+    pub(crate) node: &'a Node,
+    pub(crate) guarantee: Guarantee,
+    pub(crate) dead_letters: Arc<DeadLetters>,
+    pub(crate) store: SnapshotStore,
+    pub(crate) events: Sender<Event>,
+    pub(crate) writers: Writers,
+    /// How many threads read what is remembered.
+    pub(crate) readers: usize,
+}
+
+/// One life of a job.
+pub(crate) struct Life {
+    pub(crate) generation: Generation,
+    pub(crate) handle: JobHandle,
+    pub(crate) agent: EpochsAgent,
+    pub(crate) gathering: Gathering,
+    pub(crate) taker: Arc<CutTaker>,
+    /// How many instances each vertex has.
+    pub(crate) counts: BTreeMap<String, u32>,
+    /// Whether the conductor knows that it has begun.
+    pub(crate) has_begun: bool,
+    /// The first epoch's cuts are to hold all state, and be based on nothing.
+    pub(crate) has_base: bool,
+    /// The epoch whose commit is being carried out.
+    pub(crate) telling: Option<Epoch>,
+    /// The epoch that is under way, and when it was asked for.
+    pub(crate) ending: Option<(Epoch, Duration)>,
+    /// The newest epoch of which all cuts were told to be safe.
+    pub(crate) saved: Option<Epoch>,
+    /// By vertex and instance, how long inputs had been held before it.
+    pub(crate) aligned: BTreeMap<(Arc<str>, u32), Duration>,
+    /// The end of the job has been told.
+    pub(crate) over: Option<JobStatus>,
+    pub(crate) has_told_its_end: bool,
+    _reading: Option<Arc<StateReading>>,
+}
+
+impl Life {
+    /// Begins a life, from that snapshot, with epochs after that one.
+    ///
+    /// # Errors
+    /// Whatever keeps it from beginning; nothing of it runs then.
+    pub(crate) fn begin(
+        with: &Beginning<'_>,
+        generation: Generation,
+        from: Option<&Snapshot>,
+        after: Epoch,
+    ) -> Result<Life> {
+        if let Some(snapshot) = from {
+            let dag = with.job.graph(with.node.config().threads)?;
+            shape::check(snapshot, &dag, with.job.job_name())?;
+        }
+        let reading = match from {
+            None => None,
+            Some(snapshot) => {
+                let events = with.events.clone();
+                let when_read = move || {
+                    // Without a driver nobody wants to know.
+                    let _ = events.send(Event::Life(generation, LifeEvent::Restored));
+                };
+                Some(StateReading::start(
+                    snapshot.clone(),
+                    with.readers,
+                    when_read,
+                )?)
+            }
+        };
+        let (store, events) = (with.store.clone(), with.events.clone());
+        let taker = CutTaker::new(generation, store, events, with.writers.clone());
+        let taker = Arc::new(taker);
+        let config = JobConfig {
+            guarantee: with.guarantee,
+            dead_letters: Arc::clone(&with.dead_letters),
+            cuts: Cuts {
+                sink: Some(Arc::clone(&taker) as Arc<dyn CutSink>),
+                source: reading
+                    .as_ref()
+                    .map(|reading| Arc::clone(reading) as Arc<dyn CutSource>),
+                after,
+            },
+            ..JobConfig::named(with.job.job_name())
+        };
+        let handle = with.job.start(with.node, config)?;
+        if let Some(reading) = &reading {
+            reading.all_are_open();
+        }
+        let names = instances(&handle);
+        let counts = shape::counts(&names);
+        let has_base = from.is_some_and(|snapshot| shape::is_same(snapshot, &counts));
+        if has_base {
+            taker.has_base();
+        }
+        let life = Life {
+            generation,
+            agent: EpochsAgent::new(PARTICIPANT, generation, from.map(|from| from.id().epoch)),
+            gathering: Gathering::of(names),
+            taker,
+            counts,
+            has_begun: false,
+            has_base,
+            telling: None,
+            ending: None,
+            saved: None,
+            aligned: BTreeMap::new(),
+            over: None,
+            has_told_its_end: false,
+            _reading: reading,
+            handle,
+        };
+        life.watch(with.events.clone())?;
+        Ok(life)
+    }
+
+    /// Has somebody tell when the job is over.
+    fn watch(&self, events: Sender<Event>) -> Result<()> {
+        let (generation, handle) = (self.generation, self.handle.clone());
+        let watcher = move || {
+            // What it has come to says the status.
+            let _ = handle.join();
+            let over = LifeEvent::Over(handle.status());
+            let _ = events.send(Event::Life(generation, over));
+        };
+        let spawned = thread::Builder::new()
+            .name("ardea-life".into())
+            .spawn(watcher);
+        spawned.map(drop).map_err(|error| {
+            self.end();
+            Error::new(ErrorCode::LimitReached, "no thread to watch the job")
+                .because(error)
+                .hint("raise the limit of threads (ulimit -u)")
+        })
+    }
+
+    /// Has nothing more come of it.
+    pub(crate) fn end(&self) {
+        self.taker.end();
+        self.handle.cancel();
+    }
+
+    /// How long each vertex's slowest instance has held inputs since this was asked last.
+    pub(crate) fn alignment(&mut self) -> BTreeMap<String, Duration> {
+        let mut slowest: BTreeMap<String, Duration> = BTreeMap::new();
+        for report in self.handle.metrics() {
+            let key = (Arc::clone(&report.vertex), report.instance);
+            let now = report.metrics.aligned_for;
+            let before = self.aligned.insert(key, now).unwrap_or_default();
+            let held = slowest.entry(report.vertex.to_string()).or_default();
+            *held = now.saturating_sub(before).max(*held);
+        }
+        slowest
+    }
+}
+
+/// All instances of a job that was just started.
+fn instances(handle: &JobHandle) -> Vec<InstanceName> {
+    let mut counts: BTreeMap<Arc<str>, u32> = BTreeMap::new();
+    for tasklet in &handle.plan().tasklets {
+        for name in &tasklet.names {
+            counts.insert(Arc::clone(name), tasklet.parallelism);
+        }
+    }
+    let names = counts.into_iter().flat_map(|(vertex, parallelism)| {
+        (0..parallelism).map(move |index| InstanceName {
+            vertex: Arc::clone(&vertex),
+            instance: ardea_core::Instance { index, parallelism },
+        })
+    });
+    names.collect()
+}

@@ -1,0 +1,88 @@
+//! What is in a job's folder, for people who look at it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use ardea_core::{Epoch, Error, Result};
+use ardea_snapshot::{SnapshotId, SnapshotReport};
+
+use crate::home::Visit;
+use crate::record::RecordedEnd;
+
+/// What is in a job's folder.
+#[derive(Clone, Debug)]
+pub struct Looked {
+    /// The job's name.
+    pub job: String,
+    /// How it has ended, in a word, if it has and nobody runs it: `completed`, `drained`, `stopped`.
+    pub end: Option<&'static str>,
+    /// Who has the folder at the moment, in that process' own words.
+    pub holder: Option<String>,
+    /// The newest committed epoch.
+    pub committed: Option<Epoch>,
+    /// The snapshots that count, the oldest first.
+    pub snapshots: Vec<LookedSnapshot>,
+}
+
+/// A snapshot in a job's folder.
+#[derive(Clone, Debug)]
+pub struct LookedSnapshot {
+    /// Its epoch.
+    pub epoch: Epoch,
+    /// Sizes, and what was written when, vertex by vertex; or why it can't be read.
+    pub report: std::result::Result<SnapshotReport, Error>,
+    /// From the end of its epoch being asked for until all was safe.
+    pub took: Option<Duration>,
+    /// By vertex, for how long its slowest instance had held inputs that were ahead.
+    pub aligned: BTreeMap<String, Duration>,
+}
+
+/// Looks into a job's folder. With `check` all that snapshots consist of is read and verified, which costs reading it.
+///
+/// Changes nothing, and may be done while the job runs; snapshots that are removed meanwhile are left out then.
+///
+/// # Errors
+/// `ReadFailed` if there is no such folder, `NoSuchSnapshot` if no job is kept in it, `SnapshotDamaged` if the record that says which snapshots
+/// count can't be read.
+pub fn look(folder: &Path, check: bool) -> Result<Looked> {
+    let Visit {
+        record,
+        store,
+        holder,
+    } = Visit::of(folder)?;
+    let look_at = |epoch: Epoch, generation: u64| {
+        let snapshot = store.snapshot(SnapshotId::new(generation, epoch));
+        let checked = snapshot.and_then(|snapshot| {
+            if check {
+                snapshot.verify()?;
+            }
+            Ok(snapshot.report())
+        });
+        let told = record.told.get(&epoch.0).cloned().unwrap_or_default();
+        let aligned = told.aligned_micros.into_iter();
+        LookedSnapshot {
+            epoch,
+            report: checked,
+            took: (told.took_micros > 0).then(|| Duration::from_micros(told.took_micros)),
+            aligned: aligned
+                .map(|(vertex, micros)| (vertex, Duration::from_micros(micros)))
+                .collect(),
+        }
+    };
+    let kept = record.epochs.snapshots.iter();
+    Ok(Looked {
+        snapshots: kept
+            .map(|kept| look_at(kept.epoch, kept.generation.0))
+            .collect(),
+        end: match (record.end, &holder) {
+            (Some(RecordedEnd::Completed), None) => Some("completed"),
+            (Some(RecordedEnd::Drained), None) => Some("drained"),
+            (Some(RecordedEnd::Stopped), None) => Some("stopped"),
+            _ => None,
+        },
+        committed: record.epochs.committed,
+        holder,
+        job: record.job.clone(),
+    })
+}

@@ -1,0 +1,236 @@
+//! What is written down of a job beside its snapshots: which of them count, and how the job has ended.
+//!
+//! A file `job-VERSION.record`, sealed as manifests are, in JSON. Each version is a file of its own, written whole before the one before it
+//! is removed; the highest counts.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ardea_control::EpochsRecord;
+use ardea_core::{Epoch, Error, ErrorCode, Result};
+use ardea_snapshot::{FileName, FileState, Folder, Unsealed, seal, unseal};
+use serde::{Deserialize, Serialize};
+
+const KIND: &str = "ardea job";
+const FORMAT: &str = "1";
+
+/// How a job has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum RecordedEnd {
+    /// All its input was read, and all results are out.
+    Completed,
+    /// Its sources were asked to end before their input did, and all results of what they had read are out.
+    Drained,
+    /// It was stopped, to go on later.
+    Stopped,
+}
+
+/// What is told of an epoch that its snapshot doesn't tell.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct EpochTold {
+    /// From its end being asked for until its cuts were safe.
+    pub(crate) took_micros: u64,
+    /// By vertex, for how long its slowest instance had waited for inputs that were behind.
+    pub(crate) aligned_micros: BTreeMap<String, u64>,
+}
+
+/// What is written down.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) struct KeptRecord {
+    /// The job's name.
+    pub(crate) job: String,
+    /// How it has ended, if it has.
+    pub(crate) end: Option<RecordedEnd>,
+    /// Of the snapshots that are kept, by epoch.
+    pub(crate) told: BTreeMap<u64, EpochTold>,
+    /// What its conductor needs.
+    pub(crate) epochs: Arc<EpochsRecord>,
+}
+
+impl KeptRecord {
+    /// Forgets what is told of snapshots that are not kept any more.
+    pub(crate) fn tidy(&mut self) {
+        let epochs = &self.epochs;
+        self.told
+            .retain(|epoch, _| epochs.snapshot(Epoch(*epoch)).is_some());
+    }
+
+    fn decode(file: &[u8], name: &FileName, place: &str) -> Result<Self> {
+        let damaged = |why: String| {
+            let what = format!("{name} in {place} is damaged: {why}");
+            Error::new(ErrorCode::SnapshotDamaged, what).hint(
+                "restore it from a copy; or begin with nothing (recovery.start_over); check the disk",
+            )
+        };
+        match unseal(KIND, FORMAT, file) {
+            Ok(body) => serde_json::from_slice(body).map_err(|error| damaged(error.to_string())),
+            Err(Unsealed::Damaged) => {
+                Err(damaged("its first line does not fit what follows".into()))
+            }
+            Err(Unsealed::Version(version)) => {
+                let what = format!(
+                    "{name} in {place} is of version {version} of the format, which is not known here"
+                );
+                Err(Error::new(ErrorCode::VersionMismatch, what)
+                    .hint("run the job by the version of Ardea that wrote it, or by a later one"))
+            }
+        }
+    }
+}
+
+/// The files of a job's record.
+#[derive(Debug)]
+pub(crate) struct RecordFiles {
+    folder: Arc<dyn Folder>,
+    /// The version that counts; zero if there is none.
+    version: u64,
+    /// Files that are not needed any more.
+    stale: Vec<FileName>,
+}
+
+/// What came of writing a record.
+#[derive(Debug)]
+pub(crate) enum Wrote {
+    /// It is durable.
+    Yes,
+    /// It is not there, and never will be.
+    No(Error),
+    /// It may be there or not.
+    InDoubt(Error),
+}
+
+impl RecordFiles {
+    /// The record in this folder, if there is one, or why it can't be used. Changes nothing.
+    ///
+    /// # Errors
+    /// What the folder returns when it is listed.
+    pub(crate) fn open(folder: Arc<dyn Folder>) -> Result<(Self, Result<Option<KeptRecord>>)> {
+        let mut versions: Vec<(u64, FileName)> = folder
+            .list()?
+            .into_iter()
+            .filter(|listed| listed.state == FileState::Whole)
+            .filter_map(|listed| Some((version_of(&listed.name)?, listed.name)))
+            .collect();
+        versions.sort();
+        let newest = versions.pop();
+        let files = RecordFiles {
+            version: newest.as_ref().map_or(0, |(version, _)| *version),
+            stale: versions.into_iter().map(|(_, name)| name).collect(),
+            folder,
+        };
+        let record = newest.map(|(_, name)| files.read(&name)).transpose();
+        Ok((files, record))
+    }
+
+    /// The version that counts.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    fn read(&self, name: &FileName) -> Result<KeptRecord> {
+        let place = self.folder.place();
+        let file = self.folder.read(name)?;
+        let file = file.ok_or_else(|| {
+            let what = format!("{name} in {place} is gone");
+            Error::new(ErrorCode::SnapshotDamaged, what).hint("run it again")
+        })?;
+        KeptRecord::decode(&file, name, &place)
+    }
+
+    /// Writes the next version. What it replaces is told by [`take_stale`](Self::take_stale).
+    pub(crate) fn write(&mut self, record: &KeptRecord) -> Wrote {
+        let body = match serde_json::to_vec(record) {
+            Ok(body) => body,
+            Err(error) => {
+                let what = "the record of a job can't be written";
+                return Wrote::No(Error::new(ErrorCode::Internal, what).because(error));
+            }
+        };
+        let next = self.version + 1;
+        let Some(name) = file_of(next) else {
+            let what = "the record of a job has no name";
+            return Wrote::No(Error::new(ErrorCode::Internal, what));
+        };
+        if let Err(error) = self.folder.write(&name, &seal(KIND, FORMAT, &body)) {
+            // If the last step failed it may be there.
+            return match self.folder.remove(&[(name, FileState::Whole)]) {
+                Ok(()) => Wrote::No(error),
+                Err(_) => Wrote::InDoubt(error),
+            };
+        }
+        self.stale.extend(file_of(self.version));
+        self.version = next;
+        Wrote::Yes
+    }
+
+    /// The files that are not needed any more, for whoever removes them.
+    pub(crate) fn take_stale(&mut self) -> Vec<(FileName, FileState)> {
+        let stale = std::mem::take(&mut self.stale).into_iter();
+        stale.map(|name| (name, FileState::Whole)).collect()
+    }
+}
+
+fn file_of(version: u64) -> Option<FileName> {
+    FileName::new(format!("job-{version}.record")).filter(|_| version > 0)
+}
+
+fn version_of(name: &FileName) -> Option<u64> {
+    let version = name.as_str().strip_prefix("job-")?;
+    let version = version.strip_suffix(".record")?.parse().ok()?;
+    (file_of(version).as_ref() == Some(name)).then_some(version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ardea_control::JobRef;
+    use ardea_snapshot::MemoryFolder;
+
+    fn record(end: Option<RecordedEnd>) -> KeptRecord {
+        let job = JobRef {
+            cluster: String::new(),
+            name: "words".into(),
+            submission: 0,
+        };
+        KeptRecord {
+            job: "words".into(),
+            end,
+            told: BTreeMap::new(),
+            epochs: Arc::new(EpochsRecord::new(job)),
+        }
+    }
+
+    fn open(folder: &Arc<MemoryFolder>) -> (RecordFiles, Result<Option<KeptRecord>>) {
+        RecordFiles::open(Arc::clone(folder) as Arc<dyn Folder>).unwrap()
+    }
+
+    #[test]
+    fn the_latest_record_counts_and_those_before_it_go() {
+        let folder = Arc::new(MemoryFolder::new());
+        let (mut files, nothing) = open(&folder);
+        assert_eq!(nothing.unwrap(), None);
+        let (first, second) = (record(None), record(Some(RecordedEnd::Stopped)));
+        assert!(matches!(files.write(&first), Wrote::Yes));
+        assert!(matches!(files.write(&second), Wrote::Yes));
+        let (mut again, found) = open(&folder);
+        assert_eq!((again.version(), found.unwrap()), (2, Some(second)));
+        for stale in [files.take_stale(), again.take_stale()] {
+            assert_eq!(stale.len(), 1);
+            folder.remove(&stale).unwrap();
+        }
+        assert_eq!(folder.list().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_damaged_record_is_told_and_none_before_it_is_taken() {
+        let folder = Arc::new(MemoryFolder::new());
+        let (mut files, _) = open(&folder);
+        assert!(matches!(files.write(&record(None)), Wrote::Yes));
+        let name = FileName::new("job-2.record").unwrap();
+        folder.write(&name, b"ardea job 1 xxh3 0\n{}").unwrap();
+        let error = open(&folder).1.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::SnapshotDamaged);
+        assert!(error.to_string().contains("job-2.record"), "{error}");
+    }
+}

@@ -1,0 +1,205 @@
+//! The settings of jobs that survive; what they mean is said at [`Survival`].
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use ardea_core::settings::{Kind, Resolved, Setting};
+use ardea_core::{Guarantee, Result};
+
+use crate::Survival;
+
+const GUARANTEES: [Guarantee; 3] = [
+    Guarantee::None,
+    Guarantee::AtLeastOnce,
+    Guarantee::ExactlyOnce,
+];
+
+const fn duration(least: Duration, most: Duration) -> Kind {
+    Kind::Duration { least, most }
+}
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// What a job promises when it fails, and how that is kept.
+///
+/// ```
+/// use ardea_core::settings::{Resolver, Schema};
+/// use ardea_recovery::{SURVIVAL_SETTINGS, Survival};
+///
+/// let schema = Schema::of(SURVIVAL_SETTINGS);
+/// let resolved = Resolver::new(&schema).flags(["guarantee=exactly-once"]).resolve()?;
+/// assert!(Survival::from_settings(&resolved)?.is_some());
+/// assert!(Survival::from_settings(&Resolver::new(&schema).resolve()?)?.is_none());
+/// # Ok::<(), ardea_core::Error>(())
+/// ```
+pub static SURVIVAL_SETTINGS: &[Setting] = &[
+    Setting {
+        key: "guarantee",
+        kind: Kind::Choice(&["none", "at-least-once", "exactly-once"]),
+        default: "none",
+        about: "what a job that runs in this process promises of its records when it fails, or its process dies",
+        trades: "none costs nothing; at-least-once costs snapshots; exactly-once also holds back inputs that are ahead at the end of an epoch",
+    },
+    Setting {
+        key: "snapshots.folder",
+        kind: Kind::Text,
+        default: "",
+        about: "the folder of the job's snapshots, which is this job's alone; without one they are in memory",
+        trades: "in memory they are quicker, and end with the process",
+    },
+    Setting {
+        key: "snapshots.every",
+        kind: duration(Duration::from_millis(10), HOUR),
+        default: "1s",
+        about: "how often an epoch ends, with a snapshot",
+        trades: "more often leaves less to be done again, and shows what transactional sinks write sooner; less often costs less",
+    },
+    Setting {
+        key: "snapshots.timeout",
+        kind: duration(Duration::from_millis(100), HOUR),
+        default: "1m",
+        about: "how long a snapshot may take before it is given up; the job goes on",
+        trades: "longer lets slow ones succeed, shorter begins the next one sooner",
+    },
+    Setting {
+        key: "snapshots.pause",
+        kind: duration(Duration::ZERO, HOUR),
+        default: "100ms",
+        about: "the least time between two snapshots",
+        trades: "longer leaves more of the disk to others",
+    },
+    Setting {
+        key: "snapshots.keep",
+        kind: Kind::Count {
+            least: 1,
+            most: 1_000,
+        },
+        default: "3",
+        about: "how many snapshots are kept",
+        trades: "more leave more to go back to if one is damaged, and take more room",
+    },
+    Setting {
+        key: "recovery.attempts",
+        kind: Kind::Count {
+            least: 0,
+            most: 1_000_000,
+        },
+        default: "5",
+        about: "how often in a row a job is started anew without a snapshot in between, before it ends with the reason",
+        trades: "more outlast longer troubles of what the job talks to, and tell later of those that stay",
+    },
+    Setting {
+        key: "recovery.start_over",
+        kind: Kind::Flag,
+        default: "false",
+        about: "whether to begin with nothing, whatever snapshots.folder has; for the command line",
+        trades: "what was remembered is forgotten, and all input is read again",
+    },
+    Setting {
+        key: "recovery.go_back",
+        kind: Kind::Flag,
+        default: "false",
+        about: "whether an exactly-once job may go on from the snapshot before one that is damaged",
+        trades: "it goes on, and what was published since is published again",
+    },
+];
+
+impl Survival {
+    /// As settings say whose schema contains [`SURVIVAL_SETTINGS`]; none if the job promises nothing.
+    ///
+    /// # Errors
+    /// [`Internal`](ardea_core::ErrorCode::Internal) when the schema doesn't contain them.
+    pub fn from_settings(resolved: &Resolved) -> Result<Option<Self>> {
+        let name = resolved.choice("guarantee")?;
+        let guarantee = GUARANTEES
+            .into_iter()
+            .find(|guarantee| guarantee.as_str() == name)
+            .ok_or_else(|| resolved.refuse("guarantee", "there is none of this name"))?;
+        if !guarantee.keeps_state() {
+            return Ok(None);
+        }
+        let survival = match resolved.text("snapshots.folder")? {
+            "" => Survival::in_memory(),
+            folder => Survival::in_folder(folder),
+        };
+        let keep = usize::try_from(resolved.count("snapshots.keep")?).unwrap_or(usize::MAX);
+        let attempts = resolved.count("recovery.attempts")?;
+        Ok(Some(
+            survival
+                .guarantee(guarantee)
+                .every(resolved.duration("snapshots.every")?)
+                .timeout(resolved.duration("snapshots.timeout")?)
+                .pause(resolved.duration("snapshots.pause")?)
+                .keep(NonZeroUsize::new(keep).unwrap_or(NonZeroUsize::MIN))
+                .attempts(u32::try_from(attempts).unwrap_or(u32::MAX))
+                .start_over(resolved.flag("recovery.start_over")?)
+                .go_back(resolved.flag("recovery.go_back")?),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ardea_core::settings::{Resolver, Schema};
+
+    fn survival(flags: &[&str]) -> Option<Survival> {
+        let schema = Schema::of(SURVIVAL_SETTINGS);
+        let flags = flags.iter().copied();
+        let resolved = Resolver::new(&schema).flags(flags).resolve().unwrap();
+        Survival::from_settings(&resolved).unwrap()
+    }
+
+    #[test]
+    fn the_book_has_a_row_for_each_setting_with_its_default() {
+        let book = include_str!("../../../docs/survival.md");
+        for setting in SURVIVAL_SETTINGS {
+            let default = match setting.default {
+                "" => "|".to_string(),
+                "false" => "| off |".to_string(),
+                text => format!("| {text} |"),
+            };
+            let row = format!("| `{}` {default}", setting.key);
+            let book = book
+                .replace("| 1 s |", "| 1s |")
+                .replace("| 1 m |", "| 1m |");
+            let book = book.replace("| 100 ms |", "| 100ms |");
+            assert!(book.contains(&row), "docs/survival.md should have {row}");
+        }
+    }
+
+    #[test]
+    fn without_a_guarantee_nothing_survives() {
+        assert!(survival(&["snapshots.folder=x"]).is_none());
+    }
+
+    #[test]
+    fn the_defaults_of_the_settings_are_those_of_a_survival() {
+        let told = survival(&["guarantee=exactly-once"]).unwrap();
+        assert_eq!(told.epochs(), Survival::in_memory().epochs());
+        assert_eq!(told.attempts, Survival::in_memory().attempts);
+        assert!(!told.starts_over && !told.goes_back);
+    }
+
+    #[test]
+    fn every_setting_changes_what_it_names() {
+        let told = survival(&[
+            "guarantee=at-least-once",
+            "snapshots.folder=x/y",
+            "snapshots.every=2s",
+            "snapshots.timeout=3s",
+            "snapshots.pause=4ms",
+            "snapshots.keep=5",
+            "recovery.attempts=6",
+            "recovery.start_over=on",
+            "recovery.go_back=on",
+        ])
+        .unwrap();
+        assert_eq!(told.promised(), Guarantee::AtLeastOnce);
+        assert!(format!("{:?}", told.place).contains("x/y"));
+        let millis = [told.every, told.timeout, told.pause].map(|time| time.as_millis());
+        assert_eq!(millis, [2_000, 3_000, 4]);
+        assert_eq!((told.keep.get(), told.attempts), (5, 6));
+        assert!(told.starts_over && told.goes_back);
+    }
+}

@@ -1,0 +1,72 @@
+//! Whether what is kept of a job fits the job that is to go on from it.
+
+use std::collections::BTreeMap;
+
+use ardea_core::{Dag, Error, ErrorCode, RUNTIME_STATE, Result};
+use ardea_engine::InstanceName;
+use ardea_snapshot::Snapshot;
+
+/// Refuses a snapshot with state that the job has no vertex for, and a job with vertices that would begin in the middle of what others
+/// remember. What nobody named and that remembers nothing may differ: it depends on the number of threads.
+///
+/// # Errors
+/// `InvalidJob`, with what differs.
+pub(crate) fn check(snapshot: &Snapshot, dag: &Dag, job: &str) -> Result<()> {
+    let is_there = |name: &str| dag.vertices().iter().any(|vertex| **vertex.name() == *name);
+    let mut differences = Vec::new();
+    for vertex in snapshot.vertices().filter(|vertex| !is_there(vertex)) {
+        let states = own_states(snapshot, vertex);
+        if !states.is_empty() {
+            let states = states.join(", ");
+            differences.push(format!(
+                "the snapshot has state of {vertex:?} ({states}), which the job does not have"
+            ));
+        }
+    }
+    for id in dag.topological_order()? {
+        let vertex = dag.get(id);
+        let counts = !vertex.has_generated_name() || dag.inputs(id).is_empty();
+        if counts && snapshot.instances(vertex.name()).is_none() {
+            let name = vertex.name();
+            differences.push(format!(
+                "the job has {name:?}, of which the snapshot knows nothing"
+            ));
+        }
+    }
+    if differences.is_empty() {
+        return Ok(());
+    }
+    let what = format!(
+        "the job {job:?} is not the one whose snapshot {} is: {}",
+        snapshot.id(),
+        differences.join("; ")
+    );
+    Err(Error::new(ErrorCode::InvalidJob, what).hint(
+        "run it as it was then; or give it another folder; or begin with nothing (recovery.start_over)",
+    ))
+}
+
+/// The states of a vertex that are its own, and not the runtime's.
+fn own_states<'a>(snapshot: &'a Snapshot, vertex: &str) -> Vec<&'a str> {
+    let mut states = snapshot.states(vertex);
+    states.retain(|state| !state.starts_with(RUNTIME_STATE));
+    states
+}
+
+/// How many instances each vertex has.
+pub(crate) fn counts<'a>(
+    instances: impl IntoIterator<Item = &'a InstanceName>,
+) -> BTreeMap<String, u32> {
+    let instances = instances.into_iter();
+    instances
+        .map(|of| (of.vertex.to_string(), of.instance.parallelism))
+        .collect()
+}
+
+/// Whether the snapshot is of the same vertices with the same numbers of instances: only then increments may be based on it.
+pub(crate) fn is_same(snapshot: &Snapshot, counts: &BTreeMap<String, u32>) -> bool {
+    snapshot.vertices().count() == counts.len()
+        && counts
+            .iter()
+            .all(|(vertex, count)| snapshot.instances(vertex) == Some(*count))
+}

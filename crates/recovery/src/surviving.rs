@@ -1,0 +1,307 @@
+//! A job that runs and survives, as its submitter sees it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ardea_core::{DeadLetters, Epoch, Error, ErrorCode, Result};
+use ardea_engine::{Interruptible, JobHandle, Node, NodeConfig, allowed_cores, end_on_interrupt};
+
+use crate::driver::Driver;
+use crate::home::Home;
+use crate::life::{Beginning, Event, Wish};
+use crate::record::RecordedEnd;
+use crate::writing::Writers;
+use crate::{Embedded, Notice, Survival};
+
+/// More threads than this don't make snapshots quicker to write or to read.
+const MOST_THREADS: usize = 4;
+
+/// How a job that survives has come to its end.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum SurvivalEnd {
+    /// All its input was read, and all results are out and committed.
+    Completed,
+    /// It had done so when it was run before, as its folder says: nothing was done now.
+    CompletedBefore,
+    /// Its sources were asked to end, and all results of what they had read are out and committed. Run again, it reads on from there.
+    Drained,
+    /// It was stopped with a last snapshot. Run again, it goes on from there as if nothing had happened.
+    Stopped,
+}
+
+/// What a job that survives has come to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Survived {
+    /// How it ended.
+    pub end: SurvivalEnd,
+    /// What it took.
+    pub figures: Figures,
+}
+
+/// What surviving has taken so far.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Figures {
+    /// How many snapshots were made.
+    pub snapshots: u64,
+    /// The longest time that one took, from the end of its epoch being asked for until it was recorded.
+    pub longest: Duration,
+    /// How many were given up.
+    pub given_up: u64,
+    /// The bytes that were written for them.
+    pub bytes: u64,
+    /// How often the job was started anew.
+    pub recoveries: u32,
+    /// The newest snapshot's epoch, and how long that took.
+    pub last: Option<(Epoch, Duration)>,
+    /// The epoch that an earlier process had left, from which it went on.
+    pub began_from: Option<Epoch>,
+}
+
+/// What a job's driver and its handles share.
+pub(crate) struct Shared {
+    name: String,
+    events: Sender<Event>,
+    present: Mutex<Option<JobHandle>>,
+    figures: Mutex<Figures>,
+    is_cancelled: AtomicBool,
+    is_over: AtomicBool,
+}
+
+impl Shared {
+    /// Looks at the figures, or changes them.
+    pub(crate) fn figures<R>(&self, change: impl FnOnce(&mut Figures) -> R) -> R {
+        change(&mut lock(&self.figures))
+    }
+
+    /// This is the present life of the job.
+    pub(crate) fn lives(&self, handle: &JobHandle) {
+        *lock(&self.present) = Some(handle.clone());
+        // Somebody may have wanted it a moment before.
+        if self.is_cancelled.load(Ordering::SeqCst) {
+            handle.cancel();
+        }
+    }
+
+    fn ask(&self, wish: Wish) {
+        // One that is over needs it no more.
+        let _ = self.events.send(Event::Asked(wish));
+    }
+
+    pub(crate) fn drain(&self) {
+        if let Some(present) = &*lock(&self.present) {
+            present.drain();
+        }
+    }
+}
+
+impl Interruptible for Shared {
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::SeqCst)
+    }
+
+    fn end(&self) {
+        self.ask(Wish::Stop);
+    }
+
+    fn stop(&self) {
+        self.is_cancelled.store(true, Ordering::SeqCst);
+        self.ask(Wish::Cancel);
+        if let Some(present) = &*lock(&self.present) {
+            present.cancel();
+        }
+    }
+}
+
+/// A handle on a job that runs and survives. All clones are of the same job.
+#[derive(Clone)]
+pub struct SurvivingHandle(Arc<Shared>);
+
+impl SurvivingHandle {
+    /// The job's name.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Ends a last epoch, and when its snapshot is committed the job: nothing is flushed, open windows stay open, and run again it goes on from
+    /// there. Returns at once.
+    pub fn stop(&self) {
+        self.0.end();
+    }
+
+    /// Has the sources end as if their input had; see [`JobHandle::drain`]. Returns at once.
+    pub fn drain(&self) {
+        self.0.ask(Wish::Drain);
+    }
+
+    /// Stops the job at once. Its newest snapshot stays, to go on from. Returns at once.
+    pub fn cancel(&self) {
+        self.0.stop();
+    }
+
+    /// From now on Ctrl-C (SIGINT) or SIGTERM [stops](Self::stop) the job, a second one [cancels](Self::cancel) it, and a third ends the process. Once the
+    /// job is over they do again what they do by default.
+    ///
+    /// # Errors
+    /// [`ErrorCode::LimitReached`] if the system refuses the thread or the handler.
+    pub fn stop_on_ctrl_c(&self) -> Result<()> {
+        let shared: Arc<dyn Interruptible> = self.0.clone();
+        end_on_interrupt(&shared)
+    }
+
+    /// The present life of the job, or the last one; none before the first has begun. Its counters begin with it.
+    pub fn job(&self) -> Option<JobHandle> {
+        lock(&self.0.present).clone()
+    }
+
+    /// What surviving has taken so far.
+    pub fn figures(&self) -> Figures {
+        self.0.figures(|figures| figures.clone())
+    }
+
+    /// Whether the job has ended.
+    pub fn is_over(&self) -> bool {
+        self.0.is_over()
+    }
+}
+
+impl std::fmt::Debug for SurvivingHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SurvivingHandle({:?})", self.name())
+    }
+}
+
+/// A job that is about to run and survive. This process has its folder as long as it lives.
+pub struct Surviving<'a> {
+    job: &'a dyn Embedded,
+    node: &'a Node,
+    survival: &'a Survival,
+    home: Home,
+    events: Receiver<Event>,
+    shared: Arc<Shared>,
+}
+
+impl<'a> Surviving<'a> {
+    /// Opens the job's folder; nothing runs yet.
+    ///
+    /// # Errors
+    /// * `InvalidJob` if nothing is promised;
+    /// * `WrongState` if another process has the folder;
+    /// * `WrongCluster` if it is another job's, `SnapshotDamaged` if what says which snapshots count can't be read;
+    /// * what reading and writing there returns.
+    pub fn open(job: &'a dyn Embedded, node: &'a Node, survival: &'a Survival) -> Result<Self> {
+        let name = job.job_name();
+        if !survival.guarantee.keeps_state() {
+            let what = format!("the job {name:?} is to survive, and promises nothing");
+            return Err(Error::new(ErrorCode::InvalidJob, what)
+                .hint("choose at-least-once or exactly-once, or just run it"));
+        }
+        let home = Home::open(survival, name)?;
+        let (sender, events) = channel();
+        let shared = Shared {
+            name: name.to_string(),
+            events: sender,
+            present: Mutex::default(),
+            figures: Mutex::default(),
+            is_cancelled: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+        };
+        Ok(Surviving {
+            job,
+            node,
+            survival,
+            home,
+            events,
+            shared: Arc::new(shared),
+        })
+    }
+
+    /// A handle on it, for other threads.
+    pub fn handle(&self) -> SurvivingHandle {
+        SurvivingHandle(Arc::clone(&self.shared))
+    }
+
+    /// Runs it until it ends, from its newest snapshot if there is one.
+    ///
+    /// # Errors
+    /// * `FailsAgain` if it has failed too often in a row, with the reason;
+    /// * `SnapshotDamaged` if the snapshot that it should go on from can't be read;
+    /// * the job's own error, if trying again can't help: its graph, its settings, another job's snapshot, output that nobody reads;
+    /// * `Cancelled`.
+    pub fn run(self) -> Result<Survived> {
+        let shared = Arc::clone(&self.shared);
+        let survived = self.run_to_its_end();
+        shared.is_over.store(true, Ordering::SeqCst);
+        survived
+    }
+
+    fn run_to_its_end(self) -> Result<Survived> {
+        if self.home.was() == Some(RecordedEnd::Completed) {
+            let place = self.home.folder().place();
+            let notice = Notice::CompletedBefore { place };
+            self.survival.tell(self.job.job_name(), &notice);
+            return Ok(Survived {
+                end: SurvivalEnd::CompletedBefore,
+                figures: Figures::default(),
+            });
+        }
+        let threads = allowed_cores().len().clamp(1, MOST_THREADS);
+        let with = Beginning {
+            job: self.job,
+            node: self.node,
+            guarantee: self.survival.guarantee,
+            dead_letters: Arc::new(DeadLetters::default()),
+            store: self.home.store().clone(),
+            events: self.shared.events.clone(),
+            writers: Writers::start(threads)?,
+            readers: threads,
+        };
+        Driver::new(with, self.survival, self.home, self.events, self.shared)?.run()
+    }
+}
+
+/// Running jobs that survive.
+pub trait Survive: Embedded {
+    /// Runs the job in this process, on every core, until it ends; after a failure it goes on from its newest snapshot.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use ardea_core::Guarantee;
+    /// # use ardea_pipeline::Pipeline;
+    /// use ardea_recovery::{Survival, Survive};
+    ///
+    /// # let p = Pipeline::new("wordcount");
+    /// let survival = Survival::in_folder("state/wordcount")
+    ///     .guarantee(Guarantee::ExactlyOnce)
+    ///     .every(Duration::from_secs(1));
+    /// p.run_surviving(&survival)?;
+    /// # Ok::<(), ardea_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Surviving::open`] and [`Surviving::run`].
+    fn run_surviving(&self, survival: &Survival) -> Result<Survived>;
+
+    /// As [`run_surviving`](Self::run_surviving), on a node with these settings.
+    ///
+    /// # Errors
+    /// The same.
+    fn run_surviving_with(&self, survival: &Survival, config: NodeConfig) -> Result<Survived>;
+}
+
+impl<J: Embedded> Survive for J {
+    fn run_surviving(&self, survival: &Survival) -> Result<Survived> {
+        self.run_surviving_with(survival, NodeConfig::default())
+    }
+
+    fn run_surviving_with(&self, survival: &Survival, config: NodeConfig) -> Result<Survived> {
+        let node = Node::start(config)?;
+        Surviving::open(self, &node, survival)?.run()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // All changes are single steps.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

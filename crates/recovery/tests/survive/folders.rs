@@ -1,0 +1,106 @@
+//! Whose folder it is.
+
+use std::fs;
+
+use ardea_core::ErrorCode;
+use ardea_engine::Node;
+use ardea_recovery::{SurvivalEnd, Surviving, look};
+
+use crate::site::{node, quick, run, survival};
+use crate::windows::Windows;
+
+const NUMBERS: u64 = 3_000;
+
+#[test]
+fn two_at_a_time_do_not_get_the_same_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = quick(folder.path(), NUMBERS);
+    let node = Node::start(node()).unwrap();
+    let survival = survival(folder.path());
+    let first = Surviving::open(&job, &node, &survival).unwrap();
+    let error = Surviving::open(&job, &node, &survival).err().unwrap();
+    assert_eq!(error.code(), ErrorCode::WrongState);
+    let process = format!("process {}", std::process::id());
+    assert!(error.to_string().contains(&process), "{error}");
+    assert_eq!(first.run().unwrap().end, SurvivalEnd::Completed);
+}
+
+#[test]
+fn another_jobs_folder_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut job = quick(folder.path(), NUMBERS);
+    run(&job, &survival(folder.path())).unwrap();
+    job.name = "others".into();
+    let error = run(&job, &survival(folder.path())).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::WrongCluster);
+    for part in ["\"windows\"", "\"others\""] {
+        assert!(error.to_string().contains(part), "{error}");
+    }
+}
+
+#[test]
+fn a_job_with_other_vertices_is_refused_with_what_differs_and_nothing_is_lost_by_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut job = quick(folder.path(), NUMBERS);
+    let node = Node::start(node()).unwrap();
+    let within = survival(folder.path());
+    let surviving = Surviving::open(&job, &node, &within).unwrap();
+    let handle = surviving.handle();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            crate::site::until("a snapshot is made", || {
+                handle.is_over() || handle.figures().snapshots > 0
+            });
+            handle.cancel();
+        });
+        surviving.run().unwrap_err();
+    });
+    job.counts = "totals".into();
+    let error = run(&job, &survival(folder.path())).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidJob);
+    for part in ["\"counts\"", "open", "\"totals\""] {
+        assert!(error.to_string().contains(part), "{part}: {error}");
+    }
+    job.counts = "counts".into();
+    run(&job, &survival(folder.path())).unwrap();
+    assert_eq!(job.published(), Windows::expected(NUMBERS));
+}
+
+#[test]
+fn what_is_in_a_folder_can_be_looked_at_and_few_files_are_left_in_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = quick(folder.path(), 20_000);
+    let survived = run(&job, &survival(folder.path())).unwrap();
+    let state = folder.path().join("state");
+    let looked = look(&state, true).unwrap();
+    assert_eq!((&*looked.job, looked.end), ("windows", Some("completed")));
+    assert_eq!(
+        looked.snapshots.len(),
+        3.min(survived.figures.snapshots as usize)
+    );
+    let newest = looked.snapshots.last().unwrap();
+    assert_eq!(Some(newest.epoch), looked.committed);
+    let report = newest.report.as_ref().unwrap();
+    let names: Vec<&str> = report
+        .vertices
+        .iter()
+        .map(|vertex| &*vertex.vertex)
+        .collect();
+    assert_eq!(names, ["counts", "files", "numbers"]);
+    assert!(newest.took.is_some());
+    let manifests = |ending: &str| {
+        let files = fs::read_dir(&state).unwrap();
+        let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.ends_with(ending)).count()
+    };
+    assert!(manifests(".record") <= 2, "{}", manifests(".record"));
+    assert!(manifests(".manifest") <= 4, "{}", manifests(".manifest"));
+    assert_eq!(manifests(".writing"), 0);
+    let nothing = tempfile::tempdir().unwrap();
+    assert_eq!(
+        look(nothing.path(), false).unwrap_err().code(),
+        ErrorCode::NoSuchSnapshot
+    );
+    let error = look(&nothing.path().join("x"), false).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::ReadFailed);
+}

@@ -1,0 +1,98 @@
+//! A disk that is full for a while.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ardea_core::{Error, ErrorCode, Result};
+use ardea_engine::Node;
+use ardea_recovery::{Notice, Survival, SurvivalEnd, Surviving};
+use ardea_snapshot::{FileName, FileState, Folder, Listed, MemoryFolder};
+use bytes::Bytes;
+
+use crate::site::{Told, node, often, quick, until};
+use crate::windows::Windows;
+
+const NUMBERS: u64 = 40_000;
+
+/// A folder that takes nothing while it is full.
+#[derive(Debug, Default)]
+struct Filling {
+    files: MemoryFolder,
+    is_full: AtomicBool,
+}
+
+impl Folder for Filling {
+    fn place(&self) -> String {
+        self.files.place()
+    }
+
+    fn write(&self, name: &FileName, bytes: &[u8]) -> Result<()> {
+        if self.is_full.load(Ordering::SeqCst) {
+            return Err(Error::new(ErrorCode::DiskFull, "no space is left"));
+        }
+        self.files.write(name, bytes)
+    }
+
+    fn read(&self, name: &FileName) -> Result<Option<Bytes>> {
+        self.files.read(name)
+    }
+
+    fn list(&self) -> Result<Vec<Listed>> {
+        self.files.list()
+    }
+
+    fn remove(&self, files: &[(FileName, FileState)]) -> Result<()> {
+        self.files.remove(files)
+    }
+}
+
+#[test]
+fn a_job_goes_on_while_its_disk_is_full_and_commits_when_there_is_room_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = Windows::within(folder.path(), NUMBERS);
+    let disk = Arc::new(Filling::default());
+    let told = Told::default();
+    let within = Survival::within(Arc::clone(&disk) as Arc<dyn Folder>);
+    let survival = told.of(often(within));
+    let node = Node::start(node()).unwrap();
+    let surviving = Surviving::open(&job, &node, &survival).unwrap();
+    let handle = surviving.handle();
+    let survived = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            until("a snapshot is made", || handle.figures().snapshots > 0);
+            disk.is_full.store(true, Ordering::SeqCst);
+            until("people are told", || {
+                let is_told = |notice: &Notice| matches!(notice, Notice::NoSnapshots { .. });
+                handle.is_over() || told.any(is_told)
+            });
+            assert!(handle.figures().given_up > 0);
+            disk.is_full.store(false, Ordering::SeqCst);
+        });
+        surviving.run()
+    });
+    assert_eq!(survived.unwrap().end, SurvivalEnd::Completed);
+    assert_eq!(job.published(), Windows::expected(NUMBERS));
+}
+
+#[test]
+fn a_job_without_any_room_waits_for_some_before_it_begins() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = quick(folder.path(), 3_000);
+    let disk = Arc::new(Filling::default());
+    disk.is_full.store(true, Ordering::SeqCst);
+    let told = Told::default();
+    let within = Survival::within(Arc::clone(&disk) as Arc<dyn Folder>);
+    let survival = told.of(often(within));
+    let node = Node::start(node()).unwrap();
+    let surviving = Surviving::open(&job, &node, &survival).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            until("people are told", || {
+                told.any(|notice| matches!(notice, Notice::RecordRefused { .. }))
+            });
+            disk.is_full.store(false, Ordering::SeqCst);
+        });
+        surviving.run().unwrap();
+    });
+    assert_eq!(job.published(), Windows::expected(3_000));
+}
