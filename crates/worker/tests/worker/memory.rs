@@ -90,6 +90,7 @@ impl LifeCuts for Here {
         Cuts {
             sink: Some(Arc::<Desk>::clone(&self.desk)),
             source,
+            ..Cuts::default()
         }
     }
 
