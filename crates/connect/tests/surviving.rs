@@ -198,6 +198,7 @@ fn copied_once(is_one_file: bool, lives: &[([u32; 2], u64)]) {
             cuts: Cuts {
                 sink: Some(Arc::<Keeper>::clone(&keeper)),
                 source: snapshot.clone().map(|snapshot| snapshot as _),
+                ..Cuts::default()
             },
             ..JobConfig::named("copy")
         };

@@ -6,7 +6,7 @@
 //! epoch, and with that a new [`Generation`] begins.
 //!
 //! * `message`: what is said to participants and by them; `participant`: the participants' side of it, [`EpochsAgent`];
-//! * `interface`: events, actions, commands; `record`: what is stored; `record_keeper`: what has become of writes;
+//! * `interface`: events, actions, commands; `note`: for people; `record`: what is stored; `record_keeper`: what has become of writes;
 //! * `attendance`, `under_way`: who has ended, reported, heard; `ending`: how an epoch begins and ends;
 //! * `decisions`: what is written down, and commands; `recovery`: rollbacks and safe mode.
 //!
@@ -58,6 +58,7 @@ mod decisions;
 mod ending;
 mod interface;
 mod message;
+mod note;
 mod participant;
 mod record;
 mod record_keeper;
@@ -73,17 +74,17 @@ use std::time::Duration;
 use ardea_core::Epoch;
 
 pub use interface::{
-    EpochNotDone, EpochsAction, EpochsCommand, EpochsConfig, EpochsEvent, EpochsNote, EpochsOver,
-    GivenUp,
+    EpochNotDone, EpochsAction, EpochsCommand, EpochsConfig, EpochsEvent, EpochsOver, GivenUp,
 };
 pub use message::{
     EpochKind, EpochWord, FromParticipant, Generation, ParticipantId, Receipt, Report,
     ToParticipant,
 };
+pub use note::EpochsNote;
 pub use participant::{EpochsAgent, EpochsAgentAction, EpochsAgentEvent};
 pub use record::{EpochsRecord, RecordedCut, RecordedSnapshot, SafeMode, StopState};
 
-use crate::{CommandId, JobRef, MasterEpoch};
+use crate::{CommandId, JobRef, MasterEpoch, PlanVersion};
 use attendance::Attendance;
 use decisions::Proposal;
 use record_keeper::RecordKeeper;
@@ -120,6 +121,8 @@ pub struct Epochs {
     /// Those who have asked for an epoch.
     asks: Vec<(CommandId, EpochKind)>,
     over: Option<EpochsOver>,
+    /// The plan that lives are to be arranged by, if there are plans.
+    plan: Option<PlanVersion>,
 }
 
 /// How far the present life of the job has come.
@@ -164,6 +167,7 @@ impl Epochs {
             commands: VecDeque::new(),
             asks: Vec::new(),
             over: None,
+            plan: None,
         }
     }
 
@@ -176,6 +180,16 @@ impl Epochs {
     pub fn under_way(&self) -> Option<(Epoch, Vec<ParticipantId>)> {
         let under_way = self.under_way.as_ref()?;
         Some((under_way.epoch, under_way.waiting_for()))
+    }
+
+    /// Whether the loss of that participant would be the end of the present life. It is not if it has ended, its last state is committed, and
+    /// it has heard of that.
+    pub fn needs(&self, participant: ParticipantId) -> bool {
+        match self.life {
+            Life::Beginning { .. } => true,
+            Life::Running => self.members.needs(participant, self.stopped_at()),
+            Life::Reading | Life::Waiting { .. } | Life::Down => false,
+        }
     }
 
     /// Why there are no epochs any more, if it is so.
@@ -219,6 +233,7 @@ impl Epochs {
                 participant,
                 reason,
             } => self.lost(generation, participant, reason),
+            EpochsEvent::Arranged(plan) => self.plan = Some(plan),
             EpochsEvent::Command(id, command) => self.commands.push_back((id, command)),
         }
         self.settle(now, &mut actions);
@@ -282,13 +297,18 @@ impl Epochs {
         EpochsAction::To(to, message)
     }
 
-    fn end(&mut self, over: EpochsOver, actions: &mut Vec<EpochsAction>) {
+    /// The commands that have not been answered, which nobody will answer any more.
+    pub(crate) fn open_commands(&mut self) -> Vec<CommandId> {
         let proposed = self.proposal.take().and_then(|(_, asked_by)| asked_by);
         let under_way = self.under_way.take().map(|under_way| under_way.asked_by);
         let commands = self.commands.drain(..).map(|(id, _)| id);
         let asks = self.asks.drain(..).map(|(id, _)| id);
         let unanswered = (proposed.into_iter()).chain(under_way.into_iter().flatten());
-        for id in unanswered.chain(asks).chain(commands) {
+        unanswered.chain(asks).chain(commands).collect()
+    }
+
+    fn end(&mut self, over: EpochsOver, actions: &mut Vec<EpochsAction>) {
+        for id in self.open_commands() {
             let not_done = EpochNotDone::Over(over.clone());
             actions.push(EpochsAction::Reply(id, Err(not_done)));
         }

@@ -12,11 +12,13 @@
 //! * `interface`: events, actions, calls, commands;
 //! * `record_keeper`: the stored record; `scheduler_desk`: calls under way;
 //! * `workers`: who runs what, and telling them; `peers`: who is where;
+//! * `lives`: the lives of a job with a guarantee;
 //! * `containers`: starting and restarting; `decisions`: what is written down, and commands.
 
 mod containers;
 mod decisions;
 mod interface;
+mod lives;
 mod peers;
 mod record_keeper;
 mod scheduler_desk;
@@ -37,10 +39,11 @@ pub use interface::{
 };
 
 use crate::{
-    Intent, JobRecord, JobRef, MasterEpoch, MemberAction, MemberEvent, Membership, Order, Refused,
-    Registration, Scaling, Status, ToMaster, ToWorker, WorkerId,
+    EpochsEvent, Intent, JobRecord, JobRef, MasterEpoch, MemberAction, MemberEvent, Membership,
+    Order, Refused, Registration, Scaling, Status, ToMaster, ToWorker, WorkerId,
 };
 use containers::Container;
+use lives::Lives;
 use peers::Peers;
 use record_keeper::RecordKeeper;
 use scheduler_desk::SchedulerDesk;
@@ -62,6 +65,8 @@ pub struct JobMaster {
     containers: BTreeMap<ContainerId, Container>,
     peers: Peers,
     scaling: Option<Scaling>,
+    /// The lives of a job with a guarantee, from when its record is this master's.
+    lives: Option<Lives>,
     /// Containers that don't run yet what they should, or have no worker and need one.
     unsettled: BTreeSet<ContainerId>,
     /// Containers whose worker has said that all it was last told to run has ended.
@@ -113,6 +118,7 @@ impl JobMaster {
             containers: BTreeMap::new(),
             peers: Peers::new(),
             scaling: None,
+            lives: None,
             unsettled: BTreeSet::new(),
             ended: BTreeSet::new(),
             commands: VecDeque::new(),
@@ -175,7 +181,8 @@ impl JobMaster {
 
     /// Whether every worker runs exactly what it should, and none is missing.
     pub fn is_settled(&self) -> bool {
-        self.plan().is_some() && self.unsettled.is_empty() && self.scaling.is_none()
+        let is_changing = self.scaling.is_some() || !self.is_life_settled();
+        self.plan().is_some() && self.unsettled.is_empty() && !is_changing
     }
 
     /// Deals with an event.
@@ -196,10 +203,17 @@ impl JobMaster {
                     self.kept(now, kept, &mut actions);
                 }
             }
+            MasterEvent::Epochs(id, reply) => {
+                self.conduct(now, EpochsEvent::Record(id, reply), &mut actions);
+            }
             MasterEvent::Scheduler(order, answer) => {
                 self.scheduler_answered(now, order, answer, &mut actions);
             }
             MasterEvent::Command(id, command) => self.take_command(id, command, &mut actions),
+        }
+        if self.ending == Ending::No && self.lives.is_some() {
+            self.follow_plan(now, &mut actions);
+            self.watch_life(now, &mut actions);
         }
         if self.ending != Ending::Over {
             self.decide(now, &mut actions);
@@ -214,6 +228,7 @@ impl JobMaster {
 
     fn tick(&mut self, now: Duration, actions: &mut Vec<MasterAction>) {
         self.member_event(now, MemberEvent::Tick, actions);
+        self.conduct(now, EpochsEvent::Tick, actions);
         self.mend_containers(now, actions);
         self.publish_peers(now, actions);
         self.repeat_assignments(now, actions);
@@ -249,6 +264,14 @@ impl JobMaster {
                     actions.push(MasterAction::Note(Note::Problem(instance, message)));
                 }
             }
+            ToMaster::Epochs { worker, message } => {
+                self.word_of_epochs(now, worker, message, actions);
+            }
+            ToMaster::LifeOver {
+                worker,
+                generation,
+                why,
+            } => self.life_is_over(now, worker, generation, why, actions),
         }
     }
 
@@ -314,6 +337,9 @@ impl JobMaster {
 
     fn current_phase(&self) -> JobPhase {
         let impossible = self.impossible.as_ref().or(self.not_stored.as_ref());
+        if let (Ending::No, None, Some(phase)) = (self.ending, impossible, self.phase_of_life()) {
+            return phase;
+        }
         match (self.ending, impossible, self.keeper.record()) {
             (Ending::Over, ..) => JobPhase::Gone,
             (Ending::Stopping | Ending::Deleting, _, Some(record)) if record.finished => {

@@ -11,6 +11,7 @@
 //! * [`Membership`]: which workers there are; [`Refused`]: why one is not taken; [`Backoff`]: when to try again;
 //! * [`ToMaster`], [`ToWorker`], [`FromWorker`], [`Assignment`]: the messages, all of them serialisable;
 //! * [`WorkerAgent`]: a worker's side of it;
+//! * [`Life`], [`LifeEnd`]: one life of a job with a guarantee, and why a worker can't go on with it;
 //! * [`JobMaster`]: plans, starts, mends; [`JobRecord`]: what is stored of a job; [`Scaling`]: from one plan to the next;
 //! * [`JobDefinition`], [`WorkerStart`]: what was submitted, and what a worker is started with;
 //! * [`Epochs`]: conducts the epochs of a job, to snapshots that are committed; [`EpochsAgent`]: a participant's side of it;
@@ -24,6 +25,8 @@
 //! * At most one process acts as a job's master: terms of leases don't overlap, and what a master of an earlier epoch says is obeyed by nobody.
 //! * What is decided is stored before it is done.
 //! * A job's data does not wait for its master: workers go on with what they were told last.
+//! * A job with a guarantee goes back as a whole: in each of its lives a container has one worker process, and after the loss of one that is
+//!   needed there is another life.
 //! * An epoch is committed when its snapshot is recorded, and then for good; nothing is published before.
 //!
 //! # Example: a worker that looks for its master
@@ -52,6 +55,7 @@ mod backoff;
 mod membership;
 mod refused;
 
+mod life;
 mod message;
 mod worker_agent;
 
@@ -83,6 +87,7 @@ pub use job_master::{
 };
 pub use job_record::{Intent, JobRecord, Previous};
 pub use lease::{Lease, LeaseAction, LeaseConfig, LeaseEvent, LeaseRecord};
+pub use life::{Life, LifeEnd};
 pub use membership::{Cause, Credentials, MemberAction, MemberEvent, Membership, MembershipConfig};
 pub use message::{
     Assignment, FromWorker, Held, Peer, Registration, Run, Status, ToMaster, ToWorker,

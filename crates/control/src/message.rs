@@ -8,7 +8,10 @@ use std::sync::Arc;
 use ardea_packing::{ContainerId, InstanceId, PackingPlan};
 use serde::{Deserialize, Serialize};
 
-use crate::{Credentials, MasterEpoch, Order, PlanVersion, Refused, WorkerId};
+use crate::{
+    Credentials, FromParticipant, Generation, Life, LifeEnd, MasterEpoch, Order, PlanVersion,
+    Refused, ToParticipant, WorkerId,
+};
 
 /// What a worker sends to its master over a connection.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -42,6 +45,36 @@ pub enum ToMaster {
         /// What happened.
         message: String,
     },
+    /// A word about epochs, for the conductor.
+    Epochs {
+        /// Who says it.
+        worker: WorkerId,
+        /// The word.
+        message: FromParticipant,
+    },
+    /// It can't go on with the life that it was told of; again with every heartbeat until it is told of a later one.
+    LifeOver {
+        /// Who says it.
+        worker: WorkerId,
+        /// Which life.
+        generation: Generation,
+        /// Why.
+        why: LifeEnd,
+    },
+}
+
+impl ToMaster {
+    /// Which worker says it.
+    pub fn speaker(&self) -> WorkerId {
+        match self {
+            ToMaster::Register(registration) => registration.worker,
+            ToMaster::Status(status) => status.worker,
+            ToMaster::NotMaster { worker, .. }
+            | ToMaster::Problem { worker, .. }
+            | ToMaster::Epochs { worker, .. }
+            | ToMaster::LifeOver { worker, .. } => *worker,
+        }
+    }
 }
 
 /// A worker asks to be taken.
@@ -64,6 +97,8 @@ pub struct Held {
     pub instances: Arc<[InstanceId]>,
     /// The plan versions that it knows.
     pub plans: Vec<PlanVersion>,
+    /// The life of the job that they belong to, if it has lives.
+    pub life: Option<Generation>,
 }
 
 /// "Still here."
@@ -110,6 +145,8 @@ pub enum ToWorker {
     },
     /// What it has to run.
     Assign(Arc<Assignment>),
+    /// A word about epochs, from the conductor.
+    Epochs(ToParticipant),
     /// The job is over: end.
     Leave(MasterEpoch),
 }
@@ -126,6 +163,7 @@ impl ToWorker {
             | ToWorker::Peers { epoch, .. }
             | ToWorker::Leave(epoch) => *epoch,
             ToWorker::Assign(assignment) => assignment.order.epoch,
+            ToWorker::Epochs(message) => message.master,
         }
     }
 }
@@ -145,6 +183,8 @@ pub struct Assignment {
     pub next: PlanVersion,
     /// The plan by which records that are still under way may have been routed; the routes' one, unless they have just been switched.
     pub last: PlanVersion,
+    /// The life of the job that all of it belongs to, in a job with a guarantee. Whoever runs another one ends all of that, and begins this one.
+    pub life: Option<Life>,
     /// The state that the table of peers has to have; without it, and the plans, the assignment can't be carried out.
     pub peers: Order,
 }
@@ -219,8 +259,14 @@ mod tests {
             held: Some(Held {
                 instances: [InstanceId::new("words", 0)].into(),
                 plans: vec![version],
+                life: Some(Generation(4)),
             }),
         })));
+        reads_back(&FromWorker::Control(ToMaster::LifeOver {
+            worker,
+            generation: Generation(4),
+            why: LifeEnd::Unreadable("a block is damaged".into()),
+        }));
         reads_back(&FromWorker::Metrics(vec![1, 2, 3]));
     }
 }

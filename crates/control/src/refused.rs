@@ -4,7 +4,7 @@ use ardea_core::{Error, ErrorCode};
 use ardea_packing::ContainerId;
 use serde::{Deserialize, Serialize};
 
-use crate::MasterEpoch;
+use crate::{EpochNotDone, JobRef, MasterEpoch};
 
 /// Why a process of the cluster, or a command, was refused.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
@@ -96,9 +96,25 @@ pub enum Refused {
         /// What to do next, if that is known.
         hint: Option<String>,
     },
+    /// The job promises nothing: it has no epochs.
+    #[error("job {0} has no guarantee, and so no snapshots")]
+    NoEpochs(String),
+    /// What was wanted of the job's epochs was not done.
+    #[error("{0}")]
+    NotDone(Box<EpochNotDone>),
+}
+
+impl From<EpochNotDone> for Refused {
+    fn from(not_done: EpochNotDone) -> Self {
+        Refused::NotDone(Box::new(not_done))
+    }
 }
 
 impl Refused {
+    pub(crate) fn no_epochs(job: &JobRef) -> Self {
+        Refused::NoEpochs(job.to_string())
+    }
+
     /// The stable code.
     pub fn code(&self) -> ErrorCode {
         match self {
@@ -116,6 +132,8 @@ impl Refused {
                 resources: false, ..
             } => ErrorCode::InvalidJob,
             Refused::NotStored { code, .. } => *code,
+            Refused::NoEpochs(_) => ErrorCode::WrongState,
+            Refused::NotDone(not_done) => not_done.code(),
         }
     }
 
@@ -142,6 +160,8 @@ impl Refused {
                 Some(hint) => hint,
                 None => "look at the cluster's state, and try again",
             },
+            Refused::NoEpochs(_) => "submit it with a guarantee",
+            Refused::NotDone(not_done) => not_done.hint(),
         }
     }
 

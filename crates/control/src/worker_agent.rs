@@ -7,7 +7,8 @@ use std::time::Duration;
 use ardea_packing::{ContainerId, InstanceId, PackingPlan};
 
 use crate::{
-    Assignment, Credentials, Held, MasterEpoch, Order, Peer, PlanVersion, Refused, Registration,
+    Assignment, Credentials, EpochsAgent, EpochsAgentAction, EpochsAgentEvent, Generation, Held,
+    Life, LifeEnd, MasterEpoch, Order, ParticipantId, Peer, PlanVersion, Refused, Registration,
     Run, Status, ToMaster, ToWorker, WorkerId,
 };
 
@@ -49,6 +50,10 @@ pub enum AgentEvent {
     Ended(Order),
     /// An instance has failed, and is being restarted.
     Failed(InstanceId, String),
+    /// Something has come of the epochs of that life, here. What it was told by its master, the agent knows by itself.
+    Epochs(Generation, EpochsAgentEvent),
+    /// That life can't go on here, or can't begin. Told before anything that comes of it, such as a cut: nothing is saved in it from then on.
+    LifeOver(Generation, LifeEnd),
 }
 
 /// What the state manager says of the job's master.
@@ -78,6 +83,8 @@ pub enum AgentAction {
     Peers(Arc<[Peer]>),
     /// Change what runs, after all changes before this one; then say [`AgentEvent::Applied`].
     Apply(Change),
+    /// Something about the epochs of that life, which runs here; never [`EpochsAgentAction::Tell`].
+    Epochs(Generation, EpochsAgentAction),
     /// Stop everything and end the process.
     Exit(Departure),
 }
@@ -99,6 +106,11 @@ pub struct Change {
     pub next: Arc<PackingPlan>,
     /// The plan by which records were routed that may still be under way; the same one, unless the routes have just been switched.
     pub last: Arc<PackingPlan>,
+    /// The life that what runs belongs to, if the job has lives.
+    pub life: Option<Life>,
+    /// Whether that is another one than before: then all that ran is to be stopped, and everything begins as that life says. Nothing that
+    /// comes of what ran before counts any more.
+    pub begins: bool,
 }
 
 /// Why a worker ends.
@@ -133,6 +145,10 @@ pub struct WorkerAgent {
     peers_state: Order,
     /// An assignment that has come before what it speaks of.
     early: Option<Arc<Assignment>>,
+    /// Its part in the epochs of the life that it runs.
+    epochs: Option<EpochsAgent>,
+    /// The life that can't go on here.
+    life_over: Option<(Generation, LifeEnd)>,
     over: bool,
 }
 
@@ -145,6 +161,7 @@ struct Target {
     stopping: BTreeSet<InstanceId>,
     run: Run,
     routes: PlanVersion,
+    life: Option<Life>,
 }
 
 #[derive(Debug)]
@@ -184,6 +201,8 @@ impl WorkerAgent {
             peers: BTreeMap::new(),
             peers_state: Order::default(),
             early: None,
+            epochs: None,
+            life_over: None,
             over: false,
         }
     }
@@ -208,6 +227,16 @@ impl WorkerAgent {
     /// The plan by which records are routed, if there has been an assignment.
     pub fn routes(&self) -> Option<PlanVersion> {
         self.target.as_ref().map(|target| target.routes)
+    }
+
+    /// The life that it has been told to run, if the job has lives.
+    pub fn life(&self) -> Option<Life> {
+        self.target.as_ref()?.life
+    }
+
+    /// Its part in the epochs of that life.
+    pub fn epochs(&self) -> Option<&EpochsAgent> {
+        self.epochs.as_ref()
     }
 
     /// Where a container's worker is, as far as this one knows.
@@ -244,6 +273,20 @@ impl WorkerAgent {
                     message,
                 };
                 self.send(problem, &mut actions);
+            }
+            AgentEvent::Epochs(generation, event) => {
+                // What is saved once something may have been lost is no cut through all of the job.
+                let is_over = self.life_over.is_some();
+                let counts = !is_over || matches!(event, EpochsAgentEvent::Visible(_));
+                if self.generation() == Some(generation) && counts {
+                    self.in_epochs(event, &mut actions);
+                }
+            }
+            AgentEvent::LifeOver(generation, why) => {
+                if self.generation() == Some(generation) && self.life_over.is_none() {
+                    self.life_over = Some((generation, why));
+                    self.tell_life_over(&mut actions);
+                }
             }
         }
         if !self.over {
@@ -318,6 +361,7 @@ impl WorkerAgent {
                 self.try_early(actions);
             }
             ToWorker::Assign(assignment) => self.assigned(assignment, actions),
+            ToWorker::Epochs(message) => self.in_epochs(EpochsAgentEvent::From(message), actions),
             ToWorker::Leave(_) => self.leave(Departure::JobOver, actions),
         }
     }
@@ -363,10 +407,14 @@ impl WorkerAgent {
         };
         self.plans
             .retain(|version, _| versions.contains(version) || *version >= assignment.next);
+        let begins = self.begins(assignment.life);
         let before: BTreeSet<&InstanceId> = self.instances().iter().collect();
         let after: BTreeSet<&InstanceId> = assignment.instances.iter().collect();
-        let start = after.difference(&before).map(|id| (*id).clone()).collect();
-        let stop: Vec<_> = before.difference(&after).map(|id| (*id).clone()).collect();
+        let changed = |from: &BTreeSet<&InstanceId>, than: &BTreeSet<&InstanceId>| -> Vec<_> {
+            let changed = from.iter().filter(|id| begins || !than.contains(*id));
+            changed.map(|id| (*id).clone()).collect()
+        };
+        let (start, stop) = (changed(&after, &before), changed(&before, &after));
         let previous = self.target.take();
         let mut stopping = previous.map(|target| target.stopping).unwrap_or_default();
         stopping.extend(stop.iter().cloned());
@@ -376,6 +424,7 @@ impl WorkerAgent {
             stopping,
             run: assignment.run,
             routes: assignment.routes,
+            life: assignment.life,
         });
         actions.push(AgentAction::Apply(Change {
             order: assignment.order,
@@ -385,7 +434,53 @@ impl WorkerAgent {
             routes,
             next,
             last,
+            life: assignment.life,
+            begins,
         }));
+    }
+
+    fn generation(&self) -> Option<Generation> {
+        self.life().map(|life| life.generation)
+    }
+
+    /// Whether that is another life than the one that runs here; takes part in it from now on.
+    fn begins(&mut self, life: Option<Life>) -> bool {
+        let begins = self.generation() != life.map(|life| life.generation);
+        if begins {
+            let participant = ParticipantId::of(self.worker.container);
+            self.epochs =
+                life.map(|life| EpochsAgent::new(participant, life.generation, life.from));
+            self.life_over = None;
+        }
+        begins
+    }
+
+    fn in_epochs(&mut self, event: EpochsAgentEvent, actions: &mut Vec<AgentAction>) {
+        let Some(epochs) = &mut self.epochs else {
+            return;
+        };
+        let generation = epochs.generation();
+        for action in epochs.on(event) {
+            match action {
+                EpochsAgentAction::Tell(message) => {
+                    let worker = self.worker;
+                    self.send(ToMaster::Epochs { worker, message }, actions);
+                }
+                action => actions.push(AgentAction::Epochs(generation, action)),
+            }
+        }
+    }
+
+    fn tell_life_over(&self, actions: &mut Vec<AgentAction>) {
+        if let Some((generation, why)) = self.life_over.clone() {
+            let worker = self.worker;
+            let over = ToMaster::LifeOver {
+                worker,
+                generation,
+                why,
+            };
+            self.send(over, actions);
+        }
     }
 
     fn carried_out(&mut self, now: Duration, order: Order) {
@@ -431,6 +526,7 @@ impl WorkerAgent {
                     ended: self.applied.is_some() && self.ended == self.applied,
                 };
                 self.send(ToMaster::Status(status), actions);
+                self.tell_life_over(actions);
             }
             _ => {}
         }
@@ -446,6 +542,7 @@ impl WorkerAgent {
                 }
             },
             plans: self.plans.keys().copied().collect(),
+            life: self.generation(),
         });
         Registration {
             worker: self.worker,

@@ -74,6 +74,7 @@ impl Host {
             launch: setup.launch(),
             lease: setup.lease,
             master: setup.master,
+            snapshots: None,
         };
         let (token, tls) = (setup.cluster.token()?, setup.cluster.tls()?);
         let scheme = if tls.is_some() { "https" } else { "http" };

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ardea_control::{
-    Candidate, CandidateAction, CandidateEvent, CommandId, JobMaster, JobRecord, LeaseEvent,
-    LeaseRecord, MasterAction, MasterConfig, MasterEpoch, MasterEvent, Note, Refused, Registration,
-    RequestId, StoreReply, StoreRequest, ToMaster, ToWorker, WorkerId,
+    Candidate, CandidateAction, CandidateEvent, CommandId, EpochsNote, EpochsRecord, JobMaster,
+    JobRecord, LeaseEvent, LeaseRecord, MasterAction, MasterConfig, MasterEpoch, MasterEvent, Note,
+    Refused, Registration, RequestId, StoreReply, StoreRequest, ToMaster, ToWorker, WorkerId,
 };
 use ardea_core::{Error, Result};
 use ardea_packing::ContainerId;
@@ -24,7 +24,7 @@ use crate::chronicle::Chronicle;
 use crate::facts::Publisher;
 use crate::handover::Handover;
 use crate::leftovers;
-use crate::links::{LinkEvent, Links, speaker};
+use crate::links::{LinkEvent, Links};
 use crate::scheduling::{SchedulerEvent, Scheduling};
 use crate::succession::{Handing, was_to_end};
 use crate::{JobStore, MasterSetup, Submitted};
@@ -45,6 +45,8 @@ pub(crate) enum Done {
     Lease(RequestId, StoreReply<LeaseRecord>),
     /// The state manager's answer about the record.
     Record(RequestId, StoreReply<Arc<JobRecord>>),
+    /// The state manager's answer about the record of epochs.
+    Epochs(RequestId, StoreReply<Arc<EpochsRecord>>),
     /// What masters before that of this epoch have left of what they saw.
     LeftBehind(MasterEpoch, Result<Option<Handover>>),
     /// What the master of this epoch hands over was damaged, and has been written anew.
@@ -100,7 +102,10 @@ impl Driver {
     ) -> Result<(Self, Inlets)> {
         let definition = &submitted.definition;
         let manager = setup.managers.get(&definition.packing)?;
+        let snapshots = setup.snapshots.as_ref();
+        let epochs = snapshots.map(|snapshots| snapshots.epochs(definition));
         let config = MasterConfig {
+            epochs: epochs.transpose()?.flatten(),
             scheduler: setup.schedulers.get(&definition.scheduler)?.traits(),
             ..setup.master
         };
@@ -180,6 +185,7 @@ impl Driver {
                 self.forget_given_back();
                 self.hear_early();
             }
+            Done::Epochs(id, reply) => self.master(MasterEvent::Epochs(id, reply)),
             Done::LeftBehind(epoch, before) => {
                 if self.candidate.master().map(JobMaster::epoch) == Some(epoch) {
                     self.take_up(before);
@@ -271,7 +277,7 @@ impl Driver {
     fn link_event(&mut self, event: LinkEvent) {
         match event {
             LinkEvent::Said(id, message) => {
-                let worker = speaker(&message);
+                let worker = message.speaker();
                 self.links.heard(id, worker);
                 let master = self.candidate.master();
                 match message {
@@ -373,6 +379,21 @@ impl Driver {
                 events.extend(closed.map(|w| CandidateEvent::Master(MasterEvent::Closed(w))));
             }
             MasterAction::Record(id, request) => self.ask_record(id, request),
+            MasterAction::Epochs(id, request) => {
+                let (store, done) = (self.store.clone(), self.done.clone());
+                self.tasks.spawn(async move {
+                    let _ = done.send(Done::Epochs(id, store.epochs(request).await));
+                });
+            }
+            MasterAction::Keep {
+                epochs,
+                below,
+                generation,
+            } => {
+                if let Some(snapshots) = &self.setup.snapshots {
+                    snapshots.keep(self.store.job(), &epochs, below, generation);
+                }
+            }
             MasterAction::Scheduler(order, call) => {
                 let heard = self.heard();
                 if let Some(scheduling) = &mut self.scheduling {
@@ -385,6 +406,8 @@ impl Driver {
                 }
             }
             MasterAction::Phase(phase) => self.chronicle.phase(phase),
+            // One after the other, all the time: people are told of those that are not.
+            MasterAction::Note(Note::Epochs(EpochsNote::Committed { .. })) => {}
             MasterAction::Note(note) => {
                 if let Note::Joined(worker) = &note {
                     self.publish_worker(*worker);

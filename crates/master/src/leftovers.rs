@@ -2,7 +2,9 @@
 
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_packing::ContainerId;
-use ardea_state_manager::layout::{self, JobLayout, number_of, submission_led_by};
+use ardea_state_manager::layout::{
+    self, JobLayout, number_of, submission_led_by, submission_with_epochs,
+};
 use ardea_state_manager::{Expected, Found, StateManager, StatePath, look};
 
 use crate::facts::{named, submission_of};
@@ -30,6 +32,7 @@ pub(crate) async fn remove(store: &JobStore) -> Result<()> {
         };
         delete_if(state, &path, is_left).await?;
     }
+    delete_if(state, store.epochs_path(), |_| true).await?;
     delete_if(state, store.lease_path(), |_| true).await?;
     delete_empty(state, layout).await;
     Ok(())
@@ -61,7 +64,8 @@ async fn sweep_job(state: &dyn StateManager, layout: &JobLayout) -> Result<()> {
     // belongs to one that is gone, since these are written after the job's node.
     let mut suspects = Vec::new();
     for child in state.children(layout.base()).await? {
-        if let Some(submission) = submission_led_by(&child) {
+        let submission = submission_led_by(&child).or_else(|| submission_with_epochs(&child));
+        if let Some(submission) = submission {
             let path = layout.base().child(&child)?;
             let found = look(state, &path).await?;
             suspects.push((path, found, Some(named(submission))));
@@ -180,6 +184,7 @@ mod tests {
             (&containers[2], fact(&ours)),
             (layout.packing_plan(), b"no fact".to_vec()),
             (store.lease_path(), b"{}".to_vec()),
+            (store.epochs_path(), b"junk".to_vec()),
         ];
         for (path, value) in &written {
             state.set(path, value, Expected::Absent).await.unwrap();
@@ -196,6 +201,10 @@ mod tests {
         assert!(
             !is_left(store.lease_path()).await,
             "so is its lease, by its path"
+        );
+        assert!(
+            !is_left(store.epochs_path()).await,
+            "and what its epochs were"
         );
         for path in [&containers[1], &containers[2], layout.packing_plan()] {
             assert!(

@@ -60,6 +60,7 @@ mod clock;
 
 mod past_jobs;
 mod store;
+mod stored_epochs;
 mod stored_job;
 mod stored_value;
 
@@ -90,7 +91,7 @@ pub use job_metrics::JobMetrics;
 pub use leftovers::sweep;
 pub use master_process::{Jobs, MasterProcess};
 pub use past_jobs::{PastJob, REMEMBERED_JOBS, all_past_jobs, past_jobs_of};
-pub use setup::{LaunchSetup, MasterSetup};
+pub use setup::{LaunchSetup, MasterSetup, Snapshots};
 pub use store::JobStore;
 pub use stored_job::{StoredJob, Submitted, is_unreadable};
 pub use stored_value::{damage_of, stored_value};

@@ -193,15 +193,6 @@ async fn read(
     let _ = events.send(LinkEvent::Gone(id)).await;
 }
 
-/// Who says it.
-pub(crate) fn speaker(message: &ToMaster) -> WorkerId {
-    match message {
-        ToMaster::Register(registration) => registration.worker,
-        ToMaster::Status(status) => status.worker,
-        ToMaster::NotMaster { worker, .. } | ToMaster::Problem { worker, .. } => *worker,
-    }
-}
-
 /// What a master that is none answers.
 pub(crate) fn no_master(job: &str) -> Error {
     Error::new(

@@ -1,9 +1,13 @@
 //! What a process that may be master has to know.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
-use ardea_control::{CertificateFiles, LeaseConfig, MasterConfig};
+use ardea_control::{
+    CertificateFiles, EpochsConfig, Generation, JobDefinition, JobRef, LeaseConfig, MasterConfig,
+};
+use ardea_core::{Epoch, Result};
 use ardea_courier::Security;
 use ardea_packing::ResourceManagers;
 use ardea_scheduler::{LaunchPlan, Schedulers};
@@ -32,8 +36,24 @@ pub struct MasterSetup {
     pub launch: LaunchSetup,
     /// Times of leases.
     pub lease: LeaseConfig,
-    /// Times of masters; what the scheduler is like is taken from the scheduler.
+    /// Times of masters; what the scheduler is like is taken from the scheduler, and what a job promises from [`Snapshots`].
     pub master: MasterConfig,
+    /// What there is to know of snapshots; without it no job has a guarantee.
+    pub snapshots: Option<Arc<dyn Snapshots>>,
+}
+
+/// What a master has to know of the snapshots of jobs with a guarantee, which it has taken and does not keep itself.
+pub trait Snapshots: Send + Sync + fmt::Debug {
+    /// What the job promises by its settings, and when its epochs end; none if it promises nothing.
+    ///
+    /// # Errors
+    ///
+    /// If its settings make no sense.
+    fn epochs(&self, definition: &JobDefinition) -> Result<Option<EpochsConfig>>;
+
+    /// Of the epochs below `below` the job needs only the snapshots of these, as [`EpochsAction::Keep`](ardea_control::EpochsAction::Keep)
+    /// says. Must not wait: it may be done late, or not at all if another one follows.
+    fn keep(&self, job: &JobRef, epochs: &[Epoch], below: Epoch, present: Generation);
 }
 
 /// What containers are started with, whatever their job.

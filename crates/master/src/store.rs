@@ -4,6 +4,7 @@
 //! |---|---|
 //! | the record | the node [`JobLayout::definition`]: definition and record in one value, so that a job is made by one write |
 //! | the lease | the node [`JobLayout::master`] of the submission |
+//! | the record of epochs | the node [`JobLayout::epochs`] of the submission |
 //! | `Conflict` | [`ErrorCode::StateConflict`] |
 //! | `Refused` | what will not change by asking again: too large, access denied, damaged, another layout |
 //! | `Unavailable` | everything else, among that a write of which nobody knows whether it was done |
@@ -16,7 +17,7 @@
 use std::sync::Arc;
 
 use ardea_control::{
-    JobRecord, JobRef, LeaseRecord, Refused, StoreReply, StoreRequest, StoreVersion,
+    EpochsRecord, JobRecord, JobRef, LeaseRecord, Refused, StoreReply, StoreRequest, StoreVersion,
 };
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_state_manager::layout::JobLayout;
@@ -25,6 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::leftovers::present;
 use crate::past_jobs::{self, PastJob};
+use crate::stored_epochs;
 use crate::trouble::Trouble;
 use crate::{StoredJob, Submitted};
 
@@ -38,6 +40,7 @@ pub struct JobStore {
     job: Arc<JobRef>,
     layout: Arc<JobLayout>,
     lease: StatePath,
+    epochs: StatePath,
     trouble: Trouble,
 }
 
@@ -65,6 +68,7 @@ impl JobStore {
         let layout = JobLayout::of(&job.name)?;
         Ok(JobStore {
             lease: layout.master(job.submission)?,
+            epochs: layout.epochs(job.submission)?,
             trouble: Trouble::default(),
             state,
             job: Arc::new(job),
@@ -85,6 +89,11 @@ impl JobStore {
     /// The node of its lease.
     pub fn lease_path(&self) -> &StatePath {
         &self.lease
+    }
+
+    /// The node of its record of epochs.
+    pub fn epochs_path(&self) -> &StatePath {
+        &self.epochs
     }
 
     /// Why its lease can't be read or written, as long as that is so.
@@ -215,6 +224,45 @@ impl JobStore {
                     true => self.looked_at_again(version).await?,
                     false => StoreReply::Written(stored_version(version)),
                 }
+            }
+            StoreRequest::Delete { expected } => {
+                let expected = expectation(Some(expected));
+                self.state.delete(path, expected).await?;
+                StoreReply::Deleted
+            }
+        })
+    }
+
+    /// What is asked of the record of epochs. As a lease it is a node of its own, and named for the submission; so where there is none, the job is
+    /// looked at before one is written, and what is written for a job that is gone by then is found by [`sweep`](crate::sweep).
+    pub async fn epochs(
+        &self,
+        request: StoreRequest<Arc<EpochsRecord>>,
+    ) -> StoreReply<Arc<EpochsRecord>> {
+        let asked = self.ask_epochs(request).await;
+        asked.unwrap_or_else(|error| reply_of(&error))
+    }
+
+    async fn ask_epochs(
+        &self,
+        request: StoreRequest<Arc<EpochsRecord>>,
+    ) -> Result<StoreReply<Arc<EpochsRecord>>> {
+        let path = &self.epochs;
+        Ok(match request {
+            StoreRequest::Read => match self.state.get(path).await? {
+                Some(node) => {
+                    let record = stored_epochs::decode(&node.value)?;
+                    StoreReply::Found(Some((record, stored_version(node.version))))
+                }
+                None => StoreReply::Found(None),
+            },
+            StoreRequest::Write { value, expected } => {
+                if expected.is_none() && !self.exists().await? {
+                    return Ok(StoreReply::JobGone);
+                }
+                let value = stored_epochs::encode(&value)?;
+                let version = self.state.set(path, &value, expectation(expected)).await?;
+                StoreReply::Written(stored_version(version))
             }
             StoreRequest::Delete { expected } => {
                 let expected = expectation(Some(expected));
@@ -373,6 +421,43 @@ mod tests {
             },
             expected: None,
         }
+    }
+
+    #[tokio::test]
+    async fn a_record_of_epochs_is_written_for_a_job_that_is_there_and_against_its_version() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = FileState::open(folder.path(), StateOptions::default()).await;
+        let state: Arc<dyn StateManager> = Arc::new(state.unwrap());
+        let (job, _) = tests::job(10, 1);
+        let store = JobStore::new(Arc::clone(&state), job.record.job.clone()).unwrap();
+        let record = Arc::new(EpochsRecord::new(job.record.job.clone()));
+        let write = |expected| StoreRequest::Write {
+            value: Arc::clone(&record),
+            expected,
+        };
+        assert_eq!(
+            store.epochs(StoreRequest::Read).await,
+            StoreReply::Found(None)
+        );
+        assert_eq!(store.epochs(write(None)).await, StoreReply::JobGone);
+
+        let encoded = job.encode().unwrap();
+        let definition = store.layout().definition();
+        let set = state.set(definition, &encoded, Expected::Absent);
+        set.await.unwrap();
+        let StoreReply::Written(version) = store.epochs(write(None)).await else {
+            panic!("the job is there");
+        };
+        assert_eq!(store.epochs(write(None)).await, StoreReply::Conflict);
+        let found = StoreReply::Found(Some((Arc::clone(&record), version)));
+        assert_eq!(store.epochs(StoreRequest::Read).await, found);
+        let again = store.epochs(write(Some(version))).await;
+        assert!(matches!(again, StoreReply::Written(_)), "{again:?}");
+
+        let junk = state.set(store.epochs_path(), b"junk", Expected::Any);
+        junk.await.unwrap();
+        let damaged = store.epochs(StoreRequest::Read).await;
+        assert!(matches!(damaged, StoreReply::Refused(_)), "{damaged:?}");
     }
 
     #[tokio::test]

@@ -2,20 +2,21 @@
 
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_state_manager::StatePath;
-use ardea_state_manager::layout::submission_led_by;
+use ardea_state_manager::layout::{submission_led_by, submission_with_epochs};
 use serde_json::{Value, json};
 
 use crate::StoredJob;
 use crate::store::read_lease;
+use crate::stored_epochs;
 
-/// The value of the node at `path` as JSON: of a job's definition what was submitted and what its masters have decided, of all
-/// others what is written there as JSON. `None` of what is neither.
+/// The value of the node at `path` as JSON: of a job's definition what was submitted and what its masters have decided, of its epochs what is
+/// recorded, of all others what is written there as JSON. `None` of what is neither.
 ///
 /// What another version of Ardea has written is not damaged: where that can't be told as JSON, the reason is, as text.
 ///
 /// # Errors
 ///
-/// [`ErrorCode::StateCorrupt`] if the job can't go on with it, since it is damaged: its definition, or a lease. The others are
+/// [`ErrorCode::StateCorrupt`] if the job can't go on with it, since it is damaged: its definition, its epochs, or a lease. The others are
 /// written anew by whoever they are from, or are for people only.
 pub fn stored_value(path: &StatePath, value: &[u8]) -> Result<Option<Value>> {
     let as_json = || serde_json::from_slice(value).ok();
@@ -23,6 +24,9 @@ pub fn stored_value(path: &StatePath, value: &[u8]) -> Result<Option<Value>> {
     let read = match names[..] {
         ["jobs", _, "definition"] => StoredJob::decode(value)
             .map(|job| Some(json!({ "submitted": &*job.submitted, "record": &*job.record }))),
+        ["jobs", _, epochs] if submission_with_epochs(epochs).is_some() => {
+            stored_epochs::decode(value).map(|record| Some(json!(&*record)))
+        }
         ["jobs", _, lease] if submission_led_by(lease).is_some() => {
             read_lease(value).map(|_| as_json())
         }

@@ -249,5 +249,6 @@ fn noted(f: &mut std::fmt::Formatter<'_>, note: &Note) -> std::fmt::Result {
         Note::RestartAt(container, _) => write!(f, "container {container} will be started again"),
         Note::SchedulerFailed(why) => write!(f, "the scheduler failed: {why}"),
         Note::Problem(instance, message) => write!(f, "instance {instance} failed: {message}"),
+        Note::Epochs(note) => write!(f, "{note}"),
     }
 }

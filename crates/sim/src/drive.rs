@@ -1,12 +1,13 @@
 //! The drivers: pass events to the state machines and do what they want, as the real ones do over sockets.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_control::{
     AgentAction, AgentConfig, AgentEvent, CandidateAction, CandidateEvent, Change, Credentials,
-    LeaseEvent, MasterAction, MasterEpoch, MasterEvent, Order, Run, StoreReply, ToWorker,
-    WorkerAgent, WorkerId,
+    EpochsRecord, JobRecord, LeaseEvent, MasterAction, MasterEpoch, MasterEvent, Order, Run,
+    StoreReply, StoreRequest, ToWorker, WorkerAgent, WorkerId,
 };
 
 use crate::network::{Host, Node};
@@ -50,12 +51,19 @@ impl World {
                 self.check_write(&request);
                 let reply = match down {
                     true => StoreReply::Unavailable,
-                    false => match self.shelf.record(request) {
+                    false => match self.store_record(request) {
                         Ok(reply) => reply,
                         Err(broken) => return self.watch.broken(broken),
                     },
                 };
                 (Node::Master(master), Message::RecordReply(id, reply))
+            }
+            Message::Epochs(master, id, request) => {
+                let reply = match down {
+                    true => StoreReply::Unavailable,
+                    false => self.store_epochs(request),
+                };
+                (Node::Master(master), Message::EpochsReply(id, reply))
             }
             Message::LookUp(worker) if !down => {
                 let found = self.shelf.look_up();
@@ -70,6 +78,34 @@ impl World {
         self.send(Node::Store, to, reply);
     }
 
+    fn store_record(
+        &mut self,
+        request: StoreRequest<Arc<JobRecord>>,
+    ) -> Result<StoreReply<Arc<JobRecord>>, String> {
+        let reply = self.shelf.record(request)?;
+        if let (StoreReply::Written(_), Some((record, _))) = (&reply, &self.shelf.record.value) {
+            let record = Arc::clone(record);
+            self.note_plans(&record);
+        }
+        Ok(reply)
+    }
+
+    fn store_epochs(
+        &mut self,
+        request: StoreRequest<Arc<EpochsRecord>>,
+    ) -> StoreReply<Arc<EpochsRecord>> {
+        let stored = |world: &World| {
+            let stored = world.shelf.epochs.value.as_ref();
+            stored.map(|(record, _)| Arc::clone(record))
+        };
+        let before = stored(self);
+        let reply = self.shelf.epochs(request);
+        if let (StoreReply::Written(_), Some(record)) = (&reply, stored(self)) {
+            self.check_epochs(before.as_deref(), &record);
+        }
+        reply
+    }
+
     fn at_master(&mut self, id: u32, message: Message) {
         let event = match message {
             Message::LeaseReply(request, reply) => {
@@ -77,6 +113,9 @@ impl World {
             }
             Message::RecordReply(request, reply) => {
                 CandidateEvent::Master(MasterEvent::Record(request, reply))
+            }
+            Message::EpochsReply(request, reply) => {
+                CandidateEvent::Master(MasterEvent::Epochs(request, reply))
             }
             Message::ToMaster(message) => CandidateEvent::Master(MasterEvent::From(message)),
             Message::WorkerClosed(worker) => CandidateEvent::Master(MasterEvent::Closed(worker)),
@@ -155,6 +194,18 @@ impl World {
             MasterAction::Record(request, what) => {
                 self.send(from, Node::Store, Message::Record(id, request, what));
             }
+            MasterAction::Epochs(request, what) => {
+                self.send(from, Node::Store, Message::Epochs(id, request, what));
+            }
+            MasterAction::Keep {
+                epochs,
+                below,
+                generation,
+            } => {
+                let after = self.random.time(Duration::ZERO, Duration::from_secs(1));
+                let sweep = Event::Sweep(epochs, below, generation);
+                self.timeline.plan(self.now + after, sweep);
+            }
             MasterAction::Scheduler(order, call) => {
                 self.send(from, Node::Scheduler, Message::Call(id, order, call));
             }
@@ -197,6 +248,7 @@ impl World {
             clock: SkewedClock::new(self.now, &mut self.random, 10),
             host,
             changes: Vec::new(),
+            part: None,
             running: BTreeSet::new(),
             busy_until: self.now,
             ended: BTreeSet::new(),
@@ -211,7 +263,10 @@ impl World {
     pub(crate) fn tick_worker(&mut self, id: WorkerId) {
         if self.workers.contains_key(&id) {
             self.timeline.plan(self.now + TICK, Event::TickWorker(id));
-            self.end_instances(id);
+            match self.lives {
+                Some(_) => self.read_records(id),
+                None => self.end_instances(id),
+            }
             self.worker_event(id, AgentEvent::Tick);
         }
     }
@@ -252,7 +307,7 @@ impl World {
         }
     }
 
-    fn worker_event(&mut self, id: WorkerId, event: AgentEvent) {
+    pub(crate) fn worker_event(&mut self, id: WorkerId, event: AgentEvent) {
         let Some(worker) = self.workers.get_mut(&id) else {
             return;
         };
@@ -271,6 +326,9 @@ impl World {
                 },
                 AgentAction::Peers(_) => {}
                 AgentAction::Apply(change) => self.apply(id, change),
+                AgentAction::Epochs(generation, action) => {
+                    self.epochs_action(id, generation, action);
+                }
                 AgentAction::Exit(why) => {
                     self.check_departure(id, &why);
                     self.watch.departure(self.now, id, &why);
@@ -283,16 +341,14 @@ impl World {
     /// Begins to carry out a change, after those before it.
     fn apply(&mut self, id: WorkerId, change: Change) {
         self.check_change(id, &change);
+        self.check_change_of_life(id, &change);
         let takes = Duration::from_millis(1)..Duration::from_millis(30);
         let takes = self.random.time(takes.start, takes.end);
         if let Some(worker) = self.workers.get_mut(&id) {
             worker.busy_until = worker.busy_until.max(self.now) + takes;
             let at = worker.busy_until;
-            // What is to stop is stopped before anything starts, and both at once as far as anybody sees.
-            worker
-                .changes
-                .push((change.order, change.stop, change.start));
             self.timeline.plan(at, Event::Applied(id, change.order));
+            worker.changes.push(change);
         }
     }
 
@@ -300,21 +356,36 @@ impl World {
         let Some(worker) = self.workers.get_mut(&id) else {
             return;
         };
+        let mut begins = None;
         while worker
             .changes
             .first()
-            .is_some_and(|(first, ..)| *first <= order)
+            .is_some_and(|first| first.order <= order)
         {
-            let (_, stop, start) = worker.changes.remove(0);
-            for instance in stop {
-                worker.running.remove(&instance);
-                worker.ended.remove(&instance);
-                self.watch.lets_go(id, &instance);
+            let change = worker.changes.remove(0);
+            // What is to stop is stopped before anything starts, and both at once as far as anybody sees.
+            for instance in &change.stop {
+                worker.running.remove(instance);
+                worker.ended.remove(instance);
+                self.watch.lets_go(id, instance);
             }
-            for instance in start {
-                self.watch.holds(id, &instance);
-                worker.running.insert(instance);
+            for instance in &change.start {
+                self.watch.holds(id, instance);
+                worker.running.insert(instance.clone());
             }
+            if change.begins {
+                worker.part = None;
+                begins = Some(change);
+            }
+        }
+        if begins.is_some_and(|change| !self.begin_part(id, &change)) {
+            return;
+        }
+        let Some(worker) = self.workers.get_mut(&id) else {
+            return;
+        };
+        if self.lives.is_some() && worker.part.is_none() {
+            return; // it could not begin
         }
         worker.applied = Some(order);
         self.worker_event(id, AgentEvent::Applied(order));

@@ -23,6 +23,12 @@ pub enum Fault {
     SchedulerDown(Duration),
     /// Messages are lost, doubled and late, for so long.
     Storm(Duration),
+    /// An instance of a job with a guarantee fails.
+    FailInstance,
+    /// What is stored of snapshots can't be read, for so long.
+    Damage(Duration),
+    /// Nothing of snapshots can be written, for so long.
+    DiskFull(Duration),
     /// All of that ends.
     Mend,
     /// The network can be relied on again.
@@ -35,6 +41,10 @@ pub enum Fault {
     StoreBack,
     /// The scheduler is back.
     SchedulerBack,
+    /// What is stored of snapshots can be read again.
+    Readable,
+    /// There is room again.
+    Room,
 }
 
 /// So many faults, spread over that time; at its end all is mended.
@@ -54,7 +64,24 @@ pub(crate) fn plan(world: &mut World, count: u64, until: Duration) {
         let at = random.time(Duration::ZERO, until);
         world.timeline.plan(at, Event::Fault(fault));
     }
+    if world.lives.is_some() {
+        plan_for_lives(world, &mut random, until);
+    }
     world.timeline.plan(until, Event::Fault(Fault::Mend));
+}
+
+/// What befalls only a job that keeps something.
+fn plan_for_lives(world: &mut World, random: &mut Random, until: Duration) {
+    for _ in 0..random.below(6) {
+        let long = random.time(Duration::from_millis(100), Duration::from_secs(6));
+        let fault = match random.below(6) {
+            0..=2 => Fault::FailInstance,
+            3 => Fault::Damage(long),
+            _ => Fault::DiskFull(long),
+        };
+        let at = random.time(Duration::ZERO, until);
+        world.timeline.plan(at, Event::Fault(fault));
+    }
 }
 
 impl World {
@@ -101,6 +128,22 @@ impl World {
                 };
                 self.plan_after(long, Fault::Calm);
             }
+            Fault::FailInstance => {
+                let workers: Vec<_> = self.workers.keys().copied().collect();
+                if let Some(worker) = self.random.pick(&workers) {
+                    self.fail_instance(worker);
+                }
+            }
+            Fault::Damage(long) => {
+                self.have_vault(Some(true), None);
+                self.plan_after(long, Fault::Readable);
+            }
+            Fault::DiskFull(long) => {
+                self.have_vault(None, Some(true));
+                self.plan_after(long, Fault::Room);
+            }
+            Fault::Readable => self.have_vault(Some(false), None),
+            Fault::Room => self.have_vault(None, Some(false)),
             Fault::Calm => self.network.weather = Weather::FAIR,
             Fault::HostBack(host) => {
                 self.network.cut.remove(&host);
@@ -114,6 +157,8 @@ impl World {
                 self.network.island.clear();
                 self.shelf.down = false;
                 self.cluster.down = false;
+                self.have_vault(Some(false), Some(false));
+                self.note_mended();
             }
         }
         self.stop_leftovers();
@@ -122,6 +167,14 @@ impl World {
     /// The end of the fault; nothing befalls the world after it has been mended.
     fn plan_after(&mut self, long: Duration, end: Fault) {
         self.timeline.plan(self.now + long, Event::Fault(end));
+    }
+
+    fn have_vault(&mut self, is_damaged: Option<bool>, is_full: Option<bool>) {
+        if let Some(lives) = &mut self.lives {
+            let vault = &mut lives.vault;
+            vault.is_damaged = is_damaged.unwrap_or(vault.is_damaged);
+            vault.is_full = is_full.unwrap_or(vault.is_full);
+        }
     }
 
     fn host_count(&self) -> u32 {

@@ -8,6 +8,7 @@
 //! * [`run_start`]: what it takes to plan and start a large job;
 //! * [`run_flow`]: the flow control of `ardea-exchange` over a connection that breaks;
 //! * [`run_epochs`]: the epochs of a job through faults, down to what its sinks publish;
+//! * [`run_lives`]: a job with a guarantee on a cluster, through faults and updates, down to single records;
 //! * [`World`]: what happens; the program `ardea-sim` runs many seeds.
 //!
 //! # Invariants, checked after every step
@@ -17,9 +18,12 @@
 //! * An instance that stays in its container is never stopped.
 //! * A job is said to have finished only when each of its instances has come to its end, and then never runs again.
 //!
+//! * Of a job with a guarantee: in each life a container has one worker, and all follow one plan; no record is lost or doubled on any way; each
+//!   snapshot is one cut through the whole dataflow; nothing is published that is not committed.
+//!
 //! And within two minutes after the last fault: the job runs as its user wants, each instance in exactly one worker, the one of its container,
 //! every worker routes by the newest plan and knows where all others are, and no other process is left; or the job
-//! was killed or has finished, and nothing is left at all.
+//! was killed or has finished, and nothing is left at all. One with a guarantee commits epochs again, and all that is committed is published.
 //!
 //! # Example
 //!
@@ -45,10 +49,12 @@ mod world;
 
 mod epochs;
 mod flow;
+mod lives;
 mod scenario;
 
 pub use epochs::{EpochsReport, run_epochs};
 pub use flow::{FlowReport, run_flow};
-pub use scenario::{Failure, StartReport, Success, run_faults, run_large, run_start};
+pub use lives::{LivesReport, Survival};
+pub use scenario::{Failure, StartReport, Success, run_faults, run_large, run_lives, run_start};
 pub use stopwatch::Stopwatch;
 pub use world::{World, WorldConfig};

@@ -5,6 +5,7 @@
 //! ardea-sim --seed 4711 --log      # one seed, and what happened
 //! ardea-sim --large 3              # 1,000 containers through faults, seeds 0 to 2
 //! ardea-sim --epochs               # the epochs of a job, seeds 0 to 999
+//! ardea-sim --lives                # jobs with a guarantee on a cluster, seeds 0 to 999
 //! ardea-sim --start                # what the master takes to plan and start 1,000 containers
 //! ```
 
@@ -14,7 +15,10 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use ardea_sim::{EpochsReport, Failure, Success, run_epochs, run_faults, run_large, run_start};
+use ardea_sim::{
+    EpochsReport, Failure, LivesReport, Success, run_epochs, run_faults, run_large, run_lives,
+    run_start,
+};
 use clap::Parser;
 
 /// Prints a line; whoever has stopped reading doesn't want it.
@@ -46,6 +50,9 @@ struct Arguments {
     /// Runs the epochs of small jobs through faults.
     #[arg(long)]
     epochs: bool,
+    /// Runs small jobs with a guarantee on a cluster through faults and updates.
+    #[arg(long)]
+    lives: bool,
     /// Measures what the master takes to plan and start a large job.
     #[arg(long)]
     start: bool,
@@ -67,6 +74,9 @@ fn main() -> ExitCode {
     }
     if arguments.epochs {
         return epochs(&arguments);
+    }
+    if arguments.lives {
+        return lives(&arguments);
     }
     let large = arguments.large;
     let (first, count) = match arguments.seed {
@@ -136,6 +146,33 @@ fn epochs(arguments: &Arguments) -> ExitCode {
         total.safe_modes,
         total.results,
         total.ended,
+    );
+    ExitCode::SUCCESS
+}
+
+fn lives(arguments: &Arguments) -> ExitCode {
+    let (first, count) = match arguments.seed {
+        Some(seed) => (seed, 1),
+        None => (arguments.from, arguments.seeds),
+    };
+    let mut total = LivesReport::default();
+    for seed in first..first.saturating_add(count) {
+        match run_lives(seed) {
+            Ok(report) => total.add(&report),
+            Err(failure) => return tell(&failure, arguments.log, "--lives "),
+        }
+    }
+    say!(
+        "{count} seeds from {first}: all well, {} steps; {} epochs committed; {} lives, {} of them by another plan; {} lives gone on \
+         with by another master; safe mode {} times; {} records published; {} jobs ended",
+        total.steps,
+        total.committed,
+        total.lives,
+        total.handed_over,
+        total.resumed,
+        total.safe_modes,
+        total.results,
+        total.finished,
     );
     ExitCode::SUCCESS
 }

@@ -10,6 +10,7 @@ use ardea_packing::{
     PackingPlan, ResourceManager, Resources, RoundRobin, VertexDemand,
 };
 
+use crate::lives::{LivesReport, Survival};
 use crate::random::Random;
 use crate::stopwatch::Stopwatch;
 use crate::world::{World, WorldConfig};
@@ -66,6 +67,32 @@ pub fn run_faults(seed: u64) -> Result<Success, Box<Failure>> {
     let kills = random.per_mille(250);
     user::plan(&mut world, commands, until, kills);
     finish(&mut world, seed, until)
+}
+
+/// Runs a small job with a guarantee through faults of the seed's choice, down to single records; some of its jobs come to their end by
+/// themselves, some are stopped or killed.
+///
+/// # Errors
+///
+/// As [`run_faults`].
+pub fn run_lives(seed: u64) -> Result<LivesReport, Box<Failure>> {
+    let mut random = Random::new(seed);
+    let mut config = small_world(&mut random);
+    for vertex in &mut config.demand.vertices {
+        vertex.parallelism = vertex.parallelism.div_ceil(2);
+    }
+    let ends = random.per_mille(300);
+    config.survival = Some(Survival::new(&mut random, ends));
+    let world_seed = random.any();
+    let until = random.time(Duration::from_secs(5), Duration::from_secs(40));
+    let mut world = World::new(config, world_seed);
+    let faults = random.below(20);
+    faults::plan(&mut world, faults, until);
+    let commands = random.below(8);
+    let kills = random.per_mille(100);
+    user::plan(&mut world, commands, until, kills);
+    let success = finish(&mut world, seed, until)?;
+    Ok(world.report_of_lives(success.steps))
 }
 
 /// Lets the world go on until nothing is missing after that time.
@@ -155,6 +182,7 @@ fn small_world(random: &mut Random) -> WorldConfig {
         wild_clocks: random.per_mille(200),
         ends_at: None,
         encodes: false,
+        survival: None,
     }
 }
 
@@ -233,5 +261,6 @@ fn large_world(containers: u32, instances: u32, encodes: bool) -> WorldConfig {
         wild_clocks: false,
         ends_at: None,
         encodes,
+        survival: None,
     }
 }

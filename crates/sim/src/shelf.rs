@@ -1,9 +1,10 @@
-//! The simulated state manager: two values of one job, its lease and its record.
+//! The simulated state manager: the values of one job, which are its lease, its record, and that of its epochs.
 
 use std::sync::Arc;
 
 use ardea_control::{
-    JobRecord, LeaseRecord, Lookup, MasterEpoch, StoreReply, StoreRequest, StoreVersion,
+    EpochsRecord, JobRecord, LeaseRecord, Lookup, MasterEpoch, StoreReply, StoreRequest,
+    StoreVersion,
 };
 
 /// The simulated state manager.
@@ -13,6 +14,8 @@ pub struct Shelf {
     pub lease: Slot<LeaseRecord>,
     /// What is stored of the job.
     pub record: Slot<Arc<JobRecord>>,
+    /// What is stored of its epochs.
+    pub epochs: Slot<Arc<EpochsRecord>>,
     /// Whether it doesn't answer.
     pub down: bool,
     /// The master that has written the record last.
@@ -89,9 +92,21 @@ impl Shelf {
         Ok(reply)
     }
 
+    /// What is asked of the record of epochs.
+    pub fn epochs(
+        &mut self,
+        request: StoreRequest<Arc<EpochsRecord>>,
+    ) -> StoreReply<Arc<EpochsRecord>> {
+        match (&request, &self.record.value) {
+            (StoreRequest::Write { .. }, None) => StoreReply::JobGone,
+            _ => self.epochs.carry_out(request),
+        }
+    }
+
     /// Removes what is left of a job that is gone.
     pub fn drop_lease(&mut self) {
         if self.record.value.is_none() {
+            self.epochs.value = None;
             self.lease.value = None;
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ardea_control::{Command, CommandId, Refused};
+use ardea_control::{Command, CommandId, EpochsCommand, Refused};
 
 use crate::faults::Fault;
 use crate::network::Node;
@@ -53,7 +53,9 @@ pub(crate) fn plan(world: &mut World, count: u64, until: Duration, kills: bool) 
     let vertices = world.config.demand.vertices.clone();
     let mut plans = Vec::new();
     for _ in 0..count {
+        let of_lives = world.lives.is_some() && random.per_mille(200);
         let command = match random.below(10) {
+            _ if of_lives => Command::Epochs(EpochsCommand::Savepoint),
             0 => Command::Activate,
             1 => Command::Deactivate,
             2..=3 => {
@@ -79,6 +81,10 @@ pub(crate) fn plan(world: &mut World, count: u64, until: Duration, kills: bool) 
         }
         plans.push((at, command));
     }
+    if world.lives.is_some() && random.per_mille(100) {
+        let stop = Command::Epochs(EpochsCommand::Stop);
+        plans.push((random.time(Duration::ZERO, until), stop));
+    }
     if kills {
         plans.push((random.time(Duration::ZERO, until), Command::Kill));
     }
@@ -88,6 +94,10 @@ pub(crate) fn plan(world: &mut World, count: u64, until: Duration, kills: bool) 
 impl World {
     pub(crate) fn tick_user(&mut self) {
         self.timeline.plan(self.now + TICK, Event::TickUser);
+        // Whoever looks at the job sees that it waits for somebody to decide.
+        let is_stuck = self
+            .epochs_record()
+            .is_some_and(|record| record.safe_mode.is_some());
         let user = &mut self.user;
         let killed = match &self.shelf.record.value {
             None => true,
@@ -96,6 +106,12 @@ impl World {
         if killed {
             user.plans.clear();
             user.waiting = None;
+        }
+        if user.waiting.is_none() && is_stuck && !killed {
+            user.count += 1;
+            let retry = Command::Epochs(EpochsCommand::Retry);
+            user.waiting = Some((CommandId(user.count), retry));
+            user.send_at = self.now + PATIENCE;
         }
         if user.waiting.is_none() {
             let due = user.plans.pop_if(|(at, _)| *at <= self.now);

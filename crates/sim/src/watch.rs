@@ -47,6 +47,10 @@ impl Watch {
             .push_back(format!("{:9.3} {what}", now.as_secs_f64()));
     }
 
+    pub(crate) fn say(&mut self, now: Duration, what: String) {
+        self.remember(now, what);
+    }
+
     pub(crate) fn phase(&mut self, now: Duration, master: u32, phase: JobPhase) {
         if phase == JobPhase::Running {
             self.first_running.get_or_insert(now);
@@ -98,6 +102,10 @@ impl World {
 
     /// A master never has an instance started while another worker that it counts on runs it.
     pub(crate) fn check_assignment(&mut self, id: u32, to: WorkerId, assignment: &Assignment) {
+        if self.lives.is_some() {
+            // What runs of an earlier life does not matter: nothing of that counts.
+            return self.check_life(to, assignment);
+        }
         let Some(process) = self.masters.get_mut(&id) else {
             return;
         };
@@ -170,6 +178,9 @@ impl World {
             }
             return;
         }
+        if self.lives.is_some() {
+            return self.check_finished_lives();
+        }
         let containers = value.plan.iter().flat_map(|plan| plan.containers());
         let mut instances = containers.flat_map(|container| &container.instances);
         let running = instances.find(|instance| !self.watch.ended.contains(*instance));
@@ -210,7 +221,7 @@ impl World {
         let record = self.shelf.record.value.as_ref().map(|(record, _)| record);
         let plan = record.and_then(|record| record.plan.as_ref());
         let stays = plan.and_then(|plan| plan.container(id.container));
-        for instance in &change.stop {
+        for instance in change.stop.iter().filter(|_| !change.begins) {
             if stays.is_some_and(|container| container.instances.contains(instance)) {
                 let broken = format!("worker {id} stops {instance}, which belongs there");
                 self.watch.broken(broken);
@@ -226,11 +237,38 @@ impl World {
         match &self.shelf.record.value {
             None => self.missing_until_gone(),
             Some((record, _)) if record.is_ending() => Some("the job is being removed".to_string()),
-            Some((record, _)) if self.config.ends_at.is_some() && record.intent == Intent::Run => {
-                Some("the job has not finished".to_string())
+            Some((record, _)) if self.comes_to_an_end() && record.intent == Intent::Run => {
+                Some(format!("the job has not finished: {}", self.standing()))
             }
-            Some(_) => self.missing_until_steady(),
+            // Of a job that comes to its end, containers may be gone which nobody needs any more.
+            Some(_) if self.lives.is_some() && self.comes_to_an_end() => {
+                let mut acting = self.acting_masters();
+                let master = acting.find_map(|id| self.masters.get(&id)?.candidate.master());
+                let steady = master.is_some_and(|master| master.phase().is_steady());
+                (!steady).then(|| format!("the master is not settled: {master:?}"))
+            }
+            Some((record, _)) => {
+                let steady = self.missing_until_steady();
+                steady.or_else(|| self.missing_of_lives(record.intent))
+            }
         }
+    }
+
+    fn comes_to_an_end(&self) -> bool {
+        let records = self.config.survival.and_then(|survival| survival.records);
+        self.config.ends_at.is_some() || records.is_some()
+    }
+
+    /// How the workers stand, for people.
+    fn standing(&self) -> String {
+        let parts = self.workers.iter().map(|(id, worker)| {
+            let told = worker.agent.life().map(|life| life.generation.0);
+            match &worker.part {
+                Some(part) => format!("{id}: told {told:?}, {}", part.summary()),
+                None => format!("{id}: told {told:?}, runs nothing"),
+            }
+        });
+        parts.collect::<Vec<_>>().join("; ")
     }
 
     fn missing_until_gone(&self) -> Option<String> {
@@ -244,6 +282,9 @@ impl World {
         }
         if !self.masters.is_empty() {
             return Some("masters of a killed job are there".to_string());
+        }
+        if self.shelf.epochs.value.is_some() {
+            return Some("the record of a killed job's epochs is there".to_string());
         }
         let lease = self.shelf.lease.value.as_ref();
         lease.map(|(lease, _)| format!("a killed job has {lease:?}"))

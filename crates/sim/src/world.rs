@@ -5,15 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_control::{
-    Candidate, Command, CommandId, JobRecord, JobRef, LeaseConfig, LeaseRecord, Lookup,
-    MasterConfig, MasterEpoch, Order, PlanVersion, Refused, RequestId, SchedulerAnswer,
-    SchedulerCall, SchedulerTraits, StoreReply, StoreRequest, ToMaster, ToWorker, WorkerAgent,
-    WorkerId,
+    Candidate, Change, Command, CommandId, EpochsRecord, Generation, JobRecord, JobRef,
+    LeaseConfig, LeaseRecord, Lookup, MasterConfig, MasterEpoch, Order, PlanVersion, Refused,
+    RequestId, SchedulerAnswer, SchedulerCall, SchedulerTraits, StoreReply, StoreRequest, ToMaster,
+    ToWorker, WorkerAgent, WorkerId,
 };
+use ardea_core::Epoch;
 use ardea_packing::{ContainerId, InstanceId, JobDemand, PackingConfig, ResourceManager};
 
 use crate::cluster::{Cluster, Deed};
 use crate::faults::Fault;
+use crate::lives::{Cut, Freight, Lives, Part, Survival};
 use crate::network::{Host, Network, Node};
 use crate::random::Random;
 use crate::shelf::Shelf;
@@ -49,6 +51,8 @@ pub struct WorldConfig {
     pub ends_at: Option<Duration>,
     /// Whether messages to workers are encoded, to see what that takes.
     pub encodes: bool,
+    /// What the job promises, if it has a guarantee: then it lives and dies as a whole.
+    pub survival: Option<Survival>,
 }
 
 /// What happens.
@@ -68,6 +72,14 @@ pub(crate) enum Event {
     Fault(Fault),
     /// The framework of a stateless scheduler gives a host up that it doesn't reach.
     GiveUp(WorkerId),
+    /// Something arrives that a worker sent to another.
+    Arrive(Freight),
+    /// A cut becomes durable.
+    Save(WorkerId, Generation, Cut),
+    /// Sinks publish what belongs to a committed epoch.
+    Show(WorkerId, Generation, Epoch),
+    /// Snapshots are dropped that are not needed.
+    Sweep(Vec<Epoch>, Epoch, Generation),
 }
 
 /// What processes say to each other.
@@ -83,6 +95,8 @@ pub(crate) enum Message {
     LeaseReply(RequestId, StoreReply<LeaseRecord>),
     Record(u32, RequestId, StoreRequest<Arc<JobRecord>>),
     RecordReply(RequestId, StoreReply<Arc<JobRecord>>),
+    Epochs(u32, RequestId, StoreRequest<Arc<EpochsRecord>>),
+    EpochsReply(RequestId, StoreReply<Arc<EpochsRecord>>),
     LookUp(WorkerId),
     LookedUp(Lookup),
     DropLease(u32),
@@ -135,7 +149,9 @@ pub(crate) struct WorkerProcess {
     pub(crate) clock: SkewedClock,
     pub(crate) host: Host,
     /// Changes that are being carried out, the oldest first.
-    pub(crate) changes: Vec<(Order, Vec<InstanceId>, Vec<InstanceId>)>,
+    pub(crate) changes: Vec<Change>,
+    /// What it has of a life of the job, if that has lives.
+    pub(crate) part: Option<Part>,
     /// What runs in earnest.
     pub(crate) running: BTreeSet<InstanceId>,
     pub(crate) busy_until: Duration,
@@ -167,6 +183,8 @@ pub struct World {
     pub(crate) user: User,
     pub(crate) watch: Watch,
     pub(crate) stopwatch: Stopwatch,
+    /// Of a job with a guarantee.
+    pub(crate) lives: Option<Lives>,
 }
 
 impl World {
@@ -204,6 +222,7 @@ impl World {
             user: User::default(),
             watch,
             stopwatch: Stopwatch::new(config.encodes),
+            lives: config.survival.map(Lives::new),
             config,
         };
         for _ in 0..world.config.masters {
@@ -255,6 +274,14 @@ impl World {
             Event::StartMaster => self.start_master(),
             Event::Fault(fault) => self.befall(fault),
             Event::GiveUp(worker) => self.give_up(worker),
+            Event::Arrive(freight) => self.arrives(freight),
+            Event::Save(worker, generation, cut) => self.saves(worker, generation, cut),
+            Event::Show(worker, generation, epoch) => self.shows(worker, generation, epoch),
+            Event::Sweep(epochs, below, present) => {
+                if let Some(lives) = &mut self.lives {
+                    lives.vault.keep(&epochs, below, present.0);
+                }
+            }
         }
         self.check_step()
     }
@@ -316,6 +343,7 @@ impl World {
                 stateful: self.config.stateful,
                 homogeneous: false,
             },
+            epochs: self.config.survival.map(|survival| survival.epochs),
             ..MasterConfig::default()
         };
         let most = if self.config.wild_clocks { 600 } else { 10 };

@@ -1,7 +1,9 @@
 //! Some hundred seeds of each simulation; `ARDEA_SIM_SEEDS` and `ARDEA_SIM_FROM` ask for others. A failure names its seed and how
 //! to run it again.
 
-use ardea_sim::{EpochsReport, run_epochs, run_faults, run_flow, run_large, run_start};
+use ardea_sim::{
+    EpochsReport, LivesReport, run_epochs, run_faults, run_flow, run_large, run_lives, run_start,
+};
 
 fn seeds(usual: u64) -> std::ops::Range<u64> {
     let number = |name, usual| match std::env::var(name) {
@@ -64,6 +66,45 @@ fn what_sinks_publish_is_what_the_committed_epochs_have_read_whatever_befalls_th
         !usual || happened.iter().all(|count| *count > 100),
         "{total:?}"
     );
+}
+
+#[test]
+fn a_job_with_a_guarantee_loses_and_doubles_nothing_through_faults_and_updates() {
+    let mut total = LivesReport::default();
+    let seeds = seeds(1_000);
+    let usual = seeds.end - seeds.start >= 1_000;
+    for seed in seeds {
+        match run_lives(seed) {
+            Ok(report) => total.add(&report),
+            Err(failure) => {
+                let log = failure.log.join("\n");
+                panic!(
+                    "{log}\nseed {seed}: {}; again: ardea-sim --lives --seed {seed} --log",
+                    failure.what
+                );
+            }
+        }
+    }
+    // That nothing is wrong says something only if something has happened.
+    let happened = [
+        total.handed_over,
+        total.resumed,
+        total.safe_modes,
+        total.finished,
+    ];
+    assert!(
+        !usual || happened.iter().all(|count| *count > 20),
+        "{total:?}"
+    );
+}
+
+#[test]
+fn seeds_of_lives_that_have_found_faults_stay_well() {
+    for seed in [686] {
+        if let Err(failure) = run_lives(seed) {
+            panic!("seed {seed}: {}", failure.what);
+        }
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //! /jobs/NAME/scheduler         the name of its scheduler, and how it is reached; for readers
 //! /jobs/NAME/chronicle         what its masters have seen: restarts, problems, notes; for people, and the next master to go on from
 //! /jobs/NAME/master-SUBMISSION the leading job master's lease: where it is, and the number of its mastership
+//! /jobs/NAME/epochs-SUBMISSION which life a job with a guarantee is in, and which epoch is committed
 //! /jobs/NAME/containers/ID     host and port of a container's worker; for readers
 //! /jobs/NAME/snapshots/EPOCH   what a complete snapshot consists of, and where it is
 //! /history/NAME/SUBMISSION     what is remembered of a job that is gone
@@ -14,7 +15,7 @@
 //! ```
 //!
 //! A lease has the submission in its path, because it is written on its own: one that is written late, for a job that is gone, can't
-//! be taken for that of a later job of the same name.
+//! be taken for that of a later job of the same name. So has the record of epochs.
 //!
 //! Names of jobs may be any text; numbers are written so that they sort as text as they do as numbers.
 
@@ -58,6 +59,9 @@ pub fn past_job(name: &str, submission: u64) -> Result<StatePath> {
 
 /// What the names of leases begin with.
 const MASTER: &str = "master-";
+
+/// What the names of records of epochs begin with.
+const EPOCHS: &str = "epochs-";
 
 /// The nodes of one job.
 ///
@@ -128,6 +132,11 @@ impl JobLayout {
         self.base.child(&format!("{MASTER}{submission:016x}"))
     }
 
+    /// Which life this submission of the job is in, and which of its epochs is committed, if it has a guarantee.
+    pub fn epochs(&self, submission: u64) -> Result<StatePath> {
+        self.base.child(&format!("{EPOCHS}{submission:016x}"))
+    }
+
     /// Above all containers.
     pub fn containers(&self) -> &StatePath {
         &self.containers
@@ -161,6 +170,11 @@ pub fn submission_led_by(name: &str) -> Option<u64> {
     submission_of(name.strip_prefix(MASTER)?)
 }
 
+/// The submission that a node of this name right below a job is the record of epochs of, if it is one.
+pub fn submission_with_epochs(name: &str) -> Option<u64> {
+    submission_of(name.strip_prefix(EPOCHS)?)
+}
+
 /// The submission that a node of a job that is gone is named for, if it is one.
 pub fn submission_of(name: &str) -> Option<u64> {
     let digits = name.len() == 16 && name.bytes().all(|b| b.is_ascii_hexdigit());
@@ -172,11 +186,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_names_its_submission() {
+    fn a_lease_and_a_record_of_epochs_name_their_submission() {
         let job = JobLayout::of("a").expect("a name");
         for submission in [0, 42, u64::MAX] {
             let lease = job.master(submission).expect("a path");
             assert_eq!(lease.name().and_then(submission_led_by), Some(submission));
+            let epochs = job.epochs(submission).expect("a path");
+            let of = epochs.name().and_then(submission_with_epochs);
+            assert_eq!(of, Some(submission));
+            assert_eq!(epochs.name().and_then(submission_led_by), None);
             let past = past_job("a", submission).expect("a path");
             assert_eq!(past.name().and_then(submission_of), Some(submission));
         }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ardea_control::Generation;
 use ardea_core::{ChunkCodec, Dag, EdgeId, Error, ErrorCode, Isolation, Processor, Result};
 use ardea_engine::{Crossings, Site};
 use ardea_exchange::{End, ReceiverConfig, SenderConfig, StreamId};
@@ -18,7 +19,7 @@ use crate::sender::SenderP;
 use crate::station::Station;
 use crate::traffic::{Arrivals, Traffic};
 
-/// A connection carries one job: its streams need no number of it.
+/// A connection carries one job: its streams need no number of it, unless it has lives.
 const JOB: u32 = 1;
 
 /// The ends of one kind, by stream and peer.
@@ -29,6 +30,17 @@ type Berths<E> = Mutex<HashMap<(usize, Site), Arc<Berth<E>>>>;
 pub(crate) struct StreamConfig {
     pub(crate) sender: SenderConfig,
     pub(crate) receiver: ReceiverConfig,
+    /// The life of the job that the streams belong to: what is under way in one is never taken in another, since their streams have other
+    /// numbers. And where something was lost on one, nothing more is sent over it.
+    pub(crate) life: Option<Generation>,
+}
+
+impl StreamConfig {
+    fn stream(&self, stream: usize) -> StreamId {
+        // Lives count from one, and there will never be so many that two of one connection have the same number.
+        let life = self.life.map_or(0, |life| life.0 as u32);
+        StreamId::new(JOB.wrapping_add(life), stream as u32)
+    }
 }
 
 /// The [`Crossings`] of a container: an end for each edge and other container that was ever needed, which stays as long as this process does.
@@ -114,10 +126,10 @@ impl WorkerCrossings {
     ) -> Arc<Berth<SendEnd>> {
         let mut senders = self.senders.lock().unwrap_or_else(PoisonError::into_inner);
         let berth = senders.entry((stream, to)).or_insert_with(|| {
-            let id = StreamId::new(JOB, stream as u32);
+            let id = self.config.stream(stream);
             let station = Station::new(to, End::Sender, id);
             let (network, lost) = (self.network.clone(), Arc::clone(&self.lost));
-            let (codec, config) = (Arc::clone(codec), self.config.sender);
+            let (codec, config) = (Arc::clone(codec), self.config);
             let counts = Counts {
                 lost,
                 bytes: self.bytes(stream, to),
@@ -146,7 +158,7 @@ impl WorkerCrossings {
         let receivers = self.receivers.lock();
         let mut receivers = receivers.unwrap_or_else(PoisonError::into_inner);
         let berth = receivers.entry((stream, from)).or_insert_with(|| {
-            let id = StreamId::new(JOB, stream as u32);
+            let id = self.config.stream(stream);
             let station = Station::new(from, End::Receiver, id);
             let (codec, network) = (Arc::clone(codec), self.network.clone());
             let end = ReceiveEnd::new(station, codec, self.config.receiver, network.clone());
@@ -169,5 +181,23 @@ impl Crossings for WorkerCrossings {
         let vertex = Arc::clone(&self.edges[edge.index()].to);
         let arrivals = Arrivals::new(Arc::clone(&self.traffic), vertex);
         Ok(Box::new(ReceiverP::new(berth, arrivals)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_of_two_lives_are_never_the_same() {
+        let lives = [None, Some(Generation(1)), Some(Generation(2))];
+        let streams = lives.map(|life| {
+            let config = StreamConfig {
+                life,
+                ..StreamConfig::default()
+            };
+            config.stream(7)
+        });
+        assert!(streams[0] != streams[1] && streams[1] != streams[2] && streams[0] != streams[2]);
     }
 }

@@ -3,13 +3,15 @@
 //! Starting instances runs the user's code, and a change of what runs may take as long as the records under way, so none of it happens
 //! on the control side's thread, which has to go on saying that this worker is alive.
 
+mod lives;
+
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use ardea_control::{Change, Order, Run};
+use ardea_control::{Change, EpochsAgentAction, Generation, Order, Run};
 use ardea_core::{Error, ErrorCode, MessageReport, Result, VertexId, Waker};
 use ardea_engine::{
     Begin, Crossings, Deployment, InstanceAt, Job, JobConfig, JobStatus, Layout, Node,
@@ -20,10 +22,12 @@ use ardea_packing::{ContainerId, InstanceId};
 use tokio::sync::mpsc;
 
 use crate::crossings::{StreamConfig, WorkerCrossings};
+use crate::cut_keeper::CutKeeper;
 use crate::driver::Event;
 use crate::failures::Failures;
 use crate::gauges::Gauges;
 use crate::instance::{InstanceProcesses, ToInstance, vertex_at, with_processes};
+use crate::living::Living;
 use crate::mail::PostOffice;
 use crate::network::Network;
 use crate::plan::{Names, parallelisms, sites};
@@ -45,6 +49,8 @@ pub(crate) enum Command {
         change: Change,
         instances: Vec<InstanceId>,
     },
+    /// Do something about the epochs of that life.
+    Epochs(Generation, EpochsAgentAction),
     /// A container was lost with what was under way there.
     PeerLost,
     /// The process of an instance was lost with what was under way there.
@@ -79,6 +85,8 @@ pub(crate) struct Deployer<'a> {
     pub(crate) leave_within: Duration,
     pub(crate) processes: Arc<InstanceProcesses>,
     pub(crate) failures: Arc<Failures>,
+    /// Where cuts are kept, if the program keeps any.
+    pub(crate) cuts: Option<Arc<dyn CutKeeper>>,
     /// How often in a row an instance that fails is made anew, where the job allows that.
     pub(crate) instance_restarts: u32,
     /// Wakes it by [`Command::Look`]; holds the way to itself weakly, so that the driver's end is heard.
@@ -116,6 +124,12 @@ struct Work<'a> {
     with: Deployer<'a>,
     metrics: &'a MetricsManager,
     active: Option<Active>,
+    /// The life that is active, if the job has lives.
+    living: Option<Living>,
+    /// What was active of an earlier life, until nothing of it is left: it may have files and connections that the next one wants.
+    former: Option<Active>,
+    /// The life that can't go on here.
+    failed: Option<Generation>,
     /// A change that could not be carried out yet, as an earlier one is under way.
     waiting: Option<(Change, Vec<InstanceId>)>,
     /// Asked for, and not known to be carried out.
@@ -150,6 +164,9 @@ impl<'a> Work<'a> {
             metrics,
             with,
             active: None,
+            living: None,
+            former: None,
+            failed: None,
             waiting: None,
             unsettled: None,
             running: None,
@@ -176,6 +193,7 @@ impl<'a> Work<'a> {
                 Ok(Command::Apply { change, instances }) => {
                     self.waiting = Some((change, instances));
                 }
+                Ok(Command::Epochs(generation, action)) => self.in_epochs(generation, action),
                 Ok(Command::PeerLost) => {
                     if let Some(active) = &self.active {
                         active.mail.process_lost();
@@ -203,9 +221,15 @@ impl<'a> Work<'a> {
 
     fn look_around(&mut self) -> Result<(), Broken> {
         if let Some((change, instances)) = self.waiting.take() {
-            self.change(change, instances)?;
+            match self.ends_former_life(&change) {
+                true => self.waiting = Some((change, instances)),
+                false => self.change(change, instances)?,
+            }
         }
         self.tell_settled();
+        if let (Some(living), Some(active)) = (&mut self.living, &self.active) {
+            living.tell_visible(&active.deployment);
+        }
         self.tell_failures();
         self.tell_status()?;
         self.look_whether_quiet();
@@ -233,6 +257,10 @@ impl<'a> Work<'a> {
 
     /// Carries out a change, or keeps it for later.
     fn change(&mut self, change: Change, instances: Vec<InstanceId>) -> Result<(), Broken> {
+        let life = change.life.map(|life| life.generation);
+        if life.is_some() && life == self.failed {
+            return Ok(());
+        }
         match self.apply(&change, &instances) {
             Ok(()) => {
                 self.unsettled = Some(change.order);
@@ -241,6 +269,10 @@ impl<'a> Work<'a> {
             }
             Err(error) if error.code() == ErrorCode::WrongState && self.is_alive() => {
                 self.waiting = Some((change, instances));
+                Ok(())
+            }
+            Err(error) if change.life.is_some() => {
+                self.fail_life(change.life, &error);
                 Ok(())
             }
             Err(error) => {
@@ -266,6 +298,7 @@ impl<'a> Work<'a> {
             if instances.is_empty() && !is_placed(change, self.with.here) {
                 return Ok(());
             }
+            self.begin_life(change, instances)?;
             self.active = Some(self.deploy(change, instances, members)?);
         } else if let Some(active) = &mut self.active {
             self.with.processes.rescaled(&parallelisms(&change.routes));
@@ -273,7 +306,11 @@ impl<'a> Work<'a> {
             active.deployment.rewire(layout)?;
             active.place(change, instances, members, &self.with)?;
         }
-        if let Some(active) = &self.active
+        if let (Some(active), Some(living)) = (&self.active, &mut self.living)
+            && self.leaving.is_none()
+        {
+            living.set_run(change.run, &active.deployment);
+        } else if let Some(active) = &self.active
             && self.leaving.is_none()
         {
             match change.run {
@@ -294,7 +331,12 @@ impl<'a> Work<'a> {
         self.with.processes.rescaled(&parallelisms(&change.next));
         let program = self.with.job.program(&parallelisms(&change.next))?;
         let names = Names::of(&program.dag)?;
-        let (network, config) = (self.with.network.clone(), StreamConfig::default());
+        let living = self.living.as_ref();
+        let config = StreamConfig {
+            life: living.map(Living::generation),
+            ..StreamConfig::default()
+        };
+        let network = self.with.network.clone();
         let crossings = Arc::new(WorkerCrossings::new(&program.dag, network, config));
         let (dag, isolated) = self.with.processes.stand_in(&program.dag, &crossings)?;
         let mail = PostOffice::new(
@@ -307,8 +349,12 @@ impl<'a> Work<'a> {
         let config = JobConfig {
             on_failure: match (program.may_lose_instances, self.with.instance_restarts) {
                 (false, _) | (_, 0) => OnInstanceFailure::FailJob,
+                // What one has lost, all have to go back behind.
+                _ if living.is_some() => OnInstanceFailure::FailJob,
                 (true, at_most) => OnInstanceFailure::Restart { at_most },
             },
+            guarantee: living.map(Living::guarantee).unwrap_or_default(),
+            cuts: living.map(Living::cuts).unwrap_or_default(),
             ..JobConfig::named(&self.with.name)
         };
         let deployment = self
@@ -366,6 +412,9 @@ impl<'a> Work<'a> {
             .as_ref()
             .map(|active| active.deployment.status());
         if let Some(JobStatus::Failed(error)) = &status {
+            if self.ends_with_life(error) {
+                return Ok(());
+            }
             return Err((blamed(error), error.clone()));
         }
         let has_ended = match &self.running {

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_control::{
-    AgentAction, AgentEvent, Departure, FromWorker, Lookup, Order, Run, WorkerAgent,
+    AgentAction, AgentEvent, Departure, EpochsAgentEvent, FromWorker, Generation, LifeEnd, Lookup,
+    Order, Run, WorkerAgent,
 };
 use ardea_core::{Clock, Error, ErrorCode, Result};
 use ardea_engine::Site;
@@ -45,6 +46,10 @@ pub(crate) enum Event {
     Ended(Order),
     /// An instance has failed, and runs again.
     Failed(InstanceId, String),
+    /// Something has come of the epochs of that life.
+    Epochs(Generation, EpochsAgentEvent),
+    /// That life can't go on here.
+    LifeOver(Generation, LifeEnd),
     /// The job can't go on in this process; who is to blame, if that is known.
     Broken(Option<InstanceId>, Error),
     /// A batch for the master.
@@ -191,6 +196,12 @@ impl Driver {
                 self.notes.say(format_args!("{instance} {started}: {why}"));
                 self.tell(AgentEvent::Failed(instance, why))
             }
+            Event::Epochs(generation, event) => self.tell(AgentEvent::Epochs(generation, event)),
+            Event::LifeOver(generation, why) => {
+                self.notes
+                    .say(format_args!("life {generation} can't go on here: {why:?}"));
+                self.tell(AgentEvent::LifeOver(generation, why))
+            }
             Event::Broken(instance, error) => {
                 self.notes
                     .say(format_args!("the job can't go on here: {error}"));
@@ -271,8 +282,16 @@ impl Driver {
                         change.stop.len(),
                         doing(run)
                     ));
+                    if let Some(life) = change.life.filter(|_| change.begins) {
+                        let (life, from) = (life.generation, life.from.unwrap_or_default());
+                        self.notes
+                            .say(format_args!("life {life} begins, from epoch {}", from.0));
+                    }
                     let instances = self.agent.instances().to_vec();
                     self.commands.send(Command::Apply { change, instances });
+                }
+                AgentAction::Epochs(generation, action) => {
+                    self.commands.send(Command::Epochs(generation, action));
                 }
                 AgentAction::Exit(Departure::JobOver) => {
                     self.notes.say("the job is over");

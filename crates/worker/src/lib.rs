@@ -19,6 +19,7 @@
 //!   ports, as connections come and go;
 //! * `send_end`, `receive_end`, `berth`: the ends of a stream, over all connections; `sender`, `receiver`, `crossings`: as steps of the
 //!   job;
+//! * [`CutKeeper`]: where state goes, and comes from, in the lives of a job with a guarantee; `living`: the life that runs here;
 //! * `mail`: the job's side channels, carried;
 //! * `instance`: instances in processes of their own;
 //! * `gauges`: what is counted.
@@ -29,6 +30,8 @@
 //! * Two containers have one connection, between the newest life of each that is known. Over a new one all streams begin anew, with what
 //!   a receiver has to know of the past; what was under way is counted as lost, and the job's side channels are told.
 //! * While a container is away, what goes there waits, and its producers feel it; nothing else does.
+//! * Of two lives of a job nothing runs here at once, and what was sent in one is never taken in the other. In a life, a stream on which
+//!   records were lost sends nothing more.
 //! * Nothing of the user's runs on the threads of control and network.
 //!
 //! # Example: a program that is the worker of a container, if it was started as one
@@ -41,7 +44,7 @@
 //!         Some(start) => {
 //!             let sinks = ardea_metrics::MetricsSinks::builtin();
 //!             let transports = ardea_worker::Transports::builtin();
-//!             run(&start, job, Surroundings { finder, sinks, transports, tls: None, command: None })
+//!             run(&start, job, Surroundings { finder, sinks, transports, tls: None, command: None, cuts: None })
 //!         }
 //!         None => Ok(println!("{} was not started by a scheduler", job.name())),
 //!     }
@@ -73,12 +76,15 @@ mod deployer;
 mod gauges;
 mod plan;
 
+mod cut_keeper;
 mod driver;
 mod failures;
+mod living;
 mod master_link;
 mod peer_names;
 mod worker;
 
+pub use cut_keeper::{CutKeeper, LifeCuts, LifeHere};
 pub use driver::MasterFinder;
 pub use instance::{MOST_ISOLATED_INSTANCES, MOST_ISOLATED_VERTICES};
 pub use settings::{WORKER_SETTINGS, check_settings};

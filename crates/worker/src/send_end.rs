@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ardea_core::{Chunk, ChunkCodec, Error, ErrorCode, Marker, Result, Watermark};
-use ardea_exchange::{EdgeSender, InstanceNumber, SenderConfig};
+use ardea_exchange::{EdgeSender, InstanceNumber};
 
 use crate::berth::Resting;
+use crate::crossings::StreamConfig;
 use crate::network::Network;
 use crate::station::{LinkNumber, Station};
 
@@ -17,9 +18,11 @@ use crate::station::{LinkNumber, Station};
 pub(crate) struct SendEnd {
     station: Arc<Station>,
     codec: Arc<dyn ChunkCodec>,
-    config: SenderConfig,
+    config: StreamConfig,
     network: Network,
     live: Option<Live>,
+    /// Whether records were lost.
+    has_lost: bool,
     watermark: Option<Watermark>,
     is_idle: bool,
     is_done: bool,
@@ -88,7 +91,7 @@ impl SendEnd {
     pub(crate) fn new(
         station: Arc<Station>,
         codec: Arc<dyn ChunkCodec>,
-        config: SenderConfig,
+        config: StreamConfig,
         network: Network,
         counts: Counts,
     ) -> Self {
@@ -98,6 +101,7 @@ impl SendEnd {
             config,
             network,
             live: None,
+            has_lost: false,
             watermark: None,
             is_idle: false,
             is_done: false,
@@ -125,8 +129,8 @@ impl SendEnd {
     /// If the codec can't encode a record, or one is too large for any frame.
     pub(crate) fn send(&mut self, target: InstanceNumber, chunk: &mut Chunk) -> Result<bool> {
         if self.is_unreachable() {
-            let records = chunk.len() as u64;
-            self.counts.lost.fetch_add(records, Ordering::Relaxed);
+            self.count_lost(chunk.len() as u64);
+            self.check_lost()?;
             chunk.clear();
             return Ok(true);
         }
@@ -252,9 +256,16 @@ impl SendEnd {
     fn ready(&mut self) -> Result<Option<&mut Live>> {
         if let Some((port, link)) = self.station.take() {
             self.lose();
+            self.check_lost()?;
             let (stream, codec) = (self.station.stream, Arc::clone(&self.codec));
             self.live = Some(Live {
-                sender: EdgeSender::new(stream, InstanceNumber::ALL, port, codec, self.config),
+                sender: EdgeSender::new(
+                    stream,
+                    InstanceNumber::ALL,
+                    port,
+                    codec,
+                    self.config.sender,
+                ),
                 link,
                 first: self.first_words(),
                 under_way: VecDeque::new(),
@@ -298,8 +309,27 @@ impl SendEnd {
         if let Some(mut live) = self.live.take() {
             live.settle();
             let lost: u64 = live.under_way.iter().map(|(_, records)| records).sum();
-            self.counts.lost.fetch_add(lost, Ordering::Relaxed);
+            self.count_lost(lost);
         }
+    }
+
+    fn count_lost(&mut self, records: u64) {
+        self.counts.lost.fetch_add(records, Ordering::Relaxed);
+        self.has_lost |= records > 0;
+    }
+
+    /// In a life of a job with a guarantee a stream never goes on behind what was lost: an epoch that ends behind it would be committed without
+    /// that. Markers that are lost need no such care. They are told again, or keep the epoch from being committed.
+    fn check_lost(&self) -> Result<()> {
+        if !self.has_lost || self.config.life.is_none() {
+            return Ok(());
+        }
+        let what = format!(
+            "records for container {} are lost with a connection",
+            self.station.site.0
+        );
+        Err(Error::new(ErrorCode::PeerLost, what)
+            .hint("nothing: the job goes back to what is committed"))
     }
 }
 

@@ -16,6 +16,7 @@ use ardea_packing::InstanceId;
 use ardea_tls::Tls;
 use tokio::sync::mpsc;
 
+use crate::cut_keeper::CutKeeper;
 use crate::deployer::{self, Command, Commands, Deployer};
 use crate::driver::{Driver, Ending, Event, MasterFinder};
 use crate::failures::Failures;
@@ -46,6 +47,8 @@ pub struct Surroundings {
     /// How this program is started: its path, and the arguments with which it comes to [`run`]. By default as this process was. The
     /// processes of instances are started so.
     pub command: Option<Vec<OsString>>,
+    /// Where the job's snapshots are kept, if it has a guarantee.
+    pub cuts: Option<Arc<dyn CutKeeper>>,
 }
 
 /// Runs as the worker of a container until its master tells it to leave, or it is asked to end by SIGTERM or SIGINT. That the process
@@ -135,6 +138,7 @@ impl<'a> Setup<'a> {
             instance_restarts: self.config.instance_restarts,
             processes,
             failures,
+            cuts: surroundings.cuts.clone(),
         };
         let outcome = std::thread::scope(|scope| {
             let deploying = std::thread::Builder::new()

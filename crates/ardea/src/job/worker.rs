@@ -34,6 +34,7 @@ pub fn work(start: WorkerStart, job: &dyn Job, modules: &Modules) -> Result<()> 
         transports: modules.transports.clone(),
         tls: start.certificates.as_ref().map(load_tls).transpose()?,
         command: None,
+        cuts: None,
     };
     ardea_worker::run(&start, job, surroundings)
 }

@@ -75,6 +75,7 @@ pub fn run(disguise: Disguise) -> Result<()> {
         transports: Transports::builtin(),
         tls: None,
         command: None,
+        cuts: None,
     };
     ardea_worker::run(&start, &job, surroundings)
 }

@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use ardea_core::Epoch;
 
-use super::interface::{
-    EpochNotDone, EpochsAction, EpochsCommand, EpochsNote, EpochsOver, GivenUp,
-};
+use super::interface::{EpochNotDone, EpochsAction, EpochsCommand, EpochsOver, GivenUp};
 use super::message::EpochKind;
+use super::note::EpochsNote;
 use super::record::{EpochsRecord, StopState};
 use super::record_keeper::Kept;
 use super::{Epochs, Life};
@@ -65,6 +64,10 @@ impl Epochs {
             record.snapshots.push(Arc::new(snapshot));
             record.keep_newest(self.config.kept.get());
             record.take_numbers(under_way.epoch);
+            // In one write: so nobody ever finds a life that has been handed over, and not to whom.
+            if under_way.kind == EpochKind::Handover {
+                record.roll_back(self.plan);
+            }
             self.propose(Proposal::Snapshot, None, record);
         } else if self.life == Life::Running && (!record.begun || self.next > record.numbers) {
             let mut record = record.clone();
@@ -124,7 +127,7 @@ impl Epochs {
             }
             (EpochsCommand::Retry, Some(_)) => {
                 record.failures = 0;
-                record.roll_back();
+                record.roll_back(self.plan);
                 Ok((Proposal::RollBack(Duration::ZERO), record))
             }
             (EpochsCommand::GoBackTo(Some(epoch)), Some(_))
@@ -137,7 +140,7 @@ impl Epochs {
                 record.go_back_to(to);
                 // What was to be the last epoch is gone.
                 record.stop = StopState::No;
-                record.roll_back();
+                record.roll_back(self.plan);
                 Ok((Proposal::RollBack(Duration::ZERO), record))
             }
         };
@@ -188,7 +191,7 @@ impl Epochs {
             Kept::StoredBefore => {
                 self.trouble = None;
                 self.proposal = None;
-                self.commit(now, actions);
+                self.snapshot_stored(now, actions);
             }
             Kept::Doubtful => self.in_trouble(EpochsNote::RecordDoubtful, actions),
             Kept::Refused(why) => {
@@ -208,6 +211,18 @@ impl Epochs {
             self.trouble = Some(note.clone());
             actions.push(EpochsAction::Note(note));
         }
+    }
+
+    /// The snapshot of the epoch under way is recorded; if that was a handover, another life begins with it.
+    fn snapshot_stored(&mut self, now: Duration, actions: &mut Vec<EpochsAction>) {
+        let is_handed_over = self.record().is_some_and(|record| !record.begun);
+        if is_handed_over {
+            // Of the life before. What that snapshot holds prepared is made visible by the next one.
+            self.failure = None;
+            self.members.clear();
+            self.life = Life::Waiting { until: now };
+        }
+        self.commit(now, actions);
     }
 
     /// A snapshot that was refused is given up, but not before it is certain that it won't be stored by an earlier try.
@@ -231,7 +246,7 @@ impl Epochs {
         record.take_numbers(first);
         // A life that is not known to have begun may have been asked for, and may begin in part: it is not waited for.
         if !record.begun {
-            record.roll_back();
+            record.roll_back(self.plan);
         }
         self.propose(Proposal::Claim { first }, None, record);
     }
@@ -261,7 +276,7 @@ impl Epochs {
                     self.life = Life::Waiting { until: now + wait };
                 }
             }
-            Proposal::Snapshot => self.commit(now, actions),
+            Proposal::Snapshot => self.snapshot_stored(now, actions),
             Proposal::Bar(why) => self.give_up(now, why, actions),
             Proposal::RollBack(after) => {
                 // Of the life before.

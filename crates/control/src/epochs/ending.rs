@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use ardea_core::Epoch;
 
-use super::interface::{EpochNotDone, EpochsAction, EpochsNote, EpochsOver, GivenUp};
+use super::interface::{EpochNotDone, EpochsAction, EpochsOver, GivenUp};
 use super::message::{EpochKind, EpochWord, FromParticipant, ParticipantId, Report};
+use super::note::EpochsNote;
 use super::record::RecordedSnapshot;
 use super::under_way::UnderWay;
 use super::{Epochs, Life};
@@ -16,6 +17,7 @@ impl Epochs {
         let Some(record) = self.record() else {
             return;
         };
+        let hands_over = record.plan != self.plan.unwrap_or(record.plan);
         let may = self.under_way.is_none()
             && self.life == Life::Running
             && record.begun
@@ -23,13 +25,19 @@ impl Epochs {
             && self.next <= record.numbers
             && self.failure.is_none()
             && self.members.have_news(record.committed);
-        let wanted = now >= self.next_at || !self.asks.is_empty() || self.members.have_ended();
+        let is_asked_for = hands_over || !self.asks.is_empty();
+        let wanted = now >= self.next_at || is_asked_for || self.members.have_ended();
         if !may || !wanted || now < self.pause_until {
             return;
         }
         let asks = std::mem::take(&mut self.asks);
         let kinds = asks.iter().map(|(_, kind)| *kind);
-        let (epoch, kind) = (self.next, kinds.max().unwrap_or(EpochKind::Usual));
+        // What somebody waits for comes first.
+        let usual = match hands_over {
+            true => EpochKind::Handover,
+            false => EpochKind::Usual,
+        };
+        let (epoch, kind) = (self.next, kinds.max().unwrap_or(usual));
         self.next = epoch.next();
         let listening = self.members.listening();
         let words = listening.map(|(id, _)| self.word(id, EpochWord::End(epoch, kind)));

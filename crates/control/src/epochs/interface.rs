@@ -9,8 +9,12 @@ use ardea_core::{Epoch, Error, ErrorCode, Guarantee};
 use serde::{Deserialize, Serialize};
 
 use super::message::{FromParticipant, Generation, ParticipantId, ToParticipant};
+use super::note::EpochsNote;
 use super::record::{EpochsRecord, SafeMode};
-use crate::{BackoffConfig, CommandId, MasterEpoch, Refused, RequestId, StoreReply, StoreRequest};
+use crate::{
+    BackoffConfig, CommandId, MasterEpoch, PlanVersion, Refused, RequestId, StoreReply,
+    StoreRequest,
+};
 
 /// When epochs end, and what happens if that fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,6 +97,9 @@ pub enum EpochsEvent {
         /// Why, for people.
         reason: String,
     },
+    /// The job's plan is this one: lives that begin from now on are arranged by it ([`EpochsRecord::plan`]). If the present one is not, an epoch
+    /// ends, and when that is committed another life begins from exactly there. The plan has to be stored before.
+    Arranged(PlanVersion),
     /// A user wants something.
     Command(CommandId, EpochsCommand),
 }
@@ -270,66 +277,4 @@ impl fmt::Display for EpochsOver {
             EpochsOver::Superseded(newest) => write!(f, "master {} has taken over", newest.0),
         }
     }
-}
-
-/// Something that a person may want to read.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum EpochsNote {
-    /// An epoch is committed.
-    Committed {
-        /// Which.
-        epoch: Epoch,
-        /// From its end being asked for until its snapshot was recorded.
-        took: Duration,
-        /// How much was written for it.
-        bytes: u64,
-    },
-    /// An epoch takes longer than half the time that it may take.
-    Slow {
-        /// Which.
-        epoch: Epoch,
-        /// Who has not reported.
-        waiting_for: Vec<ParticipantId>,
-    },
-    /// An epoch was given up; the job goes on.
-    GivenUp {
-        /// Which.
-        epoch: Epoch,
-        /// Why.
-        why: GivenUp,
-    },
-    /// More epochs in a row than are tolerated were given up; the job goes on.
-    Failing {
-        /// How many.
-        in_a_row: u32,
-        /// Why, the last one.
-        why: GivenUp,
-    },
-    /// It is not known whether the record is stored; nothing else is done until that is known.
-    RecordDoubtful,
-    /// The state manager does not take the record; it is tried again.
-    RecordRefused(Refused),
-    /// The job goes back.
-    RollingBack {
-        /// To which epoch.
-        to: Option<Epoch>,
-        /// Why.
-        reason: String,
-        /// How often in a row it has done so without an epoch being recorded.
-        in_a_row: u32,
-        /// When it begins again, after so long.
-        after: Duration,
-    },
-    /// A snapshot can't be read; the one before it is taken.
-    SnapshotSkipped {
-        /// Which.
-        epoch: Epoch,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// The job's sources are paused until somebody decides: [`EpochsCommand::Retry`], [`EpochsCommand::GoBackTo`] or
-    /// [`EpochsCommand::Stop`].
-    SafeMode(SafeMode),
-    /// In safe mode, what was still there of the job is gone as well, for this reason; its state is in the snapshot.
-    Down(String),
 }

@@ -66,8 +66,23 @@ pub enum EpochKind {
     Usual,
     /// Because somebody wants to keep its snapshot: it should hold everything, so that it needs no other.
     Savepoint,
+    /// Because another life of the job, arranged by another plan, begins from exactly here: sources read nothing behind it, until they hear
+    /// that it was given up or that another one ends.
+    Handover,
     /// Because the job is to stop: sources read nothing behind it, until they hear that it was given up or that another one ends.
     Last,
+}
+
+impl EpochKind {
+    /// Whether sources read nothing behind it, until they hear that it was given up or that another one ends.
+    pub const fn holds_sources(self) -> bool {
+        matches!(self, EpochKind::Handover | EpochKind::Last)
+    }
+
+    /// Whether its snapshot is kept until somebody wants it forgotten.
+    pub(super) const fn is_kept(self) -> bool {
+        matches!(self, EpochKind::Savepoint | EpochKind::Last)
+    }
 }
 
 /// A word of the conductor to a participant.

@@ -31,7 +31,7 @@ pub enum EpochsAgentEvent {
 /// What a participant wants done.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum EpochsAgentAction {
-    /// Sources end this epoch; behind a [`EpochKind::Last`] one they read nothing until another word comes.
+    /// Sources end this epoch; behind one that [holds them](EpochKind::holds_sources) they read nothing until another word comes.
     End(Epoch, EpochKind),
     /// Make what belongs to epochs up to this one visible, then say [`EpochsAgentEvent::Visible`]. It may have been done before, in this life or an
     /// earlier one.

@@ -8,7 +8,7 @@ use ardea_core::Epoch;
 use serde::{Deserialize, Serialize};
 
 use super::message::{Generation, ParticipantId, Receipt};
-use crate::{JobRef, MasterEpoch};
+use crate::{JobRef, Life, MasterEpoch, PlanVersion};
 
 /// How many numbers of epochs a master takes at once.
 const NUMBERS_AHEAD: u64 = 64;
@@ -32,6 +32,8 @@ pub struct EpochsRecord {
     pub begun: bool,
     /// The epoch from which that life was restored; none if it began with nothing.
     pub restored_from: Option<Epoch>,
+    /// The plan that this life is arranged by, if whoever drives it has plans: it stays so while the life lasts.
+    pub plan: PlanVersion,
     /// The newest epoch that is committed.
     pub committed: Option<Epoch>,
     /// The snapshots that are kept, the oldest first. The committed epoch's is one of them.
@@ -54,6 +56,7 @@ impl EpochsRecord {
             generation: Generation(0),
             begun: false,
             restored_from: None,
+            plan: PlanVersion::default(),
             committed: None,
             snapshots: Vec::new(),
             failures: 0,
@@ -68,6 +71,17 @@ impl EpochsRecord {
         found.map(|snapshot| &**snapshot)
     }
 
+    /// The present life, as those are told of it who begin it.
+    pub fn life(&self) -> Life {
+        let from = self.restored_from;
+        let taken_in = from.and_then(|epoch| Some(self.snapshot(epoch)?.generation));
+        Life {
+            generation: self.generation,
+            from,
+            taken_in: taken_in.unwrap_or_default(),
+        }
+    }
+
     /// Whether the sources of the present generation don't read.
     pub fn is_paused(&self) -> bool {
         self.safe_mode.is_some() || self.stop != StopState::No
@@ -77,11 +91,12 @@ impl EpochsRecord {
         self.numbers = self.numbers.max(Epoch(from.0 + NUMBERS_AHEAD));
     }
 
-    /// A new life, from the committed epoch.
-    pub(super) fn roll_back(&mut self) {
+    /// A new life, from the committed epoch, arranged by that plan if one is known.
+    pub(super) fn roll_back(&mut self, plan: Option<PlanVersion>) {
         self.generation = self.generation.next();
         self.begun = false;
         self.restored_from = self.committed;
+        self.plan = plan.unwrap_or(self.plan);
     }
 
     /// Goes back to an earlier snapshot, or to the beginning: the later ones are gone, except savepoints, which are nobody's past any more.

@@ -5,8 +5,9 @@ use std::time::Duration;
 use ardea_core::{Epoch, Guarantee};
 
 use super::decisions::Proposal;
-use super::interface::{EpochNotDone, EpochsAction, EpochsNote, GivenUp};
+use super::interface::{EpochNotDone, EpochsAction, GivenUp};
 use super::message::{Generation, ParticipantId};
+use super::note::EpochsNote;
 use super::record::{EpochsRecord, SafeMode};
 use super::{Epochs, Life};
 use crate::Backoff;
@@ -86,12 +87,7 @@ impl Epochs {
         participant: ParticipantId,
         reason: String,
     ) {
-        let counts = match self.life {
-            Life::Beginning { .. } => true,
-            Life::Running => self.members.needs(participant, self.stopped_at()),
-            Life::Reading | Life::Waiting { .. } | Life::Down => false,
-        };
-        if counts && self.is_present(generation) {
+        if self.needs(participant) && self.is_present(generation) {
             let lost = Failure::Lost(participant, reason);
             self.failure.get_or_insert(lost);
         }
@@ -157,7 +153,7 @@ impl Epochs {
                 after,
             }));
         }
-        record.roll_back();
+        record.roll_back(self.plan);
         self.propose(Proposal::RollBack(after), None, record);
     }
 
@@ -172,7 +168,7 @@ impl Epochs {
         self.tell_safe_mode(&record, actions);
         record.failures += 1;
         // So that a successor doesn't look for what has not begun, and nothing of it counts if it comes.
-        record.roll_back();
+        record.roll_back(self.plan);
         self.propose(Proposal::GoDown, None, record);
     }
 

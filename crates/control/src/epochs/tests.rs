@@ -2,6 +2,7 @@
 
 mod agent;
 mod commits;
+mod handover;
 mod properties;
 mod recovery;
 mod takeover;

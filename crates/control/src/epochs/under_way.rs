@@ -63,7 +63,7 @@ impl UnderWay {
             generation,
             over,
             // What a stopped job may be started from again is nobody's to collect either.
-            is_savepoint: self.kind != EpochKind::Usual,
+            is_savepoint: self.kind.is_kept(),
             cuts: cuts.collect(),
         }
     }

@@ -60,9 +60,15 @@ impl JobMaster {
         let Some(plan) = self.plan().map(Arc::clone) else {
             return;
         };
-        let ids = match &self.scaling {
-            Some(scaling) => scaling.containers(),
-            None => plan.containers().iter().map(|c| c.id).collect(),
+        let ids = match (&self.scaling, &self.lives) {
+            (Some(scaling), _) => scaling.containers(),
+            // Those of the next plan are started before the life ends that is arranged by the last one.
+            (None, Some(_)) => {
+                let plans = self.known_plans();
+                let containers = plans.iter().flat_map(|(_, plan)| plan.containers());
+                containers.map(|c| c.id).collect()
+            }
+            (None, None) => plan.containers().iter().map(|c| c.id).collect(),
         };
         let patience = match taken_over {
             true => self.config.recovery_grace,
@@ -102,8 +108,28 @@ impl JobMaster {
         self.desk.ask(Subject::Job, order, call);
     }
 
-    /// The instances of a container by the plan, and by the one before it while that is left.
+    /// What containers run is another plan's matter from now on.
+    pub(super) fn arrange_containers(&mut self) {
+        let Some(plan) = self.plan().map(Arc::clone) else {
+            return;
+        };
+        let ids: Vec<_> = self.containers.keys().copied().collect();
+        for id in ids {
+            let instances = self.planned(&plan, id);
+            if let Some(container) = self.containers.get_mut(&id) {
+                container.instances = instances;
+            }
+        }
+    }
+
+    /// The instances of a container by the plan, and by the one before it while that is left. In a job with lives by the present life's plan.
     fn planned(&self, plan: &PackingPlan, container: ContainerId) -> Arc<[InstanceId]> {
+        if self.lives.is_some() {
+            let plan = self.plan_of_life();
+            let found =
+                plan.and_then(|(_, plan)| Some(plan.container(container)?.instances.clone()));
+            return found.unwrap_or_default().into();
+        }
         let previous = self
             .keeper
             .record()
@@ -153,7 +179,7 @@ impl JobMaster {
     pub(super) fn needs(&self, container: ContainerId) -> bool {
         match &self.scaling {
             Some(scaling) => scaling.needs(container),
-            None => self.containers.contains_key(&container),
+            None => self.containers.contains_key(&container) && !self.is_released(container),
         }
     }
 
@@ -201,6 +227,8 @@ impl JobMaster {
         actions: &mut Vec<MasterAction>,
     ) {
         self.forget_worker(worker);
+        // Another life may begin at once, without it.
+        self.lost_to_life(now, worker, cause, actions);
         if cause != Cause::Replaced {
             self.expect_again(now, worker.container, actions);
         }
@@ -232,7 +260,12 @@ impl JobMaster {
     }
 
     /// A container has lost its process: has it started again after a while, or waits until its framework does so.
-    fn expect_again(&mut self, now: Duration, id: ContainerId, actions: &mut Vec<MasterAction>) {
+    pub(super) fn expect_again(
+        &mut self,
+        now: Duration,
+        id: ContainerId,
+        actions: &mut Vec<MasterAction>,
+    ) {
         let restarts = self.config.scheduler.stateful && self.needs(id) && !self.killing();
         let Some(container) = self.containers.get_mut(&id) else {
             return;

@@ -103,6 +103,10 @@ impl JobMaster {
         let Some(plan) = &record.plan else {
             return;
         };
+        if let Some(config) = self.config.epochs {
+            self.act_on_record_of_lives(now, config);
+            return self.settle_all(now, actions);
+        }
         let first = self.containers.is_empty();
         match (&record.previous, &mut self.scaling) {
             (Some(previous), None) => {
@@ -129,6 +133,12 @@ impl JobMaster {
     fn begin_to_end(&mut self, now: Duration, actions: &mut Vec<MasterAction>) {
         self.ending = Ending::Stopping;
         self.scaling = None;
+        if let Some(mut lives) = self.lives.take() {
+            for command in lives.epochs.open_commands() {
+                let refused = self.busy(self.how_it_ends());
+                actions.push(MasterAction::Reply(command, Err(refused)));
+            }
+        }
         for command in std::mem::take(&mut self.restarting).into_values() {
             let refused = self.busy(self.how_it_ends());
             actions.push(MasterAction::Reply(command, Err(refused)));
@@ -149,10 +159,14 @@ impl JobMaster {
     pub(super) fn decide(&mut self, now: Duration, actions: &mut Vec<MasterAction>) {
         while !self.keeper.is_busy() && self.ending == Ending::No {
             if let Some((id, command)) = self.commands.pop_front() {
-                if let Some(reply) = self.command(id, command) {
+                let command = self.command_epochs(now, id, command, actions);
+                if let Some(reply) = command.and_then(|command| self.command(id, command)) {
                     actions.push(MasterAction::Reply(id, reply));
                 }
                 continue;
+            }
+            if self.lives.is_some() {
+                return self.decide_lives();
             }
             if !self.unsettled.is_empty() || self.plan().is_none() {
                 return;
@@ -244,6 +258,8 @@ impl JobMaster {
             Command::Activate => Intent::Run,
             Command::Deactivate => Intent::Pause,
             Command::Kill => Intent::Kill,
+            // The conductor has been told.
+            Command::Epochs(_) => return None,
             Command::Restart(container) => {
                 return match self.restart(container) {
                     Ok(()) => {
@@ -280,7 +296,7 @@ impl JobMaster {
         record: &mut JobRecord,
         parallelism: &BTreeMap<VertexName, u32>,
     ) -> Result<bool, Refused> {
-        if self.scaling.is_some() {
+        if self.scaling.is_some() || record.previous.is_some() {
             return Err(self.busy("being updated"));
         }
         let Some(plan) = record.plan.as_ref().filter(|_| record.started) else {
@@ -325,10 +341,13 @@ impl JobMaster {
         let waiting = std::mem::take(&mut self.commands).into_iter();
         let restarting = std::mem::take(&mut self.restarting).into_values();
         let deciding = self.deciding.take().into_iter();
+        let lives = self.lives.as_mut();
+        let of_epochs = lives.map(|lives| lives.epochs.open_commands());
         waiting
             .map(|(id, _)| id)
             .chain(restarting)
             .chain(deciding)
+            .chain(of_epochs.into_iter().flatten())
             .collect()
     }
 }

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ardea_core::Epoch;
 use ardea_packing::{ContainerId, InstanceId, InstanceLimits, Resources, VertexName};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    BackoffConfig, Cause, JobRecord, MembershipConfig, Order, PlanVersion, Refused, RequestId,
-    StoreReply, StoreRequest, ToMaster, ToWorker, WorkerId,
+    BackoffConfig, Cause, EpochsCommand, EpochsConfig, EpochsNote, EpochsRecord, Generation,
+    JobRecord, MembershipConfig, Order, PlanVersion, Refused, RequestId, StoreReply, StoreRequest,
+    ToMaster, ToWorker, WorkerId,
 };
 
 /// Times and traits of a job's master.
@@ -31,6 +33,8 @@ pub struct MasterConfig {
     pub gather_peers: Duration,
     /// To how many instances a job may be updated.
     pub instances: InstanceLimits,
+    /// What the job promises, and when its epochs end; none if it promises nothing.
+    pub epochs: Option<EpochsConfig>,
 }
 
 impl Default for MasterConfig {
@@ -44,6 +48,7 @@ impl Default for MasterConfig {
             repeat_after: Duration::from_secs(1),
             gather_peers: Duration::from_millis(50),
             instances: InstanceLimits::default(),
+            epochs: None,
         }
     }
 }
@@ -79,6 +84,8 @@ pub enum MasterEvent {
     Exited(WorkerId),
     /// The state manager's answer.
     Record(RequestId, StoreReply<Arc<JobRecord>>),
+    /// The state manager's answer, of the record of the job's epochs. Its requests are counted apart from those about the job's record.
+    Epochs(RequestId, StoreReply<Arc<EpochsRecord>>),
     /// The scheduler's answer to the call of that order.
     Scheduler(Order, SchedulerAnswer),
     /// A user wants something.
@@ -92,6 +99,17 @@ pub enum MasterAction {
     To(WorkerId, ToWorker),
     /// Ask the state manager about the job's record.
     Record(RequestId, StoreRequest<Arc<JobRecord>>),
+    /// Ask the state manager about the record of the job's epochs.
+    Epochs(RequestId, StoreRequest<Arc<EpochsRecord>>),
+    /// Drop snapshots that are not needed any more: as [`EpochsAction::Keep`](crate::EpochsAction::Keep).
+    Keep {
+        /// Whose snapshots are needed, the oldest first.
+        epochs: Vec<Epoch>,
+        /// The number below which nothing else is.
+        below: Epoch,
+        /// The present life of the job.
+        generation: Generation,
+    },
     /// Call the scheduler.
     Scheduler(Order, SchedulerCall),
     /// Answer a command.
@@ -171,6 +189,8 @@ pub enum Command {
     Restart(ContainerId),
     /// These vertices get so many instances, while the job runs.
     Update(BTreeMap<VertexName, u32>),
+    /// Something about the job's epochs; of a job with a guarantee only.
+    Epochs(EpochsCommand),
 }
 
 /// What a job is doing.
@@ -219,4 +239,6 @@ pub enum Note {
     SchedulerFailed(String),
     /// An instance failed, and was started again by its worker.
     Problem(InstanceId, String),
+    /// Something about the job's epochs.
+    Epochs(EpochsNote),
 }

@@ -1,5 +1,7 @@
 //! A master by hand: the state manager and the scheduler answer at once, workers are played by the test.
 
+mod lives;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,12 +12,15 @@ use ardea_packing::{
 };
 
 use super::*;
-use crate::{Assignment, Credentials, JobRecord, Run, StoreReply, StoreRequest, StoreVersion};
+use crate::{
+    Assignment, Credentials, EpochsRecord, JobRecord, Run, StoreReply, StoreRequest, StoreVersion,
+};
 
 struct Desk {
     master: JobMaster,
     now: Duration,
     stored: Option<(Arc<JobRecord>, StoreVersion)>,
+    epochs: Option<(Arc<EpochsRecord>, StoreVersion)>,
     told: Vec<(WorkerId, ToWorker)>,
     replies: Vec<(CommandId, Result<(), Refused>)>,
     calls: Vec<SchedulerCall>,
@@ -44,6 +49,10 @@ fn worker(container: u32) -> WorkerId {
 impl Desk {
     /// A job of four instances in two containers, which can hold three each.
     fn new() -> Self {
+        Desk::with(MasterConfig::default())
+    }
+
+    fn with(config: MasterConfig) -> Self {
         let each = Resources {
             cpu: MilliCores(1_000),
             ..Resources::ZERO
@@ -60,9 +69,10 @@ impl Desk {
         let record = JobRecord::submitted(job(), demand, packing);
         let manager = Arc::new(RoundRobin);
         let mut desk = Desk {
-            master: JobMaster::new(job(), MasterEpoch(1), manager, MasterConfig::default()),
+            master: JobMaster::new(job(), MasterEpoch(1), manager, config),
             now: Duration::ZERO,
             stored: Some((Arc::new(record), StoreVersion(1))),
+            epochs: None,
             told: Vec::new(),
             replies: Vec::new(),
             calls: Vec::new(),
@@ -96,13 +106,16 @@ impl Desk {
                     MasterAction::Record(id, request) => {
                         events.push(MasterEvent::Record(id, self.store(request)));
                     }
+                    MasterAction::Epochs(id, request) => {
+                        events.push(MasterEvent::Epochs(id, self.store_epochs(request)));
+                    }
                     MasterAction::Scheduler(order, call) => {
                         self.calls.push(call);
                         events.push(MasterEvent::Scheduler(order, SchedulerAnswer::Done));
                     }
                     MasterAction::Reply(id, reply) => self.replies.push((id, reply)),
                     MasterAction::JobGone => self.finished = true,
-                    MasterAction::Phase(_) | MasterAction::Note(_) => {}
+                    MasterAction::Phase(_) | MasterAction::Note(_) | MasterAction::Keep { .. } => {}
                 }
             }
         }
@@ -132,6 +145,23 @@ impl Desk {
                 self.stored = None;
                 StoreReply::Deleted
             }
+        }
+    }
+
+    fn store_epochs(
+        &mut self,
+        request: StoreRequest<Arc<EpochsRecord>>,
+    ) -> StoreReply<Arc<EpochsRecord>> {
+        match request {
+            StoreRequest::Read => StoreReply::Found(self.epochs.clone()),
+            StoreRequest::Write { value, expected } => {
+                let version = self.epochs.as_ref().map(|(_, version)| *version);
+                assert_eq!(expected, version);
+                let version = StoreVersion(version.map_or(1, |version| version.0 + 1));
+                self.epochs = Some((value, version));
+                StoreReply::Written(version)
+            }
+            StoreRequest::Delete { .. } => panic!("the driver removes it, with the lease"),
         }
     }
 

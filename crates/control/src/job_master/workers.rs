@@ -8,14 +8,16 @@ use ardea_packing::{ContainerId, InstanceId};
 
 use super::{JobMaster, MasterAction};
 use crate::{
-    Assignment, Intent, MemberEvent, Order, Peer, PlanVersion, Refused, Registration, Run, Status,
-    ToWorker, WorkerId,
+    Assignment, Generation, Intent, Life, MemberEvent, Order, Peer, PlanVersion, Refused,
+    Registration, Run, Status, ToWorker, WorkerId,
 };
 
 /// What the master knows of a worker.
 #[derive(Debug)]
 pub(super) struct Worker {
     id: WorkerId,
+    /// The life of the job that it was in when it registered.
+    life: Option<Generation>,
     endpoint: Arc<str>,
     /// What it runs for sure, or ran when it registered.
     held: Arc<[InstanceId]>,
@@ -35,18 +37,28 @@ struct Told {
 
 /// What a worker should run and know.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Content {
-    instances: Arc<[InstanceId]>,
-    run: Run,
-    routes: PlanVersion,
+pub(super) struct Content {
+    pub(super) instances: Arc<[InstanceId]>,
+    pub(super) run: Run,
+    pub(super) routes: PlanVersion,
     /// The next plan, if there is one.
-    next: PlanVersion,
+    pub(super) next: PlanVersion,
     /// The plan by which records under way may have been routed.
-    last: PlanVersion,
-    peers: Order,
+    pub(super) last: PlanVersion,
+    pub(super) life: Option<Life>,
+    pub(super) peers: Order,
 }
 
 impl Worker {
+    pub(super) fn id(&self) -> WorkerId {
+        self.id
+    }
+
+    /// Whether it was in that life of the job when it registered.
+    pub(super) fn lives_in(&self, life: Option<Generation>) -> bool {
+        self.life.is_some() && self.life == life
+    }
+
     /// Whether it may be running this instance.
     fn holds(&self, instance: &InstanceId) -> bool {
         let in_list = |list: &Arc<[InstanceId]>| list.binary_search(instance).is_ok();
@@ -105,9 +117,9 @@ impl JobMaster {
         if again || self.members.worker(worker.container) != Some(worker) {
             return;
         }
-        let (mut instances, plans) = match held {
-            Some(held) => (held.instances, held.plans),
-            None => (Arc::from([]), Vec::new()),
+        let (mut instances, plans, life) = match held {
+            Some(held) => (held.instances, held.plans, held.life),
+            None => (Arc::from([]), Vec::new(), None),
         };
         if !instances.is_sorted() {
             let mut sorted = instances.to_vec();
@@ -116,6 +128,7 @@ impl JobMaster {
         }
         let joined = Worker {
             id: worker,
+            life,
             endpoint: Arc::clone(&endpoint),
             held: instances,
             told: VecDeque::new(),
@@ -126,6 +139,7 @@ impl JobMaster {
         };
         self.workers.insert(worker.container, joined);
         self.ended.remove(&worker.container);
+        self.comes_to_life(worker, life);
         self.joined(worker, actions);
         let stamp = self.next_order();
         self.peers.set(now, Peer { worker, endpoint }, stamp);
@@ -205,7 +219,15 @@ impl JobMaster {
             };
             return;
         }
+        if self.is_spared(container) {
+            self.unsettled.remove(&container);
+            return;
+        }
         let Some(content) = self.content(container) else {
+            // In a job with lives it waits for the next one.
+            if self.lives.is_some() {
+                self.unsettled.insert(container);
+            }
             return;
         };
         let order = self.next_order();
@@ -223,6 +245,8 @@ impl JobMaster {
             .is_none_or(|told| told.content != content)
         {
             worker.told.push_back(Told { order, content });
+            let id = worker.id;
+            self.note_told(id);
             self.ended.remove(&container);
             self.send_assignment(now, container, actions);
         }
@@ -307,6 +331,7 @@ impl JobMaster {
             routes: content.routes,
             next: content.next,
             last: content.last,
+            life: content.life,
             peers: content.peers,
         };
         let message = ToWorker::Assign(Arc::new(assignment));
@@ -315,6 +340,9 @@ impl JobMaster {
 
     /// What a container's worker should run and know; nothing as long as there is no plan.
     fn content(&self, container: ContainerId) -> Option<Content> {
+        if self.config.epochs.is_some() {
+            return self.content_of_life(container);
+        }
         let record = self.keeper.record()?;
         let plan = record.plan.as_ref()?;
         let instances = match &self.scaling {
@@ -342,6 +370,7 @@ impl JobMaster {
             routes,
             next: record.plan_version,
             last,
+            life: None,
             peers: self.peers.published(),
         })
     }

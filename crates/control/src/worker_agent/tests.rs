@@ -1,7 +1,8 @@
 //! An agent by hand: what it obeys, and what it does without a master.
 
 use super::*;
-use crate::JobRef;
+use crate::{EpochKind, EpochWord, JobRef, Receipt, ToParticipant};
+use ardea_core::Epoch;
 use ardea_packing::{
     JobDemand, PackingConfig, ResourceManager, Resources, RoundRobin, VertexDemand,
 };
@@ -57,6 +58,7 @@ fn assignment(epoch: u64, number: u64, indices: &[u32]) -> AgentEvent {
         routes: PlanVersion(1),
         next: PlanVersion(1),
         last: PlanVersion(1),
+        life: None,
         peers: Order::default(),
     })))
 }
@@ -179,4 +181,127 @@ fn the_end_of_all_instances_is_told_until_a_later_order_is_carried_out() {
     );
     let applied = AgentEvent::Applied(order(1, 2));
     assert_eq!(ended(&mut agent, applied), Some(false));
+}
+
+/// The same, in a life of the job that begins from that epoch.
+fn assignment_of_life(number: u64, indices: &[u32], generation: u64, from: u64) -> AgentEvent {
+    let AgentEvent::From(ToWorker::Assign(assignment)) = assignment(1, number, indices) else {
+        unreachable!("it is one");
+    };
+    let life = Life {
+        generation: Generation(generation),
+        from: Some(Epoch(from)),
+        taken_in: Generation(generation - 1),
+    };
+    let life = Some(life);
+    AgentEvent::From(ToWorker::Assign(Arc::new(Assignment {
+        life,
+        ..(*assignment).clone()
+    })))
+}
+
+/// An agent that runs two instances in the second life of its job.
+fn living() -> WorkerAgent {
+    let mut agent = joined(1);
+    agent.on(NOW, plan(1));
+    let first = agent.on(NOW, assignment_of_life(1, &[0, 1], 2, 7));
+    assert_eq!(changes(&first), [(vec![0, 1], vec![])]);
+    agent
+}
+
+fn end(generation: u64, epoch: u64) -> AgentEvent {
+    AgentEvent::From(ToWorker::Epochs(ToParticipant {
+        master: MasterEpoch(1),
+        generation: Generation(generation),
+        committed: Some(Epoch(7)),
+        word: EpochWord::End(Epoch(epoch), EpochKind::Usual),
+    }))
+}
+
+fn is_end(actions: &[AgentAction], generation: u64) -> bool {
+    let generation = Generation(generation);
+    actions.iter().any(|action| {
+        matches!(action, AgentAction::Epochs(of, EpochsAgentAction::End(..)) if *of == generation)
+    })
+}
+
+/// What is told of lives that can't go on.
+fn lives_over(actions: &[AgentAction]) -> Vec<u64> {
+    let told = actions.iter().filter_map(|action| match action {
+        AgentAction::Send(_, ToMaster::LifeOver { generation, .. }) => Some(generation.0),
+        _ => None,
+    });
+    told.collect()
+}
+
+#[test]
+fn a_later_life_stops_all_of_the_earlier_one_and_begins_from_its_epoch() {
+    let mut agent = living();
+    // The same life goes on: nothing is stopped.
+    let same = agent.on(NOW, assignment_of_life(2, &[0, 1], 2, 7));
+    assert_eq!(changes(&same), [(vec![], vec![])]);
+    let next = agent.on(NOW, assignment_of_life(3, &[1], 3, 9));
+    let [.., AgentAction::Apply(change)] = &next[..] else {
+        panic!("{next:?}");
+    };
+    assert!(change.begins && change.life.unwrap().from == Some(Epoch(9)));
+    assert_eq!(changes(&next), [(vec![1], vec![0, 1])]);
+    let held = agent.registration().held.unwrap();
+    assert_eq!(held.life, Some(Generation(3)));
+}
+
+#[test]
+fn words_of_epochs_count_in_their_life_only() {
+    let mut agent = living();
+    assert!(is_end(&agent.on(NOW, end(2, 8)), 2));
+    assert!(!is_end(&agent.on(NOW, end(3, 9)), 3));
+    agent.on(NOW, assignment_of_life(2, &[0, 1], 3, 7));
+    assert!(!is_end(&agent.on(NOW, end(2, 9)), 2));
+    assert!(is_end(&agent.on(NOW, end(3, 9)), 3));
+    // What comes of the earlier life is nobody's.
+    let receipt = Receipt {
+        since: None,
+        place: vec![1],
+        bytes: 1,
+    };
+    let saved = |epoch| EpochsAgentEvent::Saved(Epoch(epoch), receipt.clone());
+    let tells = |actions: Vec<AgentAction>| {
+        let epochs =
+            |action: &AgentAction| matches!(action, AgentAction::Send(_, ToMaster::Epochs { .. }));
+        actions.iter().any(epochs)
+    };
+    let late = AgentEvent::Epochs(Generation(2), saved(8));
+    assert!(!tells(agent.on(NOW, late)));
+    let timely = AgentEvent::Epochs(Generation(3), saved(9));
+    assert!(tells(agent.on(NOW, timely)));
+}
+
+#[test]
+fn that_a_life_can_not_go_on_is_told_until_there_is_a_later_one() {
+    let mut agent = living();
+    let over = |generation| {
+        let why = LifeEnd::Failed("it panicked".into());
+        AgentEvent::LifeOver(Generation(generation), why)
+    };
+    assert_eq!(lives_over(&agent.on(NOW, over(1))), [] as [u64; 0]);
+    assert!(lives_over(&agent.on(NOW, over(2))).contains(&2));
+    // What is saved in it now is no cut through all of the job.
+    let receipt = Receipt {
+        since: None,
+        place: vec![1],
+        bytes: 1,
+    };
+    let saved = EpochsAgentEvent::Saved(Epoch(8), receipt);
+    let told = agent.on(NOW, AgentEvent::Epochs(Generation(2), saved));
+    let is_word =
+        |action: &AgentAction| matches!(action, AgentAction::Send(_, ToMaster::Epochs { .. }));
+    assert!(!told.iter().any(is_word));
+    let later = NOW + Duration::from_secs(1);
+    assert_eq!(lives_over(&agent.on(later, AgentEvent::Tick)), [2]);
+    agent.on(later, assignment_of_life(2, &[0, 1], 3, 7));
+    let later = later + Duration::from_secs(1);
+    assert_eq!(
+        lives_over(&agent.on(later, AgentEvent::Tick)),
+        [] as [u64; 0]
+    );
 }

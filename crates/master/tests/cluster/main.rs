@@ -5,6 +5,7 @@ mod away;
 mod commands;
 mod failover;
 mod life;
+mod lives;
 mod rig;
 mod scheduler;
 mod stored;

@@ -75,6 +75,7 @@ impl Rig {
                 patience: Duration::from_secs(1),
             },
             master: MasterConfig::default(),
+            snapshots: None,
         }
     }
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ardea_control::{
-    AgentAction, AgentConfig, AgentEvent, Credentials, FromWorker, JobRef, Order, Run, ToWorker,
-    WorkerAgent, WorkerId,
+    AgentAction, AgentConfig, AgentEvent, Credentials, EpochsAgentAction, EpochsAgentEvent,
+    FromWorker, Generation, JobRef, Order, Receipt, Run, ToWorker, WorkerAgent, WorkerId,
 };
 use ardea_courier::{Encoded, Greeting, Security, connect};
 use ardea_master::LeaseFinder;
@@ -25,6 +25,8 @@ pub struct Notes {
     pub run: Option<Run>,
     /// Instances that were started, again and again if they were.
     pub starts: usize,
+    /// The lives of the job that were begun here.
+    pub lives: Vec<Generation>,
     /// All of its instances are to come to their end.
     pub ends: AtomicBool,
 }
@@ -99,15 +101,39 @@ pub async fn work(
                             notes.running.remove(stopped);
                         }
                         notes.starts += change.start.len();
+                        let begun = change.life.filter(|_| change.begins);
+                        notes.lives.extend(begun.map(|life| life.generation));
                         notes.running.extend(change.start);
                         notes.run = Some(change.run);
                         applied = Some(change.order);
                         let _ = events.send(AgentEvent::Applied(change.order));
                     }
+                    AgentAction::Epochs(life, action) => {
+                        let done = carried_out(action).map(|done| AgentEvent::Epochs(life, done));
+                        if let Some(event) = done {
+                            let _ = events.send(event);
+                        }
+                    }
                     AgentAction::Exit(_) => return,
                 }
             }
         }
+    }
+}
+
+/// It remembers nothing, so a cut is saved at once.
+fn carried_out(action: EpochsAgentAction) -> Option<EpochsAgentEvent> {
+    match action {
+        EpochsAgentAction::End(epoch, _) => {
+            let receipt = Receipt {
+                since: None,
+                place: Vec::new(),
+                bytes: 0,
+            };
+            Some(EpochsAgentEvent::Saved(epoch, receipt))
+        }
+        EpochsAgentAction::Commit(epoch) => Some(EpochsAgentEvent::Visible(epoch)),
+        EpochsAgentAction::GivenUp(_) | EpochsAgentAction::Tell(_) => None,
     }
 }
 

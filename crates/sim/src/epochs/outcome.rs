@@ -88,7 +88,7 @@ impl Scene {
     fn is_as_promised(&self, published: u64, prefix: u64) -> bool {
         match self.config.guarantee {
             Guarantee::ExactlyOnce => published == prefix,
-            Guarantee::AtLeastOnce => published >= prefix,
+            Guarantee::AtLeastOnce | Guarantee::None => published >= prefix,
         }
     }
 

@@ -464,7 +464,7 @@ impl Scene {
                 if kind == ardea_control::EpochKind::Savepoint {
                     process.full = Some(epoch);
                 }
-                process.is_paused = kind == ardea_control::EpochKind::Last;
+                process.is_paused = kind.holds_sources();
                 match is_source {
                     true => process.end_epoch(epoch, shape),
                     false => Vec::new(),

@@ -4,15 +4,17 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
+use ardea_control::Generation;
 use ardea_core::{Chunk, Clock, Marker, Rows, Timestamp, Waker};
 use ardea_engine::Site;
 use ardea_exchange::{
-    End, Identity, InstanceNumber, Received, ReceiverConfig, RowsCodec, SenderConfig, StreamId,
-    TcpConfig, TcpTransport, WorkerNumber,
+    End, Identity, InstanceNumber, Received, ReceiverConfig, RowsCodec, StreamId, TcpConfig,
+    TcpTransport, WorkerNumber,
 };
 
 use super::*;
 use crate::berth::{Berth, Lent};
+use crate::crossings::StreamConfig;
 use crate::receive_end::{Came, ReceiveEnd};
 use crate::send_end::SendEnd;
 
@@ -25,6 +27,8 @@ struct Container {
     site: Site,
     incarnation: u64,
     clock: Clock,
+    /// The life that its streams belong to, of a job with a guarantee.
+    life: Option<Generation>,
 }
 
 fn container(site: u32, incarnation: u64) -> Container {
@@ -50,6 +54,7 @@ fn container(site: u32, incarnation: u64) -> Container {
         site: Site(site),
         incarnation,
         clock,
+        life: None,
     }
 }
 
@@ -77,7 +82,10 @@ impl Container {
     fn sends_to(&self, to: u32) -> (Arc<Berth<SendEnd>>, Lent<SendEnd>) {
         let station = Station::new(Site(to), End::Sender, StreamId::new(1, 0));
         let (network, codec) = (self.thread.network(), Arc::new(RowsCodec::<u64>::wire()));
-        let config = SenderConfig::default();
+        let config = StreamConfig {
+            life: self.life,
+            ..StreamConfig::default()
+        };
         let end = SendEnd::new(station, codec, config, network.clone(), Default::default());
         let berth = Berth::new(end, network);
         let lent = berth.lend(&Waker::none()).unwrap();
@@ -182,6 +190,40 @@ fn a_stream_goes_on_with_the_next_life_of_its_receiver() {
         told,
         "it is told that the stream begins, and how far time has come"
     );
+}
+
+#[test]
+fn in_a_life_of_the_job_nothing_is_sent_behind_what_was_lost() {
+    let mut ours = container(1, 1);
+    ours.life = Some(Generation(1));
+    let first = container(2, 1);
+    ours.hears_of(&[&first]);
+    let (_berth, mut sender) = ours.sends_to(2);
+    let mut receiver = first.receives_from(1);
+    ours.wait_for(|event| matches!(event, NetworkEvent::Up(..)));
+    let mut got = Vec::new();
+    until(|| {
+        first.receive(&mut receiver, &mut got);
+        sender.end().unwrap().mark(Marker::Idle).unwrap()
+    });
+    // Nobody says that these have been dealt with.
+    send(&mut sender, 0..10, || {});
+    drop(receiver);
+    drop(first);
+    ours.wait_for(|event| matches!(event, NetworkEvent::Lost(..)));
+    let second = container(2, 2);
+    let mut receiver = second.receives_from(1);
+    ours.hears_of(&[&second]);
+    let mut chunk = Chunk::new(Rows::from_iter([(10_u64, Timestamp::MIN)]));
+    let mut refused = None;
+    until(|| {
+        second.receive(&mut receiver, &mut got);
+        let sent = sender.end().unwrap().send(InstanceNumber(3), &mut chunk);
+        refused = sent.err();
+        refused.is_some()
+    });
+    assert_eq!(refused.unwrap().code(), ErrorCode::PeerLost);
+    assert_eq!((chunk.len(), got), (1, Vec::new()));
 }
 
 #[test]

@@ -11,7 +11,9 @@ use ardea_core::Result;
 use ardea_engine::Job;
 use ardea_metrics::MetricsSinks;
 use ardea_packing::{ContainerId, Resources};
-use ardea_worker::{FinderFactory, MasterFinder, Surroundings, run, start_from_environment};
+use ardea_worker::{
+    CutKeeper, FinderFactory, MasterFinder, Surroundings, run, start_from_environment,
+};
 
 use crate::jobs::{Adding, Relaying};
 use crate::master::{Finder, job};
@@ -45,6 +47,7 @@ fn surroundings(finder: Box<FinderFactory>) -> Surroundings {
         transports: ardea_worker::Transports::builtin(),
         tls: None,
         command: Some(own_command()),
+        cuts: None,
     }
 }
 
@@ -59,6 +62,19 @@ fn as_told() -> Box<FinderFactory> {
 /// A container's worker on a thread of this process.
 pub fn thread(start: WorkerStart, job: Arc<dyn Job>) -> JoinHandle<Result<()>> {
     std::thread::spawn(move || run(&start, &*job, surroundings(as_told())))
+}
+
+/// The same, which keeps what its instances remember there.
+pub fn thread_keeping(
+    start: WorkerStart,
+    job: Arc<dyn Job>,
+    keeper: Arc<dyn CutKeeper>,
+) -> JoinHandle<Result<()>> {
+    std::thread::spawn(move || {
+        let mut surroundings = surroundings(as_told());
+        surroundings.cuts = Some(keeper);
+        run(&start, &*job, surroundings)
+    })
 }
 
 /// The same, which finds its master by `finder`.

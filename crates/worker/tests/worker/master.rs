@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ardea_control::{
-    Assignment, FromWorker, JobRef, Lookup, MasterEpoch, Order, Peer, PlanVersion, Registration,
-    Run, Status, ToMaster, ToWorker, WorkerId,
+    Assignment, EpochWord, FromParticipant, FromWorker, Generation, JobRef, Life, LifeEnd, Lookup,
+    MasterEpoch, Order, Peer, PlanVersion, Registration, Run, Status, ToMaster, ToParticipant,
+    ToWorker, WorkerId,
 };
-use ardea_core::Result;
+use ardea_core::{Epoch, Result};
 use ardea_courier::{Courier, Listener, Security, Sender};
 use ardea_packing::{
     ContainerId, InstanceId, JobDemand, PackingConfig, PackingPlan, Resources, VertexDemand,
@@ -93,10 +94,16 @@ pub struct Master {
     pub next: PlanVersion,
     pub last: PlanVersion,
     pub run: Run,
+    /// The life that all are in, of a job with a guarantee.
+    pub life: Option<Life>,
     /// What each container runs, where that is not what the plan of the routes says.
     pub running: BTreeMap<ContainerId, Vec<InstanceId>>,
     number: u64,
     pub problems: Vec<String>,
+    /// What was said of epochs.
+    pub reports: Vec<(ContainerId, FromParticipant)>,
+    /// The lives that could not go on somewhere.
+    pub lives_over: BTreeMap<Generation, LifeEnd>,
     pub epoch: MasterEpoch,
     /// How each container's worker has registered last.
     pub registered: BTreeMap<ContainerId, Registration>,
@@ -131,9 +138,12 @@ impl Master {
             next: PlanVersion(1),
             last: PlanVersion(1),
             run: Run::Prepared,
+            life: None,
             running: BTreeMap::new(),
             number: 0,
             problems: Vec::new(),
+            reports: Vec::new(),
+            lives_over: BTreeMap::new(),
             epoch: EPOCH,
             registered: BTreeMap::new(),
             listening,
@@ -171,8 +181,8 @@ impl Master {
         let timely = tokio::time::timeout(PATIENCE, listen).await.is_ok();
         assert!(
             timely,
-            "nothing comes any more; problems: {:?}",
-            self.problems
+            "nothing comes any more; problems: {:?}, of epochs {:?}, of lives {:?}",
+            self.problems, self.reports, self.lives_over
         );
     }
 
@@ -194,6 +204,14 @@ impl Master {
             }
             ToMaster::Problem { message, .. } => self.problems.push(message),
             ToMaster::NotMaster { .. } => panic!("there is no other master"),
+            ToMaster::Epochs { worker, message } => {
+                self.reports.push((worker.container, message));
+            }
+            ToMaster::LifeOver {
+                generation, why, ..
+            } => {
+                self.lives_over.insert(generation, why);
+            }
         }
     }
 
@@ -252,6 +270,7 @@ impl Master {
                 routes: self.routes,
                 next: self.next,
                 last: self.last,
+                life: self.life,
                 peers: order,
             };
             let plans = self.plans.iter().map(|(version, plan)| ToWorker::Plan {
@@ -292,6 +311,19 @@ impl Master {
             master.number > 0 && containers.iter().all(done)
         })
         .await;
+    }
+
+    /// Says something of epochs to all that are in the present life.
+    pub async fn say(&mut self, committed: Option<Epoch>, word: EpochWord) {
+        let message = ToParticipant {
+            master: self.epoch,
+            generation: self.life.expect("there is a life").generation,
+            committed,
+            word,
+        };
+        for member in self.members.values_mut() {
+            let _ = member.sender.send(&ToWorker::Epochs(message.clone())).await;
+        }
     }
 
     /// Has sources read.

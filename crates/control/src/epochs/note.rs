@@ -1,0 +1,141 @@
+//! What people may want to read of a job's epochs.
+
+use std::fmt;
+use std::time::Duration;
+
+use ardea_core::Epoch;
+use serde::{Deserialize, Serialize};
+
+use super::interface::GivenUp;
+use super::message::ParticipantId;
+use super::record::SafeMode;
+use crate::Refused;
+
+/// Something that a person may want to read.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum EpochsNote {
+    /// An epoch is committed.
+    Committed {
+        /// Which.
+        epoch: Epoch,
+        /// From its end being asked for until its snapshot was recorded.
+        took: Duration,
+        /// How much was written for it.
+        bytes: u64,
+    },
+    /// An epoch takes longer than half the time that it may take.
+    Slow {
+        /// Which.
+        epoch: Epoch,
+        /// Who has not reported.
+        waiting_for: Vec<ParticipantId>,
+    },
+    /// An epoch was given up; the job goes on.
+    GivenUp {
+        /// Which.
+        epoch: Epoch,
+        /// Why.
+        why: GivenUp,
+    },
+    /// More epochs in a row than are tolerated were given up; the job goes on.
+    Failing {
+        /// How many.
+        in_a_row: u32,
+        /// Why, the last one.
+        why: GivenUp,
+    },
+    /// It is not known whether the record is stored; nothing else is done until that is known.
+    RecordDoubtful,
+    /// The state manager does not take the record; it is tried again.
+    RecordRefused(Refused),
+    /// The job goes back.
+    RollingBack {
+        /// To which epoch.
+        to: Option<Epoch>,
+        /// Why.
+        reason: String,
+        /// How often in a row it has done so without an epoch being recorded.
+        in_a_row: u32,
+        /// When it begins again, after so long.
+        after: Duration,
+    },
+    /// A snapshot can't be read; the one before it is taken.
+    SnapshotSkipped {
+        /// Which.
+        epoch: Epoch,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The job's sources are paused until somebody decides: [`EpochsCommand`](crate::EpochsCommand) has the
+    /// ways out.
+    SafeMode(SafeMode),
+    /// In safe mode, what was still there of the job is gone as well, for this reason; its state is in the snapshot.
+    Down(String),
+}
+
+impl fmt::Display for EpochsNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EpochsNote::Committed { epoch, took, bytes } => {
+                let (epoch, took) = (epoch.0, took.as_millis());
+                write!(
+                    f,
+                    "epoch {epoch} is committed after {took} ms, {bytes} bytes"
+                )
+            }
+            EpochsNote::Slow { epoch, waiting_for } => {
+                let count = waiting_for.len();
+                write!(
+                    f,
+                    "epoch {} is slow: {count} participants are missing",
+                    epoch.0
+                )
+            }
+            EpochsNote::GivenUp { epoch, why } => write!(f, "epoch {} is given up: {why}", epoch.0),
+            EpochsNote::Failing { in_a_row, why } => {
+                write!(
+                    f,
+                    "{in_a_row} epochs in a row were given up, the last one: {why}"
+                )
+            }
+            EpochsNote::RecordDoubtful => {
+                f.write_str("it is not known whether the record of epochs is stored")
+            }
+            EpochsNote::RecordRefused(why) => {
+                write!(f, "the record of epochs is not stored: {why}")
+            }
+            EpochsNote::RollingBack {
+                to,
+                reason,
+                in_a_row,
+                after,
+            } => {
+                match to {
+                    Some(epoch) => write!(f, "the job goes back to epoch {}", epoch.0)?,
+                    None => f.write_str("the job begins anew")?,
+                }
+                let after = after.as_millis();
+                write!(
+                    f,
+                    " in {after} ms, for the {in_a_row}. time in a row: {reason}"
+                )
+            }
+            EpochsNote::SnapshotSkipped { epoch, why } => {
+                write!(
+                    f,
+                    "the snapshot of epoch {} can't be read, the one before is taken: {why}",
+                    epoch.0
+                )
+            }
+            EpochsNote::SafeMode(why) => {
+                write!(
+                    f,
+                    "safe mode, sources are paused until somebody decides: {why}"
+                )
+            }
+            EpochsNote::Down(why) => {
+                write!(f, "in safe mode, what was left of the job is gone: {why}")
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! A job with a guarantee on the simulated cluster: its dataflow in the workers, and what must hold of it.
+//!
+//! The masters, workers' agents and conductors are those of `ardea-control`. What workers do is simulated down to single records: sources number
+//! them, each step behind expects the next number, cuts are taken where all inputs are at an epoch's end, and sinks publish what is
+//! committed. So a record that is lost or doubled anywhere, a frame that is taken in another life than its own, a cut that is no cut
+//! through the whole dataflow, and a result that is published too early are found where they happen.
+//!
+//! * `instance`: one instance; `part`: a worker's part of a life; `vault`: what outlives workers;
+//! * `flow`: records and cuts on their way; `oversight`: what must hold of lives, and what is missing.
+
+mod flow;
+mod instance;
+mod oversight;
+mod part;
+mod vault;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_control::{EpochsConfig, Generation, PlanVersion, WorkerId};
+use ardea_core::Epoch;
+use ardea_packing::{ContainerId, PackingPlan};
+
+pub(crate) use flow::Freight;
+pub(crate) use part::{Cut, Part};
+
+use crate::random::Random;
+use vault::Vault;
+
+/// A job with a guarantee.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Survival {
+    /// When its epochs end.
+    pub epochs: EpochsConfig,
+    /// How many records each partition of its sources has, if they come to an end.
+    pub records: Option<u64>,
+}
+
+impl Survival {
+    /// One of the seed's choice.
+    pub(crate) fn new(random: &mut Random, ends: bool) -> Self {
+        let millis = Duration::from_millis;
+        let usual = EpochsConfig::default();
+        Survival {
+            epochs: EpochsConfig {
+                interval: random.time(millis(300), millis(1_500)),
+                timeout: random.time(millis(500), millis(5_000)),
+                pause: random.time(millis(0), millis(200)),
+                lives_tolerated: 2 + random.below(8) as u32,
+                kept: usual.kept.saturating_add(random.below(3) as usize),
+                repeat_after: random.time(millis(200), millis(1_500)),
+                ..usual
+            },
+            records: ends.then(|| random.below(150)),
+        }
+    }
+}
+
+/// What is known of the lives of the simulated job.
+#[derive(Debug)]
+pub(crate) struct Lives {
+    pub(crate) survival: Survival,
+    pub(crate) vault: Vault,
+    /// The plans that were ever stored.
+    plans: BTreeMap<PlanVersion, Arc<PackingPlan>>,
+    /// By which plan each life runs that was ever recorded.
+    arranged: BTreeMap<Generation, PlanVersion>,
+    /// Which worker of a container was told of a life.
+    told: BTreeMap<(Generation, ContainerId), WorkerId>,
+    /// Ways between workers over which something was lost in a life: nothing comes over them any more.
+    broken_ways: BTreeSet<(Generation, ContainerId, ContainerId)>,
+    /// When the last item arrives that was sent on a way: they stay in order.
+    in_order: BTreeMap<(WorkerId, ContainerId), Duration>,
+    /// What was committed when all was mended.
+    mended_with: Option<Epoch>,
+    report: LivesReport,
+}
+
+/// What came of a run of [`run_lives`](crate::run_lives) that went well, or of many.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LivesReport {
+    /// How many things happened.
+    pub steps: u64,
+    /// How many epochs were committed.
+    pub committed: u64,
+    /// How many lives there were.
+    pub lives: u64,
+    /// How many of them were arranged by another plan than the one before.
+    pub handed_over: u64,
+    /// How often a life was found by another master, and went on.
+    pub resumed: u64,
+    /// How often the job went to safe mode.
+    pub safe_modes: u64,
+    /// How many records were published.
+    pub results: u64,
+    /// How many jobs came to their end, or were stopped.
+    pub finished: u64,
+}
+
+impl LivesReport {
+    /// Adds what came of another run.
+    pub fn add(&mut self, other: &LivesReport) {
+        self.steps += other.steps;
+        self.committed += other.committed;
+        self.lives += other.lives;
+        self.handed_over += other.handed_over;
+        self.resumed += other.resumed;
+        self.safe_modes += other.safe_modes;
+        self.results += other.results;
+        self.finished += other.finished;
+    }
+}
+
+impl Lives {
+    pub(crate) fn new(survival: Survival) -> Self {
+        Lives {
+            survival,
+            vault: Vault::default(),
+            plans: BTreeMap::new(),
+            arranged: BTreeMap::new(),
+            told: BTreeMap::new(),
+            broken_ways: BTreeSet::new(),
+            in_order: BTreeMap::new(),
+            mended_with: None,
+            report: LivesReport::default(),
+        }
+    }
+}

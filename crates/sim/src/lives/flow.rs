@@ -1,0 +1,323 @@
+//! Records and cuts on their way: within a worker at once, to others over ways that may break, to the vault after a while.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use ardea_control::{
+    AgentEvent, Change, EpochsAgentAction, EpochsAgentEvent, Generation, LifeEnd, Run, WorkerId,
+};
+use ardea_core::Epoch;
+use ardea_packing::{ContainerId, InstanceId};
+
+use super::instance::{Counts, Effect, Item, PARTITIONS, Row, Which};
+use super::part::{Cut, Part};
+use super::vault::Of;
+use crate::network::Host;
+use crate::world::{Event, World};
+
+/// An item between two workers.
+#[derive(Clone, Debug)]
+pub(crate) struct Freight {
+    from: WorkerId,
+    from_host: Host,
+    generation: Generation,
+    container: ContainerId,
+    to: Which,
+    source: u32,
+    item: Item,
+}
+
+impl World {
+    fn which(&self, instance: &InstanceId) -> Option<Which> {
+        let mut vertices = self.config.demand.vertices.iter();
+        let vertex = vertices.position(|vertex| vertex.name == instance.vertex)?;
+        Some((vertex, instance.index))
+    }
+
+    fn part(&mut self, worker: WorkerId, generation: Generation) -> Option<&mut Part> {
+        let part = self.workers.get_mut(&worker)?.part.as_mut()?;
+        (part.life.generation == generation && !part.is_broken).then_some(part)
+    }
+
+    fn later(&mut self, least: u64, most: u64, event: Event) {
+        let (least, most) = (Duration::from_millis(least), Duration::from_millis(most));
+        let at = self.now + self.random.time(least, most);
+        self.timeline.plan(at, event);
+    }
+
+    /// A worker begins its part of a life; whether it can.
+    pub(crate) fn begin_part(&mut self, id: WorkerId, change: &Change) -> bool {
+        let (Some(life), Some(lives)) = (change.life, &mut self.lives) else {
+            return true;
+        };
+        let records = lives.survival.records;
+        if lives.vault.is_damaged && life.from.is_some() {
+            self.lose_life(
+                id,
+                life.generation,
+                LifeEnd::Unreadable("a block is damaged".into()),
+            );
+            return false;
+        }
+        let state = match lives.vault.restore(&life) {
+            Ok(state) => state,
+            Err(broken) => {
+                self.watch.broken(broken);
+                return false;
+            }
+        };
+        let demand = change.routes.demand();
+        let parallelism = |name: &ardea_packing::VertexName| {
+            let found = demand.vertices.iter().find(|it| it.name == *name);
+            found.map_or(0, |vertex| vertex.parallelism)
+        };
+        let vertices = self.config.demand.vertices.iter();
+        let row = Row {
+            parallelisms: vertices.map(|vertex| parallelism(&vertex.name)).collect(),
+            records,
+        };
+        let whiches: Vec<Which> = change
+            .start
+            .iter()
+            .filter_map(|it| self.which(it))
+            .collect();
+        let mut places = BTreeMap::new();
+        for container in change.routes.containers() {
+            let placed = container.instances.iter();
+            places.extend(placed.filter_map(|it| Some((self.which(it)?, container.id))));
+        }
+        let part = Part::new(life, row, whiches.into_iter(), places, &state);
+        // What the snapshot holds prepared is committed.
+        let restored = part.published_before();
+        if let Some(worker) = self.workers.get_mut(&id) {
+            worker.part = Some(part);
+        }
+        self.publish(&restored);
+        true
+    }
+
+    fn publish(&mut self, counts: &Counts) {
+        if let Some(lives) = &mut self.lives
+            && let Err(broken) = lives.vault.publish(counts)
+        {
+            self.watch.broken(broken);
+        }
+    }
+
+    /// A life can't go on at a worker.
+    pub(crate) fn lose_life(&mut self, id: WorkerId, generation: Generation, why: LifeEnd) {
+        self.watch
+            .say(self.now, format!("worker {id}, life {generation}: {why:?}"));
+        self.worker_event(id, AgentEvent::LifeOver(generation, why));
+    }
+
+    /// An instance of a worker fails, and with it all of the life that is there.
+    pub(crate) fn fail_instance(&mut self, id: WorkerId) {
+        let part = self
+            .workers
+            .get_mut(&id)
+            .and_then(|worker| worker.part.as_mut());
+        if let Some(part) = part {
+            part.is_broken = true;
+            let generation = part.life.generation;
+            self.lose_life(
+                id,
+                generation,
+                LifeEnd::Failed("an instance panicked".into()),
+            );
+        }
+    }
+
+    /// Sources of a worker read some records, if they may.
+    pub(crate) fn read_records(&mut self, id: WorkerId) {
+        let Some(worker) = self.workers.get_mut(&id) else {
+            return;
+        };
+        let reads = worker.agent.run() == Run::Running && worker.changes.is_empty();
+        let (Some(part), Some(life)) = (&mut worker.part, worker.agent.life()) else {
+            return;
+        };
+        let generation = life.generation;
+        if !reads || part.is_held || part.life.generation != generation {
+            return;
+        }
+        let random = &mut self.random;
+        let wanted: Vec<bool> = (0..PARTITIONS).map(|_| random.per_mille(150)).collect();
+        let effects = part.read(|partition| wanted.get(partition as usize) == Some(&true));
+        self.take_effect(id, generation, effects);
+    }
+
+    /// What a worker's agent wants of its epochs.
+    pub(crate) fn epochs_action(
+        &mut self,
+        id: WorkerId,
+        generation: Generation,
+        action: EpochsAgentAction,
+    ) {
+        let Some(part) = self.part(id, generation) else {
+            return;
+        };
+        match action {
+            EpochsAgentAction::End(epoch, kind) => {
+                part.is_held = kind.holds_sources();
+                let effects = part.end_epoch(epoch);
+                self.take_effect(id, generation, effects);
+            }
+            EpochsAgentAction::GivenUp(_) => part.is_held = false,
+            EpochsAgentAction::Commit(epoch) => {
+                self.later(1, 40, Event::Show(id, generation, epoch));
+            }
+            EpochsAgentAction::Tell(message) => {
+                self.watch.broken(format!("{message:?} is for the master"));
+            }
+        }
+    }
+
+    fn take_effect(&mut self, id: WorkerId, generation: Generation, effects: Vec<(Which, Effect)>) {
+        let mut queue = VecDeque::from(effects);
+        while let Some((which, effect)) = queue.pop_front() {
+            let Some(part) = self.part(id, generation) else {
+                return;
+            };
+            match effect {
+                Effect::Send(to, item) if part.has(to) => match part.receive(to, which.1, item) {
+                    Ok(effects) => queue.extend(effects),
+                    Err(broken) => return self.watch.broken(format!("worker {id}: {broken}")),
+                },
+                Effect::Send(to, item) => self.send_item(id, generation, to, which.1, item),
+                Effect::Cut(epoch, counts) => part.takes_cut(which, epoch, counts),
+                Effect::Ended => part.ends(which),
+            }
+        }
+        let complete = self.part(id, generation).map(Part::complete);
+        for cut in complete.into_iter().flatten() {
+            self.later(2, 80, Event::Save(id, generation, cut));
+        }
+    }
+
+    fn send_item(
+        &mut self,
+        from: WorkerId,
+        generation: Generation,
+        to: Which,
+        source: u32,
+        item: Item,
+    ) {
+        let place = self.part(from, generation).and_then(|part| part.place(to));
+        let from_host = self.workers.get(&from).map(|worker| worker.host);
+        let (Some(container), Some(from_host)) = (place, from_host) else {
+            return self
+                .watch
+                .broken(format!("{to:?} is nowhere in life {generation}"));
+        };
+        let after = self
+            .random
+            .time(Duration::from_micros(100), Duration::from_millis(3));
+        let Some(lives) = &mut self.lives else {
+            return;
+        };
+        let last = lives.in_order.entry((from, container)).or_default();
+        *last = (*last).max(self.now + after);
+        let freight = Freight {
+            from,
+            from_host,
+            generation,
+            container,
+            to,
+            source,
+            item,
+        };
+        self.timeline.plan(*last, Event::Arrive(freight));
+    }
+
+    /// Something arrives at another worker, or does not.
+    pub(crate) fn arrives(&mut self, freight: Freight) {
+        let Freight {
+            from,
+            from_host,
+            generation,
+            container,
+            to,
+            source,
+            item,
+        } = freight;
+        let way = (generation, from.container, container);
+        let lives = self.lives.as_ref();
+        if lives.is_none_or(|lives| lives.broken_ways.contains(&way)) {
+            return;
+        }
+        let receiver = self.workers.iter().find(|(id, worker)| {
+            let part = worker.part.as_ref().map(|part| part.life.generation);
+            id.container == container && part == Some(generation)
+        });
+        let receiver = receiver.map(|(id, worker)| (*id, worker.host));
+        match receiver {
+            Some((id, host)) if self.network.connects(from_host, host) => {
+                let Some(part) = self.part(id, generation) else {
+                    return;
+                };
+                match part.receive(to, source, item) {
+                    Ok(effects) => self.take_effect(id, generation, effects),
+                    Err(broken) => self.watch.broken(format!("worker {id}: {broken}")),
+                }
+            }
+            receiver => {
+                if let Some(lives) = &mut self.lives {
+                    lives.broken_ways.insert(way);
+                    let back = (generation, container, from.container);
+                    lives.broken_ways.insert(back);
+                }
+                self.loses(from, generation, container);
+                if let Some((id, _)) = receiver {
+                    self.loses(id, generation, from.container);
+                }
+            }
+        }
+    }
+
+    /// Something was under way between a worker and another container, and is lost: nothing goes on there.
+    fn loses(&mut self, id: WorkerId, generation: Generation, other: ContainerId) {
+        if let Some(part) = self.part(id, generation) {
+            part.is_broken = true;
+            let why = LifeEnd::Failed(format!("records for container {other} are lost"));
+            self.lose_life(id, generation, why);
+        }
+    }
+
+    /// A cut becomes durable, unless the disk is full; a last state is saved when it isn't any more.
+    pub(crate) fn saves(&mut self, id: WorkerId, generation: Generation, cut: Cut) {
+        if self.part(id, generation).is_none() {
+            return;
+        }
+        let Some(lives) = &mut self.lives else {
+            return;
+        };
+        let fails = lives.vault.is_full && self.random.per_mille(500);
+        let event = match cut {
+            Cut::Of(epoch, _) if fails => {
+                EpochsAgentEvent::CannotSave(epoch, "the disk is full".to_string())
+            }
+            cut if fails => return self.later(50, 300, Event::Save(id, generation, cut)),
+            Cut::Of(epoch, entries) => {
+                let receipt = lives.vault.save(Of::Epoch(epoch), entries);
+                EpochsAgentEvent::Saved(epoch, receipt)
+            }
+            Cut::Last(after, entries) => {
+                let receipt = lives.vault.save(Of::Last(generation.0), entries);
+                EpochsAgentEvent::Ended { after, receipt }
+            }
+        };
+        self.worker_event(id, AgentEvent::Epochs(generation, event));
+    }
+
+    /// A worker's sinks publish what belongs to epochs up to a committed one.
+    pub(crate) fn shows(&mut self, id: WorkerId, generation: Generation, epoch: Epoch) {
+        let Some(part) = self.part(id, generation) else {
+            return;
+        };
+        let counts = part.publish(epoch);
+        self.publish(&counts);
+        let visible = EpochsAgentEvent::Visible(epoch);
+        self.worker_event(id, AgentEvent::Epochs(generation, visible));
+    }
+}

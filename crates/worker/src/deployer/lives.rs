@@ -1,0 +1,77 @@
+//! From one life of the job to the next: what ran of the former is gone before anything of the next begins.
+
+use ardea_control::{Change, EpochsAgentAction, Generation, Life};
+use ardea_core::{Error, Result};
+use ardea_packing::InstanceId;
+
+use super::{Active, Work};
+use crate::living::{self, Living};
+
+impl Work<'_> {
+    /// Ends what runs of another life than that of the change; whether something of it is left.
+    pub(super) fn ends_former_life(&mut self, change: &Change) -> bool {
+        let wanted = change.life.map(|life| life.generation);
+        let present = self.living.as_ref().map(Living::generation);
+        if wanted != present
+            && let Some(active) = self.active.take()
+        {
+            active.deployment.end();
+            self.former = Some(active);
+            self.unsettled = None;
+            self.running = None;
+        }
+        let is_left = |former: &Active| !former.deployment.status().is_over();
+        let waits = self.former.as_ref().is_some_and(is_left);
+        if !waits {
+            self.former = None;
+        }
+        if wanted != present && !waits {
+            self.living = None;
+        }
+        waits
+    }
+
+    /// The life can't go on here, or not begin. The process stays: another one will.
+    pub(super) fn fail_life(&mut self, life: Option<Life>, error: &Error) {
+        self.failed = life.map(|life| life.generation);
+        match (&mut self.living, life) {
+            (Some(living), _) => {
+                living.fail(error);
+            }
+            (None, Some(life)) => self.tell(living::over(life, error)),
+            (None, None) => {}
+        }
+    }
+
+    pub(super) fn in_epochs(&mut self, generation: Generation, action: EpochsAgentAction) {
+        if let (Some(living), Some(active)) = (&mut self.living, &self.active)
+            && living.generation() == generation
+        {
+            living.act(action, &active.deployment);
+        }
+    }
+
+    /// The life of the change begins, if it has one.
+    pub(super) fn begin_life(&mut self, change: &Change, instances: &[InstanceId]) -> Result<()> {
+        if let Some(life) = change.life.filter(|_| self.living.is_none()) {
+            let (name, keeper) = (&self.with.name, self.with.cuts.as_ref());
+            let events = &self.with.events;
+            let living = Living::begin((life, change), instances, name, keeper, events)?;
+            self.living = Some(living);
+        }
+        Ok(())
+    }
+
+    /// What runs has failed: whether only a life ends with it. It does so once.
+    pub(super) fn ends_with_life(&mut self, error: &Error) -> bool {
+        let Some(living) = &mut self.living else {
+            return false;
+        };
+        if living.fail(error)
+            && let Some((vertex, instance)) = error.vertex()
+        {
+            self.with.failures.fails(vertex, instance, error.code());
+        }
+        true
+    }
+}

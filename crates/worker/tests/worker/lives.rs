@@ -1,0 +1,413 @@
+//! Jobs with a guarantee: one life ends everywhere and another begins, while processes stay.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use ardea_control::{EpochKind, EpochWord, Generation, Life, LifeEnd, Report, Run};
+use ardea_core::{
+    Clock, Cut, CutWriter, Dag, Edge, Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext,
+    Ordinal, Outbox, Processor, Progress, RestoredState, Result, Timestamp, Vertex,
+};
+use ardea_engine::{Job, Parallelisms, Program};
+use ardea_packing::ContainerId;
+use ardea_worker::CutKeeper;
+
+use crate::containers::{start, thread_keeping};
+use crate::jobs::{add, wire};
+use crate::master::{Master, PATIENCE, Plan, plan};
+use crate::memory::{InMemory, Memory};
+use crate::spread::runtime;
+
+/// What is published, for all the world to see.
+type Published = Arc<Mutex<BTreeSet<u64>>>;
+
+/// Reads numbers from zero on, or from where it was.
+struct Reading {
+    total: u64,
+    next: u64,
+    cut: u64,
+    clock: Clock,
+}
+
+impl Processor for Reading {
+    fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        outbox.wake_at(self.clock.now() + Duration::from_millis(1));
+        let mut lane = outbox.lane::<u64>(Ordinal::FIRST)?;
+        for _ in 0..lane.room().min(20) {
+            if self.next < self.total {
+                lane.push(self.next, Timestamp::MIN);
+                self.next += 1;
+            }
+        }
+        Ok(Progress {
+            made: false,
+            done: self.next == self.total,
+        })
+    }
+
+    fn take_cut(&mut self, _: Cut) -> Result<()> {
+        self.cut = self.next;
+        Ok(())
+    }
+
+    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        writer.set("next", None, b"", &self.cut.to_le_bytes())?;
+        Ok(Progress::DONE)
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        for entry in state {
+            self.next = u64::from_le_bytes(entry.value.try_into().expect("eight bytes"));
+        }
+        Ok(())
+    }
+}
+
+/// Publishes what belongs to committed epochs.
+struct Publishing {
+    instance: Instance,
+    open: Vec<u64>,
+    prepared: BTreeMap<Epoch, Vec<u64>>,
+    cut: BTreeMap<Epoch, Vec<u64>>,
+    published: Published,
+    /// Whether it fails at the next records.
+    fails: Arc<AtomicBool>,
+}
+
+impl Publishing {
+    fn prepare(&mut self, epoch: Epoch) {
+        let open = std::mem::take(&mut self.open);
+        self.prepared.entry(epoch).or_default().extend(open);
+        self.cut = self.prepared.clone();
+    }
+
+    fn publish(&mut self, epoch: Epoch) {
+        let later = self.prepared.split_off(&epoch.next());
+        let due = std::mem::replace(&mut self.prepared, later);
+        // A transaction that is committed again changes nothing.
+        let mut published = self.published.lock().unwrap();
+        published.extend(due.into_values().flatten());
+    }
+}
+
+impl Processor for Publishing {
+    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+        self.instance = context.instance;
+        Ok(())
+    }
+
+    fn process(&mut self, _: Ordinal, inbox: &mut Inbox, _: &mut Outbox) -> Result<()> {
+        for (number, _) in inbox.rows::<u64>()?.drain_front(usize::MAX) {
+            self.open.push(number);
+        }
+        match self.fails.swap(false, Ordering::AcqRel) {
+            true => Err(Error::new(ErrorCode::UserError, "it can't bear this")),
+            false => Ok(()),
+        }
+    }
+
+    fn take_cut(&mut self, cut: Cut) -> Result<()> {
+        self.prepare(cut.epoch);
+        Ok(())
+    }
+
+    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        for (epoch, numbers) in std::mem::take(&mut self.cut) {
+            let [epoch, index] = [epoch.0, u64::from(self.instance.index)];
+            let key = [epoch.to_le_bytes(), index.to_le_bytes()];
+            let value: Vec<u8> = numbers.iter().flat_map(|it| it.to_le_bytes()).collect();
+            writer.set("prepared", None, &key.concat(), &value)?;
+        }
+        Ok(Progress::DONE)
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        for entry in state {
+            let (epoch, _) = entry.key.split_first_chunk::<8>().expect("eight bytes");
+            let numbers = entry.value.chunks_exact(8);
+            let numbers = numbers.map(|it| u64::from_le_bytes(it.try_into().expect("eight")));
+            let prepared = self.prepared.entry(Epoch(u64::from_le_bytes(*epoch)));
+            prepared.or_default().extend(numbers);
+        }
+        Ok(())
+    }
+
+    fn on_restored(&mut self, epoch: Epoch) -> Result<Progress> {
+        self.publish(epoch);
+        Ok(Progress::DONE)
+    }
+
+    fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+        self.publish(epoch);
+        Ok(Progress::DONE)
+    }
+
+    fn awaits_commit(&self) -> bool {
+        true
+    }
+}
+
+/// Numbers from one source to sinks that publish them.
+struct Surviving {
+    total: u64,
+    published: Published,
+    fails: Arc<AtomicBool>,
+}
+
+impl Surviving {
+    fn new(total: u64) -> Arc<Self> {
+        Arc::new(Surviving {
+            total,
+            published: Arc::new(Mutex::default()),
+            fails: Arc::default(),
+        })
+    }
+
+    /// What is published, which is all numbers up to some.
+    fn count(&self) -> u64 {
+        let published = self.published.lock().unwrap();
+        let count = published.len() as u64;
+        assert!(
+            published.iter().copied().eq(0..count),
+            "none is missing, and none is of the future"
+        );
+        count
+    }
+}
+
+impl Job for Surviving {
+    fn name(&self) -> &str {
+        "ferry"
+    }
+
+    fn program(&self, parallelism: &Parallelisms) -> Result<Program> {
+        let mut dag = Dag::new();
+        let (total, published) = (self.total, Arc::clone(&self.published));
+        let fails = Arc::clone(&self.fails);
+        let reading = ardea_core::supplier(move || Reading {
+            total,
+            next: 0,
+            cut: 0,
+            clock: Clock::system(),
+        });
+        let reading = add(&mut dag, parallelism, Vertex::new("reading", reading));
+        let publishing = ardea_core::supplier(move || Publishing {
+            instance: Instance::ONLY,
+            open: Vec::new(),
+            prepared: BTreeMap::new(),
+            cut: BTreeMap::new(),
+            published: Arc::clone(&published),
+            fails: Arc::clone(&fails),
+        });
+        let publishing = add(&mut dag, parallelism, Vertex::new("publishing", publishing));
+        dag.edge(Edge::between(reading, publishing).codec(wire::<u64>()));
+        Ok(Program {
+            dag,
+            side_channels: Vec::new(),
+            may_lose_instances: false,
+        })
+    }
+}
+
+const APART: &Plan = &[(1, &[("reading", 0)]), (2, &[("publishing", 0)])];
+
+fn life(generation: u64, from: Option<(u64, Epoch)>) -> Option<Life> {
+    Some(Life {
+        generation: Generation(generation),
+        from: from.map(|(_, epoch)| epoch),
+        taken_in: Generation(from.map_or(0, |(life, _)| life)),
+    })
+}
+
+impl Master {
+    /// All begin that life, and sources read.
+    async fn begin_life(&mut self, life: Option<Life>) {
+        (self.life, self.run) = (life, Run::Prepared);
+        self.assign().await;
+        self.start_reading().await;
+    }
+
+    /// An epoch ends, is saved by all and committed, as far as a conductor would say so.
+    async fn commit(&mut self, epoch: Epoch, kind: EpochKind) {
+        self.reports.clear();
+        self.say(None, EpochWord::End(epoch, kind)).await;
+        self.listen_until(|master| {
+            let saved = |container: u32| {
+                let mut reports = master.reports.iter();
+                reports.any(|(from, message)| {
+                    let counts = match &message.report {
+                        Report::Saved(of, _) => *of == epoch,
+                        Report::Ended { after, .. } => *after < Some(epoch),
+                        _ => false,
+                    };
+                    *from == ContainerId(container) && counts
+                })
+            };
+            saved(1) && saved(2)
+        })
+        .await;
+        self.say(Some(epoch), EpochWord::Committed).await;
+    }
+}
+
+struct Cluster {
+    master: Master,
+    job: Arc<Surviving>,
+    memory: Arc<Memory>,
+    workers: Vec<std::thread::JoinHandle<Result<()>>>,
+    epoch: Epoch,
+}
+
+impl Cluster {
+    async fn start(total: u64) -> Cluster {
+        let master = Master::start(plan(APART)).await;
+        let (job, memory) = (Surviving::new(total), Arc::<Memory>::default());
+        let workers = [1, 2].map(|container| {
+            let keeper: Arc<dyn CutKeeper> = Arc::new(InMemory(Arc::clone(&memory)));
+            let job: Arc<dyn Job> = Arc::<Surviving>::clone(&job);
+            thread_keeping(start(container, 1, &master.address), job, keeper)
+        });
+        let mut cluster = Cluster {
+            master,
+            job,
+            memory,
+            workers: workers.into(),
+            epoch: Epoch(0),
+        };
+        cluster.master.life = life(1, None);
+        cluster.master.start_reading().await;
+        cluster
+    }
+
+    async fn commit_next(&mut self, kind: EpochKind) -> Epoch {
+        self.epoch = self.epoch.next();
+        self.master.commit(self.epoch, kind).await;
+        self.epoch
+    }
+
+    /// Commits epochs until more is published, the last one of that kind; which that was.
+    async fn publish_more(&mut self, kind: EpochKind) -> Epoch {
+        let (before, begin) = (self.job.count(), Instant::now());
+        while self.job.count() == before {
+            assert!(begin.elapsed() < PATIENCE, "nothing is published any more");
+            self.commit_next(EpochKind::Usual).await;
+        }
+        self.commit_next(kind).await
+    }
+
+    async fn end(self) {
+        self.master.say_farewell().await;
+        for worker in self.workers {
+            worker.join().unwrap().unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_is_committed_is_published_and_the_next_life_goes_on_from_exactly_there() {
+    runtime().block_on(async {
+        let mut cluster = Cluster::start(u64::MAX).await;
+        let first = cluster.publish_more(EpochKind::Usual).await;
+        // What the first life reads from now on counts for nothing, here and on its way.
+        let second = life(2, Some((1, first)));
+        cluster.master.begin_life(second).await;
+        let second = cluster.publish_more(EpochKind::Usual).await;
+        // Nothing was committed in this one.
+        for generation in [3, 4] {
+            let next = life(generation, Some((2, second)));
+            cluster.master.begin_life(next).await;
+        }
+        cluster.publish_more(EpochKind::Usual).await;
+        assert!(cluster.master.lives_over.is_empty());
+        let lives = [1, 2].map(|container| cluster.master.incarnation(container));
+        assert_eq!(lives, [Some(1); 2]);
+        cluster.end().await;
+    });
+}
+
+#[test]
+fn nothing_is_read_behind_an_epoch_that_holds_sources() {
+    runtime().block_on(async {
+        let mut cluster = Cluster::start(u64::MAX).await;
+        let first = cluster.publish_more(EpochKind::Handover).await;
+        // It holds them whatever else they are told to do.
+        cluster.master.assign().await;
+        cluster.master.settled().await;
+        let second = cluster.commit_next(EpochKind::Last).await;
+        let third = cluster.commit_next(EpochKind::Usual).await;
+        let read = [first, second, third].map(|epoch| cluster.memory.value(1, epoch, "reading"));
+        assert_eq!((&read[0], &read[1]), (&read[1], &read[2]));
+        // They read again.
+        cluster.publish_more(EpochKind::Usual).await;
+        cluster.end().await;
+    });
+}
+
+#[test]
+fn a_life_that_fails_is_told_and_the_process_goes_on_with_the_next() {
+    runtime().block_on(async {
+        let mut cluster = Cluster::start(u64::MAX).await;
+        let from = Some((1, cluster.publish_more(EpochKind::Usual).await));
+        // The snapshot that a life is to begin from can't be read.
+        *cluster.memory.is_damaged.lock().unwrap() = true;
+        (cluster.master.life, cluster.master.run) = (life(2, from), Run::Prepared);
+        cluster.master.assign().await;
+        let unreadable = |master: &Master| {
+            let why = master.lives_over.get(&Generation(2));
+            matches!(why, Some(LifeEnd::Unreadable(_)))
+        };
+        cluster.master.listen_until(unreadable).await;
+        *cluster.memory.is_damaged.lock().unwrap() = false;
+        cluster.master.begin_life(life(3, from)).await;
+        // And an instance of the next one fails.
+        cluster.job.fails.store(true, Ordering::Release);
+        let failed = |master: &Master| {
+            let why = master.lives_over.get(&Generation(3));
+            matches!(why, Some(LifeEnd::Failed(_)))
+        };
+        cluster.master.listen_until(failed).await;
+        cluster.master.begin_life(life(4, from)).await;
+        cluster.publish_more(EpochKind::Usual).await;
+        cluster.end().await;
+    });
+}
+
+#[test]
+fn a_job_that_comes_to_its_end_has_published_everything_when_that_is_committed() {
+    runtime().block_on(async {
+        let mut cluster = Cluster::start(500).await;
+        let job = Arc::clone(&cluster.job);
+        let all_ended = |master: &Master| {
+            let ended = |container: u32| {
+                let mut reports = master.reports.iter();
+                reports.any(|(from, message)| {
+                    let has_ended = matches!(message.report, Report::Ended { .. });
+                    *from == ContainerId(container) && has_ended
+                })
+            };
+            ended(1) && ended(2)
+        };
+        cluster.master.listen_until(all_ended).await;
+        assert_eq!(job.count(), 0);
+        cluster.master.reports.clear();
+        cluster
+            .master
+            .say(Some(Epoch(1)), EpochWord::Committed)
+            .await;
+        let all_heard = |master: &Master| {
+            let heard = |container: u32| {
+                let mut reports = master.reports.iter();
+                reports.any(|(from, message)| {
+                    let has_heard = message.report == Report::Heard(Epoch(1));
+                    *from == ContainerId(container) && has_heard
+                })
+            };
+            heard(1) && heard(2)
+        };
+        cluster.master.listen_until(all_heard).await;
+        assert_eq!(job.count(), 500);
+        cluster.end().await;
+    });
+}
