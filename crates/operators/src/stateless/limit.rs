@@ -72,13 +72,11 @@ impl<T: Send + 'static> Processor for LimitP<T> {
     }
 
     fn take_cut(&mut self, _: Cut) -> Result<()> {
-        self.kept.take_cut([self.left.cast_signed()]);
-        Ok(())
+        self.kept.take_cut([self.left.cast_signed()])
     }
 
     fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
-        self.kept.write_cut(writer)?;
-        Ok(Progress::DONE)
+        self.kept.write_cut(writer)
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
@@ -86,7 +84,7 @@ impl<T: Send + 'static> Processor for LimitP<T> {
     }
 
     fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
-        if let Some([left]) = self.kept.own() {
+        if let Some([left]) = self.kept.own()? {
             self.left = left.cast_unsigned();
         }
         Ok(Progress::DONE)

@@ -71,13 +71,11 @@ impl<T: Send + 'static> Processor for SampleP<T> {
     }
 
     fn take_cut(&mut self, _: Cut) -> Result<()> {
-        self.kept.take_cut([self.skip.cast_signed()]);
-        Ok(())
+        self.kept.take_cut([self.skip.cast_signed()])
     }
 
     fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
-        self.kept.write_cut(writer)?;
-        Ok(Progress::DONE)
+        self.kept.write_cut(writer)
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
@@ -85,7 +83,7 @@ impl<T: Send + 'static> Processor for SampleP<T> {
     }
 
     fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
-        if let Some([skip]) = self.kept.own() {
+        if let Some([skip]) = self.kept.own()? {
             self.skip = skip.cast_unsigned();
         }
         Ok(Progress::DONE)

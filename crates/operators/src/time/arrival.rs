@@ -125,13 +125,11 @@ impl<T: Send + 'static> Processor for ArrivalTimeP<T> {
     }
 
     fn take_cut(&mut self, _: Cut) -> Result<()> {
-        self.kept.take_cut([self.sent.0.as_micros()]);
-        Ok(())
+        self.kept.take_cut([self.sent.0.as_micros()])
     }
 
     fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
-        self.kept.write_cut(writer)?;
-        Ok(Progress::DONE)
+        self.kept.write_cut(writer)
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
@@ -139,7 +137,7 @@ impl<T: Send + 'static> Processor for ArrivalTimeP<T> {
     }
 
     fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
-        if let Some([sent]) = self.kept.own_or_least() {
+        if let Some([sent]) = self.kept.own_or_least()? {
             self.sent = Watermark(Timestamp::from_micros(sent));
             self.says_again = self.sent > Watermark::NONE;
         }

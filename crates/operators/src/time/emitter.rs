@@ -80,16 +80,15 @@ impl WatermarkEmitter {
     }
 
     /// Notes what belongs to a cut.
-    pub(crate) fn take_cut(&mut self) {
+    pub(crate) fn take_cut(&mut self) -> Result<()> {
         let remembered = self.generator.remembered();
         self.kept
-            .take_cut(remembered.map(|watermark| watermark.0.as_micros()));
+            .take_cut(remembered.map(|watermark| watermark.0.as_micros()))
     }
 
     /// Writes the cut that was taken last.
     pub(crate) fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
-        self.kept.write_cut(writer)?;
-        Ok(Progress::DONE)
+        self.kept.write_cut(writer)
     }
 
     /// Takes back what instances remembered.
@@ -102,13 +101,14 @@ impl WatermarkEmitter {
     /// What is read here then may have been read by any of those before. The least of their promises holds for all of it: the others may
     /// have been ahead of this very part of the input, and a promise that is broken makes records late that were not. Nobody
     /// behind is further than that least, as time there is that of the slowest, unless that had fallen silent.
-    pub(crate) fn restored(&mut self) {
-        if let Some(numbers) = self.kept.own_or_least() {
+    pub(crate) fn restored(&mut self) -> Result<()> {
+        if let Some(numbers) = self.kept.own_or_least()? {
             let remembered = numbers.map(|micros| Watermark(Timestamp::from_micros(micros)));
             self.again = self.generator.remember(remembered);
             // There is no outbox here.
             self.waker.wake();
         }
+        Ok(())
     }
 
     /// Sends an idle marker if the input has been silent for too long; else asks to be woken when it will have been.

@@ -77,8 +77,7 @@ impl<T: Send + 'static> Processor for NativeTimeP<T> {
     }
 
     fn take_cut(&mut self, _: Cut) -> Result<()> {
-        self.emitter.take_cut();
-        Ok(())
+        self.emitter.take_cut()
     }
 
     fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
@@ -90,7 +89,7 @@ impl<T: Send + 'static> Processor for NativeTimeP<T> {
     }
 
     fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
-        self.emitter.restored();
+        self.emitter.restored()?;
         Ok(Progress::DONE)
     }
 }

@@ -128,13 +128,11 @@ where
     }
 
     fn take_cut(&mut self, _: Cut) -> Result<()> {
-        self.kept.take_cut([self.reached().as_micros()]);
-        Ok(())
+        self.kept.take_cut([self.reached().as_micros()])
     }
 
     fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
-        self.kept.write_cut(writer)?;
-        Ok(Progress::DONE)
+        self.kept.write_cut(writer)
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
@@ -142,7 +140,7 @@ where
     }
 
     fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
-        if let Some([reached]) = self.kept.own()
+        if let Some([reached]) = self.kept.own()?
             && reached != Timestamp::MIN.as_micros()
         {
             self.origin = Some((Timestamp::from_micros(reached), self.clock.now()));

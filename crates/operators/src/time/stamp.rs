@@ -149,8 +149,7 @@ where
     }
 
     fn take_cut(&mut self, _: Cut) -> Result<()> {
-        self.emitter.take_cut();
-        Ok(())
+        self.emitter.take_cut()
     }
 
     fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
@@ -162,7 +161,7 @@ where
     }
 
     fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
-        self.emitter.restored();
+        self.emitter.restored()?;
         Ok(Progress::DONE)
     }
 }
