@@ -2,6 +2,7 @@
 
 mod changes;
 mod context;
+mod cut_at_hand;
 mod cut_log;
 mod distinct;
 mod kept;

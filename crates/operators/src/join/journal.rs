@@ -77,7 +77,7 @@ impl<L, R> Journal<L, R> {
     }
 
     fn extent(&self) -> Option<Extent> {
-        let writing = self.changes.writing.as_ref()?;
+        let writing = self.changes.writing()?;
         Some(Extent {
             until: writing.generation,
             base: (!writing.is_full()).then_some(writing.base),
@@ -102,11 +102,9 @@ impl<L, R> Journal<L, R> {
             Some(scan) => (is_right, Some(place)) > (scan.in_right, scan.after),
             None => reached != extent.until,
         };
-        if is_ahead
-            && extent.has(place.1.generation, matched)
-            && let Err(error) = self.kept.write(&mut self.changes.kept, key, at)
-        {
-            self.changes.failed.get_or_insert(error);
+        if is_ahead && extent.has(place.1.generation, matched) {
+            let kept = &self.kept;
+            self.changes.put_aside(|chunk| kept.write(chunk, key, at));
         }
     }
 
@@ -166,10 +164,7 @@ impl<L, R> Journal<L, R> {
         let Some(extent) = self.extent() else {
             return Ok(Progress::DONE);
         };
-        if let Some(error) = self.changes.failed.take() {
-            return Err(error);
-        }
-        self.changes.move_kept(writer)?;
+        self.changes.write_aside(writer)?;
         if extent.base.is_some() && !self.gone.write(writer)? {
             return Ok(Progress::MADE);
         }
@@ -234,7 +229,7 @@ impl<L, R> Journal<L, R> {
 
     /// While no cut is written: what is committed needs not be known any more.
     fn settle(&mut self) {
-        if self.changes.writing.is_none() {
+        if self.changes.writing().is_none() {
             self.scan = None;
             self.gone.settle(self.changes.base);
         }

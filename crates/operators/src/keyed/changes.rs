@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::mem;
 
-use ardea_core::{Cut, CutWriter, Epoch, Error, Result, StateChunk};
+use ardea_core::{Cut, CutWriter, Epoch, Result, StateChunk};
+
+use crate::keyed::cut_at_hand::CutAtHand;
 
 /// The slots that have changed since the last commit, by the cuts that were taken since; and the cut that is being written.
 #[derive(Debug, Default)]
@@ -15,17 +17,9 @@ pub(crate) struct Changes {
     undecided: VecDeque<Frozen>,
     /// What changed up to this generation has been committed.
     pub(crate) base: u32,
-    /// Committed while a cut is being written that needs the lists.
-    committed: Option<Epoch>,
     /// What may be free by now.
     freeing: Vec<Frozen>,
-    pub(crate) writing: Option<Writing>,
-    /// Entries of the cut that have changed since, as they were.
-    pub(crate) kept: StateChunk,
-    /// How much of that has been written.
-    kept_written: usize,
-    /// Why an entry could not be kept.
-    pub(crate) failed: Option<Error>,
+    at_hand: CutAtHand<Writing>,
 }
 
 /// What changed before a cut and after the one before.
@@ -40,8 +34,6 @@ struct Frozen {
 /// A cut that is being written.
 #[derive(Debug)]
 pub(crate) struct Writing {
-    epoch: Epoch,
-    is_last: bool,
     /// The one that ended with it.
     pub(crate) generation: u32,
     /// Of a full cut, how many slots there were.
@@ -114,25 +106,25 @@ impl Changes {
 
     /// From now on the cut is written; a full one has so many slots.
     pub(crate) fn begin(&mut self, cut: Cut, generation: u32, count: Option<u32>) {
-        self.writing = Some(Writing {
-            epoch: cut.epoch,
-            is_last: cut.is_last,
+        let writing = Writing {
             generation,
             count,
             base: self.base,
             lists: self.undecided.len(),
             list: 0,
             next: 0,
-        });
+        };
+        self.at_hand.begin(cut, writing);
     }
 
-    pub(crate) fn is_full(&self) -> bool {
-        self.writing.as_ref().is_some_and(Writing::is_full)
+    /// The cut that is being written.
+    pub(crate) fn writing(&self) -> Option<&Writing> {
+        self.at_hand.get()
     }
 
     /// The next slot that may belong to the cut.
     pub(crate) fn next(&mut self) -> Option<u32> {
-        let writing = self.writing.as_mut()?;
+        let writing = self.at_hand.get_mut()?;
         if let Some(count) = writing.count {
             let slot = writing.next as u32;
             writing.next += 1;
@@ -150,38 +142,29 @@ impl Changes {
         None
     }
 
-    /// Writes what was kept of entries that have changed, as far as there is room.
-    pub(crate) fn move_kept(&mut self, writer: &mut CutWriter<'_>) -> Result<()> {
-        let mut kept = self.kept.entries_from(self.kept_written);
-        while writer.has_room() {
-            let Some(entry) = kept.next() else {
-                break;
-            };
-            writer.copy(entry)?;
-        }
-        self.kept_written = kept.position();
-        if self.kept_written == self.kept.byte_len() {
-            self.kept.clear();
-            self.kept_written = 0;
-        }
-        Ok(())
+    /// Puts an entry of the cut aside, which is about to change.
+    pub(crate) fn put_aside(&mut self, write: impl FnOnce(&mut StateChunk) -> Result<()>) {
+        self.at_hand.put_aside(write);
+    }
+
+    /// Writes what was put aside, as far as there is room.
+    ///
+    /// # Errors
+    /// Why an entry could not be put aside: the cut can't be written then.
+    pub(crate) fn write_aside(&mut self, writer: &mut CutWriter<'_>) -> Result<()> {
+        self.at_hand.write_aside(writer)
     }
 
     /// The cut is written, or void.
     pub(crate) fn end(&mut self) {
-        self.writing = None;
-        self.kept.clear();
-        self.kept_written = 0;
-        self.failed = None;
-        if let Some(epoch) = self.committed.take() {
+        if let Some(epoch) = self.at_hand.end() {
             self.commit(epoch);
         }
     }
 
     /// An epoch is committed. While a cut is being written, that goes by the lists that there were when it was taken.
     pub(crate) fn commit(&mut self, epoch: Epoch) {
-        if self.writing.is_some() {
-            self.committed = self.committed.max(Some(epoch));
+        if self.at_hand.puts_off(epoch) {
             return;
         }
         while let Some(frozen) = self.undecided.pop_front_if(|frozen| frozen.epoch <= epoch) {
@@ -192,10 +175,9 @@ impl Changes {
         }
     }
 
-    /// An epoch is given up. A last cut holds for others too.
+    /// An epoch is given up.
     pub(crate) fn give_up(&mut self, epoch: Epoch) {
-        let is_void = |writing: &Writing| writing.epoch <= epoch && !writing.is_last;
-        if self.writing.as_ref().is_some_and(is_void) {
+        if self.at_hand.is_void_without(epoch) {
             self.end();
         }
     }

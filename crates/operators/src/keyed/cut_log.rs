@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 
-use ardea_core::{Cut, CutWriter, Epoch, Error, Progress, Result, StateChunk};
+use ardea_core::{Cut, CutWriter, Epoch, Progress, Result, StateChunk};
+
+use crate::keyed::cut_at_hand::CutAtHand;
 
 /// The cuts of one processor: time is counted in generations, one from a cut to the next.
 ///
@@ -16,22 +18,12 @@ pub(crate) struct CutLog {
     base: u32,
     /// Cuts of which no commit is known, the oldest first, with the generations that ended with them.
     undecided: VecDeque<(Epoch, u32)>,
-    /// Committed while a cut is being written.
-    committed: Option<Epoch>,
-    writing: Option<CutAt>,
-    /// Entries of the cut that have changed since, as they were.
-    aside: StateChunk,
-    /// How much of that has been written.
-    aside_written: usize,
-    /// Why an entry could not be put aside.
-    failed: Option<Error>,
+    at_hand: CutAtHand<CutAt>,
 }
 
 /// A cut that is being written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct CutAt {
-    epoch: Epoch,
-    is_last: bool,
     is_full: bool,
     /// The generation that ended with it.
     pub(super) generation: u32,
@@ -68,11 +60,7 @@ impl Default for CutLog {
             generation: 1,
             base: 0,
             undecided: VecDeque::new(),
-            committed: None,
-            writing: None,
-            aside: StateChunk::default(),
-            aside_written: 0,
-            failed: None,
+            at_hand: CutAtHand::default(),
         }
     }
 }
@@ -87,7 +75,7 @@ impl CutLog {
     /// The cut that is being written.
     #[inline]
     pub(crate) fn writing(&self) -> Option<CutAt> {
-        self.writing
+        self.at_hand.get().copied()
     }
 
     /// Whether a cut that counts, or may yet, holds something that came in the generation `born`, and nothing later that counts says that
@@ -103,47 +91,32 @@ impl CutLog {
     pub(crate) fn take_cut(&mut self, cut: Cut) {
         self.end();
         self.undecided.push_back((cut.epoch, self.generation));
-        self.writing = Some(CutAt {
-            epoch: cut.epoch,
-            is_last: cut.is_last,
+        let writing = CutAt {
             is_full: cut.is_full(),
             generation: self.generation,
             base: self.base,
-        });
+        };
+        self.at_hand.begin(cut, writing);
         self.generation += 1;
     }
 
     /// Puts an entry of the cut aside, which is about to change.
     pub(super) fn put_aside(&mut self, write: impl FnOnce(&mut StateChunk) -> Result<()>) {
-        if let Err(error) = write(&mut self.aside) {
-            self.failed.get_or_insert(error);
-        }
+        self.at_hand.put_aside(write);
     }
 
     /// Begins a call that writes on: what was put aside comes first. The cut, if there is one to write on at.
     pub(crate) fn write_aside(&mut self, writer: &mut CutWriter<'_>) -> Result<Option<CutAt>> {
-        if let Some(error) = self.failed.take() {
+        if let Err(error) = self.at_hand.write_aside(writer) {
             self.end();
             return Err(error);
         }
-        let mut aside = self.aside.entries_from(self.aside_written);
-        while writer.has_room() {
-            let Some(entry) = aside.next() else {
-                break;
-            };
-            writer.copy(entry)?;
-        }
-        self.aside_written = aside.position();
-        if self.aside_written == self.aside.byte_len() {
-            self.aside.clear();
-            self.aside_written = 0;
-        }
-        Ok(self.writing)
+        Ok(self.writing())
     }
 
     /// All that is there has been looked at: done, unless something that was put aside found no room.
     pub(crate) fn finish(&mut self) -> Progress {
-        let is_whole = self.aside.is_empty();
+        let is_whole = self.at_hand.has_nothing_aside();
         if is_whole {
             self.end();
         }
@@ -152,19 +125,14 @@ impl CutLog {
 
     /// The cut is written, or void.
     pub(crate) fn end(&mut self) {
-        self.writing = None;
-        self.aside.clear();
-        self.aside_written = 0;
-        self.failed = None;
-        if let Some(epoch) = self.committed.take() {
+        if let Some(epoch) = self.at_hand.end() {
             self.commit(epoch);
         }
     }
 
     /// An epoch is committed. What that makes needless is still kept while a cut is being written.
     pub(crate) fn commit(&mut self, epoch: Epoch) {
-        if self.writing.is_some() {
-            self.committed = self.committed.max(Some(epoch));
+        if self.at_hand.puts_off(epoch) {
             return;
         }
         while let Some((_, generation)) = self.undecided.pop_front_if(|(of, _)| *of <= epoch) {
@@ -172,13 +140,12 @@ impl CutLog {
         }
     }
 
-    /// An epoch is given up. A last cut holds for others too.
+    /// An epoch is given up.
     pub(crate) fn give_up(&mut self, epoch: Epoch) {
-        let is_void = |cut: CutAt| cut.epoch <= epoch && !cut.is_last;
-        if self.writing.is_some_and(is_void) {
+        if self.at_hand.is_void_without(epoch) {
             self.end();
         }
-        let lasts = self.writing.map(|cut| cut.epoch);
+        let lasts = self.at_hand.epoch();
         self.undecided
             .retain(|(of, _)| *of != epoch || lasts == Some(epoch));
     }
@@ -223,7 +190,7 @@ mod tests {
         let mut log = CutLog::default();
         log.take_cut(Cut::full(Epoch(1)));
         log.give_up(Epoch(1));
-        assert_eq!(log.writing(), None);
+        assert!(log.writing().is_none());
         log.take_cut(Cut {
             is_last: true,
             ..Cut::full(Epoch(2))

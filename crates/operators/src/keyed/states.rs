@@ -5,7 +5,7 @@ use std::fmt;
 
 use ardea_core::{Cut, CutWriter, Epoch, Key, Progress, Result, StateChunk};
 
-use crate::keyed::changes::{Changes, Writing};
+use crate::keyed::changes::Changes;
 use crate::keyed::{twice, write_removed};
 use crate::keyed_table::KeyIndex;
 
@@ -86,7 +86,7 @@ impl<K: Key, S> KeyedStates<K, S> {
         if let Some(changes) = &mut self.changes {
             changes.note(slot);
             // It is no part of a cut that was taken before.
-            new.written = changes.writing.as_ref().map_or(0, |w| w.generation);
+            new.written = changes.writing().map_or(0, |w| w.generation);
         }
         match self.slots.get_mut(slot as usize) {
             Some(place) => *place = new,
@@ -114,7 +114,7 @@ impl<K: Key, S> KeyedStates<K, S> {
     /// Whether a cut is being written.
     pub(crate) fn is_writing(&self) -> bool {
         let changes = self.changes.as_ref();
-        changes.is_some_and(|changes| changes.writing.is_some())
+        changes.is_some_and(|changes| changes.writing().is_some())
     }
 
     /// The key and state of a slot, if it is in use. Who changes the state has [touched](Self::touch) it.
@@ -156,23 +156,19 @@ impl<K: Key, S> KeyedStates<K, S> {
         changes.note(slot);
         let place = &mut self.slots[slot as usize];
         let before = std::mem::replace(&mut place.changed, self.generation);
-        let Some(writing) = &changes.writing else {
+        let Some(writing) = changes.writing() else {
             return;
         };
         if !writing.holds(slot, before) || place.written == writing.generation {
             return;
         }
         place.written = writing.generation;
-        let key = self.index.key(slot);
-        let kept = &mut changes.kept;
-        let written = match &place.state {
-            Some(state) => write(kept, key, state),
-            None if writing.is_full() => Ok(()),
-            None => write_removed((STATE, &[]), kept, key),
-        };
-        if let Err(error) = written {
-            changes.failed.get_or_insert(error);
-        }
+        let (key, is_full) = (self.index.key(slot), writing.is_full());
+        changes.put_aside(|chunk| match &place.state {
+            Some(state) => write(chunk, key, state),
+            None if is_full => Ok(()),
+            None => write_removed((STATE, &[]), chunk, key),
+        });
     }
 
     /// Forgets the key of a slot, which has been [touched](Self::touch), and returns its state.
@@ -222,11 +218,10 @@ impl<K: Key, S> KeyedStates<K, S> {
         let Some(changes) = &mut self.changes else {
             return Ok(Progress::DONE);
         };
-        if let Some(error) = changes.failed.take() {
+        if let Err(error) = changes.write_aside(writer) {
             changes.end();
             return Err(error);
         }
-        changes.move_kept(writer)?;
         for _ in 0..PLACES_PER_CALL {
             if !writer.has_room() {
                 return Ok(Progress::MADE);
@@ -235,15 +230,14 @@ impl<K: Key, S> KeyedStates<K, S> {
                 changes.end();
                 return Ok(Progress::DONE);
             };
-            let Some(Writing { generation, .. }) = &changes.writing else {
+            let Some(writing) = changes.writing() else {
                 return Ok(Progress::DONE);
             };
             let place = &mut self.slots[slot as usize];
-            if std::mem::replace(&mut place.written, *generation) == *generation {
+            if std::mem::replace(&mut place.written, writing.generation) == writing.generation {
                 continue;
             }
-            let key = self.index.key(slot);
-            let is_full = changes.is_full();
+            let (key, is_full) = (self.index.key(slot), writing.is_full());
             let written = match &place.state {
                 Some(state) => write(writer.chunk(), key, slot, state),
                 None if is_full => Ok(()),
