@@ -313,6 +313,7 @@ pub(crate) struct Visit {
     pub(crate) record: KeptRecord,
     pub(crate) store: SnapshotStore,
     pub(crate) holder: Option<String>,
+    folder: Arc<dyn Folder>,
 }
 
 impl Visit {
@@ -327,17 +328,31 @@ impl Visit {
                 .hint("name the folder that the job was given as snapshots.folder"));
         }
         let folder: Arc<dyn Folder> = Arc::new(DiskFolder::open(path)?);
-        let (_, record) = RecordFiles::open(Arc::clone(&folder))?;
-        let record = record?.ok_or_else(|| {
-            let what = format!("no job is kept in {}", path.display());
-            Error::new(ErrorCode::NoSuchSnapshot, what)
-                .hint("name the folder that the job was given as snapshots.folder")
-        })?;
-        let store = SnapshotStore::open(folder, &record.job, StoreConfig::default())?;
+        let record = record_in(&folder)?;
+        let config = StoreConfig::default();
+        let store = SnapshotStore::open(Arc::clone(&folder), &record.job, config)?;
         Ok(Visit {
             record,
             store,
+            folder,
             holder: FolderLock::holder(path),
         })
     }
+
+    /// The record as it is by now.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn record_now(&self) -> Result<KeptRecord> {
+        record_in(&self.folder)
+    }
+}
+
+fn record_in(folder: &Arc<dyn Folder>) -> Result<KeptRecord> {
+    let (_, record) = RecordFiles::open(Arc::clone(folder))?;
+    record?.ok_or_else(|| {
+        let what = format!("no job is kept in {}", folder.place());
+        Error::new(ErrorCode::NoSuchSnapshot, what)
+            .hint("name the folder that the job was given as snapshots.folder")
+    })
 }

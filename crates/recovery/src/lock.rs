@@ -3,11 +3,16 @@
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use ardea_core::{Error, ErrorCode, Result};
 
 /// The file whose lock it is. It stays: whoever removed it might remove another's.
 const NAME: &str = "ardea.lock";
+
+/// For how long those who only look may be in the way of who takes the folder. One look takes microseconds.
+const MOST_LOOKING: Duration = Duration::from_secs(5);
 
 /// Held for as long as this process has the folder. The kernel lets go of it when the process ends, however that happens.
 #[derive(Debug)]
@@ -36,13 +41,9 @@ impl FolderLock {
             .truncate(false)
             .open(&path);
         let mut file = file.map_err(failed)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let holder = text_of(&mut file).unwrap_or_default();
-                return Err(taken(folder, holder.trim()));
-            }
-            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        if !lock(&file).map_err(failed)? {
+            let holder = text_of(&mut file).unwrap_or_default();
+            return Err(taken(folder, holder.trim()));
         }
         let written = file
             .set_len(0)
@@ -63,6 +64,24 @@ impl FolderLock {
             }
             Ok(()) | Err(TryLockError::Error(_)) => None,
         }
+    }
+}
+
+/// Locks the file; false if another process has. Who [looks](FolderLock::holder) shares the lock for a moment: that is waited for.
+fn lock(file: &File) -> io::Result<bool> {
+    let until = Instant::now() + MOST_LOOKING;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) => {}
+        }
+        match file.try_lock_shared() {
+            Ok(()) if Instant::now() < until => file.unlock()?,
+            Err(TryLockError::Error(error)) => return Err(error),
+            Ok(()) | Err(TryLockError::WouldBlock) => return Ok(false),
+        }
+        thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -98,6 +117,7 @@ fn this_process() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
     fn who_comes_second_is_told_who_has_it_and_the_next_one_gets_it() {
@@ -113,5 +133,24 @@ mod tests {
         drop(lock);
         assert_eq!(FolderLock::holder(folder.path()), None);
         FolderLock::take(folder.path()).unwrap();
+    }
+
+    #[test]
+    fn who_looks_keeps_nobody_from_taking_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Relaxed) {
+                        FolderLock::holder(folder.path());
+                    }
+                });
+            }
+            for _ in 0..200 {
+                drop(FolderLock::take(folder.path()).unwrap());
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
     }
 }

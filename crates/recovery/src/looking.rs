@@ -46,11 +46,18 @@ pub struct LookedSnapshot {
 /// `ReadFailed` if there is no such folder, `NoSuchSnapshot` if no job is kept in it, `SnapshotDamaged` if the record that says which snapshots
 /// count can't be read.
 pub fn look(folder: &Path, check: bool) -> Result<Looked> {
-    let Visit {
-        record,
-        store,
-        holder,
-    } = Visit::of(folder)?;
+    let looked = look_once(folder, check)?;
+    let is_damaged = looked.snapshots.iter().any(|it| it.report.is_err());
+    // A folder is not listed at one moment: of a job that runs, what is wrong is wrong when it is looked at again.
+    match &looked.holder {
+        Some(_) if is_damaged => look_once(folder, check),
+        _ => Ok(looked),
+    }
+}
+
+fn look_once(folder: &Path, check: bool) -> Result<Looked> {
+    let visit = Visit::of(folder)?;
+    let (record, store) = (&visit.record, &visit.store);
     let look_at = |epoch: Epoch, generation: u64| {
         let snapshot = store.snapshot(SnapshotId::new(generation, epoch));
         let checked = snapshot.and_then(|snapshot| {
@@ -71,18 +78,26 @@ pub fn look(folder: &Path, check: bool) -> Result<Looked> {
         }
     };
     let kept = record.epochs.snapshots.iter();
+    let mut snapshots: Vec<_> = kept
+        .map(|kept| look_at(kept.epoch, kept.generation.0))
+        .collect();
+    if snapshots.iter().any(|snapshot| snapshot.report.is_err()) {
+        // What a job that runs needs no more is removed while it is looked at: that is no damage.
+        let now = visit.record_now()?;
+        snapshots.retain(|snapshot| {
+            snapshot.report.is_ok() || now.epochs.snapshot(snapshot.epoch).is_some()
+        });
+    }
     Ok(Looked {
-        snapshots: kept
-            .map(|kept| look_at(kept.epoch, kept.generation.0))
-            .collect(),
-        end: match (record.end, &holder) {
+        snapshots,
+        end: match (record.end, &visit.holder) {
             (Some(RecordedEnd::Completed), None) => Some("completed"),
             (Some(RecordedEnd::Drained), None) => Some("drained"),
             (Some(RecordedEnd::Stopped), None) => Some("stopped"),
             _ => None,
         },
         committed: record.epochs.committed,
-        holder,
         job: record.job.clone(),
+        holder: visit.holder,
     })
 }

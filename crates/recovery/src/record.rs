@@ -14,6 +14,9 @@ use serde::{Deserialize, Serialize};
 const KIND: &str = "ardea job";
 const FORMAT: &str = "1";
 
+/// How often who looks at the folder of a job that runs looks for the newest version, if the one that was newest is gone when it is read.
+const MOST_LOOKS: u32 = 1_000;
+
 /// How a job has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -106,6 +109,31 @@ impl RecordFiles {
     /// # Errors
     /// What the folder returns when it is listed.
     pub(crate) fn open(folder: Arc<dyn Folder>) -> Result<(Self, Result<Option<KeptRecord>>)> {
+        let (mut looks, mut was_empty) = (MOST_LOOKS, false);
+        loop {
+            looks -= 1;
+            let (files, newest) = RecordFiles::list(Arc::clone(&folder))?;
+            let Some(name) = newest else {
+                // One version may come and the other go while the folder is listed: twice in a row is nothing.
+                if std::mem::replace(&mut was_empty, true) {
+                    return Ok((files, Ok(None)));
+                }
+                continue;
+            };
+            match files.read(&name) {
+                Ok(None) if looks > 0 => {}
+                Ok(None) => {
+                    let what = format!("{name} in {} is gone", folder.place());
+                    let gone = Error::new(ErrorCode::SnapshotDamaged, what);
+                    return Ok((files, Err(gone.hint("look again"))));
+                }
+                record => return Ok((files, record)),
+            }
+        }
+    }
+
+    /// What is there, and the newest of it.
+    fn list(folder: Arc<dyn Folder>) -> Result<(Self, Option<FileName>)> {
         let mut versions: Vec<(u64, FileName)> = folder
             .list()?
             .into_iter()
@@ -119,8 +147,7 @@ impl RecordFiles {
             stale: versions.into_iter().map(|(_, name)| name).collect(),
             folder,
         };
-        let record = newest.map(|(_, name)| files.read(&name)).transpose();
-        Ok((files, record))
+        Ok((files, newest.map(|(_, name)| name)))
     }
 
     /// The version that counts.
@@ -128,14 +155,12 @@ impl RecordFiles {
         self.version
     }
 
-    fn read(&self, name: &FileName) -> Result<KeptRecord> {
-        let place = self.folder.place();
-        let file = self.folder.read(name)?;
-        let file = file.ok_or_else(|| {
-            let what = format!("{name} in {place} is gone");
-            Error::new(ErrorCode::SnapshotDamaged, what).hint("run it again")
-        })?;
-        KeptRecord::decode(&file, name, &place)
+    /// Reads a version; nothing if it is gone, since another has taken its place.
+    fn read(&self, name: &FileName) -> Result<Option<KeptRecord>> {
+        let Some(file) = self.folder.read(name)? else {
+            return Ok(None);
+        };
+        KeptRecord::decode(&file, name, &self.folder.place()).map(Some)
     }
 
     /// Writes the next version. What it replaces is told by [`take_stale`](Self::take_stale).

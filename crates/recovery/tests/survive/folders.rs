@@ -1,12 +1,13 @@
 //! Whose folder it is.
 
 use std::fs;
+use std::time::Duration;
 
 use ardea_core::ErrorCode;
 use ardea_engine::Node;
 use ardea_recovery::{SurvivalEnd, Surviving, look};
 
-use crate::site::{node, quick, run, survival};
+use crate::site::{node, quick, run, survival, until};
 use crate::windows::Windows;
 
 const NUMBERS: u64 = 3_000;
@@ -48,7 +49,7 @@ fn a_job_with_other_vertices_is_refused_with_what_differs_and_nothing_is_lost_by
     let handle = surviving.handle();
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            crate::site::until("a snapshot is made", || {
+            until("a snapshot is made", || {
                 handle.is_over() || handle.figures().snapshots > 0
             });
             handle.cancel();
@@ -103,4 +104,35 @@ fn what_is_in_a_folder_can_be_looked_at_and_few_files_are_left_in_it() {
     );
     let error = look(&nothing.path().join("x"), false).unwrap_err();
     assert_eq!(error.code(), ErrorCode::ReadFailed);
+}
+
+#[test]
+fn a_job_that_runs_can_be_looked_at_again_and_again_and_is_never_taken_for_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = Windows {
+        pace: Duration::from_millis(1),
+        ..quick(folder.path(), 20_000)
+    };
+    let node = Node::start(node()).unwrap();
+    let survival = survival(folder.path());
+    let surviving = Surviving::open(&job, &node, &survival).unwrap();
+    let handle = surviving.handle();
+    let state = folder.path().join("state");
+    let looks = std::thread::scope(|scope| {
+        let looking = scope.spawn(|| {
+            until("a snapshot is made", || handle.figures().snapshots > 0);
+            let mut looks = 0;
+            while !handle.is_over() {
+                let looked = look(&state, looks % 2 == 0).unwrap();
+                for snapshot in looked.snapshots {
+                    snapshot.report.unwrap();
+                }
+                looks += 1;
+            }
+            looks
+        });
+        surviving.run().unwrap();
+        looking.join().unwrap()
+    });
+    assert!(looks > 10, "{looks}");
 }
