@@ -117,6 +117,12 @@ metrics! {
     LATENCY = "ardea_latency_seconds", Histogram, INSTANCE, Sum, "time from a source to the instance, of marks that each source sends ten times a second and that wait in the same queues as records; of a sink, latency from end to end";
     LATENCY_QUANTILE = "ardea_latency_quantile_seconds", Gauge, QUANTILE, Max, "time from a source to the instance that this share of the marks which came since the last batch did not exceed";
     EPOCHS = "ardea_epochs_total", Counter, INSTANCE, Sum, "epochs ended";
+    CUTS = "ardea_cuts_total", Counter, INSTANCE, Sum, "states handed over whole at the ends of epochs; this and the five below are told only of jobs with a guarantee";
+    CUT_ENTRIES = "ardea_cut_entries_total", Counter, INSTANCE, Sum, "entries of the states that were handed over";
+    CUT_BYTES = "ardea_cut_bytes_total", Counter, INSTANCE, Sum, "bytes of these entries, before they are packed";
+    CUT_SECONDS = "ardea_cut_seconds_total", Counter, INSTANCE, Sum, "time from the end of each epoch at the instance until its state was handed over, while records went on";
+    CUT_BUSY = "ardea_cut_busy_seconds_total", Counter, INSTANCE, Sum, "the part of that in which records waited";
+    ALIGNED = "ardea_aligned_seconds_total", Counter, INSTANCE, Sum, "time between the end of an epoch on the first input and on the last; exactly-once jobs hold what is ahead for so long";
     RESTARTS = "ardea_instance_restarts_total", Counter, INSTANCE, Sum, "times the instance was started again within its process";
     EXCEPTIONS = "ardea_exceptions_total", Counter, EXCEPTION, Sum, "errors and panics of the instance, and ends of its process, by error code";
     INSTANCE_PROCESS = "ardea_instance_process_id", Gauge, INSTANCE, Max, "the number of the process of an instance that has one of its own, as its host counts; 0 while it is not there";

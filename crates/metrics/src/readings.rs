@@ -153,6 +153,14 @@ impl InstanceReading {
         tell(&m::LONGEST_SLICE, counters.longest_slice.as_secs_f64());
         tell(&m::QUEUE_FILL, f64::from(counters.queue_permille) / 1_000.0);
         tell(&m::EPOCHS, counters.epochs as f64);
+        if counters.cuts_taken > 0 {
+            tell(&m::CUTS, counters.cuts as f64);
+            tell(&m::CUT_ENTRIES, counters.cut_entries as f64);
+            tell(&m::CUT_BYTES, counters.cut_bytes as f64);
+            tell(&m::CUT_SECONDS, counters.cuts_took.as_secs_f64());
+            tell(&m::CUT_BUSY, counters.cuts_busy.as_secs_f64());
+            tell(&m::ALIGNED, counters.aligned_for.as_secs_f64());
+        }
         tell(&m::RESTARTS, self.restarts as f64);
         tell(&m::RECEIVED_BYTES, self.received_bytes as f64);
         if counters.watermark.is_event_time() {
@@ -227,6 +235,7 @@ mod tests {
         let mut batch = Batch::new(Labels::none(), now, now);
         let counters = MetricsSnapshot {
             watermark: Timestamp::from_secs(70),
+            cuts_taken: 1,
             ..MetricsSnapshot::default()
         };
         let latencies = Latencies::default();
@@ -272,6 +281,15 @@ mod tests {
             .iter()
             .find(|s| s.name.as_str() == m::WATERMARK_LAG.name);
         assert_eq!(lag.map(|sample| &sample.value), Some(&Value::Gauge(30.0)));
+    }
+
+    #[test]
+    fn a_job_without_a_guarantee_tells_nothing_of_cuts() {
+        let now = Timestamp::from_secs(100);
+        let mut batch = Batch::new(Labels::none(), now, now);
+        InstanceReading::new("words", 7, MetricsSnapshot::default()).write(&mut batch);
+        let of_cuts = |name: &&str| name.contains("cut") || name.contains("aligned");
+        assert_eq!(names(&batch).into_iter().find(of_cuts), None);
     }
 
     #[test]
