@@ -15,7 +15,9 @@ pub struct MembershipConfig {
     pub suspect_after: Duration,
     /// After so long without a word it is given up.
     pub dead_after: Duration,
-    /// After its connection was closed it has so long to come back before it is given up.
+    /// After its connection was closed it has so long to come back before it is given up. What has ended is known sooner, from whoever
+    /// started it; so this is as long as finding the master again may take on a machine that has too much to do: a job with a guarantee
+    /// begins anew as a whole when a worker is given up.
     pub closed_grace: Duration,
 }
 
@@ -24,7 +26,7 @@ impl Default for MembershipConfig {
         MembershipConfig {
             suspect_after: Duration::from_millis(1_500),
             dead_after: Duration::from_secs(3),
-            closed_grace: Duration::from_millis(500),
+            closed_grace: Duration::from_millis(1_500),
         }
     }
 }
@@ -379,8 +381,16 @@ mod tests {
         members.on(millis(500), MemberEvent::Heard(worker(1)));
         assert!(members.on(millis(900), MemberEvent::Tick).is_empty());
         members.on(millis(1_000), MemberEvent::Closed(worker(1)));
+        for at in [1_400, 1_900, 2_400] {
+            let actions = members.on(millis(at), MemberEvent::Tick);
+            assert!(
+                !actions
+                    .iter()
+                    .any(|it| matches!(it, MemberAction::Died(..)))
+            );
+        }
         let died = [MemberAction::Died(worker(1), Cause::Closed)];
-        assert_eq!(members.on(millis(1_500), MemberEvent::Tick), died);
+        assert_eq!(members.on(millis(2_500), MemberEvent::Tick), died);
     }
 
     #[test]

@@ -29,8 +29,19 @@ pub enum Fault {
     Damage(Duration),
     /// Nothing of snapshots can be written, for so long.
     DiskFull(Duration),
+    /// Everything takes longer, as on machines that have too much to do, for so long.
+    Slow(Duration),
+    /// The connection between a worker and its master breaks.
+    Reset,
+    /// One of these ends.
+    Over(Relief),
     /// All of that ends.
     Mend,
+}
+
+/// The end of something that befell the world.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Relief {
     /// The network can be relied on again.
     Calm,
     /// A host is back.
@@ -46,6 +57,9 @@ pub enum Fault {
     /// There is room again.
     Room,
 }
+
+/// How long a message takes at the most between machines that have too much to do.
+const SLOW: Duration = Duration::from_millis(250);
 
 /// So many faults, spread over that time; at its end all is mended.
 pub(crate) fn plan(world: &mut World, count: u64, until: Duration) {
@@ -84,6 +98,18 @@ fn plan_for_lives(world: &mut World, random: &mut Random, until: Duration) {
     }
 }
 
+/// So many broken connections between machines that have too much to do, once the job runs.
+pub(crate) fn plan_resets(world: &mut World, count: u64, until: Duration) {
+    let mut random = Random::new(world.random.any());
+    let begin = Duration::from_secs(10);
+    let mut plan = |at, fault| world.timeline.plan(at, Event::Fault(fault));
+    plan(begin, Fault::Slow(until.saturating_sub(begin)));
+    for _ in 0..count {
+        plan(random.time(begin, until), Fault::Reset);
+    }
+    plan(until, Fault::Mend);
+}
+
 impl World {
     pub(crate) fn befall(&mut self, fault: Fault) {
         self.watch.fault(self.now, fault);
@@ -99,23 +125,23 @@ impl World {
                 let hosts: Vec<Host> = (0..self.host_count()).map(Host).collect();
                 if let Some(host) = self.random.pick(&hosts) {
                     self.network.cut.insert(host);
-                    self.plan_after(long, Fault::HostBack(host));
+                    self.plan_after(long, Relief::HostBack(host));
                 }
                 self.plan_giving_up();
             }
             Fault::Split(long) => {
                 let hosts = (0..self.host_count()).map(Host);
                 self.network.island = hosts.filter(|_| self.random.per_mille(500)).collect();
-                self.plan_after(long, Fault::Joined);
+                self.plan_after(long, Relief::Joined);
                 self.plan_giving_up();
             }
             Fault::StoreDown(long) => {
                 self.shelf.down = true;
-                self.plan_after(long, Fault::StoreBack);
+                self.plan_after(long, Relief::StoreBack);
             }
             Fault::SchedulerDown(long) => {
                 self.cluster.down = true;
-                self.plan_after(long, Fault::SchedulerBack);
+                self.plan_after(long, Relief::SchedulerBack);
             }
             Fault::Storm(long) => {
                 self.network.weather = Weather {
@@ -126,7 +152,7 @@ impl World {
                     doubled: self.random.below(300),
                     late: self.random.below(100),
                 };
-                self.plan_after(long, Fault::Calm);
+                self.plan_after(long, Relief::Calm);
             }
             Fault::FailInstance => {
                 let workers: Vec<_> = self.workers.keys().copied().collect();
@@ -136,37 +162,71 @@ impl World {
             }
             Fault::Damage(long) => {
                 self.have_vault(Some(true), None);
-                self.plan_after(long, Fault::Readable);
+                self.plan_after(long, Relief::Readable);
             }
             Fault::DiskFull(long) => {
                 self.have_vault(None, Some(true));
-                self.plan_after(long, Fault::Room);
+                self.plan_after(long, Relief::Room);
             }
-            Fault::Readable => self.have_vault(Some(false), None),
-            Fault::Room => self.have_vault(None, Some(false)),
-            Fault::Calm => self.network.weather = Weather::FAIR,
-            Fault::HostBack(host) => {
-                self.network.cut.remove(&host);
+            Fault::Slow(long) => {
+                self.network.weather = Weather {
+                    delay: SLOW,
+                    ..Weather::FAIR
+                };
+                self.plan_after(long, Relief::Calm);
             }
-            Fault::Joined => self.network.island.clear(),
-            Fault::StoreBack => self.shelf.down = false,
-            Fault::SchedulerBack => self.cluster.down = false,
-            Fault::Mend => {
-                self.network.weather = Weather::FAIR;
-                self.network.cut.clear();
-                self.network.island.clear();
-                self.shelf.down = false;
-                self.cluster.down = false;
-                self.have_vault(Some(false), Some(false));
-                self.note_mended();
-            }
+            Fault::Reset => self.break_connection(),
+            Fault::Over(relief) => self.passes(relief),
+            Fault::Mend => self.mend(),
         }
         self.stop_leftovers();
     }
 
+    fn mend(&mut self) {
+        self.network.weather = Weather::FAIR;
+        self.network.cut.clear();
+        self.network.island.clear();
+        self.shelf.down = false;
+        self.cluster.down = false;
+        self.have_vault(Some(false), Some(false));
+        self.note_mended();
+    }
+
+    fn passes(&mut self, relief: Relief) {
+        match relief {
+            Relief::Calm => self.network.weather = Weather::FAIR,
+            Relief::HostBack(host) => {
+                self.network.cut.remove(&host);
+            }
+            Relief::Joined => self.network.island.clear(),
+            Relief::StoreBack => self.shelf.down = false,
+            Relief::SchedulerBack => self.cluster.down = false,
+            Relief::Readable => self.have_vault(Some(false), None),
+            Relief::Room => self.have_vault(None, Some(false)),
+        }
+    }
+
+    /// Both ends hear of it, each in its time.
+    fn break_connection(&mut self) {
+        let workers: Vec<_> = self.workers.keys().copied().collect();
+        let masters: Vec<_> = self.acting_masters().collect();
+        let Some((worker, master)) = self.random.pick(&workers).zip(self.random.pick(&masters))
+        else {
+            return;
+        };
+        let at_master = Message::WorkerClosed(worker);
+        self.send(Node::Worker(worker), Node::Master(master), at_master);
+        self.send(
+            Node::Master(master),
+            Node::Worker(worker),
+            Message::MasterClosed,
+        );
+    }
+
     /// The end of the fault; nothing befalls the world after it has been mended.
-    fn plan_after(&mut self, long: Duration, end: Fault) {
-        self.timeline.plan(self.now + long, Event::Fault(end));
+    fn plan_after(&mut self, long: Duration, end: Relief) {
+        let end = Event::Fault(Fault::Over(end));
+        self.timeline.plan(self.now + long, end);
     }
 
     fn have_vault(&mut self, is_damaged: Option<bool>, is_full: Option<bool>) {

@@ -55,6 +55,8 @@ mod scenario;
 pub use epochs::{EpochsReport, run_epochs};
 pub use flow::{FlowReport, run_flow};
 pub use lives::{LivesReport, Survival};
-pub use scenario::{Failure, StartReport, Success, run_faults, run_large, run_lives, run_start};
+pub use scenario::{
+    Failure, StartReport, Success, run_faults, run_large, run_lives, run_resets, run_start,
+};
 pub use stopwatch::Stopwatch;
 pub use world::{World, WorldConfig};

@@ -84,7 +84,7 @@ pub struct LivesReport {
     pub steps: u64,
     /// How many epochs were committed.
     pub committed: u64,
-    /// How many lives there were.
+    /// How many lives there were after the first.
     pub lives: u64,
     /// How many of them were arranged by another plan than the one before.
     pub handed_over: u64,

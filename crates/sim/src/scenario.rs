@@ -95,6 +95,27 @@ pub fn run_lives(seed: u64) -> Result<LivesReport, Box<Failure>> {
     Ok(world.report_of_lives(success.steps))
 }
 
+/// Runs a small job with a guarantee on machines that have too much to do, while connections between its workers and its master break:
+/// nothing is wrong with it.
+///
+/// # Errors
+///
+/// As [`run_faults`].
+pub fn run_resets(seed: u64) -> Result<LivesReport, Box<Failure>> {
+    let mut random = Random::new(seed);
+    let mut config = small_world(&mut random);
+    for vertex in &mut config.demand.vertices {
+        vertex.parallelism = vertex.parallelism.div_ceil(2);
+    }
+    config.wild_clocks = false;
+    config.survival = Some(Survival::new(&mut random, false));
+    let until = Duration::from_secs(60);
+    let mut world = World::new(config, random.any());
+    faults::plan_resets(&mut world, 1 + random.below(40), until);
+    let success = finish(&mut world, seed, until)?;
+    Ok(world.report_of_lives(success.steps))
+}
+
 /// Lets the world go on until nothing is missing after that time.
 fn finish(world: &mut World, seed: u64, until: Duration) -> Result<Success, Box<Failure>> {
     let mut steps = 0;

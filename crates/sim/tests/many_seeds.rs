@@ -2,7 +2,8 @@
 //! to run it again.
 
 use ardea_sim::{
-    EpochsReport, LivesReport, run_epochs, run_faults, run_flow, run_large, run_lives, run_start,
+    EpochsReport, LivesReport, run_epochs, run_faults, run_flow, run_large, run_lives, run_resets,
+    run_start,
 };
 
 fn seeds(usual: u64) -> std::ops::Range<u64> {
@@ -96,6 +97,22 @@ fn a_job_with_a_guarantee_loses_and_doubles_nothing_through_faults_and_updates()
         !usual || happened.iter().all(|count| *count > 20),
         "{total:?}"
     );
+}
+
+#[test]
+fn a_healthy_job_lives_on_when_connections_break_on_machines_that_have_too_much_to_do() {
+    for seed in seeds(100) {
+        match run_resets(seed) {
+            Ok(report) => {
+                assert_eq!(report.lives, 0, "seed {seed}: {report:?}");
+                assert!(report.committed > 5, "seed {seed}: {report:?}");
+            }
+            Err(failure) => {
+                let log = failure.log.join("\n");
+                panic!("{log}\nseed {seed}: {}", failure.what);
+            }
+        }
+    }
 }
 
 #[test]
