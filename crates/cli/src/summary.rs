@@ -1,14 +1,17 @@
 //! What a job did, told when it is over.
 
+mod survived;
+
 use std::time::Duration;
 
-use ardea::recovery::{Figures, SurvivalEnd};
 use ardea_core::{DeadLetter, DeadLetters, Error, ErrorCode, Timestamp};
 use ardea_engine::{JobHandle, JobStatus};
 use serde_json::{Value, json};
 
 use crate::figures::{duration, grouped, short};
 use crate::shape::{Shape, Totals, VertexShape};
+
+pub use survived::SurvivedSummary;
 
 /// How many dead letters are shown.
 const SAMPLES: usize = 3;
@@ -26,7 +29,7 @@ pub struct Summary {
     dropped: u64,
     samples: Vec<DeadLetter>,
     /// What surviving took, if the job promised something.
-    survival: Option<(Figures, Option<SurvivalEnd>)>,
+    survival: Option<SurvivedSummary>,
 }
 
 /// Sums over the instances of a vertex.
@@ -71,10 +74,10 @@ impl Summary {
         }
     }
 
-    /// The same of a job that survives: what that took, and how it ended.
-    pub fn of_survival(self, figures: Figures, end: Option<SurvivalEnd>) -> Self {
+    /// The same of a job that survives.
+    pub fn of_survival(self, survival: SurvivedSummary) -> Self {
         Summary {
-            survival: Some((figures, end)),
+            survival: Some(survival),
             ..self
         }
     }
@@ -131,7 +134,8 @@ impl Summary {
 
     /// Whether it was stopped so that it goes on when it is run again.
     fn was_stopped(&self) -> bool {
-        matches!(self.survival, Some((_, Some(SurvivalEnd::Stopped))))
+        let survival = self.survival.as_ref();
+        survival.is_some_and(SurvivedSummary::was_stopped)
     }
 
     fn was_drained(&self) -> bool {
@@ -189,39 +193,15 @@ impl Summary {
                 (true, late) => format!(", {} late (-v shows the steps)", grouped(late)),
             }
         );
-        text += &self.survived();
+        if let Some(survival) = &self.survival {
+            text += &survival.to_text();
+        }
         if is_short {
             return text + &self.bad_records();
         }
         text += &self.steps(verbose);
         text += &self.gaps();
         text + &self.bad_records()
-    }
-
-    /// What surviving took.
-    fn survived(&self) -> String {
-        let Some((figures, _)) = &self.survival else {
-            return String::new();
-        };
-        let plural = |count: u64, of: &str| match count {
-            1 => format!("1 {of}"),
-            more => format!("{} {of}s", grouped(more)),
-        };
-        let mut text = format!("  {}", plural(figures.snapshots, "snapshot"));
-        if figures.snapshots > 0 {
-            text += &format!(", the longest took {}", duration(figures.longest));
-        }
-        if figures.given_up > 0 {
-            text += &format!(", {} given up", grouped(figures.given_up));
-        }
-        if figures.recoveries > 0 {
-            let times = plural(figures.recoveries.into(), "time");
-            text += &format!("; started anew {times}, the counts are those since then");
-        }
-        if self.was_stopped() {
-            text += "; run again, it goes on from the last one";
-        }
-        text + "\n"
     }
 
     /// The steps in columns.
@@ -312,17 +292,6 @@ impl Summary {
                 })
             })
             .collect();
-        let survival = self.survival.as_ref().map(|(figures, _)| {
-            json!({
-                "snapshots": figures.snapshots,
-                "longest_ms": figures.longest.as_secs_f64() * 1e3,
-                "given_up": figures.given_up,
-                "written_bytes": figures.bytes,
-                "recoveries": figures.recoveries,
-                "epoch": figures.last.map(|(epoch, _)| epoch.0),
-                "began_from_epoch": figures.began_from.map(|epoch| epoch.0),
-            })
-        });
         let mut summary = json!({
             "job": self.job,
             "status": self.status(),
@@ -334,8 +303,8 @@ impl Summary {
             "dead_letters": { "count": self.dead_letters, "dropped": self.dropped, "samples": samples },
             "vertices": vertices,
         });
-        if let (Some(survival), Some(fields)) = (survival, summary.as_object_mut()) {
-            fields.insert("survival".into(), survival);
+        if let (Some(survival), Some(fields)) = (&self.survival, summary.as_object_mut()) {
+            fields.insert("survival".into(), survival.to_json());
         }
         summary
     }
@@ -430,6 +399,8 @@ impl VertexSummary {
 
 #[cfg(test)]
 mod tests {
+    use ardea::recovery::SurvivalEnd;
+
     use super::*;
 
     fn summary() -> Summary {
@@ -563,19 +534,15 @@ mod tests {
     }
 
     #[test]
-    fn what_surviving_took_is_told_in_a_line() {
-        let figures = Figures {
-            snapshots: 12,
-            longest: Duration::from_millis(34),
-            recoveries: 1,
-            ..Figures::default()
-        };
-        let summary = summary().of_survival(figures, Some(SurvivalEnd::Stopped));
+    fn a_job_that_was_stopped_to_go_on_later_is_told_as_stopped() {
+        let summary = summary().of_survival(SurvivedSummary {
+            end: Some(SurvivalEnd::Stopped),
+            ..SurvivedSummary::default()
+        });
         let text = summary.to_text(false);
         assert!(text.starts_with("wordcount stopped after"), "{text}");
-        let line = "  12 snapshots, the longest took 34.0 ms; started anew 1 time, the counts are those since then; run again, it goes on from the last one\n";
-        assert!(text.contains(line), "{text}");
-        assert_eq!(summary.to_json()["survival"]["recoveries"], 1);
+        assert!(text.contains("  0 snapshots"), "{text}");
+        assert_eq!(summary.to_json()["survival"]["snapshots"], 0);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::shape::Shape;
-use crate::summary::Summary;
+use crate::summary::{Summary, SurvivedSummary};
 use crate::supervise::{LOOK, PATIENCE, tell, warn};
 
 type Outcome = ardea_core::Result<Survived>;
@@ -30,7 +30,9 @@ pub fn run<J>(
 where
     J: Embedded + Clone + 'static,
 {
-    let shape = Shape::of(&job.graph(config.threads)?)?;
+    let dag = job.graph(config.threads)?;
+    let (shape, below) = (Shape::of(&dag)?, dag.sinks_below(survival.promised()));
+    drop(dag);
     let node = Node::start(config)?;
     let (begun, handles) = channel();
     let (ended, outcomes) = channel();
@@ -59,8 +61,11 @@ where
     progress.clear();
     let summary = handle.job().map(|job| {
         let status = status_of(outcome.as_ref(), &job);
-        Summary::of(&job, &status, &shape, progress.elapsed())
-            .of_survival(handle.figures(), end_of(outcome.as_ref()))
+        Summary::of(&job, &status, &shape, progress.elapsed()).of_survival(SurvivedSummary {
+            figures: handle.figures(),
+            end: end_of(outcome.as_ref()),
+            below,
+        })
     });
     drop(passing);
     conclude(outcome, summary, context)
