@@ -1,6 +1,6 @@
 //! What the command line says of each job.
 
-use crate::{ExampleJob, flights, payments, rules, sensors, sessions, tail, wordcount};
+use crate::{ExampleJob, flights, orders, payments, rules, sensors, sessions, tail, wordcount};
 
 /// All jobs, the demo first.
 pub(crate) const JOBS: &[ExampleJob] = &[
@@ -35,6 +35,22 @@ ardea run rules FILE [--out-of-order T]
                      where action is pay, hold or settle; - for standard input
   --out-of-order T   how much later than others an event may come (5s)",
     build: rules::build,
+},
+ExampleJob {
+    name: "orders",
+    about: "Match orders and payments: paid in time, overdue, paid by the hour; made to survive failures",
+    usage: "\
+ardea run orders ORDERS PAYMENTS DIR [--within T] [--out-of-order T]
+
+  ORDERS             JSON lines such as {\"order\":1,\"customer\":\"c1\",\"second\":1700000000}
+  PAYMENTS           JSON lines such as {\"order\":1,\"second\":1700000060,\"cents\":1250}
+  DIR                gets paid-….jsonl, overdue-….jsonl and revenue-….jsonl, numbered
+  --within T         how soon an order has to be paid (15m)
+  --out-of-order T   how much later than others an order or a payment may come (5s)
+
+To go on where it was when it is killed, with each result once:
+ardea --set guarantee=exactly-once --set snapshots.folder=STATE run orders …",
+    build: orders::build,
 },
 ExampleJob {
     name: "sensors",

@@ -7,6 +7,7 @@
 //! * [`flights`]: a year of departures from New York, replayed: windows, sessions, joins, a live table;
 //! * [`wordcount`]: the most frequent words of a text;
 //! * [`rules`]: alerts on card payments, with state and timers for each card;
+//! * [`orders`]: orders and payments, matched; what it writes is seen exactly once, whatever fails;
 //! * [`sensors`]: 70 channels of a drill, summed up every second, with early results;
 //! * [`sessions`]: the visits in a web server's log;
 //! * [`payments`]: a pipeline of 150 stages, and what it costs in latency;
@@ -36,6 +37,7 @@
 pub mod by_rack;
 pub mod flights;
 pub mod odd_cores;
+pub mod orders;
 pub mod payments;
 pub mod rules;
 pub mod sensors;

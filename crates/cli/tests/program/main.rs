@@ -15,6 +15,7 @@ mod interrupts;
 mod jobs;
 mod keyboard;
 mod named_pipes;
+mod orders;
 mod pipes;
 mod served;
 mod state;
