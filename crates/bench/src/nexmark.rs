@@ -5,6 +5,7 @@ mod params;
 mod queries;
 mod rows;
 mod run;
+mod running;
 
 pub use params::NexmarkParams;
 pub use run::run;

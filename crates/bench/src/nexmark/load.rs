@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use ardea_core::instance_state::{put, value};
 use ardea_core::{
-    Clock, InstanceContext, Ordinal, Outbox, Processor, Progress, Result, Timestamp, Watermark,
+    Clock, Cut, CutDraft, CutWriter, InstanceContext, Ordinal, Outbox, Processor, Progress,
+    RestoredState, Result, Timestamp, Watermark,
 };
 use ardea_nexmark::{EventClock, Schedule};
 
@@ -13,6 +15,9 @@ use super::rows::EventRows;
 
 /// How often the generator looks whether events are due: rarely enough to leave the core to others in between.
 const QUANTUM: Duration = Duration::from_micros(50);
+
+/// The name of the state: the number of the next event.
+const STATE: &str = "next";
 
 /// What all generators of a run share with the one who measures.
 #[derive(Debug, Default)]
@@ -39,6 +44,7 @@ pub(crate) enum Pace {
 /// A source of events for a benchmark.
 pub(crate) struct LoadP<R> {
     events: R,
+    schedule: Schedule,
     walk: EventClock,
     pace: Pace,
     /// Event time between watermarks, in microseconds.
@@ -46,6 +52,7 @@ pub(crate) struct LoadP<R> {
     marked_stride: i64,
     clock: Clock,
     shared: Arc<LoadShared>,
+    draft: CutDraft,
 }
 
 impl<R: EventRows> LoadP<R> {
@@ -58,12 +65,14 @@ impl<R: EventRows> LoadP<R> {
     ) -> Self {
         LoadP {
             events,
+            schedule,
             walk: EventClock::new(schedule, 0),
             pace,
             stride_us: (stride.as_micros() as i64).max(1),
             marked_stride: i64::MIN,
             clock: Clock::system(),
             shared,
+            draft: CutDraft::default(),
         }
     }
 
@@ -170,5 +179,24 @@ impl<R: EventRows> Processor for LoadP<R> {
                 self.complete_at_rate(start, rate, count, outbox)
             }
         }
+    }
+
+    fn take_cut(&mut self, _: Cut) -> Result<()> {
+        let next = self.walk.next_index();
+        put(self.draft.begin(), STATE, (0, &[]), &next)
+    }
+
+    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        self.draft.write(writer)
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        for entry in state {
+            if entry.state != STATE {
+                return Err(RestoredState::unknown(&entry));
+            }
+            self.walk = EventClock::new(self.schedule, value(&entry)?);
+        }
+        Ok(())
     }
 }

@@ -1,9 +1,11 @@
 //! What `ardea bench nexmark` can be asked for.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use ardea_core::Result;
+use ardea::recovery::Survival;
 use ardea_core::settings::duration::format_duration;
+use ardea_core::{Guarantee, Result};
 use ardea_engine::NodeConfig;
 use ardea_nexmark::queries::Query;
 use serde_json::{Value, json};
@@ -41,6 +43,12 @@ pub struct NexmarkParams {
     pub fuse: bool,
     /// Whether the plain loop is measured as well.
     pub baseline: bool,
+    /// What the jobs promise.
+    pub guarantee: Guarantee,
+    /// How often an epoch ends then, with a snapshot.
+    pub snapshot_interval: Duration,
+    /// The folder for the snapshots, each job's in one of its own; in memory without one.
+    pub snapshot_folder: Option<PathBuf>,
 }
 
 impl Default for NexmarkParams {
@@ -59,6 +67,9 @@ impl Default for NexmarkParams {
             spin: NodeConfig::default().spin,
             fuse: true,
             baseline: true,
+            guarantee: Guarantee::None,
+            snapshot_interval: Duration::from_secs(1),
+            snapshot_folder: None,
         }
     }
 }
@@ -84,6 +95,9 @@ impl NexmarkParams {
                 self.jobs, self.rate
             ));
         }
+        if self.snapshot_interval.is_zero() {
+            return wrong("an interval of zero between snapshots has no end".to_string());
+        }
         check_threads(self.threads)?;
         check_duration(self.duration)?;
         check_times(&[
@@ -92,7 +106,21 @@ impl NexmarkParams {
             ("--window", self.window),
             ("--slide", self.slide),
             ("--spin", self.spin),
+            ("--snapshot-interval", self.snapshot_interval),
         ])
+    }
+
+    /// How the job of this name survives, if the jobs promise anything.
+    pub(crate) fn survival(&self, job: &str) -> Option<Survival> {
+        let survival = match &self.snapshot_folder {
+            Some(folder) => Survival::in_folder(folder.join(job)).start_over(true),
+            None => Survival::in_memory(),
+        };
+        self.guarantee.keeps_state().then(|| {
+            // A job that fails is not to be measured.
+            let survival = survival.guarantee(self.guarantee).attempts(0);
+            survival.every(self.snapshot_interval).pause(Duration::ZERO)
+        })
     }
 
     /// Each parameter under its own name; also those of the benchmark contract that have one value in this version.
@@ -102,6 +130,10 @@ impl NexmarkParams {
         } else {
             json!(self.rate)
         };
+        let keeps = self.guarantee.keeps_state();
+        let interval = keeps.then(|| format_duration(self.snapshot_interval));
+        let folder = self.snapshot_folder.as_ref().filter(|_| keeps);
+        let folder = folder.map(|folder| folder.display().to_string());
         vec![
             ("query", json!(self.query.name())),
             ("rate", rate),
@@ -113,8 +145,9 @@ impl NexmarkParams {
             ("keys", json!(self.keys)),
             ("threads", json!(self.threads)),
             ("workers", json!(1)),
-            ("guarantee", json!("none")),
-            ("snapshot_interval", Value::Null),
+            ("guarantee", json!(self.guarantee.as_str())),
+            ("snapshot_interval", json!(interval)),
+            ("snapshot_folder", json!(folder)),
             ("mode", json!("continuous")),
             ("epoch", Value::Null),
             ("jobs", json!(self.jobs)),
@@ -133,7 +166,7 @@ mod tests {
     #[test]
     fn parameters_that_measure_nothing_or_never_end_are_refused() {
         type Set = fn(&mut NexmarkParams);
-        let wrong: [Set; 12] = [
+        let wrong: [Set; 13] = [
             |params| params.rate = 0,
             |params| params.rate = u64::MAX,
             |params| params.keys = 0,
@@ -146,6 +179,7 @@ mod tests {
             |params| params.window = Duration::MAX,
             |params| params.slide = Duration::MAX,
             |params| params.spin = Duration::MAX,
+            |params| params.snapshot_interval = Duration::ZERO,
         ];
         for set in wrong {
             let mut params = NexmarkParams::default();

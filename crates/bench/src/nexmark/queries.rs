@@ -7,7 +7,9 @@
 use std::sync::Arc;
 
 use ardea_aggregate::{all_with_max, count, filtering};
-use ardea_core::{Error, ErrorCode, Parallelism, Result, Sink, Source, Unbounded, supplier};
+use ardea_core::{
+    Delivery, Error, ErrorCode, Parallelism, Result, Sink, Source, Unbounded, supplier,
+};
 use ardea_nexmark::baseline::{self, Baseline, Workload};
 use ardea_nexmark::queries::Query;
 use ardea_nexmark::{BidRow, DOLLAR_TO_EURO, SIDE_KEYS, Schedule, checksum, side_value};
@@ -267,7 +269,8 @@ impl JobSpec {
     {
         let (timing, meter) = (self.timing, self.meter.clone());
         let make = supplier(move || MeterP::<T, D>::new(digest.clone(), timing, meter.clone()));
-        results.write_to(Sink::new("meter", make).parallelism(Parallelism::ONE));
+        let sink = Sink::new("meter", make).delivering(Delivery::Nothing);
+        results.write_to(sink.parallelism(Parallelism::ONE));
     }
 }
 

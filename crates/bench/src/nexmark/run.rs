@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use ardea_core::{Clock, Error, ErrorCode, Result, Timestamp};
-use ardea_engine::{JobConfig, JobHandle, Node, NodeConfig};
+use ardea_engine::{Node, NodeConfig};
 use ardea_nexmark::Schedule;
 use ardea_nexmark::baseline::{Baseline, Workload, WorkloadConfig};
 use serde_json::{Value, json};
@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::load::{LoadShared, Pace};
 use super::params::NexmarkParams;
 use super::queries::{JobSpec, Measured};
+use super::running::{Running, snapshots};
 use crate::meter::{Meter, Timing, Totals};
 use crate::noise;
 use crate::report::{Field, Report, Unit, latency, machine, rounded, throughput};
@@ -32,20 +33,18 @@ pub fn run(params: &NexmarkParams, progress: &mut dyn FnMut(&str)) -> Result<Rep
     forget_peak();
     progress("listening to the machine's own noise");
     let noise = noise::listen(params.threads)?;
-    let node = Node::start(NodeConfig {
+    let node = Arc::new(Node::start(NodeConfig {
         fuse: params.fuse,
         spin: params.spin,
         ..NodeConfig::with_threads(params.threads)
-    })?;
+    })?);
     let meter = Meter::new()?;
     let load = Arc::new(LoadShared::default());
     let start = start_time(node.clock(), params);
     let jobs = start_jobs(&node, params, query, start, &load, &meter)?;
     let (events, spent) = measure(node.clock(), params, start, &load, progress);
     load.over.store(true, Ordering::Relaxed);
-    for job in &jobs {
-        job.join()?;
-    }
+    let survived: Vec<_> = jobs.into_iter().map(Running::join).collect::<Result<_>>()?;
     drop(node);
     let machine = machine(spent, noise);
     let plain = if params.baseline {
@@ -60,6 +59,7 @@ pub fn run(params: &NexmarkParams, progress: &mut dyn FnMut(&str)) -> Result<Rep
     figures.push(("results", json!(totals.results)));
     figures.extend(latency(&totals.latency, Unit::Millis));
     figures.extend(machine);
+    figures.extend(snapshots(&survived));
     figures.extend(comparison(
         params,
         &totals,
@@ -83,13 +83,13 @@ fn start_time(clock: &Clock, params: &NexmarkParams) -> Timestamp {
 }
 
 fn start_jobs(
-    node: &Node,
+    node: &Arc<Node>,
     params: &NexmarkParams,
     query: Measured,
     start: Timestamp,
     load: &Arc<LoadShared>,
     meter: &Meter,
-) -> Result<Vec<JobHandle>> {
+) -> Result<Vec<Running>> {
     let rate = params.rate / u64::from(params.jobs);
     let until = start + params.warmup + params.duration;
     let count =
@@ -117,7 +117,7 @@ fn start_jobs(
                 load: Arc::clone(load),
                 meter: meter.clone(),
             };
-            spec.pipeline(query).submit(node, JobConfig::default())
+            Running::start(node, spec.pipeline(query), params)
         })
         .collect()
 }

@@ -5,6 +5,7 @@ mod exchange;
 mod forward;
 mod latency;
 mod nexmark;
+mod pairs;
 mod recovery;
 mod repeat;
 mod soak;

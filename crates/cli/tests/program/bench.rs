@@ -122,6 +122,30 @@ fn the_parts_of_a_tuples_way_over_containers_add_up_to_its_latency() {
 }
 
 #[test]
+fn what_a_guarantee_costs_is_told_pair_by_pair() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path().display();
+    let short = "--duration 300ms --warmup 50ms --no-baseline --snapshot-interval 50ms --repeat 2";
+    let runs = lines(&format!(
+        "nexmark --query q5 --rate 10000 --slide 50ms --guarantee exactly-once --both --snapshot-folder {at} {short}"
+    ));
+    let told = runs.iter().map(|run| run["guarantee"].as_str().unwrap());
+    let [without, with] = ["none", "exactly-once"];
+    assert_eq!(
+        told.collect::<Vec<_>>(),
+        [without, with, without, with, with]
+    );
+    assert!(runs[0]["snapshots"].is_null() && runs[0]["snapshot_interval"].is_null());
+    assert!(runs[1]["snapshots"].as_u64() >= Some(2), "{}", runs[1]);
+    assert_eq!(runs[1]["snapshot_interval"], "50ms");
+    let last = &runs[4];
+    assert_eq!(last["pairs"], 2);
+    assert!(last["with_by_without"]["p50_ms"].is_number(), "{last}");
+    let finished = run(&["bench", "nexmark", "--both"]);
+    assert_eq!(finished.code, Some(2), "{finished:?}");
+}
+
+#[test]
 fn what_can_not_go_with_a_sweep_is_refused() {
     for flags in [
         "--sweep 1,2 --parallelism 2",

@@ -1,10 +1,12 @@
 //! `ardea bench nexmark`: its options, and what of them is there yet.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use ardea_bench::nexmark::{self, NexmarkParams};
+use ardea_core::Guarantee;
 
-use super::{Repeat, repeat};
+use super::{Repeat, pairs, repeat};
 use crate::args::{count, duration};
 use crate::context::{Context, check_threads};
 use crate::failure::Failure;
@@ -51,10 +53,33 @@ pub struct NexmarkBenchArgs {
     /// Don't run the plain loop to compare with
     #[arg(long)]
     no_baseline: bool,
+    /// What the jobs promise of their records: none, at-least-once or exactly-once
+    #[arg(long, value_name = "GUARANTEE", default_value = "none", value_parser = guarantee)]
+    guarantee: Guarantee,
+    /// How often an epoch ends then, with a snapshot
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "1s")]
+    snapshot_interval: Duration,
+    /// The folder for snapshots, made anew; in memory without one
+    #[arg(long, value_name = "DIR")]
+    snapshot_folder: Option<PathBuf>,
+    /// Run each time without the guarantee first, and tell at the end what it costs, pair by pair
+    #[arg(long)]
+    both: bool,
     #[command(flatten)]
     repeat: Repeat,
     #[command(flatten)]
     fixed: Fixed,
+}
+
+/// A guarantee, by its name.
+fn guarantee(name: &str) -> Result<Guarantee, String> {
+    let all = [
+        Guarantee::None,
+        Guarantee::AtLeastOnce,
+        Guarantee::ExactlyOnce,
+    ];
+    let found = all.into_iter().find(|one| one.as_str() == name);
+    found.ok_or_else(|| "give none, at-least-once or exactly-once".to_string())
 }
 
 /// Names that the benchmark contract has and that can have one value in this version: accepted, so that a command made for the
@@ -63,10 +88,6 @@ pub struct NexmarkBenchArgs {
 struct Fixed {
     #[arg(long, hide = true, value_name = "N", default_value = "1")]
     workers: String,
-    #[arg(long, hide = true, value_name = "GUARANTEE", default_value = "none")]
-    guarantee: String,
-    #[arg(long, hide = true, value_name = "DURATION", default_value = "1s")]
-    snapshot_interval: String,
     #[arg(long, hide = true, value_name = "MODE", default_value = "continuous")]
     mode: String,
     #[arg(long, hide = true, value_name = "DURATION", default_value = "5ms")]
@@ -77,18 +98,6 @@ impl Fixed {
     fn check(&self) -> Result<(), Failure> {
         let all = [
             ("workers", &self.workers, "1", "all runs are in one process"),
-            (
-                "guarantee",
-                &self.guarantee,
-                "none",
-                "there are no snapshots yet",
-            ),
-            (
-                "snapshot-interval",
-                &self.snapshot_interval,
-                "1s",
-                "there are no snapshots yet",
-            ),
             (
                 "mode",
                 &self.mode,
@@ -130,7 +139,27 @@ pub fn run(args: &NexmarkBenchArgs, context: &Context) -> Result<(), Failure> {
         spin: args.spin,
         fuse: !args.no_fuse,
         baseline: !args.no_baseline,
+        guarantee: args.guarantee,
+        snapshot_interval: args.snapshot_interval,
+        snapshot_folder: args.snapshot_folder.clone(),
     };
+    if args.both {
+        if !args.guarantee.keeps_state() {
+            return Err(Failure::usage(
+                "--both compares runs with a guarantee with runs without",
+                "add --guarantee exactly-once, or leave --both out",
+            ));
+        }
+        let without = NexmarkParams {
+            guarantee: Guarantee::None,
+            // It is the same for both.
+            baseline: false,
+            ..params.clone()
+        };
+        return pairs::run(args.repeat.repeat, context, |is_second, progress| {
+            nexmark::run(if is_second { &params } else { &without }, progress)
+        });
+    }
     repeat::run(args.repeat.repeat, context, |progress| {
         nexmark::run(&params, progress)
     })

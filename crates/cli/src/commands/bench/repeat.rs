@@ -84,7 +84,7 @@ fn summary(first: &Report, runs: &[Report]) -> Value {
 
 /// Each figure, as `choose` makes one of the values that runs have of it; `null` if no run could measure it. What is no number,
 /// such as whether results agree, has neither a best nor a median, and is left out.
-fn over_all(runs: &[Report], choose: impl Fn(&str, &mut [f64]) -> f64) -> Vec<Field> {
+pub(super) fn over_all(runs: &[Report], choose: impl Fn(&str, &mut [f64]) -> f64) -> Vec<Field> {
     let names = runs
         .iter()
         .flat_map(|run| &run.figures)
@@ -146,7 +146,8 @@ fn is_gain(name: &str) -> bool {
     GAINS.contains(&name) || ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
-fn median(_: &str, values: &mut [f64]) -> f64 {
+/// The one in the middle, or between the two there.
+pub(super) fn median(_: &str, values: &mut [f64]) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     let middle = values.len() / 2;
     if values.len() % 2 == 1 {

@@ -1,0 +1,124 @@
+//! Running a bench in pairs, without something and with it: what each run had, then what it costs, pair by pair.
+
+use std::io::{self, IsTerminal};
+
+use ardea_bench::Report;
+use ardea_bench::report::Field;
+use ardea_core::Result;
+use serde_json::{Map, Value, json};
+
+use super::repeat::{median, over_all};
+use super::table;
+use crate::context::Context;
+use crate::failure::{Failure, print_error};
+use crate::stdout;
+
+/// One run without, and one with it.
+type Pair = [Report; 2];
+
+/// Runs `bench` in this many pairs: first without, then, as it is told, with it. Progress goes to standard error.
+///
+/// The results are a table on a terminal: the medians of both, and the median of each figure with it by the same without, pair by pair.
+/// Elsewhere, and where JSON is asked for, they are one object a line, and a last one with `pairs` and `with_by_without`.
+pub fn run(
+    times: u32,
+    context: &Context,
+    mut bench: impl FnMut(bool, &mut dyn FnMut(&str)) -> Result<Report>,
+) -> std::result::Result<(), Failure> {
+    let for_people = !context.json && io::stdout().is_terminal();
+    let mut pairs: Vec<Pair> = Vec::new();
+    for number in 1..=times {
+        let mut half = |is_second: bool| -> std::result::Result<Report, Failure> {
+            let which = if is_second { "with" } else { "without" };
+            let report = bench(is_second, &mut |text| {
+                if !context.quiet {
+                    print_error(&format!("pair {number} of {times}, {which}: {text}\n"));
+                }
+            })?;
+            if !for_people {
+                stdout::print_json(&report.to_json())?;
+            }
+            Ok(report)
+        };
+        pairs.push([half(false)?, half(true)?]);
+    }
+    let Some([_, first]) = pairs.first() else {
+        return Ok(());
+    };
+    match for_people {
+        true => stdout::print(&table::of(first, &columns(&pairs))),
+        false => stdout::print_json(&summary(first, &pairs)),
+    }
+}
+
+/// The columns of the table, each under its heading.
+fn columns(pairs: &[Pair]) -> Vec<(String, Vec<Field>)> {
+    let runs = |at: usize| -> Vec<Report> { pairs.iter().map(|pair| pair[at].clone()).collect() };
+    vec![
+        ("without".into(), over_all(&runs(0), median)),
+        ("with".into(), over_all(&runs(1), median)),
+        ("with / without".into(), ratios(pairs)),
+    ]
+}
+
+/// The last line.
+fn summary(first: &Report, pairs: &[Pair]) -> Value {
+    let mut line = first.head();
+    line.insert("pairs".into(), json!(pairs.len()));
+    let ratios = ratios(pairs).into_iter();
+    let ratios: Map<String, Value> = ratios.map(|(name, it)| (name.to_string(), it)).collect();
+    line.insert("with_by_without".into(), Value::Object(ratios));
+    Value::Object(line)
+}
+
+/// Each figure that is a number in both runs of some pair: with it by without, the median over these pairs.
+fn ratios(pairs: &[Pair]) -> Vec<Field> {
+    let names = pairs.first().into_iter().flat_map(|[_, with]| {
+        let figures = with.figures.iter();
+        figures.map(|(name, _)| *name)
+    });
+    let ratio = |name: &'static str| -> Option<Field> {
+        let of = |report: &Report| report.figure(name).as_f64().filter(|value| *value != 0.0);
+        let pairs = pairs.iter();
+        let mut ratios: Vec<f64> = pairs
+            .filter_map(|[without, with]| Some(of(with)? / of(without)?))
+            .collect();
+        let told = |ratio: f64| json!((ratio * 1e4).round() / 1e4);
+        (!ratios.is_empty()).then(|| (name, told(median(name, &mut ratios))))
+    };
+    names.filter_map(ratio).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(latency: f64, rate: u64, snapshots: Value) -> Report {
+        Report {
+            bench: "nexmark",
+            parameters: vec![("query", json!("q5"))],
+            figures: vec![
+                ("p50_ms", json!(latency)),
+                ("events_per_cpu_s", json!(rate)),
+                ("snapshots", snapshots),
+                ("agrees_with_baseline", json!(true)),
+            ],
+        }
+    }
+
+    #[test]
+    fn the_last_line_has_what_each_figure_becomes_pair_by_pair() {
+        let pair = |before: f64, after: f64| {
+            let without = run(before, 1_000, Value::Null);
+            [without, run(after, 950, json!(4))]
+        };
+        // The machine was slower in the second pair: that is no cost.
+        let pairs = [pair(1.0, 1.1), pair(5.0, 6.0), pair(2.0, 2.6)];
+        let last = summary(&pairs[0][1], &pairs);
+        assert_eq!((&last["pairs"], &last["query"]), (&json!(3), &json!("q5")));
+        let expected = json!({ "p50_ms": 1.2, "events_per_cpu_s": 0.95 });
+        assert_eq!(last["with_by_without"], expected);
+        let headings: Vec<String> = columns(&pairs).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(headings, ["without", "with", "with / without"]);
+    }
+}
