@@ -1,8 +1,9 @@
 //! Drives a job from one life to the next: does what its conductor wants, and tells that what happens.
 //!
-//! * `taking_part`: the process as participant; `people`: what is wanted, and what is told.
+//! * `taking_part`: the process as participant; `people`: what is wanted, and what is told; `room`: waiting for a disk.
 
 mod people;
+mod room;
 mod taking_part;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -25,6 +26,7 @@ use crate::life::{Beginning, Event, Life, PARTICIPANT, Wish};
 use crate::record::{EpochTold, RecordedEnd};
 use crate::surviving::{Shared, SurvivalEnd, Survived};
 use crate::{Notice, Survival};
+use room::NoRoom;
 
 /// How often the conductor is told that time has passed.
 const TICK: Duration = Duration::from_millis(20);
@@ -65,6 +67,8 @@ pub(crate) struct Driver<'a> {
     last_error: Option<Error>,
     wish: Option<Wish>,
     commands: u64,
+    /// What the present life has left at its end can't be written at the moment.
+    no_room: Option<NoRoom>,
     done: Option<Done>,
 }
 
@@ -103,6 +107,7 @@ impl<'a> Driver<'a> {
             last_error: None,
             wish: None,
             commands: 0,
+            no_room: None,
             done: None,
             home,
         })
@@ -116,6 +121,7 @@ impl<'a> Driver<'a> {
         self.greet();
         while !self.is_over() {
             self.happens(EpochsEvent::Tick);
+            self.look_for_room();
             match self.events.recv_timeout(TICK) {
                 Ok(event) => self.take(event),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
@@ -364,6 +370,7 @@ impl<'a> Driver<'a> {
 
     /// Nothing is left of the life before when this returns.
     fn retire(&mut self) {
+        self.no_room = None;
         if let Some(life) = self.life.take() {
             life.end();
             // What it came to is known.

@@ -29,6 +29,11 @@ pub(crate) fn is_of_snapshot(error: &Error) -> bool {
     )
 }
 
+/// Whether it says that something can't be written, which may be otherwise soon.
+pub(crate) fn is_of_disk(error: &Error) -> bool {
+    matches!(error.code(), ErrorCode::DiskFull | ErrorCode::WriteFailed)
+}
+
 /// What there is to go on from.
 #[derive(Clone, Debug)]
 pub(crate) struct Left {

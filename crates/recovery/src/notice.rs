@@ -65,6 +65,11 @@ pub enum Notice {
         /// Why.
         why: String,
     },
+    /// What a step has left at its end can't be written; the job goes back for it when something can be.
+    EndNotKept {
+        /// Why.
+        why: String,
+    },
     /// Old snapshots could not be folded or removed; it is tried again.
     NotTidied {
         /// Why.
@@ -125,6 +130,10 @@ impl fmt::Display for Notice {
             Notice::StopDelayed { why } => write!(
                 f,
                 "the last snapshot could not be made, it is tried again (Ctrl-C stops without): {why}"
+            ),
+            Notice::EndNotKept { why } => write!(
+                f,
+                "has come to an end that can't be kept, and waits until something can be written: {why}"
             ),
             Notice::NotTidied { why } => {
                 write!(f, "old snapshots could not be tidied up, it is tried again: {why}")

@@ -110,7 +110,10 @@ impl Driver<'_> {
         if cut.is_last {
             let late = || Error::new(ErrorCode::Internal, "it was not written to its end");
             let error = failure::last_cut_lost(error.unwrap_or_else(late));
-            return self.failed(error);
+            return match failure::is_of_disk(&error) {
+                true => self.wait_for_room(error),
+                false => self.failed(error),
+            };
         }
         let Some(life) = &self.life else { return };
         if life.ending.is_some_and(|(epoch, _)| epoch == cut.epoch) {

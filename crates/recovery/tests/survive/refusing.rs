@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_engine::Node;
@@ -94,5 +95,34 @@ fn a_job_without_any_room_waits_for_some_before_it_begins() {
         });
         surviving.run().unwrap();
     });
+    assert_eq!(job.published(), Windows::expected(3_000));
+}
+
+#[test]
+fn a_job_whose_end_finds_no_room_waits_for_some_however_often_it_may_fail() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = quick(folder.path(), 3_000);
+    let disk = Arc::new(Filling::default());
+    let told = Told::default();
+    let within = Survival::within(Arc::clone(&disk) as Arc<dyn Folder>);
+    // No epoch ends but the last one.
+    let rarely = often(within).every(Duration::from_secs(600)).attempts(1);
+    let survival = told.of(rarely);
+    let node = Node::start(node()).unwrap();
+    let surviving = Surviving::open(&job, &node, &survival).unwrap();
+    let handle = surviving.handle();
+    let survived = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            until("it lives", || handle.job().is_some());
+            disk.is_full.store(true, Ordering::SeqCst);
+            until("people are told", || {
+                let is_told = |notice: &Notice| matches!(notice, Notice::EndNotKept { .. });
+                handle.is_over() || told.any(is_told)
+            });
+            disk.is_full.store(false, Ordering::SeqCst);
+        });
+        surviving.run()
+    });
+    assert_eq!(survived.unwrap().end, SurvivalEnd::Completed);
     assert_eq!(job.published(), Windows::expected(3_000));
 }
