@@ -17,6 +17,9 @@ mod json;
 
 use json::json;
 
+/// Being cancelled is what the tests beside the windows are about: here it is looked at once or twice.
+const CANCELLATIONS: usize = 2;
+
 type Pair = (u8, i64);
 type Windows<R> = Vec<(WindowResult<u8, R>, Timestamp)>;
 
@@ -113,6 +116,7 @@ where
         .output::<Pair>(Expected::anything())
         .expect_late(late)
         .survives()
+        .cancellations(CANCELLATIONS)
         .run();
     assert!(report.survived > 100);
 }
@@ -211,6 +215,7 @@ fn windows_over_two_inputs_go_on() {
         .keyed_input(input(), key)
         .output(Expected::timed_unordered(results))
         .survives()
+        .cancellations(CANCELLATIONS)
         .run();
 }
 
@@ -241,6 +246,7 @@ fn first_stages_hand_on_all_that_they_hold_at_the_end_of_an_epoch() {
         .output::<Pair>(Expected::anything())
         .expect_late(late)
         .survives()
+        .cancellations(CANCELLATIONS)
         .run();
     let make = || GroupCombineP::new(counts()).keys_max(6);
     let (partials, _) = expected::<Partial<u8, u64>>(make());
@@ -255,6 +261,7 @@ fn first_stages_hand_on_all_that_they_hold_at_the_end_of_an_epoch() {
         }))
         .expect_watermarks([])
         .survives()
+        .cancellations(CANCELLATIONS)
         .run();
 }
 
@@ -266,6 +273,7 @@ fn groups_go_on_with_what_they_hold() {
         .output(Expected::timed_unordered(results))
         .expect_watermarks([])
         .survives()
+        .cancellations(CANCELLATIONS)
         .run();
     let (results, _) = expected::<(u8, Vec<Pair>)>(GroupP::new(lists()));
     ProcessorTest::new(|| GroupP::new(lists()).kept_as(json()))
@@ -273,6 +281,7 @@ fn groups_go_on_with_what_they_hold() {
         .output(Expected::timed_unordered(results))
         .expect_watermarks([])
         .survives()
+        .cancellations(CANCELLATIONS)
         .run();
 }
 

@@ -74,6 +74,20 @@ pub fn run(start: &WorkerStart, job: &dyn Job, surroundings: Surroundings) -> Re
     outcome.map(|_| ())
 }
 
+/// Where the control side runs.
+fn control_runtime() -> Result<tokio::runtime::Runtime> {
+    let built = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .thread_name("ardea-control")
+        .thread_keep_alive(THREADS_STAY)
+        .build();
+    built.map_err(|error| {
+        Error::new(ErrorCode::LimitReached, "cannot start the control side")
+            .because(error)
+            .hint("raise the limits of open files and threads for this process")
+    })
+}
+
 /// What is known before anything is started.
 struct Setup<'a> {
     start: &'a WorkerStart,
@@ -93,16 +107,7 @@ impl<'a> Setup<'a> {
     }
 
     fn run(self, job: &dyn Job, surroundings: Surroundings) -> Result<Ending> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .thread_name("ardea-control")
-            .thread_keep_alive(THREADS_STAY)
-            .build()
-            .map_err(|error| {
-                Error::new(ErrorCode::LimitReached, "cannot start the control side")
-                    .because(error)
-                    .hint("raise the limits of open files and threads for this process")
-            })?;
+        let runtime = control_runtime()?;
         let node = Node::start(self.config.node.clone())?;
         let (events, happens) = mpsc::unbounded_channel();
         let network = self.listen(node.clock(), events.clone(), &surroundings)?;

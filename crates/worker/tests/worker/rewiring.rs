@@ -64,8 +64,8 @@ async fn rescale(master: &mut Master, version: u64, before: &Plan, after: &Plan)
     master.shrink(after).await;
 }
 
-#[test]
-fn instances_come_go_and_move_and_every_number_is_summed_once() {
+/// Numbers that are summed while instances come, go and move; so many are looked at in a millisecond.
+fn summed_while_plans_change(total: u64, pace: u64) -> Vec<(u64, u64)> {
     const FIRST: &Plan = &[
         (1, &[("numbers", 0), ("sums", 0), ("list", 0)]),
         (2, &[("sums", 1)]),
@@ -79,11 +79,10 @@ fn instances_come_go_and_move_and_every_number_is_summed_once() {
         (1, &[("numbers", 0), ("list", 0)]),
         (3, &[("sums", 0), ("sums", 1)]),
     ];
-    let total = 1_000_000;
-    let summed = runtime().block_on(async {
+    runtime().block_on(async {
         let mut master = Master::start(plan(FIRST)).await;
         let job = Arc::new(Adding {
-            pace: Some(1_000),
+            pace: Some(pace),
             ..Adding::new(total)
         });
         let worker = |container: u32| {
@@ -101,6 +100,20 @@ fn instances_come_go_and_move_and_every_number_is_summed_once() {
             worker.join().unwrap().unwrap();
         }
         job.results()
-    });
-    assert_eq!(summed, embedded(total));
+    })
+}
+
+#[test]
+fn instances_come_go_and_move_and_every_number_is_summed_once() {
+    let total = 1_000_000;
+    assert_eq!(summed_while_plans_change(total, 1_000), embedded(total));
+}
+
+#[test]
+fn plans_also_change_when_the_input_has_ended_before_or_ends_meanwhile() {
+    let total = 100_000;
+    let expected = embedded(total);
+    for pace in [total, 2_000, 700, 400] {
+        assert_eq!(summed_while_plans_change(total, pace), expected, "{pace}");
+    }
 }
