@@ -43,20 +43,14 @@ impl Kept {
         let look_at = |(generation, epoch): &(u64, u64)| {
             let epoch = Epoch(*epoch);
             let id = SnapshotId::new(*generation, epoch);
-            let opened = Snapshot::open(Arc::clone(&folder), &self.job.name, id);
-            let report = opened.and_then(|snapshot| {
-                if check {
-                    snapshot.verify()?;
-                }
-                Ok(snapshot.report())
-            });
+            let report = self.report(&folder, id, check)?;
             let told = self.told.of(epoch);
-            view_of(&LookedSnapshot {
+            Some(view_of(&LookedSnapshot {
                 epoch,
                 report,
                 took: told.took,
                 aligned: told.aligned,
-            })
+            }))
         };
         Ok(SnapshotsView {
             job: self.job.name.clone(),
@@ -65,8 +59,30 @@ impl Kept {
             held_by: None,
             committed: self.committed,
             checked: check,
-            snapshots: self.snapshots.iter().map(look_at).collect(),
+            snapshots: self.snapshots.iter().filter_map(look_at).collect(),
         })
+    }
+
+    /// What a snapshot consists of; nothing if it has been removed since it was recorded, as those are that newer ones follow.
+    fn report(
+        &self,
+        folder: &Arc<dyn Folder>,
+        id: SnapshotId,
+        check: bool,
+    ) -> Option<Result<SnapshotReport>> {
+        let open = || Snapshot::open(Arc::clone(folder), &self.job.name, id);
+        let report = open().and_then(|snapshot| {
+            if check {
+                snapshot.verify()?;
+            }
+            Ok(snapshot.report())
+        });
+        let is_newest = self.committed == Some(id.epoch.0);
+        let is_gone = |error: &Error| error.code() == ErrorCode::NoSuchSnapshot;
+        match &report {
+            Err(_) if !is_newest && open().as_ref().is_err_and(is_gone) => None,
+            _ => Some(report),
+        }
     }
 }
 

@@ -18,15 +18,13 @@ struct Surviving {
 
 /// How a job is submitted that promises something.
 fn promises(options: &str) -> String {
-    format!(
-        "--set job.containers=3 --set snapshots.folder=kept --set snapshots.every=200ms {options}"
-    )
+    format!("--set job.containers=3 --set snapshots.folder=kept {options}")
 }
 
 /// More numbers than there is time for.
 const ENDLESS: u64 = 1_000_000_000;
 
-const EXACTLY_ONCE: &str = "--set guarantee=exactly-once";
+const EXACTLY_ONCE: &str = "--set guarantee=exactly-once --set snapshots.every=200ms";
 
 impl Surviving {
     fn begun(numbers: u64, rate: u64, options: &str) -> Self {
