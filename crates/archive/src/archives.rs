@@ -5,9 +5,8 @@ use std::fmt;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
 
-use ardea_control::{EpochsConfig, EpochsRecord, Generation, JobDefinition, JobRef};
+use ardea_control::{EpochsConfig, EpochsNote, EpochsRecord, Generation, JobDefinition, JobRef};
 use ardea_core::{Epoch, Error, ErrorCode, Result};
 use ardea_master::Snapshots;
 
@@ -109,15 +108,32 @@ impl Snapshots for Archives {
         }
     }
 
-    fn took(&self, job: &JobRef, epoch: Epoch, took: Duration) {
-        if let Some(archive) = self.jobs().get(job) {
-            archive.told.took(epoch, took);
+    fn noted(&self, job: &JobRef, note: &EpochsNote) {
+        if let EpochsNote::Committed { epoch, took, .. } = note
+            && let Some(archive) = self.jobs().get(job)
+        {
+            archive.told.took(*epoch, *took);
+        }
+        if is_of_weight(note) {
+            eprintln!("job {job}: {note}");
         }
     }
 
     fn gone(&self, job: &JobRef) {
         self.jobs().remove(job);
     }
+}
+
+/// Whether it belongs into the log of whoever leads the job, beside where it is shown.
+fn is_of_weight(note: &EpochsNote) -> bool {
+    matches!(
+        note,
+        EpochsNote::RollingBack { .. }
+            | EpochsNote::SnapshotSkipped { .. }
+            | EpochsNote::SafeMode(_)
+            | EpochsNote::Failing { .. }
+            | EpochsNote::RecordRefused(_)
+    )
 }
 
 impl Archives {

@@ -411,22 +411,7 @@ impl Driver {
                 }
             }
             MasterAction::Phase(phase) => self.chronicle.phase(phase),
-            // One after the other, all the time: people are told of those that are not.
-            MasterAction::Note(Note::Epochs(EpochsNote::Committed { epoch, took, bytes })) => {
-                if let Some(snapshots) = &self.setup.snapshots {
-                    snapshots.took(self.store.job(), epoch, took);
-                }
-                self.lived.committed(epoch, took, bytes);
-            }
-            MasterAction::Note(note) => {
-                if let Note::Epochs(note) = &note {
-                    self.lived.noted(note);
-                }
-                if let Note::Joined(worker) = &note {
-                    self.publish_worker(*worker);
-                }
-                self.chronicle.note(note);
-            }
+            MasterAction::Note(note) => self.noted(note),
             MasterAction::JobGone => self.leave(),
         }
     }
@@ -451,6 +436,22 @@ impl Driver {
             let reply = store.record(submitted, request, past).await;
             let _ = done.send(Done::Record(id, reply));
         });
+    }
+
+    fn noted(&mut self, note: Note) {
+        if let Note::Epochs(note) = &note {
+            self.lived.noted(note);
+            if let Some(snapshots) = &self.setup.snapshots {
+                snapshots.noted(self.store.job(), note);
+            }
+        }
+        match &note {
+            // One after the other, all the time: people are told of those that are not.
+            Note::Epochs(EpochsNote::Committed { .. }) => return,
+            Note::Joined(worker) => self.publish_worker(*worker),
+            _ => {}
+        }
+        self.chronicle.note(note);
     }
 
     /// Of what is to be written, what is new is made a snapshot first.

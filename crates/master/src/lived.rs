@@ -78,19 +78,18 @@ pub(crate) struct Lived {
 }
 
 impl Lived {
-    pub(crate) fn committed(&mut self, epoch: Epoch, took: Duration, bytes: u64) {
-        self.committed += 1;
-        self.trouble = None;
-        self.newest = Some(CommitView {
-            epoch: epoch.0,
-            at_ms: now_ms(),
-            took_ms: millis(took),
-            bytes,
-        });
-    }
-
     pub(crate) fn noted(&mut self, note: &EpochsNote) {
         match note {
+            EpochsNote::Committed { epoch, took, bytes } => {
+                self.committed += 1;
+                self.trouble = None;
+                self.newest = Some(CommitView {
+                    epoch: epoch.0,
+                    at_ms: now_ms(),
+                    took_ms: millis(*took),
+                    bytes: *bytes,
+                });
+            }
             EpochsNote::GivenUp { .. } => self.given_up += 1,
             EpochsNote::RollingBack { .. } => self.rolled_back += 1,
             EpochsNote::Failing { .. }

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ardea_control::{
-    CertificateFiles, EpochsConfig, EpochsRecord, Generation, JobDefinition, JobRef, LeaseConfig,
-    MasterConfig,
+    CertificateFiles, EpochsConfig, EpochsNote, EpochsRecord, Generation, JobDefinition, JobRef,
+    LeaseConfig, MasterConfig,
 };
 use ardea_core::{Epoch, Result};
 use ardea_courier::Security;
@@ -67,9 +66,9 @@ pub trait Snapshots: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// An epoch is committed, so long after its end was asked for. Must not wait.
-    fn took(&self, job: &JobRef, epoch: Epoch, took: Duration) {
-        let _ = (job, epoch, took);
+    /// Something has come of the job's epochs that a person may want to read. Must not wait.
+    fn noted(&self, job: &JobRef, note: &EpochsNote) {
+        let _ = (job, note);
     }
 
     /// The job is gone. Must not wait.

@@ -115,17 +115,7 @@ impl Life {
                 )?)
             }
         };
-        let place = CutPlace {
-            folder: Arc::clone(&with.folder),
-            job: with.job.job_name().to_string(),
-            generation: generation.0,
-        };
-        let events = with.events.clone();
-        let taker = CutTaker::new(place, with.writers.clone(), move |news| {
-            // Without a driver nobody is left who wants to know.
-            let _ = events.send(Event::Life(generation, LifeEvent::Cuts(news)));
-        });
-        let taker = Arc::new(taker);
+        let taker = Arc::new(taker(with, generation));
         let config = JobConfig {
             guarantee: with.guarantee,
             dead_letters: Arc::clone(&with.dead_letters),
@@ -196,6 +186,20 @@ impl Life {
     pub(crate) fn alignment(&mut self) -> BTreeMap<String, Duration> {
         self.aligned.since_last(self.handle.metrics())
     }
+}
+
+/// Takes the cuts of a life that is about to begin.
+fn taker(with: &Beginning<'_>, generation: Generation) -> CutTaker {
+    let place = CutPlace {
+        folder: Arc::clone(&with.folder),
+        job: with.job.job_name().to_string(),
+        generation: generation.0,
+    };
+    let events = with.events.clone();
+    CutTaker::new(place, with.writers.clone(), move |news| {
+        // Without a driver nobody is left who wants to know.
+        let _ = events.send(Event::Life(generation, LifeEvent::Cuts(news)));
+    })
 }
 
 /// All instances of a job that was just started.
