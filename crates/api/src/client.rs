@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use crate::{
     ClusterInfo, HostView, JobDescription, JobSummary, KillQuery, LogQuery, MetricsQuery,
     MetricsRange, ParallelismUpdate, PastJobDescription, PastJobSummary, Plans, RangeQuery,
-    SampleView, SubmitRequest, TopView,
+    RecoverRequest, SampleView, SnapshotsQuery, SnapshotsView, SubmitRequest, TopView,
 };
 
 pub use hosts::DOUBTFUL;
@@ -194,6 +194,18 @@ impl Client {
             .json(update)?
             .repeatable();
         self.command(asked).await
+    }
+
+    /// Has a job in safe mode begin again.
+    pub async fn recover(&self, job: &str, request: &RecoverRequest) -> Result<()> {
+        let asked = Asked::post(path(job, "/recover")).json(request)?;
+        self.command(asked).await
+    }
+
+    /// The snapshots of a job that has a guarantee.
+    pub async fn snapshots(&self, job: &str, query: &SnapshotsQuery) -> Result<SnapshotsView> {
+        let asked = Asked::get(path(job, "/snapshots")).query(query)?;
+        self.ask(asked).await?.json().await
     }
 
     /// The logical, physical and packing plan of a job.

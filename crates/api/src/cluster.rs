@@ -5,7 +5,8 @@ use ardea_packing::ContainerId;
 use crate::{
     ClusterInfo, HostView, JobDescription, JobSummary, KillQuery, LogQuery, LogStream,
     MetricsQuery, MetricsRange, ParallelismUpdate, PastJobDescription, PastJobSummary, Pending,
-    Plans, RangeQuery, SampleView, SubmitRequest, TopView,
+    Plans, RangeQuery, RecoverRequest, SampleView, SnapshotsQuery, SnapshotsView, SubmitRequest,
+    TopView,
 };
 
 /// A cluster, as it is seen and commanded from outside. The server calls it, and whoever runs a host implements it.
@@ -62,6 +63,13 @@ pub trait Cluster: Send + Sync {
 
     /// Gives vertices other numbers of instances, while the job runs.
     fn update<'a>(&'a self, job: &'a str, update: ParallelismUpdate) -> Pending<'a, ()>;
+
+    /// Has a job in safe mode begin again. Fails with [`WrongState`](ardea_core::ErrorCode::WrongState) if it isn't in safe mode, or has no such
+    /// snapshot.
+    fn recover<'a>(&'a self, job: &'a str, request: RecoverRequest) -> Pending<'a, ()>;
+
+    /// The snapshots of a job that has a guarantee. Fails with [`WrongState`](ardea_core::ErrorCode::WrongState) if it has none.
+    fn snapshots<'a>(&'a self, job: &'a str, query: SnapshotsQuery) -> Pending<'a, SnapshotsView>;
 
     /// The logical, physical and packing plan.
     fn plans<'a>(&'a self, job: &'a str) -> Pending<'a, Plans>;

@@ -7,7 +7,7 @@ use ardea_packing::{ContainerId, Resources};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::foreign;
+use crate::{EpochsView, foreign};
 
 /// What a job is doing, in one word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -29,6 +29,8 @@ pub enum Phase {
     Updating,
     /// It has come to its end by itself; what is left of it is removed.
     Finished,
+    /// It has a guarantee, and can't keep it by itself any more: its sources read nothing until somebody decides.
+    SafeMode,
     /// It ends, because somebody wants that.
     Killing,
     /// It is gone.
@@ -47,6 +49,7 @@ impl Phase {
             Phase::Recovering => "recovering",
             Phase::Updating => "updating",
             Phase::Finished => "finished",
+            Phase::SafeMode => "safe_mode",
             Phase::Killing => "killing",
             Phase::Gone => "gone",
         }
@@ -57,6 +60,7 @@ impl Phase {
         let plain = match phase {
             JobPhase::Reading => Phase::Reading,
             JobPhase::Impossible(why) => return (Phase::Impossible, Some(why.clone())),
+            JobPhase::SafeMode(why) => return (Phase::SafeMode, Some(why.clone())),
             JobPhase::Starting => Phase::Starting,
             JobPhase::Running => Phase::Running,
             JobPhase::Paused => Phase::Paused,
@@ -115,6 +119,9 @@ pub struct JobDescription {
     pub settings: BTreeMap<String, String>,
     /// Who leads it, if anybody does.
     pub master: Option<MasterView>,
+    /// Its epochs and lives, if it has a guarantee.
+    #[serde(default)]
+    pub epochs: Option<EpochsView>,
     /// Its vertices, in the order of its graph.
     pub vertices: Vec<VertexView>,
     /// Its containers, by number.

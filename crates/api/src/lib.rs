@@ -50,6 +50,7 @@ mod past;
 mod plans;
 mod settings;
 mod shown;
+mod snapshots;
 mod submit;
 mod token_file;
 mod top;
@@ -82,5 +83,9 @@ pub use plans::{
 };
 pub use server::{Server, ServerConfig};
 pub use settings::{CLUSTER_SETTINGS, is_of_the_cluster, is_of_the_host, with_clusters};
+pub use snapshots::{
+    DamageView, EpochsView, RecoverRequest, SnapshotVertexView, SnapshotView, SnapshotsQuery,
+    SnapshotsView,
+};
 pub use submit::SubmitRequest;
 pub use top::{ContainerTop, MessagesTop, TopView, VertexTop};

@@ -5,7 +5,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use crate::{
     ClusterInfo, HostView, JobDescription, JobSummary, KillQuery, LogEvent, LogQuery, MetricsQuery,
     MetricsRange, ParallelismUpdate, PastJobDescription, PastJobSummary, Plans, RangeQuery,
-    SampleView, SubmitRequest, TopView,
+    RecoverRequest, SampleView, SnapshotsQuery, SnapshotsView, SubmitRequest, TopView,
 };
 
 /// What a route does; each has one.
@@ -23,6 +23,8 @@ pub(crate) enum Operation {
     Deactivate,
     Restart,
     Update,
+    Recover,
+    Snapshots,
     Plans,
     Logs,
     Metrics,
@@ -267,6 +269,28 @@ pub(crate) static ROUTES: &[Route] = &[
             "/v1/jobs/{job}/parallelism",
             Operation::Update,
             "updateParallelism",
+        )
+    },
+    Route {
+        about: "Have a job in safe mode begin again: from its newest committed epoch, from an earlier one, or with nothing",
+        body: Some(schema::<RecoverRequest>),
+        failures: &[404, 409, 422],
+        ..command(
+            Verb::Post,
+            "/v1/jobs/{job}/recover",
+            Operation::Recover,
+            "recoverJob",
+        )
+    },
+    Route {
+        about: "The snapshots of a job that has a guarantee",
+        query: Some(query::<SnapshotsQuery>),
+        failures: &[404, 409],
+        ..get(
+            "/v1/jobs/{job}/snapshots",
+            Operation::Snapshots,
+            "listSnapshots",
+            schema::<SnapshotsView>,
         )
     },
     Route {

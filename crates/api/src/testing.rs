@@ -13,8 +13,9 @@ use crate::{
     Answer, Cluster, ClusterInfo, ContainerState, ContainerTop, ContainerView, HostView,
     JobDescription, JobEnding, JobSummary, KillQuery, LogLine, LogQuery, LogSource, LogStream,
     MetricsQuery, MetricsRange, NoteView, ParallelismUpdate, PastJobDescription, PastJobSummary,
-    Pending, Phase, Plans, PointView, ProgramView, RangeQuery, SampleKind, SampleView, SeriesView,
-    SubmitRequest, TopView, Unanswered, VertexTop, VertexView, no_such_container, no_such_job,
+    Pending, Phase, Plans, PointView, ProgramView, RangeQuery, RecoverRequest, SampleKind,
+    SampleView, SeriesView, SnapshotsQuery, SnapshotsView, SubmitRequest, TopView, Unanswered,
+    VertexTop, VertexView, no_such_container, no_such_job,
 };
 
 /// A cluster without hosts, whose jobs are taken, packed and told of, and never run.
@@ -259,6 +260,7 @@ impl Job {
             scheduler: definition.scheduler.clone(),
             settings: definition.settings.clone(),
             master: None,
+            epochs: None,
             vertices: self.request.demand.vertices.iter().map(vertex).collect(),
             containers: self.containers(),
             problems: Vec::new(),
@@ -426,6 +428,22 @@ impl Cluster for PretendedCluster {
 
     fn update<'a>(&'a self, job: &'a str, update: ParallelismUpdate) -> Pending<'a, ()> {
         now(self.change(job, &update))
+    }
+
+    fn recover<'a>(&'a self, job: &'a str, request: RecoverRequest) -> Pending<'a, ()> {
+        now(self.command(job, format!("recover {job} {request:?}"), |_| {}))
+    }
+
+    fn snapshots<'a>(&'a self, job: &'a str, query: SnapshotsQuery) -> Pending<'a, SnapshotsView> {
+        now(self.with(job, |_| SnapshotsView {
+            job: job.to_string(),
+            folder: "/mnt/state".into(),
+            state: "running".into(),
+            held_by: None,
+            committed: None,
+            checked: query.check,
+            snapshots: Vec::new(),
+        }))
     }
 
     fn plans<'a>(&'a self, job: &'a str) -> Pending<'a, Plans> {

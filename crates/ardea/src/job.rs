@@ -49,6 +49,7 @@ mod demand;
 mod embedded;
 mod failure;
 mod files;
+mod keeps;
 mod kept;
 mod locate;
 mod main;

@@ -14,11 +14,13 @@ use clap_complete::Shell;
 use crate::commands::bench::BenchCommand;
 use crate::failure::EXIT_CODES;
 
-use cluster::{CLUSTER_HELP, LOGS_HELP, METRICS_HELP, STATE_HELP, SUBMIT_HELP, UPDATE_HELP};
+use cluster::{
+    CLUSTER_HELP, LOGS_HELP, METRICS_HELP, RECOVER_HELP, STATE_HELP, SUBMIT_HELP, UPDATE_HELP,
+};
 pub use cluster::{
     ClusterCommand, ClusterStartArgs, ClusterStopArgs, KillArgs, ListArgs, LogsArgs, MetricsArgs,
-    RemoteJob, RestartArgs, StateCommand, StateDumpArgs, StateRemoveArgs, SubmitArgs, TopArgs,
-    UpdateArgs, Where,
+    RecoverArgs, RemoteJob, RestartArgs, StateCommand, StateDumpArgs, StateRemoveArgs, SubmitArgs,
+    TopArgs, UpdateArgs, Where,
 };
 
 /// Low-latency stream processing: run jobs, look at them, measure them.
@@ -114,7 +116,11 @@ pub enum Command {
     /// Show how the vertices and containers of a job are doing, again and again, until q, Ctrl-C or the job's end
     Top(TopArgs),
     /// Show the snapshots of a job that survives (`--set guarantee=… --set snapshots.folder=FOLDER`)
+    #[command(after_help = SNAPSHOTS_HELP)]
     Snapshots(SnapshotsArgs),
+    /// Have a job in safe mode begin again, when the reason is gone
+    #[command(after_help = RECOVER_HELP)]
+    Recover(RecoverArgs),
     /// Start, stop and look at clusters
     #[command(subcommand, after_help = CLUSTER_HELP)]
     Cluster(ClusterCommand),
@@ -155,15 +161,25 @@ A name that no job which comes with ardea has is that of a cluster's job; with -
 `ardea jobs` lists the jobs that come with ardea. What stands behind a job's name is the job's; options of ardea are found \
 there too. With --dry-run the job is packed as it would be for a cluster.";
 
+const SNAPSHOTS_HELP: &str = "\
+Examples:
+  ardea snapshots state/wordcount --check
+  ardea snapshots word-count --cluster prod
+
+What is no folder here is a job of a cluster; with --cluster or --at everything is.";
+
 /// `ardea snapshots`.
 #[derive(clap::Args, Debug)]
 pub struct SnapshotsArgs {
-    /// The job's folder, which it was given as snapshots.folder
-    #[arg(value_name = "FOLDER")]
-    pub folder: PathBuf,
+    /// A job of a cluster; or the folder of a job of one process, which it was given as snapshots.folder
+    #[arg(value_name = "JOB|FOLDER")]
+    pub what: PathBuf,
     /// Read all that is there, and verify it
     #[arg(long)]
     pub check: bool,
+    /// Where it is.
+    #[command(flatten)]
+    pub place: Where,
 }
 
 /// `ardea config`.

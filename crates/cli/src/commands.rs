@@ -52,6 +52,7 @@ pub fn run(command: Command, context: &Context) -> Result<(), Failure> {
         Command::Metrics(args) => metrics::run(&args, context),
         Command::Top(args) => top::run(&args, context),
         Command::Snapshots(args) => snapshots::run(&args, context),
+        Command::Recover(args) => control::recover(&args, context),
         Command::Cluster(command) => cluster::run(command, context),
         Command::State(StateCommand::Dump(args)) => state::dump(&args, context),
         Command::State(StateCommand::Remove(args)) => state::remove(&args, context),

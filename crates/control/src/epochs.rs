@@ -71,7 +71,7 @@ mod tests;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use ardea_core::Epoch;
+use ardea_core::{Epoch, Guarantee};
 
 pub use interface::{
     EpochNotDone, EpochsAction, EpochsCommand, EpochsConfig, EpochsEvent, EpochsOver, GivenUp,
@@ -176,10 +176,21 @@ impl Epochs {
         self.keeper.record()
     }
 
+    /// What the job promises.
+    pub fn guarantee(&self) -> Guarantee {
+        self.config.guarantee
+    }
+
     /// The epoch that is under way, and who has not reported yet.
     pub fn under_way(&self) -> Option<(Epoch, Vec<ParticipantId>)> {
         let under_way = self.under_way.as_ref()?;
         Some((under_way.epoch, under_way.waiting_for()))
+    }
+
+    /// Whether all participants have done what belongs to the newest commit: what sinks had prepared for it is published.
+    pub fn is_published(&self) -> bool {
+        let hears = |epoch| self.members.unheard(epoch).next().is_none();
+        self.life == Life::Running && self.committed().is_some_and(hears)
     }
 
     /// Whether the loss of that participant would be the end of the present life. It is not if it has ended, its last state is committed, and

@@ -1,8 +1,8 @@
 //! A job as its master sees it, in the words of the REST interface.
 
 use ardea_api::{
-    ContainerState, ContainerView, JobDescription, JobSummary, MasterView, NoteView, Phase, Plans,
-    ProblemView, ProgramView, VertexView,
+    ContainerState, ContainerView, EpochsView, JobDescription, JobSummary, MasterView, NoteView,
+    Phase, Plans, ProblemView, ProgramView, VertexView,
 };
 use ardea_control::{Intent, JobDefinition};
 use ardea_core::Error;
@@ -15,6 +15,10 @@ use crate::measured::{processes, total};
 /// A job in a line, as its master sees it.
 pub(crate) fn summary(view: &JobView) -> JobSummary {
     let (phase, reason) = Phase::of(&view.phase);
+    let reason = reason.map(|why| match phase {
+        Phase::SafeMode => with_ways_out(&why, &view.job.name),
+        _ => why,
+    });
     let workers = view.containers.iter().filter(|one| one.worker.is_some());
     let restarting = view.containers.iter();
     let restarting =
@@ -32,6 +36,35 @@ pub(crate) fn summary(view: &JobView) -> JobSummary {
         version: view.submitted.definition.version.clone(),
         restarting_count: count(restarting.count()),
         last_problem: problems(&view.problems, &view.failures).into_iter().next(),
+    }
+}
+
+/// Why a job waits for somebody to decide, and what can be decided.
+fn with_ways_out(why: &str, job: &str) -> String {
+    format!(
+        "{why}; its sources read nothing until somebody decides: when the cause is gone `ardea recover {job}` begins again from the newest committed epoch, `ardea recover {job} --from EPOCH` from an earlier one; `ardea update` and `ardea kill` work as ever"
+    )
+}
+
+/// The epochs and lives of a job.
+fn epochs(seen: &ardea_master::EpochsView) -> EpochsView {
+    let newest = seen.newest;
+    EpochsView {
+        guarantee: seen.guarantee.clone(),
+        life: seen.life,
+        has_begun: seen.has_begun,
+        restored_from: seen.restored_from,
+        restored_in_ms: seen.restored_in_ms,
+        committed: seen.committed,
+        is_published: seen.is_published,
+        committed_ms: newest.map(|newest| newest.at_ms),
+        took_ms: newest.map(|newest| newest.took_ms),
+        written_bytes: newest.map(|newest| newest.bytes),
+        committed_count: seen.committed_count,
+        given_up_count: seen.given_up_count,
+        rolled_back_count: seen.rolled_back_count,
+        safe_mode: seen.safe_mode.clone(),
+        trouble: seen.trouble.clone(),
     }
 }
 
@@ -99,6 +132,7 @@ pub(crate) fn description(view: &JobView, history: Option<&History>) -> JobDescr
             address: view.master.address.clone(),
             epoch: view.master.epoch.0,
         }),
+        epochs: view.epochs.as_ref().map(epochs),
         vertices: vertices(view, history),
         containers: containers(view, history),
         problems: problems(&view.problems, &view.failures),
@@ -117,6 +151,7 @@ pub(crate) fn unled_description(stored: &StoredJob, trouble: Option<&Error>) -> 
         scheduler: definition.scheduler.clone(),
         settings: definition.settings.clone(),
         master: None,
+        epochs: None,
         vertices: demand
             .vertices
             .iter()

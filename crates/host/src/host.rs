@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ardea_api::{Server, ServerConfig};
+use ardea_archive::Archives;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_master::{MasterProcess, MasterSetup, new_submission};
 use ardea_scheduler::{
@@ -63,6 +64,7 @@ impl Host {
             .with_local(Local::new(local.clone()))
             .with(HOSTS, hosts);
         let listen = format!("{}:0", bracketed(&setup.cluster.host));
+        let archives = Archives::new();
         let master = MasterSetup {
             holder: holder(&setup.name, new_submission()),
             listen: listen.clone(),
@@ -74,7 +76,7 @@ impl Host {
             launch: setup.launch(),
             lease: setup.lease,
             master: setup.master,
-            snapshots: None,
+            snapshots: Some(Arc::clone(&archives) as _),
         };
         let (token, tls) = (setup.cluster.token()?, setup.cluster.tls()?);
         let scheme = if tls.is_some() { "https" } else { "http" };
@@ -82,7 +84,8 @@ impl Host {
             .or_any_port(!setup.cluster.is_port_chosen)
             .token(token.clone())
             .tls(tls.clone());
-        let served = Served::new(&setup, schedulers, local.config().capacity, token, tls);
+        let machine = local.config().capacity;
+        let served = Served::new(&setup, (schedulers, archives), machine, token, tls);
         let server = Server::bind(Arc::clone(&served) as _, config).await?;
         let (wanted, port) = (setup.cluster.port, server.address()?.port());
         let api = format!("{scheme}://{}:{port}", bracketed(&setup.cluster.host));

@@ -1,27 +1,30 @@
 //! What the REST interface of a host answers.
 
+mod past_logs;
+mod snapshots;
+
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ardea_api::{
     Answer, Cluster, ClusterInfo, ClusterSettings, DOUBTFUL, HostView, HostedContainer,
     JobDescription, JobSummary, KillQuery, LogQuery, LogStream, MetricsQuery, MetricsRange,
-    ParallelismUpdate, PastJobDescription, PastJobSummary, Pending, Plans, RangeQuery, SampleView,
-    SubmitRequest, TopView, Unanswered, no_such_container,
+    ParallelismUpdate, PastJobDescription, PastJobSummary, Pending, Plans, RangeQuery,
+    RecoverRequest, SampleView, SnapshotsQuery, SnapshotsView, SubmitRequest, TopView, Unanswered,
+    no_such_container,
 };
+use ardea_archive::Archives;
 use ardea_control::Command;
 use ardea_core::{Error, ErrorCode, Token};
 use ardea_master::{
     JobDesk, JobView, Jobs as Led, MasterProcess, Standing, Undone, all_past_jobs, submit,
 };
 use ardea_packing::{ContainerId, ResourceManagers, Resources, VertexName};
-use ardea_scheduler::{HOSTS, HostRecord, Schedulers};
-use ardea_state_manager::layout;
+use ardea_scheduler::{HostRecord, Schedulers};
 use ardea_tls::Tls;
 
 use crate::directory::{API, Directory, PID, VERSION, host_at};
 use crate::jobs::{Found, Jobs, submission_of};
-use crate::kept::{self, Elsewhere, Reach, kept_elsewhere, kept_here, nothing_kept};
 use crate::room::check_room;
 use crate::{HostSetup, described, logs, measured, remembered};
 
@@ -39,6 +42,8 @@ pub(crate) struct Served {
     cluster: ClusterSettings,
     managers: ResourceManagers,
     schedulers: Schedulers,
+    /// The snapshots of the jobs that it leads.
+    archives: Arc<Archives>,
     /// What this machine has.
     machine: Resources,
     jobs: Jobs,
@@ -50,7 +55,7 @@ pub(crate) struct Served {
 impl Served {
     pub(crate) fn new(
         setup: &HostSetup,
-        schedulers: Schedulers,
+        (schedulers, archives): (Schedulers, Arc<Archives>),
         machine: Resources,
         token: Option<Token>,
         tls: Option<Tls>,
@@ -60,6 +65,7 @@ impl Served {
             cluster: setup.cluster.clone(),
             managers: setup.managers.clone(),
             schedulers,
+            archives,
             machine,
             jobs: Jobs {
                 own: setup.name.clone(),
@@ -203,77 +209,6 @@ impl Served {
             }
         }
         led
-    }
-
-    /// What a job that is gone has written.
-    async fn kept_logs(
-        &self,
-        job: &str,
-        submission: Option<u64>,
-        query: LogQuery,
-    ) -> Answer<LogStream> {
-        let Some(past) = self.jobs.past(job, submission).await? else {
-            return Err(self.jobs.gone(job, submission).await?.into());
-        };
-        let hosts = match query.here {
-            true => Vec::new(),
-            false => self.directory.all().await?,
-        };
-        let mut others = Vec::new();
-        for (name, record) in &hosts {
-            if let Some(api) = record.attributes.get(API).filter(|_| *name != self.name) {
-                others.push((name.clone(), self.jobs.client(api)?));
-            }
-        }
-        let asked = match query.here {
-            true => self.asked_of_these().await?,
-            false => {
-                let asked = hosts
-                    .iter()
-                    .filter(|(_, it)| it.attributes.contains_key(API));
-                asked.map(|(name, _)| name.clone()).collect()
-            }
-        };
-        let (cluster, own, gone) = (self.cluster.clone(), self.name.clone(), past.clone());
-        let (here, container) = (query.here, query.container);
-        let looked = looking(move || {
-            let (own, asked) = (&own[..], &asked[..]);
-            let reach = Reach::Part { own, asked };
-            let kept = kept_here(&cluster, &gone.job, &gone.scheduler, reach);
-            Ok::<_, Error>((!kept.is_empty(), kept::wanted(&kept, container)?))
-        });
-        let (is_here, files) = looked.await??;
-        let is_spread = past.scheduler == HOSTS;
-        let mut elsewhere = match is_here && !is_spread {
-            true => Elsewhere::default(),
-            false => kept_elsewhere(&others, &past, &query).await,
-        };
-        if is_spread && !here {
-            elsewhere.without_hosts(&past, &self.cluster.host, &hosts);
-        }
-        // A job may have written nothing, a container that is asked after has not.
-        let is_found = is_here && container.is_none();
-        let nothing = !is_found && files.is_empty() && elsewhere.found.is_empty();
-        match elsewhere.missing() {
-            // Whoever is silent may have it.
-            Some(missing) if nothing => Err(missing.into()),
-            None if nothing => Err(nothing_kept(&self.cluster, &past, container).into()),
-            missing => Ok(logs::kept(files, elsewhere.found, missing, query)),
-        }
-    }
-
-    /// The hosts with files on this machine that are asked for what they have kept: only these matter here, and in a large cluster not
-    /// every host reads of all.
-    async fn asked_of_these(&self) -> Answer<Vec<String>> {
-        let cluster = self.cluster.clone();
-        let mut asked = Vec::new();
-        for name in looking(move || kept::hosts_here(&cluster)).await? {
-            // A folder that no host can have made is none's.
-            if layout::worker(&name).is_ok() && self.directory.api_of(&name).await?.is_some() {
-                asked.push(name);
-            }
-        }
-        Ok(asked)
     }
 
     /// The containers of all jobs, each with the name of its host.
@@ -435,6 +370,9 @@ impl Cluster for Served {
             check_room(&demand, &definition.scheduler, self.machine)?;
             // A job that nobody can start is not taken.
             self.schedulers.get(&definition.scheduler)?;
+            // Nor one whose snapshots can't be kept.
+            let promised = definition.clone();
+            looking(move || ardea_archive::make_room(&promised)).await??;
             let state = Arc::clone(&self.jobs.state);
             let patience = self.cluster.patience.min(SUBMITS_WITHIN);
             submit(state, definition, demand, packing, &self.managers, patience).await?;
@@ -491,6 +429,14 @@ impl Cluster for Served {
         let wanted = update.parallelism.into_iter();
         let wanted = wanted.map(|(vertex, count)| (VertexName::new(vertex), count));
         Box::pin(self.command(job, Command::Update(wanted.collect())))
+    }
+
+    fn recover<'a>(&'a self, job: &'a str, request: RecoverRequest) -> Pending<'a, ()> {
+        Box::pin(self.command(job, snapshots::wanted(request)))
+    }
+
+    fn snapshots<'a>(&'a self, job: &'a str, query: SnapshotsQuery) -> Pending<'a, SnapshotsView> {
+        Box::pin(self.look_at_snapshots(job, query.check))
     }
 
     fn plans<'a>(&'a self, job: &'a str) -> Pending<'a, Plans> {

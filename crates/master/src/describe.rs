@@ -46,6 +46,7 @@ impl Driver {
             since_ms,
             intent: record.map(|record| record.intent),
             plan: record.map_or(PlanVersion::default(), |record| record.plan_version),
+            epochs: master.epochs().and_then(|epochs| self.lived.view(epochs)),
             vertices: vertices
                 .iter()
                 .map(|vertex| VertexView {

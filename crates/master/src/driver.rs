@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ardea_control::{
-    Candidate, CandidateAction, CandidateEvent, CommandId, EpochsNote, EpochsRecord, JobMaster,
-    JobRecord, LeaseEvent, LeaseRecord, MasterAction, MasterConfig, MasterEpoch, MasterEvent, Note,
-    Refused, Registration, RequestId, StoreReply, StoreRequest, ToMaster, ToWorker, WorkerId,
+    Candidate, CandidateAction, CandidateEvent, CommandId, Epochs, EpochsNote, EpochsRecord,
+    JobMaster, JobRecord, JobRef, LeaseEvent, LeaseRecord, MasterAction, MasterConfig, MasterEpoch,
+    MasterEvent, Note, Refused, Registration, RequestId, StoreReply, StoreRequest, ToMaster,
+    ToWorker, WorkerId,
 };
-use ardea_core::{Error, Result};
+use ardea_core::{Error, ErrorCode, Result};
 use ardea_packing::ContainerId;
 use ardea_scheduler::{ContainerEvent, Ending, LaunchPlan};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -25,9 +26,10 @@ use crate::facts::Publisher;
 use crate::handover::Handover;
 use crate::leftovers;
 use crate::links::{LinkEvent, Links};
+use crate::lived::Lived;
 use crate::scheduling::{SchedulerEvent, Scheduling};
 use crate::succession::{Handing, was_to_end};
-use crate::{JobStore, MasterSetup, Submitted};
+use crate::{JobStore, MasterSetup, Snapshots, Submitted};
 
 /// How often the machine is told that time has passed.
 const TICK: Duration = Duration::from_millis(50);
@@ -73,6 +75,8 @@ pub(crate) struct Driver {
     pub(crate) begin: Instant,
     pub(crate) candidate: Candidate,
     pub(crate) chronicle: Chronicle,
+    /// What has come of the job's epochs under this master.
+    pub(crate) lived: Lived,
     pub(crate) links: Links,
     /// Workers that were faster than the lease's answer, or the record's: they are heard when the master can hear them.
     early: BTreeMap<ContainerId, Registration>,
@@ -122,6 +126,7 @@ impl Driver {
             address: address.to_string(),
             begin: Instant::now(),
             chronicle: Chronicle::new(),
+            lived: Lived::default(),
             links: Links::new(words),
             early: BTreeMap::new(),
             scheduling: None,
@@ -164,6 +169,10 @@ impl Driver {
                 },
                 Some(event) = inlets.words.recv() => self.link_event(event),
             }
+            let epochs = self.candidate.master().and_then(JobMaster::epochs);
+            if let Some(record) = epochs.and_then(Epochs::record) {
+                self.lived.look(record);
+            }
             self.tell_standing();
         }
     }
@@ -172,6 +181,7 @@ impl Driver {
         while self.tasks.try_join_next().is_some() {}
         self.happens(CandidateEvent::Tick);
         self.hand_over_if_due();
+        self.measure_epochs();
     }
 
     fn done(&mut self, done: Done) {
@@ -379,12 +389,7 @@ impl Driver {
                 events.extend(closed.map(|w| CandidateEvent::Master(MasterEvent::Closed(w))));
             }
             MasterAction::Record(id, request) => self.ask_record(id, request),
-            MasterAction::Epochs(id, request) => {
-                let (store, done) = (self.store.clone(), self.done.clone());
-                self.tasks.spawn(async move {
-                    let _ = done.send(Done::Epochs(id, store.epochs(request).await));
-                });
-            }
+            MasterAction::Epochs(id, request) => self.ask_epochs(id, request),
             MasterAction::Keep {
                 epochs,
                 below,
@@ -406,14 +411,7 @@ impl Driver {
                 }
             }
             MasterAction::Phase(phase) => self.chronicle.phase(phase),
-            // One after the other, all the time: people are told of those that are not.
-            MasterAction::Note(Note::Epochs(EpochsNote::Committed { .. })) => {}
-            MasterAction::Note(note) => {
-                if let Note::Joined(worker) = &note {
-                    self.publish_worker(*worker);
-                }
-                self.chronicle.note(note);
-            }
+            MasterAction::Note(note) => self.noted(note),
             MasterAction::JobGone => self.leave(),
         }
     }
@@ -440,11 +438,47 @@ impl Driver {
         });
     }
 
+    fn noted(&mut self, note: Note) {
+        if let Note::Epochs(note) = &note {
+            self.lived.noted(note);
+            if let Some(snapshots) = &self.setup.snapshots {
+                snapshots.noted(self.store.job(), note);
+            }
+        }
+        match &note {
+            // One after the other, all the time: people are told of those that are not.
+            Note::Epochs(EpochsNote::Committed { .. }) => return,
+            Note::Joined(worker) => self.publish_worker(*worker),
+            _ => {}
+        }
+        self.chronicle.note(note);
+    }
+
+    /// Of what is to be written, what is new is made a snapshot first.
+    fn ask_epochs(&mut self, id: RequestId, request: StoreRequest<Arc<EpochsRecord>>) {
+        let (store, done) = (self.store.clone(), self.done.clone());
+        let snapshots = self.setup.snapshots.clone();
+        self.tasks.spawn(async move {
+            let made = match (&request, snapshots) {
+                (StoreRequest::Write { value, .. }, Some(snapshots)) => {
+                    make(snapshots, store.job().clone(), Arc::clone(value)).await
+                }
+                _ => Ok(()),
+            };
+            let reply = match made {
+                Ok(()) => store.epochs(request).await,
+                Err(error) => StoreReply::Refused(Refused::not_stored(&error)),
+            };
+            let _ = done.send(Done::Epochs(id, reply));
+        });
+    }
+
     fn gained(&mut self) {
         let Some(epoch) = self.candidate.master().map(|master| master.epoch()) else {
             return;
         };
         self.chronicle = Chronicle::new();
+        self.lived = Lived::default();
         self.links.begin_anew();
         self.scheduling = Some(Scheduling::start(
             epoch,
@@ -490,6 +524,9 @@ impl Driver {
         if let Some(resigned) = self.resigned.take() {
             let _ = resigned.send(());
         }
+        if let Some(snapshots) = &self.setup.snapshots {
+            snapshots.gone(self.store.job());
+        }
         let (store, done) = (self.store.clone(), self.done.clone());
         self.tasks.spawn(async move {
             while leftovers::remove(&store).await.is_err() {
@@ -531,6 +568,14 @@ impl Driver {
             changed
         });
     }
+}
+
+/// Makes snapshots of what a record adds, on a thread that may wait.
+async fn make(snapshots: Arc<dyn Snapshots>, job: JobRef, record: Arc<EpochsRecord>) -> Result<()> {
+    let making = tokio::task::spawn_blocking(move || snapshots.make(&job, &record));
+    making.await.unwrap_or_else(|error| {
+        Err(Error::new(ErrorCode::Internal, "a snapshot was not made").because(error))
+    })
 }
 
 /// Which life of a container it is about, if it is about one.

@@ -39,6 +39,13 @@ impl JobMetrics {
         }
     }
 
+    /// Takes in what the master itself has counted.
+    pub(crate) fn take_own(&self, batch: &Batch) {
+        let history = self.0.history.lock();
+        let mut history = history.unwrap_or_else(PoisonError::into_inner);
+        history.take(batch, now());
+    }
+
     /// Forgets everything.
     pub(crate) fn clear(&self) {
         let history = self.0.history.lock();
@@ -68,7 +75,7 @@ fn empty() -> History {
     History::new(HistoryConfig::default(), now())
 }
 
-fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     let micros = now_ms().saturating_mul(1_000);
     Timestamp::from_micros(i64::try_from(micros).unwrap_or(i64::MAX))
 }

@@ -8,7 +8,7 @@
 //! * [`submit`]: how a job gets into a cluster;
 //! * [`MasterProcess`], [`MasterSetup`]: a process that may be master of every job of a cluster, or of one; [`Jobs`];
 //! * [`Candidacy`], [`JobDesk`], [`Standing`]: such a process as candidate for one job, where to ask it, and what came of it; [`Undone`];
-//! * [`JobView`]: a job as its master sees it; [`JobMetrics`]: what its workers have measured; [`PastJob`]: what is remembered of one that is gone;
+//! * [`JobView`]: a job as its master sees it; [`EpochsView`]: its epochs and lives; [`JobMetrics`]: what its workers have measured; [`PastJob`]: what is remembered of one that is gone;
 //! * [`LeaseFinder`]: how workers find the master;
 //! * [`JobStore`], [`StoredJob`]: what stands in the state manager; [`PlanFact`] and the like: what is told there to readers;
 //! * [`sweep`]: removes what belongs to no job.
@@ -73,6 +73,7 @@ mod chronicle;
 mod handover;
 mod job_metrics;
 mod links;
+mod lived;
 mod scheduling;
 mod trouble;
 mod view;
@@ -89,6 +90,7 @@ pub use facts::{PlanFact, SchedulerFact, WorkerFact};
 pub use finder::LeaseFinder;
 pub use job_metrics::JobMetrics;
 pub use leftovers::sweep;
+pub use lived::{CommitView, EpochsView};
 pub use master_process::{Jobs, MasterProcess};
 pub use past_jobs::{PastJob, REMEMBERED_JOBS, all_past_jobs, past_jobs_of};
 pub use setup::{LaunchSetup, MasterSetup, Snapshots};

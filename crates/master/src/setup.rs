@@ -5,7 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use ardea_control::{
-    CertificateFiles, EpochsConfig, Generation, JobDefinition, JobRef, LeaseConfig, MasterConfig,
+    CertificateFiles, EpochsConfig, EpochsNote, EpochsRecord, Generation, JobDefinition, JobRef,
+    LeaseConfig, MasterConfig,
 };
 use ardea_core::{Epoch, Result};
 use ardea_courier::Security;
@@ -43,6 +44,9 @@ pub struct MasterSetup {
 }
 
 /// What a master has to know of the snapshots of jobs with a guarantee, which it has taken and does not keep itself.
+///
+/// A process that stands for a job asks for its epochs first; what it says of one that it has not asked about, or that promises nothing, changes
+/// nothing.
 pub trait Snapshots: Send + Sync + fmt::Debug {
     /// What the job promises by its settings, and when its epochs end; none if it promises nothing.
     ///
@@ -50,6 +54,27 @@ pub trait Snapshots: Send + Sync + fmt::Debug {
     ///
     /// If its settings make no sense.
     fn epochs(&self, definition: &JobDefinition) -> Result<Option<EpochsConfig>>;
+
+    /// Makes snapshots of what workers have saved for the epochs that this record adds to those before it. Called before the record is written,
+    /// which is what commits them, and again if that has to be tried again. May wait for as long as writing takes.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no such snapshot: then the record is not written, and the epoch given up.
+    fn make(&self, job: &JobRef, record: &Arc<EpochsRecord>) -> Result<()> {
+        let _ = (job, record);
+        Ok(())
+    }
+
+    /// Something has come of the job's epochs that a person may want to read. Must not wait.
+    fn noted(&self, job: &JobRef, note: &EpochsNote) {
+        let _ = (job, note);
+    }
+
+    /// The job is gone. Must not wait.
+    fn gone(&self, job: &JobRef) {
+        let _ = job;
+    }
 
     /// Of the epochs below `below` the job needs only the snapshots of these, as [`EpochsAction::Keep`](ardea_control::EpochsAction::Keep)
     /// says. Must not wait: it may be done late, or not at all if another one follows.

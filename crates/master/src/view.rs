@@ -9,7 +9,7 @@ use ardea_packing::{ContainerId, InstanceId, Resources};
 use ardea_scheduler::Ending;
 use serde::{Deserialize, Serialize};
 
-use crate::Submitted;
+use crate::{EpochsView, Submitted};
 
 /// A job as its master sees it. Times are milliseconds since 1970 by the master's clock.
 ///
@@ -31,6 +31,9 @@ pub struct JobView {
     pub intent: Option<Intent>,
     /// The plan's number; zero while there is none.
     pub plan: PlanVersion,
+    /// Its epochs and lives, if it has a guarantee.
+    #[serde(default)]
+    pub epochs: Option<EpochsView>,
     /// Its vertices, with how many instances each has, in the order of the graph.
     pub vertices: Vec<VertexView>,
     /// Its containers, by number.
@@ -222,6 +225,7 @@ fn phase_in_words(phase: &JobPhase) -> String {
     let words = match phase {
         JobPhase::Reading => "being read by its master",
         JobPhase::Impossible(why) => return format!("not possible: {why}"),
+        JobPhase::SafeMode(why) => return format!("in safe mode: {why}"),
         JobPhase::Starting => "being started",
         JobPhase::Running => "running",
         JobPhase::Paused => "paused",

@@ -10,6 +10,8 @@ use Kind::{Counter, Gauge, Histogram};
 pub const INSTANCE: &[&str] = &["job", "container", "vertex", "instance"];
 /// The labels of a process's metrics.
 pub const PROCESS: &[&str] = &["job", "container"];
+/// The labels of a metric of a job with a guarantee, which its master tells.
+pub const JOB: &[&str] = &["job"];
 /// The labels of a connection's metrics; `peer` is the container at the other end.
 pub const LINK: &[&str] = &["job", "container", "peer"];
 
@@ -145,6 +147,14 @@ metrics! {
     THREADS = "ardea_process_threads", Gauge, PROCESS, Sum, "threads of the process";
     OPEN_FDS = "ardea_process_open_fds", Gauge, PROCESS, Sum, "files, sockets and pipes that the process has open";
     STARTED = "ardea_process_start_time_seconds", Gauge, PROCESS, Max, "when the process was started, in seconds since 1970";
+    EPOCHS_COMMITTED = "ardea_epochs_committed_total", Counter, JOB, Sum, "epochs of the job that were committed, since its master leads";
+    EPOCHS_GIVEN_UP = "ardea_epochs_given_up_total", Counter, JOB, Sum, "epochs of the job that were given up, since its master leads";
+    EPOCH_SECONDS = "ardea_epoch_seconds", Gauge, JOB, Max, "from the end of the newest committed epoch being asked for until its snapshot was recorded";
+    EPOCH_BYTES = "ardea_epoch_bytes", Gauge, JOB, Sum, "bytes that were written for the newest committed epoch";
+    EPOCH_AGE = "ardea_epoch_age_seconds", Gauge, JOB, Max, "how long ago the newest epoch was committed";
+    ROLLBACKS = "ardea_rollbacks_total", Counter, JOB, Sum, "times the job went back to the newest committed epoch, since its master leads";
+    LIFE = "ardea_life", Gauge, JOB, Max, "which life of the job it is: one more with each rollback and each update";
+    RESTORE_SECONDS = "ardea_restore_seconds", Gauge, JOB, Max, "from the present life being asked for until all instances had what they begin with; told by the master that has seen it";
     SINK_DROPPED = "ardea_metrics_dropped_batches_total", Counter, SINK, Sum, "batches that a metrics sink did not take, because it was too slow or failed";
 }
 

@@ -16,12 +16,12 @@ use ardea_control::{
     StoreRequest, StoreVersion,
 };
 use ardea_core::{Epoch, Error, ErrorCode, Result};
+use ardea_cuts::{Chore, Housekeeper};
 use ardea_engine::JobStatus;
 use ardea_snapshot::{Commit, Snapshot, SnapshotId};
 
 use crate::failure;
 use crate::home::Home;
-use crate::housekeeping::{Chore, Housekeeper};
 use crate::life::{Beginning, Event, Life, PARTICIPANT, Wish};
 use crate::record::{EpochTold, RecordedEnd};
 use crate::surviving::{Shared, SurvivalEnd, Survived};

@@ -10,17 +10,14 @@ use ardea_control::{
 };
 use ardea_core::{Epoch, Error, ErrorCode, Result};
 use ardea_snapshot::{
-    BlockConfig, Commit, DiskFolder, FileName, FileState, Folder, MemoryFolder, Snapshot,
-    SnapshotId, SnapshotReport, SnapshotStore, StoreConfig,
+    Commit, DiskFolder, FileName, FileState, Folder, MemoryFolder, Snapshot, SnapshotId,
+    SnapshotReport, SnapshotStore, StoreConfig,
 };
 
 use crate::Survival;
 use crate::lock::FolderLock;
 use crate::record::{EpochTold, KeptRecord, RecordFiles, RecordedEnd, Wrote};
 use crate::survival::Place;
-
-/// How many bytes of an instance's cut are sorted at a time.
-const BUFFER_BYTES: usize = 4 << 20;
 
 /// Where a job is kept, for as long as this process has it.
 #[derive(Debug)]
@@ -56,10 +53,7 @@ impl Home {
         };
         let config = StoreConfig {
             keep: survival.keep.get(),
-            blocks: BlockConfig {
-                buffer_bytes: BUFFER_BYTES,
-                ..BlockConfig::default()
-            },
+            blocks: ardea_cuts::block_config(),
             ..StoreConfig::default()
         };
         let (files, found) = RecordFiles::open(Arc::clone(&folder))?;
@@ -286,15 +280,6 @@ impl Home {
     /// Files that are not needed any more.
     pub(crate) fn take_stale(&mut self) -> Vec<(FileName, FileState)> {
         self.files.take_stale()
-    }
-
-    /// The snapshot before the committed one.
-    pub(crate) fn before_committed(&self) -> Option<Epoch> {
-        let epochs = self.epochs()?;
-        let earlier = epochs.snapshots.iter().map(|kept| kept.epoch);
-        earlier
-            .filter(|epoch| Some(*epoch) < epochs.committed)
-            .max()
     }
 
     /// Why the job waits for somebody to decide, if it does.

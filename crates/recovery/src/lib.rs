@@ -2,15 +2,14 @@
 //!
 //! A job that survives has a [`Survival`]: what it promises, and where its snapshots are. [`Surviving`] runs it: it conducts the job's epochs by the
 //! machines of a cluster's master, [`Epochs`](ardea_control::Epochs) and [`EpochsAgent`](ardea_control::EpochsAgent), with this process as the
-//! only participant; writes the cuts of instances on threads of its own; and when the job fails begins another life of it.
+//! only participant; has the cuts of instances written; and when the job fails begins another life of it.
 //!
 //! In reading order:
 //!
 //! * [`Survival`], [`SURVIVAL_SETTINGS`]: what is promised, and how; [`Embedded`]: jobs that can be run; [`Survive`]: running one;
 //! * [`Surviving`], [`SurvivingHandle`]: a job that runs so; [`Survived`], [`Figures`], [`Notice`]: what is told of it;
 //! * `home`: a job's folder, with its `lock` and its `record`; `shape`: whether a folder fits a job; [`look`]: what is in a folder;
-//! * `writing`: takes cuts; `reading`: gives state back; `gathering`: which cuts make a snapshot;
-//! * `life`: one life of the job; `driver`: from one to the next; `failure`: what is tried again; `housekeeping`: folding and collecting.
+//! * `life`: one life of the job, whose cuts are those of `ardea-cuts`; `driver`: from one to the next; `failure`: what is tried again.
 //!
 //! # Invariants
 //!
@@ -46,12 +45,7 @@ mod record;
 mod home;
 mod shape;
 
-mod gathering;
-mod reading;
-mod writing;
-
 mod failure;
-mod housekeeping;
 
 mod driver;
 mod life;

@@ -7,17 +7,13 @@ use std::thread;
 use std::time::Duration;
 
 use ardea_control::{EpochsAgent, Generation, ParticipantId};
-use ardea_core::{Cut, DeadLetters, Epoch, Error, ErrorCode, Guarantee, Result};
-use ardea_engine::{
-    CutReport, CutSink, CutSource, Cuts, InstanceName, JobConfig, JobHandle, JobStatus, Node,
-};
-use ardea_snapshot::{CutReceipt, Snapshot, SnapshotStore};
+use ardea_core::{DeadLetters, Epoch, Error, ErrorCode, Guarantee, Result};
+use ardea_cuts::{Alignment, CutNews, CutPlace, CutTaker, Gathering, StateReading, Writers};
+use ardea_engine::{CutSink, CutSource, Cuts, InstanceName, JobConfig, JobHandle, JobStatus, Node};
+use ardea_snapshot::{Folder, Snapshot};
 
 use crate::Embedded;
-use crate::gathering::Gathering;
-use crate::reading::StateReading;
 use crate::shape;
-use crate::writing::{CutTaker, Writers};
 
 /// The only participant: this process.
 pub(crate) const PARTICIPANT: ParticipantId = ParticipantId(0);
@@ -49,14 +45,8 @@ pub(crate) enum Wish {
 pub(crate) enum LifeEvent {
     /// All instances have what they remembered.
     Restored,
-    /// A cut is safe.
-    Saved(InstanceName, CutReport, CutReceipt),
-    /// A cut will not be; why, if it has failed.
-    GaveUp(Cut, Option<Error>),
-    /// An instance has heard that this epoch is committed.
-    Heard(InstanceName, Epoch),
-    /// An instance has ended, and waits for nothing.
-    Left(InstanceName),
+    /// Something has come of the cuts of instances.
+    Cuts(CutNews),
     /// The job is over.
     Over(JobStatus),
 }
@@ -67,7 +57,7 @@ pub(crate) struct Beginning<'a> {
     pub(crate) node: &'a Node,
     pub(crate) guarantee: Guarantee,
     pub(crate) dead_letters: Arc<DeadLetters>,
-    pub(crate) store: SnapshotStore,
+    pub(crate) folder: Arc<dyn Folder>,
     pub(crate) events: Sender<Event>,
     pub(crate) writers: Writers,
     /// How many threads read what is remembered.
@@ -87,17 +77,11 @@ pub(crate) struct Life {
     pub(crate) has_begun: bool,
     /// The first epoch's cuts are to hold all state, and be based on nothing.
     pub(crate) has_base: bool,
-    /// The epoch whose commit is being carried out.
-    pub(crate) telling: Option<Epoch>,
     /// The epoch that is under way, and when it was asked for.
     pub(crate) ending: Option<(Epoch, Duration)>,
-    /// The newest epoch of which all cuts were told to be safe.
-    pub(crate) saved: Option<Epoch>,
-    /// By vertex and instance, how long inputs had been held before it.
-    pub(crate) aligned: BTreeMap<(Arc<str>, u32), Duration>,
+    aligned: Alignment,
     /// The end of the job has been told.
     pub(crate) over: Option<JobStatus>,
-    pub(crate) has_told_its_end: bool,
     _reading: Option<Arc<StateReading>>,
 }
 
@@ -131,9 +115,7 @@ impl Life {
                 )?)
             }
         };
-        let (store, events) = (with.store.clone(), with.events.clone());
-        let taker = CutTaker::new(generation, store, events, with.writers.clone());
-        let taker = Arc::new(taker);
+        let taker = Arc::new(taker(with, generation));
         let config = JobConfig {
             guarantee: with.guarantee,
             dead_letters: Arc::clone(&with.dead_letters),
@@ -151,25 +133,22 @@ impl Life {
             reading.all_are_open();
         }
         let names = instances(&handle);
-        let counts = shape::counts(&names);
-        let has_base = from.is_some_and(|snapshot| shape::is_same(snapshot, &counts));
+        let counts = ardea_cuts::counts(&names);
+        let has_base = from.is_some_and(|snapshot| ardea_cuts::is_same(snapshot, &counts));
         if has_base {
             taker.has_base();
         }
         let life = Life {
             generation,
             agent: EpochsAgent::new(PARTICIPANT, generation, from.map(|from| from.id().epoch)),
-            gathering: Gathering::of(names),
+            gathering: Gathering::of(generation.0, names),
             taker,
             counts,
             has_begun: false,
             has_base,
-            telling: None,
             ending: None,
-            saved: None,
-            aligned: BTreeMap::new(),
+            aligned: Alignment::default(),
             over: None,
-            has_told_its_end: false,
             _reading: reading,
             handle,
         };
@@ -205,16 +184,22 @@ impl Life {
 
     /// How long each vertex's slowest instance has held inputs since this was asked last.
     pub(crate) fn alignment(&mut self) -> BTreeMap<String, Duration> {
-        let mut slowest: BTreeMap<String, Duration> = BTreeMap::new();
-        for report in self.handle.metrics() {
-            let key = (Arc::clone(&report.vertex), report.instance);
-            let now = report.metrics.aligned_for;
-            let before = self.aligned.insert(key, now).unwrap_or_default();
-            let held = slowest.entry(report.vertex.to_string()).or_default();
-            *held = now.saturating_sub(before).max(*held);
-        }
-        slowest
+        self.aligned.since_last(self.handle.metrics())
     }
+}
+
+/// Takes the cuts of a life that is about to begin.
+fn taker(with: &Beginning<'_>, generation: Generation) -> CutTaker {
+    let place = CutPlace {
+        folder: Arc::clone(&with.folder),
+        job: with.job.job_name().to_string(),
+        generation: generation.0,
+    };
+    let events = with.events.clone();
+    CutTaker::new(place, with.writers.clone(), move |news| {
+        // Without a driver nobody is left who wants to know.
+        let _ = events.send(Event::Life(generation, LifeEvent::Cuts(news)));
+    })
 }
 
 /// All instances of a job that was just started.

@@ -37,14 +37,14 @@ pub static SURVIVAL_SETTINGS: &[Setting] = &[
         key: "guarantee",
         kind: Kind::Choice(&["none", "at-least-once", "exactly-once"]),
         default: "none",
-        about: "what a job that runs in this process promises of its records when it fails, or its process dies",
+        about: "what a job promises of its records when it fails, or a process of it dies",
         trades: "none costs nothing; at-least-once costs snapshots; exactly-once also holds back inputs that are ahead at the end of an epoch",
     },
     Setting {
         key: "snapshots.folder",
         kind: Kind::Text,
         default: "",
-        about: "the folder of the job's snapshots, which is this job's alone; without one they are in memory",
+        about: "the folder of the job's snapshots, which is this job's alone; without one they are in memory. On a cluster: a folder that all hosts see, in which each job gets its own",
         trades: "in memory they are quicker, and end with the process",
     },
     Setting {

@@ -1,9 +1,6 @@
 //! Whether what is kept of a job fits the job that is to go on from it.
 
-use std::collections::BTreeMap;
-
 use ardea_core::{Dag, Error, ErrorCode, RUNTIME_STATE, Result};
-use ardea_engine::InstanceName;
 use ardea_snapshot::Snapshot;
 
 /// Refuses a snapshot with state that the job has no vertex for, and a job with vertices that would begin in the middle of what others
@@ -51,22 +48,4 @@ fn own_states<'a>(snapshot: &'a Snapshot, vertex: &str) -> Vec<&'a str> {
     let mut states = snapshot.states(vertex);
     states.retain(|state| !state.starts_with(RUNTIME_STATE));
     states
-}
-
-/// How many instances each vertex has.
-pub(crate) fn counts<'a>(
-    instances: impl IntoIterator<Item = &'a InstanceName>,
-) -> BTreeMap<String, u32> {
-    let instances = instances.into_iter();
-    instances
-        .map(|of| (of.vertex.to_string(), of.instance.parallelism))
-        .collect()
-}
-
-/// Whether the snapshot is of the same vertices with the same numbers of instances: only then increments may be based on it.
-pub(crate) fn is_same(snapshot: &Snapshot, counts: &BTreeMap<String, u32>) -> bool {
-    snapshot.vertices().count() == counts.len()
-        && counts
-            .iter()
-            .all(|(vertex, count)| snapshot.instances(vertex) == Some(*count))
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -148,9 +148,24 @@ impl Survival {
         self.guarantee
     }
 
-    pub(crate) fn epochs(&self) -> EpochsConfig {
+    /// The directory of its snapshots, if they are in one.
+    pub fn directory(&self) -> Option<&Path> {
+        match &self.place {
+            Place::Directory(path) => Some(path),
+            Place::Memory | Place::Folder(_) => None,
+        }
+    }
+
+    /// How many snapshots are kept.
+    pub fn kept(&self) -> NonZeroUsize {
+        self.keep
+    }
+
+    /// The same for whoever conducts the epochs of the job.
+    pub fn epochs(&self) -> EpochsConfig {
         EpochsConfig {
             guarantee: self.guarantee,
+            goes_back: self.goes_back,
             interval: self.every,
             timeout: self.timeout,
             pause: self.pause,

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ardea_core::{DeadLetters, Epoch, Error, ErrorCode, Result};
+use ardea_cuts::Writers;
 use ardea_engine::{Interruptible, JobHandle, Node, NodeConfig, allowed_cores, end_on_interrupt};
 
 use crate::driver::Driver;
 use crate::home::Home;
 use crate::life::{Beginning, Event, Wish};
 use crate::record::RecordedEnd;
-use crate::writing::Writers;
 use crate::{Embedded, Notice, Survival};
 
 /// More threads than this don't make snapshots quicker to write or to read.
@@ -252,7 +252,7 @@ impl<'a> Surviving<'a> {
             node: self.node,
             guarantee: self.survival.guarantee,
             dead_letters: Arc::new(DeadLetters::default()),
-            store: self.home.store().clone(),
+            folder: Arc::clone(self.home.folder()),
             events: self.shared.events.clone(),
             writers: Writers::start(threads)?,
             readers: threads,

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use ardea_control::{EpochKind, EpochsAgentEvent, Life};
-use ardea_core::{Epoch, Guarantee, Result};
-use ardea_engine::{Cuts, Parallelisms};
+use ardea_core::{Epoch, Error, Guarantee, Result};
+use ardea_engine::{Cuts, JobHandle, Parallelisms};
 use ardea_packing::InstanceId;
 
 /// Keeps what the instances of a container remember, for the lives of a job with a guarantee.
@@ -29,10 +29,16 @@ pub trait LifeCuts: Send {
     /// Where the cuts of instances go, and where their state comes from.
     fn cuts(&self) -> Cuts;
 
+    /// All instances that run here have been made, as part of this job, with what [`cuts`](Self::cuts) says: no other will ask for state.
+    fn begun(&mut self, job: &JobHandle) {
+        let _ = job;
+    }
+
     /// An epoch is about to end, for this reason.
     fn ends(&mut self, epoch: Epoch, kind: EpochKind);
 
-    /// An epoch is committed; may be told twice.
+    /// An epoch is committed; may be told twice. When all instances here have done what they do then, [`EpochsAgentEvent::Visible`] is to be
+    /// told: a sink that could not publish fails its life, and has not.
     fn committed(&mut self, epoch: Epoch);
 
     /// An epoch is given up: nothing that was saved of it is needed.
@@ -51,9 +57,14 @@ pub struct LifeHere {
     /// How many instances each vertex has, wherever they are.
     pub parallelisms: Parallelisms,
     /// Whom to tell when the cuts of all instances here are durable for an epoch ([`EpochsAgentEvent::Saved`]), can't be saved
-    /// ([`EpochsAgentEvent::CannotSave`]), or the last of them has ended and left its last cut ([`EpochsAgentEvent::Ended`]). From any
-    /// thread; what is told after the life is over counts for nothing.
+    /// ([`EpochsAgentEvent::CannotSave`]), the last of them has ended and left its last cut ([`EpochsAgentEvent::Ended`]), or all have done
+    /// what they do at a commit ([`EpochsAgentEvent::Visible`]). From any thread; what is told after the life is over counts for nothing.
     pub tell: Arc<dyn Fn(EpochsAgentEvent) + Send + Sync>,
+    /// Whom to tell when all instances here have the state that they begin with: the life does not run before. From any thread; not asked for
+    /// where the life begins with nothing.
+    pub restored: Arc<dyn Fn() + Send + Sync>,
+    /// Whom to tell that the life can't go on here. From any thread.
+    pub fail: Arc<dyn Fn(Error) + Send + Sync>,
 }
 
 impl fmt::Debug for LifeHere {

@@ -227,9 +227,6 @@ impl<'a> Work<'a> {
             }
         }
         self.tell_settled();
-        if let (Some(living), Some(active)) = (&mut self.living, &self.active) {
-            living.tell_visible(&active.deployment);
-        }
         self.tell_failures();
         self.tell_status()?;
         self.look_whether_quiet();
@@ -299,7 +296,11 @@ impl<'a> Work<'a> {
                 return Ok(());
             }
             self.begin_life(change, instances)?;
-            self.active = Some(self.deploy(change, instances, members)?);
+            let active = self.deploy(change, instances, members)?;
+            if let Some(living) = &mut self.living {
+                living.begun(&active.deployment);
+            }
+            self.active = Some(active);
         } else if let Some(active) = &mut self.active {
             self.with.processes.rescaled(&parallelisms(&change.routes));
             let layout = layout(&active.names, change, instances, self.with.here)?;
@@ -379,8 +380,10 @@ impl<'a> Work<'a> {
             .active
             .as_ref()
             .is_none_or(|active| active.deployment.is_settled());
+        let is_restored = self.living.as_ref().is_none_or(Living::is_restored);
         if self.waiting.is_none()
             && is_settled
+            && is_restored
             && let Some(order) = self.unsettled.take()
         {
             self.tell(Event::Applied(order));

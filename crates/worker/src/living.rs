@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ardea_control::{Change, EpochsAgentAction, EpochsAgentEvent, Generation, Life, LifeEnd, Run};
-use ardea_core::{Epoch, Error, ErrorCode, Guarantee, Result};
+use ardea_control::{Change, EpochsAgentAction, Generation, Life, LifeEnd, Run};
+use ardea_core::{Error, ErrorCode, Guarantee, Result, Waker};
 use ardea_engine::{Cuts, Deployment};
 use ardea_packing::InstanceId;
 use tokio::sync::mpsc;
@@ -23,10 +23,8 @@ pub(crate) struct Living {
     run: Run,
     /// Sources wait behind the end of an epoch, until another word comes.
     is_held: bool,
-    /// All instances here have ended, and have left their last cuts.
-    has_ended: Arc<AtomicBool>,
-    /// The commit that instances have been told of, and the master not that they have.
-    told: Option<Epoch>,
+    /// Whether all instances here have what they begin with.
+    is_restored: Arc<AtomicBool>,
     /// It can't go on; the master knows.
     is_over: bool,
 }
@@ -41,7 +39,7 @@ impl Living {
         instances: &[InstanceId],
         job: &str,
         keeper: Option<&Arc<dyn CutKeeper>>,
-        events: &mpsc::UnboundedSender<Event>,
+        (events, look): (&mpsc::UnboundedSender<Event>, &Waker),
     ) -> Result<Self> {
         let Some(keeper) = keeper else {
             return Err(Error::new(
@@ -50,8 +48,9 @@ impl Living {
             )
             .hint("run it with a version of ardea that keeps snapshots"));
         };
-        let has_ended = Arc::<AtomicBool>::default();
-        let (tells, ended) = (events.clone(), Arc::clone(&has_ended));
+        let is_restored = Arc::new(AtomicBool::new(life.from.is_none()));
+        let (restored, look) = (Arc::clone(&is_restored), look.clone());
+        let (tells, fails) = (events.clone(), events.clone());
         let generation = life.generation;
         let cuts = keeper.begin(LifeHere {
             life,
@@ -59,10 +58,14 @@ impl Living {
             instances: instances.to_vec(),
             parallelisms: parallelisms(&change.routes),
             tell: Arc::new(move |event| {
-                if matches!(event, EpochsAgentEvent::Ended { .. }) {
-                    ended.store(true, Ordering::Release);
-                }
                 let _ = tells.send(Event::Epochs(generation, event));
+            }),
+            restored: Arc::new(move || {
+                restored.store(true, Ordering::Release);
+                look.wake();
+            }),
+            fail: Arc::new(move |error| {
+                let _ = fails.send(over(life, &error));
             }),
         })?;
         Ok(Living {
@@ -72,8 +75,7 @@ impl Living {
             events: events.clone(),
             run: Run::Prepared,
             is_held: false,
-            has_ended,
-            told: None,
+            is_restored,
             is_over: false,
         })
     }
@@ -88,6 +90,16 @@ impl Living {
 
     pub(crate) fn cuts(&self) -> Cuts {
         self.cuts.cuts()
+    }
+
+    /// All instances here have been made.
+    pub(crate) fn begun(&mut self, deployment: &Deployment) {
+        self.cuts.begun(deployment.handle());
+    }
+
+    /// Whether all instances here have what they begin with.
+    pub(crate) fn is_restored(&self) -> bool {
+        self.is_restored.load(Ordering::Acquire)
     }
 
     /// Whether the master wants sources to read or not.
@@ -120,7 +132,6 @@ impl Living {
             EpochsAgentAction::Commit(epoch) => {
                 self.cuts.committed(epoch);
                 job.epoch_committed(epoch);
-                self.told = Some(epoch);
             }
             EpochsAgentAction::GivenUp(epoch) => {
                 self.cuts.given_up(epoch);
@@ -130,16 +141,6 @@ impl Living {
             }
             // The agent tells the master by itself.
             EpochsAgentAction::Tell(_) => {}
-        }
-    }
-
-    /// Says that a commit is carried out. What has not been made visible yet when this process dies is in the snapshot, and made visible
-    /// when that is restored; of instances that have ended nothing is restored any more, so these are waited for.
-    pub(crate) fn tell_visible(&mut self, deployment: &Deployment) {
-        let waits = self.has_ended.load(Ordering::Acquire) && !deployment.status().is_over();
-        if let Some(epoch) = self.told.take_if(|_| !waits) {
-            let visible = EpochsAgentEvent::Visible(epoch);
-            let _ = self.events.send(Event::Epochs(self.generation(), visible));
         }
     }
 
@@ -154,15 +155,22 @@ impl Living {
 }
 
 /// A life can't go on, or begin, for this reason.
+///
+/// Where trying again can't help, before anything was committed, the job waits for somebody to decide as it does if what it should begin from
+/// can't be read. Later it can: the same job has run before.
 pub(crate) fn over(life: Life, error: &Error) -> Event {
     let why = error.to_string();
+    let is_of_the_job = matches!(
+        error.code(),
+        ErrorCode::InvalidJob | ErrorCode::InvalidConfig | ErrorCode::WrongCluster
+    );
     let is_snapshot = matches!(
         error.code(),
         ErrorCode::SnapshotDamaged | ErrorCode::NoSuchSnapshot
     );
     Event::LifeOver(
         life.generation,
-        match is_snapshot {
+        match is_snapshot || (is_of_the_job && life.from.is_none()) {
             true => LifeEnd::Unreadable(why),
             false => LifeEnd::Failed(why),
         },

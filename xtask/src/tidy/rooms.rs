@@ -18,6 +18,7 @@ const FLOORS: &[&[&str]] = &[
         "ardea-tls",
         "ardea-exchange",
         "ardea-snapshot",
+        "ardea-cuts",
     ],
     &["ardea-connect"],
     &["ardea-pipeline", "ardea-topology"],
@@ -36,6 +37,7 @@ const FLOORS: &[&[&str]] = &[
         "ardea-worker",
         "ardea-scheduler",
         "ardea-master",
+        "ardea-archive",
         "ardea-host",
     ],
     // They need the first room only; their tests run pipelines against servers.

@@ -19,7 +19,7 @@ use crate::number;
 use crate::routes::DOCUMENT_PATH;
 use crate::{
     Answer, Cluster, Fault, KillQuery, LogQuery, MetricsQuery, ParallelismUpdate, RangeQuery,
-    SubmitRequest, Unanswered, check_job_name,
+    RecoverRequest, SnapshotsQuery, SubmitRequest, Unanswered, check_job_name,
 };
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -147,6 +147,33 @@ pub(super) async fn update(
         return Err(Misread(StatusCode::BAD_REQUEST, error.hint(next)));
     }
     Ok(accepted(shared.0.update(&job, update).await, &uri))
+}
+
+pub(super) async fn recover(
+    State(shared): State<Shared>,
+    uri: Uri,
+    job: Job,
+    body: Received,
+) -> Outcome {
+    let (job, request): (_, RecoverRequest) = (named(job)?, read(body)?);
+    if request.from_nothing && request.from_epoch.is_some() {
+        let what = "it can't begin both with nothing and from an epoch";
+        let error = Error::new(ErrorCode::BadRequest, what);
+        let next = "say one of them: {\"from_epoch\": 7}";
+        return Err(Misread(StatusCode::BAD_REQUEST, error.hint(next)));
+    }
+    Ok(accepted(shared.0.recover(&job, request).await, &uri))
+}
+
+pub(super) async fn snapshots(
+    State(shared): State<Shared>,
+    uri: Uri,
+    job: Job,
+    query: Asked<SnapshotsQuery>,
+) -> Outcome {
+    let (job, query) = (named(job)?, asked(query)?);
+    let answer = shared.0.snapshots(&job, query).await;
+    Ok(told(StatusCode::OK, answer, &uri))
 }
 
 pub(super) async fn plans(State(shared): State<Shared>, uri: Uri, job: Job) -> Outcome {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use ardea_api::testing::word_count;
 use ardea_api::{
     Client, JobEnding, LogQuery, LogSource, MetricsQuery, ParallelismUpdate, Phase, RangeQuery,
+    RecoverRequest, SnapshotsQuery,
 };
 use ardea_core::ErrorCode;
 use ardea_packing::ContainerId;
@@ -41,6 +42,15 @@ async fn a_job_is_submitted_looked_at_commanded_and_killed() {
     assert_eq!(plans.logical.edges.len(), 2);
     assert_eq!(plans.packing.unwrap().instance_count(), 7);
 
+    let request = RecoverRequest {
+        from_epoch: Some(7),
+        ..RecoverRequest::default()
+    };
+    client.recover("word-count", &request).await.unwrap();
+    let query = SnapshotsQuery { check: true };
+    let seen = client.snapshots("word-count", &query).await.unwrap();
+    assert_eq!((seen.job.as_str(), seen.checked), ("word-count", true));
+
     client.kill("word-count").await.unwrap();
     assert!(client.list().await.unwrap().is_empty());
     let past = client.past("word-count").await.unwrap();
@@ -55,6 +65,7 @@ async fn a_job_is_submitted_looked_at_commanded_and_killed() {
             "activate word-count",
             "restart word-count 2",
             "update word-count {\"words\": 4}",
+            "recover word-count RecoverRequest { from_epoch: Some(7), from_nothing: false }",
             "kill word-count"
         ]
     );

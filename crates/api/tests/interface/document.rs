@@ -137,6 +137,7 @@ async fn every_operation_is_served_as_it_is_described() {
                 serde_json::to_string(&request).unwrap()
             }
             "updateParallelism" => r#"{"parallelism": {"words": 3}}"#.to_string(),
+            "recoverJob" => r#"{"from_epoch": 7}"#.to_string(),
             _ => String::new(),
         };
         let has_body = operation["requestBody"].is_object();
@@ -189,7 +190,10 @@ async fn what_fails_is_described_for_every_operation() {
                 target += "?name=x";
             }
             let method = method.to_uppercase();
-            let body = r#"{"parallelism": {"words": 3}}"#;
+            let body = match path.ends_with("/recover") {
+                true => "{}",
+                false => r#"{"parallelism": {"words": 3}}"#,
+            };
             let answer = served.ask(&method, &target, "", body).await;
             assert_eq!(answer.status, 404, "{place}: {answer:?}");
             let fault: Value = serde_json::from_str(&answer.body).unwrap();

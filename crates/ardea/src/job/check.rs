@@ -6,13 +6,12 @@
 
 use ardea_api::{Client, ClusterSettings};
 use ardea_core::settings::Resolved;
-use ardea_core::{Error, Guarantee, Result};
+use ardea_core::{Error, Result};
 use ardea_scheduler::{SLURM_OPTIONS, slurm_options};
 use ardea_state_manager::StateUrl;
 
 use crate::cluster::{Modules, store_options};
 
-const GUARANTEE: &str = "guarantee";
 const PACKING: &str = "cluster.packing";
 const SCHEDULER: &str = "cluster.scheduler";
 const SINKS: &str = "metrics.sinks";
@@ -28,25 +27,11 @@ pub fn check_settings(
     cluster: &ClusterSettings,
     modules: &Modules,
 ) -> Result<()> {
-    check_promise(resolved)?;
     let mut unknown = unknown_names(resolved, modules).into_iter();
     match unknown.find(|(key, _)| *key != SCHEDULER) {
         Some((_, error)) => Err(error),
         None => check_forms(resolved, cluster, modules),
     }
-}
-
-/// A job of a cluster that would be thought to survive is refused.
-fn check_promise(resolved: &Resolved) -> Result<()> {
-    let promises = resolved.value(GUARANTEE).is_some()
-        && resolved.choice(GUARANTEE)? != Guarantee::None.as_str();
-    if !promises {
-        return Ok(());
-    }
-    let why = "on a cluster nothing is promised yet";
-    Err(resolved
-        .refuse(GUARANTEE, why)
-        .hint("submit it with guarantee=none, or run it in one process"))
 }
 
 /// Checks all settings but for whether there is what they name: each text is of its form, whether it is used or not.
@@ -139,7 +124,6 @@ mod tests {
     fn what_is_no_name_or_not_of_its_form_is_refused_with_its_place_and_a_way_out() {
         for (wrong, hint) in [
             ("cluster.name=a/b", "which cluster"),
-            ("guarantee=exactly-once", "in one process"),
             ("cluster.state=foo", "file:/DIRECTORY"),
             ("cluster.packages=foo", "file:///DIRECTORY"),
             ("cluster.api=foo", "http://HOST:PORT"),

@@ -1,22 +1,18 @@
-//! The snapshots in a job's folder, as people and programs read them.
+//! The snapshots of a job, as people and programs read them.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
+use ardea_api::{SnapshotVertexView, SnapshotView, SnapshotsView};
+use ardea_archive::view_of;
 use ardea_core::settings::readable_bytes;
-use ardea_core::{Error, Result, shown};
-use ardea_recovery::{Looked, LookedSnapshot, look};
-use ardea_snapshot::{SnapshotReport, VertexReport};
+use ardea_core::{Error, ErrorCode, Result, shown};
+use ardea_recovery::{Looked, look};
 use serde_json::{Value, json};
 
-/// What a job has left in its folder: `ardea snapshots`.
+/// The snapshots of a job, in its folder or on its cluster: `ardea snapshots`.
 #[derive(Clone, Debug)]
-pub struct KeptJob {
-    folder: PathBuf,
-    looked: Looked,
-    is_checked: bool,
-}
+pub struct KeptJob(SnapshotsView);
 
 impl KeptJob {
     /// Looks into a folder; with `check` reads all that is there, and verifies it.
@@ -24,59 +20,65 @@ impl KeptJob {
     /// # Errors
     /// As [`look`].
     pub fn look(folder: &Path, check: bool) -> Result<Self> {
-        Ok(KeptJob {
-            folder: folder.to_path_buf(),
-            looked: look(folder, check)?,
-            is_checked: check,
+        Ok(KeptJob::looked(folder, &look(folder, check)?, check))
+    }
+
+    /// As a cluster tells it.
+    pub fn of(view: SnapshotsView) -> Self {
+        KeptJob(view)
+    }
+
+    fn looked(folder: &Path, looked: &Looked, checked: bool) -> Self {
+        KeptJob(SnapshotsView {
+            job: looked.job.clone(),
+            folder: folder.display().to_string(),
+            state: state(looked).to_string(),
+            held_by: looked.holder.clone(),
+            committed: looked.committed.map(|epoch| epoch.0),
+            checked,
+            snapshots: looked.snapshots.iter().map(view_of).collect(),
         })
     }
 
     /// The first thing that is damaged, the newest snapshot first.
     pub fn damage(&self) -> Option<Error> {
-        let snapshots = self.looked.snapshots.iter().rev();
-        snapshots
-            .filter_map(|snapshot| snapshot.report.as_ref().err())
-            .next()
-            .cloned()
+        let snapshots = self.0.snapshots.iter().rev();
+        let mut damages = snapshots.filter_map(|snapshot| snapshot.damage.as_ref());
+        damages.next().map(|damage| {
+            let code = ErrorCode::named(&damage.code).unwrap_or(ErrorCode::SnapshotDamaged);
+            Error::new(code, damage.message.clone())
+                .hint("restore it from a copy, or go on from an earlier snapshot; check the disk")
+        })
     }
 
     /// All of it as one object.
     pub fn to_json(&self) -> Value {
-        let snapshots = self.looked.snapshots.iter().map(snapshot_as_json);
-        json!({
-            "job": self.looked.job,
-            "folder": self.folder.display().to_string(),
-            "state": self.state(),
-            "held_by": self.looked.holder,
-            "committed": self.looked.committed.map(|epoch| epoch.0),
-            "checked": self.is_checked,
-            "snapshots": snapshots.collect::<Vec<_>>(),
-        })
+        json!(self.0)
     }
+}
 
-    /// What the job is at, in a word.
-    fn state(&self) -> &'static str {
-        match (&self.looked.holder, self.looked.end) {
-            (Some(_), _) => "running",
-            (None, Some(end)) => end,
-            // Whoever ran it died, or gave up.
-            (None, None) => "interrupted",
-        }
+/// What a job of one process is at, in a word.
+fn state(looked: &Looked) -> &'static str {
+    match (&looked.holder, looked.end) {
+        (Some(_), _) => "running",
+        (None, Some(end)) => end,
+        // Whoever ran it died, or gave up.
+        (None, None) => "interrupted",
     }
 }
 
 impl fmt::Display for KeptJob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (job, folder) = (&self.looked.job, self.folder.display().to_string());
-        write!(f, "{} in {}: {}", shown(job), shown(&folder), self.state())?;
-        if let Some(holder) = &self.looked.holder {
+        let seen = &self.0;
+        let (job, folder) = (shown(&seen.job), shown(&seen.folder));
+        write!(f, "{job} in {folder}: {}", seen.state)?;
+        if let Some(holder) = &seen.held_by {
             write!(f, " ({})", shown(holder))?;
         }
         writeln!(f)?;
-        if self.looked.snapshots.is_empty() {
+        if seen.snapshots.is_empty() {
             return writeln!(f, "no snapshot yet");
         }
-        let snapshots = self.looked.snapshots.iter();
         let mut rows = vec![row([
             "epoch",
             "committed",
@@ -87,23 +89,18 @@ impl fmt::Display for KeptJob {
             "increments",
             "entries",
         ])];
-        rows.extend(snapshots.map(|snapshot| snapshot_row(snapshot, self.is_checked)));
+        let snapshots = seen.snapshots.iter();
+        rows.extend(snapshots.map(|snapshot| snapshot_row(snapshot, seen.checked)));
         write_columns(f, &rows)?;
-        let newest = self.looked.snapshots.last();
-        let newest = newest.and_then(|newest| Some((newest, newest.report.as_ref().ok()?)));
-        let Some((newest, report)) = newest else {
+        let newest = seen.snapshots.last();
+        let Some(newest) = newest.filter(|newest| newest.damage.is_none()) else {
             return Ok(());
         };
-        writeln!(f, "\nepoch {} by vertex", newest.epoch.0)?;
+        writeln!(f, "\nepoch {} by vertex", newest.epoch)?;
         let mut rows = vec![row([
             "vertex", "n", "took", "aligned", "written", "state", "entries", "layers",
         ])];
-        rows.extend(
-            report
-                .vertices
-                .iter()
-                .map(|vertex| vertex_row(vertex, newest)),
-        );
+        rows.extend(newest.vertices.iter().map(vertex_row));
         write_columns(f, &rows)
     }
 }
@@ -112,22 +109,24 @@ fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.map(String::from).to_vec()
 }
 
-fn snapshot_row(snapshot: &LookedSnapshot, is_checked: bool) -> Vec<String> {
-    let epoch = snapshot.epoch.0.to_string();
-    let report = match &snapshot.report {
-        Ok(report) => report,
-        Err(error) => return vec![epoch, format!("damaged: {}", error.without_hint())],
-    };
-    let sum = |count: fn(&VertexReport) -> u64| {
-        let counts = report.vertices.iter().map(count);
+fn snapshot_row(snapshot: &SnapshotView, is_checked: bool) -> Vec<String> {
+    let epoch = snapshot.epoch.to_string();
+    if let Some(damage) = &snapshot.damage {
+        return vec![
+            epoch,
+            format!("damaged: {}: {}", damage.code, damage.message),
+        ];
+    }
+    let sum = |count: fn(&SnapshotVertexView) -> u64| {
+        let counts = snapshot.vertices.iter().map(count);
         counts.sum::<u64>().to_string()
     };
     let mut cells = vec![
         epoch,
-        report.at.to_string(),
-        in_millis(snapshot.took.unwrap_or_else(|| report.took())),
-        readable_bytes(report.bytes()),
-        readable_bytes(report.state_bytes()),
+        snapshot.committed_at.clone().unwrap_or_default(),
+        in_millis(snapshot.took_ms.unwrap_or_default()),
+        readable_bytes(snapshot.written_bytes),
+        readable_bytes(snapshot.state_bytes),
         sum(|vertex| vertex.full.into()),
         sum(|vertex| vertex.increments.into()),
         sum(|vertex| vertex.entries),
@@ -138,22 +137,21 @@ fn snapshot_row(snapshot: &LookedSnapshot, is_checked: bool) -> Vec<String> {
     cells
 }
 
-fn vertex_row(vertex: &VertexReport, snapshot: &LookedSnapshot) -> Vec<String> {
-    let aligned = snapshot.aligned.get(&vertex.vertex).copied();
+fn vertex_row(vertex: &SnapshotVertexView) -> Vec<String> {
     vec![
-        shown(&vertex.vertex).into_owned(),
+        shown(&vertex.name).into_owned(),
         vertex.instances.to_string(),
-        in_millis(vertex.took),
-        in_millis(aligned.unwrap_or_default()),
-        readable_bytes(vertex.bytes),
+        in_millis(vertex.took_ms),
+        in_millis(vertex.aligned_ms.unwrap_or_default()),
+        readable_bytes(vertex.written_bytes),
         readable_bytes(vertex.state_bytes),
         vertex.entries.to_string(),
         vertex.layers.to_string(),
     ]
 }
 
-fn in_millis(time: Duration) -> String {
-    format!("{:.1} ms", time.as_secs_f64() * 1e3)
+fn in_millis(millis: f64) -> String {
+    format!("{millis:.1} ms")
 }
 
 /// Rows in columns, as wide as they have to be.
@@ -175,57 +173,14 @@ fn write_columns(f: &mut fmt::Formatter<'_>, rows: &[Vec<String>]) -> fmt::Resul
     Ok(())
 }
 
-fn snapshot_as_json(snapshot: &LookedSnapshot) -> Value {
-    let report = match &snapshot.report {
-        Ok(report) => report,
-        Err(error) => {
-            return json!({
-                "epoch": snapshot.epoch.0,
-                "damage": { "code": error.code().as_str(), "message": error.message() },
-            });
-        }
-    };
-    json!({
-        "epoch": snapshot.epoch.0,
-        "generation": report.id.generation,
-        "based_on": report.base.map(|base| base.epoch.0),
-        "committed_at": report.at.to_string(),
-        "took_ms": snapshot.took.map(millis),
-        "written_bytes": report.bytes(),
-        "state_bytes": report.state_bytes(),
-        "vertices": vertices_as_json(report, snapshot),
-    })
-}
-
-fn vertices_as_json(report: &SnapshotReport, snapshot: &LookedSnapshot) -> Vec<Value> {
-    let vertices = report.vertices.iter().map(|vertex| {
-        json!({
-            "name": vertex.vertex,
-            "instances": vertex.instances,
-            "full": vertex.full,
-            "increments": vertex.increments,
-            "unchanged": vertex.unchanged,
-            "entries": vertex.entries,
-            "written_bytes": vertex.bytes,
-            "state_bytes": vertex.state_bytes,
-            "layers": vertex.layers,
-            "took_ms": millis(vertex.took),
-            "aligned_ms": snapshot.aligned.get(&vertex.vertex).copied().map(millis),
-        })
-    });
-    vertices.collect()
-}
-
-fn millis(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e3
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ardea_core::{Epoch, ErrorCode, Timestamp};
-    use ardea_snapshot::SnapshotId;
+    use ardea_core::{Epoch, Timestamp};
+    use ardea_recovery::LookedSnapshot;
+    use ardea_snapshot::{SnapshotId, SnapshotReport, VertexReport};
     use std::collections::BTreeMap;
+    use std::time::Duration;
 
     fn kept() -> KeptJob {
         let vertex = VertexReport {
@@ -260,17 +215,14 @@ mod tests {
             took: None,
             aligned: BTreeMap::new(),
         };
-        KeptJob {
-            folder: "state/words".into(),
-            looked: Looked {
-                job: "words".into(),
-                end: Some("stopped"),
-                holder: None,
-                committed: Some(Epoch(7)),
-                snapshots: vec![damaged, snapshot],
-            },
-            is_checked: true,
-        }
+        let looked = Looked {
+            job: "words".into(),
+            end: Some("stopped"),
+            holder: None,
+            committed: Some(Epoch(7)),
+            snapshots: vec![damaged, snapshot],
+        };
+        KeptJob::looked(Path::new("state/words"), &looked, true)
     }
 
     #[test]

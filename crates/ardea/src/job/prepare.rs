@@ -16,6 +16,7 @@ use crate::cluster::Modules;
 
 use super::check::check_settings;
 use super::demand::demand;
+use super::keeps::{check_keeps, name_folder};
 use super::stays::check_stays;
 
 /// What is to be submitted.
@@ -79,7 +80,7 @@ impl Prepared {
                 },
                 packing: cluster.packing.clone(),
                 scheduler: cluster.scheduler.clone(),
-                settings: of_the_job(settings),
+                settings: of_the_job(settings)?,
                 version: env!("CARGO_PKG_VERSION").into(),
             },
             demand: demand.clone(),
@@ -88,6 +89,8 @@ impl Prepared {
         cluster.instances.check(&demand, None)?;
         let plan = pack(&request, &modules.managers)?;
         check_stays(&program.dag, &plan)?;
+        let definition = &request.definition;
+        check_keeps(&program.dag, &definition.settings, &definition.job)?;
         Ok(Prepared {
             demand,
             plan,
@@ -134,10 +137,11 @@ fn pack(request: &SubmitRequest, managers: &ResourceManagers) -> Result<PackingP
 }
 
 /// What its processes have to know of the settings, and its scheduler.
-fn of_the_job(settings: &Resolved) -> BTreeMap<String, String> {
+fn of_the_job(settings: &Resolved) -> Result<BTreeMap<String, String>> {
     let mut written = settings.written();
     written.retain(|key, _| key == SLURM_OPTIONS || !is_of_the_cluster(key));
-    written
+    name_folder(&mut written)?;
+    Ok(written)
 }
 
 /// The files of the package, each under its own name.

@@ -14,6 +14,8 @@ pub(super) enum Settled {
     In(Phase),
     /// It can't be packed.
     Impossible,
+    /// It waits for somebody to decide.
+    SafeMode,
     /// Something has failed, was started again, and has failed again.
     Failing(ProblemView),
 }
@@ -60,6 +62,7 @@ impl Settling {
                 None
             }
             Phase::Impossible => Some(Settled::Impossible),
+            Phase::SafeMode => Some(Settled::SafeMode),
             Phase::Updating | Phase::Finished | Phase::Killing | Phase::Gone => {
                 Some(Settled::In(job.phase))
             }

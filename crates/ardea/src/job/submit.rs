@@ -183,6 +183,7 @@ fn wait(
             match settling.sees(&seen, Instant::now()) {
                 Some(Settled::Failing(problem)) => return Err(failing(job, &problem)),
                 Some(Settled::Impossible) => return Err(impossible(job, seen.reason)),
+                Some(Settled::SafeMode) => return Err(in_safe_mode(job, seen.reason)),
                 Some(Settled::In(phase)) => return Ok(phase),
                 None => {}
             }
@@ -264,6 +265,18 @@ fn impossible(job: &str, reason: Option<String>) -> Error {
     let what = format!("the cluster has job {job:?}, and can't run it");
     let error = Error::new(ErrorCode::ResourcesImpossible, what).hint(format!(
         "kill it (ardea kill {job}), and submit it with less"
+    ));
+    match reason {
+        Some(reason) => error.because(reason),
+        None => error,
+    }
+}
+
+/// It has a guarantee that it can't keep.
+fn in_safe_mode(job: &str, reason: Option<String>) -> Error {
+    let what = format!("the cluster has job {job:?}, which does not run");
+    let error = Error::new(ErrorCode::FailsAgain, what).hint(format!(
+        "mend the cause and have it begin again: ardea recover {job}; or give it up: ardea kill {job}"
     ));
     match reason {
         Some(reason) => error.because(reason),

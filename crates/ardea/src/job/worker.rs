@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use ardea_api::load_tls;
+use ardea_archive::FolderKeeper;
 use ardea_control::{Lookup, WorkerStart};
 use ardea_core::Result;
 use ardea_engine::Job;
@@ -34,7 +35,7 @@ pub fn work(start: WorkerStart, job: &dyn Job, modules: &Modules) -> Result<()> 
         transports: modules.transports.clone(),
         tls: start.certificates.as_ref().map(load_tls).transpose()?,
         command: None,
-        cuts: None,
+        cuts: FolderKeeper::of(&start)?,
     };
     ardea_worker::run(&start, job, surroundings)
 }

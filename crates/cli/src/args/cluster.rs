@@ -122,6 +122,36 @@ pub struct UpdateArgs {
     pub detach: bool,
 }
 
+pub(super) const RECOVER_HELP: &str = "\
+Examples:
+  ardea recover word-count
+  ardea recover word-count --from 41
+
+A job goes to safe mode when it has failed again and again without an epoch being committed, or when the snapshot that it should go back \
+to can't be read; `ardea describe JOB` has the reason, `ardea snapshots JOB` what there is to go back to.";
+
+/// `ardea recover`.
+#[derive(clap::Args, Debug)]
+pub struct RecoverArgs {
+    /// Which.
+    #[command(flatten)]
+    pub job: RemoteJob,
+    /// From the snapshot of this epoch, and not the newest committed one; what was published since is published again
+    #[arg(long, value_name = "EPOCH", value_parser = epoch)]
+    pub from: Option<u64>,
+    /// With nothing: all input is read again, and what was published is published again
+    #[arg(long, conflicts_with = "from")]
+    pub from_nothing: bool,
+    /// Don't wait until it runs
+    #[arg(long)]
+    pub detach: bool,
+}
+
+fn epoch(text: &str) -> Result<u64, String> {
+    text.parse()
+        .map_err(|_| "an epoch is a whole number".to_string())
+}
+
 pub(super) const LOGS_HELP: &str = "\
 Examples:
   ardea logs word-count --container 2 --tail 1000

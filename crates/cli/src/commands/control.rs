@@ -2,12 +2,12 @@
 
 use std::io::{self, BufRead, IsTerminal};
 
-use ardea_api::{LogicalPlan, ParallelismUpdate, Phase};
+use ardea_api::{LogicalPlan, ParallelismUpdate, Phase, RecoverRequest};
 use ardea_core::ErrorCode;
 use ardea_packing::ContainerId;
 use serde_json::json;
 
-use crate::args::{KillArgs, RemoteJob, RestartArgs, UpdateArgs};
+use crate::args::{KillArgs, RecoverArgs, RemoteJob, RestartArgs, UpdateArgs};
 use crate::context::Context;
 use crate::failure::{Failure, print_error};
 use crate::reach::Reached;
@@ -80,6 +80,37 @@ pub fn restart(args: &RestartArgs, context: &Context) -> Result<(), Failure> {
     cluster.ask(cluster.client.restart(&args.job, container))?;
     let what = format!("restarts container {container}");
     tell(context, &args.job, &what)
+}
+
+/// Has a job in safe mode begin again.
+pub fn recover(args: &RecoverArgs, context: &Context) -> Result<(), Failure> {
+    let job = &args.job.job;
+    let cluster = Reached::of_job(&args.job.place, job, context)?;
+    let request = RecoverRequest {
+        from_epoch: args.from,
+        from_nothing: args.from_nothing,
+    };
+    cluster.ask(cluster.client.recover(job, &request))?;
+    if args.detach {
+        return tell(context, job, "begins again");
+    }
+    let mut seen = None;
+    cluster.wait_until(&format!("{job} to run"), || {
+        let now = cluster.ask(cluster.client.describe(job))?.summary;
+        seen = Some(now.phase);
+        Ok(matches!(
+            now.phase,
+            Phase::Running | Phase::Paused | Phase::SafeMode
+        ))
+    })?;
+    match seen {
+        Some(Phase::SafeMode) => tell(
+            context,
+            job,
+            "has begun again, and is in safe mode again: `ardea describe` has the reason",
+        ),
+        _ => tell(context, job, "runs again"),
+    }
 }
 
 /// Gives vertices other numbers of instances.

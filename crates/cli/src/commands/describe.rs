@@ -1,9 +1,10 @@
 //! `ardea describe`: all that is known of a job.
 
 use ardea_api::{
-    ContainerView, JobDescription, JobEnding, NoteView, PastJobDescription, ProblemView,
+    ContainerView, EpochsView, JobDescription, JobEnding, NoteView, PastJobDescription, ProblemView,
 };
 use ardea_core::ErrorCode;
+use ardea_core::settings::readable_bytes;
 use serde_json::json;
 
 use crate::args::RemoteJob;
@@ -227,9 +228,60 @@ fn head(job: &JobDescription) -> String {
         );
         lines.push(("master", text));
     }
+    lines.extend(job.epochs.iter().flat_map(epochs));
     let settings = job.settings.iter();
     lines.extend(settings.map(|(key, value)| ("setting", format!("{key} = {value}"))));
     fields(lines)
+}
+
+/// What a job promises, how far that is kept, and which life it is in.
+fn epochs(epochs: &EpochsView) -> Vec<(&'static str, String)> {
+    let committed = match (epochs.committed, epochs.committed_ms) {
+        (None, _) => "no epoch yet".to_string(),
+        (Some(epoch), None) => format!("epoch {epoch}"),
+        (Some(epoch), Some(at)) => {
+            let took = epochs.took_ms.unwrap_or_default();
+            let bytes = readable_bytes(epochs.written_bytes.unwrap_or_default());
+            format!(
+                "epoch {epoch}, {} ago, after {took} ms, {bytes} written",
+                since(at)
+            )
+        }
+    };
+    let from = match epochs.restored_from {
+        Some(epoch) => format!("from epoch {epoch}"),
+        None => "from the beginning".to_string(),
+    };
+    let mut life = match (epochs.has_begun, epochs.restored_in_ms) {
+        (false, _) => format!("{} is to begin {from}", epochs.life),
+        (true, None) => format!("{} began {from}", epochs.life),
+        (true, Some(took)) => format!("{} began {from}, within {took} ms", epochs.life),
+    };
+    if epochs.rolled_back_count > 0 {
+        let times = counted_times(epochs.rolled_back_count);
+        life += &format!("; the job went back {times} since its master leads");
+    }
+    let mut lines = vec![
+        ("guarantee", epochs.guarantee.clone()),
+        ("committed", committed),
+        ("life", life),
+    ];
+    if epochs.given_up_count > 0 {
+        let times = counted_times(epochs.given_up_count);
+        lines.push((
+            "given up",
+            format!("an epoch, {times} since its master leads"),
+        ));
+    }
+    lines.extend(epochs.trouble.clone().map(|why| ("trouble", why)));
+    lines
+}
+
+fn counted_times(times: u64) -> String {
+    match times {
+        1 => "once".to_string(),
+        times => format!("{times} times"),
+    }
 }
 
 /// Names and values, a line each.

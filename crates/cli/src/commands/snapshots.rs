@@ -1,18 +1,39 @@
-//! `ardea snapshots`: what a job that survives has left in its folder.
+//! `ardea snapshots`: what a job that survives has left in its folder, or on its cluster.
+
+use std::path::Path;
 
 use ardea::job::KeptJob;
+use ardea_api::SnapshotsQuery;
 
 use crate::args::SnapshotsArgs;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::reach::Reached;
 use crate::stdout;
 
-/// Prints the snapshots in a folder; fails if something is damaged.
+/// Prints the snapshots of a job; fails if something is damaged.
 pub fn run(args: &SnapshotsArgs, context: &Context) -> Result<(), Failure> {
-    let kept = KeptJob::look(&args.folder, args.check)?;
+    let kept = match is_of_a_cluster(args) {
+        true => ask(args, context)?,
+        false => KeptJob::look(&args.what, args.check)?,
+    };
     match context.json {
         true => stdout::print_json(&kept.to_json())?,
         false => stdout::print(&kept.to_string())?,
     }
     kept.damage().map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// What is no folder here is a job.
+fn is_of_a_cluster(args: &SnapshotsArgs) -> bool {
+    let is_name = args.what.components().count() == 1 && !Path::new(&args.what).is_dir();
+    args.place.cluster.is_some() || args.place.at.is_some() || is_name
+}
+
+fn ask(args: &SnapshotsArgs, context: &Context) -> Result<KeptJob, Failure> {
+    let job = args.what.to_string_lossy();
+    let cluster = Reached::of_job(&args.place, &job, context)?;
+    let query = SnapshotsQuery { check: args.check };
+    let seen = cluster.ask(cluster.client.snapshots(&job, &query))?;
+    Ok(KeptJob::of(seen))
 }

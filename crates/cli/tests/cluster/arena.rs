@@ -236,7 +236,7 @@ impl Arena {
     /// What there is to read when something went wrong.
     fn told(&self) -> String {
         let mut told = format!("{:?}\n", self.processes());
-        for job in ["word-count", "numbers"] {
+        for job in ["word-count", "numbers", "tally"] {
             let described = self.run(&format!("describe {job} -v"));
             told += &String::from_utf8_lossy(&described.stdout);
             let top = self.run(&format!("top {job} --once"));

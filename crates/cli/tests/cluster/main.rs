@@ -1,9 +1,9 @@
 //! Clusters of one machine as their users meet them: the real program, its hosts and containers, and what is done to them.
 //!
 //! In reading order: `arena` is a cluster in a folder of its own, which leaves nothing behind; `processes` finds what runs of it;
-//! `numbers`, beside this folder, is a job that shows whether anything was lost; `suite` runs the tests, which are in the other files.
+//! `numbers`, beside this folder, and `tally` are jobs that show whether anything was lost; `suite` runs the tests, which are in the other files.
 //!
-//! This program is that job as well: in containers it is the worker, and `submit` has it submit itself. So it has a `main` of its own.
+//! This program is those jobs as well: in containers it is the worker, and `submit` has it submit itself. So it has a `main` of its own.
 
 use std::process::ExitCode;
 
@@ -29,6 +29,8 @@ mod measured;
 mod slurm;
 mod starts;
 mod submits;
+mod survives;
+mod tally;
 mod turned_away;
 
 use suite::Test;
@@ -163,6 +165,30 @@ const TESTS: &[Test] = &[
         run: submits::a_submit_that_is_killed_leaves_a_whole_job_or_none,
     },
     Test {
+        name: "what_is_published_is_the_same_whoever_is_killed",
+        run: survives::what_is_published_is_the_same_whoever_is_killed,
+    },
+    Test {
+        name: "what_is_published_is_the_same_with_other_numbers_of_instances",
+        run: survives::what_is_published_is_the_same_with_other_numbers_of_instances,
+    },
+    Test {
+        name: "the_snapshots_of_a_job_are_shown_and_checked",
+        run: survives::the_snapshots_of_a_job_are_shown_and_checked,
+    },
+    Test {
+        name: "a_snapshot_that_is_damaged_is_passed_over_and_that_is_told",
+        run: survives::a_snapshot_that_is_damaged_is_passed_over_and_that_is_told,
+    },
+    Test {
+        name: "a_job_that_can_not_keep_its_promise_is_refused_with_the_reason",
+        run: survives::a_job_that_can_not_keep_its_promise_is_refused_with_the_reason,
+    },
+    Test {
+        name: "a_job_that_fails_again_and_again_waits_for_somebody_to_decide",
+        run: survives::a_job_that_fails_again_and_again_waits_for_somebody_to_decide,
+    },
+    Test {
         name: "containers_in_slurm_jobs_lose_no_number_and_leave_no_job",
         run: slurm::containers_in_slurm_jobs_lose_no_number_and_leave_no_job,
     },
@@ -174,6 +200,9 @@ fn main() -> ExitCode {
             eprintln!("error: {error}");
         }
         return ExitCode::FAILURE;
+    }
+    if numbers::is_asked_for() && tally::is_asked_for() {
+        return ardea::main(tally::build);
     }
     if numbers::is_asked_for() {
         return ardea::main(numbers::build);

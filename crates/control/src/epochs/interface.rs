@@ -22,6 +22,8 @@ pub struct EpochsConfig {
     /// What the job promises. Unless it is exactly once, a snapshot that can't be read is passed over for the one before it, so that results
     /// are published again.
     pub guarantee: Guarantee,
+    /// Whether a snapshot that can't be read is passed over even if it is exactly once.
+    pub goes_back: bool,
     /// From the end of an epoch to that of the next.
     pub interval: Duration,
     /// How long participants may take to save their cuts before an epoch is given up.
@@ -44,6 +46,7 @@ impl Default for EpochsConfig {
     fn default() -> Self {
         EpochsConfig {
             guarantee: Guarantee::ExactlyOnce,
+            goes_back: false,
             interval: Duration::from_secs(1),
             timeout: Duration::from_secs(60),
             pause: Duration::from_millis(100),

@@ -108,7 +108,8 @@ impl Epochs {
             actions.push(EpochsAction::Note(EpochsNote::Down(reason)));
             return;
         }
-        let may_go_back = self.config.guarantee != Guarantee::ExactlyOnce;
+        let config = &self.config;
+        let may_go_back = config.guarantee != Guarantee::ExactlyOnce || config.goes_back;
         match failure {
             Failure::Unreadable(why) => {
                 let before = previous(&record).filter(|_| may_go_back);

@@ -216,6 +216,8 @@ pub enum JobPhase {
     Killing,
     /// It is gone.
     Gone,
+    /// Its sources read nothing until somebody decides what is to be done, for this reason.
+    SafeMode(String),
 }
 
 /// Something that a person may want to read later.

@@ -312,6 +312,10 @@ impl JobMaster {
     pub(super) fn phase_of_life(&self) -> Option<JobPhase> {
         let (lives, record) = (self.lives.as_ref()?, self.keeper.record()?);
         let is_missing = || self.is_worker_missing();
+        let of_epochs = lives.epochs.record();
+        if let Some(why) = of_epochs.and_then(|epochs| epochs.safe_mode.as_ref()) {
+            return Some(JobPhase::SafeMode(why.to_string()));
+        }
         Some(match lives.stage {
             _ if record.plan.is_none() || !record.started => JobPhase::Starting,
             _ if record.previous.is_some() => JobPhase::Updating,

@@ -1,20 +1,26 @@
 //! Jobs with a guarantee: which life they are in, and from which epoch it began, whoever leads.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ardea_control::{
     Command, EpochsCommand, EpochsConfig, EpochsRecord, Generation, JobDefinition, JobPhase,
     JobRef, StoreReply, StoreRequest,
 };
-use ardea_core::{Epoch, Result};
+use ardea_core::{Epoch, Error, ErrorCode, Result};
 use ardea_master::{JobStore, Jobs, MasterProcess, Snapshots};
 
 use crate::rig::{Rig, desk, leads, until};
 
 /// All jobs promise something, and end an epoch twenty times a second.
-#[derive(Debug)]
-struct Often;
+#[derive(Debug, Default)]
+struct Often {
+    /// Whether no snapshot can be made.
+    refuses: AtomicBool,
+    /// The newest epoch whose snapshot has been made.
+    made: AtomicU64,
+}
 
 impl Snapshots for Often {
     fn epochs(&self, _: &JobDefinition) -> Result<Option<EpochsConfig>> {
@@ -25,12 +31,25 @@ impl Snapshots for Often {
         }))
     }
 
+    fn make(&self, _: &JobRef, record: &Arc<EpochsRecord>) -> Result<()> {
+        if self.refuses.load(Ordering::Acquire) {
+            return Err(Error::new(ErrorCode::DiskFull, "there is no room"));
+        }
+        let newest = record.committed.unwrap_or_default();
+        self.made.store(newest.0, Ordering::Release);
+        Ok(())
+    }
+
     fn keep(&self, _: &JobRef, _: &[Epoch], _: Epoch, _: Generation) {}
 }
 
 async fn master(rig: &Rig, holder: &str) -> MasterProcess {
+    master_with(rig, holder, Arc::default()).await
+}
+
+async fn master_with(rig: &Rig, holder: &str, snapshots: Arc<Often>) -> MasterProcess {
     let mut setup = rig.setup(holder);
-    setup.snapshots = Some(Arc::new(Often));
+    setup.snapshots = Some(snapshots);
     let started = MasterProcess::start(setup, Jobs::All).await;
     started.expect("it starts")
 }
@@ -96,6 +115,35 @@ async fn another_master_goes_on_with_the_life_that_it_finds() {
     for notes in rig.machine.all_notes() {
         assert_eq!(notes.lock().unwrap().starts, 3);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_recorded_was_made_before_and_what_can_not_be_made_is_given_up_and_told() {
+    let rig = Rig::new().await;
+    let often = Arc::<Often>::default();
+    let master = master_with(&rig, "a", Arc::clone(&often)).await;
+    let job = rig.submit("word-count").await.unwrap();
+    let desk = leads(&master, "word-count", JobPhase::Running).await;
+    let record = recorded(&rig, &job, |record| record.committed.is_some()).await;
+    assert!(often.made.load(Ordering::Acquire) >= record.committed.unwrap().0);
+
+    often.refuses.store(true, Ordering::Release);
+    let begin = std::time::Instant::now();
+    let given_up = loop {
+        let epochs = desk.view().await.unwrap().epochs.unwrap();
+        if epochs.given_up_count > 0 && epochs.trouble.is_some() {
+            break epochs;
+        }
+        assert!(begin.elapsed() < crate::rig::DEADLINE, "{epochs:?}");
+    };
+    assert_eq!(given_up.guarantee, "exactly-once");
+    let why = given_up.trouble.unwrap();
+    assert!(why.contains("there is no room"), "{why}");
+    assert_eq!(given_up.committed, Some(often.made.load(Ordering::Acquire)));
+
+    often.refuses.store(false, Ordering::Release);
+    let before = given_up.committed.map(Epoch);
+    recorded(&rig, &job, |record| record.committed > before).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -106,18 +106,6 @@ impl Driver<'_> {
 
     /// Nothing is tried any more unless somebody decides: by what was decided before, or by running the job again.
     fn safe_mode(&mut self, why: &SafeMode) {
-        let before = self.home.before_committed();
-        if let SafeMode::Unreadable {
-            epoch: Some(epoch),
-            why,
-        } = why
-            && self.survival.goes_back
-            && before.is_some()
-        {
-            let (epoch, why) = (*epoch, why.clone());
-            self.tell(&Notice::SnapshotSkipped { epoch, why });
-            return self.command(EpochsCommand::GoBackTo(before));
-        }
         let left = Left {
             epoch: self.home.committed(),
             place: self.home.lasting_place(),

@@ -7,8 +7,9 @@ use ardea_control::{
     Receipt, ToParticipant,
 };
 use ardea_core::{Cut, Epoch, Error, ErrorCode};
+use ardea_cuts::{CutNews, Gathered};
 use ardea_engine::JobStatus;
-use ardea_snapshot::SnapshotId;
+use ardea_snapshot::CutReceipt;
 
 use super::{Done, Driver};
 use crate::failure;
@@ -50,15 +51,16 @@ impl Driver<'_> {
         if kind == EpochKind::Last {
             life.handle.pause();
         }
+        life.gathering.ends(epoch);
         life.handle.end_epochs(epoch);
-        self.look_at_cuts();
+        self.look_at_gathered();
     }
 
     fn commit(&mut self, epoch: Epoch) {
         let Some(life) = &mut self.life else { return };
-        life.telling = Some(epoch);
+        life.gathering.tells(epoch);
         life.handle.epoch_committed(epoch);
-        self.look_at_hearers();
+        self.look_at_gathered();
     }
 
     fn give_up(&mut self, epoch: Epoch) {
@@ -67,6 +69,7 @@ impl Driver<'_> {
         if life.ending.is_some_and(|(ending, _)| ending == epoch) {
             life.ending = None;
         }
+        life.gathering.given_up(epoch);
         life.handle.epoch_given_up(epoch);
         life.handle.resume();
     }
@@ -78,31 +81,25 @@ impl Driver<'_> {
                 let from = self.epochs.record().and_then(|record| record.restored_from);
                 self.has_begun(from);
             }
-            LifeEvent::Saved(of, report, receipt) => {
+            LifeEvent::Cuts(CutNews::Saved(of, report, receipt)) => {
                 let Cut { epoch, is_last, .. } = report.cut;
                 life.gathering.saved(&of, epoch, is_last, receipt);
-                self.look_at_cuts();
             }
-            LifeEvent::GaveUp(cut, error) => self.gave_up(cut, error),
-            LifeEvent::Heard(of, epoch) => {
-                life.gathering.heard(&of, epoch);
-                self.look_at_hearers();
-            }
-            LifeEvent::Left(of) => {
-                life.gathering.left(&of);
-                self.look_at_hearers();
-            }
+            LifeEvent::Cuts(CutNews::GaveUp(cut, error)) => self.gave_up(cut, error),
+            LifeEvent::Cuts(CutNews::Heard(of, epoch)) => life.gathering.heard(&of, epoch),
+            LifeEvent::Cuts(CutNews::Left(of)) => life.gathering.left(&of),
             LifeEvent::Over(status) => {
                 life.over = Some(status.clone());
                 match status {
                     JobStatus::Failed(error) => self.failed(error),
                     JobStatus::Cancelled => self.is_done(Done::Cancelled),
                     JobStatus::Completed | JobStatus::Drained | JobStatus::Running => {
-                        self.look_at_hearers();
+                        life.gathering.all_have_left();
                     }
                 }
             }
         }
+        self.look_at_gathered();
     }
 
     /// A cut will not be.
@@ -116,56 +113,35 @@ impl Driver<'_> {
             };
         }
         let Some(life) = &self.life else { return };
-        if life.ending.is_some_and(|(epoch, _)| epoch == cut.epoch) {
+        if life.gathering.awaits(cut.epoch) {
             let why = error.map_or("the next epoch has ended".into(), |error| error.to_string());
             self.agent(EpochsAgentEvent::CannotSave(cut.epoch, why));
         }
     }
 
-    /// If all cuts of the epoch under way are safe, or all instances have ended, says so.
-    fn look_at_cuts(&mut self) {
+    /// Says what has become true of all instances together: their cuts are safe, they have ended, or have heard of a commit.
+    fn look_at_gathered(&mut self) {
         let committed = self.home.committed();
         let Some(life) = &mut self.life else { return };
         let since = committed.filter(|_| life.has_base);
-        let generation = life.generation.0;
         let receipt = |place: Option<Epoch>, bytes: u64| Receipt {
             since,
             // Which is there is known by the snapshot's own name.
             place: place.map_or(Vec::new(), |epoch| epoch.0.to_be_bytes().to_vec()),
             bytes,
         };
-        let mut saved = None;
-        if let Some((epoch, _)) = life.ending
-            && life.saved < Some(epoch)
-            && life.gathering.missing(epoch).next().is_none()
-            && let Some(cuts) = life
-                .gathering
-                .cuts(SnapshotId::new(generation, epoch), None)
-        {
-            life.saved = Some(epoch);
-            let bytes = cuts.iter().map(|cut| cut.bytes()).sum();
-            saved = Some(EpochsAgentEvent::Saved(epoch, receipt(Some(epoch), bytes)));
-        }
-        let mut ended = None;
-        if !life.has_told_its_end
-            && let Some(after) = life.gathering.end()
-        {
-            life.has_told_its_end = true;
-            let receipt = receipt(None, 0);
-            ended = Some(EpochsAgentEvent::Ended { after, receipt });
-        }
-        for event in saved.into_iter().chain(ended) {
-            self.agent(event);
-        }
-    }
-
-    /// If all instances have heard of the commit, says so.
-    fn look_at_hearers(&mut self) {
-        let Some(life) = &mut self.life else { return };
-        let Some(epoch) = life.telling else { return };
-        if life.over.is_some() || life.gathering.have_heard(epoch) {
-            life.telling = None;
-            self.agent(EpochsAgentEvent::Visible(epoch));
+        for gathered in life.gathering.news() {
+            self.agent(match gathered {
+                Gathered::Saved(epoch, cuts) => {
+                    let bytes = cuts.iter().map(CutReceipt::bytes).sum();
+                    EpochsAgentEvent::Saved(epoch, receipt(Some(epoch), bytes))
+                }
+                Gathered::Ended { after, .. } => EpochsAgentEvent::Ended {
+                    after,
+                    receipt: receipt(None, 0),
+                },
+                Gathered::Visible(epoch) => EpochsAgentEvent::Visible(epoch),
+            });
         }
     }
 }

@@ -55,8 +55,8 @@ impl Work<'_> {
     pub(super) fn begin_life(&mut self, change: &Change, instances: &[InstanceId]) -> Result<()> {
         if let Some(life) = change.life.filter(|_| self.living.is_none()) {
             let (name, keeper) = (&self.with.name, self.with.cuts.as_ref());
-            let events = &self.with.events;
-            let living = Living::begin((life, change), instances, name, keeper, events)?;
+            let tells = (&self.with.events, &self.with.look);
+            let living = Living::begin((life, change), instances, name, keeper, tells)?;
             self.living = Some(living);
         }
         Ok(())

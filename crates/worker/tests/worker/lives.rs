@@ -74,6 +74,8 @@ struct Publishing {
     published: Published,
     /// Whether it fails at the next records.
     fails: Arc<AtomicBool>,
+    /// Whether it can't publish the next time.
+    refuses: Arc<AtomicBool>,
 }
 
 impl Publishing {
@@ -140,6 +142,9 @@ impl Processor for Publishing {
     }
 
     fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
+        if self.refuses.swap(false, Ordering::AcqRel) {
+            return Err(Error::new(ErrorCode::WriteFailed, "nobody takes it"));
+        }
         self.publish(epoch);
         Ok(Progress::DONE)
     }
@@ -154,6 +159,7 @@ struct Surviving {
     total: u64,
     published: Published,
     fails: Arc<AtomicBool>,
+    refuses: Arc<AtomicBool>,
 }
 
 impl Surviving {
@@ -162,6 +168,7 @@ impl Surviving {
             total,
             published: Arc::new(Mutex::default()),
             fails: Arc::default(),
+            refuses: Arc::default(),
         })
     }
 
@@ -186,6 +193,7 @@ impl Job for Surviving {
         let mut dag = Dag::new();
         let (total, published) = (self.total, Arc::clone(&self.published));
         let fails = Arc::clone(&self.fails);
+        let refuses = Arc::clone(&self.refuses);
         let reading = ardea_core::supplier(move || Reading {
             total,
             next: 0,
@@ -200,6 +208,7 @@ impl Job for Surviving {
             cut: BTreeMap::new(),
             published: Arc::clone(&published),
             fails: Arc::clone(&fails),
+            refuses: Arc::clone(&refuses),
         });
         let publishing = add(&mut dag, parallelism, Vertex::new("publishing", publishing));
         dag.edge(Edge::between(reading, publishing).codec(wire::<u64>()));
@@ -369,6 +378,35 @@ fn a_life_that_fails_is_told_and_the_process_goes_on_with_the_next() {
         };
         cluster.master.listen_until(failed).await;
         cluster.master.begin_life(life(4, from)).await;
+        cluster.publish_more(EpochKind::Usual).await;
+        cluster.end().await;
+    });
+}
+
+#[test]
+fn a_commit_that_could_not_be_published_is_not_acknowledged_and_published_by_the_next_life() {
+    runtime().block_on(async {
+        let mut cluster = Cluster::start(u64::MAX).await;
+        cluster.publish_more(EpochKind::Usual).await;
+        let before = cluster.job.count();
+        cluster.job.refuses.store(true, Ordering::Release);
+        let epoch = cluster.commit_next(EpochKind::Usual).await;
+        let failed = |master: &Master| {
+            let why = master.lives_over.get(&Generation(1));
+            matches!(why, Some(LifeEnd::Failed(why)) if why.contains("nobody takes it"))
+        };
+        cluster.master.listen_until(failed).await;
+        let mut reports = cluster.master.reports.iter();
+        let heard = reports.any(|(from, message)| {
+            *from == ContainerId(2) && message.report == Report::Heard(epoch)
+        });
+        assert!(!heard);
+        cluster.master.begin_life(life(2, Some((1, epoch)))).await;
+        let begin = Instant::now();
+        while cluster.job.count() == before {
+            assert!(begin.elapsed() < PATIENCE, "it is not published");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
         cluster.publish_more(EpochKind::Usual).await;
         cluster.end().await;
     });

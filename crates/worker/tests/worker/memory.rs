@@ -58,6 +58,8 @@ impl CutKeeper for InMemory {
             }
             None => None,
         };
+        // It is all there already.
+        (here.restored)();
         let expected = here.instances.iter();
         let expected = expected.map(|id| (id.vertex.as_str().to_string(), id.index));
         let desk = Desk {
@@ -96,7 +98,11 @@ impl LifeCuts for Here {
 
     fn ends(&mut self, _: Epoch, _: EpochKind) {}
 
-    fn committed(&mut self, _: Epoch) {}
+    fn committed(&mut self, epoch: Epoch) {
+        let mut open = self.desk.open.lock().unwrap();
+        open.telling = Some(epoch);
+        self.desk.look_at_hearers(&mut open);
+    }
 
     fn given_up(&mut self, _: Epoch) {}
 }
@@ -116,6 +122,9 @@ struct Open {
     cuts: BTreeMap<Epoch, Saved>,
     ended: Saved,
     last_cut: Option<Epoch>,
+    telling: Option<Epoch>,
+    heard: BTreeMap<Which, Epoch>,
+    left: BTreeSet<Which>,
 }
 
 fn which(of: &InstanceName) -> Which {
@@ -159,6 +168,17 @@ impl Desk {
         }
     }
 
+    /// Whether all have heard of the commit that they were told of.
+    fn look_at_hearers(&self, open: &mut Open) {
+        let Some(epoch) = open.telling else { return };
+        let has_heard =
+            |which: &Which| open.left.contains(which) || open.heard.get(which) >= Some(&epoch);
+        if self.expected.iter().all(has_heard) {
+            open.telling = None;
+            (self.tell)(EpochsAgentEvent::Visible(epoch));
+        }
+    }
+
     fn save(&self, epoch: Epoch, cut: Saved) -> Receipt {
         let mut saved = self.memory.saved.lock().unwrap();
         let bytes = cut.len() as u64;
@@ -173,6 +193,18 @@ impl Desk {
 }
 
 impl CutSink for Desk {
+    fn heard(&self, of: &InstanceName, epoch: Epoch) {
+        let mut open = self.open.lock().unwrap();
+        open.heard.insert(which(of), epoch);
+        self.look_at_hearers(&mut open);
+    }
+
+    fn left(&self, of: &InstanceName) {
+        let mut open = self.open.lock().unwrap();
+        open.left.insert(which(of));
+        self.look_at_hearers(&mut open);
+    }
+
     fn wants_all(&self, _: &InstanceName, _: Epoch) -> bool {
         true
     }

@@ -10,10 +10,34 @@ use ardea_core::Epoch;
 use ardea_engine::InstanceName;
 use ardea_snapshot::{CutOf, CutReceipt, SnapshotId};
 
-/// The cuts of the instances of one life of a job.
+/// The cuts of the instances of one life of a job, as far as they are in this process.
 #[derive(Debug, Default)]
-pub(crate) struct Gathering {
+pub struct Gathering {
+    generation: u64,
     members: BTreeMap<(Arc<str>, u32), Member>,
+    /// The newest epoch that was asked for, unless it was given up.
+    ending: Option<Epoch>,
+    /// The newest epoch of which all cuts were told to be safe.
+    saved: Option<Epoch>,
+    /// The newest commit that instances have been told of, until all have heard.
+    telling: Option<Epoch>,
+    has_told_its_end: bool,
+}
+
+/// What the cuts of a process make together.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Gathered {
+    /// The cuts of all instances are safe for this epoch: these.
+    Saved(Epoch, Vec<CutReceipt>),
+    /// All instances have ended, and their last cuts are safe.
+    Ended {
+        /// The last epoch in which one of them has a cut of its own.
+        after: Option<Epoch>,
+        /// Their last cuts, for the epoch behind that.
+        cuts: Vec<CutReceipt>,
+    },
+    /// All instances have done what they do when this epoch is committed.
+    Visible(Epoch),
 }
 
 #[derive(Debug)]
@@ -35,8 +59,8 @@ struct LastCut {
 }
 
 impl Gathering {
-    /// Of these instances.
-    pub(crate) fn of(instances: impl IntoIterator<Item = InstanceName>) -> Self {
+    /// Of these instances, in that life.
+    pub fn of(generation: u64, instances: impl IntoIterator<Item = InstanceName>) -> Self {
         let members = instances.into_iter().map(|name| {
             let key = (Arc::clone(&name.vertex), name.instance.index);
             let member = Member {
@@ -49,8 +73,57 @@ impl Gathering {
             (key, member)
         });
         Gathering {
+            generation,
             members: members.collect(),
+            ..Gathering::default()
         }
+    }
+
+    /// The end of this epoch has been asked for.
+    pub fn ends(&mut self, epoch: Epoch) {
+        self.ending = self.ending.max(Some(epoch));
+    }
+
+    /// Whether it is this epoch whose cuts are waited for.
+    pub fn awaits(&self, epoch: Epoch) -> bool {
+        self.ending == Some(epoch)
+    }
+
+    /// This epoch has been given up.
+    pub fn given_up(&mut self, epoch: Epoch) {
+        self.ending.take_if(|ending| *ending == epoch);
+    }
+
+    /// Instances are told that this epoch is committed.
+    pub fn tells(&mut self, epoch: Epoch) {
+        self.telling = Some(epoch);
+    }
+
+    /// What has become true since it was asked for last.
+    pub fn news(&mut self) -> Vec<Gathered> {
+        let parts = [self.new_cuts(), self.new_end(), self.new_hearers()];
+        parts.into_iter().flatten().collect()
+    }
+
+    fn new_cuts(&mut self) -> Option<Gathered> {
+        let epoch = self.ending.filter(|epoch| self.saved < Some(*epoch))?;
+        let cuts = self.cuts(SnapshotId::new(self.generation, epoch), None)?;
+        self.saved = Some(epoch);
+        Some(Gathered::Saved(epoch, cuts))
+    }
+
+    fn new_end(&mut self) -> Option<Gathered> {
+        let after = self.end().filter(|_| !self.has_told_its_end)?;
+        let first = after.unwrap_or_default().next();
+        let cuts = self.cuts(SnapshotId::new(self.generation, first), None)?;
+        self.has_told_its_end = true;
+        Some(Gathered::Ended { after, cuts })
+    }
+
+    fn new_hearers(&mut self) -> Option<Gathered> {
+        let epoch = self.telling.filter(|epoch| self.have_heard(*epoch))?;
+        self.telling = None;
+        Some(Gathered::Visible(epoch))
     }
 
     fn member(&mut self, of: &InstanceName) -> Option<&mut Member> {
@@ -59,13 +132,7 @@ impl Gathering {
     }
 
     /// The cut of an instance is safe.
-    pub(crate) fn saved(
-        &mut self,
-        of: &InstanceName,
-        epoch: Epoch,
-        is_last: bool,
-        cut: CutReceipt,
-    ) {
+    pub fn saved(&mut self, of: &InstanceName, epoch: Epoch, is_last: bool, cut: CutReceipt) {
         let Some(member) = self.member(of) else {
             return;
         };
@@ -81,7 +148,7 @@ impl Gathering {
     }
 
     /// There is a snapshot of this epoch, of [these cuts](Self::cuts).
-    pub(crate) fn committed(&mut self, epoch: Epoch) {
+    pub fn committed(&mut self, epoch: Epoch) {
         for member in self.members.values_mut() {
             if let Some(last) = member.last.as_mut().filter(|last| last.from <= epoch) {
                 last.is_committed = true;
@@ -90,33 +157,39 @@ impl Gathering {
     }
 
     /// An instance has heard that this epoch is committed.
-    pub(crate) fn heard(&mut self, of: &InstanceName, epoch: Epoch) {
+    pub fn heard(&mut self, of: &InstanceName, epoch: Epoch) {
         if let Some(member) = self.member(of) {
             member.heard = member.heard.max(Some(epoch));
         }
     }
 
     /// An instance has ended, and waits for nothing.
-    pub(crate) fn left(&mut self, of: &InstanceName) {
+    pub fn left(&mut self, of: &InstanceName) {
         if let Some(member) = self.member(of) {
             member.has_left = true;
         }
     }
 
-    /// Whether all instances have done what they do when this epoch is committed.
-    pub(crate) fn have_heard(&self, epoch: Epoch) -> bool {
+    /// No instance is left that could hear of a commit.
+    pub fn all_have_left(&mut self) {
+        for member in self.members.values_mut() {
+            member.has_left = true;
+        }
+    }
+
+    fn have_heard(&self, epoch: Epoch) -> bool {
         let mut members = self.members.values();
         members.all(|member| member.has_left || member.heard >= Some(epoch))
     }
 
     /// The cuts that make the snapshot of this epoch, once all are there; increments are based on `base`.
-    pub(crate) fn cuts(&self, id: SnapshotId, base: Option<SnapshotId>) -> Option<Vec<CutReceipt>> {
+    pub fn cuts(&self, id: SnapshotId, base: Option<SnapshotId>) -> Option<Vec<CutReceipt>> {
         let members = self.members.values();
         members.map(|member| member.part(id, base)).collect()
     }
 
     /// Whose cut of this epoch is not safe yet.
-    pub(crate) fn missing(&self, epoch: Epoch) -> impl Iterator<Item = &InstanceName> {
+    pub fn missing(&self, epoch: Epoch) -> impl Iterator<Item = &InstanceName> {
         let members = self.members.values();
         members
             .filter(move |member| !member.has_part(epoch))
@@ -124,7 +197,7 @@ impl Gathering {
     }
 
     /// When all instances have ended and their last cuts are safe: the last epoch in which one of them has a cut of its own.
-    pub(crate) fn end(&self) -> Option<Option<Epoch>> {
+    fn end(&self) -> Option<Option<Epoch>> {
         let mut after = 0;
         for member in self.members.values() {
             after = after.max(member.last.as_ref()?.from.0.saturating_sub(1));
@@ -186,7 +259,7 @@ mod tests {
     }
 
     fn both() -> Gathering {
-        Gathering::of([name(0), name(1)])
+        Gathering::of(1, [name(0), name(1)])
     }
 
     fn save(gathering: &mut Gathering, index: u32, epoch: u64, is_last: bool) {
@@ -235,6 +308,64 @@ mod tests {
         save(&mut gathering, 0, 1, true);
         save(&mut gathering, 1, 1, true);
         assert_eq!(gathering.end(), Some(None));
+    }
+
+    #[test]
+    fn what_has_become_true_is_told_once() {
+        let mut gathering = both();
+        gathering.ends(Epoch(1));
+        save(&mut gathering, 0, 1, false);
+        assert_eq!(gathering.news(), []);
+        save(&mut gathering, 1, 1, false);
+        assert!(
+            matches!(&gathering.news()[..], [Gathered::Saved(Epoch(1), cuts)] if cuts.len() == 2)
+        );
+        assert_eq!(gathering.news(), []);
+        gathering.tells(Epoch(1));
+        gathering.heard(&name(0), Epoch(1));
+        assert_eq!(gathering.news(), []);
+        gathering.heard(&name(1), Epoch(1));
+        assert_eq!(gathering.news(), [Gathered::Visible(Epoch(1))]);
+        for index in [0, 1] {
+            save(&mut gathering, index, 2, true);
+        }
+        let ended = gathering.news();
+        assert!(
+            matches!(
+                &ended[..],
+                [Gathered::Ended {
+                    after: Some(Epoch(1)),
+                    ..
+                }]
+            ),
+            "{ended:?}"
+        );
+        gathering.ends(Epoch(2));
+        assert!(matches!(
+            &gathering.news()[..],
+            [Gathered::Saved(Epoch(2), _)]
+        ));
+    }
+
+    #[test]
+    fn an_epoch_that_was_given_up_is_not_told_of() {
+        let mut gathering = both();
+        gathering.ends(Epoch(1));
+        gathering.given_up(Epoch(1));
+        for index in [0, 1] {
+            save(&mut gathering, index, 1, false);
+        }
+        assert_eq!(gathering.news(), []);
+    }
+
+    #[test]
+    fn who_runs_nothing_has_come_to_its_end() {
+        let mut gathering = Gathering::of(1, []);
+        let ended = Gathered::Ended {
+            after: None,
+            cuts: Vec::new(),
+        };
+        assert_eq!(gathering.news(), [ended]);
     }
 
     #[test]

@@ -15,7 +15,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 const MOST_WAITING: usize = 4;
 
 /// The state of a job at the end of one epoch, for a life that begins with it.
-pub(crate) struct StateReading {
+pub struct StateReading {
     snapshot: Snapshot,
     pool: Arc<Pool>,
     /// How many ranges of partitions an instance's state is read in at the same time.
@@ -69,7 +69,7 @@ impl StateReading {
     ///
     /// # Errors
     /// `LimitReached` if the system refuses a thread.
-    pub(crate) fn start(
+    pub fn start(
         snapshot: Snapshot,
         threads: usize,
         when_read: impl Fn() + Send + Sync + 'static,
@@ -101,7 +101,7 @@ impl StateReading {
     }
 
     /// No further instance will be opened.
-    pub(crate) fn all_are_open(&self) {
+    pub fn all_are_open(&self) {
         self.pool.lock().is_complete = true;
         self.pool.look_for_the_end();
     }

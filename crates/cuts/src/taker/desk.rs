@@ -9,8 +9,7 @@ use ardea_engine::{CutEnd, CutReport, InstanceName};
 use ardea_snapshot::{BlockWriter, CutKind, CutOf, CutReceipt, PartitionRange, SnapshotId};
 
 use super::room::Room;
-use super::{LifeShared, lock};
-use crate::life::LifeEvent;
+use super::{CutNews, LifeShared, lock};
 
 /// What is to be done for an instance.
 #[derive(Debug)]
@@ -98,7 +97,7 @@ impl Desk {
                     CutEnd::Failed(error) => Some(error),
                     CutEnd::Superseded => None,
                 };
-                self.life.tell(LifeEvent::GaveUp(cut, why));
+                self.life.tell(CutNews::GaveUp(cut, why));
             }
         }
     }
@@ -149,7 +148,7 @@ impl Desk {
         match self.receipt(writing) {
             Ok(receipt) => {
                 let of = self.of.clone();
-                self.life.tell(LifeEvent::Saved(of, report, receipt));
+                self.life.tell(CutNews::Saved(of, report, receipt));
             }
             Err(error) => self.failed(report.cut, error),
         }
@@ -166,12 +165,12 @@ impl Desk {
 
     fn failed(&self, cut: Cut, error: Error) {
         let error = error.in_vertex(&self.of.vertex, self.of.instance.index);
-        self.life.tell(LifeEvent::GaveUp(cut, Some(error)));
+        self.life.tell(CutNews::GaveUp(cut, Some(error)));
     }
 
     fn cut_of(&self, cut: Cut) -> CutOf {
         CutOf {
-            snapshot: SnapshotId::new(self.life.generation.0, cut.epoch),
+            snapshot: SnapshotId::new(self.life.place.generation, cut.epoch),
             vertex: self.of.vertex.to_string(),
             instance: self.of.instance.index,
             instances: self.of.instance.parallelism,
@@ -186,9 +185,9 @@ impl Desk {
             },
             // What it is based on is said when it becomes part of a snapshot.
             Some(since) => CutKind::Increment {
-                since: SnapshotId::new(self.life.generation.0, since),
+                since: SnapshotId::new(self.life.place.generation, since),
             },
         };
-        self.life.store.writer(self.cut_of(cut), kind)
+        self.life.place.writer(self.cut_of(cut), kind)
     }
 }

@@ -15,7 +15,7 @@ const REST: Duration = Duration::from_millis(20);
 
 /// What is to be done.
 #[derive(Debug)]
-pub(crate) enum Chore {
+pub enum Chore {
     /// A snapshot has been made: remove those that are not to be kept, these files, and fold.
     Tidy(Vec<(FileName, FileState)>),
     /// Remove what was written for snapshots before that one and belongs to none.
@@ -24,7 +24,7 @@ pub(crate) enum Chore {
 
 /// A thread that does chores.
 #[derive(Debug)]
-pub(crate) struct Housekeeper {
+pub struct Housekeeper {
     chores: Option<Sender<Chore>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -34,7 +34,7 @@ impl Housekeeper {
     ///
     /// # Errors
     /// `LimitReached` if the system refuses the thread.
-    pub(crate) fn start(
+    pub fn start(
         folder: Arc<dyn Folder>,
         store: SnapshotStore,
         trouble: impl Fn(Error) + Send + 'static,
@@ -55,7 +55,7 @@ impl Housekeeper {
     }
 
     /// Has this done.
-    pub(crate) fn ask(&self, chore: Chore) {
+    pub fn ask(&self, chore: Chore) {
         if let Some(chores) = &self.chores {
             // One that panicked has said so.
             let _ = chores.send(chore);

@@ -8,24 +8,70 @@ mod writers;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ardea_control::Generation;
-use ardea_core::{Cut, Epoch, StateChunk, Waker};
+use ardea_core::{Cut, Epoch, Error, Result, StateChunk, Waker};
 use ardea_engine::{CutEnd, CutReport, CutSink, InstanceName};
-use ardea_snapshot::SnapshotStore;
+use ardea_snapshot::{BlockConfig, BlockWriter, CutKind, CutOf, CutReceipt, Folder};
 
-use crate::life::{Event, LifeEvent};
 use desk::{Desk, Task};
 use room::Room;
-pub(crate) use writers::Writers;
+pub use writers::Writers;
+
+/// What has come of the cuts of instances.
+#[derive(Debug)]
+pub enum CutNews {
+    /// A cut is safe.
+    Saved(InstanceName, CutReport, CutReceipt),
+    /// A cut will not be; why, if it has failed.
+    GaveUp(Cut, Option<Error>),
+    /// An instance has heard that this epoch is committed, and has done what it does then.
+    Heard(InstanceName, Epoch),
+    /// An instance has ended, and waits for nothing.
+    Left(InstanceName),
+}
+
+/// Where cuts are written.
+#[derive(Clone, Debug)]
+pub struct CutPlace {
+    /// The place of the job's snapshots.
+    pub folder: Arc<dyn Folder>,
+    /// The job, as its snapshots name it.
+    pub job: String,
+    /// The life of the job that the cuts are of.
+    pub generation: u64,
+}
+
+/// How many bytes of an instance's cut are sorted at a time.
+const BUFFER_BYTES: usize = 4 << 20;
+
+/// How the blocks of cuts are cut: many instances write at the same time, so none sorts much at once.
+pub fn block_config() -> BlockConfig {
+    BlockConfig {
+        buffer_bytes: BUFFER_BYTES,
+        ..BlockConfig::default()
+    }
+}
+
+impl CutPlace {
+    fn writer(&self, of: CutOf, kind: CutKind) -> Result<BlockWriter> {
+        BlockWriter::new(
+            Arc::clone(&self.folder),
+            &self.job,
+            of,
+            kind,
+            block_config(),
+        )
+    }
+}
+
+/// Who wants to know what comes of cuts. Called on threads of the job too: it may not wait.
+type Tell = dyn Fn(CutNews) + Send + Sync;
 
 /// Takes the cuts of one life of a job.
 ///
-/// The threads of the job leave chunks of entries here, which the writers' threads bring into blocks; that all of a cut is safe is told to
-/// the driver. When too many wait there is no room for more, and records go on.
-pub(crate) struct CutTaker {
+/// The threads of the job leave chunks of entries here, which the writers' threads bring into blocks; that all of a cut is safe is told. When too many wait there is no room for more, and records go on.
+pub struct CutTaker {
     shared: Arc<LifeShared>,
     room: Arc<Room>,
     writers: Writers,
@@ -39,36 +85,33 @@ pub(crate) struct CutTaker {
 
 /// What the desks of a life share.
 pub(crate) struct LifeShared {
-    pub(crate) generation: Generation,
-    pub(crate) store: SnapshotStore,
-    events: Sender<Event>,
+    place: CutPlace,
+    tell: Box<Tell>,
     /// That life is over: nothing more is written for it.
     is_over: AtomicBool,
 }
 
 impl LifeShared {
-    pub(crate) fn tell(&self, event: LifeEvent) {
-        // Without a driver nobody is left who wants to know.
-        let _ = self.events.send(Event::Life(self.generation, event));
+    fn tell(&self, news: CutNews) {
+        (self.tell)(news);
     }
 
-    pub(crate) fn is_over(&self) -> bool {
+    fn is_over(&self) -> bool {
         self.is_over.load(Ordering::SeqCst)
     }
 }
 
 impl CutTaker {
-    /// For that life, whose first cuts hold all state unless it [has a base](Self::has_base).
-    pub(crate) fn new(
-        generation: Generation,
-        store: SnapshotStore,
-        events: Sender<Event>,
+    /// For one life, whose first cuts hold all state unless it [has a base](Self::has_base). `tell` is called on the writers' threads and on
+    /// those of the job, and may not wait.
+    pub fn new(
+        place: CutPlace,
         writers: Writers,
+        tell: impl Fn(CutNews) + Send + Sync + 'static,
     ) -> Self {
         let shared = LifeShared {
-            generation,
-            store,
-            events,
+            place,
+            tell: Box::new(tell),
             is_over: AtomicBool::new(false),
         };
         CutTaker {
@@ -82,17 +125,17 @@ impl CutTaker {
     }
 
     /// From now on increments are based on what the life was restored from, or on a snapshot that has been made since.
-    pub(crate) fn has_base(&self) {
+    pub fn has_base(&self) {
         self.wants_all.store(false, Ordering::SeqCst);
     }
 
     /// The vertices that are to hand over all their state in their next cuts.
-    pub(crate) fn want_all_of(&self, vertices: BTreeSet<String>) {
+    pub fn want_all_of(&self, vertices: BTreeSet<String>) {
         *lock(&self.wants_all_of) = vertices;
     }
 
     /// That life is over: what waits is dropped, and nothing more is written.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         self.shared.is_over.store(true, Ordering::SeqCst);
     }
 
@@ -143,11 +186,11 @@ impl CutSink for CutTaker {
     }
 
     fn heard(&self, of: &InstanceName, epoch: Epoch) {
-        self.shared.tell(LifeEvent::Heard(of.clone(), epoch));
+        self.shared.tell(CutNews::Heard(of.clone(), epoch));
     }
 
     fn left(&self, of: &InstanceName) {
-        self.shared.tell(LifeEvent::Left(of.clone()));
+        self.shared.tell(CutNews::Left(of.clone()));
     }
 }
 

@@ -9,9 +9,9 @@ use ardea_core::{Error, ErrorCode, Result};
 use super::desk::Desk;
 use super::lock;
 
-/// The threads that write cuts, for all lives of a job. Clones are the same threads.
+/// The threads that write cuts, for all lives of a job. Clones are the same threads, which end with the last one.
 #[derive(Clone)]
-pub(crate) struct Writers {
+pub struct Writers {
     queue: Arc<Queue>,
     /// Ends the threads when the last clone goes.
     _threads: Arc<Threads>,
@@ -35,11 +35,11 @@ struct Threads {
 }
 
 impl Writers {
-    /// So many threads.
+    /// So many threads, at least one.
     ///
     /// # Errors
     /// `LimitReached` if the system refuses one.
-    pub(crate) fn start(threads: usize) -> Result<Self> {
+    pub fn start(threads: usize) -> Result<Self> {
         let queue = Arc::<Queue>::default();
         let owner = Threads {
             queue: Arc::clone(&queue),

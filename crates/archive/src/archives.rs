@@ -1,0 +1,153 @@
+//! The snapshots of the jobs that a process leads, or may lead.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use ardea_control::{EpochsConfig, EpochsNote, EpochsRecord, Generation, JobDefinition, JobRef};
+use ardea_core::{Epoch, Error, ErrorCode, Result};
+use ardea_master::Snapshots;
+
+use crate::Promise;
+use crate::binder::{Ask, Binder, Told};
+
+/// The snapshots of the jobs that a process leads, or may lead: in the folder of each, below the one that its settings name.
+///
+/// Each job has a thread of its own from the first record on that this process writes of it, and until it is gone.
+#[derive(Default)]
+pub struct Archives {
+    jobs: Mutex<HashMap<JobRef, Archive>>,
+}
+
+/// One job.
+struct Archive {
+    promise: Promise,
+    told: Told,
+    /// The way to its thread, if that has been needed.
+    asks: Option<Sender<Ask>>,
+}
+
+impl Archives {
+    /// Of no job yet.
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    fn jobs(&self) -> MutexGuard<'_, HashMap<JobRef, Archive>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The way to the thread of a job; none if the job promises nothing, or is gone.
+    fn way(&self, job: &JobRef) -> Result<Option<Sender<Ask>>> {
+        let mut jobs = self.jobs();
+        let Some(archive) = jobs.get_mut(job) else {
+            return Ok(None);
+        };
+        if let Some(asks) = &archive.asks {
+            return Ok(Some(asks.clone()));
+        }
+        let (asks, asked) = channel();
+        let binder = Binder::new(job.clone(), archive.promise.clone(), archive.told.clone());
+        let spawned = thread::Builder::new()
+            .name("ardea-archive".into())
+            .spawn(move || binder.work(&asked));
+        spawned.map_err(|error| {
+            Error::new(
+                ErrorCode::LimitReached,
+                "no thread for the snapshots of a job",
+            )
+            .because(error)
+            .hint("raise the limit of threads (ulimit -u)")
+        })?;
+        archive.asks = Some(asks.clone());
+        Ok(Some(asks))
+    }
+}
+
+impl Snapshots for Archives {
+    fn epochs(&self, definition: &JobDefinition) -> Result<Option<EpochsConfig>> {
+        let Some(promise) = Promise::of(definition)? else {
+            return Ok(None);
+        };
+        let config = promise.survival.epochs();
+        let archive = Archive {
+            promise,
+            told: Told::default(),
+            asks: None,
+        };
+        self.jobs().entry(definition.job.clone()).or_insert(archive);
+        Ok(Some(config))
+    }
+
+    fn make(&self, job: &JobRef, record: &Arc<EpochsRecord>) -> Result<()> {
+        let Some(asks) = self.way(job)? else {
+            return Ok(());
+        };
+        let (answer, answered) = channel();
+        let ask = Ask::Make(Arc::clone(record), answer);
+        let gone = || {
+            Error::new(
+                ErrorCode::Internal,
+                "the thread of a job's snapshots is gone",
+            )
+        };
+        asks.send(ask).map_err(|_| gone())?;
+        answered.recv().map_err(|_| gone())?
+    }
+
+    fn keep(&self, job: &JobRef, epochs: &[Epoch], _: Epoch, present: Generation) {
+        let way = self
+            .jobs()
+            .get(job)
+            .and_then(|archive| archive.asks.clone());
+        if let Some(asks) = way {
+            // If its thread is gone the next master keeps what is needed.
+            let _ = asks.send(Ask::Keep(epochs.to_vec(), present));
+        }
+    }
+
+    fn noted(&self, job: &JobRef, note: &EpochsNote) {
+        if let EpochsNote::Committed { epoch, took, .. } = note
+            && let Some(archive) = self.jobs().get(job)
+        {
+            archive.told.took(*epoch, *took);
+        }
+        if is_of_weight(note) {
+            eprintln!("job {job}: {note}");
+        }
+    }
+
+    fn gone(&self, job: &JobRef) {
+        self.jobs().remove(job);
+    }
+}
+
+/// Whether it belongs into the log of whoever leads the job, beside where it is shown.
+fn is_of_weight(note: &EpochsNote) -> bool {
+    matches!(
+        note,
+        EpochsNote::RollingBack { .. }
+            | EpochsNote::SnapshotSkipped { .. }
+            | EpochsNote::SafeMode(_)
+            | EpochsNote::Failing { .. }
+            | EpochsNote::RecordRefused(_)
+    )
+}
+
+impl Archives {
+    /// What is known of the epochs of a job that its snapshots don't tell, as far as this process has made them.
+    pub fn told(&self, job: &JobRef) -> Told {
+        let jobs = self.jobs();
+        jobs.get(job)
+            .map(|archive| archive.told.clone())
+            .unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Archives {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Archives").finish_non_exhaustive()
+    }
+}

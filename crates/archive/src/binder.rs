@@ -1,0 +1,282 @@
+//! Binds what workers have saved into snapshots, and clears away what is not needed any more: the snapshots of one job, by its master.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ardea_control::{EpochsRecord, Generation, JobRef, MasterEpoch, RecordedSnapshot};
+use ardea_core::{Clock, Epoch, Result};
+use ardea_cuts::{Chore, Housekeeper, block_config};
+use ardea_snapshot::{
+    Commit, CutOf, CutReceipt, FileState, Folder, Snapshot, SnapshotId, SnapshotStore, StoreConfig,
+};
+
+use crate::Promise;
+use crate::part::{Part, PartKind, PartName};
+use crate::probe::make_folder;
+
+/// What is told of an epoch that its snapshot doesn't tell.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ToldOfEpoch {
+    /// From its end being asked for until its snapshot was recorded.
+    pub took: Option<Duration>,
+    /// By vertex, for how long its slowest instance had held inputs that were ahead.
+    pub aligned: BTreeMap<String, Duration>,
+}
+
+/// What is told of the epochs of a job that its snapshots don't tell. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Told(Arc<Mutex<BTreeMap<Epoch, ToldOfEpoch>>>);
+
+impl Told {
+    fn epochs(&self) -> MutexGuard<'_, BTreeMap<Epoch, ToldOfEpoch>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Of one epoch; nothing if another process has made its snapshot.
+    pub fn of(&self, epoch: Epoch) -> ToldOfEpoch {
+        self.epochs().get(&epoch).cloned().unwrap_or_default()
+    }
+
+    pub(crate) fn took(&self, epoch: Epoch, took: Duration) {
+        self.epochs().entry(epoch).or_default().took = Some(took);
+    }
+
+    fn aligned(&self, epoch: Epoch, aligned: BTreeMap<String, Duration>) {
+        self.epochs().entry(epoch).or_default().aligned = aligned;
+    }
+
+    fn keep(&self, epochs: &[Epoch]) {
+        self.epochs().retain(|epoch, _| epochs.contains(epoch));
+    }
+}
+
+/// What the thread of a job's snapshots is asked for.
+#[derive(Debug)]
+pub(crate) enum Ask {
+    /// Make what this record adds a snapshot, before it is written.
+    Make(Arc<EpochsRecord>, Sender<Result<()>>),
+    /// Only the snapshots of these epochs are needed any more, and what the present life is about to hand over.
+    Keep(Vec<Epoch>, Generation),
+}
+
+/// Binds what workers have saved into the snapshots of one job.
+pub(crate) struct Binder {
+    job: JobRef,
+    promise: Promise,
+    told: Told,
+    open: Option<Open>,
+}
+
+/// The folder, as it is seen in one mastership.
+struct Open {
+    master: MasterEpoch,
+    folder: Arc<dyn Folder>,
+    store: SnapshotStore,
+    housekeeper: Housekeeper,
+    /// The snapshots that the record has.
+    known: BTreeSet<SnapshotId>,
+    /// Those of the record that was seen last: of several, one may be dropped by the next record which is what that one is based on.
+    before: Vec<Arc<RecordedSnapshot>>,
+    /// Those that are not to be collected.
+    held: BTreeMap<Epoch, Snapshot>,
+    /// Parts whose snapshot has been made.
+    bound: Vec<PartName>,
+    /// The snapshot before which all has been swept.
+    swept: Option<SnapshotId>,
+}
+
+impl Binder {
+    pub(crate) fn new(job: JobRef, promise: Promise, told: Told) -> Self {
+        Binder {
+            job,
+            promise,
+            told,
+            open: None,
+        }
+    }
+
+    /// Works until nobody asks any more.
+    pub(crate) fn work(mut self, asks: &Receiver<Ask>) {
+        while let Ok(ask) = asks.recv() {
+            match ask {
+                Ask::Make(record, answer) => {
+                    // Who does not wait for the answer asks again.
+                    let _ = answer.send(self.make(&record));
+                }
+                Ask::Keep(epochs, present) => self.keep(&epochs, present),
+            }
+        }
+    }
+
+    fn make(&mut self, record: &EpochsRecord) -> Result<()> {
+        let present = self.open.as_ref().map(|open| open.master);
+        if present != Some(record.master) {
+            // What another master has done meanwhile is found in the folder.
+            self.open = None;
+            self.open = Some(self.open(record)?);
+        }
+        let (name, told) = (&self.job.name, &self.told);
+        let Some(open) = &mut self.open else {
+            return Ok(());
+        };
+        for snapshot in &record.snapshots {
+            if !open.known.contains(&id_of(snapshot)) {
+                open.bind(snapshot, (name, told))?;
+            }
+        }
+        open.before = record.snapshots.clone();
+        Ok(())
+    }
+
+    fn open(&self, record: &EpochsRecord) -> Result<Open> {
+        let folder = make_folder(&self.promise.folder, &self.job)?;
+        let config = StoreConfig {
+            keep: self.promise.survival.kept().get(),
+            blocks: block_config(),
+            ..StoreConfig::default()
+        };
+        let store = SnapshotStore::open(Arc::clone(&folder), &self.job.name, config)?;
+        let job = self.job.clone();
+        let housekeeper = Housekeeper::start(Arc::clone(&folder), store.clone(), move |error| {
+            eprintln!("job {job}: old snapshots could not be cleared away: {error}");
+        })?;
+        Ok(Open {
+            master: record.master,
+            folder,
+            store,
+            housekeeper,
+            // What a master finds in its record was made by those before it.
+            known: record.snapshots.iter().map(|kept| id_of(kept)).collect(),
+            before: record.snapshots.clone(),
+            held: BTreeMap::new(),
+            bound: Vec::new(),
+            swept: None,
+        })
+    }
+
+    fn keep(&mut self, epochs: &[Epoch], present: Generation) {
+        self.told.keep(epochs);
+        if let Some(open) = &mut self.open {
+            open.keep(epochs, present);
+        }
+    }
+}
+
+fn id_of(snapshot: &RecordedSnapshot) -> SnapshotId {
+    SnapshotId::new(snapshot.generation.0, snapshot.epoch)
+}
+
+impl Open {
+    /// Makes a snapshot of what workers have saved.
+    fn bind(&mut self, snapshot: &RecordedSnapshot, (job, told): (&str, &Told)) -> Result<()> {
+        let id = id_of(snapshot);
+        let mut before = self.before.iter();
+        let over = before
+            .find(|before| Some(before.epoch) == snapshot.over)
+            .cloned();
+        let over = over.as_deref();
+        let base = base(snapshot, over);
+        let mut cuts = Vec::new();
+        let mut aligned: BTreeMap<String, Duration> = BTreeMap::new();
+        for (participant, cut) in &snapshot.cuts {
+            let name = PartName::from_bytes(&cut.receipt.place)?;
+            let part = Part::read(&*self.folder, name, job)?;
+            // The last state of who has ended counts once, and is unchanged from then on.
+            let before = over.and_then(|over| over.cuts.get(participant));
+            let is_bound = before.is_some_and(|before| before == cut) && cut.has_ended;
+            cuts.extend(part.cuts.into_iter().map(|receipt| match is_bound {
+                true => CutReceipt::unchanged(CutOf {
+                    snapshot: id,
+                    ..receipt.of().clone()
+                }),
+                false => receipt.carried_to(id, base),
+            }));
+            if !is_bound {
+                for (vertex, micros) in part.aligned_micros {
+                    let held = aligned.entry(vertex).or_default();
+                    *held = Duration::from_micros(micros).max(*held);
+                }
+                self.bound.push(name);
+            }
+        }
+        let at = Clock::system().wall();
+        self.store.commit(&Commit { id, base, at, cuts })?;
+        told.aligned(id.epoch, aligned);
+        self.known.insert(id);
+        Ok(())
+    }
+
+    /// What the record needs stays; all else goes.
+    fn keep(&mut self, epochs: &[Epoch], present: Generation) {
+        self.held.retain(|epoch, _| epochs.contains(epoch));
+        let known = self.known.iter().copied();
+        self.known = known.filter(|id| epochs.contains(&id.epoch)).collect();
+        for id in &self.known {
+            if !self.held.contains_key(&id.epoch)
+                && let Ok(snapshot) = self.store.snapshot(*id)
+            {
+                self.held.insert(id.epoch, snapshot);
+            }
+        }
+        let bound = std::mem::take(&mut self.bound);
+        let stale = bound.into_iter().filter(|part| is_stale(part, present));
+        let stale = stale.filter_map(|part| Some((part.file().ok()?, FileState::Whole)));
+        self.housekeeper.ask(Chore::Tidy(stale.collect()));
+        self.sweep(present);
+    }
+
+    /// Removes what was begun and never became part of a snapshot, if there can be some: when a mastership or a life begins, and when an epoch
+    /// was given up.
+    fn sweep(&mut self, present: Generation) {
+        let committed = self.known.iter().max().copied();
+        let floor = match committed.filter(|id| id.generation == present.0) {
+            // What instances left at their ends, and is in no snapshot yet, was written for one behind this.
+            Some(id) => SnapshotId::new(id.generation, id.epoch.next()),
+            None => SnapshotId::start_of(present.0),
+        };
+        let swept = self.swept.replace(floor);
+        let follows = |before: SnapshotId| {
+            before.generation == floor.generation && before.epoch.next() >= floor.epoch
+        };
+        if swept == Some(floor) || swept.is_some_and(follows) {
+            return;
+        }
+        // Those of a life that has ended, and of epochs that were given up.
+        let listed = self.folder.list().unwrap_or_default().into_iter();
+        let left = listed.filter_map(|file| {
+            let part = PartName::parse(file.name.as_str())?;
+            let is_left = match part.kind {
+                PartKind::Cut => part.snapshot < floor,
+                PartKind::Last => part.snapshot.generation < present.0,
+            };
+            is_left.then_some((file.name, file.state))
+        });
+        self.housekeeper.ask(Chore::Tidy(left.collect()));
+        self.housekeeper.ask(Chore::Sweep(floor));
+    }
+}
+
+/// The snapshot that the increments are based on. A life that begins with other numbers of instances than those of the snapshot that it
+/// begins from hands over everything first, based on nothing.
+fn base(snapshot: &RecordedSnapshot, over: Option<&RecordedSnapshot>) -> Option<SnapshotId> {
+    let over = over?;
+    let is_first = over.generation != snapshot.generation;
+    let mut cuts = snapshot.cuts.values();
+    let is_whole = is_first && cuts.any(|cut| cut.receipt.since.is_none());
+    (!is_whole).then(|| id_of(over))
+}
+
+/// Whether a part is not needed any more, now that its snapshot has been recorded.
+fn is_stale(part: &PartName, present: Generation) -> bool {
+    match part.kind {
+        PartKind::Cut => true,
+        // It counts in later snapshots of its life too.
+        PartKind::Last => part.snapshot.generation < present.0,
+    }
+}
+
+#[cfg(test)]
+#[path = "binder_tests.rs"]
+mod tests;

@@ -1,0 +1,302 @@
+//! What becomes of what workers have saved.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+
+use ardea_control::{ParticipantId, Receipt, RecordedCut};
+use ardea_core::{ErrorCode, PartitionId};
+use ardea_recovery::Survival;
+use ardea_snapshot::{BlockWriter, CutKind, DiskFolder, PartitionRange};
+use tempfile::TempDir;
+
+use super::*;
+
+/// A job of two workers, each with an instance of one vertex.
+struct Rig {
+    place: TempDir,
+    binder: Binder,
+    told: Told,
+    record: EpochsRecord,
+}
+
+fn job() -> JobRef {
+    JobRef {
+        cluster: "harbour".into(),
+        name: "words".into(),
+        submission: 1,
+    }
+}
+
+impl Rig {
+    fn new() -> Self {
+        let place = tempfile::tempdir().unwrap();
+        let told = Told::default();
+        let record = EpochsRecord {
+            master: MasterEpoch(1),
+            generation: Generation(1),
+            ..EpochsRecord::new(job())
+        };
+        let binder = Binder::new(job(), promise(&place), told.clone());
+        let mut rig = Rig {
+            place,
+            binder,
+            told,
+            record,
+        };
+        rig.binder.make(&rig.record).unwrap();
+        rig
+    }
+
+    fn folder(&self) -> Arc<dyn Folder> {
+        Arc::new(DiskFolder::open(self.place.path().join("words-1")).unwrap())
+    }
+
+    /// What the worker of a container has saved: under its key, this value.
+    fn saves(&self, container: u32, epoch: u64, value: &str, since: Option<u64>) -> RecordedCut {
+        self.saves_as(PartKind::Cut, container, epoch, value, since)
+    }
+
+    fn saves_as(
+        &self,
+        kind: PartKind,
+        container: u32,
+        epoch: u64,
+        value: &str,
+        since: Option<u64>,
+    ) -> RecordedCut {
+        let snapshot = SnapshotId::new(self.record.generation.0, Epoch(epoch));
+        let of = CutOf {
+            snapshot,
+            vertex: "count".into(),
+            instance: container - 1,
+            instances: 2,
+        };
+        let partitions = PartitionRange::of_instance(container - 1, 2);
+        let cut = match since {
+            None => CutKind::Full { partitions },
+            Some(since) => CutKind::Increment {
+                since: SnapshotId::new(snapshot.generation, Epoch(since)),
+            },
+        };
+        let folder = self.folder();
+        let mut writer =
+            BlockWriter::new(Arc::clone(&folder), "words", of, cut, block_config()).unwrap();
+        let partition = PartitionId::from_index(partitions.first());
+        let key = format!("key {container}");
+        writer
+            .set("counts", partition, key.as_bytes(), value.as_bytes())
+            .unwrap();
+        let part = Part {
+            job: "words".into(),
+            cuts: vec![writer.finish().unwrap()],
+            aligned_micros: BTreeMap::from([("count".to_string(), u64::from(container))]),
+        };
+        let name = PartName {
+            kind,
+            snapshot,
+            container,
+            writer: 7,
+        };
+        part.write(&*folder, name).unwrap();
+        RecordedCut {
+            receipt: Receipt {
+                since: since.map(Epoch),
+                place: name.to_bytes(),
+                bytes: 1,
+            },
+            has_ended: kind == PartKind::Last,
+        }
+    }
+
+    /// The record of the epoch that the two workers have saved, as it is about to be written.
+    fn next(&self, epoch: u64, cuts: [RecordedCut; 2]) -> EpochsRecord {
+        let mut record = self.record.clone();
+        let participants = (1..).map(ParticipantId);
+        record.snapshots.push(Arc::new(RecordedSnapshot {
+            epoch: Epoch(epoch),
+            generation: record.generation,
+            over: record.committed,
+            is_savepoint: false,
+            cuts: participants.zip(cuts).collect(),
+        }));
+        record.committed = Some(Epoch(epoch));
+        if record.snapshots.len() > 2 {
+            record.snapshots.remove(0);
+        }
+        record
+    }
+
+    /// An epoch is bound, recorded, and what is not needed any more cleared away.
+    fn commits(&mut self, epoch: u64, cuts: [RecordedCut; 2]) {
+        let record = self.next(epoch, cuts);
+        self.binder.make(&record).unwrap();
+        self.record = record;
+        let epochs: Vec<Epoch> = self.record.snapshots.iter().map(|it| it.epoch).collect();
+        self.binder.keep(&epochs, self.record.generation);
+    }
+
+    /// All entries of the snapshot of an epoch.
+    fn entries(&self, generation: u64, epoch: u64) -> Vec<(String, String)> {
+        let id = SnapshotId::new(generation, Epoch(epoch));
+        let snapshot = Snapshot::open(self.folder(), "words", id).unwrap();
+        let mut entries = snapshot.entries("count", "counts", PartitionRange::ALL);
+        let mut found = Vec::new();
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        while let Some(entry) = entries.next_entry().unwrap() {
+            found.push((text(entry.key), text(entry.value)));
+        }
+        found
+    }
+
+    /// The files of parts that are left, when all chores are done.
+    fn parts(&mut self) -> Vec<PartName> {
+        // Its thread ends when it has done all.
+        self.binder.open = None;
+        let listed = self.folder().list().unwrap();
+        let parts = listed
+            .iter()
+            .filter_map(|file| PartName::parse(file.name.as_str()));
+        let mut parts: Vec<PartName> = parts.collect();
+        parts.sort();
+        parts
+    }
+}
+
+fn promise(place: &TempDir) -> Promise {
+    let two = NonZeroUsize::MIN.saturating_add(1);
+    Promise {
+        survival: Survival::in_folder(place.path()).keep(two),
+        folder: place.path().join("words-1"),
+    }
+}
+
+fn pairs(values: [&str; 2]) -> Vec<(String, String)> {
+    let keys = ["key 1", "key 2"];
+    let pairs = keys.iter().zip(values);
+    pairs
+        .map(|(key, value)| (key.to_string(), value.to_string()))
+        .collect()
+}
+
+#[test]
+fn what_all_workers_have_saved_becomes_one_snapshot_and_increments_lie_over_it() {
+    let mut rig = Rig::new();
+    let cuts = [rig.saves(1, 1, "a", None), rig.saves(2, 1, "b", None)];
+    rig.commits(1, cuts);
+    assert_eq!(rig.entries(1, 1), pairs(["a", "b"]));
+    let cuts = [rig.saves(1, 2, "c", Some(1)), rig.saves(2, 2, "b", Some(1))];
+    rig.commits(2, cuts);
+    assert_eq!(rig.entries(1, 2), pairs(["c", "b"]));
+    // It may hold what has changed since an earlier one.
+    let cuts = [rig.saves(1, 4, "d", Some(1)), rig.saves(2, 4, "e", Some(2))];
+    rig.commits(4, cuts);
+    assert_eq!(rig.entries(1, 4), pairs(["d", "e"]));
+    let held = rig.told.of(Epoch(4)).aligned["count"];
+    assert_eq!(held, Duration::from_micros(2), "the slowest");
+    assert_eq!(rig.told.of(Epoch(1)), ToldOfEpoch::default(), "forgotten");
+    assert_eq!(rig.parts(), []);
+}
+
+#[test]
+fn the_same_record_again_makes_nothing_again() {
+    let mut rig = Rig::new();
+    let cuts = [rig.saves(1, 1, "a", None), rig.saves(2, 1, "b", None)];
+    let record = rig.next(1, cuts);
+    rig.binder.make(&record).unwrap();
+    rig.binder.make(&record).unwrap();
+    assert_eq!(rig.entries(1, 1), pairs(["a", "b"]));
+}
+
+#[test]
+fn a_part_that_is_not_there_keeps_its_epoch_from_being_recorded() {
+    let mut rig = Rig::new();
+    let cuts = [rig.saves(1, 1, "a", None), rig.saves(2, 1, "b", None)];
+    let name = PartName::from_bytes(&cuts[1].receipt.place).unwrap();
+    let file = (name.file().unwrap(), FileState::Whole);
+    rig.folder().remove(&[file]).unwrap();
+    let record = rig.next(1, cuts);
+    let error = rig.binder.make(&record).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::SnapshotDamaged);
+    assert!(error.to_string().contains("part-1-1-2"), "{error}");
+    // The next epoch has what was in it.
+    let cuts = [rig.saves(1, 2, "c", None), rig.saves(2, 2, "d", None)];
+    rig.commits(2, cuts);
+    assert_eq!(rig.entries(1, 2), pairs(["c", "d"]));
+}
+
+#[test]
+fn the_last_state_of_a_worker_counts_once_and_stays_as_long_as_its_life() {
+    let mut rig = Rig::new();
+    let last = rig.saves_as(PartKind::Last, 1, 1, "z", None);
+    let cuts = [last.clone(), rig.saves(2, 1, "b", None)];
+    rig.commits(1, cuts);
+    for epoch in [2, 3] {
+        let cuts = [last.clone(), rig.saves(2, epoch, "c", Some(epoch - 1))];
+        rig.commits(epoch, cuts);
+        assert_eq!(rig.entries(1, epoch), pairs(["z", "c"]));
+    }
+    // A master that has just taken over reads it again.
+    rig.record.master = MasterEpoch(2);
+    rig.binder = Binder::new(job(), promise(&rig.place), rig.told.clone());
+    let record = rig.record.clone();
+    rig.binder.make(&record).unwrap();
+    let cuts = [last.clone(), rig.saves(2, 70, "d", Some(3))];
+    rig.commits(70, cuts);
+    assert_eq!(rig.entries(1, 70), pairs(["z", "d"]));
+    let left = rig.parts();
+    assert_eq!(left.len(), 1);
+    assert_eq!(left[0].kind, PartKind::Last);
+    // In the next life it says again that it has ended.
+    rig.record.generation = Generation(2);
+    rig.binder.make(&rig.record.clone()).unwrap();
+    let epochs: Vec<Epoch> = rig.record.snapshots.iter().map(|it| it.epoch).collect();
+    rig.binder.keep(&epochs, Generation(2));
+    assert_eq!(rig.parts(), []);
+    assert_eq!(rig.entries(1, 70), pairs(["z", "d"]));
+}
+
+#[test]
+fn a_life_with_other_numbers_of_instances_begins_with_everything() {
+    let mut rig = Rig::new();
+    let cuts = [rig.saves(1, 1, "a", None), rig.saves(2, 1, "b", None)];
+    rig.commits(1, cuts);
+    rig.record.generation = Generation(2);
+    let cuts = [rig.saves(1, 70, "c", None), rig.saves(2, 70, "d", None)];
+    rig.commits(70, cuts);
+    assert_eq!(rig.entries(2, 70), pairs(["c", "d"]));
+    let id = SnapshotId::new(2, Epoch(70));
+    let snapshot = Snapshot::open(rig.folder(), "words", id).unwrap();
+    assert_eq!(snapshot.report().base, None);
+    // One with the same goes on with increments.
+    rig.record.generation = Generation(3);
+    let cuts = [
+        rig.saves(1, 80, "e", Some(70)),
+        rig.saves(2, 80, "d", Some(70)),
+    ];
+    rig.commits(80, cuts);
+    assert_eq!(rig.entries(3, 80), pairs(["e", "d"]));
+    assert_eq!(rig.entries(2, 70), pairs(["c", "d"]), "it is kept");
+}
+
+#[test]
+fn what_was_given_up_and_what_lives_that_are_over_have_left_is_cleared_away() {
+    let mut rig = Rig::new();
+    let cuts = [rig.saves(1, 1, "a", None), rig.saves(2, 1, "b", None)];
+    rig.commits(1, cuts);
+    // Epochs 2 and 3 were given up.
+    rig.saves(1, 2, "x", Some(1));
+    rig.saves(2, 3, "y", Some(1));
+    let cuts = [rig.saves(1, 4, "c", Some(1)), rig.saves(2, 4, "d", Some(1))];
+    rig.commits(4, cuts);
+    assert_eq!(rig.parts(), []);
+    rig.saves(1, 5, "x", Some(4));
+    rig.record.generation = Generation(2);
+    rig.binder.make(&rig.record.clone()).unwrap();
+    let epochs: Vec<Epoch> = rig.record.snapshots.iter().map(|it| it.epoch).collect();
+    rig.binder.keep(&epochs, Generation(2));
+    assert_eq!(rig.parts(), []);
+    assert_eq!(rig.entries(1, 4), pairs(["c", "d"]));
+    let blocks = rig.folder().list().unwrap().into_iter();
+    let blocks = blocks.filter(|file| file.name.as_str().starts_with("block-1-5"));
+    assert_eq!(blocks.count(), 0);
+}

@@ -1,0 +1,210 @@
+//! Keeps what the instances of a container remember, in the folder of its job.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use ardea_control::{EpochKind, JobRef, Life, WorkerId, WorkerStart};
+use ardea_core::{Epoch, Error, ErrorCode, Guarantee, Instance, Result};
+use ardea_cuts::{CutPlace, CutTaker, Gathering, StateReading, Writers, is_same};
+use ardea_engine::{CutSink, CutSource, Cuts, InstanceName, JobHandle};
+use ardea_snapshot::{Folder, Snapshot, SnapshotId};
+use ardea_worker::{CutKeeper, LifeCuts, LifeHere};
+
+use crate::Promise;
+use crate::probe::find_folder;
+use crate::scribe::{Note, Scribe};
+
+/// More threads than this don't make snapshots quicker to write or to read.
+const MOST_THREADS: usize = 4;
+
+/// Keeps what the instances of a container remember, in the folder of its job.
+///
+/// Nothing is opened, and no thread started, before a life begins.
+pub struct FolderKeeper {
+    promise: Promise,
+    job: JobRef,
+    worker: WorkerId,
+    /// For all lives of the job here.
+    writers: Mutex<Option<Writers>>,
+}
+
+impl FolderKeeper {
+    /// For the worker that was started so; none if its job promises nothing.
+    ///
+    /// # Errors
+    /// As [`Promise::of`].
+    pub fn of(start: &WorkerStart) -> Result<Option<Arc<dyn CutKeeper>>> {
+        let promise = Promise::by(&start.settings, &start.job)?;
+        Ok(promise.map(|promise| {
+            Arc::new(FolderKeeper {
+                promise,
+                job: start.job.clone(),
+                worker: start.worker,
+                writers: Mutex::default(),
+            }) as Arc<dyn CutKeeper>
+        }))
+    }
+
+    fn threads() -> usize {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        cores.clamp(1, MOST_THREADS)
+    }
+
+    fn writers(&self) -> Result<Writers> {
+        let mut writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*writers {
+            Some(writers) => Ok(writers.clone()),
+            None => Ok(writers
+                .insert(Writers::start(FolderKeeper::threads())?)
+                .clone()),
+        }
+    }
+
+    /// The snapshot that a life begins from.
+    fn snapshot(&self, folder: &Arc<dyn Folder>, life: Life) -> Result<Option<Snapshot>> {
+        let open = |epoch: Epoch| {
+            let id = SnapshotId::new(life.taken_in.0, epoch);
+            Snapshot::open(Arc::clone(folder), &self.job.name, id)
+        };
+        life.from.map(open).transpose()
+    }
+}
+
+impl CutKeeper for FolderKeeper {
+    fn guarantee(&self) -> Guarantee {
+        self.promise.survival.promised()
+    }
+
+    fn begin(&self, here: LifeHere) -> Result<Box<dyn LifeCuts>> {
+        let folder = find_folder(&self.promise.folder, &self.job)?;
+        let snapshot = self.snapshot(&folder, here.life)?;
+        let counts: BTreeMap<String, u32> = here
+            .parallelisms
+            .iter()
+            .map(|(vertex, count)| (vertex.clone(), *count))
+            .collect();
+        let has_base = snapshot
+            .as_ref()
+            .is_some_and(|snapshot| is_same(snapshot, &counts));
+        let reading = snapshot
+            .map(|snapshot| {
+                let restored = Arc::clone(&here.restored);
+                StateReading::start(snapshot, FolderKeeper::threads(), move || restored())
+            })
+            .transpose()?;
+        let (notes, noted) = channel();
+        let place = CutPlace {
+            folder,
+            job: self.job.name.clone(),
+            generation: here.life.generation.0,
+        };
+        let news = notes.clone();
+        let taker = CutTaker::new(place.clone(), self.writers()?, move |told| {
+            // Without a scribe the life is over, and nobody wants to know.
+            let _ = news.send(Note::Cuts(told));
+        });
+        if has_base {
+            taker.has_base();
+        }
+        let taker = Arc::new(taker);
+        let names = here.instances.iter().map(|id| {
+            let vertex = id.vertex.as_str();
+            InstanceName {
+                vertex: vertex.into(),
+                instance: Instance {
+                    index: id.index,
+                    parallelism: counts.get(vertex).copied().unwrap_or(1),
+                },
+            }
+        });
+        let scribe = Scribe {
+            gathering: Gathering::of(here.life.generation.0, names),
+            taker: Arc::clone(&taker),
+            place,
+            container: self.worker.container.0,
+            base: here.life.from.filter(|_| has_base),
+            tell: here.tell,
+            fail: here.fail,
+        };
+        spawn(scribe, noted)?;
+        Ok(Box::new(KeptLife {
+            from: here.life.from,
+            taker,
+            reading,
+            notes,
+        }))
+    }
+}
+
+fn spawn(scribe: Scribe, noted: std::sync::mpsc::Receiver<Note>) -> Result<()> {
+    let spawned = thread::Builder::new()
+        .name("ardea-parts".into())
+        .spawn(move || scribe.work(&noted));
+    spawned.map(drop).map_err(|error| {
+        Error::new(
+            ErrorCode::LimitReached,
+            "no thread to write down what was saved",
+        )
+        .because(error)
+        .hint("raise the limit of threads (ulimit -u)")
+    })
+}
+
+/// One life of the job in this container.
+struct KeptLife {
+    from: Option<Epoch>,
+    taker: Arc<CutTaker>,
+    reading: Option<Arc<StateReading>>,
+    /// The way to its scribe.
+    notes: Sender<Note>,
+}
+
+impl KeptLife {
+    fn note(&self, note: Note) {
+        // One that panicked has said so.
+        let _ = self.notes.send(note);
+    }
+}
+
+impl LifeCuts for KeptLife {
+    fn cuts(&self) -> Cuts {
+        let source = self.reading.as_ref();
+        Cuts {
+            sink: Some(Arc::clone(&self.taker) as Arc<dyn CutSink>),
+            source: source.map(|reading| Arc::clone(reading) as Arc<dyn CutSource>),
+            after: self.from.unwrap_or_default(),
+        }
+    }
+
+    fn begun(&mut self, job: &JobHandle) {
+        self.note(Note::Begun(job.clone()));
+        if let Some(reading) = &self.reading {
+            reading.all_are_open();
+        }
+    }
+
+    fn ends(&mut self, epoch: Epoch, _: EpochKind) {
+        self.note(Note::Ends(epoch));
+    }
+
+    fn committed(&mut self, epoch: Epoch) {
+        // What this life was restored from may be told again.
+        if Some(epoch) > self.from {
+            self.taker.has_base();
+        }
+        self.note(Note::Committed(epoch, Some(epoch) > self.from));
+    }
+
+    fn given_up(&mut self, epoch: Epoch) {
+        self.note(Note::GivenUp(epoch));
+    }
+}
+
+impl Drop for KeptLife {
+    fn drop(&mut self) {
+        self.taker.end();
+        self.note(Note::Over);
+    }
+}

@@ -1,0 +1,67 @@
+//! Keeps the snapshots of a cluster's jobs in folders that all of its hosts see.
+//!
+//! The workers of a job with a guarantee write the cuts of their instances into its folder, each under names of its own, and a **part** for each
+//! epoch: the receipts of those cuts. The names of the parts travel to the job's master, which binds the parts of all workers into a
+//! snapshot before the epoch is recorded as committed. Whoever begins a life of the job reads the snapshot that the record names.
+//!
+//! In reading order:
+//!
+//! * [`Promise`]: what a job promises by its settings, and where its snapshots are; [`make_room`], `probe`: whether all see the same folder;
+//! * [`FolderKeeper`]: a worker's side; `scribe`: writes down what was saved; `part`: that file;
+//! * [`Archives`]: a master's side; `binder`: makes snapshots of parts, and clears away what is not needed; [`Told`]: what snapshots don't tell;
+//! * [`Kept`], [`view_of`]: the snapshots of a job, for people.
+//!
+//! # Invariants
+//!
+//! * **One writer, one name**: no two processes write the same file, whoever they take themselves for, and none is changed that was written.
+//! * **A snapshot is made before it is recorded, and only the record commits**: one that is there and not recorded counts for nothing.
+//! * **A master binds what workers have saved in its own record's life**; of what others do meanwhile it takes no notice, and so changes nothing.
+//! * **What the record needs is not cleared away**: its snapshots, and the last parts of workers that have ended, as long as their life lasts.
+//!
+//! # Example
+//!
+//! ```
+//! use ardea_archive::Promise;
+//! use ardea_control::JobRef;
+//!
+//! let job = JobRef { cluster: "harbour".into(), name: "word-count".into(), submission: 42 };
+//! let settings = [("guarantee", "exactly-once"), ("snapshots.folder", "/mnt/state")];
+//! let settings = settings.map(|(key, value)| (key.to_string(), value.to_string()));
+//! let promise = Promise::by(&settings.into(), &job)?.expect("it promises something");
+//! assert_eq!(promise.folder.to_str(), Some("/mnt/state/word-count-2a"));
+//! # Ok::<(), ardea_core::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod probe;
+mod promise;
+
+mod part;
+
+mod keeper;
+mod scribe;
+
+mod archives;
+mod binder;
+
+mod looking;
+
+use ardea_control::JobDefinition;
+use ardea_core::Result;
+
+pub use archives::Archives;
+pub use binder::{Told, ToldOfEpoch};
+pub use keeper::FolderKeeper;
+pub use looking::{Kept, view_of};
+pub use promise::Promise;
+
+/// Makes the folder of a job that promises something, before anything of it runs.
+///
+/// # Errors
+/// As [`Promise::of`]; if the folder can't be made, or written to.
+pub fn make_room(definition: &JobDefinition) -> Result<()> {
+    match Promise::of(definition)? {
+        Some(promise) => probe::make_folder(&promise.folder, &definition.job).map(drop),
+        None => Ok(()),
+    }
+}

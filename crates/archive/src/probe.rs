@@ -1,0 +1,81 @@
+//! Whether all processes of a job see the same folder: its masters leave a file there, and its workers look for it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ardea_control::JobRef;
+use ardea_core::{Error, ErrorCode, Result};
+use ardea_snapshot::{DiskFolder, FileName, Folder, seal, unseal};
+
+const KIND: &str = "ardea folder";
+const FORMAT: &str = "1";
+const NAME: &str = "folder.probe";
+
+/// Opens a job's folder for its master, makes it if it isn't there, and leaves the file by which others see that it is the same.
+///
+/// # Errors
+/// If it can't be made or written.
+pub(crate) fn make_folder(path: &Path, job: &JobRef) -> Result<Arc<dyn Folder>> {
+    let folder = DiskFolder::open(path)?;
+    folder.write(&file()?, &seal(KIND, FORMAT, job.key().as_bytes()))?;
+    Ok(Arc::new(folder))
+}
+
+/// Opens a job's folder where the file of its master is seen, and makes none.
+///
+/// # Errors
+/// [`InvalidConfig`](ErrorCode::InvalidConfig) if it is another folder that is seen here under the same path, or none.
+pub(crate) fn find_folder(path: &Path, job: &JobRef) -> Result<Arc<dyn Folder>> {
+    if !path.is_dir() {
+        return Err(unseen(path, "there is no such folder here"));
+    }
+    let folder = DiskFolder::open(path)?;
+    let found = folder.read(&file()?)?;
+    let found = found.ok_or_else(|| unseen(path, "here it is another folder"))?;
+    match unseal(KIND, FORMAT, &found) {
+        Ok(key) if key == job.key().as_bytes() => Ok(Arc::new(folder)),
+        _ => Err(unseen(path, "here it is the folder of another job")),
+    }
+}
+
+fn file() -> Result<FileName> {
+    FileName::new(NAME).ok_or_else(|| Error::new(ErrorCode::Internal, "a file has no name"))
+}
+
+fn unseen(path: &Path, why: &str) -> Error {
+    let what = format!(
+        "this machine does not see the folder of the job's snapshots, {}: {why}",
+        path.display()
+    );
+    Error::new(ErrorCode::InvalidConfig, what).hint(
+        "mount it on every host under the same path, readable and writable for the user that containers run as",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(submission: u64) -> JobRef {
+        JobRef {
+            cluster: "harbour".into(),
+            name: "words".into(),
+            submission,
+        }
+    }
+
+    #[test]
+    fn only_the_folder_that_the_master_has_made_is_taken_for_it() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("words-1");
+        let refused = |job: &JobRef| find_folder(&path, job).unwrap_err().code();
+        assert_eq!(refused(&job(1)), ErrorCode::InvalidConfig);
+        assert!(!path.exists(), "who looks makes nothing");
+        std::fs::create_dir(&path).unwrap();
+        assert_eq!(refused(&job(1)), ErrorCode::InvalidConfig);
+        make_folder(&path, &job(1)).unwrap();
+        make_folder(&path, &job(1)).unwrap();
+        find_folder(&path, &job(1)).unwrap();
+        assert_eq!(refused(&job(2)), ErrorCode::InvalidConfig);
+    }
+}

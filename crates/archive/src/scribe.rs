@@ -1,0 +1,196 @@
+//! Writes down what a worker has saved, epoch by epoch, and tells its agent.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use ardea_control::{EpochsAgentEvent, Receipt};
+use ardea_core::{Cut, Epoch, Error, Result};
+use ardea_cuts::{Alignment, CutNews, CutPlace, CutTaker, Gathered, Gathering};
+use ardea_engine::JobHandle;
+use ardea_snapshot::{CutReceipt, Snapshot, SnapshotId, StoreConfig};
+
+use crate::part::{Part, PartKind, PartName, fresh_writer};
+
+/// After how many commits it is looked whether state is read from too many layers.
+const LOOK_EVERY: u32 = 16;
+
+/// What a scribe is told.
+pub(crate) enum Note {
+    /// The job's instances here have been made.
+    Begun(JobHandle),
+    /// Something has come of cuts.
+    Cuts(CutNews),
+    /// The end of this epoch is asked for.
+    Ends(Epoch),
+    /// This epoch is committed; whether it is one of this life.
+    Committed(Epoch, bool),
+    /// This epoch is given up.
+    GivenUp(Epoch),
+    /// The life is over.
+    Over,
+}
+
+/// Writes down what a worker has saved in one life of its job.
+pub(crate) struct Scribe {
+    pub(crate) gathering: Gathering,
+    pub(crate) taker: Arc<CutTaker>,
+    pub(crate) place: CutPlace,
+    pub(crate) container: u32,
+    /// The newest committed epoch, if increments of this life may be based on it.
+    pub(crate) base: Option<Epoch>,
+    pub(crate) tell: Arc<dyn Fn(EpochsAgentEvent) + Send + Sync>,
+    pub(crate) fail: Arc<dyn Fn(Error) + Send + Sync>,
+}
+
+/// What comes of it while it works.
+struct Working {
+    scribe: Scribe,
+    writer: u64,
+    job: Option<JobHandle>,
+    alignment: Alignment,
+    commits: u32,
+    /// Whether some instances are to hand over all that they have.
+    wants_all: bool,
+}
+
+impl Scribe {
+    /// Works until the life is over.
+    pub(crate) fn work(self, notes: &Receiver<Note>) {
+        let mut working = Working {
+            scribe: self,
+            writer: fresh_writer(),
+            job: None,
+            alignment: Alignment::default(),
+            commits: 0,
+            wants_all: false,
+        };
+        working.look_at_gathered();
+        while let Ok(note) = notes.recv() {
+            if matches!(note, Note::Over) {
+                return;
+            }
+            working.take(note);
+            working.look_at_gathered();
+        }
+    }
+}
+
+impl Working {
+    fn take(&mut self, note: Note) {
+        let gathering = &mut self.scribe.gathering;
+        match note {
+            Note::Begun(job) => self.job = Some(job),
+            Note::Cuts(CutNews::Saved(of, report, receipt)) => {
+                let Cut { epoch, is_last, .. } = report.cut;
+                gathering.saved(&of, epoch, is_last, receipt);
+            }
+            Note::Cuts(CutNews::GaveUp(cut, error)) => self.gave_up(cut, error),
+            Note::Cuts(CutNews::Heard(of, epoch)) => gathering.heard(&of, epoch),
+            Note::Cuts(CutNews::Left(of)) => gathering.left(&of),
+            Note::Ends(epoch) => gathering.ends(epoch),
+            Note::Committed(epoch, is_of_this_life) => {
+                gathering.committed(epoch);
+                gathering.tells(epoch);
+                if is_of_this_life {
+                    self.scribe.base = Some(epoch);
+                    self.look_at_layers(epoch);
+                }
+            }
+            Note::GivenUp(epoch) => gathering.given_up(epoch),
+            Note::Over => {}
+        }
+    }
+
+    /// A cut will not be.
+    fn gave_up(&mut self, cut: Cut, error: Option<Error>) {
+        let why = error.map_or("the next epoch has ended".into(), |error| error.to_string());
+        if cut.is_last {
+            let what = "what an instance has left at its end could not be kept";
+            let error = Error::new(ardea_core::ErrorCode::WriteFailed, what).because(why);
+            (self.scribe.fail)(error);
+        } else if self.scribe.gathering.awaits(cut.epoch) {
+            (self.scribe.tell)(EpochsAgentEvent::CannotSave(cut.epoch, why));
+        }
+    }
+
+    fn look_at_gathered(&mut self) {
+        for gathered in self.scribe.gathering.news() {
+            match gathered {
+                Gathered::Saved(epoch, cuts) => {
+                    let told = match self.write(PartKind::Cut, epoch, cuts) {
+                        Ok(receipt) => EpochsAgentEvent::Saved(epoch, receipt),
+                        Err(error) => EpochsAgentEvent::CannotSave(epoch, error.to_string()),
+                    };
+                    (self.scribe.tell)(told);
+                }
+                Gathered::Ended { after, cuts } => {
+                    let first = after.unwrap_or_default().next();
+                    match self.write(PartKind::Last, first, cuts) {
+                        Ok(receipt) => {
+                            (self.scribe.tell)(EpochsAgentEvent::Ended { after, receipt });
+                        }
+                        // It would be waited for without end.
+                        Err(error) => (self.scribe.fail)(error),
+                    }
+                }
+                Gathered::Visible(epoch) => (self.scribe.tell)(EpochsAgentEvent::Visible(epoch)),
+            }
+        }
+    }
+
+    fn write(&mut self, kind: PartKind, epoch: Epoch, cuts: Vec<CutReceipt>) -> Result<Receipt> {
+        let CutPlace {
+            folder,
+            job,
+            generation,
+        } = &self.scribe.place;
+        let name = PartName {
+            kind,
+            snapshot: SnapshotId::new(*generation, epoch),
+            container: self.scribe.container,
+            writer: self.writer,
+        };
+        let bytes = cuts.iter().map(CutReceipt::bytes).sum();
+        let reports = self.job.as_ref().map(JobHandle::metrics);
+        let aligned = self.alignment.since_last(reports.unwrap_or_default());
+        let micros = |(vertex, held): (String, std::time::Duration)| {
+            (vertex, u64::try_from(held.as_micros()).unwrap_or(u64::MAX))
+        };
+        let part = Part {
+            job: job.clone(),
+            cuts,
+            aligned_micros: aligned.into_iter().map(micros).collect::<BTreeMap<_, _>>(),
+        };
+        part.write(&**folder, name)?;
+        Ok(Receipt {
+            since: self.scribe.base,
+            place: name.to_bytes(),
+            bytes,
+        })
+    }
+
+    /// Now and then: has vertices hand over all that they have whose state lies in so many layers that folding can't keep up.
+    fn look_at_layers(&mut self, committed: Epoch) {
+        self.commits += 1;
+        if !self.wants_all && !self.commits.is_multiple_of(LOOK_EVERY) {
+            return;
+        }
+        let CutPlace {
+            folder,
+            job,
+            generation,
+        } = &self.scribe.place;
+        let id = SnapshotId::new(*generation, committed);
+        // Another look follows; what can't be read is told by whoever has to.
+        let Ok(snapshot) = Snapshot::open(Arc::clone(folder), job, id) else {
+            return;
+        };
+        let most = StoreConfig::default().most_layers.saturating_mul(2);
+        let vertices = snapshot.report().vertices.into_iter();
+        let long = vertices.filter(|vertex| vertex.layers > most);
+        let long: BTreeSet<String> = long.map(|vertex| vertex.vertex).collect();
+        self.wants_all = !long.is_empty();
+        self.scribe.taker.want_all_of(long);
+    }
+}

@@ -1,0 +1,110 @@
+//! Whether a job can keep on a cluster what it promises, as far as that is known where it is submitted.
+
+use std::collections::BTreeMap;
+use std::path::absolute;
+
+use ardea_archive::Promise;
+use ardea_control::JobRef;
+use ardea_core::{Dag, Error, ErrorCode, Guarantee, Instance, Result};
+
+const FOLDER: &str = "snapshots.folder";
+
+/// Names the folder of snapshots as all processes can: from the root on.
+///
+/// # Errors
+/// If there is no folder to begin from.
+pub(super) fn name_folder(settings: &mut BTreeMap<String, String>) -> Result<()> {
+    if let Some(folder) = settings.get_mut(FOLDER).filter(|folder| !folder.is_empty()) {
+        let whole = absolute(&*folder).map_err(|error| {
+            let what = format!("{FOLDER}={folder} names no folder");
+            Error::new(ErrorCode::InvalidConfig, what).because(error)
+        })?;
+        *folder = whole.to_string_lossy().into_owned();
+    }
+    Ok(())
+}
+
+/// Refuses a job that promises what it can't keep: its settings name no folder, or a step can't hand over what it remembers.
+///
+/// # Errors
+/// [`ErrorCode::InvalidConfig`] and [`ErrorCode::InvalidJob`].
+pub(super) fn check_keeps(
+    dag: &Dag,
+    settings: &BTreeMap<String, String>,
+    job: &JobRef,
+) -> Result<()> {
+    match Promise::by(settings, job)? {
+        Some(promise) => check_steps(dag, promise.survival.promised()),
+        None => Ok(()),
+    }
+}
+
+fn check_steps(dag: &Dag, guarantee: Guarantee) -> Result<()> {
+    for vertex in dag.vertices() {
+        // What can't be made here may be made where it is to run.
+        let Ok(processor) = vertex.supplier().supply(Instance::ONLY) else {
+            continue;
+        };
+        if let Some(what) = processor.forgets() {
+            let what = format!("it would forget {what}, where the job promises {guarantee}");
+            return Err(Error::new(ErrorCode::InvalidJob, what)
+                .in_vertex(vertex.name(), 0)
+                .hint("submit the job without that guarantee, or without this step"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ardea_core::{Inbox, Ordinal, Outbox, Processor, Vertex, supplier};
+
+    struct Forgetful;
+
+    impl Processor for Forgetful {
+        fn process(&mut self, _: Ordinal, _: &mut Inbox, _: &mut Outbox) -> Result<()> {
+            Ok(())
+        }
+
+        fn forgets(&self) -> Option<&'static str> {
+            Some("everything")
+        }
+    }
+
+    fn check(settings: &[(&str, &str)]) -> Result<()> {
+        let mut dag = Dag::new();
+        dag.vertex(Vertex::new("step", supplier(|| Forgetful)));
+        let settings = settings.iter();
+        let settings = settings.map(|(key, value)| (key.to_string(), value.to_string()));
+        let job = JobRef {
+            cluster: "harbour".into(),
+            name: "words".into(),
+            submission: 1,
+        };
+        check_keeps(&dag, &settings.collect(), &job)
+    }
+
+    #[test]
+    fn a_step_that_forgets_is_refused_by_its_name_if_the_job_promises_something() {
+        check(&[("snapshots.folder", "/mnt/state")]).unwrap();
+        let promises = [
+            ("guarantee", "exactly-once"),
+            ("snapshots.folder", "/mnt/state"),
+        ];
+        let error = check(&promises).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidJob);
+        assert!(error.to_string().contains("everything"), "{error}");
+        assert!(error.to_string().contains("step"), "{error}");
+        let error = check(&promises[..1]).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidConfig);
+    }
+
+    #[test]
+    fn a_folder_is_named_from_the_root_on() {
+        let mut settings = BTreeMap::from([(FOLDER.to_string(), "here".to_string())]);
+        name_folder(&mut settings).unwrap();
+        let here = std::env::current_dir().unwrap().join("here");
+        assert_eq!(settings[FOLDER], here.display().to_string());
+    }
+}

@@ -1,0 +1,248 @@
+//! Jobs with a guarantee: whatever is killed or changed, what they publish is what it would have been.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::arena::Arena;
+use crate::processes::{kill, kill_group};
+use crate::tally::Tally;
+
+/// A job `tally` in three containers, with its snapshots every fifth of a second.
+struct Surviving {
+    arena: Arena,
+    out: Tally,
+    numbers: u64,
+}
+
+/// How a job is submitted that promises something.
+fn promises(options: &str) -> String {
+    format!("--set job.containers=3 --set snapshots.folder=kept {options}")
+}
+
+/// More numbers than there is time for.
+const ENDLESS: u64 = 1_000_000_000;
+
+const EXACTLY_ONCE: &str = "--set guarantee=exactly-once --set snapshots.every=200ms";
+
+impl Surviving {
+    fn begun(numbers: u64, rate: u64, options: &str) -> Self {
+        let arena = Arena::with_hosts(2);
+        let out = arena.path().join("out");
+        fs::create_dir(&out).unwrap();
+        let arguments = format!("tally {} {numbers} {rate}", out.display());
+        arena.submit_numbers(&promises(options), &arguments);
+        Surviving {
+            arena,
+            out: Tally(out),
+            numbers,
+        }
+    }
+
+    fn exactly_once(numbers: u64, rate: u64) -> Self {
+        Surviving::begun(numbers, rate, EXACTLY_ONCE)
+    }
+
+    /// What is known of its epochs; nothing while nobody tells.
+    fn epochs(&self) -> Option<Value> {
+        let epochs = self.arena.look("tally")?["epochs"].clone();
+        epochs.is_object().then_some(epochs)
+    }
+
+    fn committed(&self) -> u64 {
+        let epochs = self.epochs();
+        epochs.and_then(|it| it["committed"].as_u64()).unwrap_or(0)
+    }
+
+    /// Waits until more has been committed, and published.
+    fn until_more(&self) {
+        let (committed, lines) = (self.committed(), self.out.lines().len());
+        self.arena.until("more is committed and published", || {
+            self.committed() > committed && self.out.lines().len() > lines
+        });
+    }
+
+    fn worker(&self, container: u64) -> i32 {
+        let workers = self.arena.workers("tally");
+        let found = workers.iter().find(|(id, _)| *id == container);
+        found
+            .unwrap_or_else(|| panic!("no {container} in {workers:?}"))
+            .1
+    }
+
+    /// Kills the worker of a container, and waits until the next life has published something.
+    fn kill_worker(&self, container: u64, kill: fn(i32)) {
+        let life = self.life();
+        kill(self.worker(container));
+        self.arena.until("the next life", || self.life() > life);
+        self.until_more();
+    }
+
+    fn life(&self) -> u64 {
+        let epochs = self.epochs();
+        epochs.and_then(|it| it["life"].as_u64()).unwrap_or(0)
+    }
+
+    /// The host that leads it.
+    fn leader(&self) -> String {
+        let described = self.arena.json("describe tally");
+        described["master"]["host"].as_str().unwrap().to_string()
+    }
+
+    /// Waits for its end, and sees that everything was published, and once.
+    fn end(&self) {
+        let arena = &self.arena;
+        arena.until("the end of tally", || {
+            let listed = arena.run("list --json");
+            listed.status.success() && listed.stdout.trim_ascii() == b"[]"
+        });
+        assert_eq!(self.out.lines(), Tally::expected(self.numbers));
+        assert_eq!(arena.workers("tally"), []);
+    }
+
+    /// Kills it, and sees that all that was published is whole.
+    fn stop(&self) {
+        self.arena.succeed("kill tally --yes");
+        assert!(self.out.is_whole().unwrap() > 1_000);
+    }
+
+    /// The folder of its snapshots.
+    fn folder(&self) -> PathBuf {
+        let mut folders = fs::read_dir(self.arena.path().join("kept"))
+            .unwrap()
+            .flatten();
+        folders.next().unwrap().path()
+    }
+}
+
+pub fn what_is_published_is_the_same_whoever_is_killed() {
+    let job = Surviving::exactly_once(ENDLESS, 1_000);
+    let arena = &job.arena;
+    job.until_more();
+    job.kill_worker(1, kill);
+    job.kill_worker(2, kill_group);
+
+    // Its master: the containers go on, and so does the life that they are in.
+    let (workers, life) = (arena.workers("tally"), job.life());
+    kill(arena.host(&job.leader()));
+    arena.until("another master", || job.epochs().is_some());
+    job.until_more();
+    assert_eq!((arena.workers("tally"), job.life()), (workers, life));
+    arena.succeed("cluster start --workers 2");
+
+    // Both at once.
+    let leader = arena.host(&job.leader());
+    kill(job.worker(3));
+    kill(leader);
+    arena.until("the next life", || job.life() > life);
+    job.until_more();
+    job.stop();
+}
+
+pub fn what_is_published_is_the_same_with_other_numbers_of_instances() {
+    let job = Surviving::exactly_once(ENDLESS, 1_000);
+    job.until_more();
+    for count in [1, 3, 2] {
+        let life = job.life();
+        job.arena.succeed(&format!("update tally counts={count}"));
+        assert!(job.life() > life);
+        job.until_more();
+    }
+    job.kill_worker(1, kill);
+    job.stop();
+}
+
+pub fn the_snapshots_of_a_job_are_shown_and_checked() {
+    let job = Surviving::exactly_once(ENDLESS, 1_000);
+    let arena = &job.arena;
+    job.until_more();
+    job.until_more();
+    let seen = arena.json("snapshots tally --check");
+    assert_eq!(
+        (&seen["job"], &seen["checked"]),
+        (&"tally".into(), &true.into())
+    );
+    let snapshots = seen["snapshots"].as_array().unwrap();
+    assert!(!snapshots.is_empty() && snapshots.len() <= 3, "{seen}");
+    for snapshot in snapshots {
+        assert!(snapshot["damage"].is_null(), "{snapshot}");
+        let vertices = snapshot["vertices"].as_array().unwrap();
+        let counts = vertices.iter().find(|it| it["name"] == "counts").unwrap();
+        assert_eq!(counts["instances"], 2);
+    }
+    let text = arena.succeed("snapshots tally");
+    assert!(text.contains("by vertex"), "{text}");
+    let text = arena.succeed("describe tally");
+    for told in ["exactly-once", "committed", "began from the beginning"] {
+        assert!(text.contains(told), "{told}: {text}");
+    }
+    // Nothing is left of what was given up, nor of parts that have become snapshots.
+    arena.until("few parts", || {
+        let files = fs::read_dir(job.folder()).unwrap().flatten();
+        let parts = files.filter(|it| it.file_name().to_string_lossy().starts_with("part-"));
+        parts.count() <= 6
+    });
+    arena.succeed("kill tally --yes");
+}
+
+pub fn a_snapshot_that_is_damaged_is_passed_over_and_that_is_told() {
+    let options = "--set guarantee=at-least-once --set snapshots.every=1s";
+    let job = Surviving::begun(ENDLESS, 1_000, options);
+    let arena = &job.arena;
+    job.until_more();
+    job.until_more();
+    // Before the next one: of the newest nothing can be read.
+    let committed = job.committed();
+    let name = format!("-{committed}.manifest");
+    let files = fs::read_dir(job.folder()).unwrap().flatten();
+    let mut manifests = files.filter(|it| it.file_name().to_string_lossy().ends_with(&name));
+    fs::write(manifests.next().unwrap().path(), "nothing of it").unwrap();
+    let life = job.life();
+    kill(job.worker(1));
+    arena.until("the next life", || job.life() > life);
+    job.until_more();
+    let told = arena.succeed("describe tally --verbose");
+    if job.epochs().unwrap()["restored_from"].as_u64() < Some(committed) {
+        assert!(told.contains("can't be read"), "{told}");
+    }
+    arena.succeed("kill tally --yes");
+}
+
+pub fn a_job_that_can_not_keep_its_promise_is_refused_with_the_reason() {
+    let arena = Arena::with_hosts(1);
+    let out = arena.path().display().to_string();
+    let submit = |options: &str| {
+        let output = arena.try_numbers(options, &format!("tally {out} 10 10"));
+        assert!(!output.status.success(), "{options}: {output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let told = submit(EXACTLY_ONCE);
+    assert!(told.contains("snapshots.folder"), "{told}");
+    // Where no folder can be made.
+    arena.write("file", "");
+    let told = submit(&format!("{EXACTLY_ONCE} --set snapshots.folder=file/kept"));
+    assert!(told.contains("file/kept"), "{told}");
+    let folder = "--set snapshots.folder=kept";
+    let told = arena.fail(&format!("submit word-count.yaml {EXACTLY_ONCE} {folder}"));
+    assert!(told.contains("would forget"), "{told}");
+    assert!(arena.json("list").as_array().unwrap().is_empty());
+}
+
+pub fn a_job_that_fails_again_and_again_waits_for_somebody_to_decide() {
+    let options = format!("{EXACTLY_ONCE} --set recovery.attempts=0");
+    let job = Surviving::begun(30_000, 1_000, &options);
+    let arena = &job.arena;
+    job.until_more();
+    kill(job.worker(1));
+    arena.until_phase("tally", "safe_mode");
+    let listed = arena.json("list");
+    let reason = listed[0]["reason"].as_str().unwrap();
+    assert!(reason.contains("ardea recover tally"), "{reason}");
+    let described = arena.succeed("describe tally");
+    assert!(described.contains("safe_mode"), "{described}");
+    arena.succeed("recover tally");
+    let refused = arena.fail("recover tally");
+    assert!(refused.contains("safe mode"), "{refused}");
+    job.end();
+}

@@ -1,0 +1,93 @@
+//! A job whose output tells whether anything was lost or counted twice: numbers, counted by key one by one, into files that are seen when
+//! their epoch is committed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ardea::core::Parallelism;
+use ardea::core::{Error, ErrorCode};
+use ardea::prelude::*;
+
+/// How many keys the numbers are counted by.
+const KEYS: u64 = 23;
+
+/// Whether this process is to be that job.
+pub fn is_asked_for() -> bool {
+    std::env::args().any(|word| word == "tally")
+}
+
+fn wrong() -> Error {
+    Error::new(ErrorCode::InvalidConfig, "tally FOLDER NUMBERS RATE")
+}
+
+/// `tally FOLDER NUMBERS RATE`: so many numbers, so many a second.
+pub fn build(arguments: &[String]) -> ardea::Result<Pipeline> {
+    let [_, folder, numbers, rate] = arguments else {
+        return Err(wrong());
+    };
+    let numbers: u64 = numbers.parse().map_err(|_| wrong())?;
+    let rate: u64 = rate.parse().map_err(|_| wrong())?;
+    let p = Pipeline::new("tally");
+    let two = Parallelism::Exactly(std::num::NonZeroU32::MIN.saturating_add(1));
+    let source = generate::at_rate(rate, |number| number)
+        .limit(numbers)
+        .parallelism(two)
+        .build();
+    let sink = files::write_lines(Path::new(folder).join("tally.txt"))
+        .rotate_with_epochs()
+        .parallelism(two)
+        .build();
+    p.read_from(source)
+        .named("numbers")
+        .key_by(|number| number % KEYS)
+        .rolling("counts", count())
+        .parallelism(two)
+        .map(|(key, count)| format!("{key} {count}"))
+        .write_to(sink);
+    Ok(p)
+}
+
+/// The folder of a job's output.
+pub struct Tally(pub PathBuf);
+
+impl Tally {
+    /// What has been published so far.
+    pub fn lines(&self) -> Vec<(u64, u64)> {
+        let mut lines = Vec::new();
+        for file in fs::read_dir(&self.0).into_iter().flatten().flatten() {
+            let path = file.path();
+            if path.extension().is_some_and(|ending| ending == "txt") {
+                let text = fs::read_to_string(path).unwrap_or_default();
+                lines.extend(text.lines().filter_map(|line| {
+                    let (key, count) = line.split_once(' ')?;
+                    Some((key.parse().ok()?, count.parse().ok()?))
+                }));
+            }
+        }
+        lines.sort_unstable();
+        lines
+    }
+
+    /// Whether of each key each count was published, and once, up to some; how many lines that are.
+    pub fn is_whole(&self) -> Result<usize, String> {
+        let lines = self.lines();
+        let mut next = [1; KEYS as usize];
+        for (key, count) in &lines {
+            let expected = &mut next[*key as usize];
+            if count != expected {
+                return Err(format!(
+                    "of key {key} came {count} where {expected} was expected"
+                ));
+            }
+            *expected += 1;
+        }
+        Ok(lines.len())
+    }
+
+    /// What has to be published of so many numbers: of each key, each count once.
+    pub fn expected(numbers: u64) -> Vec<(u64, u64)> {
+        let of_key = |key: u64| numbers / KEYS + u64::from(key < numbers % KEYS);
+        let lines = (0..KEYS).flat_map(|key| (1..=of_key(key)).map(move |count| (key, count)));
+        lines.collect()
+    }
+}
