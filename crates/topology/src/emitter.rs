@@ -71,6 +71,8 @@ struct Extent {
 #[derive(Debug)]
 struct Stream {
     plan: StreamPlan,
+    /// Whether it is the one that is written to without a name.
+    is_default: bool,
     extent: Extent,
     batch: TupleBatch,
     /// For each subscription a chunk to send with.
@@ -116,6 +118,7 @@ impl Emitter {
         let streams = plans.iter().map(|plan| Stream {
             spares: plan.readers.iter().map(|_| Chunk::default()).collect(),
             extent: plan.extent(roster),
+            is_default: *plan.name == *crate::DEFAULT_STREAM,
             plan: plan.clone(),
             batch: TupleBatch::default(),
             sent: 0,
@@ -170,10 +173,7 @@ impl Emitter {
         roots: impl IntoIterator<Item = Anchor>,
     ) -> Result<u64> {
         let Some(stream) = (match to {
-            To::Default => self
-                .streams
-                .first_mut()
-                .filter(|s| &*s.plan.name == crate::DEFAULT_STREAM),
+            To::Default => self.streams.first_mut().filter(|stream| stream.is_default),
             To::Named(name) => self.streams.iter_mut().find(|s| *s.plan.name == *name),
         }) else {
             return Err(self.no_such_stream(to));

@@ -17,7 +17,7 @@ use super::components::{CountBolt, Shared, WordSpout, sum};
 use super::params::WordcountParams;
 use super::spread;
 use super::table::WordCounts;
-use super::words::{Random, Words};
+use super::words::{Draws, Random, Words};
 use crate::noise;
 use crate::report::{Field, Report, Unit, latency, machine, rounded, seconds};
 use crate::usage::{Meanwhile, Spent, forget_peak, monotonic_nanos, thread_cpu_time};
@@ -237,16 +237,16 @@ fn plain_loop(words: &Words) -> f64 {
     PLAIN_WORDS as f64 / (thread_cpu_time() - before).as_secs_f64()
 }
 
-/// Words per cpu second of a loop that looks up a batch at a time, as the bolt does.
+/// Words per cpu second of a loop that draws and looks up a batch at a time, as the spout and the bolt do.
 fn batched_loop(words: &Words) -> f64 {
     const BATCH: usize = 1024;
-    let mut random = Random(1000);
+    let mut draws = Draws::new(1000);
     let mut counts = WordCounts::default();
     let mut batch = Vec::with_capacity(BATCH);
     let before = thread_cpu_time();
     for _ in 0..PLAIN_WORDS / BATCH {
         batch.clear();
-        batch.extend((0..BATCH).map(|_| words.get(random.below(words.len()))));
+        batch.extend((0..BATCH).map(|_| draws.next(words)));
         counts.add_all(batch.iter().map(|word| word.as_bytes()));
     }
     black_box(&counts);

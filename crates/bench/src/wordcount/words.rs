@@ -2,19 +2,33 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 
 use ardea_core::{Error, ErrorCode, Result};
+use prefetch_index::prefetch_index;
 
 /// The seed of the generated words.
 const SEED: u64 = 2017;
 
-/// A list of words, in one piece of memory.
+/// A list of words, in one piece of memory: a cell for each word, and behind them the words that don't fit in theirs.
+///
+/// A cell is the word's length and the word, so that a short word drawn at random costs one wait for memory; or [`FAR`], and where a longer
+/// word lies, which costs a second. All of it is text: a length is a character of one byte.
 #[derive(Debug)]
 pub(crate) struct Words {
     text: String,
-    ends: Vec<u32>,
+    count: usize,
 }
+
+/// How large a cell is, in bytes: several fit on a cache line, and none lies on two, as allocators align what is large.
+const CELL: usize = 16;
+
+/// Instead of its length, of a word that lies behind the cells.
+const FAR: u8 = 0x7f;
+
+/// How many characters of seven bits say where a word begins, and as many how long it is: enough for 32 GiB of text.
+const DIGITS: usize = 5;
 
 impl Words {
     /// Those of this file, or else so many that are generated.
@@ -47,7 +61,7 @@ impl Words {
             fail(Error::new(ErrorCode::ReadFailed, what).because(error))
         })?;
         let words = Words::from_iter(text.lines().filter(|line| !line.is_empty()));
-        if words.ends.is_empty() {
+        if words.count == 0 {
             let what = format!("there is no word in {}", path.display());
             return Err(fail(Error::new(ErrorCode::InvalidConfig, what)));
         }
@@ -56,84 +70,127 @@ impl Words {
 
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
-        self.ends.len()
+        self.count
     }
 
     /// The word at this place.
     #[inline]
     pub(crate) fn get(&self, index: usize) -> &str {
-        self.at(self.place(index))
+        &self.text[self.place(index)]
     }
 
-    /// Where the word at `index` begins and ends.
+    /// Where the word at `index` lies.
     #[inline]
-    fn place(&self, index: usize) -> (u32, u32) {
-        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
-        (start, self.ends[index])
+    fn place(&self, index: usize) -> Range<usize> {
+        let start = index * CELL + 1;
+        match self.text.as_bytes()[start - 1] {
+            FAR => {
+                let digits = &self.text.as_bytes()[start..start + 2 * DIGITS];
+                let number = |digits: &[u8]| digits.iter().fold(0, number_and_digit);
+                let start = number(&digits[..DIGITS]);
+                start..start + number(&digits[DIGITS..])
+            }
+            length => start..start + usize::from(length),
+        }
     }
 
+    /// Has the memory of this byte fetched.
     #[inline]
-    fn at(&self, (start, end): (u32, u32)) -> &str {
-        &self.text[start as usize..end as usize]
+    fn prefetch(&self, byte: usize) {
+        prefetch_index(self.text.as_bytes(), byte);
     }
+}
+
+/// The number with one more digit of seven bits.
+fn number_and_digit(number: usize, digit: &u8) -> usize {
+    number << 7 | usize::from(*digit)
+}
+
+/// Writes a number in digits of seven bits.
+fn push_digits(text: &mut String, number: usize) {
+    let digits = (0..DIGITS).rev().map(|digit| number >> (7 * digit) & 0x7f);
+    text.extend(digits.map(|digit| char::from(digit as u8)));
 }
 
 /// Random words of a list, drawn many at a time: the list is larger than the nearer caches, and the waits for memory overlap.
 #[derive(Debug)]
 pub(crate) struct Draws {
     random: Random,
-    places: Vec<(u32, u32)>,
-    /// Where touching leads, so that it is not optimised away.
-    touched: u64,
+    /// The next block, whose cells are on their way.
+    indices: Vec<usize>,
+    /// What is left of this block.
+    places: Vec<Range<usize>>,
 }
 
 impl Draws {
-    /// How many are drawn at a time.
-    const BLOCK: usize = 256;
+    /// How many are drawn at a time: what two blocks lie on fits in the first cache.
+    const BLOCK: usize = 64;
 
     pub(crate) fn new(seed: u64) -> Self {
         Draws {
             random: Random(seed),
+            indices: Vec::with_capacity(Self::BLOCK),
             places: Vec::with_capacity(Self::BLOCK),
-            touched: 0,
         }
     }
 
-    /// The next word.
+    /// The next word; of a list without words an empty one.
     #[inline]
     pub(crate) fn next<'w>(&mut self, words: &'w Words) -> &'w str {
         match self.places.pop() {
-            Some(place) => words.at(place),
+            Some(place) => &words.text[place],
             None => self.draw(words),
         }
     }
 
     #[inline(never)]
     fn draw<'w>(&mut self, words: &'w Words) -> &'w str {
-        let random = &mut self.random;
-        let draws = (0..Self::BLOCK).map(|_| words.place(random.below(words.len())));
-        self.places.extend(draws);
-        let text = words.text.as_bytes();
-        let firsts = self
-            .places
-            .iter()
-            .map(|(start, _)| u64::from(text[*start as usize]));
-        self.touched = firsts.fold(self.touched, u64::wrapping_add);
-        self.places.pop().map_or("", |place| words.at(place))
+        if self.indices.is_empty() {
+            self.draw_cells(words);
+        }
+        for index in self.indices.drain(..) {
+            let place = words.place(index);
+            // Of a word in its cell this is there already; a longer one may also lie on two lines.
+            words.prefetch(place.start);
+            words.prefetch(place.end);
+            self.places.push(place);
+        }
+        self.draw_cells(words);
+        self.places.pop().map_or("", |place| &words.text[place])
+    }
+
+    fn draw_cells(&mut self, words: &Words) {
+        for _ in 0..Self::BLOCK.min(words.len()) {
+            let index = self.random.below(words.len());
+            words.prefetch(index * CELL);
+            self.indices.push(index);
+        }
     }
 }
 
 impl<'a> FromIterator<&'a str> for Words {
     fn from_iter<I: IntoIterator<Item = &'a str>>(words: I) -> Self {
-        let mut list = Words {
-            text: String::new(),
-            ends: Vec::new(),
-        };
-        for word in words {
-            list.text.push_str(word);
-            list.ends.push(list.text.len() as u32);
+        let words: Vec<&str> = words.into_iter().collect();
+        let mut cells = String::with_capacity(words.len() * CELL);
+        let mut far = String::new();
+        for (index, word) in words.iter().enumerate() {
+            if word.len() < CELL {
+                cells.push(char::from(word.len() as u8));
+                cells.push_str(word);
+            } else {
+                cells.push(char::from(FAR));
+                push_digits(&mut cells, words.len() * CELL + far.len());
+                push_digits(&mut cells, word.len());
+                far.push_str(word);
+            }
+            let padding = (index + 1) * CELL - cells.len();
+            cells.extend(std::iter::repeat_n('\0', padding));
         }
-        list
+        cells.push_str(&far);
+        Words {
+            text: cells,
+            count: words.len(),
+        }
     }
 }
 
@@ -166,9 +223,43 @@ mod tests {
     fn the_same_number_of_words_are_the_same_words() {
         let (one, other) = (Words::generated(5000), Words::generated(5000));
         assert_eq!(one.len(), 5000);
-        assert_eq!((&one.text, &one.ends), (&other.text, &other.ends));
+        assert_eq!(one.text, other.text);
         let distinct: HashSet<&str> = (0..one.len()).map(|at| one.get(at)).collect();
         assert_eq!(distinct.len(), 5000);
         assert!(distinct.iter().all(|word| (3..=16).contains(&word.len())));
+    }
+
+    #[test]
+    fn words_of_every_length_come_back() {
+        let all: Vec<String> = (0..40)
+            .map(|length| "ä".repeat(length / 2) + &"x".repeat(length % 2))
+            .chain(["longer ".repeat(100_000)])
+            .collect();
+        let words: Words = all.iter().map(String::as_str).collect();
+        assert_eq!(words.len(), all.len());
+        let back = (0..words.len()).map(|at| words.get(at));
+        assert!(back.eq(all.iter().map(String::as_str)));
+    }
+
+    #[test]
+    fn every_word_of_a_list_is_drawn_and_no_other() {
+        for count in [1, 2, 63, 300] {
+            let words: Vec<String> = (0..count)
+                .map(|n| "w".repeat(n % 40) + &n.to_string())
+                .collect();
+            let list: Words = words.iter().map(String::as_str).collect();
+            let mut draws = Draws::new(7);
+            let drawn: HashSet<&str> = (0..count * 40).map(|_| draws.next(&list)).collect();
+            assert_eq!(drawn, words.iter().map(String::as_str).collect());
+        }
+    }
+
+    #[test]
+    fn a_file_has_a_word_a_line_however_its_lines_end() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), "one\r\n\ntwo\nthree").unwrap();
+        let words = Words::from_file(file.path()).unwrap();
+        let words: Vec<&str> = (0..words.len()).map(|at| words.get(at)).collect();
+        assert_eq!(words, ["one", "two", "three"]);
     }
 }
