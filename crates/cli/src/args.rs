@@ -158,7 +158,7 @@ there too. With --dry-run the job is packed as it would be for a cluster.";
 /// `ardea snapshots`.
 #[derive(clap::Args, Debug)]
 pub struct SnapshotsArgs {
-    /// The job's folder, which it was given as snapshots.folder
+    /// The job's folder, or s3://bucket/prefix, which it was given as snapshots.folder
     #[arg(value_name = "FOLDER")]
     pub folder: PathBuf,
     /// Read all that is there, and verify it

@@ -48,6 +48,8 @@ impl Home {
         let (folder, lock): (Arc<dyn Folder>, _) = match &survival.place {
             Place::Memory => (Arc::new(MemoryFolder::new()), None),
             Place::Folder(folder) => (Arc::clone(folder), None),
+            // Two processes that go on at once are told apart by the record: a version of it is written once.
+            Place::Bucket(address) => (crate::bucket::open(address)?, None),
             Place::Directory(path) => {
                 let folder = DiskFolder::open(path)?;
                 let lock = FolderLock::take(folder.path())?;
@@ -321,12 +323,16 @@ impl Visit {
     /// # Errors
     /// `ReadFailed` if it isn't there or can't be read, `NoSuchSnapshot` if no job is kept there, and what is wrong with the record.
     pub(crate) fn of(path: &Path) -> Result<Self> {
-        if !path.is_dir() {
+        let address = crate::bucket::address_of(path);
+        if address.is_none() && !path.is_dir() {
             let what = format!("there is no folder {}", path.display());
             return Err(Error::new(ErrorCode::ReadFailed, what)
                 .hint("name the folder that the job was given as snapshots.folder"));
         }
-        let folder: Arc<dyn Folder> = Arc::new(DiskFolder::open(path)?);
+        let folder: Arc<dyn Folder> = match address {
+            Some(address) => crate::bucket::open(address)?,
+            None => Arc::new(DiskFolder::open(path)?),
+        };
         let (_, record) = RecordFiles::open(Arc::clone(&folder))?;
         let record = record?.ok_or_else(|| {
             let what = format!("no job is kept in {}", path.display());
@@ -337,7 +343,11 @@ impl Visit {
         Ok(Visit {
             record,
             store,
-            holder: FolderLock::holder(path),
+            holder: match address {
+                // Nobody holds a bucket.
+                Some(_) => None,
+                None => FolderLock::holder(path),
+            },
         })
     }
 }

@@ -40,6 +40,7 @@ mod notice;
 mod settings;
 mod survival;
 
+mod bucket;
 mod lock;
 mod record;
 

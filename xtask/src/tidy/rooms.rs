@@ -26,6 +26,7 @@ const FLOORS: &[&[&str]] = &[
         "ardea-packages",
         "ardea-packing",
         "ardea-control",
+        "ardea-snapshot-s3",
         "ardea-recovery",
         "ardea-api",
         "ardea-sim",
@@ -39,7 +40,11 @@ const FLOORS: &[&[&str]] = &[
         "ardea-host",
     ],
     // They need the first room only; their tests run pipelines against servers.
-    &["ardea-connect-kafka", "ardea-connect-redis"],
+    &[
+        "ardea-connect-kafka",
+        "ardea-connect-postgres",
+        "ardea-connect-redis",
+    ],
     &["ardea", "ardea-nexmark", "ardea-bench"],
     &["ardea-examples", "ardea-cli"],
 ];
