@@ -27,7 +27,15 @@ if [ ! -e "$folder/data/PG_VERSION" ]; then
         exit 1
     }
 fi
-# One that was killed has left it, with a number that another process may have by now.
+# The processes of one that was killed go by themselves, but not at once; two servers must not have the same data.
+for _ in $(seq 100); do
+    left=$(find /proc/[0-9]*/cwd -maxdepth 0 -lname "$folder/data" 2>/dev/null | cut -d/ -f3) || true
+    [ -n "$left" ] || break
+    # shellcheck disable=SC2086 # several numbers
+    kill -KILL $left 2>/dev/null || true
+    sleep 0.1
+done
+# It holds a number that another process may have by now.
 rm -f "$folder/data/postmaster.pid"
 
 ready() { pg_isready -q -h "$ADDRESS" -p "$port" -U postgres -d postgres; }

@@ -42,6 +42,7 @@ const FLOORS: &[&[&str]] = &[
     // They need the first room only; their tests run pipelines against servers.
     &[
         "ardea-connect-kafka",
+        "ardea-connect-nats",
         "ardea-connect-postgres",
         "ardea-connect-redis",
     ],
