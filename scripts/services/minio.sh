@@ -34,6 +34,6 @@ minio=$(program) || exit $?
 # A bucket is a folder.
 mkdir -p "$folder/data/states"
 
-ready() { curl -fsS "http://$ADDRESS:$port/minio/health/ready"; }
+ready() { curl -fsS -o /dev/null "http://$ADDRESS:$port/minio/health/ready"; }
 
 serve "$folder" ready "$minio" server "$folder/data" --quiet --address "$ADDRESS:$port"

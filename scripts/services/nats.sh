@@ -9,6 +9,6 @@ need_packages nats-server nats-server
 need_packages curl curl
 mkdir -p "$folder"
 
-ready() { curl -fsS "http://127.0.0.1:$monitoring/healthz"; }
+ready() { curl -fsS -o /dev/null "http://127.0.0.1:$monitoring/healthz"; }
 
 serve "$folder" ready nats-server -a "$ADDRESS" -p "$port" -m "$monitoring" -js -sd "$folder/data"
