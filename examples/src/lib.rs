@@ -19,6 +19,7 @@
 //! * [`zones`]: the worst delays by time zone, in a topology with a grouping of its own;
 //! * [`word_stream`]: words of a stream without end, by a program that submits itself to a cluster;
 //! * `topic_words`, with the feature `kafka`: the words of a Kafka topic, counted every ten seconds;
+//! * `word_table`, with the feature `postgres`: the words of a file in a table of PostgreSQL;
 //! * [`tail`]: errors in a log that is still being written.
 //!
 //! # Invariants
@@ -49,6 +50,8 @@ pub mod topic_words;
 pub mod topology;
 pub mod unix_sockets;
 pub mod word_stream;
+#[cfg(feature = "postgres")]
+pub mod word_table;
 pub mod wordcount;
 pub mod zones;
 

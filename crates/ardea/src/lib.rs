@@ -7,7 +7,8 @@
 //! * [`topology`]: or as spouts and bolts, with acknowledgements;
 //! * [`aggregate`]: what to compute over windows and groups;
 //! * [`connect`]: where records come from and go to;
-//! * `kafka` and `redis`, with the features of these names: source and sink for Apache Kafka, a sink for Redis;
+//! * `kafka`, `nats`, `postgres` and `redis`, with the features of these names: source and sink for Apache Kafka, NATS JetStream and
+//!   PostgreSQL, a sink for Redis;
 //! * [`engine`]: run jobs on the threads of this process; [`recovery`]: so that they survive failures;
 //! * [`core`] and [`operators`]: the graph below, and the processors that it is made of, for own ones;
 //! * [`codec`]: how records become bytes where they leave a process;
@@ -37,6 +38,10 @@ pub use ardea_codec as codec;
 pub use ardea_connect as connect;
 #[cfg(feature = "kafka")]
 pub use ardea_connect_kafka as kafka;
+#[cfg(feature = "nats")]
+pub use ardea_connect_nats as nats;
+#[cfg(feature = "postgres")]
+pub use ardea_connect_postgres as postgres;
 #[cfg(feature = "redis")]
 pub use ardea_connect_redis as redis;
 pub use ardea_core as core;

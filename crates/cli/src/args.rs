@@ -171,7 +171,8 @@ What is no folder here is a job of a cluster; with --cluster or --at everything 
 /// `ardea snapshots`.
 #[derive(clap::Args, Debug)]
 pub struct SnapshotsArgs {
-    /// A job of a cluster; or the folder of a job of one process, which it was given as snapshots.folder
+    /// A job of a cluster; or the folder or s3://bucket/prefix of a job of one process, which it was given
+    /// as snapshots.folder
     #[arg(value_name = "JOB|FOLDER")]
     pub what: PathBuf,
     /// Read all that is there, and verify it

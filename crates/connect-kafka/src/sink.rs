@@ -31,6 +31,7 @@ where
             settings: Settings::new(brokers.into(), topic.into()),
             on_error: OnError::default(),
             is_transactional: true,
+            held: HELD,
         },
         parallelism: Parallelism::ONE,
         encode,
@@ -105,7 +106,7 @@ impl Outgoing {
 ///   committed epoch are written again.
 /// * In a job that promises *exactly once* each record is in the topic once, whatever dies, for consumers that read only what is committed
 ///   (`isolation.level=read_committed`). Records are written when their epoch is committed, in one transaction an epoch and instance, so they are
-///   as late as that; until then they are held in memory, and are part of the snapshot. The transactional id is `ardea-JOB-VERTEX-INSTANCE`:
+///   as late as that; until then they are held in memory, [within bounds](Self::hold_at_most), and are part of the snapshot. The transactional id is `ardea-JOB-VERTEX-INSTANCE`:
 ///   two jobs of one name can't run at a time. Another choice is [`at_least_once`](Self::at_least_once).
 /// * Brokers that are away are waited for, without end unless the property `delivery.timeout.ms` sets one; when librdkafka's queue is full the
 ///   job waits as well. A delivery that fails for good fails the job, and names the record's position.
@@ -126,7 +127,12 @@ pub(crate) struct Plan {
     pub on_error: OnError,
     /// Whether it writes by transactions in a job that promises that each record counts once.
     pub is_transactional: bool,
+    /// How many bytes of messages an instance may hold until their epochs are committed.
+    pub held: usize,
 }
+
+/// How many bytes of messages an instance may hold, unless told.
+const HELD: usize = 256 << 20;
 
 /// What is said of a message that can't be sent.
 const TOO_LARGE: &str = "its message is larger than the producer may send (`message.max.bytes`)";
@@ -157,6 +163,14 @@ where
     /// Writes at once also in a job that promises that each record counts once: sooner, and some again after a failure.
     pub fn at_least_once(mut self) -> Self {
         self.plan.is_transactional = false;
+        self
+    }
+
+    /// Sets how many bytes of messages an instance may hold in memory until their epochs are committed: 256 MiB by default. What is being sent is
+    /// waited for; where the epoch at hand alone is larger the job fails, and says so, rather than take all memory. Shorter epochs
+    /// (`snapshots.every`) hold less.
+    pub fn hold_at_most(mut self, bytes: usize) -> Self {
+        self.plan.held = bytes;
         self
     }
 

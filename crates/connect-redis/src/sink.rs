@@ -33,11 +33,15 @@ where
         parallelism: Parallelism::ONE,
         on_error: OnError::default(),
         repeats: Repeats::Unknown,
+        held: HELD,
         costs: None,
         commands,
         record: PhantomData,
     }
 }
+
+/// How many bytes of commands an instance may hold, unless told.
+const HELD: usize = 256 << 20;
 
 /// What becomes of commands that come again after a failure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,6 +74,7 @@ pub struct RedisSink<T, F> {
     parallelism: Parallelism,
     on_error: OnError,
     repeats: Repeats,
+    held: usize,
     costs: Option<Arc<SinkCosts>>,
     commands: F,
     record: PhantomData<fn(T)>,
@@ -100,13 +105,22 @@ where
     }
 
     /// In a job that keeps its state, carries the commands of each epoch out once, in one transaction (`MULTI`), when the epoch has been
-    /// committed. So they are seen later, by the interval between snapshots, and wait in memory, and in the snapshot, until then.
+    /// committed. So they are seen later, by the interval between snapshots, and wait in memory, [within bounds](Self::hold_at_most), and in the
+    /// snapshot, until then.
     ///
     /// The sink notes in Redis which epoch was the last, under keys that begin with `ardea:` and the names of the job and the sink; they
     /// are removed a week after they have served. The server has to be one that does not lose what it has confirmed. Where the job keeps no
     /// state, commands are carried out at once.
     pub fn exactly_once(mut self) -> Self {
         self.repeats = Repeats::Never;
+        self
+    }
+
+    /// Sets how many bytes of commands an instance may hold in memory until their epochs are committed, where it works
+    /// [exactly once](Self::exactly_once): 256 MiB by default. What is being carried out is waited for; where the epoch at hand alone is larger
+    /// the job fails, and says so, rather than take all memory. Shorter epochs (`snapshots.every`) hold less.
+    pub fn hold_at_most(mut self, bytes: usize) -> Self {
+        self.held = bytes;
         self
     }
 
@@ -123,6 +137,7 @@ where
             parallelism,
             on_error,
             repeats,
+            held,
             costs,
             commands,
             ..
@@ -139,6 +154,7 @@ where
                 write: Arc::clone(&write),
                 bad: BadRecords::new(on_error),
                 repeats,
+                held,
                 costs: costs.clone(),
                 commands: Commands::default(),
                 transactions: None,
@@ -169,6 +185,7 @@ struct WriteP<T, F> {
     write: Arc<F>,
     bad: BadRecords,
     repeats: Repeats,
+    held: usize,
     costs: Option<Arc<SinkCosts>>,
     /// Of the records at hand.
     commands: Commands,
@@ -279,10 +296,13 @@ where
     }
 
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
-        let has_room = match &self.link {
+        let mut has_room = match &self.link {
             Some(link) => link.has_room(TURN)?,
             None => false,
         };
+        if let Some(transactions) = &self.transactions {
+            has_room &= transactions.has_room(self.held)?;
+        }
         if has_room {
             self.encode_all(inbox)?;
             self.pass_on();

@@ -158,6 +158,29 @@ impl Transactions {
         }
     }
 
+    /// Whether more commands may be taken, with so many bytes as a limit. While some are being carried out the others wait; otherwise nothing
+    /// would become of waiting, as the end of the epoch lies behind what waits.
+    ///
+    /// # Errors
+    /// `LimitReached` if those of epochs that are not committed are too many.
+    pub(crate) fn has_room(&self, limit: usize) -> Result<bool> {
+        let parts = self.batches.iter().flat_map(|batch| &batch.parts);
+        let parts = parts.chain(&self.parts).map(|part| part.len());
+        let held = parts.sum::<usize>() + self.gathering.len();
+        if held < limit {
+            return Ok(true);
+        }
+        if self.is_under_way() {
+            return Ok(false);
+        }
+        let what = format!(
+            "the commands for Redis that wait for their epoch to be committed take {held} bytes, {limit} are the most"
+        );
+        Err(Error::new(ErrorCode::LimitReached, what).hint(
+            "end epochs more often (snapshots.every), use more instances, or raise the limit (`hold_at_most`)",
+        ))
+    }
+
     /// Whether there is something to carry out.
     pub(crate) fn is_pending(&self) -> bool {
         !self.batches.is_empty()
@@ -363,6 +386,23 @@ mod tests {
         );
         transactions.note_carried_out();
         assert!(!transactions.is_pending());
+    }
+
+    #[test]
+    fn what_is_held_is_bounded() {
+        let mut transactions = Transactions::new("key".into(), Instance::ONLY);
+        let limit = 3 * PART;
+        while transactions.has_room(limit).unwrap_or_default() {
+            transactions.gather(&mut commands(1));
+        }
+        let error = transactions.has_room(limit).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::LimitReached);
+        // What is being carried out is waited for, and makes room.
+        written(&mut transactions, Cut::full(Epoch(1)));
+        transactions.commit(Epoch(1));
+        assert!(!transactions.has_room(limit).unwrap());
+        transactions.note_carried_out();
+        assert!(transactions.has_room(limit).unwrap());
     }
 
     #[test]

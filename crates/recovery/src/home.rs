@@ -45,6 +45,8 @@ impl Home {
         let (folder, lock): (Arc<dyn Folder>, _) = match &survival.place {
             Place::Memory => (Arc::new(MemoryFolder::new()), None),
             Place::Folder(folder) => (Arc::clone(folder), None),
+            // Two processes that go on at once are told apart by the record: a version of it is written once.
+            Place::Bucket(address) => (crate::bucket::open(address)?, None),
             Place::Directory(path) => {
                 let folder = DiskFolder::open(path)?;
                 let lock = FolderLock::take(folder.path())?;
@@ -307,12 +309,16 @@ impl Visit {
     /// # Errors
     /// `ReadFailed` if it isn't there or can't be read, `NoSuchSnapshot` if no job is kept there, and what is wrong with the record.
     pub(crate) fn of(path: &Path) -> Result<Self> {
-        if !path.is_dir() {
+        let address = crate::bucket::address_of(path);
+        if address.is_none() && !path.is_dir() {
             let what = format!("there is no folder {}", path.display());
             return Err(Error::new(ErrorCode::ReadFailed, what)
                 .hint("name the folder that the job was given as snapshots.folder"));
         }
-        let folder: Arc<dyn Folder> = Arc::new(DiskFolder::open(path)?);
+        let folder: Arc<dyn Folder> = match address {
+            Some(address) => crate::bucket::open(address)?,
+            None => Arc::new(DiskFolder::open(path)?),
+        };
         let record = record_in(&folder)?;
         let config = StoreConfig::default();
         let store = SnapshotStore::open(Arc::clone(&folder), &record.job, config)?;
@@ -320,7 +326,11 @@ impl Visit {
             record,
             store,
             folder,
-            holder: FolderLock::holder(path),
+            holder: match address {
+                // Nobody holds a bucket.
+                Some(_) => None,
+                None => FolderLock::holder(path),
+            },
         })
     }
 

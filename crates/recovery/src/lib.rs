@@ -39,6 +39,7 @@ mod notice;
 mod settings;
 mod survival;
 
+mod bucket;
 mod lock;
 mod record;
 

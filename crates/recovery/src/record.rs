@@ -177,16 +177,26 @@ impl RecordFiles {
             let what = "the record of a job has no name";
             return Wrote::No(Error::new(ErrorCode::Internal, what));
         };
-        if let Err(error) = self.folder.write(&name, &seal(KIND, FORMAT, &body)) {
-            // If the last step failed it may be there.
-            return match self.folder.remove(&[(name, FileState::Whole)]) {
-                Ok(()) => Wrote::No(error),
-                Err(_) => Wrote::InDoubt(error),
-            };
+        let bytes = seal(KIND, FORMAT, &body);
+        if let Err(error) = self.folder.write(&name, &bytes) {
+            return self.withdraw(name, &bytes, error);
         }
         self.stale.extend(file_of(self.version));
         self.version = next;
         Wrote::Yes
+    }
+
+    /// A version could not be written. If the last step failed it may be there, and is removed; that of another process stays.
+    fn withdraw(&self, name: FileName, bytes: &[u8], error: Error) -> Wrote {
+        match self.folder.read(&name) {
+            Ok(None) => Wrote::No(error),
+            Ok(Some(there)) if there != bytes => Wrote::No(taken_over(&self.folder.place())),
+            Ok(Some(_)) => match self.folder.remove(&[(name, FileState::Whole)]) {
+                Ok(()) => Wrote::No(error),
+                Err(_) => Wrote::InDoubt(error),
+            },
+            Err(_) => Wrote::InDoubt(error),
+        }
     }
 
     /// The files that are not needed any more, for whoever removes them.
@@ -194,6 +204,11 @@ impl RecordFiles {
         let stale = std::mem::take(&mut self.stale).into_iter();
         stale.map(|name| (name, FileState::Whole)).collect()
     }
+}
+
+fn taken_over(place: &str) -> Error {
+    let what = format!("another process goes on with the job in {place}");
+    Error::new(ErrorCode::Superseded, what).hint("let one process at a time run it")
 }
 
 fn file_of(version: u64) -> Option<FileName> {
@@ -245,6 +260,21 @@ mod tests {
             folder.remove(&stale).unwrap();
         }
         assert_eq!(folder.list().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn of_two_processes_the_one_that_was_overtaken_is_told_and_removes_nothing() {
+        let folder = Arc::new(MemoryFolder::new());
+        let (mut first, _) = open(&folder);
+        assert!(matches!(first.write(&record(None)), Wrote::Yes));
+        let (mut second, _) = open(&folder);
+        let stopped = record(Some(RecordedEnd::Stopped));
+        assert!(matches!(second.write(&stopped), Wrote::Yes));
+        match first.write(&record(Some(RecordedEnd::Drained))) {
+            Wrote::No(error) => assert_eq!(error.code(), ErrorCode::Superseded),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(open(&folder).1.unwrap(), Some(stopped));
     }
 
     #[test]

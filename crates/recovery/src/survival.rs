@@ -25,6 +25,8 @@ pub(crate) enum Place {
     Memory,
     /// In a directory.
     Directory(PathBuf),
+    /// In a bucket of an object store, at this address.
+    Bucket(String),
     /// In a place of somebody's own, which nobody else uses.
     Folder(Arc<dyn Folder>),
 }
@@ -58,8 +60,14 @@ pub struct Survival {
 impl Survival {
     /// With snapshots in a directory, which is made if it isn't there: the job survives its own failures and those of its process.
     /// The directory is this job's alone; a program that is run again goes on from what is there.
+    ///
+    /// With the feature `s3`, an address such as `s3://bucket/prefix` stands for a part of a bucket; see `ardea_snapshot_s3`.
     pub fn in_folder(path: impl Into<PathBuf>) -> Self {
-        Survival::at(Place::Directory(path.into()))
+        let path = path.into();
+        Survival::at(match crate::bucket::address_of(&path) {
+            Some(address) => Place::Bucket(address.to_string()),
+            None => Place::Directory(path),
+        })
     }
 
     /// With snapshots in the memory of this process: the job survives failures of its instances, and not that of the process.

@@ -14,7 +14,8 @@
 //! * [`SnapshotStore`], [`Commit`]: makes snapshots, and removes old ones;
 //! * [`Snapshot`], [`Entries`]: reads them;
 //! * [`Fold`]: keeps chains short;
-//! * [`SnapshotReport`]: sizes and durations; [`seal`], [`unseal`]: text files with a version and a checksum.
+//! * [`SnapshotReport`]: sizes and durations; [`seal`], [`unseal`]: text files with a version and a checksum;
+//! * `conformance`, with the feature of that name: what every folder promises, as a suite.
 //!
 //! # Invariants
 //!
@@ -79,6 +80,9 @@ mod fold;
 mod store;
 
 mod failure;
+
+#[cfg(feature = "conformance")]
+pub mod conformance;
 
 pub use assemble::Commit;
 pub use cut::{CutKind, CutOf, CutReceipt};

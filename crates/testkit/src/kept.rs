@@ -81,7 +81,7 @@ impl KeptState {
         Ok(Err("on_restored is never done".into()))
     }
 
-    fn chunk(&self) -> CoreResult<StateChunk> {
+    pub(crate) fn chunk(&self) -> CoreResult<StateChunk> {
         let mut chunk = StateChunk::default();
         for ((state, partition, key), value) in &self.entries {
             chunk.push(StateEntry {

@@ -8,7 +8,7 @@
 //! * [`ProcessorTest`] runs a processor through a matrix of schedules and compares its output in each;
 //!   [`SourceTest`] does so for a source.
 //! * [`TestInput`] is what goes in, [`Expected`] what must come out; [`Counted`] records find leaks.
-//! * [`Harness`] drives one processor by hand, call by call.
+//! * [`Harness`] drives one processor by hand, call by call; [`Driven`] one that talks to a real system.
 //! * [`TestSource`] and [`TestSink`] are the ends of a whole job under test: the source pauses, ends, fails and panics
 //!   where marks in its data say so, the sink keeps what arrives.
 //! * [`ManualClock`] is a clock that stands until it is moved.
@@ -125,12 +125,14 @@ mod processor_test;
 mod report;
 mod source_test;
 
+mod driven;
 mod harness;
 mod test_sink;
 mod test_source;
 
 pub use ardea_core::{ManualClock, Timestamp};
 pub use counted::{Counted, LiveCount};
+pub use driven::{Driven, KeptEpoch, Lot};
 pub use expected::{Emitted, Expected};
 pub use harness::Harness;
 pub use input::TestInput;

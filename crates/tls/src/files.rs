@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use ardea_core::{Error, ErrorCode, Result};
+use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
@@ -25,6 +26,21 @@ impl Files {
             key: key(&config.key)?,
         })
     }
+}
+
+/// The authorities whose certificates are in a PEM file: for who talks to servers that are none of a cluster's own.
+///
+/// # Errors
+/// `ReadFailed` if the file can't be read, `InvalidConfig` if it holds no certificate, or one that can't be used.
+pub fn authorities(path: &Path) -> Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        roots.add(certificate).map_err(|error| {
+            let what = format!("a certificate in {} can't be used", path.display());
+            Error::new(ErrorCode::InvalidConfig, what).because(error)
+        })?;
+    }
+    Ok(roots)
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {

@@ -8,6 +8,7 @@
 //! * [`TlsConfig`]: which files, and which name the certificates bear;
 //! * [`Tls`]: what was loaded from them: the settings of both sides of a connection, always of the present files;
 //! * with the feature `tokio`: `Tls::connect` and `Tls::accept` on streams of tokio;
+//! * [`authorities`]: whom to trust where the other side is no process of a cluster;
 //! * [`explain`]: what went wrong on a connection, in words for people.
 //!
 //! # Invariants
@@ -46,6 +47,7 @@ mod streams;
 
 pub use config::TlsConfig;
 pub use explain::explain;
+pub use files::authorities;
 pub use rustls;
 #[cfg(feature = "tokio")]
 pub use streams::TlsStream;

@@ -27,6 +27,7 @@ const FLOORS: &[&[&str]] = &[
         "ardea-packages",
         "ardea-packing",
         "ardea-control",
+        "ardea-snapshot-s3",
         "ardea-recovery",
         "ardea-api",
         "ardea-sim",
@@ -41,7 +42,12 @@ const FLOORS: &[&[&str]] = &[
         "ardea-host",
     ],
     // They need the first room only; their tests run pipelines against servers.
-    &["ardea-connect-kafka", "ardea-connect-redis"],
+    &[
+        "ardea-connect-kafka",
+        "ardea-connect-nats",
+        "ardea-connect-postgres",
+        "ardea-connect-redis",
+    ],
     &["ardea", "ardea-nexmark", "ardea-bench"],
     &["ardea-examples", "ardea-cli"],
 ];

@@ -5,6 +5,8 @@ mod ardea;
 mod settings;
 
 mod bench;
+#[cfg(feature = "s3")]
+mod buckets;
 mod checked;
 mod clusters;
 mod completions;

@@ -107,16 +107,28 @@ pub(crate) struct Batch {
     pub blocks: Vec<Block>,
 }
 
+impl Batch {
+    pub fn byte_len(&self) -> usize {
+        self.blocks.iter().map(|block| block.len()).sum()
+    }
+}
+
 /// The messages of the epoch at hand.
 #[derive(Debug, Default)]
 pub(crate) struct Filling {
     blocks: Vec<Block>,
     last: Vec<u8>,
+    /// Of all blocks but the last.
+    bytes: usize,
 }
 
 impl Filling {
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty() && self.last.is_empty()
+    }
+
+    pub fn byte_len(&self) -> usize {
+        self.bytes + self.last.len()
     }
 
     pub fn push(&mut self, message: Waiting<'_>) -> Result<()> {
@@ -129,6 +141,7 @@ impl Filling {
 
     fn end_block(&mut self) {
         if !self.last.is_empty() {
+            self.bytes += self.last.len();
             self.blocks.push(Arc::new(std::mem::take(&mut self.last)));
         }
     }
@@ -136,6 +149,7 @@ impl Filling {
     /// The epoch has ended: its messages.
     pub fn end(&mut self, epoch: Epoch) -> Batch {
         self.end_block();
+        self.bytes = 0;
         Batch {
             epoch,
             blocks: std::mem::take(&mut self.blocks),
@@ -168,8 +182,10 @@ mod tests {
         messages
             .iter()
             .for_each(|message| filling.push(*message).unwrap());
+        let held = filling.byte_len();
         let batch = filling.end(Epoch(1));
-        assert_eq!(batch.blocks.len(), 2);
+        assert_eq!((batch.blocks.len(), batch.byte_len()), (2, held));
+        assert_eq!(filling.byte_len(), 0);
         assert!(filling.is_empty() && filling.end(Epoch(2)).blocks.is_empty());
         let mut came = Vec::new();
         for block in &batch.blocks {

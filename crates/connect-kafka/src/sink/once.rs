@@ -87,6 +87,29 @@ impl Once {
         self.filling.push(message)
     }
 
+    /// Whether more messages may be taken, with so many bytes as a limit. While some are being sent the others wait; otherwise nothing would
+    /// become of waiting, as the end of the epoch lies behind what waits.
+    ///
+    /// # Errors
+    /// `LimitReached` if those of epochs that are not committed are too many.
+    pub fn has_room(&self, limit: usize) -> Result<bool> {
+        let waiting: usize = self.waiting.iter().map(Batch::byte_len).sum();
+        let held = waiting + self.filling.byte_len();
+        if held < limit {
+            return Ok(true);
+        }
+        if self.sending > 0 {
+            return Ok(false);
+        }
+        let topic = &self.settings.topic;
+        let what = format!(
+            "the messages to the Kafka topic {topic} that wait for their epoch to be committed take {held} bytes, {limit} are the most"
+        );
+        Err(Error::new(ErrorCode::LimitReached, what).hint(
+            "end epochs more often (snapshots.every), use more instances, or raise the limit (`hold_at_most`); `at_least_once` holds nothing",
+        ))
+    }
+
     pub fn is_waiting(&self) -> bool {
         !self.waiting.is_empty() || !self.filling.is_empty()
     }

@@ -166,7 +166,11 @@ where
     }
 
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
-        self.send_all(inbox)?;
+        let held = self.plan.held;
+        let once = self.once.as_ref();
+        if once.map_or(Ok(true), |once| once.has_room(held))? {
+            self.send_all(inbox)?;
+        }
         // A full queue is waited for: this thread has nothing else to do.
         let wait = if inbox.is_empty() {
             Duration::ZERO

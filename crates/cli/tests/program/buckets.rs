@@ -1,0 +1,61 @@
+//! A job whose snapshots are in a real object store, where there can be one.
+
+use std::io::Write;
+
+use ardea_state_manager::conformance::{Server, Skipped};
+use serde_json::Value;
+
+use crate::ardea::{Finished, ardea, events, finish};
+
+fn with_credentials(args: &[&str], secret: &str) -> Finished {
+    let mut command = ardea(args);
+    command
+        .env("AWS_ACCESS_KEY_ID", "ardea")
+        .env("AWS_SECRET_ACCESS_KEY", secret);
+    finish(command.spawn().unwrap())
+}
+
+#[test]
+fn a_job_keeps_its_snapshots_in_a_bucket_and_they_can_be_looked_at() {
+    let server = match Server::start("minio.sh") {
+        Ok(server) => server,
+        Err(Skipped(why)) => {
+            let _ = writeln!(std::io::stderr(), "SKIPPED snapshots in a bucket: {why}");
+            return;
+        }
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let events = events(folder.path(), 20_000);
+    let output = folder.path().join("out.jsonl").display().to_string();
+    let state = format!("s3://states/q2?endpoint=http://{}", server.address());
+    let setting = format!("snapshots.folder={state}");
+    let query = [
+        "nexmark",
+        "run",
+        "--query",
+        "q2",
+        "-i",
+        &events,
+        "-o",
+        &output,
+        "--set",
+        "guarantee=exactly-once",
+        "--set",
+        &setting,
+    ];
+    let finished = with_credentials(&query, "ardea-secret");
+    assert_eq!(finished.code, Some(0), "{finished:?}");
+
+    let looked = with_credentials(&["snapshots", &state, "--check", "--json"], "ardea-secret");
+    assert_eq!(looked.code, Some(0), "{looked:?}");
+    let looked: Value = serde_json::from_str(&looked.out).unwrap();
+    assert_eq!(looked["job"], "q2");
+    assert_eq!(looked["state"], "completed");
+
+    let again = with_credentials(&query, "ardea-secret");
+    assert!(again.err.contains("has completed already"), "{again:?}");
+    let refused = with_credentials(&["snapshots", &state], "a-wrong-secret");
+    assert_eq!(refused.code, Some(3), "{refused:?}");
+    assert!(refused.err.contains("AWS_SECRET_ACCESS_KEY"), "{refused:?}");
+    assert!(!refused.err.contains("a-wrong-secret"), "{refused:?}");
+}

@@ -1,0 +1,121 @@
+//! What values become in columns.
+
+use std::fmt::Write;
+
+use ardea_core::Timestamp;
+
+/// A value of a column, as the text that PostgreSQL reads for the column's type.
+///
+/// | Rust | fits columns of type |
+/// |---|---|
+/// | `bool` | `boolean` |
+/// | whole numbers | `smallint`, `integer`, `bigint`, `numeric` and so on, if they are not too large for it |
+/// | `f32`, `f64` | `real`, `double precision`, `numeric` |
+/// | `str`, `String`, `char` | `text`, `varchar`, and every type that is written as text: `uuid`, `jsonb`, `numeric`, `date`, `inet`, enums, arrays … |
+/// | `[u8]`, `Vec<u8>` | `bytea` |
+/// | [`Timestamp`] | `timestamptz`; its first and last are `-infinity` and `infinity` |
+/// | `Option` of these | the same, or null |
+///
+/// A value that does not fit its column is refused by the server, and its record dealt with as the sink says.
+pub trait Cell {
+    /// Appends the text; false, and nothing appended, if it is null.
+    fn append_to(&self, out: &mut String) -> bool;
+}
+
+macro_rules! by_display {
+    ($($kind:ty),*) => {$(
+        impl Cell for $kind {
+            fn append_to(&self, out: &mut String) -> bool {
+                // Writing to memory does not fail.
+                let _ = write!(out, "{self}");
+                true
+            }
+        }
+    )*};
+}
+
+by_display!(
+    u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, f32, f64, char, bool
+);
+
+impl Cell for str {
+    fn append_to(&self, out: &mut String) -> bool {
+        out.push_str(self);
+        true
+    }
+}
+
+impl Cell for String {
+    fn append_to(&self, out: &mut String) -> bool {
+        self.as_str().append_to(out)
+    }
+}
+
+impl Cell for [u8] {
+    fn append_to(&self, out: &mut String) -> bool {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        out.push_str("\\x");
+        for byte in self {
+            out.push(char::from(DIGITS[usize::from(byte >> 4)]));
+            out.push(char::from(DIGITS[usize::from(byte & 15)]));
+        }
+        true
+    }
+}
+
+impl Cell for Vec<u8> {
+    fn append_to(&self, out: &mut String) -> bool {
+        self.as_slice().append_to(out)
+    }
+}
+
+impl Cell for Timestamp {
+    fn append_to(&self, out: &mut String) -> bool {
+        match *self {
+            Timestamp::MIN => out.push_str("-infinity"),
+            Timestamp::MAX => out.push_str("infinity"),
+            time => {
+                let _ = write!(out, "{time}");
+            }
+        }
+        true
+    }
+}
+
+impl<C: Cell> Cell for Option<C> {
+    fn append_to(&self, out: &mut String) -> bool {
+        self.as_ref().is_some_and(|cell| cell.append_to(out))
+    }
+}
+
+impl<C: Cell + ?Sized> Cell for &C {
+    fn append_to(&self, out: &mut String) -> bool {
+        (**self).append_to(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(cell: impl Cell) -> Option<String> {
+        let mut out = String::new();
+        let is_there = cell.append_to(&mut out);
+        assert!(is_there || out.is_empty());
+        is_there.then_some(out)
+    }
+
+    #[test]
+    fn values_are_written_as_the_server_reads_them() {
+        assert_eq!(text(-3i64).as_deref(), Some("-3"));
+        assert_eq!(text(true).as_deref(), Some("true"));
+        assert_eq!(text("a\"b").as_deref(), Some("a\"b"));
+        assert_eq!(text(vec![0u8, 171, 255]).as_deref(), Some("\\x00abff"));
+        assert_eq!(text(Timestamp::MIN).as_deref(), Some("-infinity"));
+        let time = Timestamp::from_micros(1_500_000);
+        assert_eq!(text(time).as_deref(), Some("1970-01-01T00:00:01.500Z"));
+        assert_eq!(text(Some("x")).as_deref(), Some("x"));
+        assert_eq!(text(None::<String>), None);
+        assert_eq!(text(f64::NAN).as_deref(), Some("NaN"));
+    }
+}

@@ -1,0 +1,146 @@
+//! A connection that is made again whenever it breaks.
+
+use std::io::Write;
+use std::time::Duration;
+
+use ardea_core::{Error, ErrorCode, Result};
+use tokio::runtime::Runtime;
+use tokio::time::timeout;
+use tokio_postgres::{Client, NoTls};
+
+use crate::address::Server;
+use crate::trouble::Trouble;
+
+/// How long a server may take to let somebody in.
+const GREETING: Duration = Duration::from_secs(20);
+/// How soon a connection is tried again at first, and how late at most.
+const SOONEST: Duration = Duration::from_millis(100);
+const LATEST: Duration = Duration::from_secs(5);
+
+/// Times are told and understood as UTC, and what is confirmed is on the server's disk.
+const SESSION: &str = "set client_min_messages = warning; set TimeZone = 'UTC'; set DateStyle = 'ISO'; \
+     set extra_float_digits = 1; set bytea_output = 'hex'; \
+     select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'";
+
+/// A connection to a server, with what was prepared on it.
+pub(crate) struct Connection<P> {
+    server: Server,
+    runtime: Runtime,
+    session: Option<(Client, P)>,
+    is_away: bool,
+    wait: Duration,
+}
+
+impl<P> Connection<P> {
+    /// None so far: it is made when it is needed.
+    ///
+    /// # Errors
+    /// `LimitReached` if the system gives no more descriptors.
+    pub fn new(server: Server) -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| {
+                Error::new(ErrorCode::LimitReached, "no connection can be made").because(error)
+            })?;
+        Ok(Connection {
+            server,
+            runtime,
+            session: None,
+            is_away: false,
+            wait: SOONEST,
+        })
+    }
+
+    /// What people call the server.
+    pub fn name(&self) -> &str {
+        &self.server.name
+    }
+
+    /// Does something on the connection, which is made first if there is none. If it was in vain for the moment the connection is given up,
+    /// and it is not known what has come of it.
+    pub fn attempt<R>(
+        &mut self,
+        prepare: impl AsyncFnOnce(&mut Client) -> std::result::Result<P, Trouble>,
+        act: impl AsyncFnOnce(&mut Client, &mut P) -> std::result::Result<R, Trouble>,
+    ) -> std::result::Result<R, Trouble> {
+        let (server, session) = (&self.server, &mut self.session);
+        let done = self.runtime.block_on(async {
+            let (client, prepared) = match session {
+                Some((client, prepared)) if !client.is_closed() => (client, prepared),
+                _ => {
+                    let mut client = connect(server).await?;
+                    let prepared = prepare(&mut client).await?;
+                    let (client, prepared) = session.insert((client, prepared));
+                    (client, prepared)
+                }
+            };
+            act(client, prepared).await
+        });
+        match &done {
+            Err(Trouble::Passing(why)) => {
+                self.session = None;
+                self.note_away(why);
+            }
+            _ => self.note_there(),
+        }
+        done
+    }
+
+    /// How long to wait before the next attempt: longer each time that one was in vain.
+    pub fn next_wait(&mut self) -> Duration {
+        let wait = self.wait;
+        self.wait = (wait * 2).min(LATEST);
+        wait
+    }
+
+    fn note_away(&mut self, why: &str) {
+        if !self.is_away {
+            self.is_away = true;
+            self.say(&format!("it is away ({why}); waiting until it answers"));
+        }
+    }
+
+    fn note_there(&mut self) {
+        self.wait = SOONEST;
+        if self.is_away {
+            self.is_away = false;
+            self.say("it answers again");
+        }
+    }
+
+    fn say(&self, what: &str) {
+        // Nobody is left to be told that standard error is closed.
+        let _ = writeln!(
+            std::io::stderr().lock(),
+            "ardea: postgres {}: {what}",
+            self.server.name
+        );
+    }
+}
+
+async fn connect(server: &Server) -> std::result::Result<Client, Trouble> {
+    let greeted = timeout(GREETING, async {
+        let client = match &server.encryption {
+            None => {
+                let (client, connection) = server.config.connect(NoTls).await?;
+                tokio::spawn(connection);
+                client
+            }
+            Some(encryption) => {
+                let (client, connection) = server.config.connect(encryption.clone()).await?;
+                tokio::spawn(connection);
+                client
+            }
+        };
+        client.batch_execute(SESSION).await?;
+        Ok(client)
+    });
+    match greeted.await {
+        Ok(client) => client,
+        Err(_) => Err(Trouble::Passing(format!(
+            "it has not answered for {} seconds",
+            GREETING.as_secs()
+        ))),
+    }
+}

@@ -1,0 +1,52 @@
+//! Source and sink for PostgreSQL.
+//!
+//! * [`write()`]: records into a table, a row each: inserted, [upserted](PostgresSink::upsert), or, in a job that keeps its state, there
+//!   [exactly once](PostgresSink::exactly_once); see [`PostgresSink`].
+//! * [`read`] and [`query`]: the rows of a table or a query in the order of a key, by several instances if it is a whole number; see
+//!   [`PostgresSource`].
+//! * [`Cell`]: what values of Rust become in columns.
+//!
+//! # Invariants
+//!
+//! * A server that is away, starting, or full is waited for: that is said once on standard error with the reason, and once that it is back.
+//! * A row that the server refuses (a constraint, a value that does not fit its column) is dealt with as the sink says, with its record's
+//!   position; the rows around it are written.
+//! * Nothing is skipped in silence: rows that a source would pass over, since their key is null or not unique, fail the job.
+//! * Memory is bounded: a job that is faster than the server waits, and so does a source whose job is slow.
+//! * Whatever may block runs on a thread of its own.
+//! * A password is never shown.
+//!
+//! # Example
+//!
+//! ```
+//! use ardea_connect_postgres::{read, write};
+//! use ardea_core::{Bounded, Sink, Source};
+//!
+//! let orders: Source<(i64, String), Bounded> = read("postgres://localhost/shop", "orders", "id").build();
+//! let counts: Sink<(String, u64)> =
+//!     write("postgres://localhost/shop", "counts", ["word", "count"], |(word, count): &(String, u64), row| {
+//!         row.set(word).set(count);
+//!     })
+//!     .upsert(["word"])
+//!     .build();
+//! ```
+#![forbid(unsafe_code)]
+
+mod address;
+mod cell;
+mod connection;
+mod encryption;
+mod rows;
+mod sink;
+mod source;
+mod trouble;
+
+pub use cell::Cell;
+pub use rows::Row;
+pub use sink::{PostgresSink, write};
+pub use source::{PostgresSource, query, read};
+
+use std::time::Duration;
+
+/// The longest that a call waits before it looks at its job again.
+const TURN: Duration = Duration::from_millis(100);

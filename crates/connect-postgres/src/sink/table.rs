@@ -1,0 +1,277 @@
+//! The table that is written: what the server knows of it, and the statements that follow.
+
+use ardea_core::{Error, ErrorCode};
+use tokio_postgres::Client;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::Plan;
+use crate::trouble::Trouble;
+
+/// How much of a table's name is found in that of the one beside it.
+const NAME: usize = 30;
+
+/// A table and those of its columns that are written. All names are quoted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Table {
+    schema: String,
+    /// With the schema.
+    pub name: String,
+    /// Without it, and not quoted.
+    plain: String,
+    columns: Vec<Written>,
+    keys: Vec<String>,
+}
+
+/// A column.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Written {
+    name: String,
+    /// Its type without length or precision: a value is not cut to those in silence.
+    kind: String,
+    /// Its type, and whether null is allowed.
+    declared: String,
+}
+
+/// Where a query finds its rows: what is selected has the columns, and `ardea_number` to order by.
+type Rows = String;
+
+impl Table {
+    /// Asks the server.
+    pub async fn find(client: &Client, plan: &Plan) -> Result<Table, Trouble> {
+        let found = client
+            .query_opt(
+                "select c.oid, quote_ident(n.nspname), c.relname::text from pg_class c \
+                 join pg_namespace n on n.oid = c.relnamespace where c.oid = to_regclass($1)",
+                &[&plan.table],
+            )
+            .await?;
+        let Some(found) = found else {
+            let what = format!("there is no table {} in the database", plan.table);
+            return Err(Trouble::Final(
+                Error::new(ErrorCode::InvalidJob, what)
+                    .hint("create it, or write its name with the schema: schema.table"),
+            ));
+        };
+        let (oid, schema, plain): (u32, String, String) =
+            (found.get(0), found.get(1), found.get(2));
+        let known = client
+            .query(
+                "select attname::text, format_type(atttypid, -1), \
+                 format_type(atttypid, atttypmod) || case when attnotnull then ' not null' else '' end \
+                 from pg_attribute where attrelid = $1 and attnum > 0 and not attisdropped",
+                &[&oid],
+            )
+            .await?;
+        let mut columns = Vec::with_capacity(plan.columns.len());
+        for wanted in &plan.columns {
+            let column = known.iter().find(|row| row.get::<_, &str>(0) == wanted);
+            let column = column.ok_or_else(|| no_column(plan, wanted))?;
+            columns.push(Written {
+                name: quoted(wanted),
+                kind: column.get(1),
+                declared: column.get(2),
+            });
+        }
+        if let Some(key) = plan.keys.iter().find(|key| !plan.columns.contains(key)) {
+            return Err(no_column(plan, key).into());
+        }
+        Ok(Table {
+            name: format!("{schema}.{}", quoted(&plain)),
+            schema,
+            plain,
+            columns,
+            keys: plan.keys.iter().map(|key| quoted(key)).collect(),
+        })
+    }
+
+    /// The names of the columns.
+    pub fn columns(&self) -> Vec<String> {
+        self.columns
+            .iter()
+            .map(|column| column.name.clone())
+            .collect()
+    }
+
+    fn listed(&self) -> String {
+        self.columns().join(", ")
+    }
+
+    /// The table of all lives of sinks, in the same schema.
+    pub fn lives(&self) -> String {
+        format!("{}.ardea_lives", self.schema)
+    }
+
+    /// The table in which rows wait. One for each choice of columns and types: a table that changes gets another one.
+    pub fn staged(&self) -> String {
+        let columns = self.columns.iter();
+        let what: String = columns
+            .map(|Written { name, declared, .. }| format!("{name} {declared},"))
+            .collect();
+        let digest = xxh3_64(format!("{} {what}", self.plain).as_bytes());
+        let shown: String = self.plain.chars().take(NAME).collect();
+        format!(
+            "{}.{}",
+            self.schema,
+            quoted(&format!("ardea_staged_{shown}_{digest:016x}"))
+        )
+    }
+
+    /// Makes both.
+    pub fn create(&self) -> [(String, String); 2] {
+        let columns = self.columns.iter();
+        let columns: String = columns
+            .map(|Written { name, declared, .. }| format!(", {name} {declared}"))
+            .collect();
+        let (lives, staged) = (self.lives(), self.staged());
+        let create_lives = format!(
+            "create table {lives} (life bigint primary key, sink text not null, instance integer not null, \
+             published bigint not null default 0, staged text not null, columns text[] not null, \
+             begun timestamptz not null default now())"
+        );
+        let create_staged = format!(
+            "create table {staged} (ardea_life bigint, ardea_number bigint{columns}, \
+             primary key (ardea_life, ardea_number))"
+        );
+        [(lives, create_lives), (staged, create_staged)]
+    }
+
+    /// The rows that come as parameters, an array a column, and then the number of each.
+    fn given(&self) -> Rows {
+        let count = self.columns.len();
+        let arrays: String = (1..=count).map(|n| format!("${n}::text[], ")).collect();
+        let cast = self.columns.iter();
+        let cast: String = cast
+            .map(|Written { name, kind, .. }| format!("{name}::{kind} as {name}, "))
+            .collect();
+        let names = self.listed();
+        format!(
+            "select {cast}ardea_number from unnest({arrays}${}::bigint[]) as given({names}, ardea_number)",
+            count + 1
+        )
+    }
+
+    /// Writes rows that come as parameters.
+    pub fn insert(&self) -> String {
+        self.insert_from(&self.listed(), &self.given())
+    }
+
+    /// Lays rows that come as parameters beside the table: behind them comes the life, as a parameter.
+    pub fn stage(&self) -> String {
+        let (staged, lives, names) = (self.staged(), self.lives(), self.listed());
+        let life = self.columns.len() + 2;
+        let given = self.given();
+        format!(
+            "with life as (select life from {lives} where life = ${life} for key share) \
+             insert into {staged} (ardea_life, ardea_number, {names}) \
+             select life.life, typed.ardea_number, {} from life, ({given}) as typed on conflict do nothing",
+            names_of("typed", &self.columns()),
+        )
+    }
+
+    /// Writes the rows of a life (`$1`) with numbers from `$2` to before `$3` that wait in a table.
+    pub fn publish(&self, staged: &str, columns: &[String]) -> String {
+        let names = columns.join(", ");
+        let rows = format!(
+            "select {names}, ardea_number from {staged} \
+             where ardea_life = $1 and ardea_number >= $2 and ardea_number < $3"
+        );
+        self.insert_from(&names, &rows)
+    }
+
+    fn insert_from(&self, names: &str, rows: &str) -> String {
+        let table = &self.name;
+        if self.keys.is_empty() {
+            return format!(
+                "insert into {table} ({names}) select {names} from ({rows}) as waiting order by ardea_number"
+            );
+        }
+        let keys = self.keys.join(", ");
+        let others = self.columns().into_iter();
+        let others = others.filter(|name| !self.keys.contains(name));
+        let set: Vec<_> = others
+            .map(|name| format!("{name} = excluded.{name}"))
+            .collect();
+        let resolve = match set.is_empty() {
+            true => "nothing".to_string(),
+            false => format!("update set {}", set.join(", ")),
+        };
+        // Of each key the last counts. Null is no key: such rows stay several. The order keeps statements from locking each other out.
+        let apart = format!("case when ({keys}) is not null then 0 else ardea_number end");
+        format!(
+            "insert into {table} ({names}) select {names} from (select distinct on ({keys}, {apart}) * from ({rows}) as waiting \
+             order by {keys}, {apart}, ardea_number desc) as latest on conflict ({keys}) do {resolve}"
+        )
+    }
+}
+
+fn names_of(table: &str, columns: &[String]) -> String {
+    let columns = columns.iter().map(|name| format!("{table}.{name}"));
+    columns.collect::<Vec<_>>().join(", ")
+}
+
+/// A name as SQL takes it literally.
+pub(crate) fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+fn no_column(plan: &Plan, column: &str) -> Error {
+    let what = format!(
+        "the table {} has no column {column:?} that is written",
+        plan.table
+    );
+    Error::new(ErrorCode::InvalidJob, what)
+        .hint("name columns as the table does, in small letters unless they were quoted; those of `upsert` are among them")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(keys: &[&str]) -> Table {
+        let column = |name: &str, kind: &str, declared: &str| Written {
+            name: quoted(name),
+            kind: kind.into(),
+            declared: declared.into(),
+        };
+        Table {
+            schema: "public".into(),
+            name: "public.\"counts\"".into(),
+            plain: "counts".into(),
+            columns: vec![
+                column("word", "character varying", "character varying(9) not null"),
+                column("n", "bigint", "bigint"),
+            ],
+            keys: keys.iter().map(|key| quoted(key)).collect(),
+        }
+    }
+
+    #[test]
+    fn names_are_taken_literally() {
+        assert_eq!(quoted("a\"; drop"), "\"a\"\"; drop\"");
+    }
+
+    #[test]
+    fn a_table_that_changes_has_another_one_beside_it() {
+        let (one, mut other) = (table(&[]), table(&["word"]));
+        assert_eq!(one.staged(), other.staged());
+        assert!(one.staged().starts_with("public.\"ardea_staged_counts_"));
+        other.columns[1].declared = "integer".into();
+        assert_ne!(one.staged(), other.staged());
+    }
+
+    #[test]
+    fn rows_of_a_key_take_the_place_of_each_other() {
+        let plain = table(&[]).insert();
+        assert!(
+            plain.contains("\"word\"::character varying as \"word\""),
+            "{plain}"
+        );
+        assert!(!plain.contains("conflict"), "{plain}");
+        let upsert = table(&["word"]).insert();
+        assert!(
+            upsert.ends_with("on conflict (\"word\") do update set \"n\" = excluded.\"n\""),
+            "{upsert}"
+        );
+        assert!(table(&["word", "n"]).insert().ends_with("do nothing"));
+    }
+}

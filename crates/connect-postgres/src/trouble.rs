@@ -1,0 +1,137 @@
+//! What an answer of the server, or its absence, asks for.
+
+use ardea_core::{Error, ErrorCode};
+use tokio_postgres::error::SqlState;
+
+/// Why something was not done.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// The server is away, or can't at the moment: the same again, later.
+    Passing(String),
+    /// It refuses these very rows.
+    Refused(String),
+    /// Trying again is of no use.
+    Final(Error),
+}
+
+impl From<tokio_postgres::Error> for Trouble {
+    fn from(error: tokio_postgres::Error) -> Self {
+        let Some(said) = error.as_db_error() else {
+            let why = reason(&error);
+            return if why.starts_with("invalid configuration") {
+                Trouble::Final(no_entry(&why))
+            } else {
+                Trouble::Passing(why)
+            };
+        };
+        let mut why = said.message().to_string();
+        if let Some(detail) = said.detail() {
+            why = format!("{why}: {detail}");
+        }
+        match kind_of(said.code()) {
+            Kind::Passing => Trouble::Passing(why),
+            Kind::OfRows => Trouble::Refused(why),
+            Kind::Entry => Trouble::Final(no_entry(&why)),
+            Kind::Final => Trouble::Final(refused(&why, said.code(), said.hint())),
+        }
+    }
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Trouble::Final(error)
+    }
+}
+
+/// The error and its causes in one line.
+fn reason(error: &tokio_postgres::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(inner) = cause {
+        let more = inner.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = inner.source();
+    }
+    text
+}
+
+#[derive(PartialEq, Eq, Debug)]
+enum Kind {
+    Passing,
+    OfRows,
+    /// The server does not let this user in.
+    Entry,
+    Final,
+}
+
+/// What a state asks for: its first two characters are its class.
+fn kind_of(state: &SqlState) -> Kind {
+    let code = state.code();
+    match code {
+        // An operator cancelled it, a lock was not to be had, the server only reads at the moment.
+        "57014" | "55P03" | "25006" => Kind::Passing,
+        "57P04" => Kind::Entry,
+        _ => match code.get(..2).unwrap_or_default() {
+            // Connections, transactions that met, memory and disk, operators, the system below.
+            "08" | "40" | "53" | "57" | "58" => Kind::Passing,
+            // Values, constraints, views, functions of triggers.
+            "22" | "23" | "21" | "44" | "P0" | "09" => Kind::OfRows,
+            "28" | "3D" => Kind::Entry,
+            _ => Kind::Final,
+        },
+    }
+}
+
+fn no_entry(why: &str) -> Error {
+    Error::new(
+        ErrorCode::Network,
+        "the PostgreSQL server does not let us in",
+    )
+    .because(why)
+    .hint("check the user, the password and the database of the address")
+}
+
+fn refused(why: &str, state: &SqlState, hint: Option<&str>) -> Error {
+    let own = match state.code() {
+        "42501" => {
+            "grant it to the user of the address; a sink that writes exactly once makes tables that begin with ardea_ beside its own, \
+             unless they are there"
+        }
+        "42P10" => "the columns of `upsert` need a primary key or a unique index of exactly these",
+        "42P01" | "42703" | "3F000" => "check the names of the table and of its columns",
+        _ => "check the table, its columns and their types",
+    };
+    Error::new(
+        ErrorCode::InvalidJob,
+        "the PostgreSQL server refuses a statement",
+    )
+    .because(format!("{why} ({})", state.code()))
+    .hint(hint.unwrap_or(own))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_are_told_apart() {
+        let kind = |code| kind_of(&SqlState::from_code(code));
+        for (code, expected) in [
+            ("57P01", Kind::Passing),
+            ("57P03", Kind::Passing),
+            ("53100", Kind::Passing),
+            ("40P01", Kind::Passing),
+            ("23505", Kind::OfRows),
+            ("22P02", Kind::OfRows),
+            ("P0001", Kind::OfRows),
+            ("28P01", Kind::Entry),
+            ("3D000", Kind::Entry),
+            ("42P01", Kind::Final),
+            ("42501", Kind::Final),
+        ] {
+            assert_eq!(kind(code), expected, "{code}");
+        }
+    }
+}

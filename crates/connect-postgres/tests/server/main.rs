@@ -1,0 +1,7 @@
+//! Source and sink on a real server.
+
+mod encrypted;
+mod exactly_once;
+mod ground;
+mod reading;
+mod writing;

@@ -1,0 +1,221 @@
+//! A folder that is a part of a bucket.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, mpsc};
+
+use ardea_core::{Error, ErrorCode, Result};
+use ardea_snapshot::{FileName, FileState, Folder, Listed};
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use object_store::aws::AmazonS3;
+use object_store::path::Path;
+use object_store::{Error as StoreError, ObjectStore, ObjectStoreExt, PutMode};
+use tokio::runtime::Runtime;
+
+use crate::address::{Credentials, Place};
+use crate::failure::failed;
+
+/// How many requests are under way at a time for one call.
+const AT_A_TIME: usize = 8;
+
+/// Files that are objects of a bucket, below a prefix.
+///
+/// An object is written by one request, and listed by its name without the prefix; objects deeper down and those with other names are not
+/// looked at. See the head of this crate for what is promised.
+pub struct S3Folder {
+    store: Arc<AmazonS3>,
+    prefix: Path,
+    place: String,
+    /// Taken when it goes, which may be anywhere.
+    runtime: Option<Runtime>,
+}
+
+impl S3Folder {
+    /// The folder at this address. One request is made, to see that the bucket is there and lets us in.
+    ///
+    /// # Errors
+    /// `InvalidConfig` for what is no address, `ReadFailed` if the bucket can't be listed, `LimitReached` if the system gives no threads.
+    pub fn open(address: &str) -> Result<Self> {
+        Self::begin(address, None)
+    }
+
+    /// The same, with these credentials and not those of the environment.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_as(address: &str, credentials: &Credentials) -> Result<Self> {
+        Self::begin(address, Some(credentials))
+    }
+
+    fn begin(address: &str, credentials: Option<&Credentials>) -> Result<Self> {
+        let place = Place::parse(address)?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("snapshots-s3")
+            .enable_all()
+            .build()
+            .map_err(|error| {
+                Error::new(ErrorCode::LimitReached, "no thread could be started").because(error)
+            })?;
+        let folder = S3Folder {
+            store: Arc::new(place.client(credentials)?),
+            place: match place.prefix.as_ref() {
+                "" => format!("s3://{}", place.bucket),
+                prefix => format!("s3://{}/{prefix}", place.bucket),
+            },
+            prefix: place.prefix,
+            runtime: Some(runtime),
+        };
+        folder.list()?;
+        Ok(folder)
+    }
+
+    fn path(&self, name: &FileName) -> Path {
+        self.prefix.clone().join(name.as_str())
+    }
+
+    fn unwritten(&self, what: &str, error: &StoreError) -> Error {
+        failed(ErrorCode::WriteFailed, what, &self.place, error)
+    }
+
+    fn unread(&self, what: &str, error: &StoreError) -> Error {
+        failed(ErrorCode::ReadFailed, what, &self.place, error)
+    }
+
+    /// Has the runtime do something, and waits for it. Also good on a thread that is part of another runtime, which it blocks.
+    fn wait<R: Send + 'static>(&self, work: impl Future<Output = R> + Send + 'static) -> Result<R> {
+        let (done, answer) = mpsc::sync_channel(1);
+        if let Some(runtime) = &self.runtime {
+            runtime.spawn(async move {
+                // Nobody waits for it any more when the job is over.
+                let _ = done.send(work.await);
+            });
+        }
+        answer.recv().map_err(|error| {
+            Error::new(
+                ErrorCode::Internal,
+                "a request to an object store was dropped",
+            )
+            .because(error)
+        })
+    }
+}
+
+/// Writes an object whose name is free, or which is there with the same bytes.
+async fn put(store: &AmazonS3, path: &Path, bytes: Bytes) -> std::result::Result<(), StoreError> {
+    let written = store
+        .put_opts(path, bytes.clone().into(), PutMode::Create.into())
+        .await;
+    match written {
+        Ok(_) => Ok(()),
+        Err(error @ (StoreError::AlreadyExists { .. } | StoreError::Precondition { .. })) => {
+            // Perhaps by ourselves, and the answer was lost.
+            match store.get(path).await?.bytes().await? == bytes {
+                true => Ok(()),
+                false => Err(error),
+            }
+        }
+        Err(error) => Err(error),
+    }
+}
+
+impl Folder for S3Folder {
+    fn place(&self) -> String {
+        self.place.clone()
+    }
+
+    fn write(&self, name: &FileName, bytes: &[u8]) -> Result<()> {
+        self.write_all(&[(name.clone(), Bytes::copy_from_slice(bytes))])
+    }
+
+    fn write_all(&self, files: &[(FileName, Bytes)]) -> Result<()> {
+        let puts: Vec<_> = files
+            .iter()
+            .map(|(name, bytes)| (name.clone(), self.path(name), bytes.clone()))
+            .collect();
+        let store = Arc::clone(&self.store);
+        let failed = self.wait(async move {
+            let mut puts = stream::iter(puts.into_iter().map(|(name, path, bytes)| {
+                let store = Arc::clone(&store);
+                async move {
+                    put(&store, &path, bytes)
+                        .await
+                        .map_err(|error| (name, error))
+                }
+            }))
+            .buffer_unordered(AT_A_TIME);
+            let mut failed = None;
+            // What is under way is waited for: it is known then what is there.
+            while let Some(done) = puts.next().await {
+                if let Err(error) = done {
+                    failed.get_or_insert(error);
+                }
+            }
+            failed
+        })?;
+        match failed {
+            None => Ok(()),
+            Some((name, error)) => Err(self.unwritten(name.as_str(), &error)),
+        }
+    }
+
+    fn read(&self, name: &FileName) -> Result<Option<Bytes>> {
+        let (store, path) = (Arc::clone(&self.store), self.path(name));
+        let read = self.wait(async move { store.get(&path).await?.bytes().await })?;
+        match read {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(StoreError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(self.unread(name.as_str(), &error)),
+        }
+    }
+
+    fn list(&self) -> Result<Vec<Listed>> {
+        let (store, prefix) = (Arc::clone(&self.store), self.prefix.clone());
+        let found = self.wait(async move { store.list_with_delimiter(Some(&prefix)).await })?;
+        let found = found.map_err(|error| self.unread("the folder itself", &error))?;
+        let listed = found.objects.into_iter().filter_map(|object| {
+            Some(Listed {
+                name: FileName::new(object.location.filename()?)?,
+                state: FileState::Whole,
+                bytes: object.size,
+            })
+        });
+        Ok(listed.collect())
+    }
+
+    fn remove(&self, files: &[(FileName, FileState)]) -> Result<()> {
+        let whole = files.iter().filter(|(_, state)| *state == FileState::Whole);
+        let paths: Vec<_> = whole.map(|(name, _)| Ok(self.path(name))).collect();
+        if paths.is_empty() {
+            return Ok(());
+        }
+        let store = Arc::clone(&self.store);
+        let removed = self.wait(async move {
+            let paths = stream::iter(paths).boxed();
+            let mut removed = store.delete_stream(paths);
+            loop {
+                match removed.try_next().await {
+                    Ok(None) => return Ok(()),
+                    Ok(Some(_)) | Err(StoreError::NotFound { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        })?;
+        removed.map_err(|error| self.unwritten("the folder itself", &error))
+    }
+}
+
+impl fmt::Debug for S3Folder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "S3Folder({})", self.place)
+    }
+}
+
+impl Drop for S3Folder {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
