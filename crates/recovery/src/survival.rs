@@ -160,7 +160,7 @@ impl Survival {
     pub fn directory(&self) -> Option<&Path> {
         match &self.place {
             Place::Directory(path) => Some(path),
-            Place::Memory | Place::Folder(_) => None,
+            Place::Memory | Place::Folder(_) | Place::Bucket(_) => None,
         }
     }
 
