@@ -2,7 +2,7 @@
 //!
 //! ```
 //! use ardea_connect::collections;
-//! use ardea_core::{Bounded, Source, Timestamp};
+//! use ardea_core::{Bounded, Source, StateShape, Timestamp};
 //!
 //! let carriers: Source<&str, Bounded> = collections::items(vec!["AA", "UA"]);
 //! let delays = collections::items_with_times(vec![(5, Timestamp::from_secs(1)), (-2, Timestamp::from_secs(2))]);
@@ -79,6 +79,10 @@ impl<T: Clone + Send + Sync + 'static> Processor for ItemsP<T> {
             room -= count;
         }
         Ok(Progress::done_if(self.numbers.is_at_end()))
+    }
+
+    fn states(&self) -> Vec<StateShape> {
+        Numbers::states()
     }
 
     fn take_cut(&mut self, _: Cut) -> Result<()> {

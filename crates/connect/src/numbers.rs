@@ -1,9 +1,7 @@
 //! Numbers that instances share, each dealt with once, whatever becomes of the instances: what made-up records are made of.
 
 use ardea_core::instance_state::{self as kept, Siblings};
-use ardea_core::{
-    CutDraft, CutWriter, Instance, Progress, RestoredState, Result, StateChunk, Timestamp,
-};
+use ardea_core::{CutDraft, CutWriter, Instance, Progress, RestoredState, Result, StateChunk, StateShape, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// The name of the state.
@@ -129,6 +127,11 @@ impl Numbers {
             }
             _ => self.own.advance(count),
         }
+    }
+
+    /// For `states`.
+    pub fn states() -> Vec<StateShape> {
+        vec![StateShape::own(STATE)]
     }
 
     /// For `take_cut`.

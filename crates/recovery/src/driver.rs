@@ -1,8 +1,9 @@
 //! Drives a job from one life to the next: does what its conductor wants, and tells that what happens.
 //!
-//! * `taking_part`: the process as participant; `people`: what is wanted, and what is told.
+//! * `taking_part`: the process as participant; `people`: what is wanted, and what is told; `saving`: savepoints.
 
 mod people;
+mod saving;
 mod taking_part;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -21,10 +22,13 @@ use ardea_snapshot::{Commit, Snapshot, SnapshotId};
 use crate::failure;
 use crate::home::Home;
 use crate::housekeeping::{Chore, Housekeeper};
-use crate::life::{Beginning, Event, Life, PARTICIPANT, Wish};
+use crate::life::{Beginning, Event, Life, PARTICIPANT, StartFrom, Wish};
 use crate::record::{EpochTold, RecordedEnd};
 use crate::surviving::{Shared, SurvivalEnd, Survived};
 use crate::{Notice, Survival};
+
+pub(crate) use saving::SaveWish;
+use saving::Saving;
 
 /// How often the conductor is told that time has passed.
 const TICK: Duration = Duration::from_millis(20);
@@ -65,6 +69,7 @@ pub(crate) struct Driver<'a> {
     last_error: Option<Error>,
     wish: Option<Wish>,
     commands: u64,
+    saving: Saving,
     done: Option<Done>,
 }
 
@@ -103,6 +108,7 @@ impl<'a> Driver<'a> {
             last_error: None,
             wish: None,
             commands: 0,
+            saving: Saving::of(home.mailbox()),
             done: None,
             home,
         })
@@ -123,7 +129,9 @@ impl<'a> Driver<'a> {
             while let Ok(event) = self.events.try_recv() {
                 self.take(event);
             }
+            self.look_for_requests();
         }
+        self.end_saving();
         self.conclude()
     }
 
@@ -228,8 +236,13 @@ impl<'a> Driver<'a> {
                     .push_back(EpochsEvent::NotBegun { generation, reason });
             }
             EpochsAction::Keep { epochs, below, .. } => self.keep(&epochs, below),
-            EpochsAction::Reply(_, Ok(_)) => {}
-            EpochsAction::Reply(_, Err(why)) => self.not_done(&why),
+            EpochsAction::Reply(id, outcome) => {
+                if !self.saved(id, &outcome)
+                    && let Err(why) = outcome
+                {
+                    self.not_done(&why);
+                }
+            }
             EpochsAction::Note(note) => self.note(note),
             EpochsAction::Over(EpochsOver::Finished) => self.is_done(Done::Finished),
             EpochsAction::Over(EpochsOver::Stopped) => self.is_done(Done::Stopped),
@@ -341,8 +354,14 @@ impl<'a> Driver<'a> {
         }
         let after = Epoch(self.next.0.saturating_sub(1));
         let snapshot = to.map(|epoch| self.home.snapshot(epoch)).transpose();
-        let life = snapshot
-            .and_then(|snapshot| Life::begin(&self.with, generation, snapshot.as_ref(), after));
+        let life = snapshot.and_then(|snapshot| {
+            let from = snapshot.as_ref().map(|snapshot| StartFrom {
+                snapshot,
+                was: self.home.states_of(snapshot.id().epoch),
+                states: self.home.states(),
+            });
+            Life::begin(&self.with, generation, from, after)
+        });
         let life = match life {
             Ok(life) => life,
             Err(error) => return self.not_begun(generation, error),
@@ -351,6 +370,9 @@ impl<'a> Driver<'a> {
             life.handle.pause();
         }
         self.shared.lives(&life.handle);
+        if let Some(changes) = life.migrates.clone().filter(|_| self.last_error.is_none()) {
+            self.tell(&Notice::Migrates { changes });
+        }
         self.life = Some(life);
         if to.is_none() {
             self.has_begun(None);
@@ -417,6 +439,8 @@ impl<'a> Driver<'a> {
     fn take(&mut self, event: Event) {
         match event {
             Event::Asked(wish) => self.wants(wish),
+            Event::Save(wish) => self.save(wish),
+            Event::Wrote(epoch) => self.wrote(epoch),
             Event::NotTidied(error) => {
                 let why = error.to_string();
                 self.tell(&Notice::NotTidied { why });

@@ -11,9 +11,11 @@ use ardea_core::{Cut, DeadLetters, Epoch, Error, ErrorCode, Guarantee, Result};
 use ardea_engine::{
     CutReport, CutSink, CutSource, Cuts, InstanceName, JobConfig, JobHandle, JobStatus, Node,
 };
+use ardea_savepoint::{Dropping, JobStates, StateDiff, diff};
 use ardea_snapshot::{CutReceipt, Snapshot, SnapshotStore};
 
 use crate::Embedded;
+use crate::driver::SaveWish;
 use crate::gathering::Gathering;
 use crate::reading::StateReading;
 use crate::shape;
@@ -31,6 +33,10 @@ pub(crate) enum Event {
     Asked(Wish),
     /// Old snapshots could not be tidied up.
     NotTidied(Error),
+    /// Somebody wants a savepoint.
+    Save(SaveWish),
+    /// What there was to be read of this epoch for a savepoint has been.
+    Wrote(Epoch),
 }
 
 /// What somebody wants of a job.
@@ -74,6 +80,31 @@ pub(crate) struct Beginning<'a> {
     pub(crate) readers: usize,
 }
 
+/// What a life begins from.
+pub(crate) struct StartFrom<'a> {
+    pub(crate) snapshot: &'a Snapshot,
+    /// What the job remembered then, if its program has told.
+    pub(crate) was: Option<&'a JobStates>,
+    /// What it remembers now.
+    pub(crate) states: &'a JobStates,
+}
+
+impl StartFrom<'_> {
+    /// Refuses what the job can't go on from; what it reads in another form than its own.
+    fn check(&self, with: &Beginning<'_>) -> Result<Option<StateDiff>> {
+        let (job, snapshot) = (with.job.job_name(), self.snapshot);
+        let dag = with.job.graph(with.node.config().threads)?;
+        shape::check(snapshot, &dag, job)?;
+        let Some(was) = self.was else {
+            return Ok(None);
+        };
+        let changes = diff(was, self.states, &Dropping::nothing());
+        let place = format!("its snapshot {}", snapshot.id());
+        changes.check(job, &place)?;
+        Ok((!changes.is_same()).then_some(changes))
+    }
+}
+
 /// One life of a job.
 pub(crate) struct Life {
     pub(crate) generation: Generation,
@@ -98,6 +129,8 @@ pub(crate) struct Life {
     /// The end of the job has been told.
     pub(crate) over: Option<JobStatus>,
     pub(crate) has_told_its_end: bool,
+    /// What is read in another form than the job writes it in.
+    pub(crate) migrates: Option<StateDiff>,
     _reading: Option<Arc<StateReading>>,
 }
 
@@ -109,13 +142,14 @@ impl Life {
     pub(crate) fn begin(
         with: &Beginning<'_>,
         generation: Generation,
-        from: Option<&Snapshot>,
+        from: Option<StartFrom<'_>>,
         after: Epoch,
     ) -> Result<Life> {
-        if let Some(snapshot) = from {
-            let dag = with.job.graph(with.node.config().threads)?;
-            shape::check(snapshot, &dag, with.job.job_name())?;
-        }
+        let migrates = match &from {
+            Some(from) => from.check(with)?,
+            None => None,
+        };
+        let from = from.map(|from| from.snapshot);
         let reading = match from {
             None => None,
             Some(snapshot) => {
@@ -152,7 +186,9 @@ impl Life {
         }
         let names = instances(&handle);
         let counts = shape::counts(&names);
-        let has_base = from.is_some_and(|snapshot| shape::is_same(snapshot, &counts));
+        // What is in another form is written in that of the program with the first cuts, so that no later version has to read it.
+        let has_base =
+            migrates.is_none() && from.is_some_and(|snapshot| shape::is_same(snapshot, &counts));
         if has_base {
             taker.has_base();
         }
@@ -170,6 +206,7 @@ impl Life {
             aligned: BTreeMap::new(),
             over: None,
             has_told_its_end: false,
+            migrates,
             _reading: reading,
             handle,
         };

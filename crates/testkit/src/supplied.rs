@@ -1,9 +1,6 @@
 //! A processor that a supplier may have refused to make.
 
-use ardea_core::{
-    Cut, CutWriter, Epoch, Error, ErrorCode, Inbox, InstanceContext, Ordinal, Outbox, Processor,
-    Progress, RestoredState, Result, Watermark,
-};
+use ardea_core::{Cut, CutWriter, Epoch, Error, ErrorCode, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, RestoredState, Result, StateShape, Watermark};
 
 /// What a supplier supplied; a refusal comes out as the error of `init`.
 pub(crate) struct SuppliedP(Result<Box<dyn Processor>>);
@@ -69,6 +66,11 @@ impl Processor for SuppliedP {
 
     fn forgets(&self) -> Option<&'static str> {
         self.0.as_ref().ok().and_then(|inner| inner.forgets())
+    }
+
+    fn states(&self) -> Vec<StateShape> {
+        let inner = self.0.as_ref();
+        inner.map_or_else(|_| Vec::new(), |inner| inner.states())
     }
 
     fn take_cut(&mut self, cut: Cut) -> Result<()> {

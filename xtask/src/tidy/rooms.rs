@@ -18,6 +18,7 @@ const FLOORS: &[&[&str]] = &[
         "ardea-tls",
         "ardea-exchange",
         "ardea-snapshot",
+        "ardea-savepoint",
     ],
     &["ardea-connect"],
     &["ardea-pipeline", "ardea-topology"],

@@ -7,11 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::{
-    Clock, Cut, CutWriter, Delivery, Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext,
-    Isolation, JobSignals, Ordinal, Outbox, Parallelism, Processor, Progress, RecordGuard,
-    RestoredState, Result, Sink,
-};
+use ardea_core::{Clock, Cut, CutWriter, Delivery, Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext, Isolation, JobSignals, Ordinal, Outbox, Parallelism, Processor, Progress, RecordGuard, RestoredState, Result, Sink, StateShape};
 
 use super::claim::Claim;
 use super::part_file::{Compression, PART_SUFFIX, PartFile, cannot_write, with_suffix};
@@ -428,6 +424,10 @@ impl<T: Send + 'static, E: Encode<T>> Processor for WriteFilesP<T, E> {
             ledger.end();
         }
         Ok(Progress::DONE)
+    }
+
+    fn states(&self) -> Vec<StateShape> {
+        Ledger::states()
     }
 
     fn take_cut(&mut self, cut: Cut) -> Result<()> {

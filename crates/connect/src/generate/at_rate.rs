@@ -6,11 +6,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::{
-    Bounded, Boundedness, Clock, Cut, CutWriter, Epoch, Error, ErrorCode, Instance,
-    InstanceContext, Lane, Ordinal, Outbox, Parallelism, Processor, Progress, RecordGuard,
-    RestoredState, Result, Source, Timestamp, Unbounded, Watermark,
-};
+use ardea_core::{Bounded, Boundedness, Clock, Cut, CutWriter, Epoch, Error, ErrorCode, Instance, InstanceContext, Lane, Ordinal, Outbox, Parallelism, Processor, Progress, RecordGuard, RestoredState, Result, Source, StateShape, Timestamp, Unbounded, Watermark};
 
 use crate::numbers::Numbers;
 use due::Due;
@@ -358,6 +354,10 @@ where
         } else {
             Progress::NONE
         })
+    }
+
+    fn states(&self) -> Vec<StateShape> {
+        Numbers::states()
     }
 
     fn take_cut(&mut self, _: Cut) -> Result<()> {

@@ -4,10 +4,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-use ardea_core::{
-    Bounded, Cut, CutWriter, Epoch, Instance, Ordinal, Outbox, Processor, Progress, RecordGuard,
-    RestoredState, Result, Source, Timestamp,
-};
+use ardea_core::{Bounded, Cut, CutWriter, Epoch, Instance, Ordinal, Outbox, Processor, Progress, RecordGuard, RestoredState, Result, Source, StateShape, Timestamp};
 
 use crate::numbers::Numbers;
 
@@ -72,6 +69,10 @@ where
             left -= count;
         }
         Ok(Progress::done_if(self.numbers.is_at_end()))
+    }
+
+    fn states(&self) -> Vec<StateShape> {
+        Numbers::states()
     }
 
     fn take_cut(&mut self, _: Cut) -> Result<()> {

@@ -2,10 +2,7 @@
 
 use std::marker::PhantomData;
 
-use ardea_core::{
-    Cut, CutWriter, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress,
-    RestoredState, Result,
-};
+use ardea_core::{Cut, CutWriter, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, RestoredState, Result, StateShape};
 
 use crate::of_instance::OfInstance;
 use crate::passing::{pass_front, passable};
@@ -69,6 +66,10 @@ impl<T: Send + 'static> Processor for LimitP<T> {
             inbox.rows::<T>()?.clear();
         }
         Ok(())
+    }
+
+    fn states(&self) -> Vec<StateShape> {
+        OfInstance::<1>::states()
     }
 
     fn take_cut(&mut self, _: Cut) -> Result<()> {

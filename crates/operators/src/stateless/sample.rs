@@ -3,10 +3,7 @@
 use std::marker::PhantomData;
 use std::num::NonZeroU64;
 
-use ardea_core::{
-    Cut, CutWriter, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress,
-    RestoredState, Result,
-};
+use ardea_core::{Cut, CutWriter, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, RestoredState, Result, StateShape};
 
 use crate::of_instance::OfInstance;
 use crate::passing::pass_if;
@@ -68,6 +65,10 @@ impl<T: Send + 'static> Processor for SampleP<T> {
             *skip = if passes { *every - 1 } else { *skip - 1 };
             passes
         })
+    }
+
+    fn states(&self) -> Vec<StateShape> {
+        OfInstance::<1>::states()
     }
 
     fn take_cut(&mut self, _: Cut) -> Result<()> {

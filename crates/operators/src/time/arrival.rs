@@ -3,10 +3,7 @@
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use ardea_core::{
-    Clock, Cut, CutWriter, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress,
-    RestoredState, Result, Timestamp, Watermark,
-};
+use ardea_core::{Clock, Cut, CutWriter, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, RestoredState, Result, StateShape, Timestamp, Watermark};
 
 use crate::of_instance::OfInstance;
 use crate::passing::{pass_front, passable};
@@ -122,6 +119,10 @@ impl<T: Send + 'static> Processor for ArrivalTimeP<T> {
     fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
         self.tick(outbox);
         Ok(())
+    }
+
+    fn states(&self) -> Vec<StateShape> {
+        OfInstance::<1>::states()
     }
 
     fn take_cut(&mut self, _: Cut) -> Result<()> {

@@ -1,9 +1,6 @@
 //! Watermarks and idle markers into an outbox: the part with a clock.
 
-use ardea_core::{
-    Clock, CutWriter, InstanceContext, Marker, Ordinal, Outbox, Progress, RestoredState, Result,
-    Timestamp, Waker, Watermark,
-};
+use ardea_core::{Clock, CutWriter, InstanceContext, Marker, Ordinal, Outbox, Progress, RestoredState, Result, StateShape, Timestamp, Waker, Watermark};
 
 use crate::of_instance::OfInstance;
 use crate::time::WatermarkPolicy;
@@ -77,6 +74,11 @@ impl WatermarkEmitter {
         if let Some(watermark) = self.again.take() {
             outbox.watermark(watermark);
         }
+    }
+
+    /// What it remembers.
+    pub(crate) fn states() -> Vec<StateShape> {
+        OfInstance::<2>::states()
     }
 
     /// Notes what belongs to a cut.

@@ -2,10 +2,7 @@
 
 use std::marker::PhantomData;
 
-use ardea_core::{
-    Cut, CutWriter, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress,
-    RestoredState, Result, Timestamp, Watermark,
-};
+use ardea_core::{Cut, CutWriter, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, RestoredState, Result, StateShape, Timestamp, Watermark};
 
 use crate::passing::{pass_front, passable};
 use crate::time::WatermarkPolicy;
@@ -74,6 +71,10 @@ impl<T: Send + 'static> Processor for NativeTimeP<T> {
     fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
         self.emitter.watch_silence(outbox);
         Ok(())
+    }
+
+    fn states(&self) -> Vec<StateShape> {
+        WatermarkEmitter::states()
     }
 
     fn take_cut(&mut self, _: Cut) -> Result<()> {

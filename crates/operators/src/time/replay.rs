@@ -4,10 +4,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::{
-    Clock, Cut, CutWriter, Epoch, Inbox, InstanceContext, JobSignals, Ordinal, Outbox, Processor,
-    Progress, RecordGuard, RestoredState, Result, Timestamp,
-};
+use ardea_core::{Clock, Cut, CutWriter, Epoch, Inbox, InstanceContext, JobSignals, Ordinal, Outbox, Processor, Progress, RecordGuard, RestoredState, Result, StateShape, Timestamp};
 
 use crate::of_instance::OfInstance;
 
@@ -125,6 +122,10 @@ where
             outbox.wake_at(due);
         }
         Ok(())
+    }
+
+    fn states(&self) -> Vec<StateShape> {
+        OfInstance::<1>::states()
     }
 
     fn take_cut(&mut self, _: Cut) -> Result<()> {

@@ -4,10 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use ardea_core::{
-    Cut, CutWriter, Epoch, Inbox, InstanceContext, OnError, Ordinal, Outbox, Processor, Progress,
-    RecordGuard, RestoredState, Result, Timestamp, Watermark,
-};
+use ardea_core::{Cut, CutWriter, Epoch, Inbox, InstanceContext, OnError, Ordinal, Outbox, Processor, Progress, RecordGuard, RestoredState, Result, StateShape, Timestamp, Watermark};
 
 use crate::passing::{pass_front, passable, remove_at};
 use crate::record_errors::RecordErrors;
@@ -146,6 +143,10 @@ where
     fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
         self.emitter.watch_silence(outbox);
         Ok(())
+    }
+
+    fn states(&self) -> Vec<StateShape> {
+        WatermarkEmitter::states()
     }
 
     fn take_cut(&mut self, _: Cut) -> Result<()> {
