@@ -10,6 +10,7 @@ use crate::Exchange;
 use crate::fault::Fault;
 use crate::reader::Reader;
 use crate::rows::ValueCodec;
+use crate::shapes::Known;
 use crate::trace::schema_of;
 use crate::writer::Writer;
 
@@ -96,6 +97,7 @@ impl SerdeValues {
         if !is_new || self.read::<T>(&out[start..], 1, &mut Vec::new()).is_ok() {
             return Ok(true);
         }
+        Known::try_again();
         self.by_places.store(true, Ordering::Relaxed);
         Ok(false)
     }

@@ -78,6 +78,16 @@ impl Known {
         Ok(is_new)
     }
 
+    /// A kept value could not be read back: no shape of this thread's counts as tried any more.
+    pub(crate) fn try_again() {
+        let mut known = Known::take();
+        known
+            .shapes
+            .iter_mut()
+            .for_each(|shape| shape.is_tried = false);
+        KNOWN.set(known);
+    }
+
     /// The number of a shape in this payload.
     pub(crate) fn number(&mut self, shape: usize) -> Result<u16, Fault> {
         let known = &mut self.shapes[shape];

@@ -295,7 +295,8 @@ fn what_takes_no_sample_is_taken_for_required_and_the_rest_is_known() {
         .map(|field| field.schema.clone())
         .collect();
     assert_eq!(types, [Schema::U64, Schema::Text, option(Schema::U8)]);
-    assert!(!hard.fields[0].has_default);
+    let defaults: Vec<_> = hard.fields.iter().map(|field| field.has_default).collect();
+    assert_eq!(defaults, [false, false, true]);
 }
 
 #[derive(Deserialize)]

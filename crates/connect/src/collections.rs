@@ -2,7 +2,7 @@
 //!
 //! ```
 //! use ardea_connect::collections;
-//! use ardea_core::{Bounded, Source, StateShape, Timestamp};
+//! use ardea_core::{Bounded, Source, Timestamp};
 //!
 //! let carriers: Source<&str, Bounded> = collections::items(vec!["AA", "UA"]);
 //! let delays = collections::items_with_times(vec![(5, Timestamp::from_secs(1)), (-2, Timestamp::from_secs(2))]);
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use ardea_core::{
     Bounded, Cut, CutWriter, Epoch, Instance, InstanceContext, JobSignals, Ordinal, Outbox,
-    Processor, Progress, RestoredState, Result, Source, Timestamp,
+    Processor, Progress, RestoredState, Result, Source, StateShape, Timestamp,
 };
 
 use crate::numbers::Numbers;

@@ -1,7 +1,10 @@
 //! Numbers that instances share, each dealt with once, whatever becomes of the instances: what made-up records are made of.
 
 use ardea_core::instance_state::{self as kept, Siblings};
-use ardea_core::{CutDraft, CutWriter, Instance, Progress, RestoredState, Result, StateChunk, StateShape, Timestamp};
+use ardea_core::{
+    CutDraft, CutWriter, Instance, Progress, RestoredState, Result, StateChunk, StateShape,
+    Timestamp,
+};
 use serde::{Deserialize, Serialize};
 
 /// The name of the state.

@@ -1,7 +1,9 @@
 //! What an instance remembers that belongs to no key: a few numbers, the same ones all along.
 
 use ardea_core::instance_state::{Siblings, put};
-use ardea_core::{CutDraft, CutWriter, Instance, InstanceContext, Progress, RestoredState, Result, StateShape};
+use ardea_core::{
+    CutDraft, CutWriter, Instance, InstanceContext, Progress, RestoredState, Result, StateShape,
+};
 
 use crate::keyed::cut_short;
 

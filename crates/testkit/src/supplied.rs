@@ -1,6 +1,9 @@
 //! A processor that a supplier may have refused to make.
 
-use ardea_core::{Cut, CutWriter, Epoch, Error, ErrorCode, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, RestoredState, Result, StateShape, Watermark};
+use ardea_core::{
+    Cut, CutWriter, Epoch, Error, ErrorCode, Inbox, InstanceContext, Ordinal, Outbox, Processor,
+    Progress, RestoredState, Result, StateShape, Watermark,
+};
 
 /// What a supplier supplied; a refusal comes out as the error of `init`.
 pub(crate) struct SuppliedP(Result<Box<dyn Processor>>);

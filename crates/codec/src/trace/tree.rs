@@ -377,13 +377,16 @@ impl Tree {
             name: of.name.to_string(),
             fields: fields
                 .map(|(at, name)| {
+                    let schema = self.schema(of.fields[at]);
+                    // Serde has a value for an option that is missing.
+                    let is_known = of.stage == Stage::Over || matches!(schema, Schema::Option(_));
                     let others = of.names.iter().enumerate();
                     let also = others.filter(|(other, _)| *other != at && primary(*other) == *name);
                     FieldSchema {
                         name: name.to_string(),
                         also: also.map(|(_, also)| also.to_string()).collect(),
-                        schema: self.schema(of.fields[at]),
-                        has_default: of.stage == Stage::Over && !of.required.contains(name),
+                        has_default: is_known && !of.required.contains(name),
+                        schema,
                     }
                 })
                 .collect(),

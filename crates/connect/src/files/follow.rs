@@ -10,7 +10,10 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use ardea_core::instance_state as kept;
-use ardea_core::{Cut, CutDraft, CutWriter, Epoch, Error, ErrorCode, FileUse, Instance, InstanceContext, Isolation, Outbox, Processor, Progress, RestoredState, Result, Source, StateShape, Unbounded};
+use ardea_core::{
+    Cut, CutDraft, CutWriter, Epoch, Error, ErrorCode, FileUse, Instance, InstanceContext,
+    Isolation, Outbox, Processor, Progress, RestoredState, Result, Source, StateShape, Unbounded,
+};
 use serde::{Deserialize, Serialize};
 
 use super::list::cannot_read;

@@ -6,7 +6,10 @@ use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ardea_core::{Bounded, Cut, CutWriter, Epoch, FileUse, Instance, InstanceContext, Isolation, JobSignals, Ordinal, Outbox, Parallelism, Processor, Progress, RestoredState, Result, Source, StateShape};
+use ardea_core::{
+    Bounded, Cut, CutWriter, Epoch, FileUse, Instance, InstanceContext, Isolation, JobSignals,
+    Ordinal, Outbox, Parallelism, Processor, Progress, RestoredState, Result, Source, StateShape,
+};
 use serde::de::DeserializeOwned;
 
 use super::follow::FollowSource;

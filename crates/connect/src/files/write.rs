@@ -7,7 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::{Clock, Cut, CutWriter, Delivery, Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext, Isolation, JobSignals, Ordinal, Outbox, Parallelism, Processor, Progress, RecordGuard, RestoredState, Result, Sink, StateShape};
+use ardea_core::{
+    Clock, Cut, CutWriter, Delivery, Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext,
+    Isolation, JobSignals, Ordinal, Outbox, Parallelism, Processor, Progress, RecordGuard,
+    RestoredState, Result, Sink, StateShape,
+};
 
 use super::claim::Claim;
 use super::part_file::{Compression, PART_SUFFIX, PartFile, cannot_write, with_suffix};

@@ -6,7 +6,11 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::{Bounded, Boundedness, Clock, Cut, CutWriter, Epoch, Error, ErrorCode, Instance, InstanceContext, Lane, Ordinal, Outbox, Parallelism, Processor, Progress, RecordGuard, RestoredState, Result, Source, StateShape, Timestamp, Unbounded, Watermark};
+use ardea_core::{
+    Bounded, Boundedness, Clock, Cut, CutWriter, Epoch, Error, ErrorCode, Instance,
+    InstanceContext, Lane, Ordinal, Outbox, Parallelism, Processor, Progress, RecordGuard,
+    RestoredState, Result, Source, StateShape, Timestamp, Unbounded, Watermark,
+};
 
 use crate::numbers::Numbers;
 use due::Due;

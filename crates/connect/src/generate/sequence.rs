@@ -4,7 +4,10 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-use ardea_core::{Bounded, Cut, CutWriter, Epoch, Instance, Ordinal, Outbox, Processor, Progress, RecordGuard, RestoredState, Result, Source, StateShape, Timestamp};
+use ardea_core::{
+    Bounded, Cut, CutWriter, Epoch, Instance, Ordinal, Outbox, Processor, Progress, RecordGuard,
+    RestoredState, Result, Source, StateShape, Timestamp,
+};
 
 use crate::numbers::Numbers;
 

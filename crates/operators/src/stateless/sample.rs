@@ -3,7 +3,10 @@
 use std::marker::PhantomData;
 use std::num::NonZeroU64;
 
-use ardea_core::{Cut, CutWriter, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, RestoredState, Result, StateShape};
+use ardea_core::{
+    Cut, CutWriter, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress,
+    RestoredState, Result, StateShape,
+};
 
 use crate::of_instance::OfInstance;
 use crate::passing::pass_if;

@@ -3,7 +3,10 @@
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use ardea_core::{Clock, Cut, CutWriter, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, RestoredState, Result, StateShape, Timestamp, Watermark};
+use ardea_core::{
+    Clock, Cut, CutWriter, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress,
+    RestoredState, Result, StateShape, Timestamp, Watermark,
+};
 
 use crate::of_instance::OfInstance;
 use crate::passing::{pass_front, passable};

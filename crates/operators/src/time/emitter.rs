@@ -1,6 +1,9 @@
 //! Watermarks and idle markers into an outbox: the part with a clock.
 
-use ardea_core::{Clock, CutWriter, InstanceContext, Marker, Ordinal, Outbox, Progress, RestoredState, Result, StateShape, Timestamp, Waker, Watermark};
+use ardea_core::{
+    Clock, CutWriter, InstanceContext, Marker, Ordinal, Outbox, Progress, RestoredState, Result,
+    StateShape, Timestamp, Waker, Watermark,
+};
 
 use crate::of_instance::OfInstance;
 use crate::time::WatermarkPolicy;

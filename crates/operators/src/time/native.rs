@@ -2,7 +2,10 @@
 
 use std::marker::PhantomData;
 
-use ardea_core::{Cut, CutWriter, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress, RestoredState, Result, StateShape, Timestamp, Watermark};
+use ardea_core::{
+    Cut, CutWriter, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress,
+    RestoredState, Result, StateShape, Timestamp, Watermark,
+};
 
 use crate::passing::{pass_front, passable};
 use crate::time::WatermarkPolicy;

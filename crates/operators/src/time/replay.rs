@@ -4,7 +4,10 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_core::{Clock, Cut, CutWriter, Epoch, Inbox, InstanceContext, JobSignals, Ordinal, Outbox, Processor, Progress, RecordGuard, RestoredState, Result, StateShape, Timestamp};
+use ardea_core::{
+    Clock, Cut, CutWriter, Epoch, Inbox, InstanceContext, JobSignals, Ordinal, Outbox, Processor,
+    Progress, RecordGuard, RestoredState, Result, StateShape, Timestamp,
+};
 
 use crate::of_instance::OfInstance;
 

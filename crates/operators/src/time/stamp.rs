@@ -4,7 +4,10 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use ardea_core::{Cut, CutWriter, Epoch, Inbox, InstanceContext, OnError, Ordinal, Outbox, Processor, Progress, RecordGuard, RestoredState, Result, StateShape, Timestamp, Watermark};
+use ardea_core::{
+    Cut, CutWriter, Epoch, Inbox, InstanceContext, OnError, Ordinal, Outbox, Processor, Progress,
+    RecordGuard, RestoredState, Result, StateShape, Timestamp, Watermark,
+};
 
 use crate::passing::{pass_front, passable, remove_at};
 use crate::record_errors::RecordErrors;

@@ -7,7 +7,7 @@ use ardea_aggregate::count;
 use ardea_connect::generate;
 use ardea_core::Result;
 use ardea_engine::Node;
-use ardea_pipeline::{Pipeline, Window};
+use ardea_pipeline::{Pipeline, WatermarkPolicy, Window};
 use ardea_recovery::{Embedded, Survival, Survived, Surviving, SurvivingHandle};
 use serde::{Deserialize, Serialize};
 
@@ -61,7 +61,9 @@ impl Job {
         for (account, count) in (self.counts)() {
             counts.entry(account).or_default().push(count);
         }
-        counts.values_mut().for_each(|counts| counts.sort_unstable());
+        counts
+            .values_mut()
+            .for_each(|counts| counts.sort_unstable());
         counts
     }
 }
@@ -70,16 +72,19 @@ macro_rules! version {
     ($name:ident, $state:ty, $count:ident) => {
         pub fn $name() -> Job {
             let p = Pipeline::new("accounts");
-            let records = p.read_from(generate::at_rate(RATE, |n| n).limit(RECORDS).build());
+            let source = generate::at_rate(RATE, |n| n).limit(RECORDS).build();
+            let (records, timed) = p
+                .read_from(source)
+                .with_native_timestamps(WatermarkPolicy::in_order())
+                .tee();
             let counts = records
-                .clone()
                 .key_by(|n| *n % ACCOUNTS)
                 .map_stateful("accounts", <$state>::default, |state, account, _| {
                     state.$count += 1;
                     (*account, u64::from(state.$count))
                 })
                 .collect();
-            records
+            timed
                 .key_by(|n| *n % 3)
                 .window(Window::tumbling(Duration::from_millis(50)))
                 .aggregate("windows", count())

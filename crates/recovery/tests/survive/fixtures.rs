@@ -23,13 +23,17 @@ fn the_fixture_of_a_version_is_written_when_it_is_wanted() {
     }
     let folder = tempfile::tempdir().unwrap();
     let place = fixtures().join(format!("savepoint-{}", env!("CARGO_PKG_VERSION")));
-    with(&accounts::first().pipeline, &survival(folder.path()), |handle| {
-        until("each account is known", || {
-            handle.is_over() || handle.figures().snapshots > 8
-        });
-        handle.savepoint(&place).unwrap();
-        handle.stop();
-    })
+    with(
+        &accounts::first().pipeline,
+        &survival(folder.path()),
+        |handle| {
+            until("each account is known", || {
+                handle.is_over() || handle.figures().snapshots > 8
+            });
+            handle.savepoint(&place).unwrap();
+            handle.stop();
+        },
+    )
     .unwrap();
 }
 

@@ -77,7 +77,10 @@ fn a_savepoint_of_a_running_job_begins_another_with_other_numbers_of_instances()
     let other = elsewhere(folder.path(), [3, 1, 1]);
     let begin = often(Survival::in_folder(folder.path().join("new"))).from_savepoint(&saved);
     let told = Told::default();
-    assert_eq!(run(&other, &told.of(begin)).unwrap().end, SurvivalEnd::Completed);
+    assert_eq!(
+        run(&other, &told.of(begin)).unwrap().end,
+        SurvivalEnd::Completed
+    );
     assert!(told.any(|notice| matches!(notice, Notice::FromSavepoint { .. })));
     let published: BTreeSet<u64> = all(&job).union(&all(&other)).copied().collect();
     let published: Vec<u64> = published.into_iter().collect();
@@ -87,7 +90,9 @@ fn a_savepoint_of_a_running_job_begins_another_with_other_numbers_of_instances()
 #[test]
 fn another_process_asks_by_a_file_and_a_job_that_has_stopped_is_saved_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
-    let (state, at) = (folder.path().join("state"), |name: &str| folder.path().join(name));
+    let (state, at) = (folder.path().join("state"), |name: &str| {
+        folder.path().join(name)
+    });
     let job = slow(folder.path());
     with(&job, &survival(folder.path()), |handle| {
         some_snapshots(handle);
@@ -120,7 +125,10 @@ fn another_process_asks_by_a_file_and_a_job_that_has_stopped_is_saved_as_it_is()
 #[test]
 fn a_job_with_state_of_its_own_begins_from_no_savepoint_but_goes_on_from_its_own() {
     let folder = tempfile::tempdir().unwrap();
-    let (saved, other) = (folder.path().join("saved"), folder.path().join("other-saved"));
+    let (saved, other) = (
+        folder.path().join("saved"),
+        folder.path().join("other-saved"),
+    );
     let job = slow(folder.path());
     with(&job, &survival(folder.path()), |handle| {
         some_snapshots(handle);
@@ -180,9 +188,10 @@ fn what_a_job_has_no_place_for_is_refused_by_name_unless_it_may_be_dropped() {
     let dropping = begin().dropping(Dropping::listed("counts/open"));
     run(&other, &told.of(dropping)).unwrap();
     let is_dropped = |notice: &Notice| match notice {
-        Notice::FromSavepoint { changes, .. } => {
-            changes.states.iter().any(|state| state.verdict == Verdict::Drop)
-        }
+        Notice::FromSavepoint { changes, .. } => changes
+            .states
+            .iter()
+            .any(|state| state.verdict == Verdict::Drop),
         _ => false,
     };
     assert!(told.any(is_dropped));
@@ -222,13 +231,16 @@ fn another_version_reads_what_types_were_before_from_a_savepoint() {
     begun(&accounts::first(), &survival(folder.path()), Some(&saved));
     let kept = KeptStates::look(&saved).unwrap();
     assert!(!kept.states.vertices["accounts"].states.is_empty());
-    let begin = |name: &str| {
-        often(Survival::in_folder(folder.path().join(name))).from_savepoint(&saved)
-    };
+    let begin =
+        |name: &str| often(Survival::in_folder(folder.path().join(name))).from_savepoint(&saved);
     let broken = accounts::broken();
     let error = run(&broken.pipeline, &begin("broken")).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidJob);
-    for part in ["accounts/keys", "seen: u32 can't be read as u8", "\"needed\""] {
+    for part in [
+        "accounts/keys",
+        "seen: u32 can't be read as u8",
+        "\"needed\"",
+    ] {
         assert!(error.to_string().contains(part), "{part}: {error}");
     }
     let (second, told) = (accounts::second(), Told::default());

@@ -176,7 +176,9 @@ impl MadeUp {
                 });
                 Value::Map(entries.collect())
             }
-            Schema::Tuple(parts) => Value::List(parts.iter().map(|part| self.value(part)).collect()),
+            Schema::Tuple(parts) => {
+                Value::List(parts.iter().map(|part| self.value(part)).collect())
+            }
             Schema::Struct(of) => {
                 let fields = of.fields.iter();
                 let fields = fields.map(|field| (field.name.clone(), self.value(&field.schema)));

@@ -7,7 +7,9 @@ use ardea_core::{EnumSchema, Schema, StructSchema};
 use serde::de::{
     DeserializeSeed, EnumAccess, Error, IgnoredAny, MapAccess, SeqAccess, VariantAccess, Visitor,
 };
-use serde::ser::{SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant, SerializeTuple};
+use serde::ser::{
+    SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant, SerializeTuple,
+};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// All names that fields and variants have.
@@ -90,7 +92,8 @@ pub fn migrated(value: &Value, old: &Schema, new: &Schema) -> Option<Value> {
         }
         (Schema::Map(_, old), Schema::Map(_, new), Value::Map(entries)) => {
             let entries = entries.iter();
-            let entries = entries.map(|(key, value)| Some((key.clone(), migrated(value, old, new)?)));
+            let entries =
+                entries.map(|(key, value)| Some((key.clone(), migrated(value, old, new)?)));
             Value::Map(entries.collect::<Option<_>>()?)
         }
         (Schema::Tuple(old), Schema::Tuple(new), Value::List(values)) => {
@@ -157,7 +160,10 @@ fn default_of(schema: &Schema) -> Value {
 
 /// The name as serde knows it.
 fn known(name: &str) -> &'static str {
-    NAMES.iter().find(|known| **known == name).expect("it is one of them")
+    NAMES
+        .iter()
+        .find(|known| **known == name)
+        .expect("it is one of them")
 }
 
 /// The name of a type as serde knows it.
@@ -231,7 +237,9 @@ impl Serialize for Written<'_> {
             (Schema::Option(_), _) => to.serialize_none(),
             (Schema::List(of), Value::List(values)) => {
                 let mut list = to.serialize_seq(Some(values.len()))?;
-                values.iter().try_for_each(|value| list.serialize_element(&Written(of, value)))?;
+                values
+                    .iter()
+                    .try_for_each(|value| list.serialize_element(&Written(of, value)))?;
                 list.end()
             }
             (Schema::Tuple(parts), Value::List(values)) => {
@@ -317,7 +325,7 @@ impl<'de> DeserializeSeed<'de> for Read<'_> {
             Schema::Tuple(parts) => from.deserialize_tuple(parts.len(), self),
             Schema::Struct(of) => {
                 from.deserialize_struct(of_type(&of.name), all_names(of), InStruct(of))
-            },
+            }
             Schema::Enum(of) => {
                 let names = of.variants.iter().map(|variant| known(&variant.name));
                 from.deserialize_enum(of_type(&of.name), list_of(names.collect()), InEnum(of))
@@ -406,7 +414,8 @@ impl<'de> Visitor<'de> for InStruct<'_> {
         let mut found: Vec<Option<Value>> = vec![None; self.0.fields.len()];
         while let Some(name) = from.next_key::<String>()? {
             let mut fields = self.0.fields.iter();
-            let is_it = |field: &ardea_core::FieldSchema| field.name == name || field.also.contains(&name);
+            let is_it =
+                |field: &ardea_core::FieldSchema| field.name == name || field.also.contains(&name);
             let Some(at) = fields.position(is_it) else {
                 from.next_value::<IgnoredAny>()?;
                 continue;
@@ -471,7 +480,9 @@ impl<'de> Visitor<'de> for Which<'_> {
     fn visit_u64<E: Error>(self, number: u64) -> Result<usize, E> {
         let count = self.0.variants.len();
         let number = usize::try_from(number).unwrap_or(usize::MAX);
-        (number < count).then_some(number).ok_or_else(|| E::custom("no variant"))
+        (number < count)
+            .then_some(number)
+            .ok_or_else(|| E::custom("no variant"))
     }
 
     fn visit_str<E: Error>(self, name: &str) -> Result<usize, E> {

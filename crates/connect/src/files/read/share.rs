@@ -7,7 +7,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use ardea_core::instance_state::{self as kept, Siblings};
-use ardea_core::{Cut, CutDraft, CutWriter, Epoch, GoneKeys, Instance, Progress, RestoredState, Result, StateShape};
+use ardea_core::{
+    Cut, CutDraft, CutWriter, Epoch, GoneKeys, Instance, Progress, RestoredState, Result,
+    StateShape,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::place::Place;
