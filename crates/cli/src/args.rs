@@ -116,7 +116,11 @@ pub enum Command {
     /// Show the snapshots of a job that survives (`--set guarantee=… --set snapshots.folder=FOLDER`)
     Snapshots(SnapshotsArgs),
     /// Write a savepoint of a job that survives: all its state, in a folder of its own; or look at one
-    #[command(after_help = SAVEPOINT_HELP, args_conflicts_with_subcommands = true)]
+    #[command(
+        after_help = SAVEPOINT_HELP,
+        args_conflicts_with_subcommands = true,
+        subcommand_negates_reqs = true
+    )]
     Savepoint(SavepointArgs),
     /// Tell what becomes of each state of a job when another program goes on from it: keep, migrate, drop, add, or impossible
     #[command(after_help = DIFF_HELP)]

@@ -80,7 +80,8 @@ impl SerdeValues {
         }
     }
 
-    /// Writes the first value, to be found by names; false if there is none, or it can't be. One with a shape that comes for the first time is
+    /// Writes the first value, to be found by names; false if there is none, or it can't be. One with a shape that comes for the first
+    /// time is
     /// read back.
     fn put_kept<T: Exchange>(
         &self,

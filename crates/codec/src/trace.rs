@@ -24,7 +24,8 @@ const MOST_READINGS: usize = 20_000;
 
 /// What values of this type look like, as far as that can be told without one.
 ///
-/// A type that reads itself in its own way is understood as far as samples get it: what it accepts none of is [`Any`](Schema::Any) or, where
+/// A type that reads itself in its own way is understood as far as samples get it: what it accepts none of is [`Any`](Schema::Any) or,
+/// where
 /// that matters, taken for one that has no default.
 ///
 /// ```

@@ -169,7 +169,8 @@ pub trait Processor: Send {
         None
     }
 
-    /// The states that its cuts may have, and what they look like: written down beside them, so that another version of the program can tell
+    /// The states that its cuts may have, and what they look like: written down beside them, so that another version of the program can
+    /// tell
     /// before it starts whether it can go on from there. May be asked of an instance that never runs.
     ///
     /// The default tells nothing: then whatever is there is handed to [`restore`](Self::restore), which knows.

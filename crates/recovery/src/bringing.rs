@@ -17,7 +17,8 @@ use crate::{Notice, Survival};
 impl Home {
     /// Brings the savepoint home that the job is to begin from, unless it has done so before.
     ///
-    /// All of its state is copied, so that the job needs it no more. What was to be dropped stays behind, and vertices that are new have nothing.
+    /// All of its state is copied, so that the job needs it no more. What was to be dropped stays behind, and vertices that are new have
+    /// nothing.
     ///
     /// # Errors
     /// `WrongState` if the job has state that doesn't come from there; `InvalidJob` if it can't go on from it, with all reasons; what

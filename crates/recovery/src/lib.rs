@@ -9,7 +9,8 @@
 //! * [`Survival`], [`SURVIVAL_SETTINGS`]: what is promised, and how; [`Embedded`]: jobs that can be run; [`Survive`]: running one;
 //! * [`Surviving`], [`SurvivingHandle`]: a job that runs so; [`Survived`], [`Figures`], [`Notice`]: what is told of it;
 //! * `home`: a job's folder, with its `lock` and its `record`; `shape`: whether a folder fits a job; [`look`]: what is in a folder;
-//! * [`savepoint`], [`KeptStates`]: a copy of its state for later, and for another version of it; `requests`: asking the process that runs it;
+//! * [`savepoint`], [`KeptStates`]: a copy of its state for later, and for another version of it; `requests`: asking the process that
+//!   runs it;
 //! * `writing`: takes cuts; `reading`: gives state back; `gathering`: which cuts make a snapshot;
 //! * `life`: one life of the job; `driver`: from one to the next; `failure`: what is tried again; `housekeeping`: folding and collecting.
 //!

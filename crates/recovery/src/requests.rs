@@ -1,6 +1,7 @@
 //! How another process asks a running job for a savepoint: by files in the job's folder.
 //!
-//! Who asks writes `savepoint.request`, which is there at most once; the job takes it away, and writes `savepoint-TOKEN.answer` when the savepoint is
+//! Who asks writes `savepoint.request`, which is there at most once; the job takes it away, and writes `savepoint-TOKEN.answer` when the
+//! savepoint is
 //! there or can't be. Both are JSON. What was asked before the job began is not done.
 
 use std::fs;

@@ -19,11 +19,13 @@ pub const SAVING: Duration = Duration::from_secs(600);
 
 /// Writes a savepoint of the job in this folder to the folder `to`, which is made if it isn't there, and has to be empty.
 ///
-/// A job that runs ends an epoch for it and writes it itself, with its own rights, while it goes on; this waits for that, as long as `patience` says. Of
+/// A job that runs ends an epoch for it and writes it itself, with its own rights, while it goes on; this waits for that, as long as
+/// `patience` says. Of
 /// one that doesn't run it is what its newest committed epoch has left.
 ///
 /// # Errors
-/// `WrongState` if something is in `to`, or the job doesn't answer in time; `NoSuchSnapshot` if nothing is committed yet; `ReadFailed` if there is
+/// `WrongState` if something is in `to`, or the job doesn't answer in time; `NoSuchSnapshot` if nothing is committed yet; `ReadFailed` if
+/// there is
 /// no such folder; what reading and writing returns.
 pub fn savepoint(folder: &Path, to: &Path, patience: Duration) -> Result<SavepointManifest> {
     let to = absolute_path(to)?;

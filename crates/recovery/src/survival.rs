@@ -139,7 +139,8 @@ impl Survival {
         Survival { goes_back, ..self }
     }
 
-    /// Begins from the savepoint in this folder, if the job has not done so before and has nothing of its own yet. What of it the job has no place for is
+    /// Begins from the savepoint in this folder, if the job has not done so before and has nothing of its own yet. What of it the job has
+    /// no place for is
     /// refused, unless it may be [dropped](Self::dropping); vertices that the savepoint doesn't know begin with nothing.
     pub fn from_savepoint(self, folder: impl Into<PathBuf>) -> Self {
         Survival {

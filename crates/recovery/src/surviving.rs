@@ -154,7 +154,8 @@ impl SurvivingHandle {
         end_on_interrupt(&shared)
     }
 
-    /// Writes a savepoint of the job to this folder, which is made if it isn't there, and has to be empty: ends an epoch for it, and carries all
+    /// Writes a savepoint of the job to this folder, which is made if it isn't there, and has to be empty: ends an epoch for it, and
+    /// carries all
     /// state there while the job goes on. Waits until it is there.
     ///
     /// # Errors

@@ -82,10 +82,12 @@ pub struct Copied {
     pub states: BTreeMap<String, BTreeMap<String, StateCount>>,
 }
 
-/// Makes the snapshot `id` in the store `to`, of what is in `from`, as far as `wanted` says of vertex and state; with vertices that have nothing yet and
+/// Makes the snapshot `id` in the store `to`, of what is in `from`, as far as `wanted` says of vertex and state; with vertices that have
+/// nothing yet and
 /// that many instances. It holds all of it in one layer, whatever increments it lay in.
 ///
-/// Reads and writes all of it, on up to `threads` threads, with a buffer for each. When this returns it is there. After an error files may be left which
+/// Reads and writes all of it, on up to `threads` threads, with a buffer for each. When this returns it is there. After an error files
+/// may be left which
 /// belong to no snapshot.
 ///
 /// # Errors

@@ -104,7 +104,8 @@ impl Dropping {
     }
 }
 
-/// What becomes of the states of `old` when the program with those of `new` goes on from them. Looks at descriptions alone, and changes nothing.
+/// What becomes of the states of `old` when the program with those of `new` goes on from them. Looks at descriptions alone, and changes
+/// nothing.
 pub fn diff(old: &JobStates, new: &JobStates, dropping: &Dropping) -> StateDiff {
     let mut found = StateDiff::default();
     for (vertex, was) in &old.vertices {

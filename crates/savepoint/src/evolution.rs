@@ -15,7 +15,8 @@ pub enum Evolution {
     Impossible(Vec<String>),
 }
 
-/// What becomes of values of the type `old` that are read as those of the type `new`. Where nothing is known of a type beforehand, it is taken to be
+/// What becomes of values of the type `old` that are read as those of the type `new`. Where nothing is known of a type beforehand, it is
+/// taken to be
 /// the same.
 ///
 /// ```

@@ -1,6 +1,7 @@
 //! Carries a job's state from one version of its program to the next: whole, described, and checked before anything stops.
 //!
-//! A **savepoint** is a snapshot for later, and for others: all state of a job at the end of one epoch, in a folder of its own that needs nothing
+//! A **savepoint** is a snapshot for later, and for others: all state of a job at the end of one epoch, in a folder of its own that needs
+//! nothing
 //! else, with a manifest that says what is in it. It outlives the job, its folder and, as the types of its records may change, its program.
 //! docs/savepoints.md has the format.
 //!

@@ -1,6 +1,7 @@
 //! What a savepoint says of itself.
 //!
-//! The file `savepoint.manifest`: its first line is `ardea savepoint 1 xxh3 0123456789abcdef`, the version of the format and the checksum of all that
+//! The file `savepoint.manifest`: its first line is `ardea savepoint 1 xxh3 0123456789abcdef`, the version of the format and the checksum
+//! of all that
 //! follows, which is JSON. Members may be added without a new version.
 
 use std::collections::BTreeMap;

@@ -1,6 +1,7 @@
 //! The steps from one program of a job to the next, and back if the new one doesn't come up.
 //!
-//! A state machine without clock and files: whoever drives it does what its [actions](UpgradeAction) say and tells what came of it. So it holds for a job
+//! A state machine without clock and files: whoever drives it does what its [actions](UpgradeAction) say and tells what came of it. So it
+//! holds for a job
 //! of one process and for one on a cluster.
 //!
 //! ```text
@@ -10,7 +11,8 @@
 //!  nothing was done                                      start the old one again  ◀── stop the new one
 //! ```
 //!
-//! The old one is stopped first, and the savepoint is of its last epoch: what it would publish behind that the new one would publish again. The new one
+//! The old one is stopped first, and the savepoint is of its last epoch: what it would publish behind that the new one would publish
+//! again. The new one
 //! has come up when it has committed an epoch; until then it has published nothing, and the old one can go on from where it stopped.
 
 use std::time::Duration;

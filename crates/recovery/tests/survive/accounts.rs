@@ -17,7 +17,7 @@ use crate::site::{node, until};
 pub const RECORDS: u64 = 2_000;
 pub const ACCOUNTS: u64 = 8;
 /// So many records come in a second; more that were due while nobody ran come at once.
-const RATE: u64 = 4_000;
+const RATE: u64 = 400;
 
 /// What an account is in the first version.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -77,7 +77,7 @@ impl MadeUp {
                 let count = 1 + self.below(3);
                 Schema::Tuple((0..count).map(|_| self.schema(depth - 1)).collect())
             }
-            8 => self.enumeration(depth - 1),
+            8 => self.enumeration(),
             _ => self.structure(depth - 1),
         }
     }
@@ -120,7 +120,7 @@ impl MadeUp {
         }
     }
 
-    fn enumeration(&mut self, depth: u32) -> Schema {
+    fn enumeration(&mut self) -> Schema {
         let names = self.names(4);
         let variants: Vec<_> = names
             .into_iter()

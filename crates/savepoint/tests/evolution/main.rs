@@ -1,4 +1,5 @@
-//! Whatever is found to fit is read: values of made-up types are written by the codec of state and read as those of types that came of them.
+//! Whatever is found to fit is read: values of made-up types are written by the codec of state and read as those of types that came of
+//! them.
 #![forbid(unsafe_code)]
 
 mod made_up;
