@@ -166,20 +166,11 @@ impl Home {
 
 /// What a savepoint has, without what was left behind.
 fn left_of(states: &JobStates, found: &StateDiff) -> JobStates {
-    let mut left = states.clone();
-    for state in &found.states {
-        if state.verdict == Verdict::Drop
-            && let Some(vertex) = left.vertices.get_mut(&state.vertex)
-        {
-            vertex.states.remove(&state.state);
-        }
-    }
-    for vertex in left.vertices.values_mut() {
-        vertex
-            .states
-            .retain(|state, _| !state.starts_with(RUNTIME_STATE));
-    }
-    left
+    let is_left = |vertex: &str, state: &str| {
+        let mut dropped = found.states.iter().filter(|of| of.verdict == Verdict::Drop);
+        dropped.any(|of| of.vertex == vertex && of.state == state)
+    };
+    states.having(|vertex, state| !state.starts_with(RUNTIME_STATE) && !is_left(vertex, state))
 }
 
 fn open(from: &Path) -> Result<DiskFolder> {

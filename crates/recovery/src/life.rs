@@ -98,7 +98,9 @@ impl StartFrom<'_> {
         let Some(was) = self.was else {
             return Ok(None);
         };
-        let changes = diff(was, self.states, &Dropping::nothing());
+        // Of what it might have remembered, and didn't, nothing is lost.
+        let was = was.having(|vertex, state| snapshot.states(vertex).contains(&state));
+        let changes = diff(&was, self.states, &Dropping::nothing());
         let place = format!("its snapshot {}", snapshot.id());
         changes.check(job, &place)?;
         Ok((!changes.is_same()).then_some(changes))

@@ -46,6 +46,15 @@ impl JobStates {
         Ok(JobStates { vertices })
     }
 
+    /// The same without those states for which `has` is false of vertex and state.
+    pub fn having(&self, has: impl Fn(&str, &str) -> bool) -> Self {
+        let mut left = self.clone();
+        for (vertex, of) in &mut left.vertices {
+            of.states.retain(|state, _| has(vertex, state));
+        }
+        left
+    }
+
     /// The same with a vertex more.
     pub fn with(
         mut self,
