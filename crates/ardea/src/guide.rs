@@ -26,6 +26,10 @@ struct StateAndTimers;
 #[doc = include_str!("../../../docs/survival.md")]
 struct WhatSurvives;
 
+/// `docs/savepoints.md`
+#[doc = include_str!("../../../docs/savepoints.md")]
+struct Savepoints;
+
 /// `docs/connectors.md`
 #[doc = include_str!("../../../docs/connectors.md")]
 struct Connectors;

@@ -29,6 +29,8 @@
 //! |---|---|
 //! | `numbers [ARGS]`, `numbers run [OPTIONS] [ARGS]` | runs the job in this process; Ctrl-C drains it, or, with a `guarantee`, stops it so that it goes on when it is run again |
 //! | `numbers snapshots FOLDER` | shows the snapshots in a folder |
+//! | `numbers savepoint FOLDER --to PLACE` | writes a savepoint of the job in a folder |
+//! | `numbers diff OLD [ARGS]` | tells what would become of a savepoint's states, or of those in a folder |
 //! | `numbers plan [OPTIONS] [ARGS]` | shows its graph, and how it would be packed |
 //! | `numbers submit [OPTIONS] [ARGS]` | submits it to a cluster |
 //! | `numbers help` | explains this |
@@ -56,6 +58,7 @@ mod main;
 mod prepare;
 mod profile;
 mod rest;
+mod saved;
 mod scratch;
 mod settled;
 mod stays;
@@ -75,6 +78,7 @@ pub use main::{main, main_with};
 pub use prepare::{Prepared, Wanted};
 pub use profile::{read_settings, resolver, schema};
 pub use rest::{RestTarget, Store};
+pub use saved::{Comparison, SavedJob, remembered};
 pub use submit::{Step, Submitted, Target, submit};
 pub use target::connect;
 pub use worker::{as_worker, work};

@@ -121,6 +121,16 @@ pub enum Command {
     /// Have a job in safe mode begin again, when the reason is gone
     #[command(after_help = RECOVER_HELP)]
     Recover(RecoverArgs),
+    /// Write a savepoint of a job that survives: all its state, in a folder of its own; or look at one
+    #[command(
+        after_help = SAVEPOINT_HELP,
+        args_conflicts_with_subcommands = true,
+        subcommand_negates_reqs = true
+    )]
+    Savepoint(SavepointArgs),
+    /// Tell what becomes of each state of a job when another program goes on from it: keep, migrate, drop, add, or impossible
+    #[command(after_help = DIFF_HELP)]
+    Diff(DiffArgs),
     /// Start, stop and look at clusters
     #[command(subcommand, after_help = CLUSTER_HELP)]
     Cluster(ClusterCommand),
@@ -181,6 +191,69 @@ pub struct SnapshotsArgs {
     /// Where it is.
     #[command(flatten)]
     pub place: Where,
+}
+
+const SAVEPOINT_HELP: &str = "\
+Examples:
+  ardea savepoint state/wordcount --to saved/before-v2
+  ardea savepoint inspect saved/before-v2 --check
+  ardea run wordcount --set guarantee=exactly-once --set snapshots.folder=state/v2 --set recovery.from=saved/before-v2 book.txt
+
+A job that runs ends an epoch for it, writes it, and goes on.";
+
+const DIFF_HELP: &str = "\
+Examples:
+  ardea diff saved/before-v2 ./wordcount-v2 book.txt
+  ardea diff saved/before-v2 saved/after
+  ardea diff --set recovery.drop=tops state/wordcount wordcount book.txt
+
+OLD is the folder of a savepoint, or that of a job (snapshots.folder). NEW is such a folder, a program that is a job, or the name of a job that \
+comes with ardea; what stands behind it are the job's arguments. Fails with code 2 where something is impossible.";
+
+/// `ardea savepoint`.
+#[derive(clap::Args, Debug)]
+pub struct SavepointArgs {
+    /// Look at one.
+    #[command(subcommand)]
+    pub command: Option<SavepointCommand>,
+    /// The job's folder, which it was given as snapshots.folder
+    #[arg(value_name = "FOLDER", required = true)]
+    pub folder: Option<PathBuf>,
+    /// Where it is to be: a folder that is empty or isn't there
+    #[arg(long, value_name = "PLACE", required = true)]
+    pub to: Option<PathBuf>,
+}
+
+/// `ardea savepoint …`.
+#[derive(Subcommand, Debug)]
+pub enum SavepointCommand {
+    /// Show what is in a savepoint
+    Inspect {
+        /// Its folder
+        #[arg(value_name = "PLACE")]
+        place: PathBuf,
+        /// Read all of it, and verify it
+        #[arg(long)]
+        check: bool,
+    },
+}
+
+/// `ardea diff`.
+#[derive(clap::Args, Debug)]
+pub struct DiffArgs {
+    /// The folder of a savepoint, or of a job
+    #[arg(value_name = "OLD")]
+    pub old: PathBuf,
+    /// Another such folder, a program that is a job, or a job's name
+    #[arg(value_name = "NEW")]
+    pub new: String,
+    /// The job's own arguments
+    #[arg(
+        value_name = "ARGS",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub args: Vec<String>,
 }
 
 /// `ardea config`.

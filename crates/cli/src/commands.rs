@@ -8,6 +8,7 @@ mod config;
 mod control;
 mod demo;
 mod describe;
+mod diff;
 mod generate;
 mod jobs;
 mod list;
@@ -16,6 +17,7 @@ mod metrics;
 mod plan;
 mod query;
 mod run;
+mod savepoint;
 mod settings_check;
 mod snapshots;
 mod state;
@@ -53,6 +55,8 @@ pub fn run(command: Command, context: &Context) -> Result<(), Failure> {
         Command::Top(args) => top::run(&args, context),
         Command::Snapshots(args) => snapshots::run(&args, context),
         Command::Recover(args) => control::recover(&args, context),
+        Command::Savepoint(args) => savepoint::run(&args, context),
+        Command::Diff(args) => diff::run(&args, context),
         Command::Cluster(command) => cluster::run(command, context),
         Command::State(StateCommand::Dump(args)) => state::dump(&args, context),
         Command::State(StateCommand::Remove(args)) => state::remove(&args, context),

@@ -9,6 +9,7 @@
 //! * [`codec_of`], [`RowsCodec`]: the codec of an edge: event times, and values by a [`ValueCodec`];
 //! * [`Kept`], [`state_codec_of`], [`StateValues`]: the same values where they are kept beyond the life of an instance;
 //! * [`SerdeValues`]: values that serde knows, in a format that describes itself;
+//! * [`schema_of`]: what values of a type look like, before there is one;
 //! * [`WireValues`], [`Wire`]: values in a fixed layout of their own, for what has to be quickest, and for other languages.
 //!
 //! # Invariants
@@ -56,6 +57,7 @@ mod reader;
 mod shapes;
 mod tag;
 mod texts;
+mod trace;
 mod writer;
 
 mod wire;
@@ -65,6 +67,7 @@ pub use local::Local;
 pub use rows::{MOST_FRAME_RECORDS, RowsCodec, ValueCodec, WireValues};
 pub use serde_values::SerdeValues;
 pub use state::{Kept, StateValues, state_codec_of};
+pub use trace::schema_of;
 #[doc(hidden)]
 pub use wire::fixed_sum;
 pub use wire::{Wire, WireError};

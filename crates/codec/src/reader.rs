@@ -262,11 +262,11 @@ impl<'a> Reader<'a> {
                     Ok(value)
                 })
             }
-            tag::STRUCT => {
+            tag::STRUCT | tag::KEPT_STRUCT => {
                 let shape = u16::from_le_bytes(self.array()?);
                 self.visit_fields(shape, visitor)
             }
-            tag::VARIANT => self.any_variant(visitor),
+            tag::VARIANT | tag::KEPT_VARIANT => self.any_variant(visitor),
             _ => Err(Fault::Garbled),
         }
     }
@@ -419,6 +419,14 @@ impl Deserializer<'static> for &mut Reader<'_> {
         visitor: V,
     ) -> Result<V::Value, Fault> {
         let tag = self.tag()?;
+        if tag == tag::KEPT_STRUCT {
+            let shape = u16::from_le_bytes(self.array()?);
+            // As they were when it was written: nothing has to be looked for.
+            if self.shapes.are(shape, fields)? {
+                return self.visit_list(fields.len(), None, visitor);
+            }
+            return self.visit_fields(shape, visitor);
+        }
         if tag != tag::STRUCT {
             return self.any(tag, visitor);
         }
@@ -445,6 +453,11 @@ impl Deserializer<'static> for &mut Reader<'_> {
                 } else {
                     Called::Number(index)
                 };
+                self.deeper(|reader| visitor.visit_enum(Variant { reader, called }))
+            }
+            tag::KEPT_VARIANT => {
+                let (name, _) = self.variant()?;
+                let called = Called::Name(name);
                 self.deeper(|reader| visitor.visit_enum(Variant { reader, called }))
             }
             tag @ (tag::SHORT_STR | tag::STR) => {

@@ -14,7 +14,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use ardea_core::{Chunk, ChunkCodec, Error, ErrorCode, Result, Timestamp};
+use ardea_core::{Chunk, ChunkCodec, Error, ErrorCode, Result, Schema, Timestamp};
 
 use crate::wire::{Wire, WireError};
 use crate::{Exchange, SerdeValues};
@@ -35,6 +35,11 @@ pub trait ValueCodec<T>: Send + Sync {
     /// # Errors
     /// If it does not, or of others.
     fn get(&self, input: &[u8], count: usize, into: &mut Vec<T>) -> Result<(), BadValues>;
+
+    /// What the values look like, as far as that can be told without one. May take a millisecond.
+    fn schema(&self) -> Schema {
+        Schema::Any
+    }
 }
 
 /// Why bytes are no values.

@@ -322,3 +322,109 @@ fn values_too_deep_in_each_other_are_refused_on_both_sides() {
         chain = link.0.take();
     }
 }
+
+/// Kept values are read by later versions of their types.
+mod kept {
+    use super::*;
+    use crate::{Kept, state_codec_of};
+    use ardea_core::StateCodec;
+    use std::sync::Arc;
+
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    struct Old {
+        a: i32,
+        b: i32,
+        text: String,
+    }
+
+    /// As many fields, and only one of them the same.
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    struct New {
+        b: i64,
+        #[serde(default)]
+        c: i32,
+        #[serde(alias = "text")]
+        name: Option<String>,
+    }
+
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    enum OldKind {
+        First,
+        Second(u8),
+    }
+
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    enum NewKind {
+        Added(String),
+        Second(u16),
+        First,
+    }
+
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    enum LessKind {
+        Added(String),
+        First,
+    }
+
+    /// Serde reads other names than it writes.
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    struct TwoNames {
+        #[serde(rename(serialize = "x", deserialize = "y"))]
+        a: i32,
+        b: i32,
+    }
+
+    fn codec<T: Kept>() -> Arc<dyn StateCodec<T>> {
+        state_codec_of().unwrap()
+    }
+
+    fn written<T: Kept>(value: &T) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        codec().put(value, &mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn fields_are_found_by_their_names_and_never_by_their_places() {
+        let old = Old {
+            a: 1,
+            b: -2,
+            text: "three".into(),
+        };
+        let bytes = written(&vec![Some(old)]);
+        let new = codec::<Vec<Option<New>>>().get(&bytes).unwrap();
+        let expected = New {
+            b: -2,
+            c: 0,
+            name: Some("three".into()),
+        };
+        assert_eq!(new, [Some(expected)]);
+    }
+
+    #[test]
+    fn variants_are_found_by_their_names_and_one_that_is_gone_is_an_error() {
+        let bytes = written(&vec![OldKind::First, OldKind::Second(7)]);
+        let new = codec::<Vec<NewKind>>().get(&bytes).unwrap();
+        assert_eq!(new, [NewKind::First, NewKind::Second(7)]);
+        let less = codec::<Vec<LessKind>>();
+        assert!(less.get(&bytes).is_err());
+        let first = written(&vec![OldKind::First]);
+        assert_eq!(less.get(&first).unwrap(), [LessKind::First]);
+    }
+
+    #[test]
+    fn a_type_with_other_names_where_it_is_read_is_kept_by_places_by_every_codec() {
+        let value = vec![TwoNames { a: 1, b: 2 }; 3];
+        for _ in 0..3 {
+            let bytes = written(&value);
+            assert_eq!(codec::<Vec<TwoNames>>().get(&bytes).unwrap(), value);
+        }
+    }
+
+    #[test]
+    fn a_field_that_is_missing_and_has_no_value_of_its_own_is_named() {
+        let bytes = written(&TwoNames { a: 1, b: 2 });
+        let error = codec::<Old>().get(&bytes).unwrap_err();
+        assert!(error.to_string().contains("Old"), "{error}");
+    }
+}

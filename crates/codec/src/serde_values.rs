@@ -4,12 +4,14 @@ use std::any::type_name;
 use std::error::Error as StdError;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ardea_core::{Error, ErrorCode, Result};
+use ardea_core::{Error, ErrorCode, Result, Schema};
 
 use crate::Exchange;
 use crate::fault::Fault;
 use crate::reader::Reader;
 use crate::rows::ValueCodec;
+use crate::shapes::Known;
+use crate::trace::schema_of;
 use crate::writer::Writer;
 
 /// Values of any type that serde can write and read.
@@ -29,10 +31,21 @@ pub struct SerdeValues {
     borrows: AtomicBool,
     /// Whether it has been seen that what is written here can be read.
     is_tried: AtomicBool,
+    /// Whether the values are kept, and may be read by another version of the program.
+    are_kept: bool,
+    /// Of kept values: whether they have other names where they are read than where they are written, so that they are found by places.
+    by_places: AtomicBool,
 }
 
 impl<T: Exchange> ValueCodec<T> for SerdeValues {
     fn put(&self, values: &[T], limit: usize, out: &mut Vec<u8>) -> Result<usize> {
+        if self.are_kept && !self.by_places.load(Ordering::Relaxed) {
+            let start = out.len();
+            if self.put_kept(values, out).map_err(cannot_be_sent::<T>)? {
+                return Ok(1);
+            }
+            out.truncate(start);
+        }
         if let Some(first) = values.first()
             && !self.is_tried.load(Ordering::Relaxed)
         {
@@ -50,9 +63,46 @@ impl<T: Exchange> ValueCodec<T> for SerdeValues {
     ) -> std::result::Result<(), Box<dyn StdError + Send + Sync>> {
         Ok(self.read(input, count, into)?)
     }
+
+    fn schema(&self) -> Schema {
+        schema_of::<T>()
+    }
 }
 
 impl SerdeValues {
+    /// Values that are kept, and may be read by another version of the program, whose types have changed.
+    ///
+    /// What is said at [`state_codec_of`](crate::state_codec_of) holds for them.
+    pub fn kept() -> Self {
+        SerdeValues {
+            are_kept: true,
+            ..SerdeValues::default()
+        }
+    }
+
+    /// Writes the first value, to be found by names; false if there is none, or it can't be. One with a shape that comes for the first
+    /// time is
+    /// read back.
+    fn put_kept<T: Exchange>(
+        &self,
+        values: &[T],
+        out: &mut Vec<u8>,
+    ) -> std::result::Result<bool, Fault> {
+        let Some(value) = values.first() else {
+            return Ok(false);
+        };
+        let start = out.len();
+        let mut writer = Writer::of_kept(out);
+        value.serialize(&mut writer)?;
+        let is_new = writer.finish()?;
+        if !is_new || self.read::<T>(&out[start..], 1, &mut Vec::new()).is_ok() {
+            return Ok(true);
+        }
+        Known::try_again();
+        self.by_places.store(true, Ordering::Relaxed);
+        Ok(false)
+    }
+
     /// Reads a value back: where that fails it had better fail here, where it is known what it is.
     fn try_out<T: Exchange>(&self, value: &T) -> Result<()> {
         let mut bytes = Vec::new();
@@ -105,8 +155,7 @@ fn write<T: Exchange>(
         value.serialize(&mut writer)?;
         count += 1;
     }
-    writer.finish()?;
-    Ok(count)
+    writer.finish().map(|_| count)
 }
 
 fn cannot_be_sent<T>(fault: Fault) -> Error {

@@ -32,6 +32,8 @@ struct KnownShape {
     of: &'static str,
     names: Range<usize>,
     number: u16,
+    /// Whether a kept value of this shape has been read back.
+    is_tried: bool,
 }
 
 thread_local! {
@@ -49,12 +51,15 @@ impl Known {
         KNOWN.take()
     }
 
-    /// Writes the shapes of the payload behind it, and keeps them for the next one.
-    pub(crate) fn finish(mut self, out: &mut Vec<u8>) -> Result<(), Fault> {
+    /// Writes the shapes of the payload behind it, and keeps them for the next one. Whether one of a kept value is new.
+    pub(crate) fn finish(mut self, out: &mut Vec<u8>, kept: bool) -> Result<bool, Fault> {
         let start = out.len();
+        let mut is_new = false;
         for &shape in &self.used {
             let shape = &mut self.shapes[shape];
             shape.number = ABSENT;
+            is_new |= kept && !shape.is_tried;
+            shape.is_tried |= kept;
             put_u16(shape.names.len(), out)?;
             for name in &self.names[shape.names.clone()] {
                 put_u16(name.len(), out)?;
@@ -70,7 +75,17 @@ impl Known {
         out.extend_from_slice(&bytes.to_le_bytes());
         self.used.clear();
         KNOWN.set(self);
-        Ok(())
+        Ok(is_new)
+    }
+
+    /// A kept value could not be read back: no shape of this thread's counts as tried any more.
+    pub(crate) fn try_again() {
+        let mut known = Known::take();
+        known
+            .shapes
+            .iter_mut()
+            .for_each(|shape| shape.is_tried = false);
+        KNOWN.set(known);
     }
 
     /// The number of a shape in this payload.
@@ -116,6 +131,7 @@ impl Known {
             of,
             names: first..self.names.len(),
             number: ABSENT,
+            is_tried: false,
         });
         self.shapes.len() - 1
     }
@@ -178,6 +194,19 @@ impl<'a> Shapes<'a> {
         let names = &self.tables.names[names.ok_or(Fault::Garbled)?.clone()];
         let place = names.get(field).ok_or(Fault::Garbled)?;
         self.text.get(place.clone()).ok_or(Fault::Garbled)
+    }
+
+    /// Whether the fields of a shape are exactly these, in this order.
+    pub(crate) fn are(&self, shape: u16, fields: &[&str]) -> Result<bool, Fault> {
+        if self.fields(shape)? != fields.len() {
+            return Ok(false);
+        }
+        for (place, field) in fields.iter().enumerate() {
+            if self.name(shape, place)? != *field {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Whether it has been found that a shape fits a reader with these fields.

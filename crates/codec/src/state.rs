@@ -3,7 +3,7 @@
 use std::any::type_name;
 use std::sync::Arc;
 
-use ardea_core::{Error, ErrorCode, Result, StateCodec};
+use ardea_core::{Error, ErrorCode, Result, Schema, StateCodec};
 
 use crate::exchange::is_local;
 use crate::{Exchange, SerdeValues, ValueCodec};
@@ -68,14 +68,27 @@ impl<T, V: ValueCodec<T>> StateCodec<T> for StateValues<V> {
         read.map_err(|error| bad().because(error))?;
         values.pop().ok_or_else(bad)
     }
+
+    fn schema(&self) -> Schema {
+        self.0.schema()
+    }
 }
 
 /// The codec of keys or states of this type; none for [`Local`](crate::Local) ones, which a job that promises to keep its state can't have.
+///
+/// What it has written can be read by a later version of the program, whose type may have
+///
+/// * fields more, if serde has a value for them: of type `Option`, or with `#[serde(default)]`;
+/// * fields less: what was in them is dropped;
+/// * fields and variants with other names, if `#[serde(alias = "old")]` tells the old one;
+/// * wider numbers, an `Option<T>` where there was a `T`, more variants.
+///
+/// A type whose fields serde writes under other names than it reads can't change: it is read by places, as it was written.
 pub fn state_codec_of<T: Kept>() -> Option<Arc<dyn StateCodec<T>>> {
     if is_local::<T>() {
         return None;
     }
-    Some(Arc::new(StateValues(SerdeValues::default())))
+    Some(Arc::new(StateValues(SerdeValues::kept())))
 }
 
 #[cfg(test)]

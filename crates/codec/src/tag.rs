@@ -43,6 +43,12 @@ pub(crate) const VARIANT: u8 = 25;
 /// Numbers of one kind: its tag, how many in four bytes, and the numbers without theirs.
 pub(crate) const PACKED: u8 = 26;
 
+/// As a struct, of state that is kept: its fields are found by their names, never by their places, as another version of the program may
+/// read it.
+pub(crate) const KEPT_STRUCT: u8 = 27;
+/// As a variant, of state that is kept: it is found by its name, never by its number.
+pub(crate) const KEPT_VARIANT: u8 = 28;
+
 /// The bytes of a number of this kind, if it is one.
 pub(crate) const fn width(tag: u8) -> Option<usize> {
     Some(match tag {

@@ -16,6 +16,8 @@ pub(crate) struct Writer<'a> {
     pub(crate) out: &'a mut Vec<u8>,
     pub(crate) shapes: Known,
     depth: u32,
+    /// Whether it is for another version of the program too.
+    kept: bool,
 }
 
 impl<'a> Writer<'a> {
@@ -24,12 +26,21 @@ impl<'a> Writer<'a> {
             out,
             shapes: Known::take(),
             depth: 0,
+            kept: false,
         }
     }
 
-    /// Writes what stands behind all values.
-    pub(crate) fn finish(self) -> Result<(), Fault> {
-        self.shapes.finish(self.out)
+    /// Of values that may be read by another version of the program: structs and variants are found by names alone.
+    pub(crate) fn of_kept(out: &'a mut Vec<u8>) -> Self {
+        Writer {
+            kept: true,
+            ..Writer::new(out)
+        }
+    }
+
+    /// Writes what stands behind all values. True if one of a kept value has a shape that no kept value of this thread had before.
+    pub(crate) fn finish(self) -> Result<bool, Fault> {
+        self.shapes.finish(self.out, self.kept)
     }
 
     #[inline]
@@ -70,7 +81,11 @@ impl<'a> Writer<'a> {
         self.deeper()?;
         let shape = self.shapes.shape(of, &[variant]);
         let shape = self.shapes.number(shape)?;
-        self.number(tag::VARIANT, shape.to_le_bytes());
+        let tag = match self.kept {
+            true => tag::KEPT_VARIANT,
+            false => tag::VARIANT,
+        };
+        self.number(tag, shape.to_le_bytes());
         self.out.extend_from_slice(&index.to_le_bytes());
         Ok(())
     }
@@ -101,7 +116,11 @@ impl<'a> Writer<'a> {
 
     fn fields(&mut self, of: &'static str) -> Result<Fields<'_, 'a>, Fault> {
         self.deeper()?;
-        self.number(tag::STRUCT, [0; 2]);
+        let tag = match self.kept {
+            true => tag::KEPT_STRUCT,
+            false => tag::STRUCT,
+        };
+        self.number(tag, [0; 2]);
         Ok(Fields {
             at: self.out.len(),
             of,

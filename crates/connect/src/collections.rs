@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use ardea_core::{
     Bounded, Cut, CutWriter, Epoch, Instance, InstanceContext, JobSignals, Ordinal, Outbox,
-    Processor, Progress, RestoredState, Result, Source, Timestamp,
+    Processor, Progress, RestoredState, Result, Source, StateShape, Timestamp,
 };
 
 use crate::numbers::Numbers;
@@ -79,6 +79,10 @@ impl<T: Clone + Send + Sync + 'static> Processor for ItemsP<T> {
             room -= count;
         }
         Ok(Progress::done_if(self.numbers.is_at_end()))
+    }
+
+    fn states(&self) -> Vec<StateShape> {
+        Numbers::states()
     }
 
     fn take_cut(&mut self, _: Cut) -> Result<()> {

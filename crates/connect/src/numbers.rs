@@ -2,7 +2,8 @@
 
 use ardea_core::instance_state::{self as kept, Siblings};
 use ardea_core::{
-    CutDraft, CutWriter, Instance, Progress, RestoredState, Result, StateChunk, Timestamp,
+    CutDraft, CutWriter, Instance, Progress, RestoredState, Result, StateChunk, StateShape,
+    Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
@@ -129,6 +130,11 @@ impl Numbers {
             }
             _ => self.own.advance(count),
         }
+    }
+
+    /// For `states`.
+    pub fn states() -> Vec<StateShape> {
+        vec![StateShape::own(STATE)]
     }
 
     /// For `take_cut`.

@@ -120,8 +120,9 @@ pub use routing::{Broadcast, Custom, Keyed, Replicate, Routing, Scatter};
 pub use rows::Rows;
 pub use side_channel::{MessageCounts, MessageReport, SideChannel};
 pub use state::{
-    Cut, CutDraft, CutWriter, GoneKeys, RUNTIME_STATE, RestoredEntry, RestoredState, StateChunk,
-    StateCodec, StateEntries, StateEntry, instance_state,
+    Cut, CutDraft, CutWriter, EnumSchema, FieldSchema, GoneKeys, RUNTIME_STATE, RestoredEntry,
+    RestoredState, Schema, StateChunk, StateCodec, StateEntries, StateEntry, StateForm, StateShape,
+    StructSchema, VariantSchema, instance_state,
 };
 pub use time::{Epoch, Timestamp};
 pub use token::Token;

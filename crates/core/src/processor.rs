@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     Cut, CutWriter, Delivery, Epoch, Error, ErrorCode, FileUse, Inbox, Instance, InstanceContext,
-    Ordinal, Outbox, Progress, RestoredState, Result, Timestamp, Watermark,
+    Ordinal, Outbox, Progress, RestoredState, Result, StateShape, Timestamp, Watermark,
 };
 
 /// The code of one instance of a vertex: reads an inbox, fills an outbox, never blocks.
@@ -167,6 +167,15 @@ pub trait Processor: Send {
     /// its state is refused because of it, before anything runs.
     fn forgets(&self) -> Option<&'static str> {
         None
+    }
+
+    /// The states that its cuts may have, and what they look like: written down beside them, so that another version of the program can
+    /// tell
+    /// before it starts whether it can go on from there. May be asked of an instance that never runs.
+    ///
+    /// The default tells nothing: then whatever is there is handed to [`restore`](Self::restore), which knows.
+    fn states(&self) -> Vec<StateShape> {
+        Vec::new()
     }
 
     /// Notes that the state as it is now belongs to this cut, which is then written by [`write_cut`](Self::write_cut). One that was not

@@ -9,7 +9,8 @@
 //! * [`CutWriter`]: what a processor writes its cut with, as many bytes at a time as it is allowed;
 //! * [`CutDraft`], [`GoneKeys`], [`instance_state`]: for those whose cuts are small;
 //! * [`RestoredState`]: what hands them back;
-//! * [`StateCodec`]: how values become bytes.
+//! * [`StateCodec`]: how values become bytes;
+//! * [`Schema`], [`StateShape`]: what they look like, told beside them.
 //!
 //! How a processor is asked for all that is said at [`Processor`](crate::Processor).
 
@@ -19,12 +20,16 @@ mod draft;
 mod entry;
 pub mod instance_state;
 mod restored;
+mod schema;
 
 pub use codec::StateCodec;
 pub use cut::{Cut, CutWriter};
 pub use draft::{CutDraft, GoneKeys};
 pub use entry::{StateChunk, StateEntries, StateEntry};
 pub use restored::{RestoredEntry, RestoredState};
+pub use schema::{
+    EnumSchema, FieldSchema, Schema, StateForm, StateShape, StructSchema, VariantSchema,
+};
 
 /// What the names of states begin with that are the runtime's own; those of processors do not.
 pub const RUNTIME_STATE: char = '@';

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ardea_core::{
     Cut, CutWriter, Epoch, Inbox, InstanceContext, Key, Ordinal, Outbox, Processor, Progress,
-    RestoredState, Result, StateChunk, Timestamp, Watermark,
+    RestoredState, Result, StateChunk, StateShape, Timestamp, Watermark,
 };
 
 use crate::keyed::{CutLog, KeptAs, STATE, Stamps, Touch, twice, unless_kept, write_removed};
@@ -227,6 +227,10 @@ impl<F: KeyedFold> Processor for GroupP<F> {
 
     fn forgets(&self) -> Option<&'static str> {
         unless_kept(self.kept.as_ref())
+    }
+
+    fn states(&self) -> Vec<StateShape> {
+        self.kept.iter().map(|kept| kept.shape(STATE)).collect()
     }
 
     fn take_cut(&mut self, cut: Cut) -> Result<()> {

@@ -1,7 +1,9 @@
 //! What an instance remembers that belongs to no key: a few numbers, the same ones all along.
 
 use ardea_core::instance_state::{Siblings, put};
-use ardea_core::{CutDraft, CutWriter, Instance, InstanceContext, Progress, RestoredState, Result};
+use ardea_core::{
+    CutDraft, CutWriter, Instance, InstanceContext, Progress, RestoredState, Result, StateShape,
+};
 
 use crate::keyed::cut_short;
 
@@ -30,6 +32,11 @@ impl<const N: usize> Default for OfInstance<N> {
 impl<const N: usize> OfInstance<N> {
     pub(crate) fn attach(&mut self, context: &InstanceContext) {
         self.instance = context.instance;
+    }
+
+    /// What it remembers.
+    pub(crate) fn states() -> Vec<StateShape> {
+        vec![StateShape::own(STATE)]
     }
 
     /// These numbers belong to the cut that is taken now.

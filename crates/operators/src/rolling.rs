@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use ardea_core::{
     Cut, CutWriter, Epoch, Error, ErrorCode, Inbox, InstanceContext, Key, Ordinal, Outbox,
-    Processor, Progress, RecordGuard, RestoredState, Result, StateChunk, Timestamp, Watermark,
+    Processor, Progress, RecordGuard, RestoredState, Result, StateChunk, StateShape, Timestamp,
+    Watermark,
 };
 
-use crate::keyed::{KeptAs, KeyedStates, put_time, unless_kept};
+use crate::keyed::{KeptAs, KeyedStates, STATE, put_time, unless_kept};
 use crate::{Feed, FeedVisitor, KeyedFold};
 
 /// How many keys one call looks at for their time-to-live.
@@ -204,6 +205,10 @@ impl<F: KeyedFold> Processor for RollingP<F> {
 
     fn forgets(&self) -> Option<&'static str> {
         unless_kept(self.kept.as_ref())
+    }
+
+    fn states(&self) -> Vec<StateShape> {
+        self.kept.iter().map(|kept| kept.shape(STATE)).collect()
     }
 
     fn take_cut(&mut self, cut: Cut) -> Result<()> {

@@ -1,9 +1,11 @@
 //! Drives a job from one life to the next: does what its conductor wants, and tells that what happens.
 //!
-//! * `taking_part`: the process as participant; `people`: what is wanted, and what is told; `room`: waiting for a disk.
+//! * `taking_part`: the process as participant; `people`: what is wanted, and what is told; `room`: waiting for a disk; `saving`:
+//!   savepoints.
 
 mod people;
 mod room;
+mod saving;
 mod taking_part;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -22,11 +24,14 @@ use ardea_snapshot::{Commit, Snapshot, SnapshotId};
 
 use crate::failure;
 use crate::home::Home;
-use crate::life::{Beginning, Event, Life, PARTICIPANT, Wish};
+use crate::life::{Beginning, Event, Life, PARTICIPANT, StartFrom, Wish};
 use crate::record::{EpochTold, RecordedEnd};
 use crate::surviving::{Shared, SurvivalEnd, Survived};
 use crate::{Notice, Survival};
 use room::NoRoom;
+
+pub(crate) use saving::SaveWish;
+use saving::Saving;
 
 /// How often the conductor is told that time has passed.
 const TICK: Duration = Duration::from_millis(20);
@@ -69,6 +74,7 @@ pub(crate) struct Driver<'a> {
     commands: u64,
     /// What the present life has left at its end can't be written at the moment.
     no_room: Option<NoRoom>,
+    saving: Saving,
     done: Option<Done>,
 }
 
@@ -108,6 +114,7 @@ impl<'a> Driver<'a> {
             wish: None,
             commands: 0,
             no_room: None,
+            saving: Saving::of(home.mailbox()),
             done: None,
             home,
         })
@@ -129,7 +136,9 @@ impl<'a> Driver<'a> {
             while let Ok(event) = self.events.try_recv() {
                 self.take(event);
             }
+            self.look_for_requests();
         }
+        self.end_saving();
         self.conclude()
     }
 
@@ -234,8 +243,13 @@ impl<'a> Driver<'a> {
                     .push_back(EpochsEvent::NotBegun { generation, reason });
             }
             EpochsAction::Keep { epochs, below, .. } => self.keep(&epochs, below),
-            EpochsAction::Reply(_, Ok(_)) => {}
-            EpochsAction::Reply(_, Err(why)) => self.not_done(&why),
+            EpochsAction::Reply(id, outcome) => {
+                if !self.saved(id, &outcome)
+                    && let Err(why) = outcome
+                {
+                    self.not_done(&why);
+                }
+            }
             EpochsAction::Note(note) => self.note(note),
             EpochsAction::Over(EpochsOver::Finished) => self.is_done(Done::Finished),
             EpochsAction::Over(EpochsOver::Stopped) => self.is_done(Done::Stopped),
@@ -347,8 +361,14 @@ impl<'a> Driver<'a> {
         }
         let after = Epoch(self.next.0.saturating_sub(1));
         let snapshot = to.map(|epoch| self.home.snapshot(epoch)).transpose();
-        let life = snapshot
-            .and_then(|snapshot| Life::begin(&self.with, generation, snapshot.as_ref(), after));
+        let life = snapshot.and_then(|snapshot| {
+            let from = snapshot.as_ref().map(|snapshot| StartFrom {
+                snapshot,
+                was: self.home.states_of(snapshot.id().epoch),
+                states: self.home.states(),
+            });
+            Life::begin(&self.with, generation, from, after)
+        });
         let life = match life {
             Ok(life) => life,
             Err(error) => return self.not_begun(generation, error),
@@ -357,6 +377,9 @@ impl<'a> Driver<'a> {
             life.handle.pause();
         }
         self.shared.lives(&life.handle);
+        if let Some(changes) = life.migrates.clone().filter(|_| self.last_error.is_none()) {
+            self.tell(&Notice::Migrates { changes });
+        }
         self.life = Some(life);
         if to.is_none() {
             self.has_begun(None);
@@ -424,6 +447,8 @@ impl<'a> Driver<'a> {
     fn take(&mut self, event: Event) {
         match event {
             Event::Asked(wish) => self.wants(wish),
+            Event::Save(wish) => self.save(wish),
+            Event::Wrote(epoch) => self.wrote(epoch),
             Event::NotTidied(error) => {
                 let why = error.to_string();
                 self.tell(&Notice::NotTidied { why });

@@ -9,6 +9,7 @@ use ardea_control::{
     StoreVersion,
 };
 use ardea_core::{Epoch, Error, ErrorCode, Result};
+use ardea_savepoint::JobStates;
 use ardea_snapshot::{
     Commit, DiskFolder, FileName, FileState, Folder, MemoryFolder, Snapshot, SnapshotId,
     SnapshotReport, SnapshotStore, StoreConfig,
@@ -17,21 +18,26 @@ use ardea_snapshot::{
 use crate::Survival;
 use crate::lock::FolderLock;
 use crate::record::{EpochTold, KeptRecord, RecordFiles, RecordedEnd, Wrote};
+use crate::requests::Mailbox;
 use crate::survival::Place;
 
 /// Where a job is kept, for as long as this process has it.
 #[derive(Debug)]
 pub(crate) struct Home {
-    folder: Arc<dyn Folder>,
-    store: SnapshotStore,
-    files: RecordFiles,
+    pub(super) folder: Arc<dyn Folder>,
+    pub(super) store: SnapshotStore,
+    pub(super) files: RecordFiles,
     /// What counts; none before the first record is written.
-    record: Option<KeptRecord>,
+    pub(super) record: Option<KeptRecord>,
     /// How the job had ended when the folder was opened.
     was: Option<RecordedEnd>,
     /// Whether anything outlives the process.
     is_lasting: bool,
-    job: JobRef,
+    pub(super) job: JobRef,
+    /// What the job remembers, as its program says it.
+    states: Arc<JobStates>,
+    /// Where other processes may ask for something.
+    mailbox: Option<Mailbox>,
     _lock: Option<FolderLock>,
 }
 
@@ -41,7 +47,8 @@ impl Home {
     /// # Errors
     /// `WrongState` if another process has it, `WrongCluster` if it is another job's, `SnapshotDamaged` if the record is damaged or gone,
     /// and what the folder returns.
-    pub(crate) fn open(survival: &Survival, job: &str) -> Result<Self> {
+    pub(crate) fn open(survival: &Survival, job: &str, states: JobStates) -> Result<Self> {
+        let mut mailbox = None;
         let (folder, lock): (Arc<dyn Folder>, _) = match &survival.place {
             Place::Memory => (Arc::new(MemoryFolder::new()), None),
             Place::Folder(folder) => (Arc::clone(folder), None),
@@ -50,6 +57,7 @@ impl Home {
             Place::Directory(path) => {
                 let folder = DiskFolder::open(path)?;
                 let lock = FolderLock::take(folder.path())?;
+                mailbox = Some(Mailbox::open(folder.path()));
                 (Arc::new(folder), Some(lock))
             }
         };
@@ -81,9 +89,12 @@ impl Home {
             folder,
             store,
             files,
+            states: Arc::new(states),
+            mailbox,
             _lock: lock,
         };
         home.begin(survival.starts_over)?;
+        home.bring(survival)?;
         Ok(home)
     }
 
@@ -133,6 +144,14 @@ impl Home {
                 (Some(record), false) => record.told.clone(),
                 _ => BTreeMap::new(),
             },
+            states: match (&self.record, starts_over) {
+                (Some(record), false) => record.states.clone(),
+                _ => BTreeMap::new(),
+            },
+            origin: match (&self.record, starts_over) {
+                (Some(record), false) => record.origin.clone(),
+                _ => None,
+            },
             epochs: Arc::new(epochs),
         });
         Ok(())
@@ -159,6 +178,21 @@ impl Home {
 
     pub(crate) fn folder(&self) -> &Arc<dyn Folder> {
         &self.folder
+    }
+
+    /// What the job remembers, as its program says it.
+    pub(crate) fn states(&self) -> &Arc<JobStates> {
+        &self.states
+    }
+
+    /// What it remembered at the end of this epoch, as the program said it that ran then.
+    pub(crate) fn states_of(&self, epoch: Epoch) -> Option<&JobStates> {
+        self.record.as_ref()?.states_of(epoch)
+    }
+
+    /// Where other processes may ask for something.
+    pub(crate) fn mailbox(&self) -> Option<Mailbox> {
+        self.mailbox.clone()
     }
 
     /// Where it is, if it outlives this process.
@@ -242,8 +276,15 @@ impl Home {
             job: self.job.name.clone(),
             end: None,
             told: known.map(|record| record.told.clone()).unwrap_or_default(),
+            states: known
+                .map(|record| record.states.clone())
+                .unwrap_or_default(),
+            origin: known.and_then(|record| record.origin.clone()),
             epochs: value,
         };
+        if let Some((epoch, _)) = &told {
+            record.remembers(*epoch, &self.states);
+        }
         record
             .told
             .extend(told.map(|(epoch, told)| (epoch.0, told)));

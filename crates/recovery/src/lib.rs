@@ -9,6 +9,8 @@
 //! * [`Survival`], [`SURVIVAL_SETTINGS`]: what is promised, and how; [`Embedded`]: jobs that can be run; [`Survive`]: running one;
 //! * [`Surviving`], [`SurvivingHandle`]: a job that runs so; [`Survived`], [`Figures`], [`Notice`]: what is told of it;
 //! * `home`: a job's folder, with its `lock` and its `record`; `shape`: whether a folder fits a job; [`look`]: what is in a folder;
+//! * [`savepoint`], [`KeptStates`]: a copy of its state for later, and for another version of it; `requests`: asking the process that
+//!   runs it;
 //! * `life`: one life of the job, whose cuts are those of `ardea-cuts`; `driver`: from one to the next; `failure`: what is tried again.
 //!
 //! # Invariants
@@ -43,6 +45,7 @@ mod bucket;
 mod lock;
 mod record;
 
+mod bringing;
 mod home;
 mod shape;
 
@@ -53,10 +56,14 @@ mod life;
 mod surviving;
 
 mod looking;
+mod requests;
+mod saving;
 
+pub use ardea_savepoint::Dropping;
 pub use embedded::Embedded;
 pub use looking::{Looked, LookedSnapshot, look};
 pub use notice::Notice;
+pub use saving::{KeptStates, SAVING, savepoint};
 pub use settings::SURVIVAL_SETTINGS;
 pub use survival::Survival;
 pub use surviving::{Figures, SurvivalEnd, Survive, Survived, Surviving, SurvivingHandle};

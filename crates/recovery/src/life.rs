@@ -7,12 +7,14 @@ use std::thread;
 use std::time::Duration;
 
 use ardea_control::{EpochsAgent, Generation, ParticipantId};
-use ardea_core::{DeadLetters, Epoch, Error, ErrorCode, Guarantee, Result};
+use ardea_core::{Cut, DeadLetters, Epoch, Error, ErrorCode, Guarantee, Result};
 use ardea_cuts::{Alignment, CutNews, CutPlace, CutTaker, Gathering, StateReading, Writers};
 use ardea_engine::{CutSink, CutSource, Cuts, InstanceName, JobConfig, JobHandle, JobStatus, Node};
+use ardea_savepoint::{Dropping, JobStates, StateDiff, diff};
 use ardea_snapshot::{Folder, Snapshot};
 
 use crate::Embedded;
+use crate::driver::SaveWish;
 use crate::shape;
 
 /// The only participant: this process.
@@ -27,6 +29,10 @@ pub(crate) enum Event {
     Asked(Wish),
     /// Old snapshots could not be tidied up.
     NotTidied(Error),
+    /// Somebody wants a savepoint.
+    Save(SaveWish),
+    /// What there was to be read of this epoch for a savepoint has been.
+    Wrote(Epoch),
 }
 
 /// What somebody wants of a job.
@@ -64,6 +70,33 @@ pub(crate) struct Beginning<'a> {
     pub(crate) readers: usize,
 }
 
+/// What a life begins from.
+pub(crate) struct StartFrom<'a> {
+    pub(crate) snapshot: &'a Snapshot,
+    /// What the job remembered then, if its program has told.
+    pub(crate) was: Option<&'a JobStates>,
+    /// What it remembers now.
+    pub(crate) states: &'a JobStates,
+}
+
+impl StartFrom<'_> {
+    /// Refuses what the job can't go on from; what it reads in another form than its own.
+    fn check(&self, with: &Beginning<'_>) -> Result<Option<StateDiff>> {
+        let (job, snapshot) = (with.job.job_name(), self.snapshot);
+        let dag = with.job.graph(with.node.config().threads)?;
+        shape::check(snapshot, &dag, job)?;
+        let Some(was) = self.was else {
+            return Ok(None);
+        };
+        // Of what it might have remembered, and didn't, nothing is lost.
+        let was = was.having(|vertex, state| snapshot.states(vertex).contains(&state));
+        let changes = diff(&was, self.states, &Dropping::nothing());
+        let place = format!("its snapshot {}", snapshot.id());
+        changes.check(job, &place)?;
+        Ok((!changes.is_same()).then_some(changes))
+    }
+}
+
 /// One life of a job.
 pub(crate) struct Life {
     pub(crate) generation: Generation,
@@ -82,6 +115,8 @@ pub(crate) struct Life {
     aligned: Alignment,
     /// The end of the job has been told.
     pub(crate) over: Option<JobStatus>,
+    /// What is read in another form than the job writes it in.
+    pub(crate) migrates: Option<StateDiff>,
     _reading: Option<Arc<StateReading>>,
 }
 
@@ -93,13 +128,14 @@ impl Life {
     pub(crate) fn begin(
         with: &Beginning<'_>,
         generation: Generation,
-        from: Option<&Snapshot>,
+        from: Option<StartFrom<'_>>,
         after: Epoch,
     ) -> Result<Life> {
-        if let Some(snapshot) = from {
-            let dag = with.job.graph(with.node.config().threads)?;
-            shape::check(snapshot, &dag, with.job.job_name())?;
-        }
+        let migrates = match &from {
+            Some(from) => from.check(with)?,
+            None => None,
+        };
+        let from = from.map(|from| from.snapshot);
         let reading = match from {
             None => None,
             Some(snapshot) => {
@@ -134,7 +170,9 @@ impl Life {
         }
         let names = instances(&handle);
         let counts = ardea_cuts::counts(&names);
-        let has_base = from.is_some_and(|snapshot| ardea_cuts::is_same(snapshot, &counts));
+        // What is in another form is written in that of the program with the first cuts, so that no later version has to read it.
+        let has_base = migrates.is_none()
+            && from.is_some_and(|snapshot| ardea_cuts::is_same(snapshot, &counts));
         if has_base {
             taker.has_base();
         }
@@ -149,6 +187,7 @@ impl Life {
             ending: None,
             aligned: Alignment::default(),
             over: None,
+            migrates,
             _reading: reading,
             handle,
         };

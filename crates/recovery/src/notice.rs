@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use ardea_core::{Epoch, Timestamp};
+use ardea_savepoint::{StateDiff, Verdict};
 
 /// What a person may want to read while a job survives.
 #[derive(Clone, PartialEq, Debug)]
@@ -22,6 +23,22 @@ pub enum Notice {
         epoch: Epoch,
         /// Committed then, if that is known.
         at: Option<Timestamp>,
+    },
+    /// The job begins from a savepoint.
+    FromSavepoint {
+        /// Which.
+        place: String,
+        /// What it is of.
+        epoch: Epoch,
+        /// Committed then.
+        at: Timestamp,
+        /// What becomes of its states.
+        changes: StateDiff,
+    },
+    /// The program remembers something in another form than what is kept: it is read in that, and kept in its own from now on.
+    Migrates {
+        /// What becomes of each state.
+        changes: StateDiff,
     },
     /// The job had failed, and is started anew.
     Recovering {
@@ -91,6 +108,19 @@ impl fmt::Display for Notice {
                 write!(f, "goes on from the snapshot of epoch {}", epoch.0)?;
                 at.map_or(Ok(()), |at| write!(f, " ({at})"))
             }
+            Notice::FromSavepoint {
+                place,
+                epoch,
+                at,
+                changes,
+            } => {
+                write!(f, "begins from {place}, of epoch {} ({at})", epoch.0)?;
+                write_changes(f, changes)
+            }
+            Notice::Migrates { changes } => {
+                f.write_str("reads what is kept in another form")?;
+                write_changes(f, changes)
+            }
             Notice::Recovering {
                 from,
                 why,
@@ -140,4 +170,19 @@ impl fmt::Display for Notice {
             }
         }
     }
+}
+
+/// What is not kept as it was, on the same line.
+fn write_changes(f: &mut fmt::Formatter<'_>, changes: &StateDiff) -> fmt::Result {
+    let states = changes.states.iter();
+    let changed = states.filter(|state| state.verdict != Verdict::Keep);
+    for (number, state) in changed.enumerate() {
+        let before = if number == 0 { ": " } else { "; " };
+        let word = state.verdict.word();
+        write!(f, "{before}{word} {}/{}", state.vertex, state.state)?;
+        if !state.verdict.reasons().is_empty() {
+            write!(f, " ({})", state.verdict.reasons().join(", "))?;
+        }
+    }
+    Ok(())
 }

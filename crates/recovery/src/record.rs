@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use ardea_control::EpochsRecord;
 use ardea_core::{Epoch, Error, ErrorCode, Result};
+use ardea_savepoint::JobStates;
 use ardea_snapshot::{FileName, FileState, Folder, Unsealed, seal, unseal};
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +48,12 @@ pub(crate) struct KeptRecord {
     pub(crate) end: Option<RecordedEnd>,
     /// Of the snapshots that are kept, by epoch.
     pub(crate) told: BTreeMap<u64, EpochTold>,
+    /// What the job remembers, as its program says it, by the first epoch of which that holds.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) states: BTreeMap<u64, Arc<JobStates>>,
+    /// The savepoint that it began from, by its id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) origin: Option<String>,
     /// What its conductor needs.
     pub(crate) epochs: Arc<EpochsRecord>,
 }
@@ -57,6 +64,23 @@ impl KeptRecord {
         let epochs = &self.epochs;
         self.told
             .retain(|epoch, _| epochs.snapshot(Epoch(*epoch)).is_some());
+        let kept = epochs.snapshots.iter().map(|kept| kept.epoch.0);
+        let needed = kept.filter_map(|epoch| self.states.range(..=epoch).next_back());
+        let needed: Vec<u64> = needed.map(|(since, _)| *since).collect();
+        self.states.retain(|since, _| needed.contains(since));
+    }
+
+    /// What the job remembered at the end of this epoch, as its program said it.
+    pub(crate) fn states_of(&self, epoch: Epoch) -> Option<&JobStates> {
+        let (_, states) = self.states.range(..=epoch.0).next_back()?;
+        Some(states)
+    }
+
+    /// From this epoch on it remembers this.
+    pub(crate) fn remembers(&mut self, epoch: Epoch, states: &Arc<JobStates>) {
+        if self.states_of(epoch) != Some(&**states) {
+            self.states.insert(epoch.0, Arc::clone(states));
+        }
     }
 
     fn decode(file: &[u8], name: &FileName, place: &str) -> Result<Self> {
@@ -237,6 +261,8 @@ mod tests {
             job: "words".into(),
             end,
             told: BTreeMap::new(),
+            states: BTreeMap::new(),
+            origin: None,
             epochs: Arc::new(EpochsRecord::new(job)),
         }
     }

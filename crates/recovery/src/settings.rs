@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ardea_core::settings::{Kind, Resolved, Setting};
 use ardea_core::{Guarantee, Result};
+use ardea_savepoint::Dropping;
 
 use crate::Survival;
 
@@ -102,6 +103,20 @@ pub static SURVIVAL_SETTINGS: &[Setting] = &[
         about: "whether an exactly-once job may go on from the snapshot before one that is damaged",
         trades: "it goes on, and what was published since is published again",
     },
+    Setting {
+        key: "recovery.from",
+        kind: Kind::Text,
+        default: "",
+        about: "the folder of a savepoint that the job begins from, if it has nothing of its own yet",
+        trades: "all of it is copied to snapshots.folder before the job begins",
+    },
+    Setting {
+        key: "recovery.drop",
+        kind: Kind::Text,
+        default: "",
+        about: "what of that savepoint may be left behind: vertices, or states as VERTEX/STATE, with commas between them",
+        trades: "what is dropped is forgotten; the savepoint keeps it",
+    },
 ];
 
 impl Survival {
@@ -124,8 +139,13 @@ impl Survival {
         };
         let keep = usize::try_from(resolved.count("snapshots.keep")?).unwrap_or(usize::MAX);
         let attempts = resolved.count("recovery.attempts")?;
+        let survival = match resolved.text("recovery.from")? {
+            "" => survival,
+            folder => survival.from_savepoint(folder),
+        };
         Ok(Some(
             survival
+                .dropping(Dropping::listed(resolved.text("recovery.drop")?))
                 .guarantee(guarantee)
                 .every(resolved.duration("snapshots.every")?)
                 .timeout(resolved.duration("snapshots.timeout")?)
@@ -193,6 +213,8 @@ mod tests {
             "recovery.attempts=6",
             "recovery.start_over=on",
             "recovery.go_back=on",
+            "recovery.from=a/b",
+            "recovery.drop=x, y/z",
         ])
         .unwrap();
         assert_eq!(told.promised(), Guarantee::AtLeastOnce);
@@ -201,5 +223,8 @@ mod tests {
         assert_eq!(millis, [2_000, 3_000, 4]);
         assert_eq!((told.keep.get(), told.attempts), (5, 6));
         assert!(told.starts_over && told.goes_back);
+        assert_eq!(told.from, Some("a/b".into()));
+        assert!(told.dropping.has("x", "any") && told.dropping.has("y", "z"));
+        assert!(!told.dropping.has("y", "a"));
     }
 }

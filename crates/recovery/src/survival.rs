@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ardea_control::{BackoffConfig, EpochsConfig};
 use ardea_core::Guarantee;
+use ardea_savepoint::Dropping;
 use ardea_snapshot::Folder;
 
 use crate::Notice;
@@ -54,6 +55,8 @@ pub struct Survival {
     pub(crate) attempts: u32,
     pub(crate) starts_over: bool,
     pub(crate) goes_back: bool,
+    pub(crate) from: Option<PathBuf>,
+    pub(crate) dropping: Dropping,
     pub(crate) notices: Option<Listener>,
 }
 
@@ -92,6 +95,8 @@ impl Survival {
             attempts: 5,
             starts_over: false,
             goes_back: false,
+            from: None,
+            dropping: Dropping::nothing(),
             notices: None,
         }
     }
@@ -140,6 +145,21 @@ impl Survival {
     /// since is published again then. Unless told it may not, and the job ends with the reason.
     pub fn go_back(self, goes_back: bool) -> Self {
         Survival { goes_back, ..self }
+    }
+
+    /// Begins from the savepoint in this folder, if the job has not done so before and has nothing of its own yet. What of it the job has
+    /// no place for is
+    /// refused, unless it may be [dropped](Self::dropping); vertices that the savepoint doesn't know begin with nothing.
+    pub fn from_savepoint(self, folder: impl Into<PathBuf>) -> Self {
+        Survival {
+            from: Some(folder.into()),
+            ..self
+        }
+    }
+
+    /// What of the savepoint may be left behind.
+    pub fn dropping(self, dropping: Dropping) -> Self {
+        Survival { dropping, ..self }
     }
 
     /// Has this hear what people may want to read, instead of a line on standard error for each.

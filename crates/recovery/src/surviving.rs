@@ -1,15 +1,17 @@
 //! A job that runs and survives, as its submitter sees it.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ardea_core::{DeadLetters, Epoch, Error, ErrorCode, Result};
 use ardea_cuts::Writers;
 use ardea_engine::{Interruptible, JobHandle, Node, NodeConfig, allowed_cores, end_on_interrupt};
+use ardea_savepoint::{JobStates, SavepointManifest};
 
-use crate::driver::Driver;
+use crate::driver::{Driver, SaveWish};
 use crate::home::Home;
 use crate::life::{Beginning, Event, Wish};
 use crate::record::RecordedEnd;
@@ -17,6 +19,8 @@ use crate::{Embedded, Notice, Survival};
 
 /// More threads than this don't make snapshots quicker to write or to read.
 const MOST_THREADS: usize = 4;
+/// How often who waits for a savepoint looks whether the job goes on.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// How a job that survives has come to its end.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -150,6 +154,37 @@ impl SurvivingHandle {
         end_on_interrupt(&shared)
     }
 
+    /// Writes a savepoint of the job to this folder, which is made if it isn't there, and has to be empty: ends an epoch for it, and
+    /// carries all
+    /// state there while the job goes on. Waits until it is there.
+    ///
+    /// # Errors
+    /// `WrongState` if the job has ended or is ending, or something is in the folder; whatever keeps the epoch from being committed, or the
+    /// savepoint from being written.
+    pub fn savepoint(&self, folder: impl Into<PathBuf>) -> Result<SavepointManifest> {
+        let (answer, answered) = channel();
+        let wish = SaveWish {
+            to: folder.into(),
+            answer: Box::new(move |made| {
+                // Who asked waits.
+                let _ = answer.send(made);
+            }),
+        };
+        // One that is over answers nothing.
+        let _ = self.0.events.send(Event::Save(wish));
+        loop {
+            match answered.recv_timeout(LOOK) {
+                Ok(made) => return made,
+                Err(RecvTimeoutError::Timeout) if !self.0.is_over() => {}
+                Err(_) => {
+                    return answered
+                        .try_recv()
+                        .unwrap_or_else(|_| Err(has_ended(self.name())));
+                }
+            }
+        }
+    }
+
     /// The present life of the job, or the last one; none before the first has begun. Its counters begin with it.
     pub fn job(&self) -> Option<JobHandle> {
         lock(&self.0.present).clone()
@@ -188,6 +223,7 @@ impl<'a> Surviving<'a> {
     /// # Errors
     /// * `InvalidJob` if nothing is promised;
     /// * `WrongState` if another process has the folder;
+    /// * `InvalidJob` if it can't go on from the savepoint that it is to begin from;
     /// * `WrongCluster` if it is another job's, `SnapshotDamaged` if what says which snapshots count can't be read;
     /// * what reading and writing there returns.
     pub fn open(job: &'a dyn Embedded, node: &'a Node, survival: &'a Survival) -> Result<Self> {
@@ -197,7 +233,8 @@ impl<'a> Surviving<'a> {
             return Err(Error::new(ErrorCode::InvalidJob, what)
                 .hint("choose at-least-once or exactly-once, or just run it"));
         }
-        let home = Home::open(survival, name)?;
+        let states = JobStates::of(&job.graph(node.config().threads)?)?;
+        let home = Home::open(survival, name, states)?;
         let (sender, events) = channel();
         let shared = Shared {
             name: name.to_string(),
@@ -299,6 +336,13 @@ impl<J: Embedded> Survive for J {
         let node = Node::start(config)?;
         Surviving::open(self, &node, survival)?.run()
     }
+}
+
+/// The error of a savepoint that nobody is there to make.
+pub(crate) fn has_ended(job: &str) -> Error {
+    let what = format!("the job {job:?} has ended, and there is no savepoint");
+    Error::new(ErrorCode::WrongState, what)
+        .hint("what it has kept in its folder can be saved now that it has ended")
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

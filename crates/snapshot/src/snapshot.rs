@@ -12,7 +12,7 @@ use crate::file_name::StoredName;
 use crate::manifest::Manifest;
 use crate::merge::{Entries, Entry, Merge, Wanted};
 use crate::partitions::Space;
-use crate::{Folder, PartitionRange, SnapshotId, SnapshotReport};
+use crate::{FileName, Folder, PartitionRange, SnapshotId, SnapshotReport};
 
 /// A committed snapshot. Cloning is cheap; all clones may be read at the same time.
 ///
@@ -41,9 +41,19 @@ impl Snapshot {
         Ok(Snapshot::new(folder, Arc::new(manifest)))
     }
 
+    /// Whose it is.
+    pub fn job(&self) -> &str {
+        &self.manifest.job
+    }
+
     /// What it is called.
     pub fn id(&self) -> SnapshotId {
         self.manifest.snapshot
+    }
+
+    /// The file of its manifest.
+    pub fn file(&self) -> FileName {
+        self.manifest.file()
     }
 
     /// When it was committed.

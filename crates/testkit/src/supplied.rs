@@ -2,7 +2,7 @@
 
 use ardea_core::{
     Cut, CutWriter, Epoch, Error, ErrorCode, Inbox, InstanceContext, Ordinal, Outbox, Processor,
-    Progress, RestoredState, Result, Watermark,
+    Progress, RestoredState, Result, StateShape, Watermark,
 };
 
 /// What a supplier supplied; a refusal comes out as the error of `init`.
@@ -69,6 +69,11 @@ impl Processor for SuppliedP {
 
     fn forgets(&self) -> Option<&'static str> {
         self.0.as_ref().ok().and_then(|inner| inner.forgets())
+    }
+
+    fn states(&self) -> Vec<StateShape> {
+        let inner = self.0.as_ref();
+        inner.map_or_else(|_| Vec::new(), |inner| inner.states())
     }
 
     fn take_cut(&mut self, cut: Cut) -> Result<()> {

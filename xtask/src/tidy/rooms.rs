@@ -19,6 +19,7 @@ const FLOORS: &[&[&str]] = &[
         "ardea-exchange",
         "ardea-snapshot",
         "ardea-cuts",
+        "ardea-savepoint",
     ],
     &["ardea-connect"],
     &["ardea-pipeline", "ardea-topology"],

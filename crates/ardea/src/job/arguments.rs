@@ -16,6 +16,12 @@ pub(super) enum Command {
     Submit,
     /// Show the snapshots in this folder.
     Snapshots(PathBuf),
+    /// Write a savepoint of the job in this folder.
+    Savepoint(PathBuf),
+    /// Tell what would become of what is kept in this folder.
+    Diff(PathBuf),
+    /// Print what the job remembers.
+    States,
     /// Explain the program.
     Help,
 }
@@ -38,6 +44,7 @@ pub(super) struct Options {
     pub(super) name: Option<String>,
     pub(super) files: Vec<PathBuf>,
     pub(super) at: Option<String>,
+    pub(super) to: Option<PathBuf>,
     pub(super) detach: bool,
     pub(super) json: bool,
     pub(super) quiet: bool,
@@ -45,7 +52,7 @@ pub(super) struct Options {
 }
 
 /// The options with a value, and what that is.
-const WITH_VALUE: [(&str, &str); 7] = [
+const WITH_VALUE: [(&str, &str); 8] = [
     ("--set", "KEY=VALUE"),
     ("--config", "FILE"),
     ("--threads", "N"),
@@ -53,6 +60,7 @@ const WITH_VALUE: [(&str, &str); 7] = [
     ("--at", "URL"),
     ("--name", "NAME"),
     ("--file", "PATH"),
+    ("--to", "FOLDER"),
 ];
 const WITHOUT: [&str; 5] = ["--detach", "--json", "--quiet", "--check", "--help"];
 
@@ -67,6 +75,9 @@ impl Arguments {
             Some("plan") => Command::Plan,
             Some("submit") => Command::Submit,
             Some("snapshots") => Command::Snapshots(PathBuf::new()),
+            Some("savepoint") => Command::Savepoint(PathBuf::new()),
+            Some("diff") => Command::Diff(PathBuf::new()),
+            Some("states") => Command::States,
             Some("help" | "--help" | "-h") => Command::Help,
             _ => {
                 return Ok(Arguments {
@@ -88,8 +99,14 @@ impl Arguments {
                 break;
             }
             if !word.starts_with('-') || word == "-" {
+                if let Command::Diff(old) = &mut arguments.command
+                    && old.as_os_str().is_empty()
+                {
+                    *old = PathBuf::from(word);
+                    continue;
+                }
                 arguments.of_job.push(word.clone());
-                if matches!(arguments.command, Command::Snapshots(_)) {
+                if let Command::Snapshots(_) | Command::Savepoint(_) = arguments.command {
                     continue;
                 }
                 // From the first that is no option on, all is the job's.
@@ -113,13 +130,27 @@ impl Arguments {
                 None => return Err(unknown(word)),
             }
         }
-        if let Command::Snapshots(folder) = &mut arguments.command {
-            *folder = match &arguments.of_job[..] {
-                [folder] => PathBuf::from(folder),
-                _ => return Err(refuse("snapshots needs one folder".to_string(), None)),
-            };
-        }
+        arguments.take_folder()?;
         Ok(arguments)
+    }
+
+    /// The folder that a command is about.
+    fn take_folder(&mut self) -> Result<()> {
+        let lacking = |what: &str| Err(refuse(what.to_string(), None));
+        match &mut self.command {
+            Command::Snapshots(folder) | Command::Savepoint(folder) => match &self.of_job[..] {
+                [one] => *folder = PathBuf::from(one),
+                _ => return lacking("snapshots and savepoint need one folder"),
+            },
+            Command::Diff(old) if old.as_os_str().is_empty() => {
+                return lacking("diff needs the folder of a savepoint or of a job");
+            }
+            _ => {}
+        }
+        match (&self.command, &self.options.to) {
+            (Command::Savepoint(_), None) => lacking("savepoint needs --to FOLDER"),
+            _ => Ok(()),
+        }
     }
 
     fn flag(&mut self, name: &str) {
@@ -148,6 +179,7 @@ impl Options {
             "--config" => self.config = Some(PathBuf::from(value)),
             "--at" => self.at = Some(value),
             "--name" => self.name = Some(value),
+            "--to" => self.to = Some(PathBuf::from(value)),
             _ => self.files.push(PathBuf::from(value)),
         }
     }
@@ -180,6 +212,9 @@ Usage:
   {program} plan [OPTIONS] [ARGS]    show its graph, and how it would be packed; runs nothing
   {program} submit [OPTIONS] [ARGS]  submit it to a cluster
   {program} snapshots FOLDER         show the snapshots of a job (snapshots.folder)
+  {program} savepoint FOLDER --to F  write a savepoint of the job in that folder, whether it runs or not
+  {program} diff OLD [ARGS]          tell what would become of each state of a savepoint, or of the job in a folder
+  {program} states [ARGS]            print what the job remembers, as JSON
   {program} help                     print this
 
 Options:
@@ -192,6 +227,7 @@ Options:
   --file PATH       submit: a file or folder that goes along; may be given several times
   --detach          submit: don't wait until it runs
   --check           snapshots: read all, and verify it
+  --to FOLDER       savepoint: where it is to be; a folder that is empty or isn't there
   --json            print results as JSON on standard output, errors as JSON on standard error
   -q, --quiet       print no progress
 
@@ -248,6 +284,20 @@ mod tests {
             assert_eq!(read(line).unwrap_err().code(), ErrorCode::InvalidConfig);
         }
         assert_eq!(read("submit --help").unwrap().command, Command::Help);
+    }
+
+    #[test]
+    fn a_savepoint_is_of_one_folder_and_goes_to_another_and_a_comparison_takes_the_jobs_arguments()
+    {
+        let arguments = read("savepoint state/words --to saved").unwrap();
+        assert_eq!(arguments.command, Command::Savepoint("state/words".into()));
+        assert_eq!(arguments.options.to, Some("saved".into()));
+        assert!(read("savepoint state/words").is_err() && read("savepoint --to x").is_err());
+        let arguments = read("diff --json saved book.txt --top 3").unwrap();
+        assert_eq!(arguments.command, Command::Diff("saved".into()));
+        assert_eq!(arguments.of_job, ["book.txt", "--top", "3"]);
+        assert!(arguments.options.json && read("diff").is_err());
+        assert_eq!(read("states -- a").unwrap().of_job, ["a"]);
     }
 
     #[test]

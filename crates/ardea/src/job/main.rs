@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use ardea_api::ClusterSettings;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_engine::Job;
-use ardea_recovery::{Embedded, Survival};
+use ardea_recovery::{Embedded, KeptStates, SAVING, Survival, savepoint};
+use ardea_savepoint::Dropping;
 
 use super::arguments::{Arguments, Command, Options, help};
 use super::console::{Console, told};
@@ -16,6 +17,7 @@ use super::failure::{exit_code, told_as_json, told_as_text};
 use super::kept::KeptJob;
 use super::prepare::{Prepared, Wanted};
 use super::profile::read_settings;
+use super::saved::{Comparison, SavedJob, remembered};
 use super::submit::submit;
 use super::target::connect;
 use super::worker::{as_worker, work};
@@ -91,10 +93,24 @@ fn run<J: Job + Embedded>(
         return print(&help(&own_name())).map(|()| End::Completed);
     }
     let (resolved, node, mut cluster) = read_settings(options.config.as_deref(), &options.set)?;
-    if let Command::Snapshots(folder) = &command {
-        return snapshots(folder, &options).map(|()| End::Completed);
+    match &command {
+        Command::Snapshots(folder) => {
+            return snapshots(folder, &options).map(|()| End::Completed);
+        }
+        Command::Savepoint(folder) => {
+            return save(folder, &options).map(|()| End::Completed);
+        }
+        _ => {}
     }
     let job = describe(&of_job)?;
+    match &command {
+        Command::States => return print_json(&remembered(&job)?).map(|()| End::Completed),
+        Command::Diff(old) => {
+            let dropping = Dropping::listed(resolved.text("recovery.drop")?);
+            return compare(old, &job, &dropping, &options).map(|()| End::Completed);
+        }
+        _ => {}
+    }
     if command == Command::Run {
         return match Survival::from_settings(&resolved)? {
             Some(survival) => embedded::run_surviving(&job, node, &survival),
@@ -125,6 +141,27 @@ fn snapshots(folder: &Path, options: &Options) -> Result<()> {
         false => print(&kept.to_string())?,
     }
     kept.damage().map_or(Ok(()), Err)
+}
+
+fn save(folder: &Path, options: &Options) -> Result<()> {
+    let to = options.to.clone().unwrap_or_default();
+    let saved = SavedJob::written(&to, savepoint(folder, &to, SAVING)?);
+    match options.json {
+        true => print_json(&saved.to_json()),
+        false if options.quiet => Ok(()),
+        false => print(&saved.to_string()),
+    }
+}
+
+fn compare(old: &Path, job: &dyn Embedded, dropping: &Dropping, options: &Options) -> Result<()> {
+    let (kept, own) = (KeptStates::look(old)?, remembered(job)?);
+    let place = old.display().to_string();
+    let found = Comparison::of((&place, &kept), (job.job_name(), &own), dropping);
+    match options.json {
+        true => print_json(&found.to_json())?,
+        false => print(&found.to_string())?,
+    }
+    found.check()
 }
 
 fn plan(prepared: &Prepared, options: &Options) -> Result<()> {

@@ -76,3 +76,53 @@ fn a_folder_that_is_no_jobs_is_told_with_what_to_name() {
     let finished = run(&["snapshots", &format!("{path}/none")]);
     assert_eq!(finished.code, Some(3), "{finished:?}");
 }
+
+#[test]
+fn a_savepoint_is_written_shown_checked_and_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let events = events(folder.path(), 20_000);
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (output, state, saved) = (at("out.jsonl"), at("state"), at("saved"));
+    let setting = format!("snapshots.folder={state}");
+    succeed(&[
+        "nexmark",
+        "run",
+        "--query",
+        "q5",
+        "-i",
+        &events,
+        "-o",
+        &output,
+        "--set",
+        "guarantee=exactly-once",
+        "--set",
+        &setting,
+    ]);
+    let written = json(&succeed(&["savepoint", &state, "--to", &saved, "--json"]));
+    assert_eq!(written["savepoint"]["job"], "q5");
+    let text = succeed(&["savepoint", "inspect", &saved, "--check"]);
+    assert!(text.starts_with("q5 in "), "{text}");
+    assert!(text.contains("whole: "), "{text}");
+    let again = run(&["savepoint", &state, "--to", &saved]);
+    assert_eq!(again.code, Some(2), "{again:?}");
+    // Compared with itself nothing changes; another job has no place for it.
+    let same = json(&succeed(&["diff", &state, &saved, "--json"]));
+    assert_eq!(same["possible"], true, "{same}");
+    let other = run(&["diff", &saved, "wordcount", "book.txt"]);
+    assert_eq!(other.code, Some(2), "{other:?}");
+    assert!(other.out.contains("impossible"), "{other:?}");
+    // Damage is found.
+    for file in fs::read_dir(&saved).unwrap() {
+        let path = file.unwrap().path();
+        if path.extension().is_some_and(|ending| ending == "block") {
+            let mut bytes = fs::read(&path).unwrap();
+            let last = bytes.len() - 1;
+            bytes[last] ^= 1;
+            fs::write(path, bytes).unwrap();
+        }
+    }
+    let damaged = run(&["savepoint", "inspect", &saved, "--check"]);
+    assert_eq!(damaged.code, Some(1), "{damaged:?}");
+    let none = run(&["savepoint", "inspect", &state]);
+    assert!(none.err.contains("no savepoint"), "{none:?}");
+}

@@ -12,7 +12,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use ardea_core::instance_state as kept;
 use ardea_core::{
     Cut, CutDraft, CutWriter, Epoch, Error, ErrorCode, FileUse, Instance, InstanceContext,
-    Isolation, Outbox, Processor, Progress, RestoredState, Result, Source, Unbounded,
+    Isolation, Outbox, Processor, Progress, RestoredState, Result, Source, StateShape, Unbounded,
 };
 use serde::{Deserialize, Serialize};
 
@@ -484,6 +484,10 @@ impl<T: Send + 'static, D: Decode<T>> Processor for FollowP<T, D> {
             }
             Turn::Read => self.advance(),
         }
+    }
+
+    fn states(&self) -> Vec<StateShape> {
+        vec![StateShape::own(STATE)]
     }
 
     fn take_cut(&mut self, _: Cut) -> Result<()> {

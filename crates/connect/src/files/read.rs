@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ardea_core::{
     Bounded, Cut, CutWriter, Epoch, FileUse, Instance, InstanceContext, Isolation, JobSignals,
-    Ordinal, Outbox, Parallelism, Processor, Progress, RestoredState, Result, Source,
+    Ordinal, Outbox, Parallelism, Processor, Progress, RestoredState, Result, Source, StateShape,
 };
 use serde::de::DeserializeOwned;
 
@@ -308,6 +308,10 @@ impl<T: Send + 'static, D: Decode<T>> Processor for ReadP<T, D> {
             ),
             _ => None,
         }
+    }
+
+    fn states(&self) -> Vec<StateShape> {
+        Share::states()
     }
 
     fn take_cut(&mut self, cut: Cut) -> Result<()> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use ardea_core::{
     Clock, Cut, CutWriter, Delivery, Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext,
     Isolation, JobSignals, Ordinal, Outbox, Parallelism, Processor, Progress, RecordGuard,
-    RestoredState, Result, Sink,
+    RestoredState, Result, Sink, StateShape,
 };
 
 use super::claim::Claim;
@@ -428,6 +428,10 @@ impl<T: Send + 'static, E: Encode<T>> Processor for WriteFilesP<T, E> {
             ledger.end();
         }
         Ok(Progress::DONE)
+    }
+
+    fn states(&self) -> Vec<StateShape> {
+        Ledger::states()
     }
 
     fn take_cut(&mut self, cut: Cut) -> Result<()> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use ardea_core::{
     Bounded, Boundedness, Clock, Cut, CutWriter, Epoch, Error, ErrorCode, Instance,
     InstanceContext, Lane, Ordinal, Outbox, Parallelism, Processor, Progress, RecordGuard,
-    RestoredState, Result, Source, Timestamp, Unbounded, Watermark,
+    RestoredState, Result, Source, StateShape, Timestamp, Unbounded, Watermark,
 };
 
 use crate::numbers::Numbers;
@@ -358,6 +358,10 @@ where
         } else {
             Progress::NONE
         })
+    }
+
+    fn states(&self) -> Vec<StateShape> {
+        Numbers::states()
     }
 
     fn take_cut(&mut self, _: Cut) -> Result<()> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ardea_core::{
     Bounded, Cut, CutWriter, Epoch, Instance, Ordinal, Outbox, Processor, Progress, RecordGuard,
-    RestoredState, Result, Source, Timestamp,
+    RestoredState, Result, Source, StateShape, Timestamp,
 };
 
 use crate::numbers::Numbers;
@@ -72,6 +72,10 @@ where
             left -= count;
         }
         Ok(Progress::done_if(self.numbers.is_at_end()))
+    }
+
+    fn states(&self) -> Vec<StateShape> {
+        Numbers::states()
     }
 
     fn take_cut(&mut self, _: Cut) -> Result<()> {

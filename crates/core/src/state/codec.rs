@@ -1,6 +1,6 @@
 //! How values of state become bytes.
 
-use crate::Result;
+use crate::{Result, Schema};
 
 /// Writes and reads values of one type, as they are kept beyond the life of an instance.
 ///
@@ -17,4 +17,9 @@ pub trait StateCodec<T>: Send + Sync {
     /// # Errors
     /// If they are none of this type.
     fn get(&self, bytes: &[u8]) -> Result<T>;
+
+    /// What the values look like, as far as that can be told without one. May take a millisecond: ask once.
+    fn schema(&self) -> Schema {
+        Schema::Any
+    }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ardea_core::{
     Cut, CutWriter, Epoch, Error, ErrorCode, Inbox, InstanceContext, Ordinal, Outbox, Processor,
-    Progress, RecordGuard, RestoredState, Result, StateChunk, StateCodec,
+    Progress, RecordGuard, RestoredState, Result, StateChunk, StateCodec, StateShape,
 };
 
 use crate::keyed::KeyedStates;
@@ -156,6 +156,12 @@ where
             Some(_) => None,
             None => Some("what it was told, which nothing here can write"),
         }
+    }
+
+    fn states(&self) -> Vec<StateShape> {
+        let kept = self.kept.iter();
+        kept.map(|codec| StateShape::of_values(TOLD, None, codec.schema()))
+            .collect()
     }
 
     fn take_cut(&mut self, cut: Cut) -> Result<()> {

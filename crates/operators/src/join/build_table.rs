@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ardea_core::{
     Cut, CutWriter, Epoch, Instance, Key, PartitionId, Progress, RestoredEntry, Result, StateChunk,
-    StateCodec,
+    StateCodec, StateShape,
 };
 
 use crate::keyed::{KeyedStates, Rest, put_part};
@@ -190,6 +190,11 @@ impl<V> KeptTable<V> {
     pub(super) fn set(&mut self, instance: Instance, is_keyed: bool) {
         self.instance = instance;
         self.is_keyed = is_keyed;
+    }
+
+    /// What the state looks like.
+    pub(super) fn shape(&self) -> StateShape {
+        StateShape::of_values(TABLE, None, self.values.schema())
     }
 
     fn write<K: Key>(&self, chunk: &mut StateChunk, key: &K, values: &Values<V>) -> Result<()> {

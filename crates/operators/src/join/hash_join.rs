@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use ardea_core::{
     Cut, CutWriter, Epoch, Error, ErrorCode, Inbox, InstanceContext, Key, Ordinal, Outbox,
-    Processor, Progress, RecordGuard, RestoredState, Result, StateCodec, Timestamp, Watermark,
+    Processor, Progress, RecordGuard, RestoredState, Result, StateCodec, StateShape, Timestamp,
+    Watermark,
 };
 
 use crate::join::BuildTable;
@@ -222,6 +223,10 @@ where
             Some(_) => None,
             None => Some("its table, which nothing here can write"),
         }
+    }
+
+    fn states(&self) -> Vec<StateShape> {
+        self.kept.iter().map(KeptTable::shape).collect()
     }
 
     fn take_cut(&mut self, cut: Cut) -> Result<()> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ardea_core::{
     Cut, CutWriter, Epoch, Inbox, InstanceContext, InstanceMetrics, Key, Ordinal, Outbox,
-    Processor, Progress, RestoredState, Result, StateCodec, Timestamp, Watermark,
+    Processor, Progress, RestoredState, Result, StateCodec, StateShape, Timestamp, Watermark,
 };
 
 use crate::join::JoinInterval;
@@ -339,6 +339,10 @@ where
             Some(_) => None,
             None => Some("the records that may still be joined, which nothing here can write"),
         }
+    }
+
+    fn states(&self) -> Vec<StateShape> {
+        self.kept.iter().flat_map(KeptSides::shapes).collect()
     }
 
     fn take_cut(&mut self, cut: Cut) -> Result<()> {

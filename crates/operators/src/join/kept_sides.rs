@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ardea_core::{
     Error, ErrorCode, Key, PartitionId, RestoredEntry, RestoredState, Result, StateChunk,
-    StateCodec,
+    StateCodec, StateShape,
 };
 
 use crate::join::sides::{Stamp, Waiting};
@@ -62,6 +62,14 @@ impl<L, R> Clone for KeptSides<L, R> {
 }
 
 impl<L, R> KeptSides<L, R> {
+    /// What both states look like.
+    pub(super) fn shapes(&self) -> [StateShape; 2] {
+        [
+            StateShape::of_values(LEFT, None, self.left.schema()),
+            StateShape::of_values(RIGHT, None, self.right.schema()),
+        ]
+    }
+
     /// Appends the entry of a record.
     pub(super) fn write<K: Key>(
         &self,

@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use ardea_core::{
     Cut, CutWriter, Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext, Ordinal, Outbox,
-    PartitionId, Processor, Progress, RestoredState, Result, StateChunk, Timestamp, Watermark,
+    PartitionId, Processor, Progress, RestoredState, Result, StateChunk, StateShape, Timestamp,
+    Watermark,
 };
 
-use crate::keyed::{KeptAs, KeyedStates, unless_kept};
+use crate::keyed::{KeptAs, KeyedStates, STATE, unless_kept};
 
 /// How many records are sorted at a time.
 const RUN_RECORDS: usize = 1024;
@@ -234,6 +235,10 @@ where
 
     fn forgets(&self) -> Option<&'static str> {
         unless_kept(self.kept.as_ref())
+    }
+
+    fn states(&self) -> Vec<StateShape> {
+        self.kept.iter().map(|kept| kept.shape(STATE)).collect()
     }
 
     fn take_cut(&mut self, cut: Cut) -> Result<()> {

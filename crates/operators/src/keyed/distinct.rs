@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use ardea_core::{
     Cut, CutWriter, Epoch, Inbox, InstanceContext, Key, Ordinal, Outbox, Processor, Progress,
-    RecordGuard, RestoredState, Result, StateChunk, Timestamp, Watermark,
+    RecordGuard, RestoredState, Result, StateChunk, StateShape, Timestamp, Watermark,
 };
 
-use crate::keyed::{KeptAs, KeyedStates, TimerSet, put_time, unless_kept};
+use crate::keyed::{KeptAs, KeyedStates, STATE, TimerSet, put_time, unless_kept};
 use crate::passing::{pass_front, passable, remove_at};
 
 /// How many keys a call forgets at most.
@@ -179,6 +179,10 @@ where
 
     fn forgets(&self) -> Option<&'static str> {
         unless_kept(self.kept.as_ref())
+    }
+
+    fn states(&self) -> Vec<StateShape> {
+        self.kept.iter().map(|kept| kept.shape(STATE)).collect()
     }
 
     fn take_cut(&mut self, cut: Cut) -> Result<()> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ardea_core::{
     Error, ErrorCode, Key, PartitionId, RestoredEntry, RestoredState, Result, StateChunk,
-    StateCodec, Timestamp,
+    StateCodec, StateShape, Timestamp,
 };
 
 use crate::keyed::states::STATE;
@@ -38,6 +38,11 @@ impl<K: Key, S> KeptAs<K, S> {
     /// By these codecs.
     pub fn new(key: Arc<dyn StateCodec<K>>, state: Arc<dyn StateCodec<S>>) -> Self {
         KeptAs { key, state }
+    }
+
+    /// What the state of this name looks like that is written so.
+    pub(crate) fn shape(&self, name: impl Into<String>) -> StateShape {
+        StateShape::of_values(name, Some(self.key.schema()), self.state.schema())
     }
 
     /// Appends the entry of a key: its state, then what `rest` appends.

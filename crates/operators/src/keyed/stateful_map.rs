@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use ardea_core::{
     Clock, Cut, CutWriter, Epoch, Inbox, InstanceContext, Key, Ordinal, Outbox, Processor,
-    Progress, RestoredState, Result, StateChunk, Timestamp, Waker, Watermark,
+    Progress, RestoredState, Result, StateChunk, StateShape, Timestamp, Waker, Watermark,
 };
 
 use crate::keyed::context::Timers;
 use crate::keyed::kept::put_times;
 use crate::keyed::{
-    KeptAs, KeyedContext, KeyedLogic, KeyedStates, TimerKind, put_time, unless_kept,
+    KeptAs, KeyedContext, KeyedLogic, KeyedStates, STATE, TimerKind, put_time, unless_kept,
 };
 use crate::passing::{break_if, take_until};
 use crate::{Backlog, Output};
@@ -421,6 +421,10 @@ where
 
     fn forgets(&self) -> Option<&'static str> {
         unless_kept(self.kept.as_ref())
+    }
+
+    fn states(&self) -> Vec<StateShape> {
+        self.kept.iter().map(|kept| kept.shape(STATE)).collect()
     }
 
     fn take_cut(&mut self, cut: Cut) -> Result<()> {

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use ardea_core::{
     Cut, CutWriter, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress,
-    RestoredState, Result,
+    RestoredState, Result, StateShape,
 };
 
 use crate::of_instance::OfInstance;
@@ -69,6 +69,10 @@ impl<T: Send + 'static> Processor for LimitP<T> {
             inbox.rows::<T>()?.clear();
         }
         Ok(())
+    }
+
+    fn states(&self) -> Vec<StateShape> {
+        OfInstance::<1>::states()
     }
 
     fn take_cut(&mut self, _: Cut) -> Result<()> {

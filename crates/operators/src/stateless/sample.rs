@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 
 use ardea_core::{
     Cut, CutWriter, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress,
-    RestoredState, Result,
+    RestoredState, Result, StateShape,
 };
 
 use crate::of_instance::OfInstance;
@@ -68,6 +68,10 @@ impl<T: Send + 'static> Processor for SampleP<T> {
             *skip = if passes { *every - 1 } else { *skip - 1 };
             passes
         })
+    }
+
+    fn states(&self) -> Vec<StateShape> {
+        OfInstance::<1>::states()
     }
 
     fn take_cut(&mut self, _: Cut) -> Result<()> {

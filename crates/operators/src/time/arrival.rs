@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ardea_core::{
     Clock, Cut, CutWriter, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress,
-    RestoredState, Result, Timestamp, Watermark,
+    RestoredState, Result, StateShape, Timestamp, Watermark,
 };
 
 use crate::of_instance::OfInstance;
@@ -122,6 +122,10 @@ impl<T: Send + 'static> Processor for ArrivalTimeP<T> {
     fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
         self.tick(outbox);
         Ok(())
+    }
+
+    fn states(&self) -> Vec<StateShape> {
+        OfInstance::<1>::states()
     }
 
     fn take_cut(&mut self, _: Cut) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use ardea_core::{
     Clock, CutWriter, InstanceContext, Marker, Ordinal, Outbox, Progress, RestoredState, Result,
-    Timestamp, Waker, Watermark,
+    StateShape, Timestamp, Waker, Watermark,
 };
 
 use crate::of_instance::OfInstance;
@@ -77,6 +77,11 @@ impl WatermarkEmitter {
         if let Some(watermark) = self.again.take() {
             outbox.watermark(watermark);
         }
+    }
+
+    /// What it remembers.
+    pub(crate) fn states() -> Vec<StateShape> {
+        OfInstance::<2>::states()
     }
 
     /// Notes what belongs to a cut.

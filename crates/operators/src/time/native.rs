@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use ardea_core::{
     Cut, CutWriter, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress,
-    RestoredState, Result, Timestamp, Watermark,
+    RestoredState, Result, StateShape, Timestamp, Watermark,
 };
 
 use crate::passing::{pass_front, passable};
@@ -74,6 +74,10 @@ impl<T: Send + 'static> Processor for NativeTimeP<T> {
     fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
         self.emitter.watch_silence(outbox);
         Ok(())
+    }
+
+    fn states(&self) -> Vec<StateShape> {
+        WatermarkEmitter::states()
     }
 
     fn take_cut(&mut self, _: Cut) -> Result<()> {

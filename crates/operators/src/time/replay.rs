@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ardea_core::{
     Clock, Cut, CutWriter, Epoch, Inbox, InstanceContext, JobSignals, Ordinal, Outbox, Processor,
-    Progress, RecordGuard, RestoredState, Result, Timestamp,
+    Progress, RecordGuard, RestoredState, Result, StateShape, Timestamp,
 };
 
 use crate::of_instance::OfInstance;
@@ -125,6 +125,10 @@ where
             outbox.wake_at(due);
         }
         Ok(())
+    }
+
+    fn states(&self) -> Vec<StateShape> {
+        OfInstance::<1>::states()
     }
 
     fn take_cut(&mut self, _: Cut) -> Result<()> {

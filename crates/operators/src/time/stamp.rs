@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ardea_core::{
     Cut, CutWriter, Epoch, Inbox, InstanceContext, OnError, Ordinal, Outbox, Processor, Progress,
-    RecordGuard, RestoredState, Result, Timestamp, Watermark,
+    RecordGuard, RestoredState, Result, StateShape, Timestamp, Watermark,
 };
 
 use crate::passing::{pass_front, passable, remove_at};
@@ -146,6 +146,10 @@ where
     fn on_wake(&mut self, outbox: &mut Outbox) -> Result<()> {
         self.emitter.watch_silence(outbox);
         Ok(())
+    }
+
+    fn states(&self) -> Vec<StateShape> {
+        WatermarkEmitter::states()
     }
 
     fn take_cut(&mut self, _: Cut) -> Result<()> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ardea_core::{
     Cut, CutWriter, Epoch, Inbox, InstanceContext, Key, Ordinal, Outbox, Processor, Progress,
-    RecordGuard, RestoredState, Result, StateChunk, Timestamp, Watermark,
+    RecordGuard, RestoredState, Result, StateChunk, StateShape, Timestamp, Watermark,
 };
 
 use super::intake::LateRule;
@@ -268,6 +268,11 @@ impl<F: KeyedFold> Processor for SessionWindowP<F> {
 
     fn forgets(&self) -> Option<&'static str> {
         unless_kept(self.kept.as_ref())
+    }
+
+    fn states(&self) -> Vec<StateShape> {
+        let sessions = self.kept.iter().map(|kept| kept.shape(STATE));
+        sessions.chain([StateShape::own(TOLD)]).collect()
     }
 
     fn take_cut(&mut self, cut: Cut) -> Result<()> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ardea_core::{
     Cut, CutWriter, Epoch, Inbox, InstanceContext, Ordinal, Outbox, Processor, Progress,
-    RestoredState, Result, Waker, Watermark,
+    RestoredState, Result, StateShape, Waker, Watermark,
 };
 
 use super::early::{EarlyClock, TakeEarly};
@@ -16,7 +16,7 @@ use super::slider::{Advance, KeptOf, ResultOf, Slider, WINDOWS_PER_CALL};
 use super::spec::{Slice, WindowSpec};
 use super::told::TOLD;
 use crate::KeyedFold;
-use crate::keyed::{KeptAs, unless_kept};
+use crate::keyed::{KeptAs, STATE, unless_kept};
 
 /// Aggregates each key over windows of event time; emits a [`WindowResult`](crate::WindowResult) for each key that has a
 /// record in a window.
@@ -270,6 +270,20 @@ impl<F: KeyedFold> Processor for SlidingWindowP<F> {
 
     fn forgets(&self) -> Option<&'static str> {
         unless_kept(self.codecs.as_ref())
+    }
+
+    fn states(&self) -> Vec<StateShape> {
+        let Some((slices, triggers)) = &self.codecs else {
+            return Vec::new();
+        };
+        let mut states = vec![
+            slices.shape(self.spec.name_of_slices()),
+            StateShape::own(TOLD),
+        ];
+        if F::EARLY {
+            states.push(triggers.shape(STATE));
+        }
+        states
     }
 
     fn take_cut(&mut self, cut: Cut) -> Result<()> {

@@ -34,7 +34,7 @@ impl Driver<'_> {
         }
     }
 
-    fn command(&mut self, command: EpochsCommand) {
+    pub(super) fn command(&mut self, command: EpochsCommand) {
         self.commands += 1;
         let event = EpochsEvent::Command(CommandId(self.commands), command);
         self.untold.push_back(event);

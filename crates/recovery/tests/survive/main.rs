@@ -1,12 +1,15 @@
-//! Jobs that survive: failures of their instances, damaged snapshots, folders that refuse, and people.
+//! Jobs that survive: failures of their instances, damaged snapshots, folders that refuse, savepoints, other versions, and people.
 #![forbid(unsafe_code)]
 
 #[path = "../windows/mod.rs"]
 mod windows;
 
+mod accounts;
 mod damaged;
 mod ends;
 mod failures;
+mod fixtures;
 mod folders;
 mod refusing;
+mod savepoints;
 mod site;

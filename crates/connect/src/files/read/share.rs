@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use ardea_core::instance_state::{self as kept, Siblings};
 use ardea_core::{
     Cut, CutDraft, CutWriter, Epoch, GoneKeys, Instance, Progress, RestoredState, Result,
+    StateShape,
 };
 use serde::{Deserialize, Serialize};
 
@@ -51,6 +52,11 @@ pub(super) struct Share {
 }
 
 impl Share {
+    /// What it remembers.
+    pub fn states() -> Vec<StateShape> {
+        [INSTANCES, FILES].map(StateShape::own).into()
+    }
+
     pub fn new(instance: Instance) -> Self {
         Share {
             instance,

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use ardea_core::instance_state::{self as kept, Siblings};
 use ardea_core::{
     Cut, CutDraft, CutWriter, Epoch, Error, ErrorCode, Instance, Progress, RestoredState, Result,
+    StateShape,
 };
 use serde::{Deserialize, Serialize};
 
@@ -115,6 +116,11 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
+    /// What it remembers.
+    pub fn states() -> Vec<StateShape> {
+        vec![StateShape::own(STATE)]
+    }
+
     pub fn new(instance: Instance) -> Self {
         Ledger {
             instance,

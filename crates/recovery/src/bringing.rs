@@ -1,0 +1,193 @@
+//! Brings a savepoint home: a job that has nothing of its own yet goes on from there as if it had stopped there.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use ardea_control::{EpochsRecord, Generation, Receipt, RecordedCut, RecordedSnapshot, StopState};
+use ardea_core::{Error, ErrorCode, RUNTIME_STATE, Result};
+use ardea_savepoint::{JobStates, Savepoint, StateDiff, Verdict, copy, diff};
+use ardea_snapshot::{DiskFolder, SnapshotId};
+
+use crate::home::Home;
+use crate::life::PARTICIPANT;
+use crate::record::{KeptRecord, Wrote};
+use crate::{Notice, Survival};
+
+impl Home {
+    /// Brings the savepoint home that the job is to begin from, unless it has done so before.
+    ///
+    /// All of its state is copied, so that the job needs it no more. What was to be dropped stays behind, and vertices that are new have
+    /// nothing.
+    ///
+    /// # Errors
+    /// `WrongState` if the job has state that doesn't come from there; `InvalidJob` if it can't go on from it, with all reasons; what
+    /// reading and writing returns. Nothing counts of what was brought by then.
+    pub(crate) fn bring(&mut self, survival: &Survival) -> Result<()> {
+        let Some(from) = &survival.from else {
+            return match survival.dropping.is_empty() {
+                true => Ok(()),
+                false => Err(nothing_to_drop()),
+            };
+        };
+        let savepoint = Savepoint::open(Arc::new(open(from)?))?;
+        let id = &savepoint.manifest().id;
+        let origin = self
+            .record
+            .as_ref()
+            .and_then(|record| record.origin.as_ref());
+        if origin == Some(id) {
+            return Ok(());
+        }
+        if self.committed().is_some() {
+            let (own, from) = (self.folder.place(), from.display());
+            let what = format!(
+                "{own} has state of the job's own, which does not come from the savepoint {from}"
+            );
+            return Err(Error::new(ErrorCode::WrongState, what).hint(
+                "leave recovery.from out to go on from the folder; or give the job an empty one; or let it start over from the savepoint (recovery.start_over)",
+            ));
+        }
+        let found = diff(
+            &savepoint.manifest().states(),
+            self.states(),
+            &survival.dropping,
+        );
+        let place = savepoint_place(from);
+        found.check(&self.job.name, &place)?;
+        self.import(&savepoint, survival, &found)?;
+        let manifest = savepoint.manifest();
+        let notice = Notice::FromSavepoint {
+            place,
+            epoch: manifest.snapshot.epoch,
+            at: manifest.at(),
+            changes: found,
+        };
+        survival.tell(&self.job.name, &notice);
+        Ok(())
+    }
+
+    fn import(
+        &mut self,
+        savepoint: &Savepoint,
+        survival: &Survival,
+        found: &StateDiff,
+    ) -> Result<()> {
+        let known = self
+            .record
+            .as_ref()
+            .map(|record| Arc::clone(&record.epochs));
+        let before = known.map_or_else(
+            || EpochsRecord::new(self.job.clone()),
+            |epochs| EpochsRecord::clone(&epochs),
+        );
+        if self.files.version() == 0 {
+            // Snapshots without a record would be taken for what is left of a lost one.
+            self.note(KeptRecord {
+                job: self.job.name.clone(),
+                end: None,
+                told: BTreeMap::new(),
+                states: BTreeMap::new(),
+                origin: None,
+                epochs: Arc::new(before.clone()),
+            })?;
+        }
+        let manifest = savepoint.manifest();
+        let epoch = manifest.snapshot.epoch;
+        let generation = before.generation.next();
+        let id = SnapshotId::new(generation.0, epoch);
+        let states = Arc::clone(self.states());
+        let dropping = &survival.dropping;
+        let wanted = |vertex: &str, state: Option<&str>| {
+            let is_there = states.vertices.contains_key(vertex) && !dropping.has_vertex(vertex);
+            is_there && state.is_none_or(|state| !dropping.has(vertex, state))
+        };
+        let is_new =
+            |vertex: &&String| !wanted(vertex, None) || !manifest.vertices.contains_key(*vertex);
+        let added = states.vertices.keys().filter(is_new);
+        let added: BTreeMap<String, u32> = added.map(|vertex| (vertex.clone(), 1)).collect();
+        let threads = ardea_engine::allowed_cores().len().clamp(1, 4);
+        let copied = copy(
+            savepoint.snapshot(),
+            &self.store,
+            id,
+            &wanted,
+            &added,
+            threads,
+        )?;
+        let receipt = Receipt {
+            since: None,
+            place: epoch.0.to_be_bytes().to_vec(),
+            bytes: copied.report.bytes(),
+        };
+        let cut = RecordedCut {
+            receipt,
+            has_ended: false,
+        };
+        let snapshot = RecordedSnapshot {
+            epoch,
+            generation,
+            over: None,
+            is_savepoint: false,
+            cuts: BTreeMap::from([(PARTICIPANT, cut)]),
+        };
+        let epochs = EpochsRecord {
+            numbers: before.numbers.max(epoch),
+            generation: Generation(generation.0),
+            begun: false,
+            restored_from: None,
+            committed: Some(epoch),
+            snapshots: vec![Arc::new(snapshot)],
+            stop: StopState::No,
+            ..before
+        };
+        let was = left_of(&manifest.states(), found);
+        self.note(KeptRecord {
+            job: self.job.name.clone(),
+            end: None,
+            told: BTreeMap::new(),
+            states: BTreeMap::from([(epoch.0, Arc::new(was))]),
+            origin: Some(manifest.id.clone()),
+            epochs: Arc::new(epochs),
+        })
+    }
+
+    /// Writes a record, outside of what the conductor does.
+    fn note(&mut self, record: KeptRecord) -> Result<()> {
+        match self.files.write(&record) {
+            Wrote::Yes => {
+                self.record = Some(record);
+                Ok(())
+            }
+            Wrote::No(error) | Wrote::InDoubt(error) => Err(error),
+        }
+    }
+}
+
+/// What a savepoint has, without what was left behind.
+fn left_of(states: &JobStates, found: &StateDiff) -> JobStates {
+    let is_left = |vertex: &str, state: &str| {
+        let mut dropped = found.states.iter().filter(|of| of.verdict == Verdict::Drop);
+        dropped.any(|of| of.vertex == vertex && of.state == state)
+    };
+    states.having(|vertex, state| !state.starts_with(RUNTIME_STATE) && !is_left(vertex, state))
+}
+
+fn open(from: &Path) -> Result<DiskFolder> {
+    if !from.is_dir() {
+        let what = format!("there is no folder {}", from.display());
+        return Err(Error::new(ErrorCode::ReadFailed, what)
+            .hint("name the folder that a savepoint was written to (recovery.from)"));
+    }
+    DiskFolder::open(from)
+}
+
+fn savepoint_place(from: &Path) -> String {
+    format!("the savepoint {}", from.display())
+}
+
+fn nothing_to_drop() -> Error {
+    let what = "state is to be dropped, and the job does not begin from a savepoint";
+    Error::new(ErrorCode::InvalidConfig, what)
+        .hint("recovery.drop goes with recovery.from; recovery.start_over drops all there is")
+}

@@ -1,0 +1,124 @@
+//! A pipeline in three versions: what it remembers of each account changes from one to the next.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ardea_aggregate::count;
+use ardea_connect::generate;
+use ardea_core::Result;
+use ardea_engine::Node;
+use ardea_pipeline::{Pipeline, WatermarkPolicy, Window};
+use ardea_recovery::{Embedded, Survival, Survived, Surviving, SurvivingHandle};
+use serde::{Deserialize, Serialize};
+
+use crate::site::{node, until};
+
+/// How many records there are in all, and how many accounts.
+pub const RECORDS: u64 = 2_000;
+pub const ACCOUNTS: u64 = 8;
+/// So many records come in a second; more that were due while nobody ran come at once.
+const RATE: u64 = 400;
+
+/// What an account is in the first version.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct First {
+    seen: u32,
+    owner: String,
+    spare: Vec<u8>,
+}
+
+/// In the second: a field wider and with another name, one gone, two more.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Second {
+    note: Option<String>,
+    #[serde(alias = "seen")]
+    count: u64,
+    owner: Option<String>,
+    #[serde(default)]
+    limit: i32,
+}
+
+/// A version that can't read the first.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Broken {
+    seen: u8,
+    owner: String,
+    needed: u64,
+}
+
+/// What has come out: by account, the counts in their order.
+pub type Counts = BTreeMap<u64, Vec<u64>>;
+
+/// A job, and what came out of it.
+pub struct Job {
+    pub pipeline: Pipeline,
+    counts: Box<dyn Fn() -> Vec<(u64, u64)> + Send + Sync>,
+}
+
+impl Job {
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts::new();
+        for (account, count) in (self.counts)() {
+            counts.entry(account).or_default().push(count);
+        }
+        counts
+            .values_mut()
+            .for_each(|counts| counts.sort_unstable());
+        counts
+    }
+}
+
+macro_rules! version {
+    ($name:ident, $state:ty, $count:ident) => {
+        pub fn $name() -> Job {
+            let p = Pipeline::new("accounts");
+            let source = generate::at_rate(RATE, |n| n).limit(RECORDS).build();
+            let (records, timed) = p
+                .read_from(source)
+                .with_native_timestamps(WatermarkPolicy::in_order())
+                .tee();
+            let counts = records
+                .key_by(|n| *n % ACCOUNTS)
+                .map_stateful("accounts", <$state>::default, |state, account, _| {
+                    state.$count += 1;
+                    (*account, u64::from(state.$count))
+                })
+                .collect();
+            timed
+                .key_by(|n| *n % 3)
+                .window(Window::tumbling(Duration::from_millis(50)))
+                .aggregate("windows", count())
+                .write_to(ardea_connect::null::sink());
+            Job {
+                pipeline: p,
+                counts: Box::new(move || counts.take()),
+            }
+        }
+    };
+}
+
+version!(first, First, seen);
+version!(second, Second, count);
+version!(broken, Broken, seen);
+
+/// Runs a job beside what `meanwhile` does.
+pub fn with(
+    job: &dyn Embedded,
+    survival: &Survival,
+    meanwhile: impl FnOnce(&SurvivingHandle) + Send,
+) -> Result<Survived> {
+    let node = Node::start(node()).unwrap();
+    let surviving = Surviving::open(job, &node, survival)?;
+    let handle = surviving.handle();
+    std::thread::scope(|scope| {
+        scope.spawn(|| meanwhile(&handle));
+        surviving.run()
+    })
+}
+
+/// Waits until some snapshots have been made.
+pub fn some_snapshots(handle: &SurvivingHandle) {
+    until("snapshots are made", || {
+        handle.is_over() || handle.figures().snapshots > 3
+    });
+}
