@@ -18,6 +18,7 @@ const FLOORS: &[&[&str]] = &[
         "ardea-tls",
         "ardea-exchange",
         "ardea-snapshot",
+        "ardea-grid",
     ],
     &["ardea-connect"],
     &["ardea-pipeline", "ardea-topology"],
