@@ -4,6 +4,7 @@
 //! says what is to be done. The simulation drives it as any shell does.
 
 mod desk;
+mod reader;
 mod refill;
 mod seen;
 
@@ -16,6 +17,8 @@ use ardea_core::PartitionId;
 use serde::{Deserialize, Serialize};
 
 use desk::{Desk, Step};
+pub use reader::Reader;
+use reader::Shared;
 use refill::Refill;
 use seen::Seen;
 
@@ -119,12 +122,11 @@ pub struct Node {
     council: Council,
     config: NodeConfig,
     quota: Arc<Quota>,
-    replicas: Vec<Replica>,
+    shared: Arc<Shared>,
     desk: Desk,
     refill: Refill,
     seen: BTreeMap<MemberId, Seen>,
     claims: BTreeMap<PartitionNumber, Vec<Claim>>,
-    lease: Option<Duration>,
     ticked: Option<Duration>,
     is_out: bool,
     actions: Vec<NodeAction>,
@@ -154,14 +156,14 @@ impl Node {
 
     fn of(council: Council, config: NodeConfig, functions: Arc<dyn Functions>) -> Self {
         let quota = Arc::new(Quota::new(config.limit));
-        let shared = Arc::new(config.replica);
+        let settings = Arc::new(config.replica);
         let me = council.me().id;
         let replica = |_| {
-            let (shared, quota) = (Arc::clone(&shared), Arc::clone(&quota));
-            Replica::new(me, shared, quota, Arc::clone(&functions))
+            let (settings, quota) = (Arc::clone(&settings), Arc::clone(&quota));
+            Replica::new(me, settings, quota, Arc::clone(&functions))
         };
         Node {
-            replicas: (0..config.partitions).map(replica).collect(),
+            shared: Arc::new(Shared::new((0..config.partitions).map(replica))),
             desk: Desk::new(me, config.patience, config.retry),
             refill: Refill::new(config.refill_rate, config.replica.resend),
             council,
@@ -169,7 +171,6 @@ impl Node {
             quota,
             seen: BTreeMap::new(),
             claims: BTreeMap::new(),
-            lease: None,
             ticked: None,
             is_out: false,
             actions: Vec::new(),
@@ -201,20 +202,24 @@ impl Node {
         self.quota.used()
     }
 
-    /// Its copy of a partition.
-    pub fn replica(&self, partition: PartitionId) -> Option<&Replica> {
-        self.replicas.get(partition.index() as usize)
+    /// Looks at its copy of a partition, if the grid has so many.
+    pub fn look_at<R>(&self, partition: PartitionId, look: impl FnOnce(&Replica) -> R) -> Option<R> {
+        self.shared.replica(partition.index()).map(|replica| look(&replica))
+    }
+
+    /// Reads what this member is primary of, from any thread.
+    pub fn reader(&self) -> Reader {
+        Reader(Arc::clone(&self.shared))
     }
 
     /// Whether it may act as its view says.
     pub fn may_act(&self, now: Duration) -> bool {
-        self.lease.is_some_and(|until| now < until)
+        self.shared.may_act(now)
     }
 
     /// Whether it reads and writes this partition now.
     pub fn serves(&self, now: Duration, partition: PartitionId) -> bool {
-        let replica = self.replica(partition);
-        self.may_act(now) && replica.is_some_and(Replica::is_ready)
+        self.may_act(now) && self.look_at(partition, Replica::is_ready).unwrap_or(false)
     }
 
     /// What follows from something that happened.
@@ -324,13 +329,14 @@ impl Node {
         partition: PartitionNumber,
         act: impl FnOnce(&mut Replica, &mut Vec<ReplicaAction>),
     ) {
-        let Some(replica) = self.replicas.get_mut(partition as usize) else {
+        let Some(mut replica) = self.shared.replica(partition) else {
             return;
         };
         let mut out = Vec::new();
-        act(replica, &mut out);
+        act(&mut replica, &mut out);
         replica.flush(now, &mut out);
         let claims = replica.claims(partition);
+        drop(replica);
         for action in out {
             self.carry_out(now, partition, action);
         }
@@ -426,12 +432,12 @@ impl Node {
                 CouncilAction::Out => self.leave(),
             }
         }
-        self.lease = self.council.lease();
+        self.shared.set_lease(self.council.lease());
     }
 
     fn install(&mut self, now: Duration, view: &Arc<View>) {
         // What is asked of the copies meanwhile finds no lease: that of the view before counts no more.
-        self.lease = None;
+        self.shared.set_lease(None);
         self.seen.retain(|member, _| view.has(*member));
         let records: Vec<_> = view
             .partitions()
@@ -457,8 +463,8 @@ impl Node {
     /// It is a member no more.
     fn leave(&mut self) {
         self.is_out = true;
-        self.lease = None;
-        for replica in &mut self.replicas {
+        self.shared.set_lease(None);
+        for mut replica in self.shared.all() {
             replica.give_up(&mut Vec::new());
         }
         self.desk.give_up();
@@ -467,10 +473,9 @@ impl Node {
     }
 
     fn refill(&mut self, now: Duration) {
-        let replicas = &self.replicas;
         let wants = |partition: &PartitionNumber| {
-            let replica = replicas.get(*partition as usize);
-            replica.is_some_and(Replica::wants_entries)
+            let replica = self.shared.replica(*partition);
+            replica.is_some_and(|replica| replica.wants_entries())
         };
         for partition in self.refill.next(now, wants) {
             self.with(now, partition, Replica::pull);

@@ -30,7 +30,7 @@ use std::time::Duration;
 use backup::Backup;
 use log::Log;
 use primary::{Peer, Primary};
-pub use word::{Course, ReplicaWord, Say};
+pub use word::{Course, Have, ReplicaWord, Say};
 
 use crate::MemberId;
 use crate::operation::{Operation, Outcome, Refusal, Ticket};
@@ -274,9 +274,7 @@ impl Replica {
                 at,
                 parcels,
             } => self.unpack(from, word.course, cursor, next, at, parcels, out),
-            Say::Have { upto, gap, filled } => {
-                self.has(from, word.course, (upto, gap, filled), out);
-            }
+            Say::Have(have) => self.has(from, word.course, have, out),
             Say::Pull(cursor) => self.send_chunk(from, word.course, cursor, out),
         }
     }
@@ -303,7 +301,8 @@ impl Replica {
     pub fn tick(&mut self, now: Duration, out: &mut Vec<ReplicaAction>) {
         if let Role::Primary(_) = self.role {
             self.repeat(now);
-            self.sweep(now, out);
+            self.sweep(now);
+            self.settle(out);
             self.flush(now, out);
         }
     }

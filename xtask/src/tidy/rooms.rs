@@ -34,6 +34,7 @@ const FLOORS: &[&[&str]] = &[
         "ardea-state-zookeeper",
         "ardea-state-etcd",
         "ardea-courier",
+        "ardea-grid-net",
         "ardea-worker",
         "ardea-scheduler",
         "ardea-master",

@@ -1,7 +1,7 @@
 //! The part of a copy that is no primary.
 
 use super::filling::Filling;
-use super::{Course, Log, Replica, ReplicaAction, ReplicaWord, Role, Say};
+use super::{Course, Have, Log, Replica, ReplicaAction, ReplicaWord, Role, Say};
 use crate::MemberId;
 use crate::operation::Change;
 use crate::shelf::{Cursor, Parcel};
@@ -101,11 +101,12 @@ impl Replica {
         };
         if let Some(course) = backup.course {
             let is_filled = |filling: &Filling| filling.is_done(self.applied);
-            let say = Say::Have {
+            let say = Say::Have(Have {
                 upto: self.log.end(),
+                made: self.applied,
                 gap,
                 filled: backup.filling.as_ref().is_none_or(is_filled),
-            };
+            });
             out.push(ReplicaAction::Tell(from, ReplicaWord { course, say }));
         }
     }

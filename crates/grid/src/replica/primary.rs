@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{Course, Replica, ReplicaAction, ReplicaWord, Role, Say};
+use super::{Course, Have, Replica, ReplicaAction, ReplicaWord, Role, Say};
 use crate::MemberId;
 use crate::operation::{Answer, Change, MapId, Operation, Outcome, Refusal, Ticket, When, expiry};
 use crate::shelf::Cursor;
@@ -44,6 +44,8 @@ pub(super) struct Peer {
     sent_at: Duration,
     /// What it was told to be settled.
     told: u64,
+    /// Up to where it has made all changes.
+    made: u64,
     was_heard: bool,
     /// Everything from before the course is there too.
     is_filled: bool,
@@ -62,6 +64,7 @@ impl Peer {
             sent: start,
             sent_at: Duration::ZERO,
             told: 0,
+            made: 0,
             was_heard: false,
             is_filled: false,
             is_needed,
@@ -423,8 +426,10 @@ impl Replica {
             if too_much && !peer.is_needed && peer.acked < primary.settled {
                 peer.begin_anew(self.applied);
             }
-            // Nothing more to send, but something to tell.
-            if peer.told < primary.settled && peer.sent == self.log.end() {
+            // Nothing more to send, but something to tell, or to hear again.
+            let is_behind = peer.made < primary.settled || !peer.is_needed;
+            let is_idle = peer.sent == self.log.end();
+            if is_idle && (peer.told < primary.settled || (is_behind && is_late)) {
                 peer.sent_at = Duration::ZERO;
             }
         }
@@ -435,7 +440,7 @@ impl Replica {
         &mut self,
         from: MemberId,
         course: Course,
-        (upto, gap, filled): (u64, bool, bool),
+        have: Have,
         out: &mut Vec<ReplicaAction>,
     ) {
         let end = self.log.end();
@@ -448,13 +453,14 @@ impl Replica {
             return;
         };
         peer.was_heard = true;
-        peer.acked = peer.acked.max(upto.min(end));
-        peer.sent = if gap {
+        peer.made = peer.made.max(have.made);
+        peer.acked = peer.acked.max(have.upto.min(end));
+        peer.sent = if have.gap {
             peer.acked
         } else {
             peer.sent.max(peer.acked)
         };
-        peer.is_filled |= filled;
+        peer.is_filled |= have.filled;
         // From now on nothing is settled without it, and it has all that is.
         peer.is_needed |= peer.is_filled && peer.acked >= settled;
         self.settle(out);
@@ -485,7 +491,7 @@ impl Replica {
     }
 
     /// Removes some of what has expired.
-    pub(super) fn sweep(&mut self, now: Duration, out: &mut Vec<ReplicaAction>) {
+    pub(super) fn sweep(&mut self, now: Duration) {
         // Only what is settled is looked at, so that what is under way isn't removed.
         if self.may_serve(true).is_err() || self.applied < self.log.end() {
             return;
@@ -499,6 +505,5 @@ impl Replica {
         for (map, key) in expired {
             self.log.push(Change::Remove { map, key });
         }
-        self.settle(out);
     }
 }

@@ -40,15 +40,8 @@ pub enum Say {
         /// The changes.
         changes: Vec<Change>,
     },
-    /// To a primary: all changes up to this one have come.
-    Have {
-        /// The last.
-        upto: u64,
-        /// Whether some before those that have come last are missing.
-        gap: bool,
-        /// Whether everything from before the course is there too.
-        filled: bool,
-    },
+    /// To a primary: what there is.
+    Have(Have),
     /// To a primary: asks for entries from a place on.
     Pull(Cursor),
     /// From a primary: entries.
@@ -62,4 +55,17 @@ pub enum Say {
         /// The entries.
         parcels: Vec<Parcel>,
     },
+}
+
+/// What a copy has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Have {
+    /// All changes up to this one have come.
+    pub upto: u64,
+    /// All up to this one are made.
+    pub made: u64,
+    /// Some before those that have come last are missing.
+    pub gap: bool,
+    /// Everything from before the course is there too.
+    pub filled: bool,
 }

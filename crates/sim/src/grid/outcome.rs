@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ardea_core::PartitionId;
-use ardea_grid::{MemberId, Record, View};
+use ardea_grid::{MemberId, Record, Replica, View};
 
 use super::history::{Deed, Event, Seen, Verdict, explain};
 use super::scene::{NOBODY, Scene};
@@ -55,26 +55,35 @@ impl Scene {
         self.remember(format!("view {}: {members:?}", view.number));
         self.report.views += 1;
         let before = Arc::clone(&self.newest);
+        let follows = view.number == before.number.next();
         for (partition, record) in view.partitions() {
             if let Some(old) = before.record(partition) {
-                self.changed(partition, old, record, &view);
+                self.changed(partition, old, record, &view, follows);
             }
         }
         self.newest = view;
     }
 
-    fn changed(&mut self, partition: PartitionId, old: &Record, new: &Record, view: &View) {
+    /// Who keeps a partition has changed. All copies may be lost only if more members went than there are backups, since it had all of them.
+    fn changed(
+        &mut self,
+        partition: PartitionId,
+        old: &Record,
+        new: &Record,
+        view: &View,
+        follows: bool,
+    ) {
         let is_here = |member: &MemberId| view.has(*member);
         let gone = old
             .whole
             .iter()
             .filter(|holder| !is_here(&holder.member))
             .count();
-        let lost = self.lost_copies.entry(partition).or_default();
-        *lost += gone;
-        let lost_so_far = *lost;
-        if old.whole.len() > self.backups() && gone == 0 {
+        if old.whole.len() > self.backups() {
             self.lost_copies.insert(partition, 0);
+        }
+        if let Some(lost) = self.lost_copies.get_mut(&partition) {
+            *lost += gone;
         }
         let whole_before = |member: MemberId| old.is_whole(member);
         let filled = new
@@ -85,12 +94,12 @@ impl Scene {
         if new.losses > old.losses {
             self.report.lost += 1;
             self.remember(format!("{partition:?} is lost"));
-            let (backups, now) = (self.backups(), self.now);
-            let was_full = old.whole.len() > backups;
-            if gone < old.whole.len() || (was_full && lost_so_far <= backups) {
-                self.breaks(format!("{partition:?} was lost with {lost_so_far} copies"));
+            let now = self.now;
+            let lost = self.lost_copies.remove(&partition);
+            let too_few = lost.is_some_and(|lost| lost <= self.backups());
+            if follows && (gone < old.whole.len() || too_few) {
+                self.breaks(format!("{partition:?} was lost with {lost:?} copies"));
             }
-            self.lost_copies.insert(partition, 0);
             let event = Event {
                 deed: Deed::Lose,
                 began: now,
@@ -176,16 +185,12 @@ impl Scene {
         let record = self.newest.record(partition)?;
         let mut copies = record.whole.iter().filter_map(|holder| {
             let life = self.lives.get(&holder.member.0)?;
-            Some((holder.member, life.node.replica(partition)?))
+            let look = |replica: &Replica| (replica.applied(), replica.content(), format!("{replica:?}"));
+            Some((holder.member, life.node.look_at(partition, look)?))
         });
         let (first, copy) = copies.next()?;
-        copies
-            .find(|(_, other)| {
-                other.content() != copy.content() || other.applied() != copy.applied()
-            })
-            .map(|(other, there)| {
-                format!("{partition:?} differs: {first} has {copy:?}, {other} has {there:?}")
-            })
+        let other = copies.find(|(_, other)| (other.0, &other.1) != (copy.0, &copy.1));
+        other.map(|(other, there)| format!("{partition:?} differs: {first} has {}, {other} has {}", copy.2, there.2))
     }
 
     /// Whether what clients have seen can be explained.

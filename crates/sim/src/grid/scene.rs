@@ -72,7 +72,7 @@ pub struct Scene {
     /// Lives that have ended.
     pub dead: Vec<u64>,
     pub newest: Arc<View>,
-    /// Of each partition, how many whole copies were lost since it had all that it should have.
+    /// Of each partition, how many whole copies were lost since it had all that it should have, if it ever had.
     pub lost_copies: BTreeMap<PartitionId, usize>,
     pub history: BTreeMap<u64, Vec<Event>>,
     pub under_way: BTreeMap<u64, UnderWay>,

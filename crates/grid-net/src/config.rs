@@ -1,0 +1,177 @@
+//! What a member of a grid is started with.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_core::{Error, ErrorCode, Result};
+use ardea_courier::Security;
+use ardea_grid::{Functions, MemberId, NodeConfig};
+
+/// A function that [`GridMap::compute`](crate::GridMap::compute) runs where the key is kept: key, what it has, and what was given besides, all
+/// as bytes; what it is to have.
+pub(crate) type Function =
+    dyn Fn(&[u8], Option<&[u8]>, &[u8]) -> Result<Option<Vec<u8>>> + Send + Sync;
+
+/// What a member of a grid is started with.
+///
+/// ```
+/// use std::time::Duration;
+/// use ardea_grid_net::GridConfig;
+///
+/// let config = GridConfig::new("harbour").backups(2).patience(Duration::from_secs(3));
+/// # let _ = config;
+/// ```
+#[derive(Clone)]
+pub struct GridConfig {
+    pub(crate) listen: String,
+    pub(crate) host: Option<String>,
+    pub(crate) seeds: Vec<Arc<str>>,
+    pub(crate) security: Security,
+    pub(crate) node: NodeConfig,
+    pub(crate) functions: HashMap<String, Arc<Function>>,
+}
+
+impl GridConfig {
+    /// A member that founds the grid of this name: alone at first, and to be reached on this machine only.
+    pub fn new(grid: impl Into<Arc<str>>) -> Self {
+        let mut node = NodeConfig::default();
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let micros = now.map_or(0, |since| since.as_micros());
+        node.replica.began = i64::try_from(micros).unwrap_or(i64::MAX);
+        GridConfig {
+            listen: "127.0.0.1:0".to_string(),
+            host: None,
+            seeds: Vec::new(),
+            security: Security::new(grid),
+            node,
+            functions: HashMap::new(),
+        }
+    }
+
+    /// Joins the grid of whoever is at one of these addresses (`host:port`) instead of founding one.
+    pub fn join<S: Into<Arc<str>>>(mut self, addresses: impl IntoIterator<Item = S>) -> Self {
+        self.seeds = addresses.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Listens there (`host:port`, the port zero for any that is free) instead of at `127.0.0.1:0`. Others have to reach it by this host.
+    pub fn listen(mut self, address: impl Into<String>) -> Self {
+        self.listen = address.into();
+        self
+    }
+
+    /// The machine's name, if not the one that it has: backups go to members of other machines first.
+    pub fn host(mut self, host: impl Into<String>) -> Self {
+        self.host = Some(host.into());
+        self
+    }
+
+    /// What members prove themselves with, and what protects what they say; its cluster is the grid.
+    pub fn security(mut self, security: Security) -> Self {
+        self.security = security;
+        self
+    }
+
+    /// How many backups each entry has, if this member founds the grid: one, unless said otherwise.
+    pub fn backups(mut self, backups: usize) -> Self {
+        self.node.backups = backups;
+        self
+    }
+
+    /// Writes are acknowledged before backups have them: quicker, and the last ones are lost with a member that dies.
+    pub fn asynchronous_backups(mut self) -> Self {
+        self.node.replica.is_synchronous = false;
+        self
+    }
+
+    /// How many bytes this member may keep in all, backups included. Without it there is no limit.
+    pub fn limit_bytes(mut self, limit: u64) -> Self {
+        self.node.limit = limit;
+        self
+    }
+
+    /// How many bytes a second this member takes to fill its copies: 100 MB, unless said otherwise.
+    pub fn refill_rate(mut self, bytes_per_second: u64) -> Self {
+        self.node.refill_rate = bytes_per_second;
+        self
+    }
+
+    /// For how long an operation is tried: 10 s, unless said otherwise.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.node.patience = patience;
+        self
+    }
+
+    /// Who is not heard for so long is taken for dead: 1.5 s, unless said otherwise. Members say that they are there fifteen times in it.
+    pub fn silence(mut self, silence: Duration) -> Self {
+        self.node.council.silence = silence;
+        self.node.council.lease = silence * 2 / 3;
+        self.node.council.heartbeat = silence / 15;
+        self
+    }
+
+    /// Gives a name to a function for [`GridMap::compute`](crate::GridMap::compute). All members need the same ones.
+    pub fn function(
+        mut self,
+        name: impl Into<String>,
+        function: impl Fn(&[u8], Option<&[u8]>, &[u8]) -> Result<Option<Vec<u8>>> + Send + Sync + 'static,
+    ) -> Self {
+        self.functions.insert(name.into(), Arc::new(function));
+        self
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        let council = &self.node.council;
+        if council.heartbeat < Duration::from_millis(1) {
+            let silence = council.silence;
+            return Err(Error::new(
+                ErrorCode::InvalidConfig,
+                format!("a silence of {silence:?} is too short to be noticed"),
+            )
+            .hint("at least 15 ms, and rather a second"));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for GridConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GridConfig")
+            .field("listen", &self.listen)
+            .field("seeds", &self.seeds)
+            .field("security", &self.security)
+            .field("node", &self.node)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The functions of a configuration.
+pub(crate) struct Named(pub HashMap<String, Arc<Function>>);
+
+impl Functions for Named {
+    fn call(
+        &self,
+        name: &str,
+        key: &[u8],
+        value: Option<&[u8]>,
+        argument: &[u8],
+    ) -> Result<Option<Vec<u8>>, String> {
+        match self.0.get(name) {
+            Some(function) => function(key, value, argument).map_err(|error| error.message()),
+            None => Err(format!("the member that keeps the key has no function {name:?}")),
+        }
+    }
+}
+
+/// A number that no other life of a member has: the operating system's randomness.
+pub(crate) fn new_member() -> MemberId {
+    MemberId(RandomState::new().build_hasher().finish())
+}
+
+/// The name of this machine.
+pub(crate) fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
