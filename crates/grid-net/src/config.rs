@@ -6,14 +6,13 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ardea_codec::{Kept, state_codec_of};
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_courier::Security;
 use ardea_grid::{Functions, MemberId, NodeConfig};
 
-/// A function that [`GridMap::compute`](crate::GridMap::compute) runs where the key is kept: key, what it has, and what was given besides, all
-/// as bytes; what it is to have.
-pub(crate) type Function =
-    dyn Fn(&[u8], Option<&[u8]>, &[u8]) -> Result<Option<Vec<u8>>> + Send + Sync;
+/// From what a key has, and what was given besides, to what it is to have, all as bytes.
+pub(crate) type Function = dyn Fn(Option<&[u8]>, &[u8]) -> Result<Option<Vec<u8>>> + Send + Sync;
 
 /// What a member of a grid is started with.
 ///
@@ -113,13 +112,39 @@ impl GridConfig {
         self
     }
 
-    /// Gives a name to a function for [`GridMap::compute`](crate::GridMap::compute). All members need the same ones.
-    pub fn function(
+    /// Gives a name to a function for [`GridMap::compute`](crate::GridMap::compute): from what a key has, and what is given besides, to what it is to have;
+    /// none for nothing. All members need the same ones. While it runs its part of the map waits, so it has to be quick.
+    ///
+    /// ```
+    /// use ardea_grid_net::{Grid, GridConfig};
+    ///
+    /// let config = GridConfig::new("harbour");
+    /// let grid = Grid::start(config.function("add", |had: Option<u64>, more: u64| Ok(Some(had.unwrap_or(0) + more))))?;
+    /// let tons = grid.map::<String, u64>("tons")?;
+    /// tons.compute(&"seagull".to_string(), "add", &20_u64)?;
+    /// assert_eq!(tons.compute(&"seagull".to_string(), "add", &5_u64)?, Some(25));
+    /// # Ok::<(), ardea_core::Error>(())
+    /// ```
+    pub fn function<V: Kept, A: Kept>(
         mut self,
         name: impl Into<String>,
-        function: impl Fn(&[u8], Option<&[u8]>, &[u8]) -> Result<Option<Vec<u8>>> + Send + Sync + 'static,
+        function: impl Fn(Option<V>, A) -> Result<Option<V>> + Send + Sync + 'static,
     ) -> Self {
-        self.functions.insert(name.into(), Arc::new(function));
+        let (values, arguments) = (state_codec_of::<V>(), state_codec_of::<A>());
+        let on_bytes = move |value: Option<&[u8]>, argument: &[u8]| {
+            let (Some(values), Some(arguments)) = (&values, &arguments) else {
+                let what = "its value or argument can't leave its process";
+                return Err(Error::new(ErrorCode::InvalidConfig, what));
+            };
+            let had = value.map(|value| values.get(value)).transpose()?;
+            let Some(new) = function(had, arguments.get(argument)?)? else {
+                return Ok(None);
+            };
+            let mut bytes = Vec::new();
+            values.put(&new, &mut bytes)?;
+            Ok(Some(bytes))
+        };
+        self.functions.insert(name.into(), Arc::new(on_bytes));
         self
     }
 
@@ -155,13 +180,15 @@ impl Functions for Named {
     fn call(
         &self,
         name: &str,
-        key: &[u8],
+        _key: &[u8],
         value: Option<&[u8]>,
         argument: &[u8],
     ) -> Result<Option<Vec<u8>>, String> {
         match self.0.get(name) {
-            Some(function) => function(key, value, argument).map_err(|error| error.message()),
-            None => Err(format!("the member that keeps the key has no function {name:?}")),
+            Some(function) => function(value, argument).map_err(|error| error.message()),
+            None => Err(format!(
+                "the member that keeps the key has no function {name:?}"
+            )),
         }
     }
 }
@@ -173,5 +200,8 @@ pub(crate) fn new_member() -> MemberId {
 
 /// The name of this machine.
 pub(crate) fn host_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
 }

@@ -9,7 +9,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ardea_core::PartitionId;
-use ardea_grid::{Member, MemberId, Node, NodeAction, NodeEvent, Operation, Outcome, Refusal, View, Word};
+use ardea_grid::{
+    Member, MemberId, Node, NodeAction, NodeEvent, Operation, Outcome, Refusal, View, Word,
+};
 
 use crate::post::Post;
 
@@ -49,7 +51,11 @@ struct Seen {
 impl Standing {
     /// The view, if there is one.
     pub fn view(&self) -> Option<Arc<View>> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).view.clone()
+        self.seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .view
+            .clone()
     }
 
     /// Whether the member belongs to the grid no more.
@@ -102,23 +108,24 @@ impl Driver {
                 next_tick = now + tick;
                 self.on(NodeEvent::Tick, &mut out);
             }
-            let mut order = match self.orders.recv_timeout(next_tick.saturating_duration_since(now)) {
+            let mut order = match self
+                .orders
+                .recv_timeout(next_tick.saturating_duration_since(now))
+            {
                 Ok(order) => Some(order),
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return,
             };
-            for _ in 0..AT_A_TIME {
-                let Some(next) = order.take() else {
-                    break;
-                };
+            let mut taken = 0;
+            while let Some(next) = order.take() {
                 if let Order::Stop = next {
                     return self.stop();
                 }
                 self.take(next, &mut out);
-                order = self.orders.try_recv().ok();
-            }
-            if let Some(last) = order {
-                self.take(last, &mut out);
+                taken += 1;
+                if taken < AT_A_TIME {
+                    order = self.orders.try_recv().ok();
+                }
             }
             for (to, words) in out.drain() {
                 let unsent = self.post.send(&to, words);
@@ -167,8 +174,8 @@ impl Driver {
     /// What was not sent was certainly not done: it is as if it had been refused.
     fn refuse(&mut self, to: &Arc<str>, unsent: Vec<Word>) {
         let view = self.node.view().cloned();
-        let members = view.iter().flat_map(|view| &view.members);
-        let Some(member) = members.clone().find(|member| member.endpoint == *to).cloned() else {
+        let mut members = view.iter().flat_map(|view| &view.members);
+        let Some(member) = members.find(|member| member.endpoint == *to).cloned() else {
             return;
         };
         let now = self.began.elapsed();

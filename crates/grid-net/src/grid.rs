@@ -50,7 +50,13 @@ impl Grid {
     /// minute.
     pub fn start(config: GridConfig) -> Result<Grid> {
         config.check()?;
-        let failed = |error| Error::new(ErrorCode::LimitReached, "cannot start the threads of a grid").because(error);
+        let failed = |error| {
+            Error::new(
+                ErrorCode::LimitReached,
+                "cannot start the threads of a grid",
+            )
+            .because(error)
+        };
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("grid-net")
@@ -70,7 +76,12 @@ impl Grid {
         let me = Member::new(new_member(), host.unwrap_or_else(host_name), endpoint);
         let (orders, waiting) = sync_channel(WAITING);
         runtime.spawn(listen(listener, orders.clone()));
-        let post = Post::new(me.clone(), security, runtime.handle().clone(), orders.clone());
+        let post = Post::new(
+            me.clone(),
+            security,
+            runtime.handle().clone(),
+            orders.clone(),
+        );
         let functions = Arc::new(Named(functions));
         let founds = seeds.is_empty();
         let node = match founds {
@@ -102,7 +113,11 @@ impl Grid {
             thread: Some(thread),
             runtime: Some(runtime),
         };
-        if !grid.inner.standing.wait(LET_IN_WITHIN, |view, _| view.is_some()) {
+        if !grid
+            .inner
+            .standing
+            .wait(LET_IN_WITHIN, |view, _| view.is_some())
+        {
             return Err(Error::new(
                 ErrorCode::Network,
                 format!("no grid let this member in: asked {}", seeds.join(", ")),

@@ -98,7 +98,10 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     pub fn get(&self, key: &K) -> Result<Option<V>> {
         let mut bytes = KEY.take();
         bytes.clear();
-        let found = self.keys.put(key, &mut bytes).map(|()| self.read_here(key, &bytes));
+        let found = self
+            .keys
+            .put(key, &mut bytes)
+            .map(|()| self.read_here(key, &bytes));
         KEY.set(bytes);
         match found? {
             Some(value) => value,
@@ -118,7 +121,10 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         let inner = &self.inner;
         let clock = || inner.began.elapsed();
         let look = |value: Option<&[u8]>| value.map(|value| self.values.get(value)).transpose();
-        inner.reader.read(clock, PartitionId::of(key), self.id, bytes, look).ok()
+        inner
+            .reader
+            .read(clock, PartitionId::of(key), self.id, bytes, look)
+            .ok()
     }
 
     /// Gives a key a value.
@@ -169,12 +175,21 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     ///
     /// # Errors
     /// As [`put`](Self::put), and [`ErrorCode::UserError`] if the function is not known or fails.
-    pub fn compute(&self, key: &K, function: &str, argument: &[u8]) -> Result<Option<V>> {
+    pub fn compute<A: Kept>(&self, key: &K, function: &str, argument: &A) -> Result<Option<V>> {
+        let Some(arguments) = state_codec_of::<A>() else {
+            return Err(Error::new(
+                ErrorCode::InvalidConfig,
+                format!("the argument of {function:?} can't leave its process"),
+            )
+            .hint("use a type that is not `Local`"));
+        };
+        let mut bytes = Vec::new();
+        arguments.put(argument, &mut bytes)?;
         let compute = Operation::Compute {
             map: self.id,
             key: self.key(key)?,
             function: function.to_string(),
-            argument: Bytes::copy_from_slice(argument),
+            argument: bytes.into(),
             expires: self.expires(),
         };
         self.value(self.ask(PartitionId::of(key), compute)?)
@@ -193,7 +208,10 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
             Ok((PartitionId::of(key), get))
         });
         let answers = self.ask_all(gets)?;
-        answers.into_iter().map(|answer| self.value(answer)).collect()
+        answers
+            .into_iter()
+            .map(|answer| self.value(answer))
+            .collect()
     }
 
     /// Gives each key its value: many at a time, in no particular order among different keys.
@@ -213,7 +231,10 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     /// # Errors
     /// As [`get`](Self::get).
     pub fn size(&self) -> Result<u64> {
-        let counts = self.ask_all(self.partitions().map(|partition| Ok((partition, Operation::Count(self.id)))))?;
+        let counts = self.ask_all(
+            self.partitions()
+                .map(|partition| Ok((partition, Operation::Count(self.id)))),
+        )?;
         let count = |answer: Answer| match answer {
             Answer::Count(count) => Ok(count),
             other => Err(self.no_answer(&other)),
@@ -226,7 +247,9 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     /// # Errors
     /// As [`put`](Self::put); some may be gone.
     pub fn clear(&self) -> Result<()> {
-        let clear = self.partitions().map(|partition| Ok((partition, Operation::Clear(self.id))));
+        let clear = self
+            .partitions()
+            .map(|partition| Ok((partition, Operation::Clear(self.id))));
         self.ask_all(clear).map(drop)
     }
 
@@ -275,7 +298,9 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     }
 
     fn expires(&self) -> Option<i64> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         let at = now.checked_add(self.time_to_live?)?;
         i64::try_from(at.as_micros()).ok()
     }
@@ -316,11 +341,14 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     }
 
     /// Has all of it done, many at a time; the answers in the same order.
-    fn ask_all(&self, operations: impl Iterator<Item = Result<(PartitionId, Operation)>>) -> Result<Vec<Answer>> {
+    fn ask_all(
+        &self,
+        operations: impl Iterator<Item = Result<(PartitionId, Operation)>>,
+    ) -> Result<Vec<Answer>> {
         let (tell, told) = channel();
         let mut answers: Vec<Option<Answer>> = Vec::new();
         let mut under_way = 0;
-        let mut hear = |answers: &mut Vec<Option<Answer>>| -> Result<()> {
+        let hear = |answers: &mut Vec<Option<Answer>>| -> Result<()> {
             let (number, outcome) = told.recv().map_err(|_| self.is_stopped())?;
             answers[number as usize] = Some(self.judge(outcome)?);
             Ok(())
@@ -342,7 +370,13 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         Ok(answers.into_iter().flatten().collect())
     }
 
-    fn order(&self, partition: PartitionId, operation: Operation, number: u64, tell: Sender<(u64, Outcome)>) -> Result<()> {
+    fn order(
+        &self,
+        partition: PartitionId,
+        operation: Operation,
+        number: u64,
+        tell: Sender<(u64, Outcome)>,
+    ) -> Result<()> {
         let order = Order::Ask(partition, operation, number, tell);
         self.inner.orders.send(order).map_err(|_| self.is_stopped())
     }
@@ -381,14 +415,20 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     fn no_answer(&self, answer: &Answer) -> Error {
         Error::new(
             ErrorCode::Internal,
-            format!("a member answered something else for the map {:?}: {answer:?}", self.name),
+            format!(
+                "a member answered something else for the map {:?}: {answer:?}",
+                self.name
+            ),
         )
     }
 
     fn is_stopped(&self) -> Error {
         Error::new(
             ErrorCode::StateUnavailable,
-            format!("the map {:?} can't be used: this process's member of the grid has stopped", self.name),
+            format!(
+                "the map {:?} can't be used: this process's member of the grid has stopped",
+                self.name
+            ),
         )
     }
 }

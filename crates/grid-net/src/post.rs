@@ -63,7 +63,10 @@ impl Post {
     pub fn send(&mut self, to: &Arc<str>, words: Vec<Word>) -> Vec<Word> {
         let mut unsent = Vec::new();
         for batch in batches(words) {
-            let is_open = self.boxes.get(to).is_some_and(|waiting| !waiting.is_closed());
+            let is_open = self
+                .boxes
+                .get(to)
+                .is_some_and(|waiting| !waiting.is_closed());
             if !is_open {
                 let (sender, receiver) = mpsc::channel(WAITING);
                 self.boxes.insert(Arc::clone(to), sender);
@@ -76,8 +79,10 @@ impl Post {
                 self.runtime.spawn(carrier.carry(receiver));
             }
             if let Some(waiting) = self.boxes.get(to)
-                && let Err(mpsc::error::TrySendError::Full(batch) | mpsc::error::TrySendError::Closed(batch)) =
-                    waiting.try_send(batch)
+                && let Err(
+                    mpsc::error::TrySendError::Full(batch)
+                    | mpsc::error::TrySendError::Closed(batch),
+                ) = waiting.try_send(batch)
             {
                 unsent.extend(batch);
             }
@@ -109,7 +114,10 @@ fn weight(word: &Word) -> usize {
         Word::Council(_) => 64 << 10,
         Word::Replica(_, word) => match &word.say {
             Say::Append { changes, .. } => changes.iter().map(ardea_grid::Change::cost).sum(),
-            Say::Chunk { parcels, .. } => parcels.iter().map(|parcel| parcel.key.len() + parcel.value.len() + 40).sum(),
+            Say::Chunk { parcels, .. } => parcels
+                .iter()
+                .map(|parcel| parcel.key.len() + parcel.value.len() + 40)
+                .sum(),
             Say::Have(_) | Say::Pull(_) => 0,
         },
         Word::Request { operation, .. } => match operation {
@@ -172,10 +180,15 @@ impl Carrier {
     }
 
     fn give_back(&self, words: Vec<Word>) {
-        let requests: Vec<Word> = words.into_iter().filter(|word| matches!(word, Word::Request { .. })).collect();
+        let requests: Vec<Word> = words
+            .into_iter()
+            .filter(|word| matches!(word, Word::Request { .. }))
+            .collect();
         if !requests.is_empty() {
             // If there is no room for it, they are answered when patience ends.
-            let _ = self.orders.try_send(Order::Unsent(Arc::clone(&self.to), requests));
+            let _ = self
+                .orders
+                .try_send(Order::Unsent(Arc::clone(&self.to), requests));
         }
     }
 }

@@ -9,16 +9,14 @@ use ardea_grid_net::{Grid, GridConfig, GridMap};
 const SOON: Duration = Duration::from_secs(60);
 
 fn config() -> GridConfig {
-    GridConfig::new("test").function("add", |_, value, argument| {
-        let number = |bytes: &[u8]| {
-            let text = std::str::from_utf8(bytes).ok().and_then(|text| text.parse::<u64>().ok());
-            text.ok_or_else(|| Error::new(ErrorCode::BadRecord, "that is no number"))
-        };
-        let had = value.map(|value| number(value.get(1..).unwrap_or_default())).transpose()?.unwrap_or(0);
-        let sum = (had + number(argument)?).to_string();
-        let mut bytes = vec![value.map_or(0, |value| value[0])];
-        bytes.extend(sum.as_bytes());
-        Ok(Some(bytes))
+    GridConfig::new("test").function("append", |had: Option<String>, more: String| {
+        match more.as_str() {
+            "" => Err(Error::new(
+                ErrorCode::UserError,
+                "there is nothing to append",
+            )),
+            more => Ok(Some(had.unwrap_or_default() + more)),
+        }
     })
 }
 
@@ -30,7 +28,11 @@ fn grids(count: usize) -> Vec<Grid> {
         grids.push(Grid::start(config().join([seed.as_str()])).unwrap());
     }
     for grid in &grids {
-        assert!(grid.settled(count, SOON), "{:?}", grid.view().map(|view| view.number));
+        assert!(
+            grid.settled(count, SOON),
+            "{:?}",
+            grid.view().map(|view| view.number)
+        );
     }
     grids
 }
@@ -53,7 +55,9 @@ fn every_member_sees_what_any_has_put() {
     let grids = grids(3);
     let maps: Vec<_> = grids.iter().map(map).collect();
     for key in 0..300_u64 {
-        maps[key as usize % 3].put(&key, &format!("value {key}")).unwrap();
+        maps[key as usize % 3]
+            .put(&key, &format!("value {key}"))
+            .unwrap();
     }
     for map in &maps {
         for key in 0..300 {
@@ -66,11 +70,13 @@ fn every_member_sees_what_any_has_put() {
     let all = maps[1].get_all(&keys).unwrap();
     assert_eq!(all.iter().flatten().count(), 300);
     let mut sum = 0;
-    maps[2].scan(|key, value| {
-        assert_eq!(value, format!("value {key}"));
-        sum += key;
-        true
-    }).unwrap();
+    maps[2]
+        .scan(|key, value| {
+            assert_eq!(value, format!("value {key}"));
+            sum += key;
+            true
+        })
+        .unwrap();
     assert_eq!(sum, 299 * 300 / 2);
     maps[0].clear().unwrap();
     assert_eq!(maps[2].size().unwrap(), 0);
@@ -81,32 +87,64 @@ fn conditions_hold_at_one_moment_for_all() {
     let grids = grids(2);
     let maps: Vec<_> = grids.iter().map(map).collect();
     assert_eq!(maps[0].put_if_absent(&1, &"a".to_string()).unwrap(), None);
-    assert_eq!(maps[1].put_if_absent(&1, &"b".to_string()).unwrap(), Some("a".to_string()));
-    assert!(!maps[1].replace(&1, &"b".to_string(), &"c".to_string()).unwrap());
-    assert!(maps[1].replace(&1, &"a".to_string(), &"c".to_string()).unwrap());
+    assert_eq!(
+        maps[1].put_if_absent(&1, &"b".to_string()).unwrap(),
+        Some("a".to_string())
+    );
+    assert!(
+        !maps[1]
+            .replace(&1, &"b".to_string(), &"c".to_string())
+            .unwrap()
+    );
+    assert!(
+        maps[1]
+            .replace(&1, &"a".to_string(), &"c".to_string())
+            .unwrap()
+    );
     assert_eq!(maps[0].remove(&1).unwrap(), Some("c".to_string()));
     assert_eq!(maps[1].remove(&1).unwrap(), None);
     let won = std::thread::scope(|scope| {
         let tries: Vec<_> = (0..8)
             .map(|number| {
                 let map = maps[number % 2].clone();
-                scope.spawn(move || map.put_if_absent(&7, &number.to_string()).unwrap().is_none())
+                scope.spawn(move || {
+                    map.put_if_absent(&7, &number.to_string())
+                        .unwrap()
+                        .is_none()
+                })
             })
             .collect();
-        tries.into_iter().filter_map(|one| one.join().ok()).filter(|won| *won).count()
+        tries
+            .into_iter()
+            .filter_map(|one| one.join().ok())
+            .filter(|won| *won)
+            .count()
     });
     assert_eq!(won, 1);
+}
+
+#[test]
+fn a_function_runs_where_the_key_is_kept() {
+    let grids = grids(2);
+    for grid in &grids {
+        for key in 0..20_u64 {
+            map(grid)
+                .compute(&key, "append", &"ab".to_string())
+                .unwrap();
+        }
+    }
+    assert!((0..20).all(|key| map(&grids[0]).get(&key).unwrap() == Some("abab".to_string())));
 }
 
 #[test]
 fn a_function_that_nobody_knows_or_that_fails_changes_nothing() {
     let grids = grids(1);
     let map = map(&grids[0]);
-    let error = map.compute(&1, "sing", b"").unwrap_err();
+    let error = map.compute(&1, "sing", &1_u8).unwrap_err();
     assert_eq!(error.code(), ErrorCode::UserError);
     assert!(error.to_string().contains("sing"), "{error}");
-    let error = map.compute(&1, "add", b"x").unwrap_err();
-    assert!(error.to_string().contains("no number"), "{error}");
+    let error = map.compute(&1, "append", &String::new()).unwrap_err();
+    assert!(error.to_string().contains("nothing to append"), "{error}");
     assert_eq!(map.get(&1).unwrap(), None);
 }
 
@@ -131,12 +169,18 @@ fn who_leaves_takes_nothing_along_and_who_comes_gets_its_share() {
     let mut all = grids(2);
     let keys: Vec<u64> = (0..500).collect();
     let value = "x".repeat(100);
-    map(&all[0]).put_all(keys.iter().map(|key| (key, &value))).unwrap();
+    map(&all[0])
+        .put_all(keys.iter().map(|key| (key, &value)))
+        .unwrap();
     let third = Grid::start(config().join([all[1].endpoint()])).unwrap();
     assert!(third.settled(3, SOON));
     let me = third.id();
     let view = third.view().unwrap();
-    let primaries = view.records.iter().filter(|record| record.primary() == Some(me)).count();
+    let primaries = view
+        .records
+        .iter()
+        .filter(|record| record.primary() == Some(me))
+        .count();
     assert!(primaries > 200, "{primaries}");
     assert!(all.remove(0).leave(SOON));
     assert!(third.settled(2, SOON));
@@ -148,7 +192,11 @@ fn who_leaves_takes_nothing_along_and_who_comes_gets_its_share() {
 
 #[test]
 fn half_of_the_members_say_clearly_that_they_must_not_act_until_the_others_are_proven_dead() {
-    let config = || config().patience(Duration::from_millis(300)).silence(Duration::from_millis(600));
+    let config = || {
+        config()
+            .patience(Duration::from_millis(300))
+            .silence(Duration::from_millis(600))
+    };
     let first = Grid::start(config()).unwrap();
     let second = Grid::start(config().join([first.endpoint()])).unwrap();
     assert!(second.settled(2, SOON));
@@ -159,7 +207,9 @@ fn half_of_the_members_say_clearly_that_they_must_not_act_until_the_others_are_p
     let mut error = None;
     soon("it refuses", || {
         error = map.put(&1, &"two".to_string()).err();
-        error.as_ref().is_some_and(|error| error.code() == ErrorCode::StateUnavailable)
+        error
+            .as_ref()
+            .is_some_and(|error| error.code() == ErrorCode::StateUnavailable)
     });
     let text = error.map(|error| error.to_string()).unwrap_or_default();
     assert!(text.contains("majority"), "{text}");

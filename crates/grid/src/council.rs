@@ -10,6 +10,7 @@
 //! **Who proposes** is the first member of the view that is heard. If several do, at worst they outbid each other for a while.
 
 mod ballot;
+mod proposing;
 mod word;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +20,7 @@ use std::time::Duration;
 use ballot::{Attempt, Granted, Phase, Voter};
 pub use word::{Ballot, CouncilWord, Ping};
 
-use crate::succession::{Claim, Facts, successor};
+use crate::succession::Claim;
 use crate::view::View;
 use crate::{Member, MemberId};
 
@@ -108,6 +109,7 @@ pub struct Council {
     gone: BTreeSet<MemberId>,
     /// Somebody else is trying: let it.
     not_before: Duration,
+    installed_at: Duration,
     last_ping: Option<Duration>,
     last_tick: Duration,
     is_leaving: bool,
@@ -147,6 +149,7 @@ impl Council {
             has_news: false,
             gone: BTreeSet::new(),
             not_before: Duration::ZERO,
+            installed_at: Duration::ZERO,
             last_ping: None,
             last_tick: Duration::ZERO,
             is_leaving: false,
@@ -243,8 +246,14 @@ impl Council {
                 self.ping(now);
                 self.ask_again();
                 let gone = self.taken_for_gone(now);
-                self.has_news |= gone != self.gone;
-                self.gone = gone;
+                if gone != self.gone {
+                    self.gone = gone;
+                    self.has_news = true;
+                    // What nobody was asked to vote for yet is not wanted any more.
+                    let is_wish =
+                        |attempt: &Attempt| matches!(attempt.phase, Phase::Preparing { .. });
+                    self.attempt = self.attempt.take().filter(|attempt| !is_wish(attempt));
+                }
             }
             Standing::Out => {}
         }
@@ -501,168 +510,13 @@ impl Council {
         }
     }
 
-    fn was_promised(
-        &mut self,
-        now: Duration,
-        from: MemberId,
-        ballot: Ballot,
-        voted: Option<(Ballot, Arc<View>)>,
-    ) {
-        let Some(mut attempt) = self
-            .attempt
-            .take()
-            .filter(|attempt| attempt.ballot == ballot)
-        else {
-            return;
-        };
-        let next = attempt.promised(from, voted, |agree| self.is_quorum(agree));
-        self.attempt = Some(attempt);
-        if let (Some(next), Some(view)) = (next, self.view.clone()) {
-            self.tell_all(&CouncilWord::Accept(view.number, ballot, Arc::clone(&next)));
-            if ballot >= self.voter.promised {
-                self.voter.promised = ballot;
-                self.voter.pending = Some((self.me.id, ballot, next));
-                self.vote_if_free(now);
-            }
-        }
-    }
-
-    fn was_voted(&mut self, now: Duration, from: MemberId, ballot: Ballot) {
-        let Some(mut attempt) = self
-            .attempt
-            .take()
-            .filter(|attempt| attempt.ballot == ballot)
-        else {
-            return;
-        };
-        let decided = attempt.voted(from, |agree| self.is_quorum(agree));
-        self.attempt = Some(attempt);
-        if let Some(next) = decided {
-            let word = CouncilWord::Decided(Arc::clone(&next));
-            self.tell_all(&word);
-            let before = self.view.clone();
-            let is_new = |member: &&Member| before.as_ref().is_none_or(|view| !view.has(member.id));
-            for member in next.members.iter().filter(is_new) {
-                self.tell(member, word.clone());
-            }
-            self.install(now, next);
-        }
-    }
-
-    /// Asks those again who have not answered.
-    fn ask_again(&mut self) {
-        let (Some(attempt), Some(view)) = (self.attempt.clone(), self.view.clone()) else {
-            return;
-        };
-        let (word, answered) = match attempt.phase {
-            Phase::Preparing { promised, .. } => {
-                (CouncilWord::Prepare(view.number, attempt.ballot), promised)
-            }
-            Phase::Voting { next, voted } => (
-                CouncilWord::Accept(view.number, attempt.ballot, next),
-                voted,
-            ),
-        };
-        for member in view
-            .members
-            .iter()
-            .filter(|member| !answered.contains(&member.id))
-        {
-            self.tell(member, word.clone());
-        }
-    }
-
-    /// Proposes another view if one is needed and this member is who has to.
-    fn consider(&mut self, now: Duration) {
-        let is_trying = self
-            .attempt
-            .as_ref()
-            .is_some_and(|attempt| now < attempt.until);
-        if !self.has_news || is_trying || now < self.not_before {
-            return;
-        }
-        let Some(view) = self.view.clone().filter(|_| self.is_member()) else {
-            return;
-        };
-        self.has_news = false;
-        self.attempt = None;
-        let gone = self.taken_for_gone(now);
-        let first = view
-            .members
-            .iter()
-            .find(|member| !gone.contains(&member.id));
-        if first.is_none_or(|first| first.id != self.me.id) {
-            return;
-        }
-        let facts = Facts {
-            gone,
-            joining: self
-                .joining
-                .values()
-                .map(|(member, _)| member.clone())
-                .collect(),
-            leaving: self
-                .leaving
-                .iter()
-                .copied()
-                .filter(|id| view.has(*id))
-                .collect(),
-            claims: self.valid_claims(&view),
-        };
-        // What somebody has voted for already has to be brought to an end, even if nothing else is wanted.
-        let wish = match (successor(&view, &facts), &self.voter.voted) {
-            (Some(next), _) => Arc::new(next),
-            (None, Some((_, voted))) => Arc::clone(voted),
-            (None, None) => return,
-        };
-        self.begin(now, &view, wish);
-    }
-
-    fn is_taken_for_gone(&self, now: Duration, member: MemberId) -> bool {
-        let silent = |at: &Duration| now.saturating_sub(*at) > self.config.silence;
-        let is_silent = self.heard.get(&member).is_none_or(silent);
-        self.dead.contains(&member) || (member != self.me.id && is_silent)
-    }
-
-    fn taken_for_gone(&self, now: Duration) -> BTreeSet<MemberId> {
-        let members = self.view.iter().flat_map(|view| &view.members);
-        let ids = members.map(|member| member.id);
-        ids.filter(|id| self.is_taken_for_gone(now, *id)).collect()
-    }
-
-    fn valid_claims(&self, view: &View) -> BTreeSet<Claim> {
-        let is_of = |by: &MemberId, claim: &Claim| {
-            let record = view.records.get(claim.partition as usize);
-            record.is_some_and(|record| record.primary() == Some(*by))
-        };
-        let all = self.claims.iter();
-        all.flat_map(|(by, claims)| claims.iter().filter(move |claim| is_of(by, claim)))
-            .copied()
-            .collect()
-    }
-
-    fn begin(&mut self, now: Duration, view: &View, wish: Arc<View>) {
-        self.round = self.round.max(self.voter.promised.round) + 1;
-        let ballot = Ballot {
-            round: self.round,
-            by: self.me.id,
-        };
-        // Voters may have to wait for a lease to end. Members differ in patience, so that they don't outbid each other for ever.
-        let patience = self.config.lease * 2 + self.config.heartbeat * (self.me.id.0 % 7) as u32;
-        self.attempt = Some(Attempt::new(ballot, wish, now + patience));
-        self.tell_all(&CouncilWord::Prepare(view.number, ballot));
-        self.voter.promised = ballot;
-        self.voter.pending = None;
-        let voted = self.voter.voted.clone();
-        self.was_promised(now, self.me.id, ballot, voted);
-    }
-
     fn install(&mut self, now: Duration, view: Arc<View>) {
         self.voter = Voter::default();
         self.attempt = None;
         self.echoes.clear();
         self.has_news = true;
         self.not_before = Duration::ZERO;
+        self.installed_at = now;
         self.joining.retain(|id, _| !view.has(*id));
         self.heard.retain(|id, _| view.has(*id));
         self.claims.retain(|id, _| view.has(*id));

@@ -49,7 +49,7 @@
 //! node.on(now, NodeEvent::Tick);
 //!
 //! let (map, key) = (MapId::named("berths"), &b"seagull"[..]);
-//! let put = Operation::Put { map, key: key.into(), value: b"7"[..].into(), expires: None, when: When::Always };
+//! let put = Operation::Put { map, key: key.into(), value: (&b"7"[..]).into(), expires: None, when: When::Always };
 //! let done = node.on(now, NodeEvent::Ask(1, PartitionId::of_canonical(key), put));
 //! assert_eq!(done, [NodeAction::Ended(1, Outcome::Answered(Answer::Done))]);
 //!
@@ -78,7 +78,8 @@ pub use node::{Node, NodeAction, NodeConfig, NodeEvent, Reader, Word};
 pub use operation::{Answer, Change, MapId, Operation, Outcome, Refusal, Ticket, When};
 pub use placement::place;
 pub use replica::{
-    Course, Functions, Have, NoFunctions, Quota, Replica, ReplicaAction, ReplicaConfig, ReplicaWord, Say,
+    Course, Functions, Have, NoFunctions, Quota, Replica, ReplicaAction, ReplicaConfig,
+    ReplicaWord, Say,
 };
 pub use shelf::{Cursor, Parcel, Shelf};
 pub use store::{Entry, NEVER, Store};

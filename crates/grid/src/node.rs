@@ -127,6 +127,9 @@ pub struct Node {
     refill: Refill,
     seen: BTreeMap<MemberId, Seen>,
     claims: BTreeMap<PartitionNumber, Vec<Claim>>,
+    /// The claims are others than the council knows.
+    has_claims: bool,
+    is_installing: bool,
     ticked: Option<Duration>,
     is_out: bool,
     actions: Vec<NodeAction>,
@@ -171,6 +174,8 @@ impl Node {
             quota,
             seen: BTreeMap::new(),
             claims: BTreeMap::new(),
+            has_claims: false,
+            is_installing: false,
             ticked: None,
             is_out: false,
             actions: Vec::new(),
@@ -203,8 +208,14 @@ impl Node {
     }
 
     /// Looks at its copy of a partition, if the grid has so many.
-    pub fn look_at<R>(&self, partition: PartitionId, look: impl FnOnce(&Replica) -> R) -> Option<R> {
-        self.shared.replica(partition.index()).map(|replica| look(&replica))
+    pub fn look_at<R>(
+        &self,
+        partition: PartitionId,
+        look: impl FnOnce(&Replica) -> R,
+    ) -> Option<R> {
+        self.shared
+            .replica(partition.index())
+            .map(|replica| look(&replica))
     }
 
     /// Reads what this member is primary of, from any thread.
@@ -347,9 +358,17 @@ impl Node {
         if !is_known {
             self.claims.insert(partition, claims);
             self.claims.retain(|_, claims| !claims.is_empty());
-            let all = self.claims.values().flatten().copied().collect();
-            self.council(now, CouncilEvent::Claims(all));
+            self.has_claims = true;
         }
+        if self.has_claims && !self.is_installing {
+            self.claim(now);
+        }
+    }
+
+    fn claim(&mut self, now: Duration) {
+        self.has_claims = false;
+        let all = self.claims.values().flatten().copied().collect();
+        self.council(now, CouncilEvent::Claims(all));
     }
 
     fn carry_out(&mut self, now: Duration, partition: PartitionNumber, action: ReplicaAction) {
@@ -438,6 +457,7 @@ impl Node {
     fn install(&mut self, now: Duration, view: &Arc<View>) {
         // What is asked of the copies meanwhile finds no lease: that of the view before counts no more.
         self.shared.set_lease(None);
+        self.is_installing = true;
         self.seen.retain(|member, _| view.has(*member));
         let records: Vec<_> = view
             .partitions()
@@ -458,6 +478,11 @@ impl Node {
         self.desk.members_are(now, &members);
         self.tell_ended();
         self.actions.push(NodeAction::Installed(Arc::clone(view)));
+        // What is claimed now may lead to another view at once: this one is through.
+        self.is_installing = false;
+        if self.has_claims {
+            self.claim(now);
+        }
     }
 
     /// It is a member no more.

@@ -14,12 +14,13 @@
 //! **A promise holds until the record changes.** A primary that has claimed something (see [`Claim`]) keeps to it until a view says something else of the
 //! partition: so it doesn't matter when, or whether, the claim is heard.
 //!
-//! * `log`: changes that may still be needed; `primary`, `backup`: the roles; `filling`: what a copy remembers that isn't whole; `word`: what is said.
+//! * `log`: changes that may still be needed; `primary`, `serving`, `backup`: the roles; `filling`: what a copy remembers that isn't whole; `word`: what is said.
 
 mod backup;
 mod filling;
 mod log;
 mod primary;
+mod serving;
 mod word;
 
 use std::fmt;
@@ -216,13 +217,14 @@ impl Replica {
 
     /// A view says who keeps the partition now.
     pub fn install(&mut self, now: Duration, record: &Arc<Record>, out: &mut Vec<ReplicaAction>) {
-        let before = self.record.replace(Arc::clone(record));
+        let before = self.record.clone();
         if before
             .as_ref()
-            .is_some_and(|before| before.version == record.version)
+            .is_some_and(|before| before.version >= record.version)
         {
             return;
         }
+        self.record = Some(Arc::clone(record));
         let held = before.as_ref().and_then(|before| before.holder(self.me));
         let Some(holder) = record.holder(self.me) else {
             self.give_up(out);

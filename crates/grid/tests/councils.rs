@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_grid::{
-    Claim, Council, CouncilAction, CouncilConfig, CouncilEvent, CouncilWord, Member, MemberId, Promise, View,
+    Claim, Council, CouncilAction, CouncilConfig, CouncilEvent, CouncilWord, Member, MemberId,
+    Promise, View,
 };
 
 struct Hall {
@@ -83,7 +84,10 @@ impl Hall {
         };
         for (partition, record) in view.partitions() {
             if record.primary() == Some(MemberId(id)) {
-                let filled = record.filling.iter().map(|holder| Promise::Filled(holder.member));
+                let filled = record
+                    .filling
+                    .iter()
+                    .map(|holder| Promise::Filled(holder.member));
                 let promises = filled.chain(record.heir.map(Promise::Yielded));
                 claims.extend(promises.map(|promise| Claim {
                     partition: partition.index(),
@@ -100,11 +104,17 @@ impl Hall {
     }
 
     fn may_act(&self, id: u64) -> bool {
-        self.councils.get(&id).is_some_and(|council| council.lease().is_some_and(|until| self.now < until))
+        self.councils
+            .get(&id)
+            .is_some_and(|council| council.lease().is_some_and(|until| self.now < until))
     }
 
     fn members(&self, id: u64) -> Vec<u64> {
-        self.view(id).members.iter().map(|member| member.id.0).collect()
+        self.view(id)
+            .members
+            .iter()
+            .map(|member| member.id.0)
+            .collect()
     }
 }
 
@@ -197,7 +207,11 @@ fn a_member_that_has_slept_blames_nobody() {
 fn words_of_strangers_and_of_other_views_change_nothing() {
     let mut hall = Hall::of(2);
     let before = Arc::clone(hall.view(1));
-    let accept = CouncilWord::Accept(before.number, ardea_grid::Ballot::default(), Arc::new(View::first(member(9), 8, 1)));
+    let accept = CouncilWord::Accept(
+        before.number,
+        ardea_grid::Ballot::default(),
+        Arc::new(View::first(member(9), 8, 1)),
+    );
     hall.happens(1, CouncilEvent::From(member(9), accept));
     let decided = CouncilWord::Decided(Arc::new(View::first(member(9), 8, 1)));
     hall.happens(1, CouncilEvent::From(member(9), decided));

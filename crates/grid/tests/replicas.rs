@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_grid::{
-    Answer, Functions, Holder, MapId, MemberId, NoFunctions, Operation, Outcome, Quota, Record, Refusal, Replica,
-    ReplicaAction, ReplicaConfig, ReplicaWord, Ticket, ViewNumber, When,
+    Answer, Functions, Holder, MapId, MemberId, NoFunctions, Operation, Outcome, Quota, Record,
+    Refusal, Replica, ReplicaAction, ReplicaConfig, ReplicaWord, Ticket, ViewNumber, When,
 };
 use proptest::prelude::*;
 
@@ -16,7 +16,13 @@ const MAP: MapId = MapId(1);
 struct Stretches;
 
 impl Functions for Stretches {
-    fn call(&self, name: &str, _: &[u8], value: Option<&[u8]>, argument: &[u8]) -> Result<Option<Vec<u8>>, String> {
+    fn call(
+        &self,
+        name: &str,
+        _: &[u8],
+        value: Option<&[u8]>,
+        argument: &[u8],
+    ) -> Result<Option<Vec<u8>>, String> {
         match name {
             "stretch" => Ok(Some([value.unwrap_or_default(), argument].concat())),
             "drop" => Ok(None),
@@ -57,7 +63,10 @@ impl Bench {
         let config = Arc::new(config);
         let copy = |id| {
             let (config, quota) = (Arc::clone(&config), Arc::new(Quota::new(limit)));
-            (id, Replica::new(MemberId(id), config, quota, Arc::new(Stretches)))
+            (
+                id,
+                Replica::new(MemberId(id), config, quota, Arc::new(Stretches)),
+            )
         };
         Bench {
             copies: (1..=members).map(copy).collect(),
@@ -101,7 +110,9 @@ impl Bench {
             number: self.asked,
         };
         let now = self.now;
-        self.with(at, |copy, out| copy.request(now, true, ticket, operation, out));
+        self.with(at, |copy, out| {
+            copy.request(now, true, ticket, operation, out)
+        });
         self.asked
     }
 
@@ -181,7 +192,10 @@ fn a_write_is_acknowledged_and_seen_when_the_backup_has_it() {
     assert!(!bench.is_answered(put));
     assert_eq!(bench.get(1, "key"), Outcome::Answered(Answer::Value(None)));
     bench.deliver(0);
-    assert!(!bench.is_answered(put), "the backup has it, and the primary has not heard so");
+    assert!(
+        !bench.is_answered(put),
+        "the backup has it, and the primary has not heard so"
+    );
     bench.deliver(0);
     assert_eq!(bench.answers[&put], done());
     assert_eq!(bench.get(1, "key"), value("value"));
@@ -230,7 +244,10 @@ fn functions_run_one_after_the_other_though_nothing_is_settled_yet() {
     let last = bench.ask(1, compute("drop", ""));
     bench.calm();
     assert_eq!(bench.answers[&second], value("ab"));
-    assert!(matches!(&bench.answers[&unknown], Outcome::Refused(Refusal::Function(_))));
+    assert!(matches!(
+        &bench.answers[&unknown],
+        Outcome::Refused(Refusal::Function(_))
+    ));
     assert_eq!(bench.answers[&last], Outcome::Answered(Answer::Value(None)));
     assert!(bench.copies[&2].content().is_empty());
 }
@@ -295,7 +312,10 @@ fn nothing_is_read_or_written_while_an_heir_takes_over() {
     bench.put(1, "key", "value");
     bench.install(&Arc::new(heir));
     assert_eq!(bench.get(1, "key"), Outcome::Refused(Refusal::Moving));
-    assert!(bench.copies[&1].claims(0).is_empty(), "something is still under way");
+    assert!(
+        bench.copies[&1].claims(0).is_empty(),
+        "something is still under way"
+    );
     bench.calm();
     assert_eq!(bench.copies[&1].claims(0).len(), 1);
     bench.install(&record(3, 3, &[holder(2, 1), holder(1, 1)], &[]));
@@ -326,7 +346,13 @@ fn who_has_no_lease_and_who_has_no_room_says_so() {
     let count = Operation::Count(MAP);
     let copy = bench.copies.get_mut(&1).unwrap();
     copy.request(bench.now, false, ticket, count, &mut out);
-    assert_eq!(out, [ReplicaAction::Answer(ticket, Outcome::Refused(Refusal::CutOff))]);
+    assert_eq!(
+        out,
+        [ReplicaAction::Answer(
+            ticket,
+            Outcome::Refused(Refusal::CutOff)
+        )]
+    );
 }
 
 #[test]

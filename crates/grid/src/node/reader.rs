@@ -36,7 +36,9 @@ impl Shared {
     }
 
     pub fn set_lease(&self, until: Option<Duration>) {
-        let micros = until.map_or(0, |until| u64::try_from(until.as_micros()).unwrap_or(u64::MAX));
+        let micros = until.map_or(0, |until| {
+            u64::try_from(until.as_micros()).unwrap_or(u64::MAX)
+        });
         self.lease.store(micros, Ordering::SeqCst);
     }
 
@@ -62,7 +64,10 @@ impl Reader {
         key: &[u8],
         look: impl FnOnce(Option<&[u8]>) -> R,
     ) -> Result<R, Refusal> {
-        let replica = self.0.replica(partition.index()).ok_or(Refusal::NotPrimary)?;
+        let replica = self
+            .0
+            .replica(partition.index())
+            .ok_or(Refusal::NotPrimary)?;
         let seen = replica.read(clock(), true, map, key, look)?;
         // Asked last: if it may act now it could when it looked, however long that took.
         match self.0.may_act(clock()) {

@@ -3,13 +3,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use bytes::Bytes;
-
 use super::{Course, Have, Replica, ReplicaAction, ReplicaWord, Role, Say};
 use crate::MemberId;
-use crate::operation::{Answer, Change, MapId, Operation, Outcome, Refusal, Ticket, When, expiry};
+use crate::operation::{Answer, Change, Outcome, Ticket};
 use crate::shelf::Cursor;
-use crate::store::Store;
 use crate::view::{Holder, Record, ViewNumber};
 
 /// How many slots are looked at for entries that have expired, at each tick.
@@ -19,7 +16,7 @@ const SWEPT: usize = 256;
 pub(super) struct Primary {
     pub reign: ViewNumber,
     /// The last change that it had when it became primary: nothing is read or written before that is settled.
-    inherited: u64,
+    pub inherited: u64,
     /// The last change that all whole copies have.
     pub settled: u64,
     pub peers: Vec<Peer>,
@@ -147,206 +144,12 @@ impl Replica {
         }
     }
 
-    /// Whether it may read and write now; if not, why.
-    pub(super) fn may_serve(&self, may_act: bool) -> Result<(), Refusal> {
-        match &self.role {
-            Role::Primary(_) if !may_act => Err(Refusal::CutOff),
-            Role::Primary(primary) if primary.is_frozen => Err(Refusal::Moving),
-            Role::Primary(primary) if primary.settled >= primary.inherited => Ok(()),
-            _ => Err(Refusal::NotPrimary),
-        }
-    }
-
-    /// What a key has, of what is settled; `may_act` as for a [request](Replica::request). Allocates nothing.
-    ///
-    /// # Errors
-    /// If it may not be read here and now.
-    pub fn read<R>(
-        &self,
-        now: Duration,
-        may_act: bool,
-        map: MapId,
-        key: &[u8],
-        look: impl FnOnce(Option<&[u8]>) -> R,
-    ) -> Result<R, Refusal> {
-        self.may_serve(may_act)?;
-        let entry = self.shelf.get(map, key);
-        let entry = entry.filter(|entry| entry.expires > self.wall(now));
-        Ok(look(entry.map(|entry| entry.value)))
-    }
-
-    /// The time, in microseconds since the Unix epoch.
-    fn wall(&self, now: Duration) -> i64 {
-        let since = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
-        self.config.began.saturating_add(since)
-    }
-
-    /// Does what is asked for; the outcome, if nothing has to be waited for.
-    pub(super) fn carry_out(
-        &mut self,
-        now: Duration,
-        ticket: Ticket,
-        operation: Operation,
-        out: &mut Vec<ReplicaAction>,
-    ) -> Option<Outcome> {
-        let (change, answer) = match operation {
-            Operation::Get { map, key } => {
-                let value = self.read(now, true, map, &key, |value| {
-                    value.map(Bytes::copy_from_slice)
-                });
-                return Some(match value {
-                    Ok(value) => Outcome::Answered(Answer::Value(value)),
-                    Err(refusal) => Outcome::Refused(refusal),
-                });
-            }
-            Operation::Count(map) => {
-                let count = self.shelf.map(map).map_or(0, Store::len) as u64;
-                return Some(Outcome::Answered(Answer::Count(count)));
-            }
-            Operation::Scan { map, from, bytes } => {
-                return Some(Outcome::Answered(self.page(now, map, from, bytes)));
-            }
-            Operation::Put {
-                map,
-                key,
-                value,
-                expires,
-                when,
-            } => {
-                let (is_on, answer) = match when {
-                    When::Always => (true, Answer::Done),
-                    When::Absent => {
-                        let had = self.latest(now, map, &key);
-                        (had.is_none(), Answer::Value(had))
-                    }
-                    When::Is(wanted) => {
-                        let had = self.latest(now, map, &key);
-                        (had.as_ref() == Some(&wanted), Answer::Value(had))
-                    }
-                };
-                let set = Change::Set {
-                    map,
-                    key,
-                    value,
-                    expires: expiry(expires),
-                };
-                (is_on.then_some(set), answer)
-            }
-            Operation::Remove { map, key } => {
-                let had = self.latest(now, map, &key);
-                let change = had.is_some().then_some(Change::Remove { map, key });
-                (change, Answer::Value(had))
-            }
-            Operation::Compute {
-                map,
-                key,
-                function,
-                argument,
-                expires,
-            } => {
-                let had = self.latest(now, map, &key);
-                match self
-                    .functions
-                    .call(&function, &key, had.as_deref(), &argument)
-                {
-                    Err(why) => return Some(Outcome::Refused(Refusal::Function(why))),
-                    Ok(new) => {
-                        let new = new.map(Bytes::from);
-                        let change = match &new {
-                            Some(value) => Some(Change::Set {
-                                map,
-                                key,
-                                value: value.clone(),
-                                expires: expiry(expires),
-                            }),
-                            None => had.is_some().then_some(Change::Remove { map, key }),
-                        };
-                        (change, Answer::Value(new))
-                    }
-                }
-            }
-            Operation::Clear(map) => (Some(Change::Clear(map)), Answer::Done),
-        };
-        if let Some(change) = change {
-            if let Err(refusal) = self.check_room(&change) {
-                return Some(Outcome::Refused(refusal));
-            }
-            self.log.push(change);
-        }
-        // What was not changed says something of changes that are under way, so it is told when these are made.
+    /// Answers when all is settled that has been ordered so far: what was found, and not changed, may be of changes that are under way.
+    pub(super) fn wait(&mut self, ticket: Ticket, answer: Answer) {
         let end = self.log.end();
         if let Role::Primary(primary) = &mut self.role {
             primary.waiting.push_back((end, ticket, answer));
         }
-        self.settle(out);
-        None
-    }
-
-    fn check_room(&self, change: &Change) -> Result<(), Refusal> {
-        let Change::Set {
-            map, key, value, ..
-        } = change
-        else {
-            return Ok(());
-        };
-        let known = self.shelf.get(*map, key);
-        let known = known.map_or(0, |entry| {
-            Store::cost_of(entry.key.len(), entry.value.len())
-        });
-        let more = Store::cost_of(key.len(), value.len()).saturating_sub(known);
-        self.quota.check(more)?;
-        // Changes that are under way take their places later: there is twice as much as they can need.
-        let fits = |store: &Store| store.has_place(key.len(), value.len() + 2 * self.log.bytes());
-        match self.shelf.map(*map).is_none_or(fits) {
-            true => Ok(()),
-            false => Err(Refusal::Full {
-                used: u64::from(u32::MAX),
-                limit: u64::from(u32::MAX),
-            }),
-        }
-    }
-
-    /// What a key has when all changes are made that are under way.
-    fn latest(&self, now: Duration, map: MapId, key: &[u8]) -> Option<Bytes> {
-        let wall = self.wall(now);
-        match self.log.latest(self.applied, map, key) {
-            Some(effect) => {
-                let value = effect.filter(|(_, expires)| *expires > wall);
-                value.map(|(value, _)| value.clone())
-            }
-            None => {
-                let entry = self
-                    .shelf
-                    .get(map, key)
-                    .filter(|entry| entry.expires > wall);
-                entry.map(|entry| Bytes::copy_from_slice(entry.value))
-            }
-        }
-    }
-
-    fn page(&self, now: Duration, map: MapId, from: u64, bytes: u32) -> Answer {
-        let (wall, mut sum, mut page, mut behind) = (self.wall(now), 0, Vec::new(), None);
-        let start = usize::try_from(from).unwrap_or(usize::MAX);
-        let entries = self
-            .shelf
-            .map(map)
-            .into_iter()
-            .flat_map(|store| store.entries_from(start));
-        for (next, entry) in entries {
-            if sum >= bytes as usize {
-                // The slot behind the last one that was taken.
-                return Answer::Page(page, behind);
-            }
-            behind = Some(next as u64);
-            if entry.expires > wall {
-                sum += Store::cost_of(entry.key.len(), entry.value.len());
-                page.push((
-                    Bytes::copy_from_slice(entry.key),
-                    Bytes::copy_from_slice(entry.value),
-                ));
-            }
-        }
-        Answer::Page(page, None)
     }
 
     /// Makes all changes that can be made, and answers who waits for them.

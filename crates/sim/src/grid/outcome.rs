@@ -185,12 +185,18 @@ impl Scene {
         let record = self.newest.record(partition)?;
         let mut copies = record.whole.iter().filter_map(|holder| {
             let life = self.lives.get(&holder.member.0)?;
-            let look = |replica: &Replica| (replica.applied(), replica.content(), format!("{replica:?}"));
+            let look =
+                |replica: &Replica| (replica.applied(), replica.content(), format!("{replica:?}"));
             Some((holder.member, life.node.look_at(partition, look)?))
         });
         let (first, copy) = copies.next()?;
         let other = copies.find(|(_, other)| (other.0, &other.1) != (copy.0, &copy.1));
-        other.map(|(other, there)| format!("{partition:?} differs: {first} has {}, {other} has {}", copy.2, there.2))
+        other.map(|(other, there)| {
+            format!(
+                "{partition:?} differs: {first} has {}, {other} has {}",
+                copy.2, there.2
+            )
+        })
     }
 
     /// Whether what clients have seen can be explained.
