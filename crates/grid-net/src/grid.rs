@@ -50,81 +50,30 @@ impl Grid {
     /// minute.
     pub fn start(config: GridConfig) -> Result<Grid> {
         config.check()?;
-        let failed = |error| {
-            Error::new(
-                ErrorCode::LimitReached,
-                "cannot start the threads of a grid",
-            )
-            .because(error)
-        };
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("grid-net")
             .enable_all()
             .build()
-            .map_err(failed)?;
-        let GridConfig {
-            listen: address,
-            host,
-            seeds,
-            security,
-            node,
-            functions,
-        } = config;
-        let listener = runtime.block_on(Listener::bind(&address, security.clone()))?;
-        let endpoint = listener.address().to_string();
-        let me = Member::new(new_member(), host.unwrap_or_else(host_name), endpoint);
-        let (orders, waiting) = sync_channel(WAITING);
-        runtime.spawn(listen(listener, orders.clone()));
-        let post = Post::new(
-            me.clone(),
-            security,
-            runtime.handle().clone(),
-            orders.clone(),
-        );
-        let functions = Arc::new(Named(functions));
-        let founds = seeds.is_empty();
-        let node = match founds {
-            true => Node::found(me.clone(), node, functions),
-            false => Node::join(me.clone(), seeds.clone(), node, functions),
-        };
-        let began = Instant::now();
-        let standing = Arc::new(Standing::default());
-        let inner = Arc::new(Inner {
-            me,
-            began,
-            orders,
-            reader: node.reader(),
-            standing: Arc::clone(&standing),
-        });
-        let driver = Driver {
-            node,
-            began,
-            orders: waiting,
-            post,
-            standing,
-            waiting: HashMap::new(),
-            asked: 0,
-        };
+            .map_err(no_threads)?;
+        let seeds = config.seeds.join(", ");
+        let (inner, driver) = prepared(config, &runtime)?;
         let thread = std::thread::Builder::new().name("grid".to_string());
-        let thread = thread.spawn(move || driver.run()).map_err(failed)?;
+        let thread = thread.spawn(move || driver.run()).map_err(no_threads)?;
         let grid = Grid {
             inner,
             thread: Some(thread),
             runtime: Some(runtime),
         };
-        if !grid
-            .inner
-            .standing
-            .wait(LET_IN_WITHIN, |view, _| view.is_some())
-        {
-            return Err(Error::new(
-                ErrorCode::Network,
-                format!("no grid let this member in: asked {}", seeds.join(", ")),
-            )
-            .hint("is a member of the grid there, with the same name and secret, and does a majority of its members live?"));
+        let is_in = |view: Option<&View>, _: bool| view.is_some();
+        if grid.inner.standing.wait(LET_IN_WITHIN, is_in) {
+            return Ok(grid);
         }
-        Ok(grid)
+        Err(Error::new(
+            ErrorCode::Network,
+            format!("no grid let this member in: asked {seeds}"),
+        )
+        .hint("is a member of the grid there, with the same name and secret, and does a majority of its members live?"))
     }
 
     /// Where other members reach this one (`host:port`): what they [join](GridConfig::join).
@@ -188,6 +137,61 @@ impl Grid {
             runtime.shutdown_background();
         }
     }
+}
+
+fn no_threads(error: std::io::Error) -> Error {
+    Error::new(
+        ErrorCode::LimitReached,
+        "cannot start the threads of a grid",
+    )
+    .because(error)
+}
+
+/// A member that listens, and what drives it.
+fn prepared(config: GridConfig, runtime: &Runtime) -> Result<(Arc<Inner>, Driver)> {
+    let GridConfig {
+        listen: address,
+        host,
+        seeds,
+        security,
+        node,
+        functions,
+    } = config;
+    let listener = runtime.block_on(Listener::bind(&address, security.clone()))?;
+    let endpoint = listener.address().to_string();
+    let me = Member::new(new_member(), host.unwrap_or_else(host_name), endpoint);
+    let (orders, waiting) = sync_channel(WAITING);
+    runtime.spawn(listen(listener, orders.clone()));
+    let post = Post::new(
+        me.clone(),
+        security,
+        runtime.handle().clone(),
+        orders.clone(),
+    );
+    let functions = Arc::new(Named(functions));
+    let node = match seeds.is_empty() {
+        true => Node::found(me.clone(), node, functions),
+        false => Node::join(me.clone(), seeds, node, functions),
+    };
+    let began = Instant::now();
+    let standing = Arc::new(Standing::default());
+    let inner = Inner {
+        me,
+        began,
+        orders,
+        reader: node.reader(),
+        standing: Arc::clone(&standing),
+    };
+    let driver = Driver {
+        node,
+        began,
+        orders: waiting,
+        post,
+        standing,
+        waiting: HashMap::new(),
+        asked: 0,
+    };
+    Ok((Arc::new(inner), driver))
 }
 
 impl Drop for Grid {

@@ -185,7 +185,7 @@ fn who_leaves_takes_nothing_along_and_who_comes_gets_its_share() {
     assert!(all.remove(0).leave(SOON));
     assert!(third.settled(2, SOON));
     assert_eq!(map(&third).size().unwrap(), 500);
-    assert!(all[0].leave(SOON));
+    assert!(all.remove(0).leave(SOON));
     assert!(third.settled(1, SOON));
     assert_eq!(map(&third).get(&499).unwrap(), Some(value));
 }

@@ -111,7 +111,8 @@ pub struct Council {
     not_before: Duration,
     installed_at: Duration,
     last_ping: Option<Duration>,
-    last_tick: Duration,
+    last_beat: Option<Duration>,
+    last_event: Duration,
     is_leaving: bool,
     actions: Vec<CouncilAction>,
 }
@@ -151,7 +152,8 @@ impl Council {
             not_before: Duration::ZERO,
             installed_at: Duration::ZERO,
             last_ping: None,
-            last_tick: Duration::ZERO,
+            last_beat: None,
+            last_event: Duration::ZERO,
             is_leaving: false,
             actions: Vec::new(),
         }
@@ -203,6 +205,11 @@ impl Council {
     /// What follows from something that happened.
     pub fn on(&mut self, now: Duration, event: CouncilEvent) -> Vec<CouncilAction> {
         if self.standing != Standing::Out {
+            // Whoever has slept has heard nobody, and that says nothing about them.
+            if now.saturating_sub(self.last_event) > self.config.silence / 3 {
+                self.heard.values_mut().for_each(|at| *at = now);
+            }
+            self.last_event = now;
             match event {
                 CouncilEvent::Tick => self.tick(now),
                 CouncilEvent::From(from, word) => self.hear(now, &from, word),
@@ -221,21 +228,16 @@ impl Council {
     }
 
     fn tick(&mut self, now: Duration) {
-        // Whoever has slept has heard nobody, and that says nothing about them.
-        if now.saturating_sub(self.last_tick) > self.config.silence / 3 {
-            self.heard.values_mut().for_each(|at| *at = now);
-        }
-        self.last_tick = now;
         let every = self.config.heartbeat;
-        if self.last_ping.is_some_and(|last| now < last + every) {
+        if self.last_beat.is_some_and(|last| now < last + every) {
             return;
         }
+        self.last_beat = Some(now);
         let silence = self.config.silence;
         self.has_news |= self.attempt.is_some() || self.voter.voted.is_some();
         self.joining.retain(|_, (_, heard)| now < *heard + silence);
         match &self.standing {
             Standing::Joining(seeds) => {
-                self.last_ping = Some(now);
                 for seed in seeds {
                     let word = CouncilWord::Join(self.me.clone());
                     self.actions

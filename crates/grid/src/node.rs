@@ -300,11 +300,9 @@ impl Node {
                     member: from.id,
                     number,
                 };
-                let record = self
-                    .replicas
-                    .get(partition as usize)
-                    .and_then(Replica::record);
-                if record.is_some_and(|record| record.reign == reign) {
+                let replica = self.shared.replica(partition);
+                let present = replica.and_then(|replica| Some(replica.record()?.reign));
+                if present == Some(reign) {
                     self.request(now, partition, ticket, operation);
                 } else {
                     let refused = Outcome::Refused(Refusal::NotPrimary);

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Council;
 use super::ballot::{Attempt, Phase};
 use super::word::{Ballot, CouncilWord};
-use super::Council;
-use crate::MemberId;
 use crate::succession::{Claim, Facts, Promise, successor};
 use crate::view::View;
+use crate::{Member, MemberId};
 
 impl Council {
     /// Proposes another view if one is needed and this member is who has to.
@@ -119,11 +119,7 @@ impl Council {
         ballot: Ballot,
         voted: Option<(Ballot, Arc<View>)>,
     ) {
-        let Some(mut attempt) = self
-            .attempt
-            .take()
-            .filter(|attempt| attempt.ballot == ballot)
-        else {
+        let Some(mut attempt) = self.take_attempt(ballot) else {
             return;
         };
         let next = attempt.promised(from, voted, |agree| self.is_quorum(agree));
@@ -139,11 +135,7 @@ impl Council {
     }
 
     pub(super) fn was_voted(&mut self, now: Duration, from: MemberId, ballot: Ballot) {
-        let Some(mut attempt) = self
-            .attempt
-            .take()
-            .filter(|attempt| attempt.ballot == ballot)
-        else {
+        let Some(mut attempt) = self.take_attempt(ballot) else {
             return;
         };
         let decided = attempt.voted(from, |agree| self.is_quorum(agree));
@@ -158,6 +150,11 @@ impl Council {
             }
             self.install(now, next);
         }
+    }
+
+    /// The attempt of this ballot, if it is the present one; it has to be put back.
+    fn take_attempt(&mut self, ballot: Ballot) -> Option<Attempt> {
+        self.attempt.take_if(|attempt| attempt.ballot == ballot)
     }
 
     /// Asks those again who have not answered.

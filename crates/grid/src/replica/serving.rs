@@ -62,7 +62,9 @@ impl Replica {
                 let entry = self.present(now, map, &key);
                 Answer::Value(entry.map(|entry| Bytes::copy_from_slice(entry.value)))
             }
-            Operation::Count(map) => Answer::Count(self.shelf.map(map).map_or(0, Store::len) as u64),
+            Operation::Count(map) => {
+                Answer::Count(self.shelf.map(map).map_or(0, Store::len) as u64)
+            }
             Operation::Scan { map, from, bytes } => self.page(now, map, from, bytes),
             writes => match self.write(now, writes) {
                 Err(refusal) => return Some(Outcome::Refused(refusal)),
@@ -108,7 +110,9 @@ impl Replica {
                 expires,
             } => {
                 let had = self.latest(now, map, &key);
-                let new = self.functions.call(&function, &key, had.as_deref(), &argument);
+                let new = self
+                    .functions
+                    .call(&function, &key, had.as_deref(), &argument);
                 let new = new.map_err(Refusal::Function)?.map(Bytes::from);
                 let change = match new.clone() {
                     Some(value) => Some(Change::Set {
@@ -122,7 +126,9 @@ impl Replica {
                 (change, Answer::Value(new))
             }
             Operation::Clear(map) => (Some(Change::Clear(map)), Answer::Done),
-            Operation::Get { .. } | Operation::Count(_) | Operation::Scan { .. } => (None, Answer::Done),
+            Operation::Get { .. } | Operation::Count(_) | Operation::Scan { .. } => {
+                (None, Answer::Done)
+            }
         };
         if let Some(change) = change {
             self.check_room(&change)?;

@@ -53,6 +53,8 @@ pub enum Happening {
     Arrives(u64, Member, Word),
     Client(u32),
     Start(Host),
+    /// Whoever was not let in by then asks others, as another.
+    GivesUp(u64),
     /// It is proven that this life has ended.
     Proof(u64),
     Trouble(Trouble),
@@ -181,6 +183,7 @@ impl Scene {
                 }
             }
             Happening::Start(host) => self.start(host),
+            Happening::GivesUp(life) => self.gives_up(life),
             Happening::Proof(life) => {
                 let all: Vec<u64> = self.lives.keys().copied().collect();
                 for other in all {
@@ -229,6 +232,17 @@ impl Scene {
         let me = Member::new(MemberId(life), host.0.to_string(), life.to_string());
         let node = Node::join(me, seeds, self.config.clone(), Arc::new(Adds));
         self.lives_begin(life, node, host);
+        self.after(4_000, 6_000, Happening::GivesUp(life));
+    }
+
+    fn gives_up(&mut self, id: u64) {
+        if let Some(life) = self.lives.get(&id)
+            && life.node.view().is_none()
+        {
+            let host = life.host;
+            self.ends(id);
+            self.after(0, 100, Happening::Start(host));
+        }
     }
 
     /// A member ends; somebody may prove it.

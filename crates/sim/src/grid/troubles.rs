@@ -80,21 +80,7 @@ impl Scene {
                     }
                 }
             }
-            Trouble::KillHost => {
-                let there: Vec<u64> = self
-                    .lives
-                    .iter()
-                    .filter(|(_, life)| life.host == host)
-                    .map(|(id, _)| *id)
-                    .collect();
-                // Those that come anew find nobody if all are gone.
-                if there.len() < lives.len() {
-                    for life in there {
-                        self.kill(life, false);
-                        self.after(50, 3_000, Happening::Start(host));
-                    }
-                }
-            }
+            Trouble::KillHost => self.kill_host(host),
             Trouble::Halt(long) => {
                 let until = self.now + long;
                 if let Some(life) = one.and_then(|id| self.lives.get_mut(&id)) {
@@ -102,17 +88,7 @@ impl Scene {
                 }
             }
             Trouble::Come => self.after(0, 100, Happening::Start(host)),
-            Trouble::Leave => {
-                if let Some(id) = one
-                    && lives.len() > 1
-                {
-                    self.remember(format!("{id} is to go"));
-                    if let Some(life) = self.lives.get_mut(&id) {
-                        life.leaves = true;
-                    }
-                    self.happens_at(id, NodeEvent::Leave);
-                }
-            }
+            Trouble::Leave => self.leaves(one),
             Trouble::Cut(long) => {
                 self.network.cut.insert(host);
                 self.timeline
@@ -141,6 +117,29 @@ impl Scene {
             }
             Trouble::Calm => self.network.weather = Weather::FAIR,
             Trouble::Mend => self.mend(),
+        }
+    }
+
+    fn kill_host(&mut self, host: Host) {
+        let lives = self.lives.iter();
+        let there = lives.filter(|(_, life)| life.host == host);
+        let there: Vec<u64> = there.map(|(id, _)| *id).collect();
+        // Those that come anew find nobody if all are gone.
+        if there.len() < self.lives.len() {
+            for life in there {
+                self.kill(life, false);
+                self.after(50, 3_000, Happening::Start(host));
+            }
+        }
+    }
+
+    fn leaves(&mut self, one: Option<u64>) {
+        if let Some(id) = one.filter(|_| self.lives.len() > 1) {
+            self.remember(format!("{id} is to go"));
+            if let Some(life) = self.lives.get_mut(&id) {
+                life.leaves = true;
+            }
+            self.happens_at(id, NodeEvent::Leave);
         }
     }
 
