@@ -36,16 +36,12 @@ pub struct GridConfig {
 impl GridConfig {
     /// A member that founds the grid of this name: alone at first, and to be reached on this machine only.
     pub fn new(grid: impl Into<Arc<str>>) -> Self {
-        let mut node = NodeConfig::default();
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let micros = now.map_or(0, |since| since.as_micros());
-        node.replica.began = i64::try_from(micros).unwrap_or(i64::MAX);
         GridConfig {
             listen: "127.0.0.1:0".to_string(),
             host: None,
             seeds: Vec::new(),
             security: Security::new(grid),
-            node,
+            node: NodeConfig::default(),
             functions: HashMap::new(),
         }
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ardea_codec::Kept;
 use ardea_core::{Error, ErrorCode, Key, Result};
@@ -23,6 +23,9 @@ const WAITING: usize = 16 << 10;
 
 /// How long a member waits to be let in.
 const LET_IN_WITHIN: Duration = Duration::from_secs(30);
+
+/// For how long who has left tells others that it has: some heartbeats.
+const LINGERS: Duration = Duration::from_millis(400);
 
 /// A member of a grid. When it is dropped it is gone, with what it keeps; the others notice, and go on with their backups. Better is
 /// [`leave`](Grid::leave), which moves everything away first.
@@ -123,6 +126,10 @@ impl Grid {
     pub fn leave(mut self, patience: Duration) -> bool {
         let _ = self.inner.orders.send(Order::Leave);
         let has_left = self.inner.standing.wait(patience, |_, is_out| is_out);
+        if has_left {
+            // The others may have to hear from this one that it has left.
+            std::thread::sleep(LINGERS);
+        }
         self.stop();
         has_left
     }
@@ -154,7 +161,7 @@ fn prepared(config: GridConfig, runtime: &Runtime) -> Result<(Arc<Inner>, Driver
         host,
         seeds,
         security,
-        node,
+        mut node,
         functions,
     } = config;
     let listener = runtime.block_on(Listener::bind(&address, security.clone()))?;
@@ -169,11 +176,15 @@ fn prepared(config: GridConfig, runtime: &Runtime) -> Result<(Arc<Inner>, Driver
         orders.clone(),
     );
     let functions = Arc::new(Named(functions));
+    let began = Instant::now();
+    let wall = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    node.replica.began = i64::try_from(wall.as_micros()).unwrap_or(i64::MAX);
     let node = match seeds.is_empty() {
         true => Node::found(me.clone(), node, functions),
         false => Node::join(me.clone(), seeds, node, functions),
     };
-    let began = Instant::now();
     let standing = Arc::new(Standing::default());
     let inner = Inner {
         me,

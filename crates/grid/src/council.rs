@@ -111,6 +111,8 @@ pub struct Council {
     not_before: Duration,
     installed_at: Duration,
     last_ping: Option<Duration>,
+    /// There is something new to tell.
+    owes_ping: bool,
     last_beat: Option<Duration>,
     last_event: Duration,
     is_leaving: bool,
@@ -152,6 +154,7 @@ impl Council {
             not_before: Duration::ZERO,
             installed_at: Duration::ZERO,
             last_ping: None,
+            owes_ping: false,
             last_beat: None,
             last_event: Duration::ZERO,
             is_leaving: false,
@@ -223,11 +226,17 @@ impl Council {
             }
             self.vote_if_free(now);
             self.consider(now);
+        } else if let CouncilEvent::From(from, word) = event {
+            // Whoever has left may be the only one who knows what was decided last.
+            self.tell_the_view(&from, &word);
         }
         std::mem::take(&mut self.actions)
     }
 
     fn tick(&mut self, now: Duration) {
+        if self.owes_ping {
+            self.ping(now);
+        }
         let every = self.config.heartbeat;
         if self.last_beat.is_some_and(|last| now < last + every) {
             return;
@@ -263,6 +272,7 @@ impl Council {
 
     fn ping(&mut self, now: Duration) {
         self.last_ping = Some(now);
+        self.owes_ping = false;
         if let Some(word) = self.own_ping(now) {
             self.tell_all(&word);
         }
@@ -326,7 +336,10 @@ impl Council {
         let before = self.claims.insert(self.me.id, claims.clone());
         if before.unwrap_or_default() != claims {
             self.has_news = true;
-            if self.is_member() {
+            // Copies are filled many at a time: what is claimed is told together.
+            self.owes_ping = true;
+            let gap = self.config.heartbeat / 20;
+            if self.last_ping.is_none_or(|last| now >= last + gap) {
                 self.ping(now);
             }
         }

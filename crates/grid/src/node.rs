@@ -131,6 +131,7 @@ pub struct Node {
     has_claims: bool,
     is_installing: bool,
     ticked: Option<Duration>,
+    now: Duration,
     is_out: bool,
     actions: Vec<NodeAction>,
 }
@@ -177,6 +178,7 @@ impl Node {
             has_claims: false,
             is_installing: false,
             ticked: None,
+            now: Duration::ZERO,
             is_out: false,
             actions: Vec::new(),
         }
@@ -235,6 +237,7 @@ impl Node {
 
     /// What follows from something that happened.
     pub fn on(&mut self, now: Duration, event: NodeEvent) -> Vec<NodeAction> {
+        self.now = now;
         if !self.is_out {
             match event {
                 NodeEvent::Tick => self.tick(now),
@@ -246,9 +249,17 @@ impl Node {
                     self.try_it(now, step);
                 }
             }
-        } else if let NodeEvent::Ask(number, ..) = event {
-            let ended = NodeAction::Ended(number, Outcome::Refused(Refusal::CutOff));
-            self.actions.push(ended);
+        } else {
+            match event {
+                NodeEvent::Ask(number, ..) => {
+                    let refused = Outcome::Refused(Refusal::CutOff);
+                    self.actions.push(NodeAction::Ended(number, refused));
+                }
+                NodeEvent::From(from, Word::Council(word)) => {
+                    self.council(now, CouncilEvent::From(from, word));
+                }
+                _ => {}
+            }
         }
         std::mem::take(&mut self.actions)
     }
@@ -431,12 +442,17 @@ impl Node {
     }
 
     fn tell_ended(&mut self) {
-        let ended = self.desk.take_ended();
-        self.actions.extend(
-            ended
-                .into_iter()
-                .map(|(number, outcome)| NodeAction::Ended(number, outcome)),
-        );
+        let may_act = self.may_act(self.now);
+        for (number, outcome) in self.desk.take_ended() {
+            // Whoever is cut off finds nobody: that is what has to be told.
+            let outcome = match outcome {
+                Outcome::Refused(refusal) if refusal.may_pass() && !may_act => {
+                    Outcome::Refused(Refusal::CutOff)
+                }
+                other => other,
+            };
+            self.actions.push(NodeAction::Ended(number, outcome));
+        }
     }
 
     fn council(&mut self, now: Duration, event: CouncilEvent) {
