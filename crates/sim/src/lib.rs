@@ -1,7 +1,7 @@
 //! Simulates clusters with faults, from a seed, with the control plane's own state machines.
 //!
 //! Nothing of the control plane is modelled: leases, masters, workers' agents and packing are those of `ardea-control` and
-//! `ardea-packing`. What is simulated is what they stand on: hosts, a network that delays, loses, doubles and separates, a state manager, a
+//! `ardea-packing`, the members of a grid those of `ardea-grid`. What is simulated is what they stand on: hosts, a network that delays, loses, doubles and separates, a state manager, a
 //! scheduler, clocks that run at different speeds, and a person who sends commands.
 //!
 //! * [`run_faults`]: a small cluster through faults; [`run_large`]: a large one;
@@ -9,6 +9,7 @@
 //! * [`run_flow`]: the flow control of `ardea-exchange` over a connection that breaks;
 //! * [`run_epochs`]: the epochs of a job through faults, down to what its sinks publish;
 //! * [`run_lives`]: a job with a guarantee on a cluster, through faults and updates, down to single records;
+//! * [`run_grid`]: the members of a grid through faults, down to single operations;
 //! * [`World`]: what happens; the program `ardea-sim` runs many seeds.
 //!
 //! # Invariants, checked after every step
@@ -20,6 +21,8 @@
 //!
 //! * Of a job with a guarantee: in each life a container has one worker, and all follow one plan; no record is lost or doubled on any way; each
 //!   snapshot is one cut through the whole dataflow; nothing is published that is not committed.
+//! * Of a grid: no two members serve one partition; what is acknowledged is lost only with more copies than there are backups; what is seen of a key
+//!   can be explained by one operation after the other.
 //!
 //! And within two minutes after the last fault: the job runs as its user wants, each instance in exactly one worker, the one of its container,
 //! every worker routes by the newest plan and knows where all others are, and no other process is left; or the job
@@ -49,11 +52,13 @@ mod world;
 
 mod epochs;
 mod flow;
+mod grid;
 mod lives;
 mod scenario;
 
 pub use epochs::{EpochsReport, run_epochs};
 pub use flow::{FlowReport, run_flow};
+pub use grid::{GridReport, run_grid};
 pub use lives::{LivesReport, Survival};
 pub use scenario::{
     Failure, StartReport, Success, run_faults, run_large, run_lives, run_resets, run_start,

@@ -6,6 +6,7 @@
 //! ardea-sim --large 3              # 1,000 containers through faults, seeds 0 to 2
 //! ardea-sim --epochs               # the epochs of a job, seeds 0 to 999
 //! ardea-sim --lives                # jobs with a guarantee on a cluster, seeds 0 to 999
+//! ardea-sim --grid                 # the members of a grid, seeds 0 to 999
 //! ardea-sim --start                # what the master takes to plan and start 1,000 containers
 //! ```
 
@@ -16,8 +17,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use ardea_sim::{
-    EpochsReport, Failure, LivesReport, Success, run_epochs, run_faults, run_large, run_lives,
-    run_start,
+    EpochsReport, Failure, GridReport, LivesReport, Success, run_epochs, run_faults, run_grid,
+    run_large, run_lives, run_start,
 };
 use clap::Parser;
 
@@ -53,6 +54,9 @@ struct Arguments {
     /// Runs small jobs with a guarantee on a cluster through faults and updates.
     #[arg(long)]
     lives: bool,
+    /// Runs the members of small grids through faults.
+    #[arg(long)]
+    grid: bool,
     /// Measures what the master takes to plan and start a large job.
     #[arg(long)]
     start: bool,
@@ -77,6 +81,9 @@ fn main() -> ExitCode {
     }
     if arguments.lives {
         return lives(&arguments);
+    }
+    if arguments.grid {
+        return grid(&arguments);
     }
     let large = arguments.large;
     let (first, count) = match arguments.seed {
@@ -173,6 +180,36 @@ fn lives(arguments: &Arguments) -> ExitCode {
         total.safe_modes,
         total.results,
         total.finished,
+    );
+    ExitCode::SUCCESS
+}
+
+fn grid(arguments: &Arguments) -> ExitCode {
+    let (first, count) = match arguments.seed {
+        Some(seed) => (seed, 1),
+        None => (arguments.from, arguments.seeds),
+    };
+    let mut total = GridReport::default();
+    for seed in first..first.saturating_add(count) {
+        match run_grid(seed) {
+            Ok(report) => total.add(&report),
+            Err(failure) => return tell(&failure, arguments.log, "--grid "),
+        }
+    }
+    say!(
+        "{count} seeds from {first}: all well, {} steps; {} operations answered, {} refused, {} unknown; {} views, {} promotions, {} \
+         hand-overs, {} copies filled, {} partitions lost; {} grids stuck; {} keys not explained",
+        total.steps,
+        total.answered,
+        total.refused,
+        total.unknown,
+        total.views,
+        total.promoted,
+        total.handed_over,
+        total.filled,
+        total.lost,
+        total.stuck,
+        total.unexplained,
     );
     ExitCode::SUCCESS
 }

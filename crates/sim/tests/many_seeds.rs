@@ -2,8 +2,8 @@
 //! to run it again.
 
 use ardea_sim::{
-    EpochsReport, LivesReport, run_epochs, run_faults, run_flow, run_large, run_lives, run_resets,
-    run_start,
+    EpochsReport, GridReport, LivesReport, run_epochs, run_faults, run_flow, run_grid, run_large,
+    run_lives, run_resets, run_start,
 };
 
 fn seeds(usual: u64) -> std::ops::Range<u64> {
@@ -122,6 +122,40 @@ fn seeds_of_lives_that_have_found_faults_stay_well() {
             panic!("seed {seed}: {}", failure.what);
         }
     }
+}
+
+#[test]
+fn a_grid_loses_nothing_and_never_has_two_primaries_through_faults() {
+    let mut total = GridReport::default();
+    let seeds = seeds(1_000);
+    let usual = seeds.end - seeds.start >= 1_000;
+    let count = seeds.end - seeds.start;
+    for seed in seeds {
+        match run_grid(seed) {
+            Ok(report) => total.add(&report),
+            Err(failure) => {
+                let log = failure.log.join("\n");
+                panic!(
+                    "{log}\nseed {seed}: {}; again: ardea-sim --grid --seed {seed} --log",
+                    failure.what
+                );
+            }
+        }
+    }
+    // That nothing is wrong says something only if something has happened, and was looked at.
+    let happened = [
+        total.promoted,
+        total.handed_over,
+        total.filled,
+        total.unknown,
+        total.lost,
+    ];
+    assert!(
+        !usual || happened.iter().all(|count| *count > 100),
+        "{total:?}"
+    );
+    assert!(total.stuck * 5 <= count, "{total:?}");
+    assert!(total.unexplained <= count / 10, "{total:?}");
 }
 
 #[test]

@@ -1,0 +1,203 @@
+//! The thread that drives a member.
+//!
+//! It takes orders as they come, some hundred at a time, and sends what follows from all of them together: one letter a member.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use ardea_core::PartitionId;
+use ardea_grid::{
+    Member, MemberId, Node, NodeAction, NodeEvent, Operation, Outcome, Refusal, View, Word,
+};
+
+use crate::post::Post;
+
+/// How many orders are taken before what follows is sent.
+const AT_A_TIME: usize = 512;
+
+/// What the driver is to do.
+pub(crate) enum Order {
+    /// Have that done, and tell it there under this number.
+    Ask(PartitionId, Operation, u64, Sender<(u64, Outcome)>),
+    /// A member has said that.
+    Heard(Member, Vec<Word>),
+    /// That was not sent.
+    Unsent(Arc<str>, Vec<Word>),
+    /// Somebody is proven to be dead.
+    Dead(MemberId),
+    /// Go when all is elsewhere.
+    Leave,
+    /// Stop at once.
+    Stop,
+}
+
+/// What is known of a member, outside of its driver.
+#[derive(Debug, Default)]
+pub(crate) struct Standing {
+    seen: Mutex<Seen>,
+    changed: Condvar,
+    is_out: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    view: Option<Arc<View>>,
+    is_out: bool,
+}
+
+impl Standing {
+    /// The view, if there is one.
+    pub fn view(&self) -> Option<Arc<View>> {
+        self.seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .view
+            .clone()
+    }
+
+    /// Whether the member belongs to the grid no more.
+    pub fn is_out(&self) -> bool {
+        self.is_out.load(Ordering::Relaxed)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Seen)) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut seen);
+        self.is_out.store(seen.is_out, Ordering::Relaxed);
+        self.changed.notify_all();
+    }
+
+    /// Waits until the view is as wanted, or the member is out; whether it is as wanted.
+    pub fn wait(&self, patience: Duration, is_it: impl Fn(Option<&View>, bool) -> bool) -> bool {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let goes_on = |seen: &mut Seen| !is_it(seen.view.as_deref(), seen.is_out) && !seen.is_out;
+        let (seen, _) = self
+            .changed
+            .wait_timeout_while(seen, patience, goes_on)
+            .unwrap_or_else(PoisonError::into_inner);
+        is_it(seen.view.as_deref(), seen.is_out)
+    }
+}
+
+/// Drives a member.
+pub(crate) struct Driver {
+    pub node: Node,
+    pub began: Instant,
+    pub orders: Receiver<Order>,
+    pub post: Post,
+    pub standing: Arc<Standing>,
+    pub waiting: HashMap<u64, (u64, Sender<(u64, Outcome)>)>,
+    pub asked: u64,
+}
+
+impl Driver {
+    /// Until it is told to stop, or nobody can tell it anything any more.
+    pub fn run(mut self) {
+        let tick = (self.node.config().council.heartbeat / 4).max(Duration::from_millis(1));
+        let mut next_tick = Instant::now();
+        if let Some(view) = self.node.view().cloned() {
+            self.standing.change(|seen| seen.view = Some(view));
+        }
+        let mut out: HashMap<Arc<str>, Vec<Word>> = HashMap::new();
+        loop {
+            let now = Instant::now();
+            if now >= next_tick {
+                next_tick = now + tick;
+                self.on(NodeEvent::Tick, &mut out);
+            }
+            let mut order = match self
+                .orders
+                .recv_timeout(next_tick.saturating_duration_since(now))
+            {
+                Ok(order) => Some(order),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            let mut taken = 0;
+            while let Some(next) = order.take() {
+                if let Order::Stop = next {
+                    return self.stop();
+                }
+                self.take(next, &mut out);
+                taken += 1;
+                if taken < AT_A_TIME {
+                    order = self.orders.try_recv().ok();
+                }
+            }
+            for (to, words) in out.drain() {
+                let unsent = self.post.send(&to, words);
+                self.refuse(&to, unsent);
+            }
+        }
+    }
+
+    fn take(&mut self, order: Order, out: &mut HashMap<Arc<str>, Vec<Word>>) {
+        match order {
+            Order::Ask(partition, operation, number, tell) => {
+                self.asked += 1;
+                let id = self.asked;
+                self.waiting.insert(id, (number, tell));
+                self.on(NodeEvent::Ask(id, partition, operation), out);
+            }
+            Order::Heard(from, words) => {
+                for word in words {
+                    self.on(NodeEvent::From(from.clone(), word), out);
+                }
+            }
+            Order::Unsent(to, words) => self.refuse(&to, words),
+            Order::Dead(member) => self.on(NodeEvent::Dead(member), out),
+            Order::Leave => self.on(NodeEvent::Leave, out),
+            Order::Stop => {}
+        }
+    }
+
+    fn on(&mut self, event: NodeEvent, out: &mut HashMap<Arc<str>, Vec<Word>>) {
+        let now = self.began.elapsed();
+        for action in self.node.on(now, event) {
+            match action {
+                NodeAction::Tell(to, word) => out.entry(to).or_default().push(word),
+                NodeAction::Ended(id, outcome) => {
+                    if let Some((number, tell)) = self.waiting.remove(&id) {
+                        // Whoever asked may have stopped waiting.
+                        let _ = tell.send((number, outcome));
+                    }
+                }
+                NodeAction::Installed(view) => self.standing.change(|seen| seen.view = Some(view)),
+                NodeAction::Out => self.standing.change(|seen| seen.is_out = true),
+            }
+        }
+    }
+
+    /// What was not sent was certainly not done: it is as if it had been refused.
+    fn refuse(&mut self, to: &Arc<str>, unsent: Vec<Word>) {
+        let view = self.node.view().cloned();
+        let mut members = view.iter().flat_map(|view| &view.members);
+        let Some(member) = members.find(|member| member.endpoint == *to).cloned() else {
+            return;
+        };
+        let now = self.began.elapsed();
+        for word in unsent {
+            if let Word::Request { number, .. } = word {
+                let refused = Word::Reply(number, Outcome::Refused(Refusal::NotPrimary));
+                // A refusal says nothing to others, so nothing is to be sent.
+                for action in self.node.on(now, NodeEvent::From(member.clone(), refused)) {
+                    if let NodeAction::Ended(id, outcome) = action
+                        && let Some((number, tell)) = self.waiting.remove(&id)
+                    {
+                        let _ = tell.send((number, outcome));
+                    }
+                }
+            }
+        }
+    }
+
+    fn stop(mut self) {
+        for (_, (number, tell)) in self.waiting.drain() {
+            let _ = tell.send((number, Outcome::Unknown));
+        }
+        self.standing.change(|seen| seen.is_out = true);
+    }
+}

@@ -1,0 +1,251 @@
+//! Grids of several members in one process, over TCP.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ardea_core::{Error, ErrorCode};
+use ardea_grid_net::{Grid, GridConfig, GridMap};
+
+const SOON: Duration = Duration::from_secs(60);
+
+fn config() -> GridConfig {
+    GridConfig::new("test").function("append", |had: Option<String>, more: String| {
+        match more.as_str() {
+            "" => Err(Error::new(
+                ErrorCode::UserError,
+                "there is nothing to append",
+            )),
+            more => Ok(Some(had.unwrap_or_default() + more)),
+        }
+    })
+}
+
+fn grids(count: usize) -> Vec<Grid> {
+    let first = Grid::start(config()).unwrap();
+    let seed = first.endpoint().to_string();
+    let mut grids = vec![first];
+    for _ in 1..count {
+        grids.push(Grid::start(config().join([seed.as_str()])).unwrap());
+    }
+    for grid in &grids {
+        assert!(
+            grid.settled(count, SOON),
+            "{:?}",
+            grid.view().map(|view| view.number)
+        );
+    }
+    grids
+}
+
+fn map(grid: &Grid) -> GridMap<u64, String> {
+    grid.map("test").unwrap()
+}
+
+/// Polls until it is so.
+fn soon(what: &str, mut is_it: impl FnMut() -> bool) {
+    let until = Instant::now() + SOON;
+    while !is_it() {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn every_member_sees_what_any_has_put() {
+    let grids = grids(3);
+    let maps: Vec<_> = grids.iter().map(map).collect();
+    for key in 0..300_u64 {
+        maps[key as usize % 3]
+            .put(&key, &format!("value {key}"))
+            .unwrap();
+    }
+    for map in &maps {
+        for key in 0..300 {
+            assert_eq!(map.get(&key).unwrap(), Some(format!("value {key}")));
+        }
+        assert_eq!(map.get(&300).unwrap(), None);
+        assert_eq!(map.size().unwrap(), 300);
+    }
+    let keys: Vec<u64> = (0..301).collect();
+    let all = maps[1].get_all(&keys).unwrap();
+    assert_eq!(all.iter().flatten().count(), 300);
+    let mut sum = 0;
+    maps[2]
+        .scan(|key, value| {
+            assert_eq!(value, format!("value {key}"));
+            sum += key;
+            true
+        })
+        .unwrap();
+    assert_eq!(sum, 299 * 300 / 2);
+    maps[0].clear().unwrap();
+    assert_eq!(maps[2].size().unwrap(), 0);
+}
+
+#[test]
+fn conditions_hold_at_one_moment_for_all() {
+    let grids = grids(2);
+    let maps: Vec<_> = grids.iter().map(map).collect();
+    assert_eq!(maps[0].put_if_absent(&1, &"a".to_string()).unwrap(), None);
+    assert_eq!(
+        maps[1].put_if_absent(&1, &"b".to_string()).unwrap(),
+        Some("a".to_string())
+    );
+    assert!(
+        !maps[1]
+            .replace(&1, &"b".to_string(), &"c".to_string())
+            .unwrap()
+    );
+    assert!(
+        maps[1]
+            .replace(&1, &"a".to_string(), &"c".to_string())
+            .unwrap()
+    );
+    assert_eq!(maps[0].remove(&1).unwrap(), Some("c".to_string()));
+    assert_eq!(maps[1].remove(&1).unwrap(), None);
+    let won = std::thread::scope(|scope| {
+        let tries: Vec<_> = (0..8)
+            .map(|number| {
+                let map = maps[number % 2].clone();
+                scope.spawn(move || {
+                    map.put_if_absent(&7, &number.to_string())
+                        .unwrap()
+                        .is_none()
+                })
+            })
+            .collect();
+        tries
+            .into_iter()
+            .filter_map(|one| one.join().ok())
+            .filter(|won| *won)
+            .count()
+    });
+    assert_eq!(won, 1);
+}
+
+#[test]
+fn a_function_runs_where_the_key_is_kept() {
+    let grids = grids(2);
+    for grid in &grids {
+        for key in 0..20_u64 {
+            map(grid)
+                .compute(&key, "append", &"ab".to_string())
+                .unwrap();
+        }
+    }
+    assert!((0..20).all(|key| map(&grids[0]).get(&key).unwrap() == Some("abab".to_string())));
+}
+
+#[test]
+fn a_function_that_nobody_knows_or_that_fails_changes_nothing() {
+    let grids = grids(1);
+    let map = map(&grids[0]);
+    let error = map.compute(&1, "sing", &1_u8).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::UserError);
+    assert!(error.to_string().contains("sing"), "{error}");
+    let error = map.compute(&1, "append", &String::new()).unwrap_err();
+    assert!(error.to_string().contains("nothing to append"), "{error}");
+    assert_eq!(map.get(&1).unwrap(), None);
+}
+
+#[test]
+fn nothing_is_lost_when_a_member_of_three_is_gone() {
+    let mut grids = grids(3);
+    let keys: Vec<u64> = (0..500).collect();
+    let values: Vec<String> = keys.iter().map(|key| format!("value {key}")).collect();
+    map(&grids[0]).put_all(keys.iter().zip(&values)).unwrap();
+    drop(grids.remove(0));
+    for grid in &grids {
+        assert!(grid.settled(2, SOON));
+        let all = map(grid).get_all(&keys).unwrap();
+        assert!(all.into_iter().eq(values.iter().cloned().map(Some)));
+        let view = grid.view().unwrap();
+        assert!(view.records.iter().all(|record| record.losses == 0));
+    }
+}
+
+#[test]
+fn who_leaves_takes_nothing_along_and_who_comes_gets_its_share() {
+    let mut all = grids(2);
+    let keys: Vec<u64> = (0..500).collect();
+    let value = "x".repeat(100);
+    map(&all[0])
+        .put_all(keys.iter().map(|key| (key, &value)))
+        .unwrap();
+    let third = Grid::start(config().join([all[1].endpoint()])).unwrap();
+    assert!(third.settled(3, SOON));
+    let me = third.id();
+    let view = third.view().unwrap();
+    let primaries = view
+        .records
+        .iter()
+        .filter(|record| record.primary() == Some(me))
+        .count();
+    assert!(primaries > 200, "{primaries}");
+    assert!(all.remove(0).leave(SOON));
+    assert!(third.settled(2, SOON));
+    assert_eq!(map(&third).size().unwrap(), 500);
+    assert!(all.remove(0).leave(SOON));
+    assert!(third.settled(1, SOON));
+    assert_eq!(map(&third).get(&499).unwrap(), Some(value));
+}
+
+#[test]
+fn half_of_the_members_say_clearly_that_they_must_not_act_until_the_others_are_proven_dead() {
+    let config = || {
+        config()
+            .patience(Duration::from_millis(300))
+            .silence(Duration::from_millis(600))
+    };
+    let first = Grid::start(config()).unwrap();
+    let second = Grid::start(config().join([first.endpoint()])).unwrap();
+    assert!(second.settled(2, SOON));
+    let map = map(&second);
+    map.put(&1, &"one".to_string()).unwrap();
+    let gone = first.id();
+    drop(first);
+    let mut error = None;
+    soon("it refuses", || {
+        error = map.put(&1, &"two".to_string()).err();
+        error
+            .as_ref()
+            .is_some_and(|error| error.code() == ErrorCode::StateUnavailable)
+    });
+    let text = error.map(|error| error.to_string()).unwrap_or_default();
+    assert!(text.contains("majority"), "{text}");
+    second.tell_dead(gone);
+    assert!(second.settled(1, SOON));
+    soon("it can be read", || map.get(&1).is_ok());
+    assert!(map.get(&1).unwrap().is_some());
+    map.put(&1, &"three".to_string()).unwrap();
+}
+
+#[test]
+fn entries_are_gone_when_their_time_is_over() {
+    let grids = grids(2);
+    let brief = map(&grids[0]).time_to_live(Duration::from_millis(200));
+    brief.put(&1, &"brief".to_string()).unwrap();
+    map(&grids[0]).put(&2, &"long".to_string()).unwrap();
+    soon("it expires", || map(&grids[1]).get(&1).unwrap().is_none());
+    soon("it is removed", || map(&grids[1]).size().unwrap() == 1);
+}
+
+#[test]
+fn a_member_that_is_full_says_so() {
+    let grid = Grid::start(config().limit_bytes(10_000)).unwrap();
+    let map = map(&grid);
+    let error = (0..100).find_map(|key| map.put(&key, &"x".repeat(500)).err());
+    let error = error.map(|error| (error.code(), error.to_string()));
+    let (code, text) = error.unwrap();
+    assert_eq!(code, ErrorCode::LimitReached);
+    assert!(text.contains("10000"), "{text}");
+    assert_eq!(map.get(&0).unwrap(), Some("x".repeat(500)));
+}
+
+#[test]
+fn several_grids_live_in_one_process() {
+    let one = Arc::new(Grid::start(GridConfig::new("one")).unwrap());
+    let other = Grid::start(GridConfig::new("other")).unwrap();
+    map(&one).put(&1, &"one".to_string()).unwrap();
+    assert_eq!(map(&other).get(&1).unwrap(), None);
+}

@@ -1,0 +1,530 @@
+//! A member of a grid, without network, threads or clock.
+//!
+//! It is its [`Council`], a [`Replica`] for each partition, and a desk that finds out whom to ask. [`on`](Node::on) takes what happens and
+//! says what is to be done. The simulation drives it as any shell does.
+
+mod desk;
+mod reader;
+mod refill;
+mod seen;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_core::PartitionId;
+use serde::{Deserialize, Serialize};
+
+use desk::{Desk, Step};
+pub use reader::Reader;
+use reader::Shared;
+use refill::Refill;
+use seen::Seen;
+
+use crate::council::{Council, CouncilAction, CouncilConfig, CouncilEvent, CouncilWord};
+use crate::operation::{Operation, Outcome, Refusal, Ticket};
+use crate::replica::{Functions, Quota, Replica, ReplicaAction, ReplicaConfig, ReplicaWord};
+use crate::succession::{Claim, PartitionNumber};
+use crate::view::{View, ViewNumber};
+use crate::{Member, MemberId};
+
+/// What a member is set to.
+#[derive(Clone, Debug)]
+pub struct NodeConfig {
+    /// How views come about.
+    pub council: CouncilConfig,
+    /// How copies are kept.
+    pub replica: ReplicaConfig,
+    /// How many backups each partition has; decided by who founds the grid.
+    pub backups: usize,
+    /// How many partitions there are; the same for all members.
+    pub partitions: u32,
+    /// How many bytes a second a member takes to fill its copies.
+    pub refill_rate: u64,
+    /// How much all copies of a member may take together, in bytes.
+    pub limit: u64,
+    /// For how long an operation is tried.
+    pub patience: Duration,
+    /// After how long a refused one is tried again.
+    pub retry: Duration,
+}
+
+impl Default for NodeConfig {
+    fn default() -> Self {
+        NodeConfig {
+            council: CouncilConfig::default(),
+            replica: ReplicaConfig::default(),
+            backups: 1,
+            partitions: ardea_core::PARTITION_COUNT,
+            refill_rate: 100 << 20,
+            limit: u64::MAX,
+            patience: Duration::from_secs(10),
+            retry: Duration::from_millis(2),
+        }
+    }
+}
+
+/// What members say to each other. It may be lost, doubled or late.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Word {
+    /// About views.
+    Council(CouncilWord),
+    /// About the copies of a partition.
+    Replica(PartitionNumber, ReplicaWord),
+    /// An operation for the primary of a partition.
+    Request {
+        /// Of which.
+        partition: PartitionNumber,
+        /// Since when it is primary, as the asker knows it.
+        reign: ViewNumber,
+        /// Counted by the asker.
+        number: u64,
+        /// The asker waits for nothing below this number.
+        floor: u64,
+        /// What is to be done.
+        operation: Operation,
+    },
+    /// How an operation has ended.
+    Reply(u64, Outcome),
+}
+
+/// What a member hears.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NodeEvent {
+    /// Time has passed; expected several times a heartbeat.
+    Tick,
+    /// A member, or who wants to be one, says something.
+    From(Member, Word),
+    /// Somebody is proven to be dead.
+    Dead(MemberId),
+    /// This member is to go.
+    Leave,
+    /// An operation is to be done, wherever its partition is. Each has a number that was not used before.
+    Ask(u64, PartitionId, Operation),
+}
+
+/// What is to be done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NodeAction {
+    /// Tell it to whoever is there.
+    Tell(Arc<str>, Word),
+    /// That operation has ended so.
+    Ended(u64, Outcome),
+    /// There is a new view.
+    Installed(Arc<View>),
+    /// This member belongs to the grid no more, and keeps nothing.
+    Out,
+}
+
+/// A member of a grid.
+pub struct Node {
+    council: Council,
+    config: NodeConfig,
+    quota: Arc<Quota>,
+    shared: Arc<Shared>,
+    desk: Desk,
+    refill: Refill,
+    seen: BTreeMap<MemberId, Seen>,
+    claims: BTreeMap<PartitionNumber, Vec<Claim>>,
+    /// The claims are others than the council knows.
+    has_claims: bool,
+    is_installing: bool,
+    ticked: Option<Duration>,
+    now: Duration,
+    is_out: bool,
+    actions: Vec<NodeAction>,
+}
+
+impl Node {
+    /// The first member of a grid.
+    pub fn found(me: Member, config: NodeConfig, functions: Arc<dyn Functions>) -> Self {
+        let council = Council::found(me, config.partitions, config.backups, config.council);
+        let mut node = Node::of(council, config, functions);
+        if let Some(view) = node.council.view().cloned() {
+            node.install(Duration::ZERO, &view);
+        }
+        node
+    }
+
+    /// A member of the grid of whoever is at these addresses, when it is let in.
+    pub fn join(
+        me: Member,
+        seeds: Vec<Arc<str>>,
+        config: NodeConfig,
+        functions: Arc<dyn Functions>,
+    ) -> Self {
+        let council = Council::join(me, seeds, config.council);
+        Node::of(council, config, functions)
+    }
+
+    fn of(council: Council, config: NodeConfig, functions: Arc<dyn Functions>) -> Self {
+        let quota = Arc::new(Quota::new(config.limit));
+        let settings = Arc::new(config.replica);
+        let me = council.me().id;
+        let replica = |_| {
+            let (settings, quota) = (Arc::clone(&settings), Arc::clone(&quota));
+            Replica::new(me, settings, quota, Arc::clone(&functions))
+        };
+        Node {
+            shared: Arc::new(Shared::new((0..config.partitions).map(replica))),
+            desk: Desk::new(me, config.patience, config.retry),
+            refill: Refill::new(config.refill_rate, config.replica.resend),
+            council,
+            config,
+            quota,
+            seen: BTreeMap::new(),
+            claims: BTreeMap::new(),
+            has_claims: false,
+            is_installing: false,
+            ticked: None,
+            now: Duration::ZERO,
+            is_out: false,
+            actions: Vec::new(),
+        }
+    }
+
+    /// This member.
+    pub fn me(&self) -> &Member {
+        self.council.me()
+    }
+
+    /// What it is set to.
+    pub fn config(&self) -> &NodeConfig {
+        &self.config
+    }
+
+    /// The view, if it has one.
+    pub fn view(&self) -> Option<&Arc<View>> {
+        self.council.view().filter(|_| !self.is_out)
+    }
+
+    /// Whether it belongs to the grid no more.
+    pub fn is_out(&self) -> bool {
+        self.is_out
+    }
+
+    /// What its copies take, in bytes.
+    pub fn used(&self) -> u64 {
+        self.quota.used()
+    }
+
+    /// Looks at its copy of a partition, if the grid has so many.
+    pub fn look_at<R>(
+        &self,
+        partition: PartitionId,
+        look: impl FnOnce(&Replica) -> R,
+    ) -> Option<R> {
+        self.shared
+            .replica(partition.index())
+            .map(|replica| look(&replica))
+    }
+
+    /// Reads what this member is primary of, from any thread.
+    pub fn reader(&self) -> Reader {
+        Reader(Arc::clone(&self.shared))
+    }
+
+    /// Whether it may act as its view says.
+    pub fn may_act(&self, now: Duration) -> bool {
+        self.shared.may_act(now)
+    }
+
+    /// Whether it reads and writes this partition now.
+    pub fn serves(&self, now: Duration, partition: PartitionId) -> bool {
+        self.may_act(now) && self.look_at(partition, Replica::is_ready).unwrap_or(false)
+    }
+
+    /// What follows from something that happened.
+    pub fn on(&mut self, now: Duration, event: NodeEvent) -> Vec<NodeAction> {
+        self.now = now;
+        if !self.is_out {
+            match event {
+                NodeEvent::Tick => self.tick(now),
+                NodeEvent::From(from, word) => self.hear(now, from, word),
+                NodeEvent::Dead(member) => self.council(now, CouncilEvent::Dead(member)),
+                NodeEvent::Leave => self.council(now, CouncilEvent::Leave),
+                NodeEvent::Ask(number, partition, operation) => {
+                    let step = self.desk.ask(now, number, partition, operation);
+                    self.try_it(now, step);
+                }
+            }
+        } else {
+            match event {
+                NodeEvent::Ask(number, ..) => {
+                    let refused = Outcome::Refused(Refusal::CutOff);
+                    self.actions.push(NodeAction::Ended(number, refused));
+                }
+                NodeEvent::From(from, Word::Council(word)) => {
+                    self.council(now, CouncilEvent::From(from, word));
+                }
+                _ => {}
+            }
+        }
+        std::mem::take(&mut self.actions)
+    }
+
+    fn tick(&mut self, now: Duration) {
+        self.council(now, CouncilEvent::Tick);
+        if self.is_out {
+            return;
+        }
+        for partition in 0..self.config.partitions {
+            self.with(now, partition, |replica, out| replica.tick(now, out));
+        }
+        let since = self
+            .ticked
+            .map_or(Duration::ZERO, |before| now.saturating_sub(before));
+        self.ticked = Some(now);
+        self.refill.earn(since);
+        self.refill(now);
+        for step in self.desk.tick(now) {
+            self.try_it(now, Some(step));
+        }
+        self.tell_ended();
+    }
+
+    fn hear(&mut self, now: Duration, from: Member, word: Word) {
+        match word {
+            Word::Council(word) => self.council(now, CouncilEvent::From(from, word)),
+            Word::Replica(partition, word) => {
+                let came = Refill::cost(&word);
+                self.with(now, partition, |replica, out| {
+                    replica.hear(from.id, word, out)
+                });
+                if came > 0 {
+                    self.refill.came(partition, came);
+                    self.refill(now);
+                }
+            }
+            Word::Request {
+                partition,
+                reign,
+                number,
+                floor,
+                operation,
+            } => {
+                if !self.seen.entry(from.id).or_default().is_new(number, floor) {
+                    return;
+                }
+                let ticket = Ticket {
+                    member: from.id,
+                    number,
+                };
+                let replica = self.shared.replica(partition);
+                let present = replica.and_then(|replica| Some(replica.record()?.reign));
+                if present == Some(reign) {
+                    self.request(now, partition, ticket, operation);
+                } else {
+                    let refused = Outcome::Refused(Refusal::NotPrimary);
+                    let to = Arc::clone(&from.endpoint);
+                    self.actions
+                        .push(NodeAction::Tell(to, Word::Reply(number, refused)));
+                }
+            }
+            Word::Reply(number, outcome) => {
+                self.desk.ended(now, number, Some(from.id), outcome);
+                self.tell_ended();
+            }
+        }
+    }
+
+    fn request(
+        &mut self,
+        now: Duration,
+        partition: PartitionNumber,
+        ticket: Ticket,
+        operation: Operation,
+    ) {
+        let may_act = self.may_act(now);
+        self.with(now, partition, |replica, out| {
+            replica.request(now, may_act, ticket, operation, out);
+        });
+    }
+
+    /// Lets a copy do something, and sees to what follows.
+    fn with(
+        &mut self,
+        now: Duration,
+        partition: PartitionNumber,
+        act: impl FnOnce(&mut Replica, &mut Vec<ReplicaAction>),
+    ) {
+        let Some(mut replica) = self.shared.replica(partition) else {
+            return;
+        };
+        let mut out = Vec::new();
+        act(&mut replica, &mut out);
+        replica.flush(now, &mut out);
+        let claims = replica.claims(partition);
+        drop(replica);
+        for action in out {
+            self.carry_out(now, partition, action);
+        }
+        let is_known = match self.claims.get(&partition) {
+            Some(before) => *before == claims,
+            None => claims.is_empty(),
+        };
+        if !is_known {
+            self.claims.insert(partition, claims);
+            self.claims.retain(|_, claims| !claims.is_empty());
+            self.has_claims = true;
+        }
+        if self.has_claims && !self.is_installing {
+            self.claim(now);
+        }
+    }
+
+    fn claim(&mut self, now: Duration) {
+        self.has_claims = false;
+        let all = self.claims.values().flatten().copied().collect();
+        self.council(now, CouncilEvent::Claims(all));
+    }
+
+    fn carry_out(&mut self, now: Duration, partition: PartitionNumber, action: ReplicaAction) {
+        match action {
+            ReplicaAction::Tell(member, word) => self.tell(member, Word::Replica(partition, word)),
+            ReplicaAction::Answer(ticket, outcome) if ticket.member == self.me().id => {
+                self.desk.ended(now, ticket.number, None, outcome);
+                self.tell_ended();
+            }
+            ReplicaAction::Answer(ticket, outcome) => {
+                self.tell(ticket.member, Word::Reply(ticket.number, outcome));
+            }
+        }
+    }
+
+    fn tell(&mut self, member: MemberId, word: Word) {
+        if let Some(member) = self.council.view().and_then(|view| view.member(member)) {
+            let to = Arc::clone(&member.endpoint);
+            self.actions.push(NodeAction::Tell(to, word));
+        }
+    }
+
+    /// Carries a step of the desk out.
+    fn try_it(&mut self, now: Duration, step: Option<Step>) {
+        let Some(Step {
+            partition,
+            number,
+            floor,
+            operation,
+        }) = step
+        else {
+            return;
+        };
+        let me = self.me().id;
+        let record = self
+            .view()
+            .and_then(|view| view.records.get(partition as usize));
+        let primary = record.and_then(|record| Some((record.primary()?, record.reign)));
+        self.desk
+            .sent(now, number, primary.map(|(member, _)| member));
+        match primary {
+            Some((member, _)) if member == me => {
+                let ticket = Ticket { member, number };
+                self.request(now, partition, ticket, operation);
+            }
+            Some((member, reign)) => self.tell(
+                member,
+                Word::Request {
+                    partition,
+                    reign,
+                    number,
+                    floor,
+                    operation,
+                },
+            ),
+            None => {
+                let refused = Outcome::Refused(Refusal::CutOff);
+                self.desk.ended(now, number, None, refused);
+                self.tell_ended();
+            }
+        }
+    }
+
+    fn tell_ended(&mut self) {
+        let may_act = self.may_act(self.now);
+        for (number, outcome) in self.desk.take_ended() {
+            // Whoever is cut off finds nobody: that is what has to be told.
+            let outcome = match outcome {
+                Outcome::Refused(refusal) if refusal.may_pass() && !may_act => {
+                    Outcome::Refused(Refusal::CutOff)
+                }
+                other => other,
+            };
+            self.actions.push(NodeAction::Ended(number, outcome));
+        }
+    }
+
+    fn council(&mut self, now: Duration, event: CouncilEvent) {
+        for action in self.council.on(now, event) {
+            match action {
+                CouncilAction::Tell(to, word) => {
+                    self.actions.push(NodeAction::Tell(to, Word::Council(word)));
+                }
+                CouncilAction::Installed(view) => self.install(now, &view),
+                CouncilAction::Out => self.leave(),
+            }
+        }
+        self.shared.set_lease(self.council.lease());
+    }
+
+    fn install(&mut self, now: Duration, view: &Arc<View>) {
+        // What is asked of the copies meanwhile finds no lease: that of the view before counts no more.
+        self.shared.set_lease(None);
+        self.is_installing = true;
+        self.seen.retain(|member, _| view.has(*member));
+        let records: Vec<_> = view
+            .partitions()
+            .map(|(partition, record)| (partition.index(), Arc::clone(record)))
+            .collect();
+        for (partition, record) in records {
+            self.with(now, partition, |replica, out| {
+                replica.install(now, &record, out)
+            });
+        }
+        let me = self.me().id;
+        let filling = view
+            .partitions()
+            .filter(|(_, record)| record.is_kept_by(me) && !record.is_whole(me));
+        self.refill
+            .is_filling(filling.map(|(partition, _)| partition.index()).collect());
+        let members: BTreeSet<MemberId> = view.members.iter().map(|member| member.id).collect();
+        self.desk.members_are(now, &members);
+        self.tell_ended();
+        self.actions.push(NodeAction::Installed(Arc::clone(view)));
+        // What is claimed now may lead to another view at once: this one is through.
+        self.is_installing = false;
+        if self.has_claims {
+            self.claim(now);
+        }
+    }
+
+    /// It is a member no more.
+    fn leave(&mut self) {
+        self.is_out = true;
+        self.shared.set_lease(None);
+        for mut replica in self.shared.all() {
+            replica.give_up(&mut Vec::new());
+        }
+        self.desk.give_up();
+        self.tell_ended();
+        self.actions.push(NodeAction::Out);
+    }
+
+    fn refill(&mut self, now: Duration) {
+        let wants = |partition: &PartitionNumber| {
+            let replica = self.shared.replica(*partition);
+            replica.is_some_and(|replica| replica.wants_entries())
+        };
+        for partition in self.refill.next(now, wants) {
+            self.with(now, partition, Replica::pull);
+        }
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let view = self.view().map(|view| view.number);
+        write!(f, "Node({}, view {view:?})", self.me().id)
+    }
+}

@@ -1,0 +1,226 @@
+//! What can be asked of a partition, and what comes of it.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::MemberId;
+use crate::store::NEVER;
+
+/// A map of a grid: the hash of its name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct MapId(pub u64);
+
+impl MapId {
+    /// The map of this name.
+    pub fn named(name: &str) -> Self {
+        MapId(xxh3_64(name.as_bytes()))
+    }
+}
+
+/// What is asked of a partition. Times are microseconds since the Unix epoch.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Operation {
+    /// What a key has. Answered with [`Answer::Value`].
+    Get {
+        /// Of which map.
+        map: MapId,
+        /// The key.
+        key: Bytes,
+    },
+    /// Gives a key a value.
+    Put {
+        /// In which map.
+        map: MapId,
+        /// The key.
+        key: Bytes,
+        /// The value.
+        value: Bytes,
+        /// When it is gone by itself, if ever.
+        expires: Option<i64>,
+        /// On which condition.
+        when: When,
+    },
+    /// Removes what a key has. Answered with [`Answer::Value`]: what it had.
+    Remove {
+        /// Of which map.
+        map: MapId,
+        /// The key.
+        key: Bytes,
+    },
+    /// Changes what a key has by a function that all members know. Answered with [`Answer::Value`]: what it has then.
+    Compute {
+        /// Of which map.
+        map: MapId,
+        /// The key.
+        key: Bytes,
+        /// The function's name.
+        function: String,
+        /// What the function is given besides.
+        argument: Bytes,
+        /// When the new value is gone by itself, if ever.
+        expires: Option<i64>,
+    },
+    /// How many entries there are in this partition. Answered with [`Answer::Count`].
+    Count(MapId),
+    /// Some entries, from a place on. Answered with [`Answer::Page`].
+    Scan {
+        /// Of which map.
+        map: MapId,
+        /// From where: zero at first, then what the page before said.
+        from: u64,
+        /// About so many bytes.
+        bytes: u32,
+    },
+    /// Removes all of a map that is in this partition.
+    Clear(MapId),
+}
+
+impl Operation {
+    /// Whether it may change something.
+    pub fn writes(&self) -> bool {
+        !matches!(
+            self,
+            Operation::Get { .. } | Operation::Count(_) | Operation::Scan { .. }
+        )
+    }
+}
+
+/// On which condition a value is put.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum When {
+    /// On none. Answered with [`Answer::Done`].
+    Always,
+    /// If the key has none. Answered with [`Answer::Value`]: what it had.
+    Absent,
+    /// If it has this one. Answered with [`Answer::Value`]: what it had.
+    Is(Bytes),
+}
+
+/// What came of an operation.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Answer {
+    /// It is done.
+    Done,
+    /// A value, or none.
+    Value(Option<Bytes>),
+    /// How many.
+    Count(u64),
+    /// Some entries, and where the next are, if there may be more.
+    Page(Vec<(Bytes, Bytes)>, Option<u64>),
+}
+
+/// Why an operation was refused. Nothing was changed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Refusal {
+    /// The member is not, or not any more, the primary of this partition, or is just becoming it.
+    NotPrimary,
+    /// The member may not act: a majority of the members has not heard it for a while.
+    CutOff,
+    /// The partition is being handed over to another member.
+    Moving,
+    /// There is no room: so many bytes are kept already, of so many allowed.
+    Full {
+        /// What is kept, in bytes.
+        used: u64,
+        /// What may be kept, in bytes.
+        limit: u64,
+    },
+    /// The function is not known, or failed.
+    Function(String),
+}
+
+impl Refusal {
+    /// Whether it is worth while to ask again soon, perhaps somebody else.
+    pub fn may_pass(&self) -> bool {
+        matches!(
+            self,
+            Refusal::NotPrimary | Refusal::CutOff | Refusal::Moving
+        )
+    }
+}
+
+/// How an operation ended.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Outcome {
+    /// It was done.
+    Answered(Answer),
+    /// It was not done.
+    Refused(Refusal),
+    /// Its primary is gone or silent: it was done, or it was not, or it will still be.
+    Unknown,
+}
+
+/// Who waits for an outcome.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct Ticket {
+    /// Which member.
+    pub member: MemberId,
+    /// Which of its operations.
+    pub number: u64,
+}
+
+/// A change of a partition's content, as its copies make it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Change {
+    /// A key has a value.
+    Set {
+        /// In which map.
+        map: MapId,
+        /// The key.
+        key: Bytes,
+        /// The value.
+        value: Bytes,
+        /// When it expires; [`NEVER`] if it doesn't.
+        expires: i64,
+    },
+    /// A key has none any more.
+    Remove {
+        /// Of which map.
+        map: MapId,
+        /// The key.
+        key: Bytes,
+    },
+    /// No key of the map has any more.
+    Clear(MapId),
+}
+
+impl Change {
+    /// What it takes, in bytes, to keep it or to send it.
+    pub fn cost(&self) -> usize {
+        let content = match self {
+            Change::Set { key, value, .. } => key.len() + value.len(),
+            Change::Remove { key, .. } => key.len(),
+            Change::Clear(_) => 0,
+        };
+        content + size_of::<Change>()
+    }
+
+    /// Of which map.
+    pub fn map(&self) -> MapId {
+        match self {
+            Change::Set { map, .. } | Change::Remove { map, .. } | Change::Clear(map) => *map,
+        }
+    }
+
+    /// What the key has after it, if it says so: a value and when that expires, or nothing.
+    pub fn effect_on(&self, of: MapId, wanted: &[u8]) -> Option<Option<(&Bytes, i64)>> {
+        match self {
+            Change::Set {
+                map,
+                key,
+                value,
+                expires,
+            } if *map == of && key == wanted => Some(Some((value, *expires))),
+            Change::Remove { map, key } if *map == of && key == wanted => Some(None),
+            Change::Clear(map) if *map == of => Some(None),
+            _ => None,
+        }
+    }
+}
+
+/// When something expires that expires then, if ever.
+pub(crate) fn expiry(expires: Option<i64>) -> i64 {
+    expires.unwrap_or(NEVER)
+}

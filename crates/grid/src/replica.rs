@@ -1,0 +1,385 @@
+//! One member's copy of a partition.
+//!
+//! **The primary orders.** It gives each change a number, sends it to the other copies, and makes it when all whole copies have it: then it is
+//! *settled*, whoever asked is answered, and reads see it. Other copies make a change when they are told that it is settled. So what is acknowledged is
+//! on all whole copies, and what was read is never taken back.
+//!
+//! **A new primary** goes on with the changes that it has, settles them anew with the other copies, which drop what it hasn't, and only then reads and
+//! writes. All that was settled before it has: a view makes only whole copies primary.
+//!
+//! **A copy is filled** beside the writes. It takes all changes from when filling begins, and asks for what was there before, in chunks. Each entry
+//! says which change made it, so that neither order nor repetition matters. When all is there the primary counts it among the whole ones, then claims so,
+//! and the next view says it.
+//!
+//! **A promise holds until the record changes.** A primary that has claimed something (see [`Claim`]) keeps to it until a view says something else of the
+//! partition: so it doesn't matter when, or whether, the claim is heard.
+//!
+//! * `log`: changes that may still be needed; `primary`, `serving`, `backup`: the roles; `filling`: what a copy remembers that isn't whole; `word`: what is said.
+
+mod backup;
+mod filling;
+mod log;
+mod primary;
+mod serving;
+mod word;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use backup::Backup;
+use log::Log;
+use primary::{Peer, Primary};
+pub use word::{Course, Have, ReplicaWord, Say};
+
+use crate::MemberId;
+use crate::operation::{Operation, Outcome, Refusal, Ticket};
+use crate::shelf::{Parcel, Shelf};
+use crate::succession::{Claim, Promise};
+use crate::view::{Holder, Record};
+
+/// How copies are kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReplicaConfig {
+    /// Whether a write is acknowledged only when all whole copies have it. Otherwise at once: then the last writes are lost with their primary.
+    pub is_synchronous: bool,
+    /// About how many bytes are sent at a time.
+    pub batch_bytes: usize,
+    /// How many changes may be under way to a copy.
+    pub window: u64,
+    /// How many bytes of changes are kept for a copy that is filled too slowly, until its filling begins anew.
+    pub log_bytes: usize,
+    /// After how long what was not answered is sent again.
+    pub resend: Duration,
+    /// What the time is when the machine's is zero, in microseconds since the Unix epoch.
+    pub began: i64,
+}
+
+impl Default for ReplicaConfig {
+    fn default() -> Self {
+        ReplicaConfig {
+            is_synchronous: true,
+            batch_bytes: 256 << 10,
+            window: 10_000,
+            log_bytes: 16 << 20,
+            resend: Duration::from_millis(200),
+            began: 0,
+        }
+    }
+}
+
+/// How much the copies of a member may take together, and do.
+#[derive(Debug)]
+pub struct Quota {
+    used: AtomicU64,
+    limit: u64,
+}
+
+impl Quota {
+    /// So many bytes may be used.
+    pub fn new(limit: u64) -> Self {
+        Quota {
+            used: AtomicU64::new(0),
+            limit,
+        }
+    }
+
+    /// What is used, in bytes.
+    pub fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Whether so many more fit; if not, why.
+    fn check(&self, more: usize) -> Result<(), Refusal> {
+        let (used, limit) = (self.used(), self.limit);
+        match used.saturating_add(more as u64) > limit {
+            true => Err(Refusal::Full { used, limit }),
+            false => Ok(()),
+        }
+    }
+
+    fn changed(&self, before: usize, after: usize) {
+        if after >= before {
+            self.used
+                .fetch_add((after - before) as u64, Ordering::Relaxed);
+        } else {
+            self.used
+                .fetch_sub((before - after) as u64, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The functions that [`Operation::Compute`] knows. All members have to have the same ones.
+pub trait Functions: Send + Sync {
+    /// What a key should have, given what it has; none for nothing. Called with the partition at a halt: it must be quick.
+    ///
+    /// # Errors
+    /// What is told to who asked; nothing is changed then.
+    fn call(
+        &self,
+        name: &str,
+        key: &[u8],
+        value: Option<&[u8]>,
+        argument: &[u8],
+    ) -> Result<Option<Vec<u8>>, String>;
+}
+
+/// No functions.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoFunctions;
+
+impl Functions for NoFunctions {
+    fn call(
+        &self,
+        name: &str,
+        _: &[u8],
+        _: Option<&[u8]>,
+        _: &[u8],
+    ) -> Result<Option<Vec<u8>>, String> {
+        Err(format!("no function {name:?} is known"))
+    }
+}
+
+/// What is to be done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ReplicaAction {
+    /// Tell it to that member.
+    Tell(MemberId, ReplicaWord),
+    /// That is how the operation has ended.
+    Answer(Ticket, Outcome),
+}
+
+/// One member's copy of a partition.
+pub struct Replica {
+    me: MemberId,
+    config: Arc<ReplicaConfig>,
+    quota: Arc<Quota>,
+    functions: Arc<dyn Functions>,
+    record: Option<Arc<Record>>,
+    shelf: Shelf,
+    /// What the quota knows of.
+    accounted: usize,
+    /// Changes that not all copies are known to have, and those that can't be made yet.
+    log: Log,
+    /// The last change that was made.
+    applied: u64,
+    role: Role,
+}
+
+enum Role {
+    Nothing,
+    Primary(Primary),
+    Backup(Backup),
+}
+
+impl Replica {
+    /// No copy yet.
+    pub fn new(
+        me: MemberId,
+        config: Arc<ReplicaConfig>,
+        quota: Arc<Quota>,
+        functions: Arc<dyn Functions>,
+    ) -> Self {
+        Replica {
+            me,
+            config,
+            quota,
+            functions,
+            record: None,
+            shelf: Shelf::default(),
+            accounted: 0,
+            log: Log::default(),
+            applied: 0,
+            role: Role::Nothing,
+        }
+    }
+
+    /// Who keeps the partition, if that is known.
+    pub fn record(&self) -> Option<&Arc<Record>> {
+        self.record.as_ref()
+    }
+
+    /// What it holds.
+    pub fn shelf(&self) -> &Shelf {
+        &self.shelf
+    }
+
+    /// All that it holds, in order: for comparing copies.
+    pub fn content(&self) -> Vec<Parcel> {
+        self.shelf.sorted()
+    }
+
+    /// How many changes have been made to it, by number.
+    pub fn applied(&self) -> u64 {
+        self.applied
+    }
+
+    /// A view says who keeps the partition now.
+    pub fn install(&mut self, now: Duration, record: &Arc<Record>, out: &mut Vec<ReplicaAction>) {
+        let before = self.record.clone();
+        if before
+            .as_ref()
+            .is_some_and(|before| before.version >= record.version)
+        {
+            return;
+        }
+        self.record = Some(Arc::clone(record));
+        let held = before.as_ref().and_then(|before| before.holder(self.me));
+        let Some(holder) = record.holder(self.me) else {
+            self.give_up(out);
+            return;
+        };
+        if held != Some(holder) {
+            self.give_up(out);
+        }
+        if record.primary() == Some(self.me) {
+            self.reign(record);
+        } else {
+            self.serve(holder, record, out);
+        }
+        self.tick(now, out);
+    }
+
+    /// Forgets everything. Whoever waits for a write here is told that nobody knows.
+    pub fn give_up(&mut self, out: &mut Vec<ReplicaAction>) {
+        self.abdicate(out);
+        self.role = Role::Nothing;
+        self.wipe(0);
+    }
+
+    fn wipe(&mut self, behind: u64) {
+        self.shelf.clear();
+        self.log = Log::behind(behind);
+        self.applied = behind;
+        self.account();
+    }
+
+    fn account(&mut self) {
+        let cost = self.shelf.cost();
+        self.quota.changed(self.accounted, cost);
+        self.accounted = cost;
+    }
+
+    /// Another copy's primary says something, or a copy of this primary does.
+    pub fn hear(&mut self, from: MemberId, word: ReplicaWord, out: &mut Vec<ReplicaAction>) {
+        match word.say {
+            Say::Append {
+                start,
+                before,
+                settled,
+                changes,
+            } => self.append(from, word.course, (start, before, settled), changes, out),
+            Say::Chunk {
+                from: cursor,
+                next,
+                at,
+                parcels,
+            } => self.unpack(from, word.course, cursor, next, at, parcels, out),
+            Say::Have(have) => self.has(from, word.course, have, out),
+            Say::Pull(cursor) => self.send_chunk(from, word.course, cursor, out),
+        }
+    }
+
+    /// Somebody asks for something. `may_act` says whether this member has a lease. Changes leave with the next [`flush`](Self::flush).
+    pub fn request(
+        &mut self,
+        now: Duration,
+        may_act: bool,
+        ticket: Ticket,
+        operation: Operation,
+        out: &mut Vec<ReplicaAction>,
+    ) {
+        let outcome = match self.may_serve(may_act) {
+            Err(refusal) => Some(Outcome::Refused(refusal)),
+            Ok(()) => self.carry_out(now, ticket, operation, out),
+        };
+        if let Some(outcome) = outcome {
+            out.push(ReplicaAction::Answer(ticket, outcome));
+        }
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: Duration, out: &mut Vec<ReplicaAction>) {
+        if let Role::Primary(_) = self.role {
+            self.repeat(now);
+            self.sweep(now);
+            self.settle(out);
+            self.flush(now, out);
+        }
+    }
+
+    /// Whether it would read and write, if its member may act.
+    pub fn is_ready(&self) -> bool {
+        self.may_serve(true).is_ok()
+    }
+
+    /// What it promises, as a primary.
+    pub fn claims(&self, partition: u32) -> Vec<Claim> {
+        let (Role::Primary(primary), Some(record)) = (&self.role, &self.record) else {
+            return Vec::new();
+        };
+        let claim = |promise| Claim {
+            partition,
+            version: record.version,
+            promise,
+        };
+        self.promises(primary, record).map(claim).collect()
+    }
+
+    fn promises<'a>(
+        &self,
+        primary: &'a Primary,
+        record: &'a Record,
+    ) -> impl Iterator<Item = Promise> + use<'a> {
+        let is_admitted = |peer: &&Peer| peer.is_needed && !record.is_whole(peer.member);
+        let filled = primary
+            .peers
+            .iter()
+            .filter(is_admitted)
+            .map(|peer| Promise::Filled(peer.member));
+        let is_quiet = primary.is_frozen && primary.settled == self.log.end();
+        let yielded = record.heir.filter(|_| is_quiet).map(Promise::Yielded);
+        filled.chain(yielded)
+    }
+
+    /// The copy that this one is, if it isn't the primary's own.
+    fn holder(&self) -> Option<Holder> {
+        self.record.as_ref()?.holder(self.me)
+    }
+
+    /// Makes all changes up to that one.
+    fn apply_up_to(&mut self, upto: u64) {
+        if self.applied >= upto {
+            return;
+        }
+        while self.applied < upto {
+            let number = self.applied + 1;
+            let Some(change) = self.log.get(number) else {
+                break;
+            };
+            match &mut self.role {
+                Role::Backup(Backup {
+                    filling: Some(filling),
+                    ..
+                }) => filling.apply(&mut self.shelf, change, number),
+                _ => self.shelf.apply(change, number),
+            }
+            self.applied = number;
+        }
+        self.account();
+    }
+}
+
+impl fmt::Debug for Replica {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let role = match &self.role {
+            Role::Nothing => "none",
+            Role::Primary(_) => "primary",
+            Role::Backup(backup) if backup.filling.is_some() => "filling",
+            Role::Backup(_) => "backup",
+        };
+        let (applied, end) = (self.applied, self.log.end());
+        write!(f, "Replica({role}, {applied} of {end} changes made)")
+    }
+}

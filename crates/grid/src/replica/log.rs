@@ -1,0 +1,83 @@
+//! Changes that may still be needed, in order.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use crate::operation::{Change, MapId};
+
+/// Changes, each with its number.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Log {
+    /// The change before the first.
+    base: u64,
+    changes: VecDeque<Change>,
+    bytes: usize,
+}
+
+impl Log {
+    /// Without changes, behind that one.
+    pub fn behind(base: u64) -> Self {
+        Log {
+            base,
+            ..Log::default()
+        }
+    }
+
+    pub fn end(&self) -> u64 {
+        self.base + self.changes.len() as u64
+    }
+
+    /// What is kept, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub fn push(&mut self, change: Change) -> u64 {
+        self.bytes += change.cost();
+        self.changes.push_back(change);
+        self.end()
+    }
+
+    pub fn get(&self, number: u64) -> Option<&Change> {
+        let at = number.checked_sub(self.base + 1)?;
+        self.changes.get(usize::try_from(at).ok()?)
+    }
+
+    /// Forgets all up to that one.
+    pub fn forget(&mut self, upto: u64) {
+        while self.base < upto {
+            let Some(change) = self.changes.pop_front() else {
+                break;
+            };
+            self.bytes -= change.cost();
+            self.base += 1;
+        }
+    }
+
+    /// The changes behind that one, about so many bytes of them, at least one if there is one; none if some of them are forgotten.
+    pub fn behind_number(&self, number: u64, bytes: usize) -> Option<Vec<Change>> {
+        let at = usize::try_from(number.checked_sub(self.base)?).ok()?;
+        let mut sum = 0;
+        let fits = |change: &&Change| {
+            let fits = sum < bytes;
+            sum += change.cost();
+            fits
+        };
+        Some(
+            self.changes
+                .iter()
+                .skip(at)
+                .take_while(fits)
+                .cloned()
+                .collect(),
+        )
+    }
+
+    /// What the changes behind that one say of a key, and which says it.
+    pub fn latest(&self, behind: u64, map: MapId, key: &[u8]) -> Option<Option<(&Bytes, i64)>> {
+        let count = usize::try_from(self.end().saturating_sub(behind)).unwrap_or(usize::MAX);
+        let newest = self.changes.iter().rev().take(count);
+        newest.flat_map(|change| change.effect_on(map, key)).next()
+    }
+}

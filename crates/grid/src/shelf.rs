@@ -1,0 +1,179 @@
+//! The content of a partition: its maps.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::operation::{Change, MapId};
+use crate::store::{Entry, Store};
+
+/// The maps of a partition, the first that had something in front.
+#[derive(Clone, Debug, Default)]
+pub struct Shelf {
+    maps: Vec<(MapId, Store)>,
+}
+
+/// A place in a [`Shelf`] that is gone through.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+pub struct Cursor {
+    map: u32,
+    slot: u32,
+}
+
+/// An entry on its way from one copy to another.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Parcel {
+    /// Of which map.
+    pub map: MapId,
+    /// The key.
+    pub key: Bytes,
+    /// The value.
+    pub value: Bytes,
+    /// The change that made it.
+    pub version: u64,
+    /// When it expires.
+    pub expires: i64,
+}
+
+impl Shelf {
+    /// A map, if it has or had something.
+    #[inline]
+    pub fn map(&self, id: MapId) -> Option<&Store> {
+        let mut maps = self.maps.iter();
+        maps.find(|(map, _)| *map == id).map(|(_, store)| store)
+    }
+
+    fn map_mut(&mut self, id: MapId) -> &mut Store {
+        let at = match self.maps.iter().position(|(map, _)| *map == id) {
+            Some(at) => at,
+            None => {
+                self.maps.push((id, Store::default()));
+                self.maps.len() - 1
+            }
+        };
+        &mut self.maps[at].1
+    }
+
+    /// What a key has.
+    #[inline]
+    pub fn get(&self, map: MapId, key: &[u8]) -> Option<Entry<'_>> {
+        self.map(map)?.get(xxh3_64(key), key)
+    }
+
+    /// What all of it costs, in bytes.
+    pub fn cost(&self) -> usize {
+        self.maps.iter().map(|(_, store)| store.cost()).sum()
+    }
+
+    /// Makes a change, the one of that number.
+    pub fn apply(&mut self, change: &Change, number: u64) {
+        match change {
+            Change::Set {
+                map,
+                key,
+                value,
+                expires,
+            } => {
+                let entry = Entry {
+                    key,
+                    value,
+                    version: number,
+                    expires: *expires,
+                };
+                self.map_mut(*map).set(xxh3_64(key), entry);
+            }
+            Change::Remove { map, key } => {
+                self.map_mut(*map).remove(xxh3_64(key), key);
+            }
+            Change::Clear(map) => self.map_mut(*map).clear(),
+        }
+    }
+
+    /// Sets what a parcel says.
+    pub fn unpack(&mut self, parcel: &Parcel) {
+        let entry = Entry {
+            key: &parcel.key,
+            value: &parcel.value,
+            version: parcel.version,
+            expires: parcel.expires,
+        };
+        self.map_mut(parcel.map).set(xxh3_64(&parcel.key), entry);
+    }
+
+    /// Removes the entries of a map that are not newer than that change.
+    pub fn clear_up_to(&mut self, map: MapId, number: u64) {
+        let store = self.map_mut(map);
+        let all = store.entries_from(0);
+        let old = all.filter(|(_, entry)| entry.version <= number);
+        let old: Vec<Box<[u8]>> = old.map(|(_, entry)| entry.key.into()).collect();
+        for key in old {
+            store.remove(xxh3_64(&key), &key);
+        }
+    }
+
+    /// Removes everything.
+    pub fn clear(&mut self) {
+        self.maps.clear();
+    }
+
+    /// Entries from a place on, about so many bytes of them, and where the next are; none if there are no more.
+    pub fn parcels(&self, from: Cursor, bytes: usize) -> (Vec<Parcel>, Option<Cursor>) {
+        let mut parcels = Vec::new();
+        let mut sum = 0;
+        for (number, (map, store)) in (0_u32..).zip(&self.maps).skip(from.map as usize) {
+            let slot = if number == from.map { from.slot } else { 0 };
+            for (next, entry) in store.entries_from(slot as usize) {
+                sum += Store::cost_of(entry.key.len(), entry.value.len());
+                parcels.push(Parcel {
+                    map: *map,
+                    key: Bytes::copy_from_slice(entry.key),
+                    value: Bytes::copy_from_slice(entry.value),
+                    version: entry.version,
+                    expires: entry.expires,
+                });
+                if sum >= bytes {
+                    let slot = next as u32;
+                    return (parcels, Some(Cursor { map: number, slot }));
+                }
+            }
+        }
+        (parcels, None)
+    }
+
+    /// Some keys that have expired by then, found among so many slots from a place on, and where to go on.
+    pub fn expired(&self, from: Cursor, now: i64, slots: usize) -> (Vec<(MapId, Bytes)>, Cursor) {
+        let mut found = Vec::new();
+        let Some((map, store)) = self.maps.get(from.map as usize) else {
+            return (found, Cursor::default());
+        };
+        let next_map = Cursor {
+            map: from.map + 1,
+            slot: 0,
+        };
+        if store.expiring() == 0 {
+            return (found, next_map);
+        }
+        let mut entries = store.entries_from(from.slot as usize);
+        for _ in 0..slots {
+            let Some((_, entry)) = entries.next() else {
+                return (found, next_map);
+            };
+            if entry.expires <= now {
+                found.push((*map, Bytes::copy_from_slice(entry.key)));
+            }
+        }
+        let slot = entries.next().map(|(next, _)| next as u32 - 1);
+        let cursor = slot.map(|slot| Cursor {
+            map: from.map,
+            slot,
+        });
+        (found, cursor.unwrap_or(next_map))
+    }
+
+    /// All entries, in order of map and key: for comparing copies.
+    pub fn sorted(&self) -> Vec<Parcel> {
+        let (mut parcels, _) = self.parcels(Cursor::default(), usize::MAX);
+        parcels.sort_unstable_by(|a, b| (a.map, &a.key).cmp(&(b.map, &b.key)));
+        parcels
+    }
+}

@@ -1,0 +1,219 @@
+//! Councils of a few members, with words between them delivered at once unless they are cut off.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_grid::{
+    Claim, Council, CouncilAction, CouncilConfig, CouncilEvent, CouncilWord, Member, MemberId,
+    Promise, View,
+};
+
+struct Hall {
+    councils: BTreeMap<u64, Council>,
+    /// Members that reach each other only.
+    apart: BTreeSet<u64>,
+    out: BTreeSet<u64>,
+    now: Duration,
+}
+
+fn member(id: u64) -> Member {
+    Member::new(MemberId(id), format!("host-{id}"), id.to_string())
+}
+
+impl Hall {
+    /// So many members, of which the first has founded the grid.
+    fn of(count: u64) -> Self {
+        let config = CouncilConfig::default();
+        let mut councils = BTreeMap::from([(1, Council::found(member(1), 8, 1, config))]);
+        for id in 2..=count {
+            councils.insert(id, Council::join(member(id), vec!["1".into()], config));
+        }
+        let mut hall = Hall {
+            councils,
+            apart: BTreeSet::new(),
+            out: BTreeSet::new(),
+            now: Duration::ZERO,
+        };
+        hall.pass(3_000);
+        hall
+    }
+
+    fn happens(&mut self, id: u64, event: CouncilEvent) {
+        let mut todo = VecDeque::from([(id, event)]);
+        while let Some((id, event)) = todo.pop_front() {
+            let now = self.now;
+            let Some(council) = self.councils.get_mut(&id) else {
+                continue;
+            };
+            let me = council.me().clone();
+            for action in council.on(now, event) {
+                match action {
+                    CouncilAction::Tell(to, word) => {
+                        let to: u64 = to.parse().unwrap();
+                        if self.apart.contains(&to) == self.apart.contains(&id) {
+                            todo.push_back((to, CouncilEvent::From(me.clone(), word)));
+                        }
+                    }
+                    CouncilAction::Installed(_) => {}
+                    CouncilAction::Out => {
+                        self.out.insert(id);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Time passes, in milliseconds; what primaries have to do is done at once.
+    fn pass(&mut self, millis: u64) {
+        for _ in 0..millis / 20 {
+            self.now += Duration::from_millis(20);
+            let ids: Vec<u64> = self.councils.keys().copied().collect();
+            for id in ids {
+                let claims = self.claims_of(id);
+                self.happens(id, CouncilEvent::Claims(claims));
+                self.happens(id, CouncilEvent::Tick);
+            }
+        }
+    }
+
+    fn claims_of(&self, id: u64) -> Vec<Claim> {
+        let mut claims = Vec::new();
+        let Some(view) = self.councils.get(&id).and_then(Council::view) else {
+            return claims;
+        };
+        for (partition, record) in view.partitions() {
+            if record.primary() == Some(MemberId(id)) {
+                let filled = record
+                    .filling
+                    .iter()
+                    .map(|holder| Promise::Filled(holder.member));
+                let promises = filled.chain(record.heir.map(Promise::Yielded));
+                claims.extend(promises.map(|promise| Claim {
+                    partition: partition.index(),
+                    version: record.version,
+                    promise,
+                }));
+            }
+        }
+        claims
+    }
+
+    fn view(&self, id: u64) -> &Arc<View> {
+        self.councils[&id].view().unwrap()
+    }
+
+    fn may_act(&self, id: u64) -> bool {
+        self.councils
+            .get(&id)
+            .is_some_and(|council| council.lease().is_some_and(|until| self.now < until))
+    }
+
+    fn members(&self, id: u64) -> Vec<u64> {
+        self.view(id)
+            .members
+            .iter()
+            .map(|member| member.id.0)
+            .collect()
+    }
+}
+
+#[test]
+fn who_comes_is_let_in_and_all_have_one_view() {
+    let hall = Hall::of(5);
+    for id in 1..=5 {
+        assert_eq!(hall.view(id), hall.view(1));
+        assert!(hall.may_act(id));
+    }
+    assert_eq!(hall.view(1).members.len(), 5);
+    assert!(hall.view(1).is_settled());
+}
+
+#[test]
+fn a_majority_goes_on_without_a_member_that_is_silent_and_it_learns_so_when_it_is_back() {
+    let mut hall = Hall::of(3);
+    hall.apart = BTreeSet::from([1]);
+    hall.pass(5_000);
+    assert_eq!(hall.members(2), hall.members(3));
+    assert!(!hall.members(2).contains(&1));
+    assert!(hall.may_act(2) && hall.may_act(3) && !hall.may_act(1));
+    assert_eq!(hall.members(1).len(), 3, "alone it gets no other view");
+    assert!(!hall.out.contains(&1));
+    hall.apart.clear();
+    hall.pass(500);
+    assert!(hall.out.contains(&1));
+}
+
+#[test]
+fn nobody_acts_for_a_member_that_may_still_act() {
+    let mut hall = Hall::of(3);
+    hall.apart = BTreeSet::from([1]);
+    // The first has a lease for a while; until it ends there is no other view.
+    while hall.may_act(1) {
+        assert!(hall.members(2).contains(&1));
+        hall.pass(20);
+    }
+    hall.pass(5_000);
+    assert!(!hall.members(2).contains(&1));
+}
+
+#[test]
+fn two_halves_stop_and_go_on_when_they_meet_again() {
+    let mut hall = Hall::of(4);
+    let before = hall.view(1).number;
+    hall.apart = BTreeSet::from([1, 2]);
+    hall.pass(5_000);
+    assert!((1..=4).all(|id| !hall.may_act(id)));
+    assert!((1..=4).all(|id| hall.view(id).number == before));
+    hall.apart.clear();
+    hall.pass(2_000);
+    assert!((1..=4).all(|id| hall.may_act(id)));
+}
+
+#[test]
+fn one_of_two_goes_on_when_the_other_is_proven_to_be_dead() {
+    let mut hall = Hall::of(2);
+    hall.councils.remove(&1);
+    hall.pass(5_000);
+    assert!(!hall.may_act(2));
+    hall.happens(2, CouncilEvent::Dead(MemberId(1)));
+    hall.pass(500);
+    assert!(hall.may_act(2));
+    assert_eq!(hall.members(2), [2]);
+    assert!(hall.view(2).records.iter().all(|record| record.losses == 0));
+}
+
+#[test]
+fn a_member_leaves_when_others_have_what_it_kept() {
+    let mut hall = Hall::of(3);
+    hall.happens(1, CouncilEvent::Leave);
+    hall.pass(2_000);
+    assert!(hall.out.contains(&1));
+    assert_eq!(hall.members(2), hall.members(3));
+    assert!(hall.view(2).is_settled());
+    assert!(hall.view(2).records.iter().all(|record| record.losses == 0));
+}
+
+#[test]
+fn a_member_that_has_slept_blames_nobody() {
+    let mut hall = Hall::of(3);
+    hall.now += Duration::from_secs(60);
+    let before = hall.view(1).number;
+    hall.pass(2_000);
+    assert_eq!(hall.view(1).number, before);
+}
+
+#[test]
+fn words_of_strangers_and_of_other_views_change_nothing() {
+    let mut hall = Hall::of(2);
+    let before = Arc::clone(hall.view(1));
+    let accept = CouncilWord::Accept(
+        before.number,
+        ardea_grid::Ballot::default(),
+        Arc::new(View::first(member(9), 8, 1)),
+    );
+    hall.happens(1, CouncilEvent::From(member(9), accept));
+    let decided = CouncilWord::Decided(Arc::new(View::first(member(9), 8, 1)));
+    hall.happens(1, CouncilEvent::From(member(9), decided));
+    assert_eq!(hall.view(1), &before);
+}

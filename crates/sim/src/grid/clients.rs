@@ -1,0 +1,191 @@
+//! Who uses the grid.
+
+use std::time::Duration;
+
+use ardea_core::PartitionId;
+use ardea_grid::{Answer, Functions, MapId, NodeEvent, Operation, Outcome, Refusal, When};
+
+use super::history::{Deed, Event, Seen};
+use super::scene::{Happening, Scene};
+
+/// How many keys are often used: the last two are added to.
+const KEYS: u64 = 10;
+
+/// Keys that are used now and then.
+const RARE: u64 = 60;
+
+/// The function that adds its argument to what a key has.
+pub struct Adds;
+
+impl Functions for Adds {
+    fn call(
+        &self,
+        _: &str,
+        _: &[u8],
+        value: Option<&[u8]>,
+        argument: &[u8],
+    ) -> Result<Option<Vec<u8>>, String> {
+        let had = value.map_or(0, number);
+        Ok(Some((had + number(argument)).to_le_bytes().to_vec()))
+    }
+}
+
+/// A number as it is kept, with something behind it so that sizes differ.
+fn number(bytes: &[u8]) -> u64 {
+    bytes
+        .first_chunk()
+        .map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+fn padded(value: u64) -> Vec<u8> {
+    let mut bytes = value.to_le_bytes().to_vec();
+    bytes.resize(8 + (value % 50) as usize, 7);
+    bytes
+}
+
+/// Something that a client waits for.
+#[derive(Clone, Copy, Debug)]
+pub struct UnderWay {
+    pub client: u32,
+    pub life: u64,
+    pub key: u64,
+    pub deed: Deed,
+    pub began: Duration,
+}
+
+impl Scene {
+    /// The partition of a key.
+    pub fn partition_of(&self, key: u64) -> PartitionId {
+        let index = key % u64::from(self.partitions);
+        PartitionId::from_index(index as u32).expect("there are so many")
+    }
+
+    /// A client does the next thing, at some member.
+    pub fn client_acts(&mut self, client: u32) {
+        let lives: Vec<u64> = self.lives.keys().copied().collect();
+        let Some(life) = self.random.pick(&lives) else {
+            self.after(50, 200, Happening::Client(client));
+            return;
+        };
+        let (key, deed) = self.chosen_deed();
+        self.asks(client, life, key, deed);
+    }
+
+    fn chosen_deed(&mut self) -> (u64, Deed) {
+        if self.random.per_mille(150) {
+            let key = KEYS + self.random.below(RARE);
+            let value = self.next_value();
+            return (key, Deed::Put(value));
+        }
+        let key = self.random.below(KEYS);
+        let is_counter = key >= KEYS - 2;
+        let value = self.next_value();
+        let deed = match self.random.below(10) {
+            0..=3 => Deed::Get,
+            _ if is_counter => Deed::Add(1 + self.random.below(1000)),
+            4..=6 => Deed::Put(value),
+            7 => Deed::PutIfAbsent(value),
+            8 => Deed::Replace {
+                wanted: self.last_seen.get(&key).copied().unwrap_or(0),
+                value,
+            },
+            _ => Deed::Remove,
+        };
+        (key, deed)
+    }
+
+    fn next_value(&mut self) -> u64 {
+        self.values += 1;
+        self.values
+    }
+
+    pub fn asks(&mut self, client: u32, life: u64, key: u64, deed: Deed) {
+        let (map, name) = (MapId(1), key.to_le_bytes().to_vec().into());
+        let put = |value: u64, when| Operation::Put {
+            map,
+            key: key.to_le_bytes().to_vec().into(),
+            value: padded(value).into(),
+            expires: None,
+            when,
+        };
+        let operation = match deed {
+            Deed::Get | Deed::Lose => Operation::Get { map, key: name },
+            Deed::Put(value) => put(value, When::Always),
+            Deed::PutIfAbsent(value) => put(value, When::Absent),
+            Deed::Replace { wanted, value } => put(value, When::Is(padded(wanted).into())),
+            Deed::Remove => Operation::Remove { map, key: name },
+            Deed::Add(more) => Operation::Compute {
+                map,
+                key: name,
+                function: "add".to_string(),
+                argument: more.to_le_bytes().to_vec().into(),
+                expires: None,
+            },
+        };
+        self.asked += 1;
+        let id = self.asked;
+        let began = self.now;
+        let under_way = UnderWay {
+            client,
+            life,
+            key,
+            deed,
+            began,
+        };
+        self.under_way.insert(id, under_way);
+        let partition = self.partition_of(key);
+        self.happens_at(life, NodeEvent::Ask(id, partition, operation));
+    }
+
+    /// What a client waited for has ended.
+    pub fn client_hears(&mut self, id: u64, outcome: Outcome) {
+        let Some(under_way) = self.under_way.remove(&id) else {
+            return;
+        };
+        let seen = match outcome {
+            Outcome::Answered(Answer::Value(value)) => {
+                Some(Seen::Value(value.as_deref().map(number)))
+            }
+            Outcome::Answered(_) => Some(Seen::Done),
+            Outcome::Refused(refusal) => {
+                if !refusal.may_pass() {
+                    self.breaks(format!("{:?} is refused: {refusal:?}", under_way.deed));
+                }
+                let _: Refusal = refusal;
+                None
+            }
+            Outcome::Unknown => Some(Seen::Unknown),
+        };
+        match seen {
+            None => self.report.refused += 1,
+            Some(Seen::Unknown) => self.report.unknown += 1,
+            Some(_) => self.report.answered += 1,
+        }
+        if let Some(seen) = seen {
+            if let Seen::Value(Some(value)) = seen {
+                self.last_seen.insert(under_way.key, value);
+            }
+            if let (Deed::Put(value), Seen::Done) = (under_way.deed, seen) {
+                self.last_seen.insert(under_way.key, value);
+            }
+            self.remember(format!(
+                "client {} at {}: key {} {:?} since {:.3}: {seen:?}",
+                under_way.client,
+                under_way.life,
+                under_way.key,
+                under_way.deed,
+                under_way.began.as_secs_f64()
+            ));
+            let event = Event {
+                deed: under_way.deed,
+                began: under_way.began,
+                ended: self.now,
+                seen,
+            };
+            self.history.entry(under_way.key).or_default().push(event);
+        }
+        if under_way.client != super::scene::NOBODY {
+            self.after(5, 150, Happening::Client(under_way.client));
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! What always has to hold of a simulated grid, and what has to hold in the end.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ardea_core::PartitionId;
+use ardea_grid::{MemberId, Record, Replica, View};
+
+use super::history::{Deed, Event, Seen, Verdict, explain};
+use super::scene::{NOBODY, Scene};
+
+/// How many ways of explaining what was seen of a key are looked at.
+const MOST_WAYS: usize = 200_000;
+
+impl Scene {
+    fn partitions(&self) -> impl Iterator<Item = PartitionId> + use<> {
+        (0..self.partitions).filter_map(PartitionId::from_index)
+    }
+
+    /// No other member serves a partition that this one serves.
+    pub fn check_alone(&mut self, id: u64) {
+        let Some(life) = self.lives.get(&id) else {
+            return;
+        };
+        let clock = life.clock(self.now);
+        let serves = |partition: &PartitionId| life.node.serves(clock, *partition);
+        let also = self.partitions().filter(serves).find_map(|partition| {
+            let mut others = self.lives.iter().filter(|(other, _)| **other != id);
+            let other = others.find(|(_, other)| {
+                other.halted <= self.now && other.node.serves(other.clock(self.now), partition)
+            });
+            other.map(|(other, _)| (partition, *other))
+        });
+        if let Some((partition, other)) = also {
+            self.breaks(format!("{id} and {other} both serve {partition:?}"));
+        }
+    }
+
+    /// A member has a view: it is the one that others have of this number, or the next.
+    pub fn installed(&mut self, id: u64, view: Arc<View>) {
+        if view.number == self.newest.number && *view != *self.newest {
+            self.breaks(format!("{id} has another view {}", view.number));
+        }
+        if view.number <= self.newest.number {
+            return;
+        }
+        if view.number != self.newest.number.next() {
+            // Whoever decided the views between is the first to have them, and may have died at once.
+            self.remember(format!(
+                "views between {} and {} were never seen",
+                self.newest.number, view.number
+            ));
+        }
+        let members: Vec<_> = view.members.iter().map(|member| member.id.0).collect();
+        self.remember(format!("view {}: {members:?}", view.number));
+        self.report.views += 1;
+        let before = Arc::clone(&self.newest);
+        let follows = view.number == before.number.next();
+        for (partition, record) in view.partitions() {
+            if let Some(old) = before.record(partition) {
+                self.changed(partition, old, record, &view, follows);
+            }
+        }
+        self.newest = view;
+    }
+
+    /// Who keeps a partition has changed. All copies may be lost only if more members went than there are backups, since it had all of them.
+    fn changed(
+        &mut self,
+        partition: PartitionId,
+        old: &Record,
+        new: &Record,
+        view: &View,
+        follows: bool,
+    ) {
+        let is_here = |member: &MemberId| view.has(*member);
+        let gone = old
+            .whole
+            .iter()
+            .filter(|holder| !is_here(&holder.member))
+            .count();
+        if old.whole.len() > self.backups() {
+            self.lost_copies.insert(partition, 0);
+        }
+        if let Some(lost) = self.lost_copies.get_mut(&partition) {
+            *lost += gone;
+        }
+        let whole_before = |member: MemberId| old.is_whole(member);
+        let filled = new
+            .whole
+            .iter()
+            .filter(|holder| !whole_before(holder.member))
+            .count() as u64;
+        if new.losses > old.losses {
+            self.report.lost += 1;
+            self.remember(format!("{partition:?} is lost"));
+            let now = self.now;
+            let lost = self.lost_copies.remove(&partition);
+            let too_few = lost.is_some_and(|lost| lost <= self.backups());
+            if follows && (gone < old.whole.len() || too_few) {
+                self.breaks(format!("{partition:?} was lost with {lost:?} copies"));
+            }
+            let event = Event {
+                deed: Deed::Lose,
+                began: now,
+                ended: now,
+                seen: Seen::Unknown,
+            };
+            let keys: Vec<u64> = (0..100)
+                .filter(|key| self.partition_of(*key) == partition)
+                .collect();
+            for key in keys {
+                self.history.entry(key).or_default().push(event);
+            }
+        } else {
+            self.report.filled += filled;
+            if old.primary() != new.primary() {
+                match old.primary().is_some_and(|primary| is_here(&primary)) {
+                    true => self.report.handed_over += 1,
+                    false => self.report.promoted += 1,
+                }
+            }
+        }
+    }
+
+    /// Whether so many members are gone that those left may not decide for all.
+    pub fn is_stuck(&self) -> bool {
+        let is_dead = |id: MemberId| !self.lives.contains_key(&id.0);
+        !self.newest.is_quorum(|id| !is_dead(id), is_dead)
+    }
+
+    /// What is not as it should be after all is mended; nothing if all is well.
+    pub fn missing(&mut self) -> Option<String> {
+        let alive: BTreeSet<u64> = self.lives.keys().copied().collect();
+        let members: BTreeSet<u64> = self
+            .newest
+            .members
+            .iter()
+            .map(|member| member.id.0)
+            .collect();
+        if alive != members {
+            return Some(format!("{alive:?} are alive, and {members:?} are members"));
+        }
+        for (id, life) in &self.lives {
+            let view = life.node.view().map(|view| view.number);
+            if view != Some(self.newest.number) {
+                return Some(format!(
+                    "{id} is in view {view:?}, and the newest is {}",
+                    self.newest.number
+                ));
+            }
+        }
+        let is_leaving = !self.newest.leaving.is_empty();
+        if !self.newest.is_settled() && !is_leaving {
+            return Some(format!(
+                "not everything is where it should be: {:?}",
+                self.newest.records
+            ));
+        }
+        if !self.under_way.is_empty() {
+            return Some(format!("not everything is answered: {:?}", self.under_way));
+        }
+        if !self.final_reads {
+            self.final_reads = true;
+            self.read_all();
+            return Some("keys are still being read".to_string());
+        }
+        self.partitions()
+            .find_map(|partition| self.differs(partition))
+    }
+
+    /// Reads all keys, each at some member.
+    fn read_all(&mut self) {
+        let lives: Vec<u64> = self.lives.keys().copied().collect();
+        let keys: Vec<u64> = self.history.keys().copied().collect();
+        for key in keys {
+            if let Some(life) = self.random.pick(&lives) {
+                self.asks(NOBODY, life, key, Deed::Get);
+            }
+        }
+    }
+
+    /// Copies of a partition that are not equal.
+    fn differs(&self, partition: PartitionId) -> Option<String> {
+        let record = self.newest.record(partition)?;
+        let mut copies = record.whole.iter().filter_map(|holder| {
+            let life = self.lives.get(&holder.member.0)?;
+            let look =
+                |replica: &Replica| (replica.applied(), replica.content(), format!("{replica:?}"));
+            Some((holder.member, life.node.look_at(partition, look)?))
+        });
+        let (first, copy) = copies.next()?;
+        let other = copies.find(|(_, other)| (other.0, &other.1) != (copy.0, &copy.1));
+        other.map(|(other, there)| {
+            format!(
+                "{partition:?} differs: {first} has {}, {other} has {}",
+                copy.2, there.2
+            )
+        })
+    }
+
+    /// Whether what clients have seen can be explained.
+    ///
+    /// # Errors
+    ///
+    /// What can't.
+    pub fn explain(&mut self) -> Result<(), String> {
+        if !self.is_synchronous() {
+            return Ok(());
+        }
+        for (key, events) in &self.history {
+            match explain(events, MOST_WAYS) {
+                Verdict::Explained => {}
+                Verdict::TooMuch => self.report.unexplained += 1,
+                Verdict::Impossible => {
+                    let mut events = events.clone();
+                    events.sort_by_key(|event| event.began);
+                    let lines: Vec<String> = events
+                        .iter()
+                        .map(|event| {
+                            let (began, ended) =
+                                (event.began.as_secs_f64(), event.ended.as_secs_f64());
+                            format!(
+                                "  {began:.3} to {ended:.3}: {:?}: {:?}",
+                                event.deed, event.seen
+                            )
+                        })
+                        .collect();
+                    return Err(format!(
+                        "what was seen of key {key} can't be explained:\n{}",
+                        lines.join("\n")
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}

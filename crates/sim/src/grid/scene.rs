@@ -1,0 +1,349 @@
+//! A simulated grid: members, the network between them, and who uses it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_core::PartitionId;
+use ardea_grid::{
+    CouncilConfig, Member, MemberId, Node, NodeAction, NodeConfig, NodeEvent, Outcome,
+    ReplicaConfig, View, Word,
+};
+
+use super::GridReport;
+use super::clients::{Adds, UnderWay};
+use super::history::Event;
+use super::troubles::Trouble;
+use crate::network::{Host, Network};
+use crate::random::Random;
+use crate::timeline::Timeline;
+
+/// How many lines are kept of what happened.
+const REMEMBERED: usize = 3_000;
+
+/// Who asks in the end.
+pub const NOBODY: u32 = u32::MAX;
+
+/// How often a member is told that time has passed.
+const TICK: Duration = Duration::from_millis(20);
+
+/// A life of a member.
+pub struct Life {
+    pub node: Node,
+    pub host: Host,
+    began: Duration,
+    /// How much faster its clock runs, in millionths.
+    rate: i64,
+    /// It does nothing before then.
+    pub halted: Duration,
+    pub leaves: bool,
+}
+
+impl Life {
+    /// What its clock says.
+    pub fn clock(&self, now: Duration) -> Duration {
+        let since = now.saturating_sub(self.began).as_micros() as i64;
+        Duration::from_micros((since + since * self.rate / 1_000_000) as u64)
+    }
+}
+
+/// Something that is going to happen.
+pub enum Happening {
+    Tick(u64),
+    Arrives(u64, Member, Word),
+    Client(u32),
+    Start(Host),
+    /// Whoever was not let in by then asks others, as another.
+    GivesUp(u64),
+    /// It is proven that this life has ended.
+    Proof(u64),
+    Trouble(Trouble),
+}
+
+/// A simulated grid.
+pub struct Scene {
+    pub random: Random,
+    pub now: Duration,
+    pub timeline: Timeline<Happening>,
+    pub network: Network,
+    config: NodeConfig,
+    pub partitions: u32,
+    pub hosts: u32,
+    pub lives: BTreeMap<u64, Life>,
+    last_life: u64,
+    /// Lives that have ended.
+    pub dead: Vec<u64>,
+    pub newest: Arc<View>,
+    /// Of each partition, how many whole copies were lost since it had all that it should have, if it ever had.
+    pub lost_copies: BTreeMap<PartitionId, usize>,
+    pub history: BTreeMap<u64, Vec<Event>>,
+    pub under_way: BTreeMap<u64, UnderWay>,
+    pub asked: u64,
+    pub values: u64,
+    pub last_seen: BTreeMap<u64, u64>,
+    pub is_mended: bool,
+    pub final_reads: bool,
+    pub report: GridReport,
+    pub broken: Option<String>,
+    pub log: VecDeque<String>,
+}
+
+impl Scene {
+    /// A grid of the seed's choice.
+    pub fn new(mut random: Random) -> Self {
+        let config = chosen_config(&mut random);
+        let hosts = 1 + random.below(6) as u32;
+        let members = 1 + random.below(6);
+        let founder = Member::new(MemberId(1), "0", "1");
+        let first = View::first(founder.clone(), config.partitions, config.backups);
+        let mut scene = Scene {
+            partitions: config.partitions,
+            hosts,
+            now: Duration::ZERO,
+            timeline: Timeline::new(),
+            network: Network::new(),
+            lives: BTreeMap::new(),
+            last_life: 1,
+            dead: Vec::new(),
+            newest: Arc::new(first),
+            lost_copies: BTreeMap::new(),
+            history: BTreeMap::new(),
+            under_way: BTreeMap::new(),
+            asked: 0,
+            values: 0,
+            last_seen: BTreeMap::new(),
+            is_mended: false,
+            final_reads: false,
+            report: GridReport::default(),
+            broken: None,
+            log: VecDeque::new(),
+            config: config.clone(),
+            random,
+        };
+        let founder = Node::found(founder, config, Arc::new(Adds));
+        scene.lives_begin(1, founder, Host(0));
+        for _ in 1..members {
+            let host = Host(scene.random.below(u64::from(hosts)) as u32);
+            scene.after(0, 2_000, Happening::Start(host));
+        }
+        for client in 0..2 + scene.random.below(4) as u32 {
+            scene.after(0, 100, Happening::Client(client));
+        }
+        scene
+    }
+
+    fn lives_begin(&mut self, life: u64, node: Node, host: Host) {
+        let rate = self.random.below(8_000) as i64 - 4_000;
+        self.lives.insert(
+            life,
+            Life {
+                node,
+                host,
+                began: self.now,
+                rate,
+                halted: Duration::ZERO,
+                leaves: false,
+            },
+        );
+        self.timeline.plan(self.now, Happening::Tick(life));
+    }
+
+    /// Whether a write is acknowledged only when it can't be lost with one member.
+    pub fn is_synchronous(&self) -> bool {
+        self.config.replica.is_synchronous
+    }
+
+    pub fn backups(&self) -> usize {
+        self.config.backups
+    }
+
+    /// Lets the next thing happen.
+    ///
+    /// # Errors
+    ///
+    /// When something holds no longer that always has to.
+    pub fn step(&mut self) -> Result<(), String> {
+        let Some((at, happening)) = self.timeline.take() else {
+            return Err("nothing happens any more".to_string());
+        };
+        self.now = at;
+        match happening {
+            Happening::Tick(life) => {
+                if self.lives.contains_key(&life) {
+                    self.timeline.plan(self.now + TICK, Happening::Tick(life));
+                    self.happens_at(life, NodeEvent::Tick);
+                }
+            }
+            Happening::Arrives(life, from, word) => {
+                self.happens_at(life, NodeEvent::From(from, word))
+            }
+            Happening::Client(client) => {
+                if !self.is_mended {
+                    self.client_acts(client);
+                }
+            }
+            Happening::Start(host) => self.start(host),
+            Happening::GivesUp(life) => self.gives_up(life),
+            Happening::Proof(life) => {
+                let all: Vec<u64> = self.lives.keys().copied().collect();
+                for other in all {
+                    self.happens_at(other, NodeEvent::Dead(MemberId(life)));
+                }
+            }
+            Happening::Trouble(trouble) => self.befall(trouble),
+        }
+        match self.broken.take() {
+            Some(broken) => Err(broken),
+            None => Ok(()),
+        }
+    }
+
+    pub fn breaks(&mut self, what: String) {
+        self.broken.get_or_insert(what);
+    }
+
+    pub fn remember(&mut self, what: String) {
+        if self.log.len() == REMEMBERED {
+            self.log.pop_front();
+        }
+        self.log
+            .push_back(format!("{:9.3} {what}", self.now.as_secs_f64()));
+    }
+
+    pub fn after(&mut self, least: u64, most: u64, happening: Happening) {
+        let from = Duration::from_millis(least);
+        let after = self.random.time(from, Duration::from_millis(most));
+        self.timeline.plan(self.now + after, happening);
+    }
+
+    /// A member comes, and asks some of those that are there.
+    fn start(&mut self, host: Host) {
+        let seeds: Vec<Arc<str>> = self
+            .lives
+            .keys()
+            .map(|life| life.to_string().into())
+            .collect();
+        if seeds.is_empty() {
+            return;
+        }
+        self.last_life += 1;
+        let life = self.last_life;
+        self.remember(format!("{life} comes, on {host:?}"));
+        let me = Member::new(MemberId(life), host.0.to_string(), life.to_string());
+        let node = Node::join(me, seeds, self.config.clone(), Arc::new(Adds));
+        self.lives_begin(life, node, host);
+        self.after(4_000, 6_000, Happening::GivesUp(life));
+    }
+
+    fn gives_up(&mut self, id: u64) {
+        if let Some(life) = self.lives.get(&id)
+            && life.node.view().is_none()
+        {
+            let host = life.host;
+            self.ends(id);
+            self.after(0, 100, Happening::Start(host));
+        }
+    }
+
+    /// A member ends; somebody may prove it.
+    pub fn ends(&mut self, life: u64) {
+        if self.lives.remove(&life).is_none() {
+            return;
+        }
+        self.dead.push(life);
+        let waits = |under_way: &UnderWay| under_way.life == life;
+        let ended: Vec<u64> = self
+            .under_way
+            .iter()
+            .filter(|(_, asked)| waits(asked))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in ended {
+            self.client_hears(id, Outcome::Unknown);
+        }
+    }
+
+    /// Something happens at a member, now or when it is halted no more.
+    pub fn happens_at(&mut self, id: u64, event: NodeEvent) {
+        let now = self.now;
+        let Some(life) = self.lives.get_mut(&id) else {
+            if let NodeEvent::Ask(number, ..) = event {
+                self.client_hears(number, Outcome::Unknown);
+            }
+            return;
+        };
+        if life.halted > now {
+            if let NodeEvent::From(from, word) = event {
+                self.timeline
+                    .plan(life.halted, Happening::Arrives(id, from, word));
+            } else if let NodeEvent::Ask(number, ..) = event {
+                self.client_hears(number, Outcome::Unknown);
+            }
+            return;
+        }
+        let clock = life.clock(now);
+        let (host, me) = (life.host, life.node.me().clone());
+        let actions = life.node.on(clock, event);
+        for action in actions {
+            self.carry_out(id, host, &me, action);
+        }
+        self.check_alone(id);
+    }
+
+    fn carry_out(&mut self, id: u64, host: Host, me: &Member, action: NodeAction) {
+        match action {
+            NodeAction::Tell(to, word) => {
+                let Ok(to) = to.parse::<u64>() else {
+                    return;
+                };
+                let Some(there) = self.lives.get(&to).map(|life| life.host) else {
+                    return;
+                };
+                if !self.network.connects(host, there) {
+                    return;
+                }
+                for after in self.network.arrivals(&mut self.random) {
+                    let arrives = Happening::Arrives(to, me.clone(), word.clone());
+                    self.timeline.plan(self.now + after, arrives);
+                }
+            }
+            NodeAction::Ended(number, outcome) => self.client_hears(number, outcome),
+            NodeAction::Installed(view) => self.installed(id, view),
+            NodeAction::Out => {
+                self.remember(format!("{id} is out"));
+                let leaves = self.lives.get(&id).is_some_and(|life| life.leaves);
+                self.ends(id);
+                // Whoever was put out comes again, as another.
+                if !leaves {
+                    self.after(10, 1_000, Happening::Start(host));
+                }
+            }
+        }
+    }
+}
+
+fn chosen_config(random: &mut Random) -> NodeConfig {
+    let millis = Duration::from_millis;
+    NodeConfig {
+        council: CouncilConfig {
+            heartbeat: millis(50),
+            lease: millis(400),
+            silence: millis(600) + random.time(millis(0), millis(400)),
+            drift: 20,
+        },
+        replica: ReplicaConfig {
+            is_synchronous: random.per_mille(900),
+            batch_bytes: 50 + random.below(1_000) as usize,
+            window: 1 + random.below(20),
+            log_bytes: 500 + random.below(3_000) as usize,
+            resend: millis(60),
+            began: 0,
+        },
+        backups: random.below(3) as usize,
+        partitions: 1 + random.below(8) as u32,
+        refill_rate: 500 + random.below(200_000),
+        limit: u64::MAX,
+        patience: millis(3_000),
+        retry: millis(10),
+    }
+}
