@@ -1,0 +1,279 @@
+//! From what instances hand over to what those of the next life begin with: workers write, a master binds, workers read.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ardea_archive::{Archives, FolderKeeper, make_room};
+use ardea_control::{
+    EpochKind, EpochsAgentEvent, EpochsRecord, Generation, JobDefinition, JobRef, Life,
+    MasterEpoch, ParticipantId, ProgramRef, Receipt, RecordedCut, RecordedSnapshot, WorkerId,
+    WorkerStart,
+};
+use ardea_core::{Cut, Epoch, ErrorCode, Instance, PartitionId, StateChunk, StateEntry, Waker};
+use ardea_engine::{CutRead, CutReport, CutSink, InstanceName};
+use ardea_master::Snapshots;
+use ardea_packing::{ContainerId, InstanceId, Resources};
+use ardea_worker::{CutKeeper, LifeCuts, LifeHere};
+
+/// Long enough for any machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn definition(folder: &Path) -> JobDefinition {
+    let folder = folder.display().to_string();
+    let settings = [("guarantee", "exactly-once"), ("snapshots.folder", &folder)];
+    let settings = settings.map(|(key, value)| (key.to_string(), value.to_string()));
+    JobDefinition {
+        job: JobRef {
+            cluster: "harbour".into(),
+            name: "words".into(),
+            submission: 42,
+        },
+        program: ProgramRef {
+            package: String::new(),
+            executable: "words".into(),
+            arguments: Vec::new(),
+        },
+        packing: "round-robin".into(),
+        scheduler: "local".into(),
+        settings: settings.into(),
+        version: "0".into(),
+    }
+}
+
+/// A worker in one life: an instance of the only vertex.
+struct Worker {
+    name: InstanceName,
+    cuts: Box<dyn LifeCuts>,
+    sink: Arc<dyn CutSink>,
+    told: Receiver<EpochsAgentEvent>,
+}
+
+fn keeper(definition: &JobDefinition, container: u32) -> Arc<dyn CutKeeper> {
+    let start = WorkerStart {
+        worker: WorkerId {
+            container: ContainerId(container),
+            incarnation: 1,
+        },
+        job: definition.job.clone(),
+        state_url: String::new(),
+        host: "127.0.0.1".into(),
+        resources: Resources::ZERO,
+        token_file: None,
+        certificates: None,
+        settings: definition.settings.clone(),
+    };
+    FolderKeeper::of(&start).unwrap().unwrap()
+}
+
+impl Worker {
+    /// The worker of a container, in a life of so many workers.
+    fn begins(
+        definition: &JobDefinition,
+        container: u32,
+        workers: u32,
+        life: Life,
+    ) -> ardea_core::Result<Self> {
+        let (tell, told) = channel();
+        let tell = Mutex::new(tell);
+        let cuts = keeper(definition, container).begin(LifeHere {
+            life,
+            job: "harbour/words".into(),
+            instances: vec![InstanceId::new("count", container - 1)],
+            parallelisms: BTreeMap::from([("count".to_string(), workers)]),
+            tell: Arc::new(move |event| drop(tell.lock().unwrap().send(event))),
+            restored: Arc::new(|| {}),
+            fail: Arc::new(|error| panic!("{error}")),
+        })?;
+        let instance = Instance {
+            index: container - 1,
+            parallelism: workers,
+        };
+        Ok(Worker {
+            name: InstanceName {
+                vertex: "count".into(),
+                instance,
+            },
+            sink: cuts.cuts().sink.unwrap(),
+            cuts,
+            told,
+        })
+    }
+
+    fn next(&self) -> EpochsAgentEvent {
+        self.told.recv_timeout(PATIENCE).expect("something comes")
+    }
+
+    /// Hands over a cut with this entry, and gets a receipt.
+    fn saves(&mut self, cut: Cut, entry: Option<(&str, &str)>) -> Receipt {
+        self.cuts.ends(cut.epoch, EpochKind::Usual);
+        let mut chunk = self.sink.buffer(&self.name, &Waker::none()).unwrap();
+        if let Some((key, value)) = entry {
+            let partition = Some(PartitionId::of_canonical(key.as_bytes()));
+            let entry = StateEntry {
+                state: "counts",
+                partition,
+                key: key.as_bytes(),
+                value: Some(value.as_bytes()),
+            };
+            chunk.push(entry).unwrap();
+        }
+        let report = CutReport {
+            cut,
+            entries: 1,
+            bytes: 1,
+            took: Duration::ZERO,
+        };
+        self.sink.finish(&self.name, report, chunk);
+        match self.next() {
+            EpochsAgentEvent::Saved(epoch, receipt) if epoch == cut.epoch => receipt,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Hears that an epoch is committed, and so does its instance.
+    fn hears(&mut self, epoch: Epoch) {
+        self.cuts.committed(epoch);
+        assert!(self.told.try_recv().is_err(), "not before the instance has");
+        self.sink.heard(&self.name, epoch);
+        assert_eq!(self.next(), EpochsAgentEvent::Visible(epoch));
+    }
+
+    /// What it begins with.
+    fn state(&self) -> Vec<(String, String)> {
+        let source = self.cuts.cuts().source.unwrap();
+        let mut reader = source.open(&self.name).unwrap();
+        let (mut chunk, mut found) = (StateChunk::default(), Vec::new());
+        loop {
+            let (wake, woken) = channel();
+            let wake = Mutex::new(wake);
+            let waker = Waker::new(move || {
+                let _ = wake.lock().unwrap().send(());
+            });
+            chunk.clear();
+            match reader.read(&mut chunk, &waker).unwrap() {
+                CutRead::NotYet => woken.recv_timeout(PATIENCE).expect("it is read"),
+                CutRead::Entries => found.extend(chunk.entries().map(|entry| {
+                    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+                    (text(entry.key), text(entry.value.unwrap()))
+                })),
+                CutRead::End => break,
+            }
+        }
+        found.sort();
+        found
+    }
+}
+
+fn life(generation: u64, from: Option<(u64, u64)>) -> Life {
+    Life {
+        generation: Generation(generation),
+        from: from.map(|(_, epoch)| Epoch(epoch)),
+        taken_in: Generation(from.map_or(0, |(taken_in, _)| taken_in)),
+    }
+}
+
+/// The record with the epoch that these workers have saved.
+fn with_epoch(before: &EpochsRecord, epoch: u64, receipts: &[(u32, Receipt)]) -> EpochsRecord {
+    let mut record = before.clone();
+    let cuts = receipts.iter().map(|(container, receipt)| {
+        let cut = RecordedCut {
+            receipt: receipt.clone(),
+            has_ended: false,
+        };
+        (ParticipantId(*container), cut)
+    });
+    record.snapshots.push(Arc::new(RecordedSnapshot {
+        epoch: Epoch(epoch),
+        generation: record.generation,
+        over: record.committed,
+        is_savepoint: false,
+        cuts: cuts.collect(),
+    }));
+    record.committed = Some(Epoch(epoch));
+    record
+}
+
+/// A key of each of two instances.
+fn keys() -> [String; 2] {
+    let owner = |key: &String| PartitionId::of_canonical(key.as_bytes()).index() / 512;
+    [0, 1].map(|instance| {
+        let mut keys = (0..).map(|number| format!("key {number}"));
+        keys.find(|key| owner(key) == instance).unwrap()
+    })
+}
+
+#[test]
+fn the_next_life_begins_with_what_all_have_saved_on_another_number_of_workers_too() {
+    let place = tempfile::tempdir().unwrap();
+    let definition = definition(place.path());
+    make_room(&definition).unwrap();
+    let archives = Archives::new();
+    assert!(archives.epochs(&definition).unwrap().is_some());
+    let job = &definition.job;
+    let mut record = EpochsRecord::new(job.clone());
+    (record.master, record.generation) = (MasterEpoch(1), Generation(1));
+    archives.make(job, &Arc::new(record.clone())).unwrap();
+
+    // The first cuts are full, whatever instances think that they know.
+    let begin = |container| Worker::begins(&definition, container, 2, life(1, None)).unwrap();
+    let mut workers = [begin(1), begin(2)];
+    let [first, second] = &keys();
+    let [first, second] = [first.as_str(), second.as_str()];
+    assert!(workers[0].sink.wants_all(&workers[0].name, Epoch(1)));
+    let full = Cut::full(Epoch(1));
+    let receipts = [
+        (1, workers[0].saves(full, Some((first, "1")))),
+        (2, workers[1].saves(full, Some((second, "1")))),
+    ];
+    assert!(receipts.iter().all(|(_, receipt)| receipt.since.is_none()));
+    record = with_epoch(&record, 1, &receipts);
+    archives.make(job, &Arc::new(record.clone())).unwrap();
+    workers.iter_mut().for_each(|worker| worker.hears(Epoch(1)));
+
+    // Then increments are enough.
+    assert!(!workers[0].sink.wants_all(&workers[0].name, Epoch(2)));
+    let changes = Cut::changes(Epoch(2), Epoch(1));
+    let receipts = [
+        (1, workers[0].saves(changes, Some((first, "2")))),
+        (2, workers[1].saves(changes, None)),
+    ];
+    assert_eq!(receipts[0].1.since, Some(Epoch(1)));
+    record = with_epoch(&record, 2, &receipts);
+    archives.make(job, &Arc::new(record.clone())).unwrap();
+    archives.keep(job, &[Epoch(1), Epoch(2)], Epoch(3), Generation(1));
+    drop(workers);
+
+    // One worker has all of it, and begins with a full cut; two go on with increments.
+    let mut all = vec![(first.to_string(), "2".to_string())];
+    all.push((second.to_string(), "1".to_string()));
+    all.sort();
+    let alone = Worker::begins(&definition, 1, 1, life(2, Some((1, 2)))).unwrap();
+    assert_eq!(alone.state(), all);
+    assert!(alone.sink.wants_all(&alone.name, Epoch(3)));
+    drop(alone);
+    let begin = |container| Worker::begins(&definition, container, 2, life(3, Some((1, 2))));
+    let pair = [begin(1).unwrap(), begin(2).unwrap()];
+    assert_eq!(pair[0].state(), [(first.to_string(), "2".to_string())]);
+    assert_eq!(pair[1].state(), [(second.to_string(), "1".to_string())]);
+    assert!(!pair[0].sink.wants_all(&pair[0].name, Epoch(3)));
+
+    // What is not there can't be begun from.
+    let missing = Worker::begins(&definition, 1, 1, life(4, Some((1, 9))));
+    assert_eq!(missing.err().unwrap().code(), ErrorCode::NoSuchSnapshot);
+    archives.gone(job);
+}
+
+#[test]
+fn a_worker_that_sees_another_folder_says_so_and_begins_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    let definition = definition(place.path());
+    let refused = Worker::begins(&definition, 1, 1, life(1, None))
+        .err()
+        .unwrap();
+    assert_eq!(refused.code(), ErrorCode::InvalidConfig);
+    assert!(refused.what_next().unwrap().contains("mount"), "{refused}");
+    assert_eq!(place.path().read_dir().unwrap().count(), 0);
+}
