@@ -300,8 +300,12 @@ where
             Some(link) => link.has_room(TURN)?,
             None => false,
         };
-        if let Some(transactions) = &self.transactions {
-            has_room &= transactions.has_room(self.held)?;
+        if let (Some(transactions), Some(link)) = (&self.transactions, &self.link)
+            && !transactions.has_room(self.held)?
+        {
+            // Until what is being carried out makes room.
+            link.is_done(TURN)?;
+            has_room = false;
         }
         if has_room {
             self.encode_all(inbox)?;
