@@ -48,8 +48,8 @@ ardea run orders ORDERS PAYMENTS DIR [--within T] [--out-of-order T]
   --within T         how soon an order has to be paid (15m)
   --out-of-order T   how much later than others an order or a payment may come (5s)
 
-To go on where it was when it is killed, with each result once:
-ardea --set guarantee=exactly-once --set snapshots.folder=STATE run orders …",
+With the settings guarantee=exactly-once and snapshots.folder=STATE it goes on where it was when it is
+killed and run again, and each result is there once.",
     build: orders::build,
 },
 ExampleJob {

@@ -7,6 +7,7 @@
 //! ardea-sim --epochs               # the epochs of a job, seeds 0 to 999
 //! ardea-sim --lives                # jobs with a guarantee on a cluster, seeds 0 to 999
 //! ardea-sim --grid                 # the members of a grid, seeds 0 to 999
+//! ardea-sim --resets               # healthy ones on slow machines, whose connections break
 //! ardea-sim --start                # what the master takes to plan and start 1,000 containers
 //! ```
 
@@ -18,9 +19,12 @@ use std::time::Duration;
 
 use ardea_sim::{
     EpochsReport, Failure, GridReport, LivesReport, Success, run_epochs, run_faults, run_grid,
-    run_large, run_lives, run_start,
+    run_large, run_lives, run_resets, run_start,
 };
 use clap::Parser;
+
+/// Runs a job with a guarantee from a seed.
+type RunLives = fn(u64) -> Result<LivesReport, Box<Failure>>;
 
 /// Prints a line; whoever has stopped reading doesn't want it.
 macro_rules! say {
@@ -57,6 +61,9 @@ struct Arguments {
     /// Runs the members of small grids through faults.
     #[arg(long)]
     grid: bool,
+    /// Runs small jobs with a guarantee on slow machines, while connections break: none is to begin another life.
+    #[arg(long)]
+    resets: bool,
     /// Measures what the master takes to plan and start a large job.
     #[arg(long)]
     start: bool,
@@ -80,7 +87,10 @@ fn main() -> ExitCode {
         return epochs(&arguments);
     }
     if arguments.lives {
-        return lives(&arguments);
+        return lives(&arguments, run_lives, "--lives ");
+    }
+    if arguments.resets {
+        return lives(&arguments, run_resets, "--resets ");
     }
     if arguments.grid {
         return grid(&arguments);
@@ -157,16 +167,16 @@ fn epochs(arguments: &Arguments) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn lives(arguments: &Arguments) -> ExitCode {
+fn lives(arguments: &Arguments, run: RunLives, which: &str) -> ExitCode {
     let (first, count) = match arguments.seed {
         Some(seed) => (seed, 1),
         None => (arguments.from, arguments.seeds),
     };
     let mut total = LivesReport::default();
     for seed in first..first.saturating_add(count) {
-        match run_lives(seed) {
+        match run(seed) {
             Ok(report) => total.add(&report),
-            Err(failure) => return tell(&failure, arguments.log, "--lives "),
+            Err(failure) => return tell(&failure, arguments.log, which),
         }
     }
     say!(

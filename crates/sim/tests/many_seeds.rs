@@ -109,7 +109,10 @@ fn a_healthy_job_lives_on_when_connections_break_on_machines_that_have_too_much_
             }
             Err(failure) => {
                 let log = failure.log.join("\n");
-                panic!("{log}\nseed {seed}: {}", failure.what);
+                panic!(
+                    "{log}\nseed {seed}: {}; again: ardea-sim --resets --seed {seed} --log",
+                    failure.what
+                );
             }
         }
     }

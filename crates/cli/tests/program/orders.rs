@@ -96,7 +96,6 @@ impl Shop {
 
     fn arguments(&self, more: &[&str]) -> Vec<String> {
         let job = [
-            "run",
             "orders",
             &self.at("orders.jsonl"),
             &self.at("payments.jsonl"),
@@ -110,7 +109,8 @@ impl Shop {
             "snapshots.pause=0s",
         ];
         let settings = settings.iter().flat_map(|setting| ["--set", setting]);
-        let all = job.into_iter().chain(settings).chain(more.iter().copied());
+        let before = ["run"].into_iter().chain(more.iter().copied());
+        let all = before.chain(settings).chain(job);
         all.map(String::from).collect()
     }
 
