@@ -5,7 +5,8 @@
 //!
 //! **A lease is needed to act.** A member may act as its view says while a majority of that view's members has heard it a short while ago. Whoever
 //! has heard it does not vote, for a little longer, for a view that takes something from it. So when there is another primary, the one before has
-//! stopped, though it may not know of any of that. Clocks need not agree; they have to run at the same rate, within [`CouncilConfig::drift`].
+//! stopped, though it may not know of any of that. A lease belongs to one view: whoever has voted for the next one grants none in this one any more, and nobody
+//! votes for taking something from a member until a lease's time after this view has come; so who is left behind in an earlier view has stopped too. Clocks need not agree; they have to run at the same rate, within [`CouncilConfig::drift`].
 //!
 //! **Who proposes** is the first member of the view that is heard. If several do, at worst they outbid each other for a while.
 
@@ -111,6 +112,8 @@ pub struct Council {
     not_before: Duration,
     installed_at: Duration,
     last_ping: Option<Duration>,
+    /// When it last granted itself a lease in this view.
+    own_echo: Option<Duration>,
     /// There is something new to tell.
     owes_ping: bool,
     last_beat: Option<Duration>,
@@ -154,6 +157,7 @@ impl Council {
             not_before: Duration::ZERO,
             installed_at: Duration::ZERO,
             last_ping: None,
+            own_echo: None,
             owes_ping: false,
             last_beat: None,
             last_event: Duration::ZERO,
@@ -189,7 +193,7 @@ impl Council {
             .members
             .iter()
             .filter_map(|member| match member.id == self.me.id {
-                true => self.last_ping.map(|at| (at, member.id)),
+                true => self.own_echo.map(|at| (at, member.id)),
                 false => self.echoes.get(&member.id).map(|at| (*at, member.id)),
             })
             .collect();
@@ -273,6 +277,9 @@ impl Council {
     fn ping(&mut self, now: Duration) {
         self.last_ping = Some(now);
         self.owes_ping = false;
+        if self.voter.voted.is_none() {
+            self.own_echo = Some(now);
+        }
         if let Some(word) = self.own_ping(now) {
             self.tell_all(&word);
         }
@@ -476,9 +483,10 @@ impl Council {
         }
         let before = self.claims.insert(from, ping.claims.clone());
         self.has_news |= before.unwrap_or_default() != ping.claims;
-        // Whoever is about to vote that it loses something makes no promise to it any more.
+        // Whoever is about to vote that it loses something makes no promise to it any more; and whoever has voted none to anybody: another view
+        // may be decided, and this one has to end for those as well who don't hear of it.
         let is_kept = self.voter.favours().is_none_or(|next| next.has(from));
-        if is_kept {
+        if is_kept && self.voter.voted.is_none() {
             self.granted.insert(from, now + self.config.lease);
             let (view, sent) = (ping.view, ping.sent);
             self.answer(from, CouncilWord::Pong { view, sent });
@@ -511,12 +519,16 @@ impl Council {
                 .get(&member.id)
                 .is_some_and(|until| now < *until)
         };
-        if view.members.iter().filter(loses).any(is_promised) {
+        // In the view before somebody may have a lease for that long yet, who has not heard of this one.
+        let is_early = now < self.installed_at + self.config.lease;
+        let mut losing = view.members.iter().filter(loses);
+        if losing.any(|member| is_early || is_promised(member)) {
             return;
         }
         let number = view.number;
         if let Some((from, ballot, next)) = self.voter.pending.take() {
             self.voter.voted = Some((ballot, next));
+            self.voter.voted_at = now;
             if from == self.me.id {
                 self.was_voted(now, from, ballot);
             } else {

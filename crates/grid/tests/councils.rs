@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_grid::{
-    Claim, Council, CouncilAction, CouncilConfig, CouncilEvent, CouncilWord, Member, MemberId,
-    Promise, View,
+    Ballot, Claim, Council, CouncilAction, CouncilConfig, CouncilEvent, CouncilWord, Member,
+    MemberId, Ping, Promise, View,
 };
 
 struct Hall {
@@ -209,11 +209,52 @@ fn words_of_strangers_and_of_other_views_change_nothing() {
     let before = Arc::clone(hall.view(1));
     let accept = CouncilWord::Accept(
         before.number,
-        ardea_grid::Ballot::default(),
+        Ballot::default(),
         Arc::new(View::first(member(9), 8, 1)),
     );
     hall.happens(1, CouncilEvent::From(member(9), accept));
     let decided = CouncilWord::Decided(Arc::new(View::first(member(9), 8, 1)));
     hall.happens(1, CouncilEvent::From(member(9), decided));
     assert_eq!(hall.view(1), &before);
+}
+
+#[test]
+fn who_has_voted_for_another_view_grants_no_lease_in_this_one() {
+    let mut hall = Hall::of(3);
+    let view = Arc::clone(hall.view(2));
+    let now = hall.now;
+    let ping = Ping {
+        view: view.number,
+        sent: now,
+        claims: Vec::new(),
+        leaving: false,
+        gone: Vec::new(),
+        joining: Vec::new(),
+    };
+    let grants = |hall: &mut Hall| {
+        let word = CouncilWord::Ping(ping.clone());
+        let council = hall.councils.get_mut(&2).unwrap();
+        let actions = council.on(now, CouncilEvent::From(member(3), word));
+        let is_grant = |action: &CouncilAction| {
+            matches!(action, CouncilAction::Tell(_, CouncilWord::Pong { .. }))
+        };
+        actions.iter().any(is_grant)
+    };
+    assert!(grants(&mut hall));
+    let next = View {
+        number: view.number.next(),
+        ..(*view).clone()
+    };
+    let ballot = Ballot {
+        round: 99,
+        by: MemberId(1),
+    };
+    let accept = CouncilWord::Accept(view.number, ballot, Arc::new(next));
+    let council = hall.councils.get_mut(&2).unwrap();
+    let voted = council.on(now, CouncilEvent::From(member(1), accept));
+    let is_vote = |action: &CouncilAction| {
+        matches!(action, CouncilAction::Tell(_, CouncilWord::Accepted(..)))
+    };
+    assert!(voted.iter().any(is_vote));
+    assert!(!grants(&mut hall));
 }

@@ -17,6 +17,8 @@ pub(super) struct Voter {
     pub promised: Ballot,
     /// What it voted for last.
     pub voted: Option<(Ballot, Arc<View>)>,
+    /// When that was.
+    pub voted_at: Duration,
     /// What it will vote for when it has kept its word to those who would lose something.
     pub pending: Option<(MemberId, Ballot, Arc<View>)>,
 }

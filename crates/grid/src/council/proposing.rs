@@ -31,7 +31,10 @@ impl Council {
             .members
             .iter()
             .find(|member| !gone.contains(&member.id));
-        if first.is_none_or(|first| first.id != self.me.id) {
+        // Whoever has voted grants no leases: if nothing comes of it, it brings that to an end itself.
+        let is_left =
+            self.voter.voted.is_some() && now >= self.voter.voted_at + self.config.lease * 2;
+        if first.is_none_or(|first| first.id != self.me.id) && !is_left {
             return;
         }
         let facts = Facts {
