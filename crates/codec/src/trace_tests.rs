@@ -208,6 +208,27 @@ fn what_lies_in_itself_is_told_once() {
 
 #[derive(Deserialize)]
 #[expect(dead_code, reason = "only read")]
+enum Deep {
+    Both(Box<Deep>, Box<Deep>),
+    Leaf,
+}
+
+#[test]
+fn an_enum_whose_first_variant_holds_itself_is_found_out_by_way_of_another() {
+    let again = || Schema::Again("Deep".into());
+    let expected = Schema::Enum(EnumSchema {
+        name: "Deep".into(),
+        variants: vec![
+            variant("Both", Schema::Tuple(vec![again(), again()])),
+            variant("Leaf", Schema::Unit),
+        ],
+        has_aliases: false,
+    });
+    assert_eq!(schema_of::<Deep>(), expected);
+}
+
+#[derive(Deserialize)]
+#[expect(dead_code, reason = "only read")]
 struct Wrapped<T> {
     inner: T,
 }

@@ -158,9 +158,13 @@ impl<'t> EnumAccess<'static> for OneOf<'t> {
             Called::Next(id) => {
                 let variants = tree.enum_of(id).map(|of| of.variants.clone());
                 let variants = variants.unwrap_or_default();
-                let undone = variants.iter().position(|variant| !tree.is_done(*variant));
+                let all = variants.iter().enumerate();
+                let undone: Vec<usize> = all
+                    .filter(|(_, variant)| !tree.is_done(**variant))
+                    .map(|(at, _)| at)
+                    .collect();
                 let of = tree.enum_of(id).ok_or(Why::Enough)?;
-                if undone.is_none() && of.has_aliases.is_none() {
+                if undone.is_empty() && of.has_aliases.is_none() {
                     // With fewer variants than names the last name's number is none of a variant.
                     let last = of.names.len().saturating_sub(1) as u64;
                     let found = seed.deserialize(U64Deserializer::<Why>::new(last)).is_ok();
@@ -168,7 +172,13 @@ impl<'t> EnumAccess<'static> for OneOf<'t> {
                     tree.note();
                     return Err(Why::Enough);
                 }
-                let next = undone.or(of.whole).unwrap_or_default();
+                // Until one could be read, those that hold the enum itself have to wait for another.
+                let turn = match of.whole {
+                    Some(_) => 0,
+                    None => of.tries % undone.len().max(1),
+                };
+                of.tries += 1;
+                let next = undone.get(turn).copied().or(of.whole).unwrap_or_default();
                 let name = of.names.get(next).copied().ok_or(Why::Enough)?;
                 (name, of.variants[next], Some((id, next)))
             }

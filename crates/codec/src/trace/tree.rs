@@ -86,6 +86,8 @@ pub(super) struct Enum {
     pub(super) has_aliases: Option<bool>,
     /// A variant that could be read.
     pub(super) whole: Option<usize>,
+    /// How often one was chosen before any could be read.
+    pub(super) tries: usize,
 }
 
 /// All places of a type.
@@ -322,6 +324,7 @@ impl Tree {
                 variants,
                 has_aliases: (names.len() < 2).then_some(false),
                 whole: None,
+                tries: 0,
             };
             self.set(id, Kind::Enum(of));
         }
