@@ -177,7 +177,7 @@ fn one_of_two_goes_on_when_the_other_is_proven_to_be_dead() {
     hall.pass(5_000);
     assert!(!hall.may_act(2));
     hall.happens(2, CouncilEvent::Dead(MemberId(1)));
-    hall.pass(500);
+    hall.pass(10_000);
     assert!(hall.may_act(2));
     assert_eq!(hall.members(2), [2]);
     assert!(hall.view(2).records.iter().all(|record| record.losses == 0));
