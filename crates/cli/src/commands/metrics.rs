@@ -219,6 +219,7 @@ fn unit(name: &str) -> &'static str {
         "in" | "out" if of.contains("_bytes_") => "bytes",
         "in" | "out" if of.contains("_frames_") => "frames",
         "letters" => "letters",
+        "cuts" => "cuts",
         "epochs" => "epochs",
         _ if of.contains("_epochs_") => "epochs",
         "rollbacks" => "rollbacks",
