@@ -220,6 +220,7 @@ fn unit(name: &str) -> &'static str {
         "in" | "out" if of.contains("_frames_") => "frames",
         "letters" => "letters",
         "cuts" => "cuts",
+        "entries" => "entries",
         "epochs" => "epochs",
         _ if of.contains("_epochs_") => "epochs",
         "rollbacks" => "rollbacks",
