@@ -107,4 +107,4 @@ pub use node::Node;
 pub use placement::{Placement, Site};
 pub use program::{Job, Parallelisms, Program};
 pub use settings::NODE_SETTINGS;
-pub use together::together;
+pub use together::{as_many, together};

@@ -1,6 +1,6 @@
-//! Which vertices have to be where others are.
+//! Which vertices have to be where others are, and which have as many instances as others.
 
-use ardea_core::{Dag, Result, Routing, VertexId};
+use ardea_core::{Dag, Edge, Result, Routing, VertexId};
 
 use crate::execution_plan::chains;
 
@@ -30,31 +30,59 @@ use crate::execution_plan::chains;
 /// # Ok::<(), ardea_core::Error>(())
 /// ```
 pub fn together(dag: &Dag) -> Result<Vec<Vec<VertexId>>> {
-    let order = dag.topological_order()?;
-    let mut group: Vec<usize> = (0..dag.vertices().len()).collect();
-    let mut join = |one: VertexId, other: VertexId| {
-        let (one, other) = (group[one.index()], group[other.index()]);
-        for known in &mut group {
-            if *known == other {
-                *known = one;
+    let mut groups = Groups::of_single(dag);
+    for chain in chains(dag)? {
+        chain
+            .windows(2)
+            .for_each(|pair| groups.join(pair[0], pair[1]));
+    }
+    groups.join_forward(dag, |edge| edge.wanted_codec().is_none());
+    groups.in_order(dag)
+}
+
+/// The vertices that have as many instances as each other: those at both ends of a forward edge, wherever these are; so
+/// what is [`together`], and more. In the order in which records pass through them; a vertex that may have any number is alone.
+///
+/// # Errors
+/// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob) if the graph has a cycle.
+pub fn as_many(dag: &Dag) -> Result<Vec<Vec<VertexId>>> {
+    let mut groups = Groups::of_single(dag);
+    groups.join_forward(dag, |_| true);
+    groups.in_order(dag)
+}
+
+/// For each vertex, by what its group is known.
+struct Groups(Vec<usize>);
+
+impl Groups {
+    fn of_single(dag: &Dag) -> Self {
+        Groups((0..dag.vertices().len()).collect())
+    }
+
+    fn join(&mut self, one: VertexId, other: VertexId) {
+        let (one, other) = (self.0[one.index()], self.0[other.index()]);
+        let of_other = self.0.iter_mut().filter(|known| **known == other);
+        of_other.for_each(|known| *known = one);
+    }
+
+    fn join_forward(&mut self, dag: &Dag, is_meant: impl Fn(&Edge) -> bool) {
+        let edges = dag.edges().iter();
+        for edge in edges.filter(|edge| matches!(edge.wanted_routing(), Routing::Forward)) {
+            if is_meant(edge) {
+                self.join(edge.source().0, edge.target().0);
             }
         }
-    };
-    for chain in chains(dag)? {
-        chain.windows(2).for_each(|pair| join(pair[0], pair[1]));
     }
-    for edge in dag.edges() {
-        if matches!(edge.wanted_routing(), Routing::Forward) && edge.wanted_codec().is_none() {
-            join(edge.source().0, edge.target().0);
+
+    fn in_order(&self, dag: &Dag) -> Result<Vec<Vec<VertexId>>> {
+        let mut groups: Vec<Vec<VertexId>> = Vec::new();
+        for vertex in dag.topological_order()? {
+            let of = |known: &VertexId| self.0[known.index()] == self.0[vertex.index()];
+            match groups.iter_mut().find(|known| known.iter().any(of)) {
+                Some(known) => known.push(vertex),
+                None => groups.push(vec![vertex]),
+            }
         }
+        Ok(groups)
     }
-    let mut groups: Vec<Vec<VertexId>> = Vec::new();
-    for vertex in order {
-        let of = |known: &VertexId| group[known.index()] == group[vertex.index()];
-        match groups.iter_mut().find(|known| known.iter().any(of)) {
-            Some(known) => known.push(vertex),
-            None => groups.push(vec![vertex]),
-        }
-    }
-    Ok(groups)
 }

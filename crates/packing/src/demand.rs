@@ -38,6 +38,10 @@ pub const MOST_INSTANCES_ATTRIBUTE: &str = "most-instances";
 /// The attribute of a vertex, `true`, whose number of instances stays as it was when the job began.
 pub const FIXED_INSTANCES_ATTRIBUTE: &str = "fixed-instances";
 
+/// The attribute of a vertex that names the first of those that have as many instances as it has, where there are any: an instance of one hands its
+/// records to that of the same number of another, wherever they are.
+pub const AS_MANY_ATTRIBUTE: &str = "as-many";
+
 impl VertexDemand {
     /// So many instances, each of which takes `resources`.
     pub fn new(name: impl Into<VertexName>, parallelism: u32, resources: Resources) -> Self {
@@ -58,6 +62,15 @@ impl VertexDemand {
     /// The first vertex of the group that it stays together with, if there is one.
     pub(crate) fn group(&self) -> Option<&String> {
         self.attributes.get(TOGETHER_ATTRIBUTE)
+    }
+
+    /// Whether this one and another have as many instances as each other.
+    fn is_as_many_as(&self, other: &VertexDemand) -> bool {
+        let is_same = |name| {
+            let [mine, theirs] = [self, other].map(|vertex| vertex.attributes.get(name));
+            mine.is_some() && mine == theirs
+        };
+        self.name == other.name || is_same(TOGETHER_ATTRIBUTE) || is_same(AS_MANY_ATTRIBUTE)
     }
 
     /// The most instances that it can have, if its code knows of a limit ([`MOST_INSTANCES_ATTRIBUTE`]).
@@ -95,8 +108,8 @@ impl JobDemand {
         self
     }
 
-    /// The same demand with another number of instances of one vertex, and of those that stay together with it
-    /// ([`TOGETHER_ATTRIBUTE`](crate::TOGETHER_ATTRIBUTE)): they have as many as each other.
+    /// The same demand with another number of instances of one vertex, and of those that have as many as it has: that stay together with it
+    /// ([`TOGETHER_ATTRIBUTE`](crate::TOGETHER_ATTRIBUTE)), or pass records on one to one ([`AS_MANY_ATTRIBUTE`]).
     ///
     /// # Errors
     ///
@@ -105,12 +118,12 @@ impl JobDemand {
         self.rescaled([(vertex, parallelism)])
     }
 
-    /// The same demand with other numbers of instances of some vertices, and of those that stay together with them.
+    /// The same demand with other numbers of instances of some vertices, and of those that have as many as them.
     ///
     /// # Errors
     ///
-    /// [`ErrorCode::InvalidJob`] when the job hasn't one of these vertices, when the number of one is fixed, or when vertices that stay together are given different
-    /// numbers; both are named.
+    /// [`ErrorCode::InvalidJob`] when the job hasn't one of these vertices, when the number of one is fixed, or when vertices that have as many as each other are given
+    /// different numbers; both are named.
     pub fn rescaled<'a>(
         &self,
         wanted: impl IntoIterator<Item = (&'a str, u32)>,
@@ -119,7 +132,7 @@ impl JobDemand {
         // Who asked for the number of the vertex at this position.
         let mut asked: BTreeMap<usize, &str> = BTreeMap::new();
         for (name, parallelism) in wanted {
-            for at in self.together_with(name)? {
+            for at in self.as_many_as(name)? {
                 let vertex = &mut demand.vertices[at];
                 if vertex.has_fixed_instances() && vertex.parallelism != parallelism {
                     let what = format!(
@@ -135,7 +148,7 @@ impl JobDemand {
                     && vertex.parallelism != parallelism
                 {
                     let what = format!(
-                        "vertices {other:?} and {name:?} of job {:?} stay together, and can't have {} and {parallelism} instances",
+                        "vertices {other:?} and {name:?} of job {:?} have as many instances as each other, and can't have {} and {parallelism}",
                         self.job, vertex.parallelism
                     );
                     return Err(Error::new(ErrorCode::InvalidJob, what)
@@ -147,8 +160,8 @@ impl JobDemand {
         Ok(demand)
     }
 
-    /// The positions of a vertex and of those that stay together with it.
-    fn together_with(&self, name: &str) -> Result<Vec<usize>> {
+    /// The positions of a vertex and of those that have as many instances.
+    fn as_many_as(&self, name: &str) -> Result<Vec<usize>> {
         let mut vertices = self.vertices.iter();
         let Some(found) = vertices.find(|vertex| vertex.name.as_str() == name) else {
             let names: Vec<_> = self.vertices.iter().map(|v| v.name.as_str()).collect();
@@ -159,15 +172,9 @@ impl JobDemand {
             }
             return Err(Error::new(ErrorCode::InvalidJob, what).hint(hint));
         };
-        let group = found.group();
-        let is_meant = |vertex: &VertexDemand| {
-            vertex.name == found.name || (group.is_some() && vertex.group() == group)
-        };
         let vertices = self.vertices.iter().enumerate();
-        Ok(vertices
-            .filter(|(_, vertex)| is_meant(vertex))
-            .map(|(at, _)| at)
-            .collect())
+        let meant = vertices.filter(|(_, vertex)| vertex.is_as_many_as(found));
+        Ok(meant.map(|(at, _)| at).collect())
     }
 
     /// The number of instances of all vertices.
@@ -240,6 +247,23 @@ mod tests {
             assert_eq!(error.code(), ErrorCode::InvalidJob);
             assert!(error.to_string().contains("\"lines\""), "{error}");
         }
+    }
+
+    #[test]
+    fn vertices_that_pass_records_on_one_to_one_follow_each_other() {
+        let [maps, writes] = ["maps", "writes"].map(|name| {
+            let vertex = VertexDemand::new(name, 2, Resources::ZERO);
+            vertex.attribute(AS_MANY_ATTRIBUTE, "maps")
+        });
+        let demand = reading_and_counting().vertex(maps).vertex(writes);
+        let rescaled = demand.rescaled([("writes", 5)]).unwrap();
+        let counts: Vec<u32> = rescaled.vertices.iter().map(|v| v.parallelism).collect();
+        assert_eq!(counts, [2, 2, 5, 5]);
+        let error = demand.rescaled([("writes", 5), ("maps", 4)]).unwrap_err();
+        assert!(
+            error.to_string().contains("\"writes\" and \"maps\""),
+            "{error}"
+        );
     }
 
     #[test]

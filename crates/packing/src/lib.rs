@@ -84,7 +84,9 @@ pub mod conformance;
 
 pub use bin_packing::BinPacking;
 pub use compliant::CompliantRoundRobin;
-pub use demand::{FIXED_INSTANCES_ATTRIBUTE, JobDemand, MOST_INSTANCES_ATTRIBUTE, VertexDemand};
+pub use demand::{
+    AS_MANY_ATTRIBUTE, FIXED_INSTANCES_ATTRIBUTE, JobDemand, MOST_INSTANCES_ATTRIBUTE, VertexDemand,
+};
 pub use identity::{ContainerId, IdentityError, InstanceId, VertexName};
 pub use instance_limits::InstanceLimits;
 pub use limits::{ContainerLimits, PackingConfig, Padding};

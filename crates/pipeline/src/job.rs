@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use ardea_core::{Dag, Error, ErrorCode, Parallelism, Result, Routing};
-use ardea_engine::{Job, Parallelisms, Program};
+use ardea_engine::{Job, Parallelisms, Program, as_many};
 
 use crate::pipeline::Pipeline;
 use crate::step::{self, For, Step};
@@ -50,9 +50,15 @@ fn refuse_what_is_for_the_author(steps: &[Step]) -> Result<()> {
 /// The graph with a number of instances for each vertex.
 fn with_numbers(dag: &Dag, wanted: &Parallelisms) -> Result<Dag> {
     check_names(dag, wanted)?;
-    let chains = chains(dag);
-    let mut numbers: BTreeMap<usize, (NonZeroU32, &str)> = BTreeMap::new();
-    for (vertex, &chain) in dag.vertices().iter().zip(&chains) {
+    let groups = as_many(dag)?;
+    let group_of = |at: usize| {
+        groups
+            .iter()
+            .position(|group| group.iter().any(|id| id.index() == at))
+    };
+    let groups: Vec<Option<usize>> = (0..dag.vertices().len()).map(group_of).collect();
+    let mut numbers: BTreeMap<Option<usize>, (NonZeroU32, &str)> = BTreeMap::new();
+    for (vertex, &group) in dag.vertices().iter().zip(&groups) {
         let Some(&number) = wanted.get(&**vertex.name()) else {
             continue;
         };
@@ -60,10 +66,10 @@ fn with_numbers(dag: &Dag, wanted: &Parallelisms) -> Result<Dag> {
             let what = format!("{:?} is to have no instance", vertex.name());
             Error::new(ErrorCode::InvalidJob, what).hint("give it at least one")
         })?;
-        match numbers.insert(chain, (number, vertex.name())) {
+        match numbers.insert(group, (number, vertex.name())) {
             Some((other, name)) if other != number => {
                 let what = format!(
-                    "{name:?} is to have {other} instances and {:?}, which runs where it does, {number}",
+                    "{name:?} is to have {other} instances and {:?}, which has as many, {number}",
                     vertex.name()
                 );
                 return Err(Error::new(ErrorCode::InvalidJob, what)
@@ -73,8 +79,8 @@ fn with_numbers(dag: &Dag, wanted: &Parallelisms) -> Result<Dag> {
         }
     }
     let mut numbered = Dag::new();
-    for (vertex, chain) in dag.vertices().iter().zip(&chains) {
-        let number = match (numbers.get(chain), vertex.wanted_parallelism()) {
+    for (vertex, group) in dag.vertices().iter().zip(&groups) {
+        let number = match (numbers.get(group), vertex.wanted_parallelism()) {
             (Some(&(number, _)), _) => number,
             (None, Parallelism::Exactly(number)) => number,
             (None, Parallelism::Auto) => NonZeroU32::MIN,
@@ -100,23 +106,6 @@ fn check_names(dag: &Dag, wanted: &Parallelisms) -> Result<()> {
         format!("the job has no step {unknown:?} whose instances could be counted"),
     )
     .hint(format!("its steps are {}", names.join(", "))))
-}
-
-/// For each vertex, by what its chain is known: the first of its vertices.
-fn chains(dag: &Dag) -> Vec<usize> {
-    let mut chains: Vec<usize> = (0..dag.vertices().len()).collect();
-    for edge in dag.edges() {
-        if matches!(edge.wanted_routing(), Routing::Forward) {
-            let ends = [edge.source().0, edge.target().0].map(|vertex| chains[vertex.index()]);
-            let (first, second) = (ends[0].min(ends[1]), ends[0].max(ends[1]));
-            for chain in &mut chains {
-                if *chain == second {
-                    *chain = first;
-                }
-            }
-        }
-    }
-    chains
 }
 
 /// What gets all records can't share them with others.

@@ -4,10 +4,10 @@ use std::num::NonZeroU32;
 
 use ardea_api::{LogicalEdge, LogicalPlan, LogicalVertex};
 use ardea_core::{Dag, Error, ErrorCode, Isolation, Result, VertexId};
-use ardea_engine::together;
+use ardea_engine::{as_many, together};
 use ardea_packing::{
-    FIXED_INSTANCES_ATTRIBUTE, JobDemand, MOST_INSTANCES_ATTRIBUTE, MilliCores, Resources,
-    VertexDemand,
+    AS_MANY_ATTRIBUTE, FIXED_INSTANCES_ATTRIBUTE, JobDemand, MOST_INSTANCES_ATTRIBUTE, MilliCores,
+    Resources, VertexDemand,
 };
 use ardea_worker::{MOST_ISOLATED_INSTANCES, MOST_ISOLATED_VERTICES};
 
@@ -21,8 +21,8 @@ const ONE: NonZeroU32 = NonZeroU32::MIN;
 /// # Errors
 /// [`ErrorCode::InvalidJob`](ardea_core::ErrorCode::InvalidJob) if the graph can't run.
 pub fn demand(job: &str, dag: &Dag, unsaid: Resources) -> Result<JobDemand> {
-    let groups = together(dag)?;
-    let group_of = |id: VertexId| {
+    let (placed, counted) = (together(dag)?, as_many(dag)?);
+    let first_of = |groups: &[Vec<VertexId>], id: VertexId| {
         let mut groups = groups.iter();
         let group = groups.find(|group| group.len() > 1 && group.contains(&id))?;
         let first = group.first()?;
@@ -52,6 +52,9 @@ pub fn demand(job: &str, dag: &Dag, unsaid: Resources) -> Result<JobDemand> {
         if vertex.has_fixed_instances() {
             wanted = wanted.attribute(FIXED_INSTANCES_ATTRIBUTE, "true");
         }
+        if let Some(first) = first_of(&counted, id) {
+            wanted = wanted.attribute(AS_MANY_ATTRIBUTE, first);
+        }
         demand = demand.vertex(wanted);
         logical.vertices.push(LogicalVertex {
             name: vertex.name().to_string(),
@@ -61,7 +64,7 @@ pub fn demand(job: &str, dag: &Dag, unsaid: Resources) -> Result<JobDemand> {
                 Isolation::Thread => "thread".into(),
                 Isolation::Process => "process".into(),
             },
-            together: group_of(id),
+            together: first_of(&placed, id),
         });
     }
     let name = |id: VertexId| dag.get(id).name().to_string();
