@@ -264,7 +264,6 @@ fn a_wrong_setting_is_2_and_says_where_it_was_written() {
 fn options_of_later_versions_are_refused_by_name() {
     for (option, value) in [
         ("--workers", "2"),
-        ("--guarantee", "exactly-once"),
         ("--mode", "micro-batch"),
         ("--epoch", "9ms"),
     ] {
