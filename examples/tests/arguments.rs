@@ -7,6 +7,16 @@ fn args(line: &str) -> Vec<String> {
     line.split_whitespace().map(String::from).collect()
 }
 
+/// A file for each that the job has to be given, by the line that says how to call it.
+fn files_of(usage: &str) -> String {
+    let line = usage.lines().next().unwrap_or_default();
+    let is_file = |word: &&str| word.chars().all(|letter| letter.is_ascii_uppercase());
+    let files: Vec<String> = (1..=line.split_whitespace().filter(is_file).count())
+        .map(|number| format!("in-{number}"))
+        .collect();
+    files.join(" ")
+}
+
 #[test]
 fn every_job_has_a_name_of_its_own_and_says_how_to_call_it() {
     for (place, job) in jobs().iter().enumerate() {
@@ -32,8 +42,7 @@ fn every_job_has_a_name_of_its_own_and_says_how_to_call_it() {
 fn every_job_compiles_to_a_graph() {
     let threads = std::num::NonZeroU32::MIN.saturating_add(1);
     for job in jobs() {
-        let takes_file = job.usage.contains(" FILE");
-        let pipeline = (job.build)(&args(if takes_file { "in.txt" } else { "" })).unwrap();
+        let pipeline = (job.build)(&args(&files_of(job.usage))).unwrap();
         assert_eq!(pipeline.name(), job.name);
         assert!(
             pipeline.to_dag(threads).unwrap().vertices().len() > 2,
@@ -46,8 +55,9 @@ fn every_job_compiles_to_a_graph() {
 #[test]
 fn what_a_job_does_not_know_is_refused_with_a_hint() {
     for job in jobs() {
-        for line in ["--no-such-option 1 in.txt", "in.txt and more"] {
-            let error = (job.build)(&args(line)).unwrap_err();
+        let files = files_of(job.usage);
+        for unknown in ["--no-such-option 1", "and more"] {
+            let error = (job.build)(&args(&format!("{files} {unknown}"))).unwrap_err();
             assert_eq!(
                 error.code(),
                 ErrorCode::InvalidConfig,
