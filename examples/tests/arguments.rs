@@ -1,6 +1,7 @@
-//! All jobs: what their arguments may be.
+//! All jobs: what their arguments may be, and that whatever goes from one instance to another can go to another process.
 
-use ardea::core::ErrorCode;
+use ardea::core::{ErrorCode, Routing};
+use ardea::engine::{Job, Parallelisms};
 use ardea_examples::jobs;
 
 fn args(line: &str) -> Vec<String> {
@@ -49,6 +50,22 @@ fn every_job_compiles_to_a_graph() {
             "{}",
             job.name
         );
+    }
+}
+
+#[test]
+fn every_job_can_be_spread_over_processes() {
+    for job in jobs() {
+        let pipeline = (job.build)(&args(&files_of(job.usage))).unwrap();
+        let program = pipeline.program(&Parallelisms::new()).unwrap();
+        for edge in program.dag.edges() {
+            let stays = matches!(edge.wanted_routing(), Routing::Forward);
+            assert!(
+                stays || edge.wanted_codec().is_some(),
+                "{}: {edge:?}",
+                job.name
+            );
+        }
     }
 }
 
