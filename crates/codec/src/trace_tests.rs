@@ -1,3 +1,5 @@
+//! Types of all kinds, and what is found out about them.
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 use std::num::NonZeroU32;

@@ -1,3 +1,5 @@
+//! What becomes of each state, by shapes that are written down.
+
 use ardea_core::{ErrorCode, Schema, StateShape};
 
 use super::*;

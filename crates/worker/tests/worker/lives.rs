@@ -15,6 +15,7 @@ use ardea_packing::ContainerId;
 use ardea_worker::CutKeeper;
 
 use crate::containers::{start, thread_keeping};
+use crate::instances::until;
 use crate::jobs::{add, wire};
 use crate::master::{Master, PATIENCE, Plan, plan};
 use crate::memory::{InMemory, Memory};
@@ -402,11 +403,7 @@ fn a_commit_that_could_not_be_published_is_not_acknowledged_and_published_by_the
         });
         assert!(!heard);
         cluster.master.begin_life(life(2, Some((1, epoch)))).await;
-        let begin = Instant::now();
-        while cluster.job.count() == before {
-            assert!(begin.elapsed() < PATIENCE, "it is not published");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        until(|| cluster.job.count() != before).await;
         cluster.publish_more(EpochKind::Usual).await;
         cluster.end().await;
     });
