@@ -14,7 +14,7 @@ pub(crate) fn failed(code: ErrorCode, what: &str, place: &str, error: &StoreErro
             "there is no such bucket".to_string(),
             "create the bucket, or check its name and the endpoint",
         ),
-        StoreError::Unauthenticated { .. } | StoreError::PermissionDenied { .. } => (
+        error if is_kept_out(error) => (
             "the store does not let us in".to_string(),
             "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and what they may do in the bucket: list, read, write and delete",
         ),
@@ -30,6 +30,20 @@ pub(crate) fn failed(code: ErrorCode, what: &str, place: &str, error: &StoreErro
     Error::new(code, format!("{what} in {place} can't be {done}"))
         .because(why)
         .hint(hint)
+}
+
+/// Whether the store knows who asks, and does not let them. Where objects are listed the client tells that by the status alone.
+fn is_kept_out(error: &StoreError) -> bool {
+    match error {
+        StoreError::Unauthenticated { .. } | StoreError::PermissionDenied { .. } => true,
+        StoreError::Generic { .. } => {
+            let text = error.to_string();
+            ["401", "403"]
+                .iter()
+                .any(|code| text.contains(&format!("status code: {code}")))
+        }
+        _ => false,
+    }
 }
 
 /// The first line of what the client says: further ones are the store's own page.
