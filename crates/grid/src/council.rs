@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ballot::{Attempt, Granted, Phase, Voter};
+use ballot::{Attempt, Granted, Voter};
 pub use word::{Ballot, CouncilWord, Ping};
 
 use crate::succession::Claim;
@@ -264,10 +264,6 @@ impl Council {
                 if gone != self.gone {
                     self.gone = gone;
                     self.has_news = true;
-                    // What nobody was asked to vote for yet is not wanted any more.
-                    let is_wish =
-                        |attempt: &Attempt| matches!(attempt.phase, Phase::Preparing { .. });
-                    self.attempt = self.attempt.take().filter(|attempt| !is_wish(attempt));
                 }
             }
             Standing::Out => {}
@@ -277,7 +273,7 @@ impl Council {
     fn ping(&mut self, now: Duration) {
         self.last_ping = Some(now);
         self.owes_ping = false;
-        if self.voter.voted.is_none() {
+        if self.grants(self.me.id) {
             self.own_echo = Some(now);
         }
         if let Some(word) = self.own_ping(now) {
@@ -334,8 +330,10 @@ impl Council {
 
     fn is_gone(&mut self, member: MemberId) {
         self.joining.remove(&member);
-        if member != self.me.id {
-            self.has_news |= self.dead.insert(member);
+        if member != self.me.id && self.dead.insert(member) {
+            self.has_news = true;
+            // Fewer may be enough now: another attempt need not wait for this one's end.
+            self.attempt = None;
         }
     }
 
@@ -483,10 +481,7 @@ impl Council {
         }
         let before = self.claims.insert(from, ping.claims.clone());
         self.has_news |= before.unwrap_or_default() != ping.claims;
-        // Whoever is about to vote that it loses something makes no promise to it any more; and whoever has voted none to anybody: another view
-        // may be decided, and this one has to end for those as well who don't hear of it.
-        let is_kept = self.voter.favours().is_none_or(|next| next.has(from));
-        if is_kept && self.voter.voted.is_none() {
+        if self.grants(from) {
             self.granted.insert(from, now + self.config.lease);
             let (view, sent) = (ping.view, ping.sent);
             self.answer(from, CouncilWord::Pong { view, sent });
@@ -496,6 +491,15 @@ impl Council {
             let word = self.own_ping(now);
             word.into_iter().for_each(|word| self.answer(from, word));
         }
+    }
+
+    /// Whether it still promises a member, or itself, that nothing is taken from it.
+    ///
+    /// Whoever is about to vote that it loses something makes no promise to it any more; and whoever has voted none to anybody: another view
+    /// may be decided, and this one has to end for those as well who don't hear of it.
+    fn grants(&self, member: MemberId) -> bool {
+        let pending = self.voter.pending.as_ref();
+        self.voter.voted.is_none() && pending.is_none_or(|(_, _, next)| next.has(member))
     }
 
     /// Votes for what it was asked to vote for, when no promise is in the way.
@@ -509,15 +513,15 @@ impl Council {
                 .any(|record| record.primary() == Some(id))
         };
         let is_out = |id: MemberId| !next.has(id) && acts(id);
-        // Nobody votes for losing what it acts on.
-        if is_out(self.me.id) {
-            return;
-        }
         let loses = |member: &&Member| !self.dead.contains(&member.id) && is_out(member.id);
-        let is_promised = |member: &Member| {
-            self.granted
+        // To itself as well: it stops acting before it votes that it loses something. It has to vote in the end, since what a majority is asked for
+        // may have been decided.
+        let is_promised = |member: &Member| match member.id == self.me.id {
+            true => self.own_echo.is_some_and(|at| now < at + self.config.lease),
+            false => self
+                .granted
                 .get(&member.id)
-                .is_some_and(|until| now < *until)
+                .is_some_and(|until| now < *until),
         };
         // In the view before somebody may have a lease for that long yet, who has not heard of this one.
         let is_early = now < self.installed_at + self.config.lease;
