@@ -11,6 +11,7 @@
 //! **Who proposes** is the first member of the view that is heard. If several do, at worst they outbid each other for a while.
 
 mod ballot;
+mod joining;
 mod proposing;
 mod word;
 
@@ -78,8 +79,8 @@ pub enum CouncilAction {
 /// Where a council stands.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Standing {
-    /// It asks these to let it in.
-    Joining(Vec<Arc<str>>),
+    /// It asks these to let it in; the grid of this founder has answered.
+    Joining(Vec<Arc<str>>, Option<MemberId>),
     Member,
     Out,
 }
@@ -140,7 +141,7 @@ impl Council {
         Council {
             me,
             config,
-            standing: Standing::Joining(seeds),
+            standing: Standing::Joining(seeds, None),
             view: None,
             voter: Voter::default(),
             attempt: None,
@@ -250,9 +251,9 @@ impl Council {
         self.has_news |= self.attempt.is_some() || self.voter.voted.is_some();
         self.joining.retain(|_, (_, heard)| now < *heard + silence);
         match &self.standing {
-            Standing::Joining(seeds) => {
+            Standing::Joining(seeds, grid) => {
                 for seed in seeds {
-                    let word = CouncilWord::Join(self.me.clone());
+                    let word = CouncilWord::Join(self.me.clone(), *grid);
                     self.actions
                         .push(CouncilAction::Tell(Arc::clone(seed), word));
                 }
@@ -357,20 +358,10 @@ impl Council {
             .map(|view| view.number)
             .unwrap_or_default();
         let theirs = match &word {
-            CouncilWord::Join(member) => {
-                let is_known = self.view.as_ref().is_some_and(|view| view.has(member.id));
-                if is_known {
-                    // It is a member, and has not heard of it.
-                    let view = self.view.clone();
-                    view.into_iter()
-                        .for_each(|view| self.tell(member, CouncilWord::Decided(view)));
-                } else {
-                    self.wants_in(now, member);
-                }
-                return;
-            }
+            CouncilWord::Join(member, grid) => return self.hear_join(now, member, *grid),
+            CouncilWord::Heard(grid) => return self.was_heard(from, *grid),
             CouncilWord::Decided(view) => {
-                if view.number > mine {
+                if view.number > mine && self.is_of_mine(view.founder) {
                     self.install(now, Arc::clone(view));
                 }
                 return;
@@ -415,13 +406,6 @@ impl Council {
         }
     }
 
-    fn wants_in(&mut self, now: Duration, member: &Member) {
-        if self.is_member() && !self.dead.contains(&member.id) {
-            let known = (member.clone(), now);
-            self.has_news |= self.joining.insert(member.id, known).is_none();
-        }
-    }
-
     fn hear_peer(&mut self, now: Duration, from: MemberId, word: CouncilWord) {
         match word {
             CouncilWord::Ping(ping) => self.hear_ping(now, from, ping),
@@ -463,7 +447,10 @@ impl Council {
                     self.not_before = now + self.config.heartbeat * (1 + (self.me.id.0 % 5) as u32);
                 }
             }
-            CouncilWord::Join(_) | CouncilWord::Decided(_) | CouncilWord::Behind(_) => {}
+            CouncilWord::Join(..)
+            | CouncilWord::Heard(_)
+            | CouncilWord::Decided(_)
+            | CouncilWord::Behind(_) => {}
         }
     }
 

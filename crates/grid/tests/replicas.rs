@@ -216,6 +216,25 @@ fn without_synchronous_backups_a_write_is_acknowledged_at_once() {
 }
 
 #[test]
+fn without_synchronous_backups_writes_wait_when_a_backup_is_far_behind() {
+    let config = ReplicaConfig {
+        is_synchronous: false,
+        log_bytes: 10_000,
+        ..ReplicaConfig::default()
+    };
+    let mut bench = Bench::new(2, config, u64::MAX);
+    bench.install(&record(1, 1, &[holder(1, 1), holder(2, 1)], &[]));
+    let puts: Vec<u64> = (0..100)
+        .map(|key| bench.put(1, &key.to_string(), &"x".repeat(500)))
+        .collect();
+    let count = puts.iter().filter(|put| bench.is_answered(**put)).count();
+    assert!((1..=20).contains(&count), "{count}");
+    bench.calm();
+    assert!(puts.iter().all(|put| bench.answers[put] == done()));
+    assert_eq!(bench.copies[&1].content(), bench.copies[&2].content());
+}
+
+#[test]
 fn what_a_condition_finds_is_told_when_it_is_settled() {
     let mut bench = pair();
     bench.put(1, "key", "first");

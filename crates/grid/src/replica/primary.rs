@@ -163,7 +163,9 @@ impl Replica {
         primary.settled = primary.settled.max(everywhere);
         let (settled, all) = (primary.settled, primary.peers.iter().map(|peer| peer.acked));
         let kept_for = all.min().unwrap_or(end).min(settled);
-        let visible = match self.config.is_synchronous {
+        // Whoever writes quicker than backups take it waits for them, so that what is kept for them stays bounded.
+        let waits = self.config.is_synchronous || self.log.bytes() > self.config.log_bytes;
+        let visible = match waits {
             true => settled,
             false => end,
         };
