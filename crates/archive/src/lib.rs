@@ -61,7 +61,7 @@ pub use promise::Promise;
 /// As [`Promise::of`]; if the folder can't be made, or written to.
 pub fn make_room(definition: &JobDefinition) -> Result<()> {
     match Promise::of(definition)? {
-        Some(promise) => probe::make_folder(&promise.folder, &definition.job).map(drop),
+        Some(promise) => probe::make_folder(&promise.folder, &definition.job),
         None => Ok(()),
     }
 }
