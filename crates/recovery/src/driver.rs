@@ -66,8 +66,8 @@ pub(crate) struct Driver<'a> {
     next: Epoch,
     /// Whether something was written for an epoch that was given up since the last sweep.
     has_garbage: bool,
-    /// What was written for snapshots before this one by processes before this one, and belongs to none, goes when this one has recorded
-    /// something: until then one of them may still be at it.
+    /// What was written for snapshots before this one by processes before this one, and belongs to none, goes when this one has begun a life:
+    /// before that one of them may still be at it, or somebody may have to bring a file back that says what it belongs to.
     left_before: Option<SnapshotId>,
     /// What the conductor has to be told.
     untold: VecDeque<EpochsEvent>,
@@ -296,11 +296,6 @@ impl<'a> Driver<'a> {
             }
         }
         let reply = self.home.write(value, expected, told);
-        if let StoreReply::Written(_) = &reply
-            && let Some(floor) = self.left_before.take()
-        {
-            self.housekeeper.ask(Chore::Sweep(floor));
-        }
         if let (Some(id), StoreReply::Written(_), Some(life)) = (snapshot, &reply, &mut self.life) {
             life.gathering.committed(id.epoch);
             life.has_base = true;
@@ -414,6 +409,9 @@ impl<'a> Driver<'a> {
     }
 
     fn has_begun(&mut self, restored_from: Option<Epoch>) {
+        if let Some(floor) = self.left_before.take() {
+            self.housekeeper.ask(Chore::Sweep(floor));
+        }
         if let Some(life) = &mut self.life {
             life.has_begun = true;
             self.untold.push_back(EpochsEvent::Begun {
