@@ -472,11 +472,11 @@ impl Council {
             self.granted.insert(from, now + self.config.lease);
             let (view, sent) = (ping.view, ping.sent);
             self.answer(from, CouncilWord::Pong { view, sent });
-        }
-        // It was behind when it was last asked.
-        if !self.echoes.contains_key(&from) {
-            let word = self.own_ping(now);
-            word.into_iter().for_each(|word| self.answer(from, word));
+            // It was behind when it was last asked. Who grants nothing asks for nothing: two such would ask each other without an end.
+            if !self.echoes.contains_key(&from) {
+                let word = self.own_ping(now);
+                word.into_iter().for_each(|word| self.answer(from, word));
+            }
         }
     }
 

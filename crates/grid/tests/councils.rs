@@ -339,3 +339,53 @@ fn who_is_put_out_has_stopped_before_it_votes_for_that() {
     );
     assert!(council.lease().is_none_or(|until| until <= now));
 }
+
+#[test]
+fn two_that_grant_each_other_nothing_do_not_ask_each_other_without_an_end() {
+    let mut hall = Hall::of(3);
+    let view = Arc::clone(hall.view(1));
+    let next = View {
+        number: view.number.next(),
+        ..(*view).clone()
+    };
+    let after = View {
+        number: next.number.next(),
+        ..next.clone()
+    };
+    let ballot = Ballot {
+        round: 99,
+        by: MemberId(1),
+    };
+    let (number, next, after) = (next.number, Arc::new(next), Arc::new(after));
+    let now = hall.now + Duration::from_secs(1);
+    let mut words = Vec::new();
+    for id in [2, 3] {
+        let council = hall.councils.get_mut(&id).unwrap();
+        for word in [
+            CouncilWord::Decided(Arc::clone(&next)),
+            CouncilWord::Accept(number, ballot, Arc::clone(&after)),
+        ] {
+            // None of what follows arrives.
+            council.on(now, CouncilEvent::From(member(1), word));
+        }
+        words.extend(council.on(now, CouncilEvent::Tick));
+    }
+    let mut told = 0;
+    let mut from = 2;
+    words.retain(|action| matches!(action, CouncilAction::Tell(to, _) if **to == *"3"));
+    while !words.is_empty() && told < 100 {
+        let to = 5 - from;
+        let council = hall.councils.get_mut(&to).unwrap();
+        let mut answers = Vec::new();
+        for action in words {
+            if let CouncilAction::Tell(there, word) = action
+                && *there == *to.to_string()
+            {
+                told += 1;
+                answers.extend(council.on(now, CouncilEvent::From(member(from), word)));
+            }
+        }
+        (words, from) = (answers, to);
+    }
+    assert!((1..100).contains(&told), "{told}");
+}
