@@ -134,6 +134,8 @@ pub(crate) struct RecordFiles {
     is_shared: bool,
     /// The version that counts; zero if there is none.
     version: u64,
+    /// The same, or a later one that this process has tried to write, and that was stored as it has turned out.
+    last: u64,
     /// Files that are not needed any more.
     stale: Vec<FileName>,
 }
@@ -188,8 +190,10 @@ impl RecordFiles {
             .collect();
         versions.sort();
         let newest = versions.pop();
+        let version = newest.as_ref().map_or(0, |(version, _)| *version);
         let files = RecordFiles {
-            version: newest.as_ref().map_or(0, |(version, _)| *version),
+            version,
+            last: version,
             stale: versions.into_iter().map(|(_, name)| name).collect(),
             folder,
             writer: fresh_writer(),
@@ -229,37 +233,59 @@ impl RecordFiles {
                 return Wrote::No(Error::new(ErrorCode::Internal, what).because(error));
             }
         };
-        let next = self.version + 1;
-        let Some(name) = file_of(next) else {
-            let what = "the record of a job has no name";
-            return Wrote::No(Error::new(ErrorCode::Internal, what));
-        };
         let bytes = seal(KIND, FORMAT, &body);
-        let written = self.folder.write(&name, &bytes);
-        if let Err(error) = written.or_else(|error| self.write_over(&name, &bytes, error)) {
-            return self.withdraw(name, error);
+        loop {
+            let next = self.last + 1;
+            let Some(name) = file_of(next) else {
+                let what = "the record of a job has no name";
+                return Wrote::No(Error::new(ErrorCode::Internal, what));
+            };
+            let Err(error) = self.folder.write(&name, &bytes) else {
+                return self.written(name, next);
+            };
+            match self.folder.read(&name) {
+                Ok(None) => return Wrote::No(error),
+                Ok(Some(there)) if there == bytes => {
+                    return self.half_written(name, next, &bytes, error);
+                }
+                // An earlier try of this process, of which it had not heard that it was stored. Somebody may have gone on from it: it
+                // is not undone, and what is written now comes behind it.
+                Ok(Some(there)) if self.is_own(&there) => self.last = next,
+                Ok(Some(_)) => return Wrote::No(taken_over(&self.folder.place())),
+                Err(_) => return Wrote::InDoubt(error),
+            }
         }
-        match self.is_overtaken(next) {
-            Ok(false) => {}
-            Ok(true) => return self.withdraw(name, taken_over(&self.folder.place())),
-            Err(error) => return self.withdraw(name, error),
-        }
-        self.stale.extend(file_of(self.version));
-        self.version = next;
-        Wrote::Yes
     }
 
-    /// The name was taken, perhaps by an earlier try of this process, of which it is not known that it was stored: that one goes.
-    ///
-    /// # Errors
-    /// That error, if there is none of its own; what the folder returns.
-    fn write_over(&self, name: &FileName, bytes: &[u8], error: Error) -> Result<()> {
-        match self.folder.read(name) {
-            Ok(Some(there)) if there != bytes && self.is_own(&there) => {
-                self.folder.remove(&[(name.clone(), FileState::Whole)])?;
-                self.folder.write(name, bytes)
+    /// A version is there; it counts if none is behind it.
+    fn written(&mut self, name: FileName, version: u64) -> Wrote {
+        match self.is_overtaken(version) {
+            Ok(false) => {
+                self.stale
+                    .extend((self.version..version).filter_map(file_of));
+                (self.version, self.last) = (version, version);
+                Wrote::Yes
             }
-            _ => Err(error),
+            Ok(true) => {
+                // It means nothing, there or not.
+                let _ = self.folder.remove(&[(name, FileState::Whole)]);
+                Wrote::No(taken_over(&self.folder.place()))
+            }
+            Err(error) => Wrote::InDoubt(error),
+        }
+    }
+
+    /// The last step of writing a version failed, and it is there all the same.
+    fn half_written(&mut self, name: FileName, version: u64, bytes: &[u8], error: Error) -> Wrote {
+        if self.is_shared {
+            return match self.folder.write(&name, bytes) {
+                Ok(()) => self.written(name, version),
+                Err(_) => Wrote::InDoubt(error),
+            };
+        }
+        match self.folder.remove(&[(name, FileState::Whole)]) {
+            Ok(()) => Wrote::No(error),
+            Err(_) => Wrote::InDoubt(error),
         }
     }
 
@@ -293,20 +319,6 @@ impl RecordFiles {
             }
         }
         Ok(false)
-    }
-
-    /// A version could not be written, or does not count. If the last step failed it may be there, and is removed; that of another process
-    /// stays.
-    fn withdraw(&self, name: FileName, error: Error) -> Wrote {
-        match self.folder.read(&name) {
-            Ok(None) => Wrote::No(error),
-            Ok(Some(there)) if !self.is_own(&there) => Wrote::No(taken_over(&self.folder.place())),
-            Ok(Some(_)) => match self.folder.remove(&[(name, FileState::Whole)]) {
-                Ok(()) => Wrote::No(error),
-                Err(_) => Wrote::InDoubt(error),
-            },
-            Err(_) => Wrote::InDoubt(error),
-        }
     }
 
     /// The files that are not needed any more, for whoever removes them.
@@ -477,7 +489,33 @@ mod tests {
         let stopped = record(Some(RecordedEnd::Stopped));
         assert!(matches!(files.write(&stopped), Wrote::Yes));
         let (again, found) = RecordFiles::open(folder as Arc<dyn Folder>).unwrap();
-        assert_eq!((again.version(), found.unwrap()), (2, Some(stopped)));
+        assert_eq!((again.version(), found.unwrap()), (3, Some(stopped)));
+    }
+
+    #[test]
+    fn of_one_who_comes_back_and_one_who_went_on_from_what_he_had_stored_only_one_goes_on() {
+        for is_first in [true, false] {
+            let folder = Arc::new(Away::default());
+            let open = || RecordFiles::open(Arc::clone(&folder) as Arc<dyn Folder>).unwrap();
+            let mut one = open().0;
+            folder.is_away.store(true, Ordering::SeqCst);
+            assert!(matches!(one.write(&record(None)), Wrote::InDoubt(_)));
+            folder.is_away.store(false, Ordering::SeqCst);
+            let (mut other, found) = open();
+            assert_eq!(found.unwrap(), Some(record(None)));
+            let mut both = [&mut one, &mut other];
+            if !is_first {
+                both.reverse();
+            }
+            let [quick, slow] = both;
+            let drained = record(Some(RecordedEnd::Drained));
+            assert!(matches!(quick.write(&drained), Wrote::Yes));
+            match slow.write(&record(Some(RecordedEnd::Stopped))) {
+                Wrote::No(error) => assert_eq!(error.code(), ErrorCode::Superseded),
+                other => panic!("{other:?}"),
+            }
+            assert_eq!(open().1.unwrap(), Some(drained));
+        }
     }
 
     #[test]

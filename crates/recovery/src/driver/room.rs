@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use ardea_core::{Error, Result};
+use ardea_core::{Error, ErrorCode, Result};
 use ardea_snapshot::{FileName, FileState};
 
 use super::Driver;
@@ -66,7 +66,9 @@ impl Driver<'_> {
         let mut is_told = false;
         loop {
             let error = match self.home.end(end) {
+                // Of a bucket it is looked whether it counts.
                 Err(error) if failure::is_of_disk(&error) => error,
+                Err(error) if error.code() == ErrorCode::ReadFailed => error,
                 done => return done,
             };
             if !std::mem::replace(&mut is_told, true) {

@@ -24,9 +24,22 @@ struct Filling {
     refuses_records: AtomicBool,
     /// How often it refuses a record that says how the job has ended.
     refuses_ends: AtomicUsize,
+    /// It stores the next record, and is away before it has said so.
+    leaves_with_record: AtomicBool,
+    is_away: AtomicBool,
+    /// How often it was asked for something while it was away.
+    missed: AtomicUsize,
 }
 
 impl Filling {
+    fn here(&self) -> Result<()> {
+        if self.is_away.load(Ordering::SeqCst) {
+            self.missed.fetch_add(1, Ordering::SeqCst);
+            return Err(Error::new(ErrorCode::WriteFailed, "nobody answers"));
+        }
+        Ok(())
+    }
+
     fn refuses(&self, name: &FileName, bytes: &[u8]) -> bool {
         let is_end = || {
             let end = b"\"end\":\"completed\"";
@@ -51,21 +64,31 @@ impl Folder for Filling {
     }
 
     fn write(&self, name: &FileName, bytes: &[u8]) -> Result<()> {
+        self.here()?;
         if self.refuses(name, bytes) {
             return Err(Error::new(ErrorCode::DiskFull, "no space is left"));
         }
-        self.files.write(name, bytes)
+        self.files.write(name, bytes)?;
+        if name.as_str().ends_with(".record")
+            && self.leaves_with_record.swap(false, Ordering::SeqCst)
+        {
+            self.is_away.store(true, Ordering::SeqCst);
+        }
+        self.here()
     }
 
     fn read(&self, name: &FileName) -> Result<Option<Bytes>> {
+        self.here()?;
         self.files.read(name)
     }
 
     fn list(&self) -> Result<Vec<Listed>> {
+        self.here()?;
         self.files.list()
     }
 
     fn remove(&self, files: &[(FileName, FileState)]) -> Result<()> {
+        self.here()?;
         self.files.remove(files)
     }
 }
@@ -194,4 +217,32 @@ fn nothing_of_another_process_is_swept_before_this_one_has_recorded_that_it_goes
     disk.refuses_records.store(false, Ordering::SeqCst);
     run(&job, &survival).unwrap();
     assert_eq!(disk.read(&block).unwrap(), None);
+}
+
+#[test]
+fn a_job_goes_on_when_its_place_was_away_and_had_stored_a_record_without_an_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = Windows::within(folder.path(), NUMBERS);
+    let disk = Arc::new(Filling::default());
+    let survival = often(Survival::within(Arc::clone(&disk) as Arc<dyn Folder>));
+    let node = Node::start(node()).unwrap();
+    let surviving = Surviving::open(&job, &node, &survival).unwrap();
+    let handle = surviving.handle();
+    let survived = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            until("a snapshot is made", || handle.figures().snapshots > 0);
+            disk.leaves_with_record.store(true, Ordering::SeqCst);
+            until("it is asked in vain", || {
+                handle.is_over() || disk.missed.load(Ordering::SeqCst) > 6
+            });
+            let made = handle.figures().snapshots;
+            disk.is_away.store(false, Ordering::SeqCst);
+            until("snapshots are made again", || {
+                handle.is_over() || handle.figures().snapshots > made + 1
+            });
+        });
+        surviving.run()
+    });
+    assert_eq!(survived.unwrap().end, SurvivalEnd::Completed);
+    assert_eq!(job.published(), Windows::expected(NUMBERS));
 }
