@@ -39,14 +39,16 @@ impl Archives {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The way to the thread of a job; none if the job promises nothing, or is gone.
-    fn way(&self, job: &JobRef) -> Result<Option<Sender<Ask>>> {
+    /// The way to the thread of a job.
+    fn way(&self, job: &JobRef) -> Result<Sender<Ask>> {
         let mut jobs = self.jobs();
+        // Never in silence: what is recorded without a snapshot could not be gone back to.
         let Some(archive) = jobs.get_mut(job) else {
-            return Ok(None);
+            let what = format!("the job {job} is gone, or promises nothing");
+            return Err(Error::new(ErrorCode::WrongState, what));
         };
         if let Some(asks) = &archive.asks {
-            return Ok(Some(asks.clone()));
+            return Ok(asks.clone());
         }
         let (asks, asked) = channel();
         let binder = Binder::new(job.clone(), archive.promise.clone(), archive.told.clone());
@@ -62,7 +64,7 @@ impl Archives {
             .hint("raise the limit of threads (ulimit -u)")
         })?;
         archive.asks = Some(asks.clone());
-        Ok(Some(asks))
+        Ok(asks)
     }
 }
 
@@ -82,9 +84,7 @@ impl Snapshots for Archives {
     }
 
     fn make(&self, job: &JobRef, record: &Arc<EpochsRecord>) -> Result<()> {
-        let Some(asks) = self.way(job)? else {
-            return Ok(());
-        };
+        let asks = self.way(job)?;
         let (answer, answered) = channel();
         let ask = Ask::Make(Arc::clone(record), answer);
         let gone = || {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ardea_control::{EpochsRecord, Generation, JobRef, MasterEpoch, RecordedSnapshot};
-use ardea_core::{Clock, Epoch, Result};
+use ardea_core::{Clock, Epoch, Error, ErrorCode, Result};
 use ardea_cuts::{Chore, Housekeeper, block_config};
 use ardea_snapshot::{
     Commit, CutOf, CutReceipt, FileState, Folder, Snapshot, SnapshotId, SnapshotStore, StoreConfig,
@@ -14,7 +14,7 @@ use ardea_snapshot::{
 
 use crate::Promise;
 use crate::part::{Part, PartKind, PartName};
-use crate::probe::make_folder;
+use crate::probe::find_folder;
 
 /// What is told of an epoch that its snapshot doesn't tell.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -77,7 +77,7 @@ struct Open {
     housekeeper: Housekeeper,
     /// The snapshots that the record has.
     known: BTreeSet<SnapshotId>,
-    /// Those of the record that was seen last: of several, one may be dropped by the next record which is what that one is based on.
+    /// Those that the next one may be based on: of the records that were seen, since nobody knows yet which of them will be stored.
     before: Vec<Arc<RecordedSnapshot>>,
     /// Those that are not to be collected.
     held: BTreeMap<Epoch, Snapshot>,
@@ -112,6 +112,11 @@ impl Binder {
 
     fn make(&mut self, record: &EpochsRecord) -> Result<()> {
         let present = self.open.as_ref().map(|open| open.master);
+        if present > Some(record.master) {
+            // It would be taken for what the present master has found in the folder.
+            let what = format!("master {} has been followed by another", record.master.0);
+            return Err(Error::new(ErrorCode::Superseded, what));
+        }
         if present != Some(record.master) {
             // What another master has done meanwhile is found in the folder.
             self.open = None;
@@ -126,12 +131,13 @@ impl Binder {
                 open.bind(snapshot, (name, told))?;
             }
         }
-        open.before = record.snapshots.clone();
+        open.remember(&record.snapshots);
         Ok(())
     }
 
+    /// The folder is there since the job was taken. Where it isn't it is another machine's, or not mounted, and must not be made.
     fn open(&self, record: &EpochsRecord) -> Result<Open> {
-        let folder = make_folder(&self.promise.folder, &self.job)?;
+        let folder = find_folder(&self.promise.folder, &self.job)?;
         let config = StoreConfig {
             keep: self.promise.survival.kept().get(),
             blocks: block_config(),
@@ -169,6 +175,16 @@ fn id_of(snapshot: &RecordedSnapshot) -> SnapshotId {
 }
 
 impl Open {
+    /// What was made for an earlier record stays, as long as it may be stored after all: what is written in place of a commit whose fate is
+    /// not known doesn't have that snapshot, and may come too late.
+    fn remember(&mut self, recorded: &[Arc<RecordedSnapshot>]) {
+        let is_new = |kept: &Arc<RecordedSnapshot>| !recorded.contains(kept);
+        let known = &self.known;
+        self.before
+            .retain(|kept| is_new(kept) && known.contains(&id_of(kept)));
+        self.before.extend_from_slice(recorded);
+    }
+
     /// Makes a snapshot of what workers have saved.
     fn bind(&mut self, snapshot: &RecordedSnapshot, (job, told): (&str, &Told)) -> Result<()> {
         let id = id_of(snapshot);
@@ -236,16 +252,20 @@ impl Open {
             Some(id) => SnapshotId::new(id.generation, id.epoch.next()),
             None => SnapshotId::start_of(present.0),
         };
-        let swept = self.swept.replace(floor);
         let follows = |before: SnapshotId| {
             before.generation == floor.generation && before.epoch.next() >= floor.epoch
         };
-        if swept == Some(floor) || swept.is_some_and(follows) {
+        if self.swept.is_some_and(follows) {
+            self.swept = Some(floor);
             return;
         }
+        // What can't be listed now is when the next epoch is committed.
+        let Ok(listed) = self.folder.list() else {
+            return;
+        };
+        self.swept = Some(floor);
         // Those of a life that has ended, and of epochs that were given up.
-        let listed = self.folder.list().unwrap_or_default().into_iter();
-        let left = listed.filter_map(|file| {
+        let left = listed.into_iter().filter_map(|file| {
             let part = PartName::parse(file.name.as_str())?;
             let is_left = match part.kind {
                 PartKind::Cut => part.snapshot < floor,

@@ -10,6 +10,7 @@ use ardea_snapshot::{BlockWriter, CutKind, DiskFolder, PartitionRange};
 use tempfile::TempDir;
 
 use super::*;
+use crate::probe::make_folder;
 
 /// A job of two workers, each with an instance of one vertex.
 struct Rig {
@@ -37,6 +38,7 @@ impl Rig {
             ..EpochsRecord::new(job())
         };
         let binder = Binder::new(job(), promise(&place), told.clone());
+        make_folder(&promise(&place).folder, &job()).unwrap();
         let mut rig = Rig {
             place,
             binder,
@@ -299,4 +301,46 @@ fn what_was_given_up_and_what_lives_that_are_over_have_left_is_cleared_away() {
     let blocks = rig.folder().list().unwrap().into_iter();
     let blocks = blocks.filter(|file| file.name.as_str().starts_with("block-1-5"));
     assert_eq!(blocks.count(), 0);
+}
+
+#[test]
+fn a_commit_that_is_stored_after_all_is_what_the_next_one_is_based_on() {
+    let mut rig = Rig::new();
+    let cuts = [rig.saves(1, 1, "a", None), rig.saves(2, 1, "b", None)];
+    rig.commits(1, cuts);
+    let cuts = [rig.saves(1, 2, "c", Some(1)), rig.saves(2, 2, "b", Some(1))];
+    let doubtful = rig.next(2, cuts);
+    rig.binder.make(&doubtful).unwrap();
+    // Nobody knows whether that was stored, so something else is to be stored in its place; and comes too late.
+    let mut instead = rig.record.clone();
+    instead.numbers = instead.numbers.next();
+    rig.binder.make(&instead).unwrap();
+    rig.record = doubtful;
+    let cuts = [rig.saves(1, 3, "c", Some(2)), rig.saves(2, 3, "d", Some(2))];
+    rig.commits(3, cuts);
+    assert_eq!(rig.entries(1, 3), pairs(["c", "d"]));
+}
+
+#[test]
+fn what_a_mastership_before_the_present_one_wants_recorded_is_refused() {
+    let mut rig = Rig::new();
+    let cuts = [rig.saves(1, 1, "a", None), rig.saves(2, 1, "b", None)];
+    let late = rig.next(1, cuts);
+    rig.record.master = MasterEpoch(2);
+    rig.binder.make(&rig.record.clone()).unwrap();
+    let error = rig.binder.make(&late).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Superseded);
+    let made = Snapshot::open(rig.folder(), "words", SnapshotId::new(1, Epoch(1)));
+    assert_eq!(made.unwrap_err().code(), ErrorCode::NoSuchSnapshot);
+}
+
+#[test]
+fn a_master_that_does_not_see_the_folder_makes_none_and_says_so() {
+    let rig = Rig::new();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let mut binder = Binder::new(job(), promise(&elsewhere), Told::default());
+    let error = binder.make(&rig.record).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidConfig);
+    assert!(error.to_string().contains("words-1"), "{error}");
+    assert!(!elsewhere.path().join("words-1").exists());
 }

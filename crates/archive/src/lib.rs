@@ -7,7 +7,8 @@
 //! In reading order:
 //!
 //! * [`Promise`]: what a job promises by its settings, and where its snapshots are; [`make_room`], `probe`: whether all see the same folder;
-//! * [`FolderKeeper`]: a worker's side; `scribe`: writes down what was saved; `part`: that file;
+//! * [`FolderKeeper`]: a worker's side; `scribe`: writes down what was saved; `part`: that file; `room`: whether there is
+//!   room for it;
 //! * [`Archives`]: a master's side; `binder`: makes snapshots of parts, and clears away what is not needed; [`Told`]: what snapshots don't tell;
 //! * [`Kept`], [`view_of`]: the snapshots of a job, for people.
 //!
@@ -39,6 +40,7 @@ mod promise;
 mod part;
 
 mod keeper;
+mod room;
 mod scribe;
 
 mod archives;
@@ -61,7 +63,7 @@ pub use promise::Promise;
 /// As [`Promise::of`]; if the folder can't be made, or written to.
 pub fn make_room(definition: &JobDefinition) -> Result<()> {
     match Promise::of(definition)? {
-        Some(promise) => probe::make_folder(&promise.folder, &definition.job).map(drop),
+        Some(promise) => probe::make_folder(&promise.folder, &definition.job),
         None => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! Whether all processes of a job see the same folder: its masters leave a file there, and its workers look for it.
+//! Whether all processes of a job see the same folder: who takes the job leaves a file there, and its masters and workers look for it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,17 +11,16 @@ const KIND: &str = "ardea folder";
 const FORMAT: &str = "1";
 const NAME: &str = "folder.probe";
 
-/// Opens a job's folder for its master, makes it if it isn't there, and leaves the file by which others see that it is the same.
+/// Makes a job's folder if it isn't there, and leaves the file by which others see that it is the same.
 ///
 /// # Errors
 /// If it can't be made or written.
-pub(crate) fn make_folder(path: &Path, job: &JobRef) -> Result<Arc<dyn Folder>> {
+pub(crate) fn make_folder(path: &Path, job: &JobRef) -> Result<()> {
     let folder = DiskFolder::open(path)?;
-    folder.write(&file()?, &seal(KIND, FORMAT, job.key().as_bytes()))?;
-    Ok(Arc::new(folder))
+    folder.write(&file()?, &seal(KIND, FORMAT, job.key().as_bytes()))
 }
 
-/// Opens a job's folder where the file of its master is seen, and makes none.
+/// Opens a job's folder where that file is seen, and makes none.
 ///
 /// # Errors
 /// [`InvalidConfig`](ErrorCode::InvalidConfig) if it is another folder that is seen here under the same path, or none.
@@ -65,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_folder_that_the_master_has_made_is_taken_for_it() {
+    fn only_the_folder_that_was_made_for_the_job_is_taken_for_it() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("words-1");
         let refused = |job: &JobRef| find_folder(&path, job).unwrap_err().code();

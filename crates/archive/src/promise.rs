@@ -21,7 +21,8 @@ impl Promise {
     /// By the settings of a definition; none if it promises nothing.
     ///
     /// # Errors
-    /// [`InvalidConfig`](ErrorCode::InvalidConfig) for settings that make no sense, or without a folder that all hosts could see.
+    /// [`InvalidConfig`](ErrorCode::InvalidConfig) for settings that make no sense, or mean nothing on a cluster, or without a folder that all
+    /// hosts could see.
     pub fn of(definition: &JobDefinition) -> Result<Option<Self>> {
         Promise::by(&definition.settings, &definition.job)
     }
@@ -40,6 +41,15 @@ impl Promise {
         let Some(survival) = Survival::from_settings(&resolved)? else {
             return Ok(None);
         };
+        // Else it would begin with nothing, in silence.
+        if !resolved.text("recovery.from")?.is_empty() {
+            let what = format!(
+                "the job {:?} can't begin from a savepoint on a cluster",
+                job.name
+            );
+            return Err(Error::new(ErrorCode::InvalidConfig, what)
+                .hint("leave recovery.from out, or run it as one process with `run`"));
+        }
         let folder = folder_of(survival.directory(), job)?;
         Ok(Some(Promise { survival, folder }))
     }
@@ -101,5 +111,18 @@ mod tests {
                 "{error}"
             );
         }
+    }
+
+    #[test]
+    fn a_job_of_a_cluster_that_is_to_begin_from_a_savepoint_is_refused_and_not_begun_with_nothing()
+    {
+        let settings = [
+            ("guarantee", "exactly-once"),
+            ("snapshots.folder", "/mnt/state"),
+            ("recovery.from", "/mnt/saved"),
+        ];
+        let error = by(&settings).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidConfig);
+        assert!(error.to_string().contains("savepoint"), "{error}");
     }
 }

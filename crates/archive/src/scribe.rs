@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use ardea_control::{EpochsAgentEvent, Receipt};
-use ardea_core::{Cut, Epoch, Error, Result};
+use ardea_core::{Cut, Epoch, Error, ErrorCode, Result};
 use ardea_cuts::{Alignment, CutNews, CutPlace, CutTaker, Gathered, Gathering};
 use ardea_engine::JobHandle;
 use ardea_snapshot::{CutReceipt, Snapshot, SnapshotId, StoreConfig};
 
 use crate::part::{Part, PartKind, PartName, fresh_writer};
+use crate::room::{is_of_disk, look_for_room};
 
 /// After how many commits it is looked whether state is read from too many layers.
 const LOOK_EVERY: u32 = 16;
@@ -52,6 +53,8 @@ struct Working {
     commits: u32,
     /// Whether some instances are to hand over all that they have.
     wants_all: bool,
+    /// What was left at an end could not be written: the life is over when something can be.
+    no_room: Option<Error>,
 }
 
 impl Scribe {
@@ -64,6 +67,7 @@ impl Scribe {
             alignment: Alignment::default(),
             commits: 0,
             wants_all: false,
+            no_room: None,
         };
         working.look_at_gathered();
         while let Ok(note) = notes.recv() {
@@ -88,7 +92,10 @@ impl Working {
             Note::Cuts(CutNews::GaveUp(cut, error)) => self.gave_up(cut, error),
             Note::Cuts(CutNews::Heard(of, epoch)) => gathering.heard(&of, epoch),
             Note::Cuts(CutNews::Left(of)) => gathering.left(&of),
-            Note::Ends(epoch) => gathering.ends(epoch),
+            Note::Ends(epoch) => {
+                gathering.ends(epoch);
+                self.look_for_room(epoch);
+            }
             Note::Committed(epoch, is_of_this_life) => {
                 gathering.committed(epoch);
                 gathering.tells(epoch);
@@ -104,13 +111,39 @@ impl Working {
 
     /// A cut will not be.
     fn gave_up(&mut self, cut: Cut, error: Option<Error>) {
-        let why = error.map_or("the next epoch has ended".into(), |error| error.to_string());
+        let told = error.as_ref().map(ToString::to_string);
+        let why = told.unwrap_or_else(|| "the next epoch has ended".into());
         if cut.is_last {
             let what = "what an instance has left at its end could not be kept";
-            let error = Error::new(ardea_core::ErrorCode::WriteFailed, what).because(why);
-            (self.scribe.fail)(error);
+            let is_of_disk = error.as_ref().is_some_and(is_of_disk);
+            let error = Error::new(ErrorCode::WriteFailed, what).because(why);
+            self.end_not_kept(error, is_of_disk);
         } else if self.scribe.gathering.awaits(cut.epoch) {
             (self.scribe.tell)(EpochsAgentEvent::CannotSave(cut.epoch, why));
+        }
+    }
+
+    /// What an instance has left at its end has no next epoch to be in: another life has to come to that end, and would come to the same one
+    /// while nothing can be written.
+    fn end_not_kept(&mut self, error: Error, is_of_disk: bool) {
+        match is_of_disk {
+            true => drop(self.no_room.get_or_insert(error)),
+            false => (self.scribe.fail)(error),
+        }
+    }
+
+    /// An epoch is asked for again and again: each time it is looked whether something can be written, and told why not.
+    fn look_for_room(&mut self, epoch: Epoch) {
+        let Some(error) = self.no_room.take() else {
+            return;
+        };
+        match look_for_room(&*self.scribe.place.folder, self.writer) {
+            Ok(()) => (self.scribe.fail)(error),
+            Err(_) => {
+                let why = error.to_string();
+                (self.scribe.tell)(EpochsAgentEvent::CannotSave(epoch, why));
+                self.no_room = Some(error);
+            }
         }
     }
 
@@ -131,7 +164,10 @@ impl Working {
                             (self.scribe.tell)(EpochsAgentEvent::Ended { after, receipt });
                         }
                         // It would be waited for without end.
-                        Err(error) => (self.scribe.fail)(error),
+                        Err(error) => {
+                            let is_of_disk = is_of_disk(&error);
+                            self.end_not_kept(error, is_of_disk);
+                        }
                     }
                 }
                 Gathered::Visible(epoch) => (self.scribe.tell)(EpochsAgentEvent::Visible(epoch)),

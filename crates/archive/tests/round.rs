@@ -12,7 +12,9 @@ use ardea_control::{
     MasterEpoch, ParticipantId, ProgramRef, Receipt, RecordedCut, RecordedSnapshot, WorkerId,
     WorkerStart,
 };
-use ardea_core::{Cut, Epoch, ErrorCode, Instance, PartitionId, StateChunk, StateEntry, Waker};
+use ardea_core::{
+    Cut, Epoch, Error, ErrorCode, Instance, PartitionId, StateChunk, StateEntry, Waker,
+};
 use ardea_engine::{CutRead, CutReport, CutSink, InstanceName};
 use ardea_master::Snapshots;
 use ardea_packing::{ContainerId, InstanceId, Resources};
@@ -49,6 +51,7 @@ struct Worker {
     cuts: Box<dyn LifeCuts>,
     sink: Arc<dyn CutSink>,
     told: Receiver<EpochsAgentEvent>,
+    failed: Receiver<Error>,
 }
 
 fn keeper(definition: &JobDefinition, container: u32) -> Arc<dyn CutKeeper> {
@@ -78,6 +81,8 @@ impl Worker {
     ) -> ardea_core::Result<Self> {
         let (tell, told) = channel();
         let tell = Mutex::new(tell);
+        let (fail, failed) = channel();
+        let fail = Mutex::new(fail);
         let cuts = keeper(definition, container).begin(LifeHere {
             life,
             job: "harbour/words".into(),
@@ -85,7 +90,7 @@ impl Worker {
             parallelisms: BTreeMap::from([("count".to_string(), workers)]),
             tell: Arc::new(move |event| drop(tell.lock().unwrap().send(event))),
             restored: Arc::new(|| {}),
-            fail: Arc::new(|error| panic!("{error}")),
+            fail: Arc::new(move |error| drop(fail.lock().unwrap().send(error))),
         })?;
         let instance = Instance {
             index: container - 1,
@@ -99,6 +104,7 @@ impl Worker {
             sink: cuts.cuts().sink.unwrap(),
             cuts,
             told,
+            failed,
         })
     }
 
@@ -109,6 +115,14 @@ impl Worker {
     /// Hands over a cut with this entry, and gets a receipt.
     fn saves(&mut self, cut: Cut, entry: Option<(&str, &str)>) -> Receipt {
         self.cuts.ends(cut.epoch, EpochKind::Usual);
+        self.hands_over(cut, entry);
+        match self.next() {
+            EpochsAgentEvent::Saved(epoch, receipt) if epoch == cut.epoch => receipt,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn hands_over(&self, cut: Cut, entry: Option<(&str, &str)>) {
         let mut chunk = self.sink.buffer(&self.name, &Waker::none()).unwrap();
         if let Some((key, value)) = entry {
             let partition = Some(PartitionId::of_canonical(key.as_bytes()));
@@ -127,10 +141,6 @@ impl Worker {
             took: Duration::ZERO,
         };
         self.sink.finish(&self.name, report, chunk);
-        match self.next() {
-            EpochsAgentEvent::Saved(epoch, receipt) if epoch == cut.epoch => receipt,
-            other => panic!("{other:?}"),
-        }
     }
 
     /// Hears that an epoch is committed, and so does its instance.
@@ -276,4 +286,39 @@ fn a_worker_that_sees_another_folder_says_so_and_begins_nothing() {
     assert_eq!(refused.code(), ErrorCode::InvalidConfig);
     assert!(refused.what_next().unwrap().contains("mount"), "{refused}");
     assert_eq!(place.path().read_dir().unwrap().count(), 0);
+}
+
+#[test]
+fn an_end_that_can_not_be_kept_waits_for_room_and_is_told_with_each_epoch() {
+    let place = tempfile::tempdir().unwrap();
+    let definition = definition(place.path());
+    make_room(&definition).unwrap();
+    let mut worker = Worker::begins(&definition, 1, 1, life(1, None)).unwrap();
+    // The file server is away.
+    let (there, away) = (place.path().join("words-2a"), place.path().join("away"));
+    std::fs::rename(&there, &away).unwrap();
+    let last = Cut {
+        is_last: true,
+        ..Cut::full(Epoch(1))
+    };
+    worker.hands_over(last, Some((&keys()[0], "1")));
+    let mut epoch = Epoch(0);
+    loop {
+        epoch = epoch.next();
+        worker.cuts.ends(epoch, EpochKind::Usual);
+        let told = worker.told.recv_timeout(Duration::from_millis(10));
+        if let Ok(EpochsAgentEvent::CannotSave(of, why)) = told {
+            assert!(of <= epoch && why.contains("left at its end"), "{why}");
+            break;
+        }
+        assert!(epoch.0 * 10 < PATIENCE.as_millis() as u64, "it is not told");
+    }
+    assert!(worker.failed.try_recv().is_err());
+    std::fs::rename(&away, &there).unwrap();
+    worker.cuts.ends(epoch.next(), EpochKind::Usual);
+    let error = worker.failed.recv_timeout(PATIENCE).expect("it ends");
+    assert_eq!(error.code(), ErrorCode::WriteFailed);
+    let left = there.read_dir().unwrap().flatten();
+    let names: Vec<_> = left.map(|file| file.file_name()).collect();
+    assert_eq!(names, ["folder.probe"]);
 }

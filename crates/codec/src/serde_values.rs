@@ -33,6 +33,8 @@ pub struct SerdeValues {
     is_tried: AtomicBool,
     /// Whether the values are kept, and may be read by another version of the program.
     are_kept: bool,
+    /// Of kept values: whether one has been read back. Those without a struct or variant have no shape that would be new.
+    is_read_back: AtomicBool,
     /// Of kept values: whether they have other names where they are read than where they are written, so that they are found by places.
     by_places: AtomicBool,
 }
@@ -80,9 +82,8 @@ impl SerdeValues {
         }
     }
 
-    /// Writes the first value, to be found by names; false if there is none, or it can't be. One with a shape that comes for the first
-    /// time is
-    /// read back.
+    /// Writes the first value, to be found by names; false if there is none, or it can't be. The first one, and one with a shape that comes
+    /// for the first time, is read back.
     fn put_kept<T: Exchange>(
         &self,
         values: &[T],
@@ -94,8 +95,9 @@ impl SerdeValues {
         let start = out.len();
         let mut writer = Writer::of_kept(out);
         value.serialize(&mut writer)?;
-        let is_new = writer.finish()?;
+        let is_new = writer.finish()? || !self.is_read_back.load(Ordering::Relaxed);
         if !is_new || self.read::<T>(&out[start..], 1, &mut Vec::new()).is_ok() {
+            self.is_read_back.store(true, Ordering::Relaxed);
             return Ok(true);
         }
         Known::try_again();

@@ -128,6 +128,31 @@ mod tests {
         }
     }
 
+    /// Writes a text, and would read a number.
+    struct Odd;
+
+    impl Serialize for Odd {
+        fn serialize<S: serde::Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+            to.serialize_str("odd")
+        }
+    }
+
+    impl<'de> Deserialize<'de> for Odd {
+        fn deserialize<D: serde::Deserializer<'de>>(
+            from: D,
+        ) -> std::result::Result<Self, D::Error> {
+            u64::deserialize(from).map(|_| Odd)
+        }
+    }
+
+    #[test]
+    fn what_could_not_be_read_again_is_refused_when_it_is_written() {
+        let codec = state_codec_of::<Odd>().unwrap();
+        let error = codec.put(&Odd, &mut Vec::new()).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::UserError);
+        assert!(error.to_string().contains("Odd"), "{error}");
+    }
+
     #[test]
     fn what_stays_in_its_process_is_not_kept() {
         assert!(state_codec_of::<Local<u64>>().is_none());

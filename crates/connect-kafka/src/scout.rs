@@ -158,15 +158,13 @@ impl Search {
                 (Ok(()), None) => None,
                 (Err(_), _) => Some(AGAIN),
             };
-            let failed = match looked {
-                Err(error) => self.is_final(&error),
-                Ok(()) => None,
-            };
+            let is_complete = looked.is_ok();
+            let failed = looked.err().and_then(|error| self.is_final(&error));
             let is_over = failed.is_some() || rest.is_none();
-            if !found.is_empty() || failed.is_some() || rest != Some(AGAIN) {
+            if !found.is_empty() || failed.is_some() || is_complete {
                 let mut news = desk.news.lock().unwrap_or_else(PoisonError::into_inner);
                 news.found.append(&mut found);
-                news.is_complete |= rest != Some(AGAIN);
+                news.is_complete |= is_complete;
                 news.at_first = self.at_first;
                 news.failed = failed;
                 desk.has_news.store(true, Ordering::Release);

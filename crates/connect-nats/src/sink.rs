@@ -73,6 +73,18 @@ impl Outgoing {
         self.id = Some(id.to_string());
         self
     }
+
+    /// What keeps it from being sent to any stream: the client fails, or panics, at such a message each time.
+    pub(crate) fn check(&self) -> std::result::Result<(), String> {
+        let breaks = |text: &str, letters: &[char]| text.contains(letters);
+        if self.subject.is_empty() || breaks(&self.subject, &[' ', '\t', '\r', '\n']) {
+            return Err(format!("{:?} can't be a subject", self.subject));
+        }
+        match &self.id {
+            Some(id) if breaks(id, &['\r', '\n']) => Err(format!("{id:?} can't be an id")),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A sink that writes messages into streams, and waits for their confirmation.

@@ -98,6 +98,12 @@ impl Commands {
         &self.bytes
     }
 
+    /// The bytes of all but the first so many.
+    pub(crate) fn bytes_from(&self, first: usize) -> &[u8] {
+        let before: usize = self.each().take(first).map(<[u8]>::len).sum();
+        &self.bytes[before..]
+    }
+
     pub(crate) fn records(&self) -> &[u64] {
         &self.records
     }
@@ -245,6 +251,9 @@ mod tests {
         commands.begin(4);
         commands.command("PING", &[]);
         assert_eq!(commands.each().count(), 3);
+        assert_eq!(commands.bytes_from(0), commands.bytes());
+        assert_eq!(commands.bytes_from(2), b"*1\r\n$4\r\nPING\r\n");
+        assert_eq!(commands.bytes_from(3), b"");
         let mut bytes = Vec::new();
         commands.keep(&mut bytes);
         let back = Commands::of_kept(&bytes).unwrap();

@@ -26,6 +26,9 @@ type LeftOut = BTreeMap<usize, Refused>;
 #[derive(Default)]
 struct Work {
     commands: Commands,
+    /// How many of them have been answered for good, and which of those were refused.
+    answered: usize,
+    refused: Vec<Refused>,
     transaction: Option<Transaction>,
     left_out: LeftOut,
 }
@@ -37,6 +40,7 @@ impl Work {
 
     fn clear(&mut self) {
         self.commands.clear();
+        self.answered = 0;
         self.transaction = None;
         self.left_out.clear();
     }
@@ -79,10 +83,13 @@ impl Talker {
             let answered = if work.transaction.is_some() {
                 self.transact(&mut work)
             } else {
-                self.talk(&work.commands)
+                self.talk(&mut work)
             };
             match answered {
-                Ok(refused) => self.put(&mut work, refused),
+                Ok(refused) => {
+                    self.note_there();
+                    self.put(&mut work, refused);
+                }
                 Err(error) if is_final(&error) => {
                     let error = Error::new(
                         ErrorCode::Network,
@@ -136,29 +143,42 @@ impl Talker {
     }
 
     fn connection(&mut self) -> Result<&mut Connection, RedisError> {
-        let connection = match &mut self.connection {
+        Ok(match &mut self.connection {
             Some(connection) => connection,
             none => none.insert(connect(&self.client)?),
-        };
+        })
+    }
+
+    fn note_there(&mut self) {
         if self.is_away {
             self.is_away = false;
             say(&self.name, "it answers again");
         }
-        Ok(connection)
     }
 
-    /// Sends commands and hears their answers. After an error it is not known which were carried out.
-    fn talk(&mut self, commands: &Commands) -> Result<Vec<Refused>, RedisError> {
+    /// Sends commands and hears their answers. After an error it is not known which were carried out of those that are not answered; nor
+    /// were all that lie behind the first that a server can't take at the moment, so that they are sent again with it, in their order.
+    fn talk(&mut self, work: &mut Work) -> Result<Vec<Refused>, RedisError> {
         let connection = self.connection()?;
-        let mut refused = Vec::new();
-        connection.send_packed_command(commands.bytes())?;
-        for &record in commands.records() {
-            if let Some(error) = refusal(connection.recv_response())? {
-                let reason = error.to_string();
-                refused.push(Refused { record, reason });
+        connection.send_packed_command(work.commands.bytes_from(work.answered))?;
+        let mut passing = None;
+        for &record in &work.commands.records()[work.answered..] {
+            match refusal(connection.recv_response())? {
+                _ if passing.is_some() => {}
+                Some(error) if is_passing(&error) => passing = Some(error),
+                answer => {
+                    work.answered += 1;
+                    work.refused.extend(answer.map(|error| Refused {
+                        record,
+                        reason: error.to_string(),
+                    }));
+                }
             }
         }
-        Ok(refused)
+        match passing {
+            Some(error) => Err(error),
+            None => Ok(std::mem::take(&mut work.refused)),
+        }
     }
 
     /// Carries out a transaction, unless its marker says that it has been. After an error that is not known; then it is tried again.

@@ -16,6 +16,7 @@ use crate::panics::quietly;
 
 mod cutting;
 mod restoring;
+mod told_before;
 
 pub(crate) use cutting::CutDesk;
 pub(crate) use restoring::Restoring;

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,9 @@ use ardea_codec::{Kept, state_codec_of};
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_courier::Security;
 use ardea_grid::{Functions, MemberId, NodeConfig};
+
+/// The longest key and value together, in bytes.
+pub(crate) const MOST_BYTES: usize = 16 << 20;
 
 /// From what a key has, and what was given besides, to what it is to have, all as bytes.
 pub(crate) type Function = dyn Fn(Option<&[u8]>, &[u8]) -> Result<Option<Vec<u8>>> + Send + Sync;
@@ -52,7 +56,8 @@ impl GridConfig {
         self
     }
 
-    /// Listens there (`host:port`, the port zero for any that is free) instead of at `127.0.0.1:0`. Others have to reach it by this host.
+    /// Listens there (`host:port`, the port zero for any that is free) instead of at `127.0.0.1:0`. Others have to reach it by this host, so it can't be
+    /// `0.0.0.0`; who can't be reached is not let in.
     pub fn listen(mut self, address: impl Into<String>) -> Self {
         self.listen = address.into();
         self
@@ -82,7 +87,8 @@ impl GridConfig {
         self
     }
 
-    /// How many bytes this member may keep in all, backups included. Without it there is no limit.
+    /// When this member keeps so many bytes of entries, backups included, it refuses to write what would need more. Copies still come that others write
+    /// or that it has to fill, and memory is taken for what is under way too: leave room. Without it there is no limit.
     pub fn limit_bytes(mut self, limit: u64) -> Self {
         self.node.limit = limit;
         self
@@ -176,15 +182,26 @@ impl Functions for Named {
     fn call(
         &self,
         name: &str,
-        _key: &[u8],
+        key: &[u8],
         value: Option<&[u8]>,
         argument: &[u8],
     ) -> Result<Option<Vec<u8>>, String> {
-        match self.0.get(name) {
-            Some(function) => function(value, argument).map_err(|error| error.message()),
-            None => Err(format!(
+        let Some(function) = self.0.get(name) else {
+            return Err(format!(
                 "the member that keeps the key has no function {name:?}"
+            ));
+        };
+        match catch_unwind(AssertUnwindSafe(|| function(value, argument))) {
+            Ok(Ok(Some(new))) if key.len() + new.len() > MOST_BYTES => Err(format!(
+                "what {name:?} gave has {} bytes, and at most {MOST_BYTES} are kept",
+                new.len()
             )),
+            Ok(outcome) => outcome.map_err(|error| error.message()),
+            Err(payload) => {
+                // Its destructor is the user's as well.
+                std::mem::forget(payload);
+                Err(format!("{name:?} panicked"))
+            }
         }
     }
 }

@@ -119,7 +119,7 @@ impl Driver {
             let mut taken = 0;
             while let Some(next) = order.take() {
                 if let Order::Stop = next {
-                    return self.stop();
+                    return;
                 }
                 self.take(next, &mut out);
                 taken += 1;
@@ -193,8 +193,11 @@ impl Driver {
             }
         }
     }
+}
 
-    fn stop(mut self) {
+/// However it ends, nobody waits for it any more.
+impl Drop for Driver {
+    fn drop(&mut self) {
         for (_, (number, tell)) in self.waiting.drain() {
             let _ = tell.send((number, Outcome::Unknown));
         }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
@@ -154,6 +155,17 @@ fn no_threads(error: std::io::Error) -> Error {
     .because(error)
 }
 
+/// Where others reach who listens there: by the host as it was given, since that is what certificates name.
+fn endpoint(given: &str, at: SocketAddr) -> Result<String> {
+    if at.ip().is_unspecified() {
+        let what = format!("no other member can reach a member that listens at {at}");
+        return Err(Error::new(ErrorCode::InvalidConfig, what)
+            .hint("listen at the name or address by which others reach this machine"));
+    }
+    let host = given.rsplit_once(':').map_or(given, |(host, _)| host);
+    Ok(format!("{host}:{}", at.port()))
+}
+
 /// A member that listens, and what drives it.
 fn prepared(config: GridConfig, runtime: &Runtime) -> Result<(Arc<Inner>, Driver)> {
     let GridConfig {
@@ -165,7 +177,7 @@ fn prepared(config: GridConfig, runtime: &Runtime) -> Result<(Arc<Inner>, Driver
         functions,
     } = config;
     let listener = runtime.block_on(Listener::bind(&address, security.clone()))?;
-    let endpoint = listener.address().to_string();
+    let endpoint = endpoint(&address, listener.address())?;
     let me = Member::new(new_member(), host.unwrap_or_else(host_name), endpoint);
     let (orders, waiting) = sync_channel(WAITING);
     runtime.spawn(listen(listener, orders.clone()));

@@ -7,7 +7,7 @@
 //!
 //! * [`GridConfig`], [`Grid`]: a member, and how it is started;
 //! * [`GridMap`]: what people use;
-//! * `driver`: the thread that drives a member; `post`: what members say to each other between processes.
+//! * `driver`: the thread that drives a member; `post`, `mailbox`: what members say to each other between processes.
 //!
 //! # Invariants
 //!
@@ -36,6 +36,7 @@
 mod config;
 
 mod driver;
+mod mailbox;
 mod post;
 
 mod grid;

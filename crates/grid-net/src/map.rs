@@ -12,11 +12,9 @@ use ardea_core::{Error, ErrorCode, Key, PartitionId, Result, StateCodec};
 use ardea_grid::{Answer, MapId, Operation, Outcome, Refusal, When};
 use bytes::Bytes;
 
+use crate::config::MOST_BYTES;
 use crate::driver::Order;
 use crate::grid::Inner;
-
-/// The longest key and value together, in bytes.
-const MOST_BYTES: usize = 16 << 20;
 
 /// How many operations of one call are under way at a time.
 const UNDER_WAY: usize = 4096;
@@ -152,6 +150,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     /// As [`put`](Self::put).
     pub fn replace(&self, key: &K, present: &V, value: &V) -> Result<bool> {
         let present = self.encoded(present)?;
+        self.check_fits(present.len())?;
         let put = self.put_operation(key, value, When::Is(present.clone()))?;
         match self.ask(PartitionId::of(key), put)? {
             Answer::Value(had) => Ok(had == Some(present)),
@@ -185,9 +184,11 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         };
         let mut bytes = Vec::new();
         arguments.put(argument, &mut bytes)?;
+        let key_bytes = self.key(key)?;
+        self.check_fits(key_bytes.len() + bytes.len())?;
         let compute = Operation::Compute {
             map: self.id,
-            key: self.key(key)?,
+            key: key_bytes,
             function: function.to_string(),
             argument: bytes.into(),
             expires: self.expires(),
@@ -288,7 +289,19 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     fn key(&self, key: &K) -> Result<Bytes> {
         let mut bytes = Vec::new();
         self.keys.put(key, &mut bytes)?;
+        self.check_fits(bytes.len())?;
         Ok(bytes.into())
+    }
+
+    fn check_fits(&self, bytes: usize) -> Result<()> {
+        if bytes <= MOST_BYTES {
+            return Ok(());
+        }
+        let name = &self.name;
+        let what = format!("an entry of {bytes} bytes is too large for the map {name:?}");
+        Err(Error::new(ErrorCode::LimitReached, what).hint(format!(
+            "at most {MOST_BYTES} bytes are taken: keep large things elsewhere, and where they are here"
+        )))
     }
 
     fn encoded(&self, value: &V) -> Result<Bytes> {
@@ -307,14 +320,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
 
     fn put_operation(&self, key: &K, value: &V, when: When) -> Result<Operation> {
         let (key, value) = (self.key(key)?, self.encoded(value)?);
-        let bytes = key.len() + value.len();
-        if bytes > MOST_BYTES {
-            return Err(Error::new(
-                ErrorCode::LimitReached,
-                format!("an entry of {bytes} bytes is too large for the map {:?}", self.name),
-            )
-            .hint(format!("at most {MOST_BYTES} bytes are taken: keep large things elsewhere, and where they are here")));
-        }
+        self.check_fits(key.len() + value.len())?;
         Ok(Operation::Put {
             map: self.id,
             key,

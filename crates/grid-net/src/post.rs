@@ -10,18 +10,12 @@ use std::time::Duration;
 
 use ardea_core::Result;
 use ardea_courier::{Courier, Greeting, Listener, Security, connect};
-use ardea_grid::{Member, Operation, Say, Word};
+use ardea_grid::{Member, Word};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
 
 use crate::driver::Order;
-
-/// How many batches may wait for a connection.
-const WAITING: usize = 1024;
-
-/// About how long a batch may be, in bytes: well below what a courier takes.
-const BATCH_BYTES: usize = 4 << 20;
+use crate::mailbox::{Outgoing, Slot, mailbox};
 
 /// How long it is tried to connect.
 const CONNECTS_WITHIN: Duration = Duration::from_millis(500);
@@ -45,7 +39,7 @@ pub(crate) struct Post {
     security: Security,
     runtime: Handle,
     orders: SyncSender<Order>,
-    boxes: HashMap<Arc<str>, mpsc::Sender<Vec<Word>>>,
+    boxes: HashMap<Arc<str>, Slot>,
 }
 
 impl Post {
@@ -61,73 +55,23 @@ impl Post {
 
     /// Sends words to whoever is there; which were not sent is told, if that matters.
     pub fn send(&mut self, to: &Arc<str>, words: Vec<Word>) -> Vec<Word> {
-        let mut unsent = Vec::new();
-        for batch in batches(words) {
-            let is_open = self
-                .boxes
-                .get(to)
-                .is_some_and(|waiting| !waiting.is_closed());
-            if !is_open {
-                let (sender, receiver) = mpsc::channel(WAITING);
-                self.boxes.insert(Arc::clone(to), sender);
-                let carrier = Carrier {
-                    to: Arc::clone(to),
-                    me: self.me.clone(),
-                    security: self.security.clone(),
-                    orders: self.orders.clone(),
-                };
-                self.runtime.spawn(carrier.carry(receiver));
-            }
-            if let Some(waiting) = self.boxes.get(to)
-                && let Err(
-                    mpsc::error::TrySendError::Full(batch)
-                    | mpsc::error::TrySendError::Closed(batch),
-                ) = waiting.try_send(batch)
-            {
-                unsent.extend(batch);
-            }
+        if let Some(slot) = self.boxes.get(to).filter(|slot| !slot.is_closed()) {
+            return slot.put(words);
         }
+        // Of members that are gone nothing is kept.
+        self.boxes.retain(|_, slot| !slot.is_closed());
+        let (slot, outgoing) = mailbox();
+        let unsent = slot.put(words);
+        self.boxes.insert(Arc::clone(to), slot);
+        let carrier = Carrier {
+            to: Arc::clone(to),
+            me: self.me.clone(),
+            security: self.security.clone(),
+            orders: self.orders.clone(),
+        };
+        self.runtime.spawn(carrier.carry(outgoing));
         unsent
     }
-}
-
-/// Words in pieces that a courier takes.
-fn batches(words: Vec<Word>) -> Vec<Vec<Word>> {
-    let mut batches = Vec::new();
-    let (mut batch, mut sum) = (Vec::new(), 0);
-    for word in words {
-        let bytes = weight(&word);
-        if sum > 0 && sum + bytes > BATCH_BYTES {
-            batches.push(std::mem::take(&mut batch));
-            sum = 0;
-        }
-        sum += bytes;
-        batch.push(word);
-    }
-    batches.push(batch);
-    batches
-}
-
-/// About how long a word is, in bytes.
-fn weight(word: &Word) -> usize {
-    let content = match word {
-        Word::Council(_) => 64 << 10,
-        Word::Replica(_, word) => match &word.say {
-            Say::Append { changes, .. } => changes.iter().map(ardea_grid::Change::cost).sum(),
-            Say::Chunk { parcels, .. } => parcels
-                .iter()
-                .map(|parcel| parcel.key.len() + parcel.value.len() + 40)
-                .sum(),
-            Say::Have(_) | Say::Pull(_) => 0,
-        },
-        Word::Request { operation, .. } => match operation {
-            Operation::Put { key, value, .. } => key.len() + value.len(),
-            Operation::Compute { key, argument, .. } => key.len() + argument.len(),
-            _ => 0,
-        },
-        Word::Reply(..) => 1 << 10,
-    };
-    content + 64
 }
 
 /// Carries words to one place.
@@ -139,20 +83,12 @@ struct Carrier {
 }
 
 impl Carrier {
-    async fn carry(self, mut words: mpsc::Receiver<Vec<Word>>) {
+    async fn carry(self, mut words: Outgoing) {
         let mut way: Option<ardea_courier::Sender> = None;
         loop {
-            let Ok(Some(first)) = tokio::time::timeout(IDLE, words.recv()).await else {
+            let Ok(Some(batch)) = tokio::time::timeout(IDLE, words.next()).await else {
                 return;
             };
-            let mut batch = first;
-            // What has gathered meanwhile goes along.
-            while batch.len() < 512 {
-                match words.try_recv() {
-                    Ok(more) => batch.extend(more),
-                    Err(_) => break,
-                }
-            }
             if way.is_none() {
                 way = self.connected().await.ok();
             }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ardea_core::{Error, ErrorCode};
+use ardea_core::{Error, ErrorCode, Token};
+use ardea_courier::Security;
 use ardea_grid_net::{Grid, GridConfig, GridMap};
 
 const SOON: Duration = Duration::from_secs(60);
@@ -11,6 +12,8 @@ const SOON: Duration = Duration::from_secs(60);
 fn config() -> GridConfig {
     GridConfig::new("test").function("append", |had: Option<String>, more: String| {
         match more.as_str() {
+            "panic" => panic!("as it was told"),
+            "flood" => Ok(Some("x".repeat(17 << 20))),
             "" => Err(Error::new(
                 ErrorCode::UserError,
                 "there is nothing to append",
@@ -146,6 +149,64 @@ fn a_function_that_nobody_knows_or_that_fails_changes_nothing() {
     let error = map.compute(&1, "append", &String::new()).unwrap_err();
     assert!(error.to_string().contains("nothing to append"), "{error}");
     assert_eq!(map.get(&1).unwrap(), None);
+}
+
+#[test]
+fn a_function_that_panics_or_gives_too_much_harms_nobody() {
+    let grids = grids(2);
+    for key in 0..4_u64 {
+        let map = map(&grids[0]);
+        map.put(&key, &"kept".to_string()).unwrap();
+        for (argument, told) in [("panic", "panicked"), ("flood", "bytes")] {
+            let error = map.compute(&key, "append", &argument.to_string());
+            let error = error.unwrap_err();
+            assert_eq!(error.code(), ErrorCode::UserError);
+            assert!(error.to_string().contains(told), "{error}");
+        }
+        assert_eq!(map.get(&key).unwrap(), Some("kept".to_string()));
+        map.put(&key, &"again".to_string()).unwrap();
+    }
+}
+
+#[test]
+fn an_entry_that_is_too_large_is_refused_where_it_comes_from() {
+    let grids = grids(1);
+    let map = map(&grids[0]);
+    let large = "x".repeat(17 << 20);
+    for error in [
+        map.put(&1, &large).unwrap_err(),
+        map.compute(&1, "append", &large).unwrap_err(),
+        map.replace(&1, &large, &String::new()).unwrap_err(),
+    ] {
+        assert_eq!(error.code(), ErrorCode::LimitReached);
+    }
+}
+
+#[test]
+fn a_member_that_listens_everywhere_is_told_that_nobody_can_reach_it() {
+    let security = Security::new("test").token(Some(Token::new("sesame")));
+    let config = config().security(security).listen("0.0.0.0:0");
+    let error = Grid::start(config).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidConfig);
+    assert!(error.to_string().contains("reach"), "{error}");
+}
+
+#[test]
+fn others_reach_a_member_by_the_host_that_it_was_told() {
+    let grid = Grid::start(config().listen("localhost:0")).unwrap();
+    assert!(grid.endpoint().starts_with("localhost:"));
+    let other = Grid::start(config().join([grid.endpoint()])).unwrap();
+    assert!(other.settled(2, SOON));
+}
+
+#[test]
+fn a_member_that_has_stopped_says_so() {
+    let grid = Grid::start(config()).unwrap();
+    let map = map(&grid);
+    map.put(&1, &"one".to_string()).unwrap();
+    drop(grid);
+    let error = map.put(&1, &"two".to_string()).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::StateUnavailable);
 }
 
 #[test]

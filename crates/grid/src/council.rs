@@ -11,6 +11,7 @@
 //! **Who proposes** is the first member of the view that is heard. If several do, at worst they outbid each other for a while.
 
 mod ballot;
+mod joining;
 mod proposing;
 mod word;
 
@@ -18,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ballot::{Attempt, Granted, Phase, Voter};
+use ballot::{Attempt, Granted, Voter};
 pub use word::{Ballot, CouncilWord, Ping};
 
 use crate::succession::Claim;
@@ -78,8 +79,8 @@ pub enum CouncilAction {
 /// Where a council stands.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Standing {
-    /// It asks these to let it in.
-    Joining(Vec<Arc<str>>),
+    /// It asks these to let it in; the grid of this founder has answered.
+    Joining(Vec<Arc<str>>, Option<MemberId>),
     Member,
     Out,
 }
@@ -140,7 +141,7 @@ impl Council {
         Council {
             me,
             config,
-            standing: Standing::Joining(seeds),
+            standing: Standing::Joining(seeds, None),
             view: None,
             voter: Voter::default(),
             attempt: None,
@@ -250,9 +251,9 @@ impl Council {
         self.has_news |= self.attempt.is_some() || self.voter.voted.is_some();
         self.joining.retain(|_, (_, heard)| now < *heard + silence);
         match &self.standing {
-            Standing::Joining(seeds) => {
+            Standing::Joining(seeds, grid) => {
                 for seed in seeds {
-                    let word = CouncilWord::Join(self.me.clone());
+                    let word = CouncilWord::Join(self.me.clone(), *grid);
                     self.actions
                         .push(CouncilAction::Tell(Arc::clone(seed), word));
                 }
@@ -264,10 +265,6 @@ impl Council {
                 if gone != self.gone {
                     self.gone = gone;
                     self.has_news = true;
-                    // What nobody was asked to vote for yet is not wanted any more.
-                    let is_wish =
-                        |attempt: &Attempt| matches!(attempt.phase, Phase::Preparing { .. });
-                    self.attempt = self.attempt.take().filter(|attempt| !is_wish(attempt));
                 }
             }
             Standing::Out => {}
@@ -277,7 +274,7 @@ impl Council {
     fn ping(&mut self, now: Duration) {
         self.last_ping = Some(now);
         self.owes_ping = false;
-        if self.voter.voted.is_none() {
+        if self.grants(self.me.id) {
             self.own_echo = Some(now);
         }
         if let Some(word) = self.own_ping(now) {
@@ -334,8 +331,10 @@ impl Council {
 
     fn is_gone(&mut self, member: MemberId) {
         self.joining.remove(&member);
-        if member != self.me.id {
-            self.has_news |= self.dead.insert(member);
+        if member != self.me.id && self.dead.insert(member) {
+            self.has_news = true;
+            // Fewer may be enough now: another attempt need not wait for this one's end.
+            self.attempt = None;
         }
     }
 
@@ -359,20 +358,10 @@ impl Council {
             .map(|view| view.number)
             .unwrap_or_default();
         let theirs = match &word {
-            CouncilWord::Join(member) => {
-                let is_known = self.view.as_ref().is_some_and(|view| view.has(member.id));
-                if is_known {
-                    // It is a member, and has not heard of it.
-                    let view = self.view.clone();
-                    view.into_iter()
-                        .for_each(|view| self.tell(member, CouncilWord::Decided(view)));
-                } else {
-                    self.wants_in(now, member);
-                }
-                return;
-            }
+            CouncilWord::Join(member, grid) => return self.hear_join(now, member, *grid),
+            CouncilWord::Heard(grid) => return self.was_heard(from, *grid),
             CouncilWord::Decided(view) => {
-                if view.number > mine {
+                if view.number > mine && self.is_of_mine(view.founder) {
                     self.install(now, Arc::clone(view));
                 }
                 return;
@@ -417,13 +406,6 @@ impl Council {
         }
     }
 
-    fn wants_in(&mut self, now: Duration, member: &Member) {
-        if self.is_member() && !self.dead.contains(&member.id) {
-            let known = (member.clone(), now);
-            self.has_news |= self.joining.insert(member.id, known).is_none();
-        }
-    }
-
     fn hear_peer(&mut self, now: Duration, from: MemberId, word: CouncilWord) {
         match word {
             CouncilWord::Ping(ping) => self.hear_ping(now, from, ping),
@@ -465,7 +447,10 @@ impl Council {
                     self.not_before = now + self.config.heartbeat * (1 + (self.me.id.0 % 5) as u32);
                 }
             }
-            CouncilWord::Join(_) | CouncilWord::Decided(_) | CouncilWord::Behind(_) => {}
+            CouncilWord::Join(..)
+            | CouncilWord::Heard(_)
+            | CouncilWord::Decided(_)
+            | CouncilWord::Behind(_) => {}
         }
     }
 
@@ -483,19 +468,25 @@ impl Council {
         }
         let before = self.claims.insert(from, ping.claims.clone());
         self.has_news |= before.unwrap_or_default() != ping.claims;
-        // Whoever is about to vote that it loses something makes no promise to it any more; and whoever has voted none to anybody: another view
-        // may be decided, and this one has to end for those as well who don't hear of it.
-        let is_kept = self.voter.favours().is_none_or(|next| next.has(from));
-        if is_kept && self.voter.voted.is_none() {
+        if self.grants(from) {
             self.granted.insert(from, now + self.config.lease);
             let (view, sent) = (ping.view, ping.sent);
             self.answer(from, CouncilWord::Pong { view, sent });
+            // It was behind when it was last asked. Who grants nothing asks for nothing: two such would ask each other without an end.
+            if !self.echoes.contains_key(&from) {
+                let word = self.own_ping(now);
+                word.into_iter().for_each(|word| self.answer(from, word));
+            }
         }
-        // It was behind when it was last asked.
-        if !self.echoes.contains_key(&from) {
-            let word = self.own_ping(now);
-            word.into_iter().for_each(|word| self.answer(from, word));
-        }
+    }
+
+    /// Whether it still promises a member, or itself, that nothing is taken from it.
+    ///
+    /// Whoever is about to vote that it loses something makes no promise to it any more; and whoever has voted none to anybody: another view
+    /// may be decided, and this one has to end for those as well who don't hear of it.
+    fn grants(&self, member: MemberId) -> bool {
+        let pending = self.voter.pending.as_ref();
+        self.voter.voted.is_none() && pending.is_none_or(|(_, _, next)| next.has(member))
     }
 
     /// Votes for what it was asked to vote for, when no promise is in the way.
@@ -509,15 +500,15 @@ impl Council {
                 .any(|record| record.primary() == Some(id))
         };
         let is_out = |id: MemberId| !next.has(id) && acts(id);
-        // Nobody votes for losing what it acts on.
-        if is_out(self.me.id) {
-            return;
-        }
         let loses = |member: &&Member| !self.dead.contains(&member.id) && is_out(member.id);
-        let is_promised = |member: &Member| {
-            self.granted
+        // To itself as well: it stops acting before it votes that it loses something. It has to vote in the end, since what a majority is asked for
+        // may have been decided.
+        let is_promised = |member: &Member| match member.id == self.me.id {
+            true => self.own_echo.is_some_and(|at| now < at + self.config.lease),
+            false => self
+                .granted
                 .get(&member.id)
-                .is_some_and(|until| now < *until)
+                .is_some_and(|until| now < *until),
         };
         // In the view before somebody may have a lease for that long yet, who has not heard of this one.
         let is_early = now < self.installed_at + self.config.lease;

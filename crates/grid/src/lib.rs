@@ -24,8 +24,8 @@
 //!   [`Refusal::CutOff`]. Half of them is enough only if the others are *proven* to be dead.
 //! * **Refilling takes a bounded rate**, and loses no write that comes meanwhile.
 //!
-//! With asynchronous backups writes are acknowledged before any backup has them: those of about the last round trip are lost with a primary, and all else
-//! holds.
+//! With asynchronous backups writes are acknowledged before any backup has them: those that backups had not taken yet are lost with a primary, at most
+//! [`ReplicaConfig::log_bytes`] of a partition, and all else holds.
 //!
 //! Nothing is kept on disk: when all members are gone everything is. A member that begins anew is another member.
 //!

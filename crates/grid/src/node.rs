@@ -126,6 +126,9 @@ pub struct Node {
     desk: Desk,
     refill: Refill,
     seen: BTreeMap<MemberId, Seen>,
+    /// Who belongs to the grid, and who did: late requests of those who don't any more may have been carried out.
+    members: BTreeSet<MemberId>,
+    departed: BTreeSet<MemberId>,
     claims: BTreeMap<PartitionNumber, Vec<Claim>>,
     /// The claims are others than the council knows.
     has_claims: bool,
@@ -174,6 +177,8 @@ impl Node {
             config,
             quota,
             seen: BTreeMap::new(),
+            members: BTreeSet::new(),
+            departed: BTreeSet::new(),
             claims: BTreeMap::new(),
             has_claims: false,
             is_installing: false,
@@ -304,7 +309,8 @@ impl Node {
                 floor,
                 operation,
             } => {
-                if !self.seen.entry(from.id).or_default().is_new(number, floor) {
+                let is_gone = self.departed.contains(&from.id);
+                if is_gone || !self.seen.entry(from.id).or_default().is_new(number, floor) {
                     return;
                 }
                 let ticket = Ticket {
@@ -313,7 +319,8 @@ impl Node {
                 };
                 let replica = self.shared.replica(partition);
                 let present = replica.and_then(|replica| Some(replica.record()?.reign));
-                if present == Some(reign) {
+                // Whoever is a member in a later view only could not be answered.
+                if present == Some(reign) && self.members.contains(&from.id) {
                     self.request(now, partition, ticket, operation);
                 } else {
                     let refused = Outcome::Refused(Refusal::NotPrimary);
@@ -472,7 +479,11 @@ impl Node {
         // What is asked of the copies meanwhile finds no lease: that of the view before counts no more.
         self.shared.set_lease(None);
         self.is_installing = true;
-        self.seen.retain(|member, _| view.has(*member));
+        let members: BTreeSet<MemberId> = view.members.iter().map(|member| member.id).collect();
+        let before = std::mem::replace(&mut self.members, members);
+        self.departed.extend(before.difference(&self.members));
+        self.seen
+            .retain(|member, _| !self.departed.contains(member));
         let records: Vec<_> = view
             .partitions()
             .map(|(partition, record)| (partition.index(), Arc::clone(record)))
@@ -488,8 +499,7 @@ impl Node {
             .filter(|(_, record)| record.is_kept_by(me) && !record.is_whole(me));
         self.refill
             .is_filling(filling.map(|(partition, _)| partition.index()).collect());
-        let members: BTreeSet<MemberId> = view.members.iter().map(|member| member.id).collect();
-        self.desk.members_are(now, &members);
+        self.desk.members_are(now, &self.members);
         self.tell_ended();
         self.actions.push(NodeAction::Installed(Arc::clone(view)));
         // What is claimed now may lead to another view at once: this one is through.

@@ -107,7 +107,7 @@ pub enum Answer {
     Value(Option<Bytes>),
     /// How many.
     Count(u64),
-    /// Some entries, and where the next are, if there may be more.
+    /// Some entries, and where the next are, if there may be more. If another member became primary meanwhile, some come again.
     Page(Vec<(Bytes, Bytes)>, Option<u64>),
 }
 

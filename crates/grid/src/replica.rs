@@ -48,7 +48,8 @@ pub struct ReplicaConfig {
     pub batch_bytes: usize,
     /// How many changes may be under way to a copy.
     pub window: u64,
-    /// How many bytes of changes are kept for a copy that is filled too slowly, until its filling begins anew.
+    /// How many bytes of changes are kept for a copy that is filled too slowly, until its filling begins anew. When more is kept, writes wait for their
+    /// backups without synchronous ones too.
     pub log_bytes: usize,
     /// After how long what was not answered is sent again.
     pub resend: Duration,

@@ -117,11 +117,12 @@ impl Store {
         }
     }
 
-    /// Whether an entry of these lengths can still be addressed.
+    /// Whether an entry of these lengths can still be addressed, here and in any other copy: those have as much again that belongs to nothing at most.
     pub fn has_place(&self, key: usize, value: usize) -> bool {
-        let all =
-            (self.bytes.len() as u64).saturating_add((key as u64).saturating_add(value as u64));
-        all < u64::from(u32::MAX) && self.slots.len() < u32::MAX as usize
+        let used = (self.bytes.len() - self.waste) as u64;
+        let all = used.saturating_add((key as u64).saturating_add(value as u64));
+        let most = u64::from(u32::MAX) / 2 - LEAST_WASTE as u64;
+        all < most && self.slots.len() < u32::MAX as usize
     }
 
     /// Sets what a key has. The caller has asked whether there [is place](Self::has_place).
@@ -347,6 +348,15 @@ mod tests {
             }
             prop_assert!(early.iter().all(|key| met.contains(key) || gone.contains(key)));
         }
+    }
+
+    #[test]
+    fn no_more_is_taken_than_every_copy_can_address() {
+        let mut store = Store::default();
+        set(&mut store, b"key", b"value", 1, NEVER);
+        assert!(store.has_place(3, 1 << 30));
+        assert!(!store.has_place(3, (1 << 31) - LEAST_WASTE));
+        assert!(!store.has_place(usize::MAX, usize::MAX));
     }
 
     #[test]

@@ -89,6 +89,7 @@ pub fn successor(view: &View, facts: &Facts) -> Option<View> {
     let leaving: BTreeSet<MemberId> = leaving.into_iter().filter(is_member).collect();
     let changes = members != view.members || leaving != view.leaving || records != view.records;
     (changes && !members.is_empty()).then_some(View {
+        founder: view.founder,
         number,
         members,
         leaving,

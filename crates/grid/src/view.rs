@@ -81,6 +81,8 @@ impl Record {
 /// Who belongs to a grid, and who keeps what. Each view is agreed on by the members of the one before it; see [`Council`](crate::Council).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct View {
+    /// Who founded the grid, which tells it from all others.
+    pub founder: MemberId,
     /// Which.
     pub number: ViewNumber,
     /// Who belongs to the grid, whoever came first in front.
@@ -109,6 +111,7 @@ impl View {
             losses: 0,
         });
         View {
+            founder: founder.id,
             number,
             members: vec![founder],
             leaving: BTreeSet::new(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ardea_grid::{
     Ballot, Claim, Council, CouncilAction, CouncilConfig, CouncilEvent, CouncilWord, Member,
-    MemberId, Ping, Promise, View,
+    MemberId, Ping, Promise, View, ViewNumber,
 };
 
 struct Hall {
@@ -257,4 +257,135 @@ fn who_has_voted_for_another_view_grants_no_lease_in_this_one() {
     };
     assert!(voted.iter().any(is_vote));
     assert!(!grants(&mut hall));
+}
+
+#[test]
+fn who_can_not_be_answered_is_not_let_in() {
+    let mut hall = Hall::of(1);
+    // Its words arrive, and none reaches it.
+    for _ in 0..100 {
+        let join = CouncilWord::Join(member(2), None);
+        hall.happens(1, CouncilEvent::From(member(2), join));
+        hall.pass(100);
+    }
+    assert_eq!(hall.members(1), [1]);
+    assert!(hall.may_act(1));
+}
+
+#[test]
+fn grids_that_meet_stay_apart() {
+    let mut hall = Hall::of(3);
+    let config = CouncilConfig::default();
+    let found = |id| Council::found(member(id), 8, 1, config);
+    hall.councils.insert(11, found(11));
+    let join = Council::join(member(12), vec!["11".into(), "1".into()], config);
+    hall.councils.insert(12, join);
+    hall.pass(3_000);
+    let theirs = Arc::clone(hall.view(11));
+    assert_eq!(hall.members(11), [11, 12]);
+    assert_eq!(hall.view(12), &theirs);
+    // Whoever hears of a later view of another grid keeps its own.
+    let mine = Arc::clone(hall.view(2));
+    let later = View {
+        number: ViewNumber(999),
+        ..(*theirs).clone()
+    };
+    let decided = CouncilWord::Decided(Arc::new(later));
+    hall.happens(2, CouncilEvent::From(member(11), decided));
+    hall.happens(
+        2,
+        CouncilEvent::From(member(11), CouncilWord::Behind(mine.number)),
+    );
+    hall.pass(3_000);
+    assert!((1..=3).all(|id| hall.view(id) == &mine && hall.may_act(id)));
+    assert!(hall.out.is_empty());
+    assert!(hall.may_act(11) && hall.may_act(12));
+}
+
+#[test]
+fn who_is_put_out_has_stopped_before_it_votes_for_that() {
+    let mut hall = Hall::of(3);
+    let view = Arc::clone(hall.view(1));
+    let without_first = View {
+        number: view.number.next(),
+        members: view.members[1..].to_vec(),
+        ..(*view).clone()
+    };
+    assert!(
+        view.records
+            .iter()
+            .any(|record| record.primary() == Some(MemberId(1)))
+    );
+    let ballot = Ballot {
+        round: 99,
+        by: MemberId(2),
+    };
+    let accept = CouncilWord::Accept(view.number, ballot, Arc::new(without_first));
+    let is_vote = |action: &CouncilAction| {
+        matches!(action, CouncilAction::Tell(_, CouncilWord::Accepted(..)))
+    };
+    let mut council = hall.councils.remove(&1).unwrap();
+    let until = council.lease().unwrap();
+    let mut now = hall.now;
+    let mut voted = council.on(now, CouncilEvent::From(member(2), accept));
+    while !voted.iter().any(is_vote) {
+        assert!(now < until + Duration::from_secs(2), "it votes in the end");
+        now += Duration::from_millis(20);
+        voted = council.on(now, CouncilEvent::Tick);
+    }
+    assert!(
+        now >= until,
+        "it may act until {until:?}, and voted at {now:?}"
+    );
+    assert!(council.lease().is_none_or(|until| until <= now));
+}
+
+#[test]
+fn two_that_grant_each_other_nothing_do_not_ask_each_other_without_an_end() {
+    let mut hall = Hall::of(3);
+    let view = Arc::clone(hall.view(1));
+    let next = View {
+        number: view.number.next(),
+        ..(*view).clone()
+    };
+    let after = View {
+        number: next.number.next(),
+        ..next.clone()
+    };
+    let ballot = Ballot {
+        round: 99,
+        by: MemberId(1),
+    };
+    let (number, next, after) = (next.number, Arc::new(next), Arc::new(after));
+    let now = hall.now + Duration::from_secs(1);
+    let mut words = Vec::new();
+    for id in [2, 3] {
+        let council = hall.councils.get_mut(&id).unwrap();
+        for word in [
+            CouncilWord::Decided(Arc::clone(&next)),
+            CouncilWord::Accept(number, ballot, Arc::clone(&after)),
+        ] {
+            // None of what follows arrives.
+            council.on(now, CouncilEvent::From(member(1), word));
+        }
+        words.extend(council.on(now, CouncilEvent::Tick));
+    }
+    let mut told = 0;
+    let mut from = 2;
+    words.retain(|action| matches!(action, CouncilAction::Tell(to, _) if **to == *"3"));
+    while !words.is_empty() && told < 100 {
+        let to = 5 - from;
+        let council = hall.councils.get_mut(&to).unwrap();
+        let mut answers = Vec::new();
+        for action in words {
+            if let CouncilAction::Tell(there, word) = action
+                && *there == *to.to_string()
+            {
+                told += 1;
+                answers.extend(council.on(now, CouncilEvent::From(member(from), word)));
+            }
+        }
+        (words, from) = (answers, to);
+    }
+    assert!((1..100).contains(&told), "{told}");
 }

@@ -216,6 +216,25 @@ fn without_synchronous_backups_a_write_is_acknowledged_at_once() {
 }
 
 #[test]
+fn without_synchronous_backups_writes_wait_when_a_backup_is_far_behind() {
+    let config = ReplicaConfig {
+        is_synchronous: false,
+        log_bytes: 10_000,
+        ..ReplicaConfig::default()
+    };
+    let mut bench = Bench::new(2, config, u64::MAX);
+    bench.install(&record(1, 1, &[holder(1, 1), holder(2, 1)], &[]));
+    let puts: Vec<u64> = (0..100)
+        .map(|key| bench.put(1, &key.to_string(), &"x".repeat(500)))
+        .collect();
+    let count = puts.iter().filter(|put| bench.is_answered(**put)).count();
+    assert!((1..=20).contains(&count), "{count}");
+    bench.calm();
+    assert!(puts.iter().all(|put| bench.answers[put] == done()));
+    assert_eq!(bench.copies[&1].content(), bench.copies[&2].content());
+}
+
+#[test]
 fn what_a_condition_finds_is_told_when_it_is_settled() {
     let mut bench = pair();
     bench.put(1, "key", "first");
@@ -322,6 +341,65 @@ fn nothing_is_read_or_written_while_an_heir_takes_over() {
     bench.calm();
     assert_eq!(bench.get(2, "key"), value("value"));
     assert_eq!(bench.get(1, "key"), Outcome::Refused(Refusal::NotPrimary));
+}
+
+#[test]
+fn what_is_missing_is_sent_again_once_however_much_came_behind_it() {
+    let mut bench = pair();
+    let puts: Vec<u64> = (0..10)
+        .map(|key| bench.put(1, &key.to_string(), "value"))
+        .collect();
+    bench.under_way.remove(0);
+    // The others arrive, and the backup says each time that something is missing.
+    for _ in 0..9 {
+        bench.deliver(0);
+    }
+    assert_eq!(bench.under_way.len(), 9);
+    for _ in 0..9 {
+        bench.deliver(0);
+    }
+    assert_eq!(bench.under_way.len(), 1);
+    // That is lost too: it is sent again in time, though writes go on.
+    bench.under_way.clear();
+    for _ in 0..20 {
+        bench.now += Duration::from_millis(100);
+        bench.put(1, "busy", "value");
+        let now = bench.now;
+        bench.with(1, |copy, out| copy.tick(now, out));
+        while !bench.under_way.is_empty() {
+            bench.deliver(0);
+        }
+    }
+    assert!(puts.iter().all(|put| bench.answers[put] == done()));
+}
+
+#[test]
+fn who_goes_through_a_map_begins_again_when_there_is_another_primary() {
+    let mut bench = pair();
+    for key in 0..10 {
+        bench.put(1, &key.to_string(), "value");
+    }
+    bench.calm();
+    let page = |bench: &mut Bench, at: u64, from: u64| {
+        let (map, bytes) = (MAP, 200);
+        let number = bench.ask(at, Operation::Scan { map, from, bytes });
+        match bench.answers.remove(&number) {
+            Some(Outcome::Answered(Answer::Page(entries, next))) => (entries, next),
+            other => panic!("{other:?}"),
+        }
+    };
+    let (first, next) = page(&mut bench, 1, 0);
+    let (second, _) = page(&mut bench, 1, next.unwrap());
+    assert!(!second.is_empty() && first != second);
+    bench.install(&record(2, 2, &[holder(2, 1)], &[]));
+    bench.calm();
+    let (mut met, mut place) = (Vec::new(), next);
+    while let Some(from) = place {
+        let (entries, next) = page(&mut bench, 2, from);
+        met.extend(entries);
+        place = next;
+    }
+    assert_eq!(met.len(), 10);
 }
 
 #[test]

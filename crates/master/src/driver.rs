@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use ardea_control::{
     Candidate, CandidateAction, CandidateEvent, CommandId, Epochs, EpochsNote, EpochsRecord,
-    JobMaster, JobRecord, JobRef, LeaseEvent, LeaseRecord, MasterAction, MasterConfig, MasterEpoch,
+    JobMaster, JobRecord, LeaseEvent, LeaseRecord, MasterAction, MasterConfig, MasterEpoch,
     MasterEvent, Note, Refused, Registration, RequestId, StoreReply, StoreRequest, ToMaster,
     ToWorker, WorkerId,
 };
-use ardea_core::{Error, ErrorCode, Result};
+use ardea_core::{Error, Result};
 use ardea_packing::ContainerId;
 use ardea_scheduler::{ContainerEvent, Ending, LaunchPlan};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -27,9 +27,10 @@ use crate::handover::Handover;
 use crate::leftovers;
 use crate::links::{LinkEvent, Links};
 use crate::lived::Lived;
+use crate::making::Making;
 use crate::scheduling::{SchedulerEvent, Scheduling};
 use crate::succession::{Handing, was_to_end};
-use crate::{JobStore, MasterSetup, Snapshots, Submitted};
+use crate::{JobStore, MasterSetup, Submitted};
 
 /// How often the machine is told that time has passed.
 const TICK: Duration = Duration::from_millis(50);
@@ -77,6 +78,8 @@ pub(crate) struct Driver {
     pub(crate) chronicle: Chronicle,
     /// What has come of the job's epochs under this master.
     pub(crate) lived: Lived,
+    /// Makes snapshots before they are recorded.
+    making: Making,
     pub(crate) links: Links,
     /// Workers that were faster than the lease's answer, or the record's: they are heard when the master can hear them.
     early: BTreeMap<ContainerId, Registration>,
@@ -127,6 +130,7 @@ impl Driver {
             begin: Instant::now(),
             chronicle: Chronicle::new(),
             lived: Lived::default(),
+            making: Making::by(setup.snapshots.clone()),
             links: Links::new(words),
             early: BTreeMap::new(),
             scheduling: None,
@@ -454,21 +458,11 @@ impl Driver {
         self.chronicle.note(note);
     }
 
-    /// Of what is to be written, what is new is made a snapshot first.
     fn ask_epochs(&mut self, id: RequestId, request: StoreRequest<Arc<EpochsRecord>>) {
         let (store, done) = (self.store.clone(), self.done.clone());
-        let snapshots = self.setup.snapshots.clone();
+        let making = self.making.clone();
         self.tasks.spawn(async move {
-            let made = match (&request, snapshots) {
-                (StoreRequest::Write { value, .. }, Some(snapshots)) => {
-                    make(snapshots, store.job().clone(), Arc::clone(value)).await
-                }
-                _ => Ok(()),
-            };
-            let reply = match made {
-                Ok(()) => store.epochs(request).await,
-                Err(error) => StoreReply::Refused(Refused::not_stored(&error)),
-            };
+            let reply = making.answer(&store, request).await;
             let _ = done.send(Done::Epochs(id, reply));
         });
     }
@@ -568,14 +562,6 @@ impl Driver {
             changed
         });
     }
-}
-
-/// Makes snapshots of what a record adds, on a thread that may wait.
-async fn make(snapshots: Arc<dyn Snapshots>, job: JobRef, record: Arc<EpochsRecord>) -> Result<()> {
-    let making = tokio::task::spawn_blocking(move || snapshots.make(&job, &record));
-    making.await.unwrap_or_else(|error| {
-        Err(Error::new(ErrorCode::Internal, "a snapshot was not made").because(error))
-    })
 }
 
 /// Which life of a container it is about, if it is about one.

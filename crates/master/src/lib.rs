@@ -74,6 +74,7 @@ mod handover;
 mod job_metrics;
 mod links;
 mod lived;
+mod making;
 mod scheduling;
 mod trouble;
 mod view;

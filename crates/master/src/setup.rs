@@ -60,7 +60,8 @@ pub trait Snapshots: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     ///
-    /// Why there is no such snapshot: then the record is not written, and the epoch given up.
+    /// Why there is no such snapshot: then the record is not written, and the epoch given up. Of a job that it was not asked about, or that is
+    /// [gone](Self::gone), none can be made.
     fn make(&self, job: &JobRef, record: &Arc<EpochsRecord>) -> Result<()> {
         let _ = (job, record);
         Ok(())

@@ -91,7 +91,7 @@ fn damaged(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
         "a job's record of epochs is damaged",
     )
     .because(why)
-    .hint("the job can't go on: kill it, and submit it again from one of its savepoints")
+    .hint("the job can't go on: kill it, and submit it again")
 }
 
 #[cfg(test)]

@@ -66,6 +66,9 @@ pub(crate) struct Driver<'a> {
     next: Epoch,
     /// Whether something was written for an epoch that was given up since the last sweep.
     has_garbage: bool,
+    /// What was written for snapshots before this one by processes before this one, and belongs to none, goes when this one has begun a life:
+    /// before that one of them may still be at it, or somebody may have to bring a file back that says what it belongs to.
+    left_before: Option<SnapshotId>,
     /// What the conductor has to be told.
     untold: VecDeque<EpochsEvent>,
     /// Why the last life failed.
@@ -109,6 +112,7 @@ impl<'a> Driver<'a> {
             held: BTreeMap::new(),
             next: home.committed().unwrap_or_default().next(),
             has_garbage: false,
+            left_before: None,
             untold: VecDeque::new(),
             last_error: None,
             wish: None,
@@ -154,8 +158,7 @@ impl<'a> Driver<'a> {
         }
         // What a process that was killed had begun to write.
         let generation = self.home.epochs().map_or(0, |epochs| epochs.generation.0);
-        let floor = SnapshotId::start_of(generation + 1);
-        self.housekeeper.ask(Chore::Sweep(floor));
+        self.left_before = Some(SnapshotId::start_of(generation + 1));
     }
 
     fn tell(&self, notice: &Notice) {
@@ -201,7 +204,7 @@ impl<'a> Driver<'a> {
             SurvivalEnd::Stopped => RecordedEnd::Stopped,
             SurvivalEnd::Completed | SurvivalEnd::CompletedBefore => RecordedEnd::Completed,
         };
-        self.home.end(recorded)?;
+        self.keep_end(recorded)?;
         let stale = self.home.take_stale();
         self.housekeeper.ask(Chore::Tidy(stale));
         let figures = self.shared.figures(|figures| figures.clone());
@@ -254,10 +257,14 @@ impl<'a> Driver<'a> {
             EpochsAction::Over(EpochsOver::Finished) => self.is_done(Done::Finished),
             EpochsAction::Over(EpochsOver::Stopped) => self.is_done(Done::Stopped),
             EpochsAction::Over(over) => {
-                let what = format!("the job {:?} has lost its record", self.with.job.job_name());
-                let error = Error::new(ErrorCode::Superseded, what)
-                    .because(over.to_string())
-                    .hint("let no two processes use one folder");
+                let lost = || {
+                    let job = self.with.job.job_name();
+                    let what = format!("the job {job:?} has lost its record");
+                    Error::new(ErrorCode::Superseded, what)
+                        .because(over.to_string())
+                        .hint("let no two processes use one folder")
+                };
+                let error = self.home.overtaken().cloned().unwrap_or_else(lost);
                 self.is_done(Done::Failed(error));
             }
         }
@@ -402,6 +409,9 @@ impl<'a> Driver<'a> {
     }
 
     fn has_begun(&mut self, restored_from: Option<Epoch>) {
+        if let Some(floor) = self.left_before.take() {
+            self.housekeeper.ask(Chore::Sweep(floor));
+        }
         if let Some(life) = &mut self.life {
             life.has_begun = true;
             self.untold.push_back(EpochsEvent::Begun {

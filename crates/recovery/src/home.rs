@@ -38,6 +38,8 @@ pub(crate) struct Home {
     states: Arc<JobStates>,
     /// Where other processes may ask for something.
     mailbox: Option<Mailbox>,
+    /// Why nothing can be recorded any more, if another process goes on with the job.
+    overtaken: Option<Error>,
     _lock: Option<FolderLock>,
 }
 
@@ -66,7 +68,10 @@ impl Home {
             blocks: ardea_cuts::block_config(),
             ..StoreConfig::default()
         };
-        let (files, found) = RecordFiles::open(Arc::clone(&folder))?;
+        let (mut files, found) = RecordFiles::open(Arc::clone(&folder))?;
+        if lock.is_some() || matches!(survival.place, Place::Memory) {
+            files.are_alone();
+        }
         let found = match found {
             Err(error) if survival.starts_over && error.code() == ErrorCode::SnapshotDamaged => {
                 None
@@ -91,6 +96,7 @@ impl Home {
             files,
             states: Arc::new(states),
             mailbox,
+            overtaken: None,
             _lock: lock,
         };
         home.begin(survival.starts_over)?;
@@ -116,7 +122,11 @@ impl Home {
         let mut epochs = match found.filter(|_| !starts_over) {
             Some(found) => found.clone(),
             None => EpochsRecord {
-                numbers: found.map_or(Epoch(0), |found| found.numbers),
+                // Behind all that were used, as far as anybody knows: sinks may have published epochs of these numbers.
+                numbers: found
+                    .map(|found| found.numbers)
+                    .max(newest.map(|newest| newest.epoch))
+                    .unwrap_or_default(),
                 master: found.map_or(MasterEpoch::default(), |found| found.master),
                 ..fresh
             },
@@ -294,6 +304,10 @@ impl Home {
                 self.record = Some(record);
                 StoreReply::Written(StoreVersion(self.files.version()))
             }
+            Wrote::No(error) if error.code() == ErrorCode::Superseded => {
+                self.overtaken = Some(error);
+                StoreReply::JobGone
+            }
             Wrote::No(error) => StoreReply::Refused(Refused::not_stored(&error)),
             Wrote::InDoubt(_) => StoreReply::Unavailable,
         }
@@ -318,6 +332,11 @@ impl Home {
             }
             Wrote::No(error) | Wrote::InDoubt(error) => Err(error),
         }
+    }
+
+    /// Why nothing can be recorded any more, if another process goes on with the job.
+    pub(crate) fn overtaken(&self) -> Option<&Error> {
+        self.overtaken.as_ref()
     }
 
     /// Files that are not needed any more.

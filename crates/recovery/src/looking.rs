@@ -17,7 +17,7 @@ pub struct Looked {
     pub job: String,
     /// How it has ended, in a word, if it has and nobody runs it: `completed`, `drained`, `stopped`.
     pub end: Option<&'static str>,
-    /// Who has the folder at the moment, in that process' own words.
+    /// Who has the folder at the moment, in that process' own words; never known of a bucket.
     pub holder: Option<String>,
     /// The newest committed epoch.
     pub committed: Option<Epoch>,
@@ -49,9 +49,11 @@ pub fn look(folder: &Path, check: bool) -> Result<Looked> {
     let looked = look_once(folder, check)?;
     let is_damaged = looked.snapshots.iter().any(|it| it.report.is_err());
     // A folder is not listed at one moment: of a job that runs, what is wrong is wrong when it is looked at again.
-    match &looked.holder {
-        Some(_) if is_damaged => look_once(folder, check),
-        _ => Ok(looked),
+    // Nobody is known to hold a bucket.
+    let may_run = looked.holder.is_some() || crate::bucket::address_of(folder).is_some();
+    match is_damaged && may_run {
+        true => look_once(folder, check),
+        false => Ok(looked),
     }
 }
 

@@ -82,7 +82,7 @@ pub enum Notice {
         /// Why.
         why: String,
     },
-    /// What a step has left at its end can't be written; the job goes back for it when something can be.
+    /// What is left at the end, of a step or of the job, can't be written; the job waits until something can be.
     EndNotKept {
         /// Why.
         why: String,

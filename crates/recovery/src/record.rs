@@ -2,6 +2,9 @@
 //!
 //! A file `job-VERSION.record`, sealed as manifests are, in JSON. Each version is a file of its own, written whole before the one before it
 //! is removed; the highest counts.
+//!
+//! Where nothing else keeps two processes apart, as in a bucket, the record does: a version is written by one of them, and it counts only if
+//! none behind it is there. That has to be looked for: of who is ahead the older versions are gone, and their names free again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -106,12 +109,33 @@ impl KeptRecord {
     }
 }
 
+/// A record as it is written: with who does, so that a process knows its own again of which it had not heard that it was stored.
+#[derive(Serialize)]
+struct Signed<'a> {
+    writer: &'a str,
+    #[serde(flatten)]
+    record: &'a KeptRecord,
+}
+
+/// Who wrote a record.
+#[derive(Deserialize)]
+struct Signature {
+    #[serde(default)]
+    writer: String,
+}
+
 /// The files of a job's record.
 #[derive(Debug)]
 pub(crate) struct RecordFiles {
     folder: Arc<dyn Folder>,
+    /// What tells this process from all others that write here.
+    writer: String,
+    /// Whether others may write here at the same time.
+    is_shared: bool,
     /// The version that counts; zero if there is none.
     version: u64,
+    /// The same, or a later one that this process has tried to write, and that was stored as it has turned out.
+    last: u64,
     /// Files that are not needed any more.
     stale: Vec<FileName>,
 }
@@ -166,12 +190,21 @@ impl RecordFiles {
             .collect();
         versions.sort();
         let newest = versions.pop();
+        let version = newest.as_ref().map_or(0, |(version, _)| *version);
         let files = RecordFiles {
-            version: newest.as_ref().map_or(0, |(version, _)| *version),
+            version,
+            last: version,
             stale: versions.into_iter().map(|(_, name)| name).collect(),
             folder,
+            writer: fresh_writer(),
+            is_shared: true,
         };
         Ok((files, newest.map(|(_, name)| name)))
+    }
+
+    /// Nobody else writes here as long as this process does: nobody is looked for who might be ahead.
+    pub(crate) fn are_alone(&mut self) {
+        self.is_shared = false;
     }
 
     /// The version that counts.
@@ -189,38 +222,103 @@ impl RecordFiles {
 
     /// Writes the next version. What it replaces is told by [`take_stale`](Self::take_stale).
     pub(crate) fn write(&mut self, record: &KeptRecord) -> Wrote {
-        let body = match serde_json::to_vec(record) {
+        let signed = Signed {
+            writer: &self.writer,
+            record,
+        };
+        let body = match serde_json::to_vec(&signed) {
             Ok(body) => body,
             Err(error) => {
                 let what = "the record of a job can't be written";
                 return Wrote::No(Error::new(ErrorCode::Internal, what).because(error));
             }
         };
-        let next = self.version + 1;
-        let Some(name) = file_of(next) else {
-            let what = "the record of a job has no name";
-            return Wrote::No(Error::new(ErrorCode::Internal, what));
-        };
         let bytes = seal(KIND, FORMAT, &body);
-        if let Err(error) = self.folder.write(&name, &bytes) {
-            return self.withdraw(name, &bytes, error);
+        loop {
+            let next = self.last + 1;
+            let Some(name) = file_of(next) else {
+                let what = "the record of a job has no name";
+                return Wrote::No(Error::new(ErrorCode::Internal, what));
+            };
+            let Err(error) = self.folder.write(&name, &bytes) else {
+                return self.written(name, next);
+            };
+            match self.folder.read(&name) {
+                Ok(None) => return Wrote::No(error),
+                Ok(Some(there)) if there == bytes => {
+                    return self.half_written(name, next, &bytes, error);
+                }
+                // An earlier try of this process, of which it had not heard that it was stored. Somebody may have gone on from it: it
+                // is not undone, and what is written now comes behind it.
+                Ok(Some(there)) if self.is_own(&there) => self.last = next,
+                Ok(Some(_)) => return Wrote::No(taken_over(&self.folder.place())),
+                Err(_) => return Wrote::InDoubt(error),
+            }
         }
-        self.stale.extend(file_of(self.version));
-        self.version = next;
-        Wrote::Yes
     }
 
-    /// A version could not be written. If the last step failed it may be there, and is removed; that of another process stays.
-    fn withdraw(&self, name: FileName, bytes: &[u8], error: Error) -> Wrote {
-        match self.folder.read(&name) {
-            Ok(None) => Wrote::No(error),
-            Ok(Some(there)) if there != bytes => Wrote::No(taken_over(&self.folder.place())),
-            Ok(Some(_)) => match self.folder.remove(&[(name, FileState::Whole)]) {
-                Ok(()) => Wrote::No(error),
+    /// A version is there; it counts if none is behind it.
+    fn written(&mut self, name: FileName, version: u64) -> Wrote {
+        match self.is_overtaken(version) {
+            Ok(false) => {
+                self.stale
+                    .extend((self.version..version).filter_map(file_of));
+                (self.version, self.last) = (version, version);
+                Wrote::Yes
+            }
+            Ok(true) => {
+                // It means nothing, there or not.
+                let _ = self.folder.remove(&[(name, FileState::Whole)]);
+                Wrote::No(taken_over(&self.folder.place()))
+            }
+            Err(error) => Wrote::InDoubt(error),
+        }
+    }
+
+    /// The last step of writing a version failed, and it is there all the same.
+    fn half_written(&mut self, name: FileName, version: u64, bytes: &[u8], error: Error) -> Wrote {
+        if self.is_shared {
+            return match self.folder.write(&name, bytes) {
+                Ok(()) => self.written(name, version),
                 Err(_) => Wrote::InDoubt(error),
-            },
+            };
+        }
+        match self.folder.remove(&[(name, FileState::Whole)]) {
+            Ok(()) => Wrote::No(error),
             Err(_) => Wrote::InDoubt(error),
         }
+    }
+
+    /// Whether this process has written that.
+    fn is_own(&self, file: &[u8]) -> bool {
+        let Ok(body) = unseal(KIND, FORMAT, file) else {
+            return false;
+        };
+        serde_json::from_slice::<Signature>(body).is_ok_and(|found| found.writer == self.writer)
+    }
+
+    /// Whether another process is ahead of the version that this one has just written.
+    ///
+    /// Of who is ahead there is always a version to be seen, and none before it need be there any more. If this one's last is gone as
+    /// well somebody may have been between two versions while the folder was listed.
+    fn is_overtaken(&self, written: u64) -> Result<bool> {
+        if !self.is_shared {
+            return Ok(false);
+        }
+        let mut is_gone = self.version > 0;
+        for _ in 0..2 {
+            let listed = self.folder.list()?;
+            for version in listed.iter().filter_map(|listed| version_of(&listed.name)) {
+                if version > written {
+                    return Ok(true);
+                }
+                is_gone &= version != self.version;
+            }
+            if !is_gone {
+                break;
+            }
+        }
+        Ok(false)
     }
 
     /// The files that are not needed any more, for whoever removes them.
@@ -235,6 +333,15 @@ fn taken_over(place: &str) -> Error {
     Error::new(ErrorCode::Superseded, what).hint("let one process at a time run it")
 }
 
+/// What no other process is called.
+fn fresh_writer() -> String {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    // The keys of every state are random in a process, and no two of its states have the same.
+    let mut hasher = RandomState::new().build_hasher();
+    hasher.write_u32(std::process::id());
+    format!("{:016x}", hasher.finish())
+}
+
 fn file_of(version: u64) -> Option<FileName> {
     FileName::new(format!("job-{version}.record")).filter(|_| version > 0)
 }
@@ -247,9 +354,12 @@ fn version_of(name: &FileName) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
     use ardea_control::JobRef;
-    use ardea_snapshot::MemoryFolder;
+    use ardea_snapshot::{Listed, MemoryFolder};
+    use bytes::Bytes;
 
     fn record(end: Option<RecordedEnd>) -> KeptRecord {
         let job = JobRef {
@@ -301,6 +411,111 @@ mod tests {
             other => panic!("{other:?}"),
         }
         assert_eq!(open(&folder).1.unwrap(), Some(stopped));
+    }
+
+    #[test]
+    fn who_was_overtaken_long_ago_is_told_too_and_the_names_that_are_free_again_do_not_help() {
+        let folder = Arc::new(MemoryFolder::new());
+        let (mut first, _) = open(&folder);
+        assert!(matches!(first.write(&record(None)), Wrote::Yes));
+        let (mut second, _) = open(&folder);
+        let stopped = record(Some(RecordedEnd::Stopped));
+        for _ in 0..12 {
+            assert!(matches!(second.write(&stopped), Wrote::Yes));
+            folder.remove(&second.take_stale()).unwrap();
+        }
+        for _ in 0..2 {
+            match first.write(&record(Some(RecordedEnd::Drained))) {
+                Wrote::No(error) => assert_eq!(error.code(), ErrorCode::Superseded),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(first.take_stale(), []);
+        let (again, found) = open(&folder);
+        assert_eq!((again.version(), found.unwrap()), (13, Some(stopped)));
+        assert_eq!(folder.list().unwrap().len(), 1);
+    }
+
+    /// A place that is away for a while, and may have stored what it was given last.
+    #[derive(Debug, Default)]
+    struct Away {
+        within: MemoryFolder,
+        is_away: AtomicBool,
+    }
+
+    impl Away {
+        fn here<R>(&self, result: Result<R>) -> Result<R> {
+            match self.is_away.load(Ordering::SeqCst) {
+                true => Err(Error::new(ErrorCode::WriteFailed, "nobody answers")),
+                false => result,
+            }
+        }
+    }
+
+    impl Folder for Away {
+        fn place(&self) -> String {
+            "away".into()
+        }
+
+        fn write(&self, name: &FileName, bytes: &[u8]) -> Result<()> {
+            let written = self.within.write(name, bytes);
+            self.here(written)
+        }
+
+        fn read(&self, name: &FileName) -> Result<Option<Bytes>> {
+            self.here(self.within.read(name))
+        }
+
+        fn list(&self) -> Result<Vec<Listed>> {
+            self.here(self.within.list())
+        }
+
+        fn remove(&self, files: &[(FileName, FileState)]) -> Result<()> {
+            self.here(Ok(()))?;
+            self.within.remove(files)
+        }
+    }
+
+    #[test]
+    fn what_was_stored_without_an_answer_does_not_stand_in_the_way_of_what_comes_then() {
+        let folder = Arc::new(Away::default());
+        let opened = RecordFiles::open(Arc::clone(&folder) as Arc<dyn Folder>);
+        let (mut files, _) = opened.unwrap();
+        assert!(matches!(files.write(&record(None)), Wrote::Yes));
+        folder.is_away.store(true, Ordering::SeqCst);
+        let drained = record(Some(RecordedEnd::Drained));
+        assert!(matches!(files.write(&drained), Wrote::InDoubt(_)));
+        folder.is_away.store(false, Ordering::SeqCst);
+        let stopped = record(Some(RecordedEnd::Stopped));
+        assert!(matches!(files.write(&stopped), Wrote::Yes));
+        let (again, found) = RecordFiles::open(folder as Arc<dyn Folder>).unwrap();
+        assert_eq!((again.version(), found.unwrap()), (3, Some(stopped)));
+    }
+
+    #[test]
+    fn of_one_who_comes_back_and_one_who_went_on_from_what_he_had_stored_only_one_goes_on() {
+        for is_first in [true, false] {
+            let folder = Arc::new(Away::default());
+            let open = || RecordFiles::open(Arc::clone(&folder) as Arc<dyn Folder>).unwrap();
+            let mut one = open().0;
+            folder.is_away.store(true, Ordering::SeqCst);
+            assert!(matches!(one.write(&record(None)), Wrote::InDoubt(_)));
+            folder.is_away.store(false, Ordering::SeqCst);
+            let (mut other, found) = open();
+            assert_eq!(found.unwrap(), Some(record(None)));
+            let mut both = [&mut one, &mut other];
+            if !is_first {
+                both.reverse();
+            }
+            let [quick, slow] = both;
+            let drained = record(Some(RecordedEnd::Drained));
+            assert!(matches!(quick.write(&drained), Wrote::Yes));
+            match slow.write(&record(Some(RecordedEnd::Stopped))) {
+                Wrote::No(error) => assert_eq!(error.code(), ErrorCode::Superseded),
+                other => panic!("{other:?}"),
+            }
+            assert_eq!(open().1.unwrap(), Some(drained));
+        }
     }
 
     #[test]

@@ -26,15 +26,19 @@ pub const SAVING: Duration = Duration::from_secs(600);
 /// # Errors
 /// `WrongState` if something is in `to`, or the job doesn't answer in time; `NoSuchSnapshot` if nothing is committed yet; `ReadFailed` if
 /// there is
-/// no such folder; what reading and writing returns.
+/// no such folder; `InvalidConfig` if `to` is in a bucket; what reading and writing returns.
 pub fn savepoint(folder: &Path, to: &Path, patience: Duration) -> Result<SavepointManifest> {
-    let to = absolute_path(to)?;
+    let to = absolute_path(&in_a_folder(to)?)?;
     let visit = Visit::of(folder)?;
     if visit.holder.is_some() {
         let asked = Asked::ask(folder, &to)?;
         return asked.wait(patience, &|| FolderLock::holder(folder).is_some());
     }
-    let _lock = FolderLock::take(folder)?;
+    let _lock = match crate::bucket::address_of(folder) {
+        // What is removed meanwhile, as its job runs after all, is missed when it is read.
+        Some(_) => None,
+        None => Some(FolderLock::take(folder)?),
+    };
     // What the last one has written before it ended.
     let Visit { record, store, .. } = Visit::of(folder)?;
     let epoch = record.epochs.committed.ok_or_else(|| {
@@ -90,6 +94,21 @@ impl KeptStates {
             epoch,
             job: record.job,
         })
+    }
+}
+
+/// The place of a savepoint, which is no bucket.
+///
+/// # Errors
+/// `InvalidConfig`.
+pub(crate) fn in_a_folder(to: &Path) -> Result<PathBuf> {
+    match crate::bucket::address_of(to) {
+        None => Ok(to.to_path_buf()),
+        Some(address) => {
+            let what = format!("a savepoint can't be written to {address}");
+            Err(Error::new(ErrorCode::InvalidConfig, what)
+                .hint("name a folder; what is in it can be copied to an object store as it is"))
+        }
     }
 }
 

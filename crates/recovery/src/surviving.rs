@@ -15,6 +15,7 @@ use crate::driver::{Driver, SaveWish};
 use crate::home::Home;
 use crate::life::{Beginning, Event, Wish};
 use crate::record::RecordedEnd;
+use crate::saving::in_a_folder;
 use crate::{Embedded, Notice, Survival};
 
 /// More threads than this don't make snapshots quicker to write or to read.
@@ -159,12 +160,12 @@ impl SurvivingHandle {
     /// state there while the job goes on. Waits until it is there.
     ///
     /// # Errors
-    /// `WrongState` if the job has ended or is ending, or something is in the folder; whatever keeps the epoch from being committed, or the
+    /// `WrongState` if the job has ended or is ending, or something is in the folder; `InvalidConfig` if it is in a bucket; whatever keeps the epoch from being committed, or the
     /// savepoint from being written.
     pub fn savepoint(&self, folder: impl Into<PathBuf>) -> Result<SavepointManifest> {
         let (answer, answered) = channel();
         let wish = SaveWish {
-            to: folder.into(),
+            to: in_a_folder(&folder.into())?,
             answer: Box::new(move |made| {
                 // Who asked waits.
                 let _ = answer.send(made);

@@ -226,6 +226,9 @@ impl<'a> Work<'a> {
                 false => self.change(change, instances)?,
             }
         }
+        if let (Some(living), Some(active)) = (&mut self.living, &self.active) {
+            living.end_if_due(&active.deployment);
+        }
         self.tell_settled();
         self.tell_failures();
         self.tell_status()?;
@@ -324,7 +327,7 @@ impl<'a> Work<'a> {
 
     /// Makes the job's graph, and starts what is to run here.
     fn deploy(
-        &self,
+        &mut self,
         change: &Change,
         instances: &[InstanceId],
         members: BTreeSet<Site>,
@@ -332,9 +335,9 @@ impl<'a> Work<'a> {
         self.with.processes.rescaled(&parallelisms(&change.next));
         let program = self.with.job.program(&parallelisms(&change.next))?;
         let names = Names::of(&program.dag)?;
-        let living = self.living.as_ref();
+        let living = self.living.as_mut();
         let config = StreamConfig {
-            life: living.map(Living::generation),
+            life: living.as_ref().map(|living| living.generation()),
             ..StreamConfig::default()
         };
         let network = self.with.network.clone();
@@ -354,8 +357,13 @@ impl<'a> Work<'a> {
                 _ if living.is_some() => OnInstanceFailure::FailJob,
                 (true, at_most) => OnInstanceFailure::Restart { at_most },
             },
-            guarantee: living.map(Living::guarantee).unwrap_or_default(),
-            cuts: living.map(Living::cuts).unwrap_or_default(),
+            guarantee: living
+                .as_ref()
+                .map(|living| living.guarantee())
+                .unwrap_or_default(),
+            cuts: living
+                .map(|living| living.cuts(&program.dag, instances))
+                .unwrap_or_default(),
             ..JobConfig::named(&self.with.name)
         };
         let deployment = self

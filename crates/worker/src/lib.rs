@@ -20,6 +20,7 @@
 //! * `send_end`, `receive_end`, `berth`: the ends of a stream, over all connections; `sender`, `receiver`, `crossings`: as steps of the
 //!   job;
 //! * [`CutKeeper`]: where state goes, and comes from, in the lives of a job with a guarantee; `living`: the life that runs here;
+//!   `read_first`: when no epoch can end in it yet;
 //! * `mail`: the job's side channels, carried;
 //! * `instance`: instances in processes of their own;
 //! * `gauges`: what is counted.
@@ -82,6 +83,7 @@ mod failures;
 mod living;
 mod master_link;
 mod peer_names;
+mod read_first;
 mod worker;
 
 pub use cut_keeper::{CutKeeper, LifeCuts, LifeHere};

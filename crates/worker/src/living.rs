@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ardea_control::{Change, EpochsAgentAction, Generation, Life, LifeEnd, Run};
-use ardea_core::{Error, ErrorCode, Guarantee, Result, Waker};
+use ardea_control::{Change, EpochKind, EpochsAgentAction, Generation, Life, LifeEnd, Run};
+use ardea_core::{Dag, Epoch, Error, ErrorCode, Guarantee, Result, Waker};
 use ardea_engine::{Cuts, Deployment};
 use ardea_packing::InstanceId;
 use tokio::sync::mpsc;
@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use crate::cut_keeper::{CutKeeper, LifeCuts, LifeHere};
 use crate::driver::Event;
 use crate::plan::parallelisms;
+use crate::read_first::ReadFirst;
 
 /// The life that runs here.
 pub(crate) struct Living {
@@ -25,6 +26,11 @@ pub(crate) struct Living {
     is_held: bool,
     /// Whether all instances here have what they begin with.
     is_restored: Arc<AtomicBool>,
+    /// No epoch ends here before these have.
+    first: ReadFirst,
+    /// The epoch that is to end then.
+    put_off: Option<(Epoch, EpochKind)>,
+    look: Waker,
     /// It can't go on; the master knows.
     is_over: bool,
 }
@@ -49,6 +55,7 @@ impl Living {
             .hint("run it with a version of ardea that keeps snapshots"));
         };
         let is_restored = Arc::new(AtomicBool::new(life.from.is_none()));
+        let own_look = look.clone();
         let (restored, look) = (Arc::clone(&is_restored), look.clone());
         let (tells, fails) = (events.clone(), events.clone());
         let generation = life.generation;
@@ -76,6 +83,9 @@ impl Living {
             run: Run::Prepared,
             is_held: false,
             is_restored,
+            first: ReadFirst::default(),
+            put_off: None,
+            look: own_look,
             is_over: false,
         })
     }
@@ -88,8 +98,14 @@ impl Living {
         self.guarantee
     }
 
-    pub(crate) fn cuts(&self) -> Cuts {
-        self.cuts.cuts()
+    /// For these instances of the job's graph.
+    pub(crate) fn cuts(&mut self, dag: &Dag, instances: &[InstanceId]) -> Cuts {
+        self.first = ReadFirst::of(dag, instances);
+        let cuts = self.cuts.cuts();
+        Cuts {
+            sink: cuts.sink.map(|sink| self.first.listen(sink, &self.look)),
+            ..cuts
+        }
     }
 
     /// All instances here have been made.
@@ -121,13 +137,8 @@ impl Living {
         match action {
             EpochsAgentAction::End(epoch, kind) => {
                 self.cuts.ends(epoch, kind);
-                self.is_held = kind.holds_sources();
-                // Before the epoch ends: behind it nothing is to be read.
-                if self.is_held {
-                    deployment.pause();
-                }
-                job.end_epochs(epoch);
-                self.have_sources_read(deployment);
+                self.put_off = Some((epoch, kind));
+                self.end_if_due(deployment);
             }
             EpochsAgentAction::Commit(epoch) => {
                 self.cuts.committed(epoch);
@@ -136,12 +147,30 @@ impl Living {
             EpochsAgentAction::GivenUp(epoch) => {
                 self.cuts.given_up(epoch);
                 job.epoch_given_up(epoch);
+                self.put_off.take_if(|(put_off, _)| *put_off <= epoch);
                 self.is_held = false;
                 self.have_sources_read(deployment);
             }
             // The agent tells the master by itself.
             EpochsAgentAction::Tell(_) => {}
         }
+    }
+
+    /// Ends the epoch that was asked for last, unless it has to wait.
+    pub(crate) fn end_if_due(&mut self, deployment: &Deployment) {
+        if !self.first.have_ended() {
+            return;
+        }
+        let Some((epoch, kind)) = self.put_off.take() else {
+            return;
+        };
+        self.is_held = kind.holds_sources();
+        // Before the epoch ends: behind it nothing is to be read.
+        if self.is_held {
+            deployment.pause();
+        }
+        deployment.handle().end_epochs(epoch);
+        self.have_sources_read(deployment);
     }
 
     /// It can't go on here: says so, once; whether that was now.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode};
 use axum::extract::{Request, State};
-use axum::http::Method;
+use axum::http::{Method, Uri};
 use axum::middleware::Next;
 use axum::response::Response;
 
@@ -15,6 +15,19 @@ use crate::DOUBTFUL;
 
 /// The largest head of a request.
 pub(super) const MOST_HEAD_BYTES: usize = 64 * 1024;
+
+/// How long reading all of a job's state may take.
+const CHECKED_WITHIN: Duration = Duration::from_secs(3_600);
+
+/// How long this request may take: the usual time, unless all of a job's state has to be read for it.
+fn within(uri: &Uri, usual: Duration) -> Duration {
+    let query = uri.query().unwrap_or_default();
+    let is_check = query.split('&').any(|one| one == "check=true");
+    match is_check && uri.path().ends_with("/snapshots") {
+        true => usual.max(CHECKED_WITHIN),
+        false => usual,
+    }
+}
 
 /// Gives up on a request that takes too long, be it the client's body or the cluster's answer. Lines that are followed are answered at
 /// once, and are not given up.
@@ -27,7 +40,8 @@ pub(super) async fn in_time(
         Method::GET => "try again",
         _ => DOUBTFUL,
     };
-    match tokio::time::timeout(*patience, next.run(request)).await {
+    let patience = within(request.uri(), *patience);
+    match tokio::time::timeout(patience, next.run(request)).await {
         Ok(response) => response,
         Err(_) => {
             let what = format!(
@@ -49,5 +63,24 @@ pub(super) async fn rest_after(error: &io::Error) {
     );
     if !is_the_clients {
         tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_reading_all_of_a_jobs_state_may_take_longer() {
+        let usual = Duration::from_secs(30);
+        let of = |uri: &'static str| within(&Uri::from_static(uri), usual);
+        assert_eq!(of("/v1/jobs/words/snapshots?check=true"), CHECKED_WITHIN);
+        for uri in [
+            "/v1/jobs/words/snapshots",
+            "/v1/jobs/words/snapshots?check=false",
+            "/v1/jobs/words?check=true",
+        ] {
+            assert_eq!(of(uri), usual, "{uri}");
+        }
     }
 }

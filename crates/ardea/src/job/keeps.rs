@@ -12,9 +12,15 @@ const FOLDER: &str = "snapshots.folder";
 /// Names the folder of snapshots as all processes can: from the root on.
 ///
 /// # Errors
-/// If there is no folder to begin from.
+/// [`ErrorCode::InvalidConfig`] if it is in a bucket, or there is no folder to begin from.
 pub(super) fn name_folder(settings: &mut BTreeMap<String, String>) -> Result<()> {
     if let Some(folder) = settings.get_mut(FOLDER).filter(|folder| !folder.is_empty()) {
+        if folder.starts_with("s3://") {
+            let what =
+                format!("{FOLDER}={folder} is in a bucket, which jobs of a cluster can't use");
+            return Err(Error::new(ErrorCode::InvalidConfig, what)
+                .hint("name a folder that all hosts see by the same path"));
+        }
         let whole = absolute(&*folder).map_err(|error| {
             let what = format!("{FOLDER}={folder} names no folder");
             Error::new(ErrorCode::InvalidConfig, what).because(error)
@@ -106,5 +112,13 @@ mod tests {
         name_folder(&mut settings).unwrap();
         let here = std::env::current_dir().unwrap().join("here");
         assert_eq!(settings[FOLDER], here.display().to_string());
+    }
+
+    #[test]
+    fn a_bucket_is_refused_and_not_taken_for_a_folder() {
+        let mut settings = BTreeMap::from([(FOLDER.to_string(), "s3://states/words".to_string())]);
+        let error = name_folder(&mut settings).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidConfig);
+        assert!(error.to_string().contains("s3://states/words"), "{error}");
     }
 }

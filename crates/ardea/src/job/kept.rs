@@ -32,7 +32,7 @@ impl KeptJob {
         KeptJob(SnapshotsView {
             job: looked.job.clone(),
             folder: folder.display().to_string(),
-            state: state(looked).to_string(),
+            state: state(looked, folder).to_string(),
             held_by: looked.holder.clone(),
             committed: looked.committed.map(|epoch| epoch.0),
             checked,
@@ -58,10 +58,12 @@ impl KeptJob {
 }
 
 /// What a job of one process is at, in a word.
-fn state(looked: &Looked) -> &'static str {
+fn state(looked: &Looked, folder: &Path) -> &'static str {
     match (&looked.holder, looked.end) {
         (Some(_), _) => "running",
         (None, Some(end)) => end,
+        // A bucket has no lock by which it could be told.
+        (None, None) if folder.starts_with("s3:") => "running or interrupted",
         // Whoever ran it died, or gave up.
         (None, None) => "interrupted",
     }
@@ -183,6 +185,10 @@ mod tests {
     use std::time::Duration;
 
     fn kept() -> KeptJob {
+        kept_in("state/words", Some("stopped"))
+    }
+
+    fn kept_in(folder: &str, end: Option<&'static str>) -> KeptJob {
         let vertex = VertexReport {
             vertex: "counts".into(),
             instances: 2,
@@ -217,12 +223,12 @@ mod tests {
         };
         let looked = Looked {
             job: "words".into(),
-            end: Some("stopped"),
+            end,
             holder: None,
             committed: Some(Epoch(7)),
             snapshots: vec![damaged, snapshot],
         };
-        KeptJob::looked(Path::new("state/words"), &looked, true)
+        KeptJob::looked(Path::new(folder), &looked, true)
     }
 
     #[test]
@@ -241,6 +247,17 @@ mod tests {
             text.contains("epoch 7 by vertex\n") && text.contains("counts"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn nobody_claims_to_know_whether_a_job_in_a_bucket_runs() {
+        for (folder, end, state) in [
+            ("state/words", None, "interrupted"),
+            ("s3://states/words", None, "running or interrupted"),
+            ("s3://states/words", Some("completed"), "completed"),
+        ] {
+            assert_eq!(kept_in(folder, end).to_json()["state"], state, "{folder}");
+        }
     }
 
     #[test]

@@ -127,6 +127,7 @@ pub fn update(args: &UpdateArgs, context: &Context) -> Result<(), Failure> {
     let cluster = Reached::of_job(&args.place, &args.job, context)?;
     let graph = cluster.ask(cluster.client.plans(&args.job))?.logical;
     cluster.ask(cluster.client.update(&args.job, &update))?;
+    let mut seen = None;
     if !args.detach {
         cluster.wait_until(&format!("the update of {}", args.job), || {
             let now = cluster.ask(cluster.client.describe(&args.job))?;
@@ -137,7 +138,13 @@ pub fn update(args: &UpdateArgs, context: &Context) -> Result<(), Failure> {
                 let mut vertices = vertices.iter();
                 vertices.any(|vertex| vertex.name == name && vertex.parallelism == count)
             };
-            Ok(asked.all(has) && matches!(now.summary.phase, Phase::Running | Phase::Paused))
+            seen = Some(now.summary.phase);
+            Ok(match now.summary.phase {
+                Phase::Running | Phase::Paused => asked.all(has),
+                // It is followed when somebody has the job begin again.
+                Phase::SafeMode => true,
+                _ => false,
+            })
         })?;
     }
     let numbers: Vec<String> = update
@@ -145,10 +152,10 @@ pub fn update(args: &UpdateArgs, context: &Context) -> Result<(), Failure> {
         .iter()
         .map(|(vertex, count)| format!("{vertex}={count}"))
         .collect();
-    let verb = if args.detach {
-        "is being updated"
-    } else {
-        "is updated"
+    let verb = match seen {
+        None => "is being updated",
+        Some(Phase::SafeMode) => "is in safe mode, and updated by `ardea recover`",
+        Some(_) => "is updated",
     };
     let mut what = format!("{verb}: {}", numbers.join(", "));
     let along = taken_along(&graph, &update);

@@ -1,6 +1,7 @@
 //! `ardea snapshots`: what a job that survives has left in its folder, or on its cluster.
 
 use std::path::Path;
+use std::time::Duration;
 
 use ardea::job::KeptJob;
 use ardea_api::SnapshotsQuery;
@@ -10,6 +11,9 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::reach::Reached;
 use crate::stdout;
+
+/// How long reading all of a job's state may take; a host that hangs is noticed meanwhile.
+const CHECKED_WITHIN: Duration = Duration::from_secs(3_600);
 
 /// Prints the snapshots of a job; fails if something is damaged.
 pub fn run(args: &SnapshotsArgs, context: &Context) -> Result<(), Failure> {
@@ -34,6 +38,10 @@ fn ask(args: &SnapshotsArgs, context: &Context) -> Result<KeptJob, Failure> {
     let job = args.what.to_string_lossy();
     let cluster = Reached::of_job(&args.place, &job, context)?;
     let query = SnapshotsQuery { check: args.check };
-    let seen = cluster.ask(cluster.client.snapshots(&job, &query))?;
+    let client = match args.check {
+        true => cluster.client.clone().patience(CHECKED_WITHIN),
+        false => cluster.client.clone(),
+    };
+    let seen = cluster.ask(client.snapshots(&job, &query))?;
     Ok(KeptJob::of(seen))
 }

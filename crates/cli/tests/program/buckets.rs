@@ -16,7 +16,7 @@ fn with_credentials(args: &[&str], secret: &str) -> Finished {
 }
 
 #[test]
-fn a_job_keeps_its_snapshots_in_a_bucket_and_they_can_be_looked_at() {
+fn a_job_keeps_its_snapshots_in_a_bucket_and_they_can_be_looked_at_and_saved() {
     let server = match Server::start("minio.sh") {
         Ok(server) => server,
         Err(Skipped(why)) => {
@@ -51,6 +51,15 @@ fn a_job_keeps_its_snapshots_in_a_bucket_and_they_can_be_looked_at() {
     let looked: Value = serde_json::from_str(&looked.out).unwrap();
     assert_eq!(looked["job"], "q2");
     assert_eq!(looked["state"], "completed");
+
+    let saved = folder.path().join("saved").display().to_string();
+    let written = with_credentials(&["savepoint", &state, "--to", &saved], "ardea-secret");
+    assert_eq!(written.code, Some(0), "{written:?}");
+    let inspected = with_credentials(&["savepoint", "inspect", &saved, "--check"], "none");
+    assert!(inspected.out.contains("whole: "), "{inspected:?}");
+    let elsewhere = with_credentials(&["savepoint", &saved, "--to", &state], "ardea-secret");
+    assert_eq!(elsewhere.code, Some(2), "{elsewhere:?}");
+    assert!(elsewhere.err.contains("name a folder"), "{elsewhere:?}");
 
     let again = with_credentials(&query, "ardea-secret");
     assert!(again.err.contains("has completed already"), "{again:?}");

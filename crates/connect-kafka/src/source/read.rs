@@ -140,7 +140,8 @@ where
             return Err(error);
         }
         reading.is_complete |= news.is_complete;
-        self.kept.note_partitions(news.at_first);
+        self.kept
+            .note_partitions(news.at_first, reading.is_complete);
         let mut wanted = TopicPartitionList::new();
         let topic = &self.plan.settings.topic;
         let cannot = |error: KafkaError| cannot_read(topic, error);
@@ -324,7 +325,8 @@ where
     }
 
     fn take_cut(&mut self, cut: Cut) -> Result<()> {
-        self.kept.take_cut(cut, self.partitions.reached())
+        let moves = matches!(self.plan.start, Start::Latest);
+        self.kept.take_cut(cut, self.partitions.reached(), moves)
     }
 
     fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {

@@ -179,7 +179,7 @@ fn partitions_that_come_while_it_is_away_are_read_from_their_beginning() {
     let source = read(&topic.brokers, &topic.name)
         .start(Start::Latest)
         .text()
-        .look_for_partitions_every(Duration::from_millis(50));
+        .look_for_partitions_every(Duration::from_millis(300));
     let bookmark = source.bookmark();
     let supplier = source.build().into_parts().1;
     let mut all = Vec::new();

@@ -1,13 +1,14 @@
 //! The thread that publishes, and waits for confirmation.
 
 use std::collections::VecDeque;
+use std::error::Error as _;
 use std::future::IntoFuture;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ardea_core::{Error, ErrorCode, Result};
 use async_nats::ServerAddr;
-use async_nats::jetstream::context::{PublishAckFuture, PublishErrorKind};
+use async_nats::jetstream::context::{PublishAckFuture, PublishError, PublishErrorKind};
 use async_nats::jetstream::{self, Context};
 
 use super::Plan;
@@ -211,7 +212,7 @@ impl Task {
             };
             match confirmed {
                 Ok(()) => self.teller.heard(),
-                Err(error) if is_refusal(error.kind()) => {
+                Err(error) if is_refusal(&error) => {
                     let (record, reason) = (waiting.record, error.to_string());
                     self.desk.lock().refused.push(Refused { record, reason });
                 }
@@ -230,7 +231,11 @@ impl Task {
     }
 }
 
-/// Whether the message itself can't be written.
-fn is_refusal(kind: PublishErrorKind) -> bool {
-    kind == PublishErrorKind::MaxPayloadExceeded
+/// Whether the message itself can't be written: it is larger than what the server takes, or its stream.
+fn is_refusal(error: &PublishError) -> bool {
+    let said = error.source().and_then(|source| source.downcast_ref());
+    let is_too_large = |said: &jetstream::Error| {
+        said.error_code() == jetstream::ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM
+    };
+    error.kind() == PublishErrorKind::MaxPayloadExceeded || said.is_some_and(is_too_large)
 }

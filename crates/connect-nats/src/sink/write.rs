@@ -50,7 +50,8 @@ where
         let mut guard = RecordGuard::new();
         for (record, position) in rows.values().iter().zip(first..) {
             let mut message = Outgoing::default();
-            match (self.fill)(record, &mut message) {
+            let filled = (self.fill)(record, &mut message);
+            match filled.and_then(|()| message.check()) {
                 Ok(()) => {
                     let id = match message.id.take() {
                         Some(id) => id,

@@ -54,6 +54,19 @@ pub fn create(url: &str, name: &str, retention: RetentionPolicy) {
     });
 }
 
+/// Makes a stream that takes messages of so many bytes at most.
+pub fn create_for(url: &str, name: &str, bytes: i32) {
+    let config = Config {
+        name: name.to_string(),
+        subjects: vec![format!("{name}.>")],
+        max_message_size: bytes,
+        ..Config::default()
+    };
+    with(url, async |context| {
+        context.create_stream(config).await.unwrap();
+    });
+}
+
 /// Publishes numbers to a stream.
 pub fn fill(url: &str, name: &str, numbers: std::ops::Range<u64>) {
     with(url, async |context| {

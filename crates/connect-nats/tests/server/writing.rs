@@ -10,7 +10,7 @@ use ardea_pipeline::Pipeline;
 use ardea_testkit::Driven;
 use async_nats::jetstream::stream::RetentionPolicy;
 
-use super::ground::{all, count, create, eventually, own_server, shared_server, url};
+use super::ground::{all, count, create, create_for, eventually, own_server, shared_server, url};
 
 fn submit(records: Vec<u64>, sink: impl Into<Sink<u64>>) -> JobHandle {
     let p = Pipeline::new("write");
@@ -95,21 +95,27 @@ fn records_without_an_id_fail_a_sink_that_is_said_to_be_idempotent() {
 #[test]
 fn records_that_can_not_be_written_are_dead_letters() {
     let Some(url) = shared_server() else { return };
-    create(&url, "large", RetentionPolicy::Limits);
-    let sink = write(&url, |n: &u64, out: &mut Outgoing| match n {
-        1 => Err("not this one".to_string()),
-        n => {
-            let payload = vec![b'x'; if *n == 2 { 5 << 20 } else { 3 }];
-            out.subject("large.n").payload(payload);
-            Ok(())
-        }
+    create_for(&url, "large", 1_000);
+    let sink = write(&url, |n: &u64, out: &mut Outgoing| {
+        out.subject("large.n").payload("abc");
+        match n {
+            1 => return Err("not this one".to_string()),
+            // More than the server takes, and more than the stream does.
+            2 => out.payload(vec![b'x'; 5 << 20]),
+            3 => out.payload(vec![b'x'; 2_000]),
+            4 => out.subject("large.n m"),
+            5 => out.id("two\nlines"),
+            _ => out,
+        };
+        Ok(())
     });
-    let job = submit((0..4).collect(), sink);
+    let job = submit((0..7).collect(), sink);
     job.join().unwrap();
     let mut letters = job.dead_letters().sample();
     letters.sort_by(|one, other| one.origin.cmp(&other.origin));
     let origins: Vec<_> = letters.iter().map(|letter| &letter.origin[..]).collect();
-    assert_eq!(origins, ["record 1", "record 2"]);
+    let bad = (1..=5).map(|n| format!("record {n}"));
+    assert!(bad.eq(origins), "{letters:?}");
     assert_eq!(count(&url, "large"), 2);
 }
 

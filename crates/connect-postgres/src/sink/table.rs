@@ -7,7 +7,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::Plan;
 use crate::trouble::Trouble;
 
-/// How much of a table's name is found in that of the one beside it.
+/// How many bytes of a table's name are found in that of the one beside it, at most: the server cuts names off at 63, behind which what
+/// tells two of them apart would be lost.
 const NAME: usize = 30;
 
 /// A table and those of its columns that are written. All names are quoted.
@@ -108,7 +109,9 @@ impl Table {
             .map(|Written { name, declared, .. }| format!("{name} {declared},"))
             .collect();
         let digest = xxh3_64(format!("{} {what}", self.plain).as_bytes());
-        let shown: String = self.plain.chars().take(NAME).collect();
+        let letters = self.plain.char_indices();
+        let shown = letters.take_while(|(at, letter)| at + letter.len_utf8() <= NAME);
+        let shown: String = shown.map(|(_, letter)| letter).collect();
         format!(
             "{}.{}",
             self.schema,
@@ -257,6 +260,15 @@ mod tests {
         assert!(one.staged().starts_with("public.\"ardea_staged_counts_"));
         other.columns[1].declared = "integer".into();
         assert_ne!(one.staged(), other.staged());
+        let long = |letters: &str| Table {
+            plain: letters.repeat(63),
+            ..table(&[])
+        };
+        for letters in ["a", "ä", "漢"] {
+            let name = long(letters).staged();
+            let name = name.strip_prefix("public.").unwrap().trim_matches('"');
+            assert!(name.len() <= 63, "{name}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Rows that are written at once.
 
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use ardea_connect::collections::items;
@@ -13,8 +14,13 @@ use super::ground::{ask, number, own_server, shared_server, url};
 fn submit(records: Vec<u64>, sink: impl Into<Sink<u64>>) -> JobHandle {
     let p = Pipeline::new("write");
     p.read_from(items(records)).write_to(sink.into());
-    let node = Node::start(NodeConfig::default()).unwrap();
-    p.submit(&node, JobConfig::default()).unwrap()
+    p.submit(node(), JobConfig::default()).unwrap()
+}
+
+/// The node of all jobs. It would cancel them if it went before the process.
+fn node() -> &'static Node {
+    static NODE: OnceLock<Node> = OnceLock::new();
+    NODE.get_or_init(|| Node::start(NodeConfig::default()).unwrap())
 }
 
 fn numbers(count: u64) -> Vec<u64> {

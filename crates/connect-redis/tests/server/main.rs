@@ -126,6 +126,31 @@ fn a_server_that_dies_is_waited_for_and_every_record_is_carried_out() {
 }
 
 #[test]
+fn a_server_that_is_full_is_waited_for_and_every_record_is_carried_out() {
+    let Some(server) = own_server() else { return };
+    let url = url(&server);
+    let _: () = ask(&url, &["CONFIG", "SET", "maxmemory", "1"]);
+    let p = Pipeline::new("write");
+    p.read_from(items(numbers(1_000)))
+        .write_to(write(&url, |n: &u64, commands: &mut Commands| {
+            // What frees memory is taken also when there is none.
+            commands.del("gone").hset("all", n, n).set("last", n);
+        }));
+    let node = Node::start(NodeConfig::default()).unwrap();
+    let job = p.submit(&node, JobConfig::default()).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !ask::<String>(&url, &["INFO", "errorstats"]).contains("OOM") {
+        assert!(Instant::now() < deadline, "nothing is written");
+        std::thread::yield_now();
+    }
+    let _: () = ask(&url, &["CONFIG", "SET", "maxmemory", "0"]);
+    job.join().unwrap();
+    assert_eq!(job.dead_letters().count(), 0);
+    assert_eq!(ask::<u64>(&url, &["HLEN", "all"]), 1_000);
+    assert_eq!(ask::<u64>(&url, &["GET", "last"]), 999);
+}
+
+#[test]
 fn a_job_whose_server_is_away_can_be_cancelled() {
     let p = Pipeline::new("nobody");
     let sink = write(

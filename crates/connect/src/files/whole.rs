@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use ardea_core::{Error, ErrorCode, Result};
@@ -132,13 +133,18 @@ fn rename_to_free(from: &Path, to: &Path) -> io::Result<bool> {
     }
 }
 
-/// As [`rename_to_free`], by two steps.
+/// As [`rename_to_free`], by two steps. Whoever dies between them leaves the file with both names: then the second is made up for.
 fn link_to_free(from: &Path, to: &Path) -> io::Result<bool> {
     match fs::hard_link(from, to) {
-        Ok(()) => fs::remove_file(from).map(|()| true),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-        Err(error) => Err(error),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let (ours, its) = (fs::symlink_metadata(from)?, fs::symlink_metadata(to)?);
+            if (ours.dev(), ours.ino()) != (its.dev(), its.ino()) {
+                return Ok(false);
+            }
+        }
+        linked => linked?,
     }
+    fs::remove_file(from).map(|()| true)
 }
 
 #[cfg(test)]
@@ -161,6 +167,17 @@ mod tests {
             assert_eq!(fs::read(at("free")).unwrap(), b"mine");
             assert!(!at("mine").exists() && !at("nothing").exists());
         }
+    }
+
+    #[test]
+    fn a_file_that_got_its_name_by_half_gets_no_second_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::write(at("part"), "mine").unwrap();
+        fs::hard_link(at("part"), at("whole")).unwrap();
+        assert!(link_to_free(&at("part"), &at("whole")).unwrap());
+        assert!(!at("part").exists());
+        assert_eq!(fs::read(at("whole")).unwrap(), b"mine");
     }
 
     #[test]

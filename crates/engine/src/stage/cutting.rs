@@ -10,7 +10,7 @@ use ardea_core::{
     Watermark,
 };
 
-use super::{Kind, Stage};
+use super::{Kind, Stage, told_before};
 use crate::cuts::{CutEnd, CutReport, CutSink, Fate, InstanceName};
 use crate::stage::restoring::Restoring;
 
@@ -18,9 +18,6 @@ use crate::stage::restoring::Restoring;
 const CHUNK_BYTES: usize = 64 * 1024;
 /// How many bytes a processor may write in a call: those of some ten microseconds.
 const CALL_BYTES: usize = 4 * 1024;
-
-/// The name of the state under which the runtime keeps the watermarks that instances have been told, by instance.
-pub(super) const WATERMARK_STATE: &str = "@watermark";
 
 /// The cuts of one stage.
 pub(crate) struct CutDesk {
@@ -234,10 +231,8 @@ impl CutDesk {
         let chunk = self.chunk.as_mut()?;
         let before = (chunk.len(), chunk.byte_len());
         if let Some(watermark) = writing.watermark.take() {
-            let key = self.name.instance.index.to_le_bytes();
-            let time = watermark.0.as_micros().to_le_bytes();
             let mut writer = CutWriter::new(chunk, usize::MAX);
-            if let Err(error) = writer.set(WATERMARK_STATE, None, &key, &time) {
+            if let Err(error) = told_before::write(&mut writer, self.name.instance, watermark) {
                 return Some(Err(error));
             }
         }

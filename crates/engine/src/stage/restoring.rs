@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use ardea_core::{Epoch, Progress, RestoredState, Result, StateChunk, Timestamp, Watermark};
+use ardea_core::{Epoch, Progress, RestoredState, Result, StateChunk, Watermark};
 
-use super::cutting::WATERMARK_STATE;
+use super::told_before::ToldBefore;
 use super::{Kind, Phase, Stage};
 use crate::cuts::{CutRead, CutReader};
 
@@ -19,8 +19,7 @@ pub(crate) struct Restoring {
     /// Where in the chunk the next entry is.
     position: usize,
     has_all: bool,
-    /// The least of the watermarks that the instances had been told.
-    watermark: Option<Watermark>,
+    told: ToldBefore,
 }
 
 impl Restoring {
@@ -32,20 +31,8 @@ impl Restoring {
             chunk: StateChunk::default(),
             position: 0,
             has_all: false,
-            watermark: None,
+            told: ToldBefore::default(),
         }
-    }
-
-    /// Looks for what the runtime keeps. The end of all time comes again by itself.
-    fn note_watermarks(&mut self) {
-        let marks = self
-            .chunk
-            .entries()
-            .filter(|entry| entry.state == WATERMARK_STATE)
-            .filter_map(|entry| entry.value?.try_into().ok())
-            .map(|bytes| Watermark(Timestamp::from_micros(i64::from_le_bytes(bytes))))
-            .filter(|watermark| *watermark != Watermark::END);
-        self.watermark = marks.chain(self.watermark).min();
     }
 }
 
@@ -77,7 +64,8 @@ impl Stage {
             return Ok(had_all);
         };
         if restoring.has_all {
-            let (epoch, watermark) = (restoring.epoch, restoring.watermark);
+            let watermark = restoring.told.to(self.context.instance);
+            let epoch = restoring.epoch;
             let progress = self.processor.on_restored(epoch)?;
             if progress.done {
                 desk.restoring = None;
@@ -99,7 +87,7 @@ impl Stage {
         restoring.position = 0;
         match restoring.reader.read(&mut restoring.chunk, &desk.waker)? {
             CutRead::NotYet => return Ok(Progress::NONE),
-            CutRead::Entries => restoring.note_watermarks(),
+            CutRead::Entries => restoring.told.note(&restoring.chunk),
             CutRead::End => restoring.has_all = true,
         }
         Ok(Progress::MADE)

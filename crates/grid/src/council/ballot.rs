@@ -23,14 +23,6 @@ pub(super) struct Voter {
     pub pending: Option<(MemberId, Ballot, Arc<View>)>,
 }
 
-impl Voter {
-    /// The view that it votes for, or is about to.
-    pub fn favours(&self) -> Option<&Arc<View>> {
-        let pending = self.pending.as_ref().map(|(_, _, view)| view);
-        pending.or(self.voted.as_ref().map(|(_, view)| view))
-    }
-}
-
 /// An attempt of this member.
 #[derive(Clone, Debug)]
 pub(super) struct Attempt {
@@ -44,8 +36,6 @@ pub(super) struct Attempt {
 pub(super) enum Phase {
     /// Promises are asked for.
     Preparing {
-        /// What is to be voted for, if nobody has voted yet.
-        wish: Arc<View>,
         promised: BTreeSet<MemberId>,
         /// The last vote that those who promised have told of.
         found: Option<(Ballot, Arc<View>)>,
@@ -57,33 +47,36 @@ pub(super) enum Phase {
     },
 }
 
+/// What may be voted for, once enough members have promised.
+#[derive(Clone, Debug)]
+pub(super) enum Choice {
+    /// Somebody has voted for this: it may be decided already.
+    Bound(Arc<View>),
+    /// Nobody has voted for anything.
+    Free,
+}
+
 impl Attempt {
     /// Asks for promises.
-    pub fn new(ballot: Ballot, wish: Arc<View>, until: Duration) -> Self {
+    pub fn new(ballot: Ballot, until: Duration) -> Self {
         Attempt {
             ballot,
             until,
             phase: Phase::Preparing {
-                wish,
                 promised: BTreeSet::new(),
                 found: None,
             },
         }
     }
 
-    /// A promise has come. What has to be voted for, when there are enough.
+    /// A promise has come. What may be voted for, when there are enough.
     pub fn promised(
         &mut self,
         by: MemberId,
         voted: Option<(Ballot, Arc<View>)>,
         is_quorum: impl Fn(&BTreeSet<MemberId>) -> bool,
-    ) -> Option<Arc<View>> {
-        let Phase::Preparing {
-            wish,
-            promised,
-            found,
-        } = &mut self.phase
-        else {
+    ) -> Option<Choice> {
+        let Phase::Preparing { promised, found } = &mut self.phase else {
             return None;
         };
         promised.insert(by);
@@ -95,15 +88,18 @@ impl Attempt {
         if !is_quorum(promised) {
             return None;
         }
-        let next = match found.take() {
-            Some((_, view)) => view,
-            None => Arc::clone(wish),
-        };
+        Some(match found.take() {
+            Some((_, view)) => Choice::Bound(view),
+            None => Choice::Free,
+        })
+    }
+
+    /// Asks for votes.
+    pub fn ask_for_votes(&mut self, next: Arc<View>) {
         self.phase = Phase::Voting {
-            next: Arc::clone(&next),
+            next,
             voted: BTreeSet::new(),
         };
-        Some(next)
     }
 
     /// A vote has come. The view that follows, when there are enough.

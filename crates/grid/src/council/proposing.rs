@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Council;
-use super::ballot::{Attempt, Phase};
+use super::ballot::{Attempt, Choice, Phase};
 use super::word::{Ballot, CouncilWord};
 use crate::succession::{Claim, Facts, Promise, successor};
 use crate::view::View;
@@ -37,33 +37,28 @@ impl Council {
         if first.is_none_or(|first| first.id != self.me.id) && !is_left {
             return;
         }
-        let facts = Facts {
-            gone,
-            joining: self
-                .joining
-                .values()
-                .map(|(member, _)| member.clone())
-                .collect(),
-            leaving: self
-                .leaving
-                .iter()
-                .copied()
-                .filter(|id| view.has(*id))
-                .collect(),
-            claims: self.valid_claims(&view),
-        };
+        let facts = self.facts(now, &view);
         // What can wait is gathered, so that views don't follow each other at every copy that is filled.
         if now < self.installed_at + self.config.heartbeat * 2 && self.can_wait(&view, &facts) {
             self.has_news = true;
             return;
         }
         // What somebody has voted for already has to be brought to an end, even if nothing else is wanted.
-        let wish = match (successor(&view, &facts), &self.voter.voted) {
-            (Some(next), _) => Arc::new(next),
-            (None, Some((_, voted))) => Arc::clone(voted),
-            (None, None) => return,
-        };
-        self.begin(now, &view, wish);
+        if self.voter.voted.is_some() || successor(&view, &facts).is_some() {
+            self.begin(now, &view);
+        }
+    }
+
+    /// What asks for another view, as far as this member knows.
+    fn facts(&self, now: Duration, view: &View) -> Facts {
+        let joining = self.joining.values();
+        let leaving = self.leaving.iter().copied();
+        Facts {
+            gone: self.taken_for_gone(now),
+            joining: joining.map(|(member, _)| member.clone()).collect(),
+            leaving: leaving.filter(|id| view.has(*id)).collect(),
+            claims: self.valid_claims(view),
+        }
     }
 
     /// Whether nothing waits for another view but copies that have been filled.
@@ -99,7 +94,7 @@ impl Council {
             .collect()
     }
 
-    pub(super) fn begin(&mut self, now: Duration, view: &View, wish: Arc<View>) {
+    fn begin(&mut self, now: Duration, view: &View) {
         self.round = self.round.max(self.voter.promised.round) + 1;
         let ballot = Ballot {
             round: self.round,
@@ -107,7 +102,7 @@ impl Council {
         };
         // Voters may have to wait for a lease to end. Members differ in patience, so that they don't outbid each other for ever.
         let patience = self.config.lease * 2 + self.config.heartbeat * (self.me.id.0 % 7) as u32;
-        self.attempt = Some(Attempt::new(ballot, wish, now + patience));
+        self.attempt = Some(Attempt::new(ballot, now + patience));
         self.tell_all(&CouncilWord::Prepare(view.number, ballot));
         self.voter.promised = ballot;
         self.voter.pending = None;
@@ -125,15 +120,26 @@ impl Council {
         let Some(mut attempt) = self.take_attempt(ballot) else {
             return;
         };
-        let next = attempt.promised(from, voted, |agree| self.is_quorum(agree));
+        let choice = attempt.promised(from, voted, |agree| self.is_quorum(agree));
+        let (Some(choice), Some(view)) = (choice, self.view.clone()) else {
+            self.attempt = Some(attempt);
+            return;
+        };
+        // Promises may have taken long: what was wanted when they were asked for may put out who has made one since.
+        let next = match choice {
+            Choice::Bound(next) => Some(next),
+            Choice::Free => successor(&view, &self.facts(now, &view)).map(Arc::new),
+        };
+        let Some(next) = next else {
+            return;
+        };
+        attempt.ask_for_votes(Arc::clone(&next));
         self.attempt = Some(attempt);
-        if let (Some(next), Some(view)) = (next, self.view.clone()) {
-            self.tell_all(&CouncilWord::Accept(view.number, ballot, Arc::clone(&next)));
-            if ballot >= self.voter.promised {
-                self.voter.promised = ballot;
-                self.voter.pending = Some((self.me.id, ballot, next));
-                self.vote_if_free(now);
-            }
+        self.tell_all(&CouncilWord::Accept(view.number, ballot, Arc::clone(&next)));
+        if ballot >= self.voter.promised {
+            self.voter.promised = ballot;
+            self.voter.pending = Some((self.me.id, ballot, next));
+            self.vote_if_free(now);
         }
     }
 

@@ -23,8 +23,11 @@ pub struct Ballot {
 /// A word about views. It may be lost, doubled or late.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum CouncilWord {
-    /// "I want to be a member."
-    Join(Member),
+    /// "I want to be a member", and whose [`Heard`](Self::Heard) has come: the founder of that grid. Nobody is let in whom no answer reaches: where
+    /// there are few members, none of them could decide without it.
+    Join(Member, Option<MemberId>),
+    /// "You have been heard by a member of the grid of this founder. Say so, and you will be let in."
+    Heard(MemberId),
     /// "Still here."
     Ping(Ping),
     /// "You have been heard in this view": for some time from when the ping was sent, no view will follow that takes anything from you.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ardea_core::PartitionId;
 
+use super::seen::MOST;
 use crate::MemberId;
 use crate::operation::{Operation, Outcome, Refusal};
 use crate::succession::PartitionNumber;
@@ -84,14 +85,20 @@ impl Desk {
 
     fn attempt(&mut self, now: Duration, id: u64) -> Option<Step> {
         let asked = self.asked.get_mut(&id)?;
-        self.last += 1;
-        let number = self.last;
+        let number = self.last + 1;
+        let floor = self.attempts.keys().next().copied().unwrap_or(number);
+        if number - floor >= MOST {
+            // Others remember no more: it waits for the oldest that is under way.
+            asked.stage = Stage::Later(now + self.retry, Refusal::NotPrimary);
+            return None;
+        }
+        self.last = number;
         asked.stage = Stage::Sent(number, None, now);
         self.attempts.insert(number, id);
         Some(Step {
             partition: asked.partition,
             number,
-            floor: self.attempts.keys().next().copied().unwrap_or(number),
+            floor,
             operation: asked.operation.clone(),
         })
     }
@@ -217,5 +224,30 @@ impl Desk {
     /// What has ended since the last time.
     pub fn take_ended(&mut self) -> Vec<(u64, Outcome)> {
         std::mem::take(&mut self.ended)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_far_ahead_of_the_oldest_waits_for_it() {
+        let mut desk = Desk::new(
+            MemberId(1),
+            Duration::from_secs(10),
+            Duration::from_millis(2),
+        );
+        let (now, partition) = (Duration::from_secs(1), PartitionId::of_canonical(b"key"));
+        let clear = || Operation::Clear(crate::MapId(1));
+        let oldest = desk.ask(now, 1, partition, clear()).unwrap();
+        desk.last += MOST - 1;
+        assert!(desk.ask(now, 2, partition, clear()).is_none());
+        let later = now + Duration::from_millis(5);
+        assert!(desk.tick(later).is_empty());
+        let done = Outcome::Answered(crate::Answer::Done);
+        desk.ended(later, oldest.number, None, done.clone());
+        assert_eq!(desk.take_ended(), [(1, done)]);
+        assert_eq!(desk.tick(later + Duration::from_millis(5)).len(), 1);
     }
 }

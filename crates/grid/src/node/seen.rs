@@ -12,7 +12,7 @@ pub(super) struct Seen {
 }
 
 /// How far apart the requests may be that a member waits for.
-const MOST: u64 = 1 << 20;
+pub(super) const MOST: u64 = 1 << 20;
 
 impl Seen {
     /// Whether the request is to be carried out: it comes for the first time, and is waited for.

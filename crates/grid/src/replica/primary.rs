@@ -39,6 +39,10 @@ pub(super) struct Peer {
     /// The last that was sent.
     sent: u64,
     sent_at: Duration,
+    /// The last change that it was known to have when that was looked at, and when it last had all or another one.
+    stood: (u64, Duration),
+    /// All was sent again from behind this change on, since some was missing there: what was under way then says so too, and needn't be believed.
+    went_back: Option<u64>,
     /// What it was told to be settled.
     told: u64,
     /// Up to where it has made all changes.
@@ -60,6 +64,8 @@ impl Peer {
             acked: start,
             sent: start,
             sent_at: Duration::ZERO,
+            stood: (start, Duration::ZERO),
+            went_back: None,
             told: 0,
             made: 0,
             was_heard: false,
@@ -163,7 +169,9 @@ impl Replica {
         primary.settled = primary.settled.max(everywhere);
         let (settled, all) = (primary.settled, primary.peers.iter().map(|peer| peer.acked));
         let kept_for = all.min().unwrap_or(end).min(settled);
-        let visible = match self.config.is_synchronous {
+        // Whoever writes quicker than backups take it waits for them, so that what is kept for them stays bounded.
+        let waits = self.config.is_synchronous || self.log.bytes() > self.config.log_bytes;
+        let visible = match waits {
             true => settled,
             false => end,
         };
@@ -223,8 +231,12 @@ impl Replica {
         let too_much = self.log.bytes() > self.config.log_bytes;
         for peer in &mut primary.peers {
             let is_late = now >= peer.sent_at + self.config.resend;
-            if peer.acked < peer.sent && is_late {
+            if peer.acked == peer.sent || peer.acked != peer.stood.0 {
+                peer.stood = (peer.acked, now);
+            } else if now >= peer.stood.1 + self.config.resend {
+                peer.stood.1 = now;
                 peer.sent = peer.acked;
+                peer.went_back = Some(peer.acked);
             }
             if too_much && !peer.is_needed && peer.acked < primary.settled {
                 peer.begin_anew(self.applied);
@@ -258,11 +270,13 @@ impl Replica {
         peer.was_heard = true;
         peer.made = peer.made.max(have.made);
         peer.acked = peer.acked.max(have.upto.min(end));
-        peer.sent = if have.gap {
-            peer.acked
-        } else {
-            peer.sent.max(peer.acked)
-        };
+        // Everything that is under way behind what is missing says so: once is enough.
+        let is_news = have.gap && peer.went_back != Some(peer.acked);
+        if is_news {
+            peer.went_back = Some(peer.acked);
+            peer.sent = peer.acked;
+        }
+        peer.sent = peer.sent.max(peer.acked);
         peer.is_filled |= have.filled;
         // From now on nothing is settled without it, and it has all that is.
         peer.is_needed |= peer.is_filled && peer.acked >= settled;

@@ -8,6 +8,9 @@ use super::{Replica, ReplicaAction, Role};
 use crate::operation::{Answer, Change, MapId, Operation, Outcome, Refusal, Ticket, When, expiry};
 use crate::store::{Entry, NEVER, Store};
 
+/// Which part of a place in a map that is gone through says the slot; the rest says whose.
+const SLOT: u64 = u32::MAX as u64;
+
 impl Replica {
     /// Whether it may read and write now; if not, why.
     pub(super) fn may_serve(&self, may_act: bool) -> Result<(), Refusal> {
@@ -196,7 +199,13 @@ impl Replica {
 
     fn page(&self, now: Duration, map: MapId, from: u64, bytes: u32) -> Answer {
         let (wall, mut sum, mut page, mut behind) = (self.wall(now), 0, Vec::new(), None);
-        let start = usize::try_from(from).unwrap_or(usize::MAX);
+        // Where an entry lies is known in this copy only: behind another primary's page all is told again.
+        let reign = match &self.role {
+            Role::Primary(primary) => primary.reign.0 << 32,
+            _ => 0,
+        };
+        let is_mine = from & !SLOT == reign;
+        let start = if is_mine { (from & SLOT) as usize } else { 0 };
         let entries = self
             .shelf
             .map(map)
@@ -207,7 +216,7 @@ impl Replica {
                 // The slot behind the last one that was taken.
                 return Answer::Page(page, behind);
             }
-            behind = Some(next as u64);
+            behind = Some(reign | next as u64);
             if entry.expires > wall {
                 sum += Store::cost_of(entry.key.len(), entry.value.len());
                 page.push((

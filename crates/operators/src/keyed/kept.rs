@@ -104,6 +104,7 @@ impl<K: Key, S> KeptAs<K, S> {
         }
         let mut rest = Rest(entry.value);
         let key = self.key.get(rest.part()?)?;
+        check_place(&key, entry.partition)?;
         Ok((key, rest))
     }
 
@@ -111,6 +112,17 @@ impl<K: Key, S> KeptAs<K, S> {
     pub(crate) fn take_state(&self, rest: &mut Rest<'_>) -> Result<S> {
         self.state.get(rest.part()?)
     }
+}
+
+/// Checks that a key still belongs where it was kept: its records would find nothing else.
+fn check_place<K: Key>(key: &K, kept: Option<PartitionId>) -> Result<()> {
+    let place = PartitionId::of(key);
+    if kept.is_none_or(|kept| kept == place) {
+        return Ok(());
+    }
+    let what = "a key has other canonical bytes than when its state was kept";
+    Err(Error::new(ErrorCode::InvalidJob, what)
+        .hint("have `Key::write` of its type write what it did then, or start the job without the snapshot"))
 }
 
 /// Appends that an entry written by [`KeptAs::write_as`] has been removed.
@@ -228,4 +240,45 @@ pub(crate) fn twice() -> Error {
 pub(crate) fn cut_short() -> Error {
     Error::new(ErrorCode::BadRecord, "an entry of state breaks off")
         .hint("start from another snapshot")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Eight bytes each.
+    struct Plain;
+
+    impl StateCodec<u64> for Plain {
+        fn put(&self, value: &u64, out: &mut Vec<u8>) -> Result<()> {
+            out.extend_from_slice(&value.to_le_bytes());
+            Ok(())
+        }
+
+        fn get(&self, bytes: &[u8]) -> Result<u64> {
+            let bytes = bytes.try_into().map_err(|_| cut_short())?;
+            Ok(u64::from_le_bytes(bytes))
+        }
+    }
+
+    #[test]
+    fn a_key_that_belongs_elsewhere_than_it_was_kept_is_refused() {
+        let kept = KeptAs::new(Arc::new(Plain), Arc::new(Plain));
+        let mut chunk = StateChunk::default();
+        kept.write(&mut chunk, &7, &70, |_| {}).unwrap();
+        let written = chunk.entries().next().unwrap();
+        let entry = |partition| RestoredEntry {
+            state: written.state,
+            partition: Some(partition),
+            key: written.key,
+            value: written.value.unwrap(),
+        };
+        let own = PartitionId::of(&7u64);
+        let (key, state, _) = kept.read(&entry(own)).unwrap();
+        assert_eq!((key, state), (7, 70));
+        let other = PartitionId::from_index(own.index() ^ 1).unwrap();
+        let error = kept.read(&entry(other)).err().unwrap();
+        assert_eq!(error.code(), ErrorCode::InvalidJob);
+        assert!(error.to_string().contains("canonical bytes"), "{error}");
+    }
 }

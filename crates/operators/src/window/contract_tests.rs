@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ardea_aggregate::{Aggregate, collect_list, count, max};
+use ardea_aggregate::{Aggregate, co_aggregate, collect_list, count, max};
 use ardea_core::Timestamp;
 use ardea_testkit::{Expected, ProcessorTest, TestInput};
 
 use super::*;
-use crate::{FoldOne, GroupCombineP, GroupP, KeyedFold, Partial, RollingP};
+use crate::{EarlyFiring, FoldOne, FoldTwo, GroupCombineP, GroupP, KeyedFold, Partial, RollingP};
 
 type Counted = WindowResult<String, u64>;
 
@@ -80,6 +80,27 @@ fn sliding_windows_keep_the_contract_with_and_without_deducting() {
         .output::<WindowResult<String, Option<usize>>>(Expected::unordered(longest))
         .output::<String>(["late".to_string()])
         .expect_late(1)
+        .run();
+}
+
+#[test]
+fn windows_with_early_results_corrections_and_two_inputs_keep_the_contract() {
+    let spec = WindowSpec::sliding(Duration::from_secs(4), Duration::from_secs(2)).unwrap();
+    let spec = spec.allowed_lateness(Duration::from_secs(10));
+    let word = |word: &String| word.clone();
+    let early = EarlyFiring::each_records(2).unwrap();
+    let fold = Arc::new(FoldOne::new(word, count()).early(early));
+    ProcessorTest::new(move || SlidingWindowP::new(spec, Arc::clone(&fold)))
+        .input::<String>(words())
+        .output::<Counted>(Expected::anything())
+        .expect_late(0)
+        .run();
+    let fold = Arc::new(FoldTwo::new(word, word, co_aggregate(count(), count())));
+    ProcessorTest::new(move || SlidingWindowP::new(spec, Arc::clone(&fold)))
+        .input::<String>(words())
+        .input::<String>(words())
+        .output::<WindowResult<String, (u64, u64)>>(Expected::anything())
+        .expect_late(0)
         .run();
 }
 

@@ -5,11 +5,14 @@
 
 use std::time::Duration;
 
-use ardea_core::{Error, Result};
+use ardea_core::{Error, ErrorCode, Result};
 use ardea_snapshot::{FileName, FileState};
 
 use super::Driver;
-use crate::Notice;
+use crate::life::{Event, Wish};
+use crate::record::RecordedEnd;
+use crate::surviving::has_ended;
+use crate::{Notice, failure};
 
 /// How often it is looked whether there is room.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -52,6 +55,33 @@ impl Driver<'_> {
             }
         } else if let Some(waiting) = &mut self.no_room {
             waiting.look_at = now + LOOK_EVERY;
+        }
+    }
+
+    /// Writes down how the job has ended, when there is room for that: otherwise it would be run again for nothing.
+    ///
+    /// # Errors
+    /// Why it can't be written, if that is of another kind, or somebody doesn't want to wait.
+    pub(super) fn keep_end(&mut self, end: RecordedEnd) -> Result<()> {
+        let mut is_told = false;
+        loop {
+            let error = match self.home.end(end) {
+                // Of a bucket it is looked whether it counts.
+                Err(error) if failure::is_of_disk(&error) => error,
+                Err(error) if error.code() == ErrorCode::ReadFailed => error,
+                done => return done,
+            };
+            if !std::mem::replace(&mut is_told, true) {
+                let why = error.to_string();
+                self.tell(&Notice::EndNotKept { why });
+            }
+            match self.events.recv_timeout(LOOK_EVERY) {
+                Ok(Event::Asked(Wish::Stop | Wish::Cancel)) => return Err(error),
+                Ok(Event::Save(wish)) => {
+                    (wish.answer)(Err(has_ended(self.with.job.job_name())));
+                }
+                _ => {}
+            }
         }
     }
 

@@ -78,16 +78,20 @@ fn an_exactly_once_job_does_not_go_on_from_an_older_snapshot_unless_it_may() {
 }
 
 #[test]
-fn a_snapshot_that_was_mended_is_taken() {
-    let folder = tempfile::tempdir().unwrap();
-    let job = half(folder.path(), Guarantee::ExactlyOnce);
-    let manifest = newest_manifest(folder.path());
-    let copy = fs::read(&manifest).unwrap();
-    damage(&manifest);
-    run(&job, &survival(folder.path())).unwrap_err();
-    fs::write(&manifest, copy).unwrap();
-    run(&job, &survival(folder.path())).unwrap();
-    assert_eq!(job.published(), Windows::expected(NUMBERS));
+fn a_snapshot_that_was_mended_or_brought_back_is_taken() {
+    let ruins: [fn(&Path); 2] = [damage, |path| fs::remove_file(path).unwrap()];
+    for ruin in ruins {
+        let folder = tempfile::tempdir().unwrap();
+        let job = half(folder.path(), Guarantee::ExactlyOnce);
+        let manifest = newest_manifest(folder.path());
+        let copy = fs::read(&manifest).unwrap();
+        ruin(&manifest);
+        let error = run(&job, &survival(folder.path())).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::SnapshotDamaged, "{error}");
+        fs::write(&manifest, copy).unwrap();
+        run(&job, &survival(folder.path())).unwrap();
+        assert_eq!(job.published(), Windows::expected(NUMBERS));
+    }
 }
 
 #[test]

@@ -1,13 +1,16 @@
 //! Whose folder it is.
 
 use std::fs;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::ErrorCode;
 use ardea_engine::Node;
-use ardea_recovery::{SurvivalEnd, Surviving, look};
+use ardea_recovery::{Survival, SurvivalEnd, Surviving, look};
+use ardea_snapshot::{Folder, MemoryFolder};
 
-use crate::site::{node, quick, run, survival, until};
+use crate::accounts::{self, with};
+use crate::site::{node, often, quick, run, survival, until};
 use crate::windows::Windows;
 
 const NUMBERS: u64 = 3_000;
@@ -24,6 +27,37 @@ fn two_at_a_time_do_not_get_the_same_folder() {
     let process = format!("process {}", std::process::id());
     assert!(error.to_string().contains(&process), "{error}");
     assert_eq!(first.run().unwrap().end, SurvivalEnd::Completed);
+}
+
+#[test]
+fn of_two_that_share_a_place_without_a_lock_one_goes_on_and_the_other_ends_with_that() {
+    let place = Arc::new(MemoryFolder::new());
+    let within = || often(Survival::within(Arc::clone(&place) as Arc<dyn Folder>));
+    let seldom = within().every(Duration::from_millis(300));
+    let error = with(&accounts::first().pipeline, &seldom, |first| {
+        until("a snapshot is made", || {
+            first.is_over() || first.figures().snapshots > 0
+        });
+        loop {
+            let second = with(&accounts::first().pipeline, &within(), |second| {
+                until("one has ended", || second.is_over() || first.is_over());
+                second.stop();
+            });
+            match second {
+                // The first one was quicker.
+                Err(error) if error.code() == ErrorCode::Superseded => {}
+                ended => {
+                    let ended = ended.unwrap();
+                    assert_eq!(ended.end, SurvivalEnd::Stopped);
+                    assert!(ended.figures.began_from.is_some());
+                    break;
+                }
+            }
+        }
+    })
+    .unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Superseded);
+    assert!(error.to_string().contains("another process"), "{error}");
 }
 
 #[test]

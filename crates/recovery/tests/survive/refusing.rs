@@ -1,7 +1,7 @@
 //! A disk that is full for a while.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result};
@@ -10,7 +10,7 @@ use ardea_recovery::{Notice, Survival, SurvivalEnd, Surviving};
 use ardea_snapshot::{FileName, FileState, Folder, Listed, MemoryFolder};
 use bytes::Bytes;
 
-use crate::site::{Told, node, often, quick, until};
+use crate::site::{Told, node, often, quick, run, until};
 use crate::windows::Windows;
 
 const NUMBERS: u64 = 40_000;
@@ -20,6 +20,42 @@ const NUMBERS: u64 = 40_000;
 struct Filling {
     files: MemoryFolder,
     is_full: AtomicBool,
+    /// No records while it is.
+    refuses_records: AtomicBool,
+    /// How often it refuses a record that says how the job has ended.
+    refuses_ends: AtomicUsize,
+    /// It stores the next record, and is away before it has said so.
+    leaves_with_record: AtomicBool,
+    is_away: AtomicBool,
+    /// How often it was asked for something while it was away.
+    missed: AtomicUsize,
+}
+
+impl Filling {
+    fn here(&self) -> Result<()> {
+        if self.is_away.load(Ordering::SeqCst) {
+            self.missed.fetch_add(1, Ordering::SeqCst);
+            return Err(Error::new(ErrorCode::WriteFailed, "nobody answers"));
+        }
+        Ok(())
+    }
+
+    fn refuses(&self, name: &FileName, bytes: &[u8]) -> bool {
+        let is_end = || {
+            let end = b"\"end\":\"completed\"";
+            bytes.windows(end.len()).any(|part| part == end)
+        };
+        let one_less = |left: usize| left.checked_sub(1);
+        let is_record = name.as_str().ends_with(".record");
+        self.is_full.load(Ordering::SeqCst)
+            || is_record && self.refuses_records.load(Ordering::SeqCst)
+            || is_record
+                && is_end()
+                && self
+                    .refuses_ends
+                    .fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less)
+                    .is_ok()
+    }
 }
 
 impl Folder for Filling {
@@ -28,21 +64,31 @@ impl Folder for Filling {
     }
 
     fn write(&self, name: &FileName, bytes: &[u8]) -> Result<()> {
-        if self.is_full.load(Ordering::SeqCst) {
+        self.here()?;
+        if self.refuses(name, bytes) {
             return Err(Error::new(ErrorCode::DiskFull, "no space is left"));
         }
-        self.files.write(name, bytes)
+        self.files.write(name, bytes)?;
+        if name.as_str().ends_with(".record")
+            && self.leaves_with_record.swap(false, Ordering::SeqCst)
+        {
+            self.is_away.store(true, Ordering::SeqCst);
+        }
+        self.here()
     }
 
     fn read(&self, name: &FileName) -> Result<Option<Bytes>> {
+        self.here()?;
         self.files.read(name)
     }
 
     fn list(&self) -> Result<Vec<Listed>> {
+        self.here()?;
         self.files.list()
     }
 
     fn remove(&self, files: &[(FileName, FileState)]) -> Result<()> {
+        self.here()?;
         self.files.remove(files)
     }
 }
@@ -125,4 +171,78 @@ fn a_job_whose_end_finds_no_room_waits_for_some_however_often_it_may_fail() {
     });
     assert_eq!(survived.unwrap().end, SurvivalEnd::Completed);
     assert_eq!(job.published(), Windows::expected(3_000));
+}
+
+#[test]
+fn a_job_that_has_completed_waits_until_that_can_be_written_down() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = quick(folder.path(), 3_000);
+    let disk = Arc::new(Filling::default());
+    disk.refuses_ends.store(2, Ordering::SeqCst);
+    let told = Told::default();
+    let within = || often(Survival::within(Arc::clone(&disk) as Arc<dyn Folder>));
+    let survived = run(&job, &told.of(within())).unwrap();
+    assert_eq!(survived.end, SurvivalEnd::Completed);
+    let is_told = |notice: &&Notice| matches!(notice, Notice::EndNotKept { .. });
+    assert_eq!(told.all().iter().filter(is_told).count(), 1);
+    assert_eq!(disk.refuses_ends.load(Ordering::SeqCst), 0);
+    let again = run(&job, &within()).unwrap();
+    assert_eq!(again.end, SurvivalEnd::CompletedBefore);
+}
+
+#[test]
+fn nothing_of_another_process_is_swept_before_this_one_has_recorded_that_it_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = quick(folder.path(), 3_000);
+    let disk = Arc::new(Filling::default());
+    let block = FileName::new("block-0-7-00000000000000ff-0.block").unwrap();
+    disk.files.write(&block, b"of a cut").unwrap();
+    disk.refuses_records.store(true, Ordering::SeqCst);
+    let told = Told::default();
+    let within = Survival::within(Arc::clone(&disk) as Arc<dyn Folder>);
+    let survival = told.of(often(within));
+    let node = Node::start(node()).unwrap();
+    let surviving = Surviving::open(&job, &node, &survival).unwrap();
+    let handle = surviving.handle();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            until("people are told", || {
+                told.any(|notice| matches!(notice, Notice::RecordRefused { .. }))
+            });
+            handle.cancel();
+        });
+        surviving.run().unwrap_err();
+    });
+    assert!(disk.read(&block).unwrap().is_some());
+    disk.refuses_records.store(false, Ordering::SeqCst);
+    run(&job, &survival).unwrap();
+    assert_eq!(disk.read(&block).unwrap(), None);
+}
+
+#[test]
+fn a_job_goes_on_when_its_place_was_away_and_had_stored_a_record_without_an_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = Windows::within(folder.path(), NUMBERS);
+    let disk = Arc::new(Filling::default());
+    let survival = often(Survival::within(Arc::clone(&disk) as Arc<dyn Folder>));
+    let node = Node::start(node()).unwrap();
+    let surviving = Surviving::open(&job, &node, &survival).unwrap();
+    let handle = surviving.handle();
+    let survived = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            until("a snapshot is made", || handle.figures().snapshots > 0);
+            disk.leaves_with_record.store(true, Ordering::SeqCst);
+            until("it is asked in vain", || {
+                handle.is_over() || disk.missed.load(Ordering::SeqCst) > 6
+            });
+            let made = handle.figures().snapshots;
+            disk.is_away.store(false, Ordering::SeqCst);
+            until("snapshots are made again", || {
+                handle.is_over() || handle.figures().snapshots > made + 1
+            });
+        });
+        surviving.run()
+    });
+    assert_eq!(survived.unwrap().end, SurvivalEnd::Completed);
+    assert_eq!(job.published(), Windows::expected(NUMBERS));
 }

@@ -140,13 +140,20 @@ fn a_job_with_state_of_its_own_begins_from_no_savepoint_but_goes_on_from_its_own
     let error = run(&job, &survival(folder.path()).from_savepoint(&saved)).unwrap_err();
     assert_eq!(error.code(), ErrorCode::WrongState);
     assert!(error.what_next().unwrap().contains("recovery.start_over"));
-    let new = elsewhere(folder.path(), [1, 1, 1]);
+    let quick = elsewhere(folder.path(), [1, 1, 1]);
+    // Slow enough to be stopped half way.
+    let new = Windows {
+        pace: Duration::from_millis(2),
+        ..elsewhere(folder.path(), [1, 1, 1])
+    };
     let fresh = || often(Survival::in_folder(folder.path().join("new")));
     let stopped = with(&new, &fresh().from_savepoint(&saved), |handle| {
         some_snapshots(handle);
         handle.stop();
-    });
-    let began_from = stopped.unwrap().figures.began_from;
+    })
+    .unwrap();
+    assert_eq!(stopped.end, SurvivalEnd::Stopped);
+    let began_from = stopped.figures.began_from;
     assert_eq!(began_from, Some(open(&saved).manifest().snapshot.epoch));
     // Run again as it was, it does not begin again.
     let told = Told::default();
@@ -155,12 +162,13 @@ fn a_job_with_state_of_its_own_begins_from_no_savepoint_but_goes_on_from_its_own
         some_snapshots(handle);
         handle.stop();
     });
-    assert!(stopped.unwrap().figures.began_from > began_from);
+    let stopped = stopped.unwrap();
+    assert!(stopped.figures.began_from > began_from, "{stopped:?}");
     assert!(!told.any(|notice| matches!(notice, Notice::FromSavepoint { .. })));
     let error = run(&new, &fresh().from_savepoint(&other)).unwrap_err();
     assert_eq!(error.code(), ErrorCode::WrongState);
     let over = fresh().from_savepoint(&other).start_over(true);
-    assert_eq!(run(&new, &over).unwrap().end, SurvivalEnd::Completed);
+    assert_eq!(run(&quick, &over).unwrap().end, SurvivalEnd::Completed);
 }
 
 #[test]

@@ -232,7 +232,7 @@ impl MadeUp {
 
     fn changed_struct(&mut self, of: &StructSchema) -> Schema {
         let mut fields = of.fields.clone();
-        if self.below(4) == 0 {
+        if self.below(4) == 0 && !fields.is_empty() {
             let at = self.below(fields.len());
             fields.remove(at);
         }

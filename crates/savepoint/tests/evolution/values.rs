@@ -114,6 +114,29 @@ pub fn migrated(value: &Value, old: &Schema, new: &Schema) -> Option<Value> {
     })
 }
 
+/// The same value with the fields of each struct in the order of the alphabet.
+pub fn by_names(value: Value) -> Value {
+    let all = |values: Vec<Value>| values.into_iter().map(by_names).collect();
+    match value {
+        Value::Option(Some(value)) => Value::Option(Some(Box::new(by_names(*value)))),
+        Value::List(values) => Value::List(all(values)),
+        Value::Map(entries) => {
+            let entries = entries.into_iter();
+            Value::Map(entries.map(|(key, value)| (key, by_names(value))).collect())
+        }
+        Value::Struct(fields) => {
+            let fields = fields.into_iter();
+            let mut fields: Vec<_> = fields
+                .map(|(name, value)| (name, by_names(value)))
+                .collect();
+            fields.sort_by(|(one, _), (other, _)| one.cmp(other));
+            Value::Struct(fields)
+        }
+        Value::Variant(name, holds) => Value::Variant(name, Box::new(by_names(*holds))),
+        plain => plain,
+    }
+}
+
 fn migrated_fields(
     fields: &[(String, Value)],
     old: &StructSchema,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use ardea_control::{EpochKind, EpochWord, Generation, Life, LifeEnd, Report, Run};
 use ardea_core::{
     Clock, Cut, CutWriter, Dag, Edge, Epoch, Error, ErrorCode, Inbox, Instance, InstanceContext,
-    Ordinal, Outbox, Processor, Progress, RestoredState, Result, Timestamp, Vertex,
+    Ordinal, Outbox, Priority, Processor, Progress, RestoredState, Result, Timestamp, Vertex,
 };
 use ardea_engine::{Job, Parallelisms, Program};
 use ardea_packing::ContainerId;
@@ -63,6 +63,23 @@ impl Processor for Reading {
             self.next = u64::from_le_bytes(entry.value.try_into().expect("eight bytes"));
         }
         Ok(())
+    }
+}
+
+/// Has nothing to say, and takes so many looks to find that out.
+struct Table {
+    looks: u32,
+    clock: Clock,
+}
+
+impl Processor for Table {
+    fn complete(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        outbox.wake_at(self.clock.now() + Duration::from_millis(1));
+        self.looks = self.looks.saturating_sub(1);
+        Ok(Progress {
+            made: false,
+            done: self.looks == 0,
+        })
     }
 }
 
@@ -158,19 +175,22 @@ impl Processor for Publishing {
 /// Numbers from one source to sinks that publish them.
 struct Surviving {
     total: u64,
+    /// Whether there is a table, which is read before the numbers.
+    has_table: bool,
     published: Published,
     fails: Arc<AtomicBool>,
     refuses: Arc<AtomicBool>,
 }
 
 impl Surviving {
-    fn new(total: u64) -> Arc<Self> {
-        Arc::new(Surviving {
+    fn new(total: u64) -> Self {
+        Surviving {
             total,
+            has_table: false,
             published: Arc::new(Mutex::default()),
             fails: Arc::default(),
             refuses: Arc::default(),
-        })
+        }
     }
 
     /// What is published, which is all numbers up to some.
@@ -213,6 +233,16 @@ impl Job for Surviving {
         });
         let publishing = add(&mut dag, parallelism, Vertex::new("publishing", publishing));
         dag.edge(Edge::between(reading, publishing).codec(wire::<u64>()));
+        if self.has_table {
+            let table = ardea_core::supplier(move || Table {
+                looks: 300,
+                clock: Clock::system(),
+            });
+            let table = add(&mut dag, parallelism, Vertex::new("table", table));
+            let to = (publishing, Ordinal(1));
+            let edge = Edge::from_ordinals((table, Ordinal::FIRST), to).priority(Priority::FIRST);
+            dag.edge(edge.codec(wire::<u64>()));
+        }
         Ok(Program {
             dag,
             side_channels: Vec::new(),
@@ -220,6 +250,11 @@ impl Job for Surviving {
         })
     }
 }
+
+const WITH_TABLE: &Plan = &[
+    (1, &[("publishing", 0), ("reading", 0)]),
+    (2, &[("table", 0)]),
+];
 
 const APART: &Plan = &[(1, &[("reading", 0)]), (2, &[("publishing", 0)])];
 
@@ -272,8 +307,12 @@ struct Cluster {
 
 impl Cluster {
     async fn start(total: u64) -> Cluster {
-        let master = Master::start(plan(APART)).await;
-        let (job, memory) = (Surviving::new(total), Arc::<Memory>::default());
+        Cluster::of(Surviving::new(total), APART).await
+    }
+
+    async fn of(job: Surviving, containers: &Plan) -> Cluster {
+        let master = Master::start(plan(containers)).await;
+        let (job, memory) = (Arc::new(job), Arc::<Memory>::default());
         let workers = [1, 2].map(|container| {
             let keeper: Arc<dyn CutKeeper> = Arc::new(InMemory(Arc::clone(&memory)));
             let job: Arc<dyn Job> = Arc::<Surviving>::clone(&job);
@@ -356,6 +395,21 @@ fn nothing_is_read_behind_an_epoch_that_holds_sources() {
 }
 
 #[test]
+fn an_epoch_that_is_asked_for_while_another_container_reads_what_comes_first_ends_after_that() {
+    runtime().block_on(async {
+        let job = Surviving {
+            has_table: true,
+            ..Surviving::new(u64::MAX)
+        };
+        // Whoever held the table at an epoch's end would never come to that of the numbers.
+        let mut cluster = Cluster::of(job, WITH_TABLE).await;
+        cluster.commit_next(EpochKind::Usual).await;
+        cluster.publish_more(EpochKind::Usual).await;
+        cluster.end().await;
+    });
+}
+
+#[test]
 fn a_life_that_fails_is_told_and_the_process_goes_on_with_the_next() {
     runtime().block_on(async {
         let mut cluster = Cluster::start(u64::MAX).await;
@@ -388,7 +442,15 @@ fn a_life_that_fails_is_told_and_the_process_goes_on_with_the_next() {
 fn a_commit_that_could_not_be_published_is_not_acknowledged_and_published_by_the_next_life() {
     runtime().block_on(async {
         let mut cluster = Cluster::start(u64::MAX).await;
-        cluster.publish_more(EpochKind::Usual).await;
+        let newest = cluster.publish_more(EpochKind::Usual).await;
+        // Else it is that one which can't be published, and no epoch follows in this life.
+        let has_heard = |master: &Master| {
+            let mut reports = master.reports.iter();
+            reports.any(|(from, message)| {
+                *from == ContainerId(2) && message.report == Report::Heard(newest)
+            })
+        };
+        cluster.master.listen_until(has_heard).await;
         let before = cluster.job.count();
         cluster.job.refuses.store(true, Ordering::Release);
         let epoch = cluster.commit_next(EpochKind::Usual).await;

@@ -32,6 +32,8 @@ struct Topic {
 pub(super) struct KeptOffsets {
     instance: Instance,
     resumed: Resumed,
+    /// It is known where each partition begins.
+    is_complete: bool,
     draft: CutDraft,
     /// The offsets at the ends of epochs of which it is not known whether they are committed.
     undecided: VecDeque<(Epoch, Vec<(i32, i64)>)>,
@@ -43,6 +45,7 @@ impl Default for KeptOffsets {
         KeptOffsets {
             instance: Instance::ONLY,
             resumed: Resumed::default(),
+            is_complete: false,
             draft: CutDraft::default(),
             undecided: VecDeque::new(),
             siblings: Siblings::default(),
@@ -60,17 +63,26 @@ impl KeptOffsets {
         self.resumed.clone()
     }
 
-    /// So many partitions the topic had at first, if that is known by now.
-    pub fn note_partitions(&mut self, at_first: Option<i32>) {
+    /// So many partitions the topic had at first, if that is known by now, and whether all have been found.
+    pub fn note_partitions(&mut self, at_first: Option<i32>, is_complete: bool) {
         self.resumed.at_first = self.resumed.at_first.or(at_first);
+        self.is_complete |= is_complete;
     }
 
-    /// A cut is taken, where the partitions are that have been found; others are where they were.
+    /// A cut is taken, where the partitions are that have been found; others are where they were, or begin where they are said to: if
+    /// that `moves` it has to be known by now.
     pub fn take_cut(
         &mut self,
         cut: Cut,
         reached: impl Iterator<Item = (i32, Reached)>,
+        moves: bool,
     ) -> Result<()> {
+        if moves && !self.is_complete && !cut.is_last {
+            let what = "it is not known yet where the topic's partitions are read from";
+            return Err(Error::new(ErrorCode::Network, what).hint(
+                "the brokers have not answered since the job began: check whether they are there",
+            ));
+        }
         self.resumed.reached.extend(reached);
         let index = self.instance.index;
         let topic = Topic {
@@ -125,6 +137,7 @@ impl KeptOffsets {
     pub fn resume(&mut self) -> Result<()> {
         if let Some(all) = self.siblings.all(|topic| topic.instances)? {
             self.resumed.at_first = all.iter().filter_map(|topic| topic.at_first).min();
+            self.is_complete = self.resumed.at_first.is_some();
         }
         Ok(())
     }
@@ -152,7 +165,8 @@ mod tests {
     fn cut(kept: &mut KeptOffsets, epoch: u64, partitions: &[(i32, i64)], into: &mut StateChunk) {
         let partitions = partitions.iter();
         let partitions = partitions.map(|(partition, next)| (*partition, reached(*next)));
-        kept.take_cut(Cut::full(Epoch(epoch)), partitions).unwrap();
+        kept.take_cut(Cut::full(Epoch(epoch)), partitions, false)
+            .unwrap();
         let mut writer = CutWriter::new(into, usize::MAX);
         assert!(kept.write_cut(&mut writer).unwrap().done);
     }
@@ -175,7 +189,7 @@ mod tests {
     #[test]
     fn partitions_go_to_whom_their_number_says() {
         let (mut one, mut other) = (instance(0, 2), instance(1, 2));
-        one.note_partitions(Some(4));
+        one.note_partitions(Some(4), true);
         let mut chunk = StateChunk::default();
         cut(&mut one, 1, &[(0, 10), (2, 12)], &mut chunk);
         cut(&mut other, 1, &[(1, 11)], &mut chunk);
@@ -198,6 +212,20 @@ mod tests {
         let mut chunk = StateChunk::default();
         cut(&mut again, 2, &[(1, 17)], &mut chunk);
         assert_eq!(nexts(&restored(0, 1, &chunk)), [(0, 10), (1, 17), (2, 12)]);
+    }
+
+    #[test]
+    fn an_epoch_does_not_end_before_it_is_known_where_the_latest_records_were() {
+        let mut kept = instance(0, 1);
+        let take = |kept: &mut KeptOffsets, moves| {
+            kept.take_cut(Cut::full(Epoch(1)), std::iter::empty(), moves)
+        };
+        take(&mut kept, false).unwrap();
+        kept.note_partitions(Some(4), false);
+        let error = take(&mut kept, true).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::Network);
+        kept.note_partitions(Some(4), true);
+        take(&mut kept, true).unwrap();
     }
 
     #[test]

@@ -88,15 +88,15 @@ impl JobMaster {
         };
         let participant = ParticipantId::of(worker.container);
         match why {
-            LifeEnd::Failed(why) => {
-                let reason = format!("worker {worker}: {why}");
-                self.lose(now, generation, participant, reason, actions);
-            }
             LifeEnd::Unreadable(reason) if lives.stage == Stage::Beginning => {
                 let unreadable = EpochsEvent::Unreadable { generation, reason };
                 self.conduct(now, unreadable, actions);
             }
-            LifeEnd::Unreadable(_) => {}
+            // One that has begun is over as well: nothing of it would ever be committed.
+            LifeEnd::Failed(why) | LifeEnd::Unreadable(why) => {
+                let reason = format!("worker {worker}: {why}");
+                self.lose(now, generation, participant, reason, actions);
+            }
         }
     }
 

@@ -224,6 +224,22 @@ fn a_worker_that_can_not_go_on_takes_all_back_and_stays() {
 }
 
 #[test]
+fn what_ends_a_life_that_has_begun_is_never_passed_over() {
+    let mut desk = living();
+    // A sink finds out at its first record that it was configured wrongly; as nothing is committed yet, trying again would not help.
+    let over = ToMaster::LifeOver {
+        worker: worker(2),
+        generation: Generation(1),
+        why: LifeEnd::Unreadable("there is no such table".into()),
+    };
+    desk.happens(MasterEvent::From(over));
+    desk.wait(Duration::from_millis(500));
+    assert_eq!(desk.generation(), 2);
+    assert_eq!(desk.epochs.as_ref().unwrap().0.failures, 1);
+    assert_eq!(desk.master.phase(), &JobPhase::Running);
+}
+
+#[test]
 fn a_new_master_finds_the_life_and_nobody_begins_anew() {
     let mut desk = living();
     desk.commit_next();

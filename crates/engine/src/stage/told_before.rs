@@ -1,0 +1,100 @@
+//! The watermarks that the instances of a vertex had been told: the runtime keeps them for the processors.
+
+use ardea_core::{CutWriter, Instance, Result, StateChunk, StateEntry, Timestamp, Watermark};
+
+/// The name of the state: an entry of each instance that had been told of time at all.
+const STATE: &str = "@watermark";
+
+/// Writes what an instance had been told, under its number and that of all instances.
+pub(super) fn write(writer: &mut CutWriter<'_>, of: Instance, watermark: Watermark) -> Result<()> {
+    let key = [of.index.to_le_bytes(), of.parallelism.to_le_bytes()].concat();
+    let time = watermark.0.as_micros().to_le_bytes();
+    writer.set(STATE, None, &key, &time)
+}
+
+/// What comes back of that.
+#[derive(Default)]
+pub(super) struct ToldBefore(Vec<(Instance, Watermark)>);
+
+impl ToldBefore {
+    /// Looks for it among entries.
+    pub(super) fn note(&mut self, chunk: &StateChunk) {
+        let own = chunk.entries().filter(|entry| entry.state == STATE);
+        self.0.extend(own.filter_map(read));
+    }
+
+    /// What an instance is to be told again, if anything: what it had been told, or, where there were more or fewer instances, the least
+    /// that any had. One of them may have been told nothing: then what comes to any of these may be older than what the others know.
+    /// The end of all time comes again by itself.
+    pub(super) fn to(&self, instance: Instance) -> Option<Watermark> {
+        let (first, _) = self.0.first()?;
+        let mut told = self.0.iter();
+        if first.parallelism == instance.parallelism {
+            let own = told.find(|(of, _)| of.index == instance.index);
+            let (_, watermark) = own?;
+            return Some(*watermark).filter(|watermark| *watermark != Watermark::END);
+        }
+        let have_all = self.0.len() >= first.parallelism as usize;
+        let told = told.map(|(_, watermark)| *watermark);
+        told.filter(|watermark| have_all && *watermark != Watermark::END)
+            .min()
+    }
+}
+
+fn read(entry: StateEntry<'_>) -> Option<(Instance, Watermark)> {
+    let (index, parallelism) = entry.key.split_first_chunk()?;
+    let of = Instance {
+        index: u32::from_le_bytes(*index),
+        parallelism: u32::from_le_bytes(parallelism.try_into().ok()?),
+    };
+    let time = i64::from_le_bytes(entry.value?.try_into().ok()?);
+    Some((of, Watermark(Timestamp::from_micros(time))))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn at(secs: i64) -> Watermark {
+        Watermark(Timestamp::from_secs(secs))
+    }
+
+    fn of(index: u32, parallelism: u32) -> Instance {
+        Instance { index, parallelism }
+    }
+
+    fn told(all: &[(Instance, Watermark)]) -> ToldBefore {
+        let mut chunk = StateChunk::default();
+        for (instance, watermark) in all {
+            let mut writer = CutWriter::new(&mut chunk, usize::MAX);
+            write(&mut writer, *instance, *watermark).unwrap();
+        }
+        let mut told = ToldBefore::default();
+        told.note(&chunk);
+        told
+    }
+
+    #[test]
+    fn each_is_told_what_it_had_been_told_and_others_the_least() {
+        let told = told(&[(of(1, 2), at(7)), (of(0, 2), at(9))]);
+        assert_eq!(told.to(of(0, 2)), Some(at(9)));
+        assert_eq!(told.to(of(1, 2)), Some(at(7)));
+        assert_eq!(told.to(of(2, 3)), Some(at(7)));
+    }
+
+    #[test]
+    fn who_had_been_told_nothing_is_not_told_what_others_had() {
+        let told = told(&[(of(1, 2), at(7))]);
+        assert_eq!(told.to(of(0, 2)), None);
+        assert_eq!(told.to(of(1, 2)), Some(at(7)));
+        assert_eq!(told.to(of(0, 1)), None, "it has the other's input too");
+        assert_eq!(ToldBefore::default().to(of(0, 1)), None);
+    }
+
+    #[test]
+    fn the_end_of_time_is_not_told_and_holds_back_nobody() {
+        let told = told(&[(of(0, 2), Watermark::END), (of(1, 2), at(7))]);
+        assert_eq!(told.to(of(0, 2)), None);
+        assert_eq!(told.to(of(0, 3)), Some(at(7)));
+    }
+}

@@ -1,0 +1,174 @@
+//! Members of a grid, with words between them delivered at once.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_core::PartitionId;
+use ardea_grid::{
+    Answer, Functions, MapId, Member, MemberId, Node, NodeAction, NodeConfig, NodeEvent, Operation,
+    Outcome, Word,
+};
+use bytes::Bytes;
+
+const MAP: MapId = MapId(1);
+
+/// Appends its argument to what a key has.
+struct Appends;
+
+impl Functions for Appends {
+    fn call(
+        &self,
+        _: &str,
+        _: &[u8],
+        value: Option<&[u8]>,
+        argument: &[u8],
+    ) -> Result<Option<Vec<u8>>, String> {
+        Ok(Some([value.unwrap_or_default(), argument].concat()))
+    }
+}
+
+#[derive(Default)]
+struct Harbour {
+    nodes: BTreeMap<u64, Node>,
+    ended: BTreeMap<u64, Outcome>,
+    /// Requests that were sent, with who sent them.
+    requests: Vec<(u64, Member, Word)>,
+    now: Duration,
+}
+
+fn member(id: u64) -> Member {
+    Member::new(MemberId(id), format!("host-{id}"), id.to_string())
+}
+
+impl Harbour {
+    fn of(count: u64) -> Self {
+        let config = NodeConfig {
+            partitions: 16,
+            ..NodeConfig::default()
+        };
+        let mut harbour = Harbour::default();
+        for id in 1..=count {
+            let (config, functions) = (config.clone(), Arc::new(Appends));
+            let node = match id {
+                1 => Node::found(member(1), config, functions),
+                _ => Node::join(member(id), vec!["1".into()], config, functions),
+            };
+            harbour.nodes.insert(id, node);
+        }
+        harbour.pass(10_000);
+        harbour
+    }
+
+    fn happens(&mut self, id: u64, event: NodeEvent) {
+        let mut todo = VecDeque::from([(id, event)]);
+        while let Some((id, event)) = todo.pop_front() {
+            let Some(node) = self.nodes.get_mut(&id) else {
+                continue;
+            };
+            let me = node.me().clone();
+            for action in node.on(self.now, event) {
+                match action {
+                    NodeAction::Tell(to, word) => {
+                        let to: u64 = to.parse().unwrap();
+                        if let Word::Request { .. } = word {
+                            self.requests.push((to, me.clone(), word.clone()));
+                        }
+                        todo.push_back((to, NodeEvent::From(me.clone(), word)));
+                    }
+                    NodeAction::Ended(number, outcome) => {
+                        self.ended.insert(number, outcome);
+                    }
+                    NodeAction::Installed(_) | NodeAction::Out => {}
+                }
+            }
+        }
+    }
+
+    fn pass(&mut self, millis: u64) {
+        for _ in 0..millis / 20 {
+            self.now += Duration::from_millis(20);
+            let ids: Vec<u64> = self.nodes.keys().copied().collect();
+            for id in ids {
+                self.happens(id, NodeEvent::Tick);
+            }
+        }
+    }
+
+    /// A partition that this member is primary of.
+    fn partition_of(&self, id: u64) -> PartitionId {
+        let view = self.nodes[&1].view().unwrap();
+        let mut all = view.partitions();
+        let is_of = |primary: Option<MemberId>| primary == Some(MemberId(id));
+        let found = all.find(|(_, record)| is_of(record.primary()));
+        found.map(|(partition, _)| partition).unwrap()
+    }
+
+    fn value(&mut self, number: u64, at: u64, partition: PartitionId) -> Outcome {
+        let get = Operation::Get {
+            map: MAP,
+            key: "key".into(),
+        };
+        self.happens(at, NodeEvent::Ask(number, partition, get));
+        self.pass(1_000);
+        self.ended[&number].clone()
+    }
+}
+
+fn append(text: &'static str) -> Operation {
+    Operation::Compute {
+        map: MAP,
+        key: "key".into(),
+        function: "append".to_string(),
+        argument: text.into(),
+        expires: None,
+    }
+}
+
+fn value(text: &'static str) -> Outcome {
+    Outcome::Answered(Answer::Value(Some(Bytes::from_static(text.as_bytes()))))
+}
+
+#[test]
+fn a_request_of_who_is_gone_that_comes_once_more_is_not_carried_out_again() {
+    let mut harbour = Harbour::of(3);
+    let partition = harbour.partition_of(1);
+    harbour.happens(3, NodeEvent::Ask(1, partition, append("a")));
+    harbour.pass(200);
+    assert_eq!(harbour.ended[&1], value("a"));
+    let (to, from, request) = harbour.requests.pop().unwrap();
+    assert_eq!((to, from.id), (1, MemberId(3)));
+    harbour.nodes.remove(&3);
+    harbour.pass(10_000);
+    assert_eq!(harbour.nodes[&1].view().unwrap().members.len(), 2);
+    let view = Arc::clone(harbour.nodes[&1].view().unwrap());
+    let record = view.record(partition).unwrap();
+    assert_eq!(record.primary(), Some(MemberId(1)));
+    harbour.happens(1, NodeEvent::From(from, request));
+    assert_eq!(harbour.value(2, 1, partition), value("a"));
+}
+
+#[test]
+fn who_is_a_member_only_in_a_later_view_is_told_to_ask_again() {
+    let mut harbour = Harbour::of(2);
+    let partition = harbour.partition_of(1);
+    let reign = harbour.nodes[&1].view().unwrap().records[partition.index() as usize].reign;
+    let request = Word::Request {
+        partition: partition.index(),
+        reign,
+        number: 1,
+        floor: 1,
+        operation: append("a"),
+    };
+    let (now, event) = (harbour.now, NodeEvent::From(member(9), request));
+    let node = harbour.nodes.get_mut(&1).unwrap();
+    let told = node.on(now, event.clone());
+    let is_refusal = |action: &NodeAction| matches!(action, NodeAction::Tell(_, Word::Reply(1, Outcome::Refused(refusal))) if refusal.may_pass());
+    assert!(told.len() == 1 && is_refusal(&told[0]), "{told:?}");
+    // What was refused is not carried out later either.
+    assert!(node.on(now, event).is_empty());
+    assert_eq!(
+        harbour.value(2, 1, partition),
+        Outcome::Answered(Answer::Value(None))
+    );
+}
