@@ -9,7 +9,8 @@
 //!   job goes on from a snapshot. Commands that say how things are (`SET`, `HSET`) do not mind; those that change them by an amount
 //!   (`INCRBY`) may then count twice, unless the sink works [exactly once](RedisSink::exactly_once).
 //! * Commands of one instance are carried out in their order.
-//! * A server that is away, or can't take anything at the moment (it is full, loads its files, only reads …), is waited for: it is said once on standard error that it is away, and once that it is back.
+//! * A server that is away, or can't take anything at the moment (it is full, loads its files, only reads …), is waited for: it is said once on
+//!   standard error that it is away, and once that it is back.
 //! * A command that the server refuses for what it is is dealt with as the sink says, with its record's position.
 //! * Memory is bounded: a job that is faster than the server waits.
 //!

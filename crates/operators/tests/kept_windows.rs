@@ -17,8 +17,8 @@ mod json;
 
 use json::json;
 
-/// A run that is cancelled keeps nothing, and `contract_tests.rs` cancels such windows at many more points: here it is looked at once or twice.
-/// What keeps its state dies at points of its own in each run.
+/// A run that is cancelled keeps nothing, and `contract_tests.rs` cancels such windows at many more points: here it is looked at once or
+/// twice. What keeps its state dies at points of its own in each run.
 const CANCELLATIONS: usize = 2;
 
 type Pair = (u8, i64);

@@ -15,6 +15,8 @@ use ardea_savepoint::JobStates;
 use ardea_snapshot::{FileName, FileState, Folder, Unsealed, seal, unseal};
 use serde::{Deserialize, Serialize};
 
+use crate::requests::fresh_token;
+
 const KIND: &str = "ardea job";
 const FORMAT: &str = "1";
 
@@ -196,7 +198,7 @@ impl RecordFiles {
             last: version,
             stale: versions.into_iter().map(|(_, name)| name).collect(),
             folder,
-            writer: fresh_writer(),
+            writer: fresh_token(),
             is_shared: true,
         };
         Ok((files, newest.map(|(_, name)| name)))
@@ -331,15 +333,6 @@ impl RecordFiles {
 fn taken_over(place: &str) -> Error {
     let what = format!("another process goes on with the job in {place}");
     Error::new(ErrorCode::Superseded, what).hint("let one process at a time run it")
-}
-
-/// What no other process is called.
-fn fresh_writer() -> String {
-    use std::hash::{BuildHasher, Hasher, RandomState};
-    // The keys of every state are random in a process, and no two of its states have the same.
-    let mut hasher = RandomState::new().build_hasher();
-    hasher.write_u32(std::process::id());
-    format!("{:016x}", hasher.finish())
 }
 
 fn file_of(version: u64) -> Option<FileName> {

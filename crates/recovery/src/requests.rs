@@ -226,8 +226,10 @@ fn put_new(path: &Path, text: &[u8]) -> io::Result<()> {
     file.write_all(text)
 }
 
-fn fresh_token() -> String {
+/// What nobody else has.
+pub(crate) fn fresh_token() -> String {
     use std::hash::{BuildHasher, Hasher, RandomState};
+    // The keys of every state are random in a process, and no two of its states have the same.
     let mut hasher = RandomState::new().build_hasher();
     hasher.write_u32(std::process::id());
     format!("{:016x}", hasher.finish())

@@ -192,43 +192,68 @@ impl Task {
     /// Sends messages; gives back those of which it is not known that they are there. So messages keep their order but where one of them has to
     /// be sent again.
     async fn publish(&self, context: &Context, batch: Vec<Waiting>) -> Vec<Waiting> {
-        let mut sent: Vec<std::result::Result<PublishAckFuture, _>> =
-            Vec::with_capacity(batch.len());
-        for Waiting { id, message, .. } in &batch {
-            let outgoing = jetstream::message::PublishMessage::build()
-                .payload(message.payload.clone().into())
-                .message_id(id);
-            sent.push(
-                context
-                    .send_publish(message.subject.clone(), outgoing)
-                    .await,
-            );
-        }
-        let mut left = Vec::new();
-        for (waiting, sent) in batch.into_iter().zip(sent) {
-            let confirmed = match sent {
-                Ok(sent) => sent.into_future().await.map(drop),
-                Err(error) => Err(error),
-            };
-            match confirmed {
-                Ok(()) => self.teller.heard(),
-                Err(error) if is_refusal(&error) => {
-                    let (record, reason) = (waiting.record, error.to_string());
-                    self.desk.lock().refused.push(Refused { record, reason });
-                }
+        let (mut sent, mut left) = (Vec::with_capacity(batch.len()), Vec::new());
+        let mut why = None;
+        let mut batch = batch.into_iter();
+        for waiting in batch.by_ref() {
+            match send(context, &waiting).await {
+                Ok(sending) => sent.push((waiting, sending)),
+                Err(error) if is_refusal(&error) => self.refuse(&waiting, &error),
                 Err(error) => {
-                    let subject = &waiting.message.subject;
-                    self.teller
-                        .away(&format!("on the subject {subject}: {error}"));
+                    // What comes behind it would not be sent either, each after a while.
+                    why = Some(told(&waiting, &error));
                     left.push(waiting);
+                    break;
                 }
             }
         }
-        if !left.is_empty() {
-            tokio::time::sleep(AGAIN).await;
+        left.extend(batch);
+        // One for all: what a connection that broke has lost is not waited for one by one.
+        let until = tokio::time::Instant::now() + ANSWER;
+        let mut unconfirmed = Vec::new();
+        for (waiting, sending) in sent {
+            let confirmed = tokio::time::timeout_at(until, sending.into_future()).await;
+            let late = || PublishError::new(PublishErrorKind::TimedOut);
+            match confirmed.unwrap_or_else(|_| Err(late())) {
+                Ok(_) => {}
+                Err(error) if is_refusal(&error) => self.refuse(&waiting, &error),
+                Err(error) => {
+                    why.get_or_insert_with(|| told(&waiting, &error));
+                    unconfirmed.push(waiting);
+                }
+            }
         }
-        left
+        unconfirmed.append(&mut left);
+        match why {
+            None => self.teller.heard(),
+            Some(why) => {
+                self.teller.away(&why);
+                tokio::time::sleep(AGAIN).await;
+            }
+        }
+        unconfirmed
     }
+
+    fn refuse(&self, waiting: &Waiting, error: &PublishError) {
+        let (record, reason) = (waiting.record, error.to_string());
+        self.desk.lock().refused.push(Refused { record, reason });
+    }
+}
+
+async fn send(
+    context: &Context,
+    Waiting { id, message, .. }: &Waiting,
+) -> std::result::Result<PublishAckFuture, PublishError> {
+    let outgoing = jetstream::message::PublishMessage::build()
+        .payload(message.payload.clone().into())
+        .message_id(id);
+    context
+        .send_publish(message.subject.clone(), outgoing)
+        .await
+}
+
+fn told(waiting: &Waiting, error: &PublishError) -> String {
+    format!("on the subject {}: {error}", waiting.message.subject)
 }
 
 /// Whether the message itself can't be written: it is larger than what the server takes, or its stream.

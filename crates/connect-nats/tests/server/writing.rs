@@ -1,5 +1,6 @@
 //! Messages that are written.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use ardea_connect::collections::items;
@@ -15,8 +16,13 @@ use super::ground::{all, count, create, create_for, eventually, own_server, shar
 fn submit(records: Vec<u64>, sink: impl Into<Sink<u64>>) -> JobHandle {
     let p = Pipeline::new("write");
     p.read_from(items(records)).write_to(sink.into());
-    let node = Node::start(NodeConfig::default()).unwrap();
-    p.submit(&node, JobConfig::default()).unwrap()
+    p.submit(node(), JobConfig::default()).unwrap()
+}
+
+/// The node of all jobs. It would cancel them if it went before the process.
+fn node() -> &'static Node {
+    static NODE: OnceLock<Node> = OnceLock::new();
+    NODE.get_or_init(|| Node::start(NodeConfig::default()).unwrap())
 }
 
 fn texts(numbers: std::ops::Range<u64>) -> Vec<String> {

@@ -129,9 +129,9 @@ fn who_takes_over_shows_what_was_committed_and_the_earlier_run_fails() {
     create(&url, "two");
     let sink = counting(&url, "two");
     let mut first = begin(&sink, "two", None);
-    first.write(0..3_000);
+    first.write(0u64..3_000);
     let kept = first.end_epoch(Epoch(1), true);
-    first.write(3_000..4_000);
+    first.write(3_000u64..4_000);
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| drop(begin(&sink, "two", Some(&kept))));
@@ -140,7 +140,7 @@ fn who_takes_over_shows_what_was_committed_and_the_earlier_run_fails() {
     let second = begin(&sink, "two", Some(&kept));
     assert_each_is_there_once(&url, "two", 3_000);
     // What the earlier run does late changes nothing.
-    first.write(4_000..5_000);
+    first.write(4_000u64..5_000);
     let late = first.end_epoch(Epoch(2), false);
     let error = first.try_commit(&late).expect_err("it is over");
     assert_eq!(error.code(), ErrorCode::Superseded, "{error}");
@@ -178,7 +178,7 @@ fn other_numbers_of_instances_share_what_is_left() {
         // It is committed, and all die before they hear of it.
         kept = Some(KeptEpoch::together(cuts));
         // What they do in the next epoch is lost with them.
-        all[0].write(1_000_000..1_000_100);
+        all[0].write(1_000_000u64..1_000_100);
     }
     drop(instances(1, kept.as_ref()));
     assert_each_is_there_once(&url, "shared", next);
@@ -188,19 +188,19 @@ fn other_numbers_of_instances_share_what_is_left() {
 #[test]
 fn what_a_run_has_left_that_never_committed_is_removed() {
     let Some(url) = shared_server() else { return };
-    create(&url, "left");
-    let sink = counting(&url, "left");
-    let mut first = begin(&sink, "left", None);
-    first.write(0..500);
+    create(&url, "abandoned");
+    let sink = counting(&url, "abandoned");
+    let mut first = begin(&sink, "abandoned", None);
+    first.write(0u64..500);
     first.end_epoch(Epoch(1), true);
     drop(first);
-    assert_eq!(waiting(&url, "left", "left"), (500, 1));
-    let mut second = begin(&sink, "left", None);
-    second.write(0..10);
+    assert_eq!(waiting(&url, "abandoned", "abandoned"), (500, 1));
+    let mut second = begin(&sink, "abandoned", None);
+    second.write(0u64..10);
     let kept = second.end_epoch(Epoch(1), true);
-    assert_eq!(waiting(&url, "left", "left"), (10, 1));
+    assert_eq!(waiting(&url, "abandoned", "abandoned"), (10, 1));
     second.commit(&kept);
-    assert_each_is_there_once(&url, "left", 10);
+    assert_each_is_there_once(&url, "abandoned", 10);
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn rows_that_are_refused_when_they_are_shown_are_dead_letters() {
     let sink = counting(&url, "choosy");
     let mut life = begin(&sink, "choosy", None);
     // "number 1000" does not fit and is refused at once.
-    life.write(0..1_001);
+    life.write(0u64..1_001);
     let kept = life.end_epoch(Epoch(1), true);
     life.commit(&kept);
     let mut letters = life.dead_letters().sample();
@@ -221,7 +221,7 @@ fn rows_that_are_refused_when_they_are_shown_are_dead_letters() {
     let origins: Vec<_> = letters.iter().map(|letter| &letter.origin[..]).collect();
     assert_eq!(origins, ["record 3", "record 700", "record 1000"]);
     assert_eq!(number(&url, "select count(*) from choosy"), 998);
-    life.write(1_000_000..1_000_001);
+    life.write(1_000_000u64..1_000_001);
     let kept = life.end_epoch(Epoch(2), false);
     life.commit(&kept);
 }
@@ -241,9 +241,9 @@ fn nothing_is_seen_before_it_is_committed_and_then_the_latest_of_each_key() {
         .exactly_once();
     let sink = sink.build().into_parts().1;
     let mut life = begin(&sink, "unseen", None);
-    life.write(0..50);
+    life.write(0u64..50);
     let kept = life.end_epoch(Epoch(1), true);
-    life.write(50..60);
+    life.write(50u64..60);
     assert_eq!(number(&url, "select count(*) from unseen"), 0);
     life.commit(&kept);
     let found = ask(&url, "select count(*), min(name), max(name) from unseen");

@@ -123,7 +123,7 @@ fn each_row_is_read_once_whatever_dies() {
         }
         let cuts = all
             .iter_mut()
-            .map(|life| life.end_epoch(Epoch(epoch), lot.below(2) == 0));
+            .map(|life| life.end_epoch(Epoch(epoch), true));
         let together = KeptEpoch::together(cuts);
         // Now and then what was read since the last commit is lost.
         if lot.below(4) > 0 {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ardea_core::PartitionId;
-use ardea_grid::{MemberId, Record, Replica, View};
+use ardea_grid::{Holder, MemberId, Record, Replica, View};
 
 use super::history::{Deed, Event, Seen, Verdict, explain};
 use super::scene::{NOBODY, Scene};
@@ -82,8 +82,14 @@ impl Scene {
         if old.whole.len() > self.backups() {
             self.lost_copies.insert(partition, 0);
         }
+        // Where too few members stay for all copies, those of who leaves are given up as well.
+        let stay = view.members.len() - view.leaving.len();
+        let is_given_up = |holder: &&Holder| {
+            is_here(&holder.member) && !new.is_kept_by(holder.member) && stay <= self.backups()
+        };
+        let given_up = old.whole.iter().filter(is_given_up).count();
         if let Some(lost) = self.lost_copies.get_mut(&partition) {
-            *lost += gone;
+            *lost += gone + given_up;
         }
         let whole_before = |member: MemberId| old.is_whole(member);
         let filled = new
@@ -125,7 +131,16 @@ impl Scene {
 
     /// Whether so many members are gone that those left may not decide for all.
     pub fn is_stuck(&self) -> bool {
-        let is_dead = |id: MemberId| !self.lives.contains_key(&id.0);
+        self.is_stuck_but_for(|_| false)
+    }
+
+    /// Whether that would be so if this one ended as well.
+    pub fn is_stuck_without(&self, life: u64) -> bool {
+        self.is_stuck_but_for(|id| id.0 == life)
+    }
+
+    fn is_stuck_but_for(&self, ends: impl Fn(MemberId) -> bool) -> bool {
+        let is_dead = |id: MemberId| !self.lives.contains_key(&id.0) || ends(id);
         !self.newest.is_quorum(|id| !is_dead(id), is_dead)
     }
 

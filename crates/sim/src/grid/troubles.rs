@@ -144,7 +144,9 @@ impl Scene {
     }
 
     fn kill(&mut self, life: u64, proven: bool) {
-        if self.lives.len() <= 1 {
+        // What stands still for good shows nothing more: that is tried now and then only.
+        let is_last = self.lives.len() <= 1;
+        if is_last || (self.is_stuck_without(life) && !self.random.per_mille(100)) {
             return;
         }
         self.remember(format!("{life} dies"));
