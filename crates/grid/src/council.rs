@@ -101,6 +101,8 @@ pub struct Council {
     echoes: BTreeMap<MemberId, Duration>,
     heard: BTreeMap<MemberId, Duration>,
     dead: BTreeSet<MemberId>,
+    /// Who was a member and is none any more. No life comes back: what it still says comes late.
+    departed: BTreeSet<MemberId>,
     /// Who wants to be a member, with when that was heard last.
     joining: BTreeMap<MemberId, (Member, Duration)>,
     leaving: BTreeSet<MemberId>,
@@ -150,6 +152,7 @@ impl Council {
             echoes: BTreeMap::new(),
             heard: BTreeMap::new(),
             dead: BTreeSet::new(),
+            departed: BTreeSet::new(),
             joining: BTreeMap::new(),
             leaving: BTreeSet::new(),
             claims: BTreeMap::new(),
@@ -529,6 +532,9 @@ impl Council {
     }
 
     fn install(&mut self, now: Duration, view: Arc<View>) {
+        let before = self.view.iter().flat_map(|before| &before.members);
+        let left = before.map(|member| member.id).filter(|id| !view.has(*id));
+        self.departed.extend(left);
         self.voter = Voter::default();
         self.attempt = None;
         self.echoes.clear();

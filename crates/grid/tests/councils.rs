@@ -389,3 +389,17 @@ fn two_that_grant_each_other_nothing_do_not_ask_each_other_without_an_end() {
     }
     assert!((1..100).contains(&told), "{told}");
 }
+
+#[test]
+fn who_has_left_is_not_let_in_again_by_what_it_said_before() {
+    let mut hall = Hall::of(3);
+    hall.happens(3, CouncilEvent::Leave);
+    hall.pass(2_000);
+    assert!(hall.out.contains(&3));
+    hall.councils.remove(&3);
+    let join = CouncilWord::Join(member(3), Some(MemberId(1)));
+    hall.happens(1, CouncilEvent::From(member(3), join));
+    hall.pass(2_000);
+    assert_eq!(hall.members(1), [1, 2]);
+    assert!(hall.may_act(1) && hall.may_act(2));
+}

@@ -44,7 +44,8 @@ impl Council {
     }
 
     pub(super) fn wants_in(&mut self, now: Duration, member: &Member) {
-        if self.is_member() && !self.dead.contains(&member.id) {
+        let is_over = self.dead.contains(&member.id) || self.departed.contains(&member.id);
+        if self.is_member() && !is_over {
             let known = (member.clone(), now);
             self.has_news |= self.joining.insert(member.id, known).is_none();
         }
