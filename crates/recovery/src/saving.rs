@@ -79,11 +79,23 @@ impl KeptStates {
     /// # Errors
     /// `ReadFailed` if it isn't there, `NoSuchSnapshot` if it is neither, and what is wrong with it.
     pub fn look(folder: &Path) -> Result<Self> {
+        KeptStates::found(folder, SavepointManifest::states)
+    }
+
+    /// What the program remembers whose folder it is, as the one that is to go on: also what it had nothing of.
+    ///
+    /// # Errors
+    /// As [`KeptStates::look`].
+    pub fn of_program(folder: &Path) -> Result<Self> {
+        KeptStates::found(folder, SavepointManifest::told)
+    }
+
+    fn found(folder: &Path, of: fn(&SavepointManifest) -> JobStates) -> Result<Self> {
         if folder.join("savepoint.manifest").is_file() {
             let manifest = SavepointManifest::read(&DiskFolder::open(folder)?)?;
             return Ok(KeptStates {
                 epoch: manifest.snapshot.epoch,
-                states: manifest.states(),
+                states: of(&manifest),
                 job: manifest.job,
             });
         }

@@ -72,12 +72,21 @@ impl SavepointManifest {
 
     /// What the job remembered, for who goes on from it. States without an entry are left out: there is nothing in them to be kept.
     pub fn states(&self) -> JobStates {
+        self.states_with(|count| count.entries > 0)
+    }
+
+    /// What the job's program may remember, whether there was something of it or not.
+    pub fn told(&self) -> JobStates {
+        self.states_with(|_| true)
+    }
+
+    fn states_with(&self, is_meant: impl Fn(&StateCount) -> bool) -> JobStates {
         let vertices = self.vertices.iter().map(|(name, vertex)| {
             let states = vertex.states.iter();
-            let filled = states.filter(|(_, state)| state.count.entries > 0);
+            let meant = states.filter(|(_, state)| is_meant(&state.count));
             let states = VertexStates {
                 has_generated_name: vertex.has_generated_name,
-                states: filled
+                states: meant
                     .map(|(name, state)| (name.clone(), state.form.clone()))
                     .collect(),
             };

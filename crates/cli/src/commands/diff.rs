@@ -31,7 +31,7 @@ pub fn run(args: &DiffArgs, context: &Context) -> Result<(), Failure> {
 fn of_new(name: &str, args: &[String]) -> Result<KeptStates, Failure> {
     let path = Path::new(name);
     if path.is_dir() {
-        return Ok(KeptStates::look(path)?);
+        return Ok(KeptStates::of_program(path)?);
     }
     if path.is_file() {
         return of_program(path, args);

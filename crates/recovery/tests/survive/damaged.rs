@@ -2,24 +2,19 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use ardea_core::{ErrorCode, Guarantee};
 use ardea_engine::Node;
 use ardea_recovery::{Notice, Surviving, look};
 
-use crate::site::{Told, node, quick, run, survival, until};
+use crate::site::{Told, held, node, quick, run, survival, until};
 use crate::windows::Windows;
 
 const NUMBERS: u64 = 20_000;
 
 /// A job that was killed half way, in effect.
 fn half(folder: &Path, guarantee: Guarantee) -> Windows {
-    // Slow enough to be stopped half way.
-    let job = Windows {
-        pace: Duration::from_millis(2),
-        ..quick(folder, NUMBERS)
-    };
+    let job = held(folder, NUMBERS);
     let node = Node::start(node()).unwrap();
     let survival = survival(folder).guarantee(guarantee);
     let surviving = Surviving::open(&job, &node, &survival).unwrap();

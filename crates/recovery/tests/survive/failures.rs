@@ -7,7 +7,7 @@ use ardea_core::{ErrorCode, Guarantee};
 use ardea_engine::Node;
 use ardea_recovery::{Notice, Survival, SurvivalEnd, Surviving};
 
-use crate::site::{Told, node, often, quick, run, survival, until};
+use crate::site::{Told, held, known_everywhere, node, often, quick, run, survival, until};
 use crate::windows::Windows;
 
 const NUMBERS: u64 = 60_000;
@@ -23,7 +23,7 @@ fn clumsy(job: Windows, every: i64) -> (Windows, Arc<AtomicI64>) {
 fn instances_that_panic_now_and_then_leave_no_trace_in_the_results() {
     for guarantee in [Guarantee::ExactlyOnce, Guarantee::AtLeastOnce] {
         let folder = tempfile::tempdir().unwrap();
-        let job = Windows::within(folder.path(), NUMBERS);
+        let job = held(folder.path(), NUMBERS);
         let survival = survival(folder.path()).guarantee(guarantee);
         let node = Node::start(node()).unwrap();
         let surviving = Surviving::open(&job, &node, &survival).unwrap();
@@ -31,20 +31,20 @@ fn instances_that_panic_now_and_then_leave_no_trace_in_the_results() {
         let survived = std::thread::scope(|scope| {
             scope.spawn(|| {
                 for mishaps in 1..=4 {
-                    let before = handle.figures().snapshots;
-                    until("a snapshot is made", || {
-                        handle.is_over() || handle.figures().snapshots > before
-                    });
+                    known_everywhere(&job, &handle);
                     job.mishap.store(10 * mishaps, Ordering::SeqCst);
+                    let more = NUMBERS / 2 + NUMBERS / 10 * mishaps as u64;
+                    job.limit.store(more, Ordering::SeqCst);
                     until("it is started anew", || {
-                        handle.is_over() || handle.figures().recoveries >= mishaps as u32
+                        handle.figures().recoveries >= mishaps as u32
                     });
                 }
+                job.limit.store(u64::MAX, Ordering::SeqCst);
             });
             surviving.run().unwrap()
         });
         assert_eq!(survived.end, SurvivalEnd::Completed);
-        assert!(survived.figures.recoveries >= 2, "{:?}", survived.figures);
+        assert!(survived.figures.recoveries >= 4, "{:?}", survived.figures);
         match guarantee {
             Guarantee::ExactlyOnce => {
                 assert_eq!(job.published(), Windows::expected(NUMBERS));

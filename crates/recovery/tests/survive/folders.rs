@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ardea_core::ErrorCode;
@@ -10,10 +11,12 @@ use ardea_recovery::{Survival, SurvivalEnd, Surviving, look};
 use ardea_snapshot::{Folder, MemoryFolder};
 
 use crate::accounts::{self, with};
-use crate::site::{node, often, quick, run, survival, until};
+use crate::site::{held, known_everywhere, node, often, quick, run, survival, until};
 use crate::windows::Windows;
 
 const NUMBERS: u64 = 3_000;
+/// How often a job that runs is looked at.
+const LOOKS: u32 = 20;
 
 #[test]
 fn two_at_a_time_do_not_get_the_same_folder() {
@@ -76,20 +79,19 @@ fn another_jobs_folder_is_refused() {
 #[test]
 fn a_job_with_other_vertices_is_refused_with_what_differs_and_nothing_is_lost_by_it() {
     let folder = tempfile::tempdir().unwrap();
-    let mut job = quick(folder.path(), NUMBERS);
+    let mut job = held(folder.path(), NUMBERS);
     let node = Node::start(node()).unwrap();
     let within = survival(folder.path());
     let surviving = Surviving::open(&job, &node, &within).unwrap();
     let handle = surviving.handle();
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            until("a snapshot is made", || {
-                handle.is_over() || handle.figures().snapshots > 0
-            });
+            known_everywhere(&job, &handle);
             handle.cancel();
         });
         surviving.run().unwrap_err();
     });
+    job.limit.store(u64::MAX, Ordering::SeqCst);
     job.counts = "totals".into();
     let error = run(&job, &survival(folder.path())).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidJob);
@@ -143,10 +145,7 @@ fn what_is_in_a_folder_can_be_looked_at_and_few_files_are_left_in_it() {
 #[test]
 fn a_job_that_runs_can_be_looked_at_again_and_again_and_is_never_taken_for_damaged() {
     let folder = tempfile::tempdir().unwrap();
-    let job = Windows {
-        pace: Duration::from_millis(1),
-        ..quick(folder.path(), 20_000)
-    };
+    let job = held(folder.path(), 20_000);
     let node = Node::start(node()).unwrap();
     let survival = survival(folder.path());
     let surviving = Surviving::open(&job, &node, &survival).unwrap();
@@ -162,11 +161,14 @@ fn a_job_that_runs_can_be_looked_at_again_and_again_and_is_never_taken_for_damag
                     snapshot.report.unwrap();
                 }
                 looks += 1;
+                if looks == LOOKS {
+                    job.limit.store(u64::MAX, Ordering::SeqCst);
+                }
             }
             looks
         });
         surviving.run().unwrap();
         looking.join().unwrap()
     });
-    assert!(looks > 10, "{looks}");
+    assert!(looks >= LOOKS, "{looks}");
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use ardea_core::ErrorCode;
@@ -12,7 +13,7 @@ use ardea_savepoint::{Savepoint, Verdict};
 use ardea_snapshot::DiskFolder;
 
 use crate::accounts::{self, ACCOUNTS, Job, RECORDS, some_snapshots, with};
-use crate::site::{Told, often, quick, run, survival, until};
+use crate::site::{Told, held, often, quick, run, survival, until};
 use crate::windows::Windows;
 use ardea_recovery::Survival;
 
@@ -21,14 +22,6 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 fn open(place: &Path) -> Savepoint {
     Savepoint::open(Arc::new(DiskFolder::open(place).unwrap())).unwrap()
-}
-
-/// A job that takes a while.
-fn slow(folder: &Path) -> Windows {
-    Windows {
-        pace: Duration::from_millis(1),
-        ..quick(folder, NUMBERS)
-    }
 }
 
 /// The same job elsewhere, with other numbers of instances.
@@ -50,7 +43,7 @@ fn all(job: &Windows) -> BTreeSet<u64> {
 fn a_savepoint_of_a_running_job_begins_another_with_other_numbers_of_instances() {
     let folder = tempfile::tempdir().unwrap();
     let saved = folder.path().join("saved");
-    let job = slow(folder.path());
+    let job = held(folder.path(), NUMBERS);
     let mut epoch = None;
     let stopped = with(&job, &survival(folder.path()), |handle| {
         some_snapshots(handle);
@@ -93,7 +86,7 @@ fn another_process_asks_by_a_file_and_a_job_that_has_stopped_is_saved_as_it_is()
     let (state, at) = (folder.path().join("state"), |name: &str| {
         folder.path().join(name)
     });
-    let job = slow(folder.path());
+    let job = held(folder.path(), NUMBERS);
     with(&job, &survival(folder.path()), |handle| {
         some_snapshots(handle);
         let manifest = savepoint(&state, &at("running"), PATIENCE).unwrap();
@@ -129,7 +122,7 @@ fn a_job_with_state_of_its_own_begins_from_no_savepoint_but_goes_on_from_its_own
         folder.path().join("saved"),
         folder.path().join("other-saved"),
     );
-    let job = slow(folder.path());
+    let job = held(folder.path(), NUMBERS);
     with(&job, &survival(folder.path()), |handle| {
         some_snapshots(handle);
         handle.savepoint(&saved).unwrap();
@@ -141,9 +134,8 @@ fn a_job_with_state_of_its_own_begins_from_no_savepoint_but_goes_on_from_its_own
     assert_eq!(error.code(), ErrorCode::WrongState);
     assert!(error.what_next().unwrap().contains("recovery.start_over"));
     let quick = elsewhere(folder.path(), [1, 1, 1]);
-    // Slow enough to be stopped half way.
     let new = Windows {
-        pace: Duration::from_millis(2),
+        limit: Arc::new(AtomicU64::new(NUMBERS * 3 / 4)),
         ..elsewhere(folder.path(), [1, 1, 1])
     };
     let fresh = || often(Survival::in_folder(folder.path().join("new")));
@@ -175,7 +167,7 @@ fn a_job_with_state_of_its_own_begins_from_no_savepoint_but_goes_on_from_its_own
 fn what_a_job_has_no_place_for_is_refused_by_name_unless_it_may_be_dropped() {
     let folder = tempfile::tempdir().unwrap();
     let saved = folder.path().join("saved");
-    let job = slow(folder.path());
+    let job = held(folder.path(), NUMBERS);
     with(&job, &survival(folder.path()), |handle| {
         some_snapshots(handle);
         handle.savepoint(&saved).unwrap();

@@ -1,12 +1,13 @@
 //! What the tests have in common.
 
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ardea_core::Result;
 use ardea_engine::NodeConfig;
-use ardea_recovery::{Embedded, Notice, Survival, Survive, Survived};
+use ardea_recovery::{Embedded, Notice, Survival, Survive, Survived, SurvivingHandle};
 
 use crate::windows::Windows;
 
@@ -70,4 +71,22 @@ pub fn quick(folder: &Path, numbers: u64) -> Windows {
         pace: Duration::from_micros(50),
         ..Windows::within(folder, numbers)
     }
+}
+
+/// The same, which goes little further than half way until [`Windows::limit`] is raised: so it runs for as long as a test needs it to, with
+/// windows that are open.
+pub fn held(folder: &Path, numbers: u64) -> Windows {
+    Windows {
+        limit: Arc::new(AtomicU64::new(numbers / 2 + 20)),
+        ..quick(folder, numbers)
+    }
+}
+
+/// Waits until something has been published, and a snapshot was made behind that: so there is state of all vertices in it.
+pub fn known_everywhere(job: &Windows, handle: &SurvivingHandle) {
+    until("something is published", || !job.published().is_empty());
+    let made = handle.figures().snapshots;
+    until("one more snapshot is made", || {
+        handle.figures().snapshots > made
+    });
 }

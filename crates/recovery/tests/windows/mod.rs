@@ -6,7 +6,7 @@ use std::fs;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ardea_core::{
@@ -34,6 +34,8 @@ pub struct Windows {
     pub instances: [u32; 3],
     /// What a source waits after each few numbers.
     pub pace: Duration,
+    /// Sources go no further than this number, until it is raised.
+    pub limit: Arc<AtomicU64>,
     /// Counters panic when it has been counted down to zero.
     pub mishap: Arc<AtomicI64>,
     /// What the counting step is called.
@@ -59,6 +61,7 @@ impl Windows {
             output,
             instances: [2, 2, 2],
             pace: Duration::from_micros(200),
+            limit: Arc::new(AtomicU64::new(u64::MAX)),
             mishap: Arc::new(AtomicI64::new(i64::MAX)),
             counts: "counts".into(),
         }
@@ -111,11 +114,12 @@ impl Embedded for Windows {
 
     fn graph(&self, _: NonZeroU32) -> Result<Dag> {
         let mut dag = Dag::new();
-        let (input, pace) = (self.input.clone(), self.pace);
+        let (input, pace, limit) = (self.input.clone(), self.pace, Arc::clone(&self.limit));
         let numbers = dag.vertex(vertex("numbers", self.instances[0], move |instance| {
             Numbers {
                 input: input.clone(),
                 pace,
+                limit: Arc::clone(&limit),
                 instance,
                 clock: Clock::system(),
                 due: Duration::ZERO,
@@ -158,6 +162,7 @@ fn number(bytes: &[u8]) -> u64 {
 struct Numbers {
     input: PathBuf,
     pace: Duration,
+    limit: Arc<AtomicU64>,
     instance: Instance,
     clock: Clock,
     /// When to emit again.
@@ -187,8 +192,10 @@ impl Processor for Numbers {
         let mut lane = outbox.lane::<u64>(Ordinal(0))?;
         let mut room = lane.room().min(8);
         let mut made = false;
+        let limit = self.limit.load(Ordering::SeqCst);
         for next in self.next.values_mut() {
             while room > 0
+                && *next < limit
                 && let Some(number) = self.numbers.get(*next as usize)
             {
                 lane.push(*number, Timestamp::from_micros(*number as i64));
@@ -203,6 +210,9 @@ impl Processor for Numbers {
         }
         let end = self.numbers.len() as u64;
         let done = self.next.values().all(|next| *next >= end);
+        if !made && !done {
+            outbox.wake_at(self.due);
+        }
         Ok(Progress { made, done })
     }
 
