@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ardea_core::PartitionId;
-use ardea_grid::{Holder, MemberId, Record, Replica, View};
+use ardea_grid::{Holder, Member, MemberId, Record, Replica, View};
 
 use super::history::{Deed, Event, Seen, Verdict, explain};
 use super::scene::{NOBODY, Scene};
@@ -144,9 +144,18 @@ impl Scene {
         !self.newest.is_quorum(|id| !is_dead(id), is_dead)
     }
 
+    /// Whether it was put out while it was cut off, and all others that it knows have gone since: nobody is left to tell it. It has no lease.
+    fn is_forlorn(&self, id: u64) -> bool {
+        let view = self.lives.get(&id).and_then(|life| life.node.view());
+        let mut others = view.iter().flat_map(|view| &view.members);
+        let is_gone = |other: &Member| other.id.0 == id || !self.lives.contains_key(&other.id.0);
+        view.is_some() && !self.newest.has(MemberId(id)) && others.all(is_gone)
+    }
+
     /// What is not as it should be after all is mended; nothing if all is well.
     pub fn missing(&mut self) -> Option<String> {
-        let alive: BTreeSet<u64> = self.lives.keys().copied().collect();
+        let alive = self.lives.keys().copied();
+        let alive: BTreeSet<u64> = alive.filter(|id| !self.is_forlorn(*id)).collect();
         let members: BTreeSet<u64> = self
             .newest
             .members
@@ -156,7 +165,7 @@ impl Scene {
         if alive != members {
             return Some(format!("{alive:?} are alive, and {members:?} are members"));
         }
-        for (id, life) in &self.lives {
+        for (id, life) in self.lives.iter().filter(|(id, _)| alive.contains(id)) {
             let view = life.node.view().map(|view| view.number);
             if view != Some(self.newest.number) {
                 return Some(format!(
