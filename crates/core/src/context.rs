@@ -46,6 +46,8 @@ pub struct JobSignals {
 struct Asked {
     state: AtomicU8,
     epochs: AtomicU64,
+    /// Epochs up to that one are ended no more.
+    skipped: AtomicU64,
     was_drained: AtomicBool,
     is_paused: AtomicBool,
 }
@@ -150,6 +152,19 @@ impl JobSignals {
     /// The number of the latest epoch whose end has been asked for.
     pub fn epochs_asked(&self) -> u64 {
         self.asked.epochs.load(Ordering::Acquire)
+    }
+
+    /// Whoever has not ended these epochs yet needs not do so any more: nobody has asked for them, or nobody waits for them.
+    pub fn skip_epochs(&self, until: Epoch) {
+        self.asked.skipped.fetch_max(until.0, Ordering::AcqRel);
+    }
+
+    /// For the runtime: which epoch a source ends next that has ended `ended` last, if it is to end one.
+    pub fn next_epoch(&self, ended: u64) -> Option<Epoch> {
+        let asked = self.epochs_asked();
+        // What is skipped may be known before what is asked for behind it.
+        let behind = self.asked.skipped.load(Ordering::Acquire).saturating_add(1);
+        (ended < asked).then(|| Epoch((ended + 1).max(behind.min(asked))))
     }
 }
 
