@@ -25,10 +25,14 @@ const NAME_MOST_BYTES: usize = 4_096;
 pub struct BlockConfig {
     /// About how many bytes of entries make a block, before they are packed. One entry that is larger has a block of its own.
     pub block_bytes: usize,
-    /// How many bytes of entries are sorted at a time. The more, the fewer partitions each block has, and the fewer blocks have to be
-    /// read for some of them.
+    /// How many bytes of entries are sorted at a time, at first: each time twice as many as before, and up to eight times as many in the end.
+    /// So little is held for a small cut, and what is sorted of a large one is in few runs. The fewer runs, the fewer partitions each block
+    /// has, the fewer blocks have to be read for some of them, and the fewer have to be merged.
     pub buffer_bytes: usize,
 }
+
+/// How much more is sorted at a time in the end.
+const BUFFER_GROWTH: usize = 8;
 
 /// Blocks of 1 MiB, sorted 16 MiB at a time.
 impl Default for BlockConfig {
@@ -50,6 +54,8 @@ pub struct BlockWriter {
     of: CutOf,
     kind: CutKind,
     config: BlockConfig,
+    /// How many bytes are sorted next.
+    buffer_bytes: usize,
     began: Instant,
     files: BlockFiles,
     /// The states' names, in the order in which they came, and their blocks.
@@ -108,6 +114,7 @@ impl BlockWriter {
         Ok(BlockWriter {
             of,
             kind,
+            buffer_bytes: config.buffer_bytes,
             config,
             began: Instant::now(),
             files,
@@ -185,8 +192,10 @@ impl BlockWriter {
         });
         // Small entries take more memory here than their own bytes.
         let buffered = self.bytes.len() + self.entries.len() * size_of::<Buffered>();
-        if buffered >= self.config.buffer_bytes {
+        if buffered >= self.buffer_bytes {
             self.flush()?;
+            let most = self.config.buffer_bytes.saturating_mul(BUFFER_GROWTH);
+            self.buffer_bytes = self.buffer_bytes.saturating_mul(2).min(most);
         }
         Ok(())
     }

@@ -33,11 +33,17 @@ const FOLDER: &str = "{folder}";
 const SNAPSHOT_WITHIN: Duration = Duration::from_secs(600);
 
 /// The settings of a job that promises something; its snapshots are in this folder, or in the cluster's.
-pub(crate) fn promises(guarantee: Guarantee, every: Duration, folder: Option<&Path>) -> Vec<String> {
+pub(crate) fn promises(
+    guarantee: Guarantee,
+    every: Duration,
+    folder: Option<&Path>,
+) -> Vec<String> {
     if !guarantee.keeps_state() {
         return Vec::new();
     }
-    let folder = folder.map_or(format!("{FOLDER}/kept"), |folder| folder.display().to_string());
+    let folder = folder.map_or(format!("{FOLDER}/kept"), |folder| {
+        folder.display().to_string()
+    });
     vec![
         format!("guarantee={}", guarantee.as_str()),
         format!("snapshots.folder={folder}"),

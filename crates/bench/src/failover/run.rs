@@ -41,13 +41,14 @@ impl AccountsLoad {
         let (sees, clock) = (Arc::clone(&watch), Clock::system());
         let p = Pipeline::new("accounts");
         let receipts = self.accounts.receipts(&p, &watch);
-        let published = receipts
-            .rebalance()
-            .parallelism(Parallelism::ONE)
-            .map(move |receipt: Receipt| {
-                sees.saw(clock.wall(), [receipt.due()].into_iter());
-                format!("{} {}", receipt.account, receipt.number)
-            });
+        let published =
+            receipts
+                .rebalance()
+                .parallelism(Parallelism::ONE)
+                .map(move |receipt: Receipt| {
+                    sees.saw(clock.wall(), [receipt.due()].into_iter());
+                    format!("{} {}", receipt.account, receipt.number)
+                });
         let sink = files::write_lines(self.out.join("receipts.txt")).rotate_with_epochs();
         published.write_to(sink.build());
         Ok((Box::new(p), watch))
@@ -106,7 +107,11 @@ pub fn run(params: &FailoverParams, progress: &mut dyn FnMut(&str)) -> Result<Re
         true => stand.commits().figures(),
         false => commits::none(),
     });
-    figures.extend(machine_of(spent(&last, params.duration), rss_mb(&last), noise));
+    figures.extend(machine_of(
+        spent(&last, params.duration),
+        rss_mb(&last),
+        noise,
+    ));
     Ok(Report {
         bench: "failover",
         parameters: params.fields(),
@@ -143,7 +148,7 @@ fn measured(last: &[Sample], duration: Duration) -> Result<Vec<Field>> {
 }
 
 fn verdict(stand: &Stand, paid: Vec<u64>) -> Result<Verdict> {
-    let receipts = published::lines(&stand.published(), |line| {
+    let receipts: Vec<(u64, u64)> = published::lines(&stand.published(), |line| {
         let (account, number) = line.split_once(' ')?;
         Some((account.parse().ok()?, number.parse().ok()?))
     })?;

@@ -108,7 +108,8 @@ impl Payments {
     /// Of the record with this number of this instance.
     fn account(&self, index: u64) -> u64 {
         let number = index * u64::from(self.instance.parallelism) + u64::from(self.instance.index);
-        number % self.accounts * JUMP % self.accounts
+        // By hash, as keys are found that are no small numbers.
+        scattered(number % self.accounts * JUMP % self.accounts)
     }
 }
 

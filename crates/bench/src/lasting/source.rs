@@ -139,7 +139,10 @@ impl<R: EventRows> WaitingP<R> {
     }
 
     fn is_over(&self) -> bool {
-        self.watch.load.over.load(std::sync::atomic::Ordering::Relaxed)
+        self.watch
+            .load
+            .over
+            .load(std::sync::atomic::Ordering::Relaxed)
     }
 
     fn rest(&self, long: Duration, outbox: &mut Outbox) -> Progress {
@@ -212,7 +215,8 @@ mod tests {
             ..Task::at_rate(900, Duration::from_secs(2), Duration::from_millis(1))
         };
         for parallelism in [1, 3, 4, 20] {
-            let shares = (0..parallelism).map(|index| task.of_instance(Instance { index, parallelism }));
+            let shares =
+                (0..parallelism).map(|index| task.of_instance(Instance { index, parallelism }));
             let shares: Vec<Task> = shares.collect();
             assert_eq!(shares.iter().map(|share| share.fill).sum::<u64>(), 10);
             for share in shares {

@@ -58,7 +58,12 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// A run that begins at a whole millisecond behind `lead`.
-    pub(crate) fn after(now: Timestamp, lead: Duration, warmup: Duration, duration: Duration) -> Self {
+    pub(crate) fn after(
+        now: Timestamp,
+        lead: Duration,
+        warmup: Duration,
+        duration: Duration,
+    ) -> Self {
         let start = Timestamp::from_millis((now + lead).as_millis() + 1);
         let from = start + warmup;
         Plan {

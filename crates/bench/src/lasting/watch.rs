@@ -179,7 +179,8 @@ impl<T: Send + 'static> Processor for WatchP<T> {
             Timed::Windows => {
                 let last = &mut self.last_window;
                 // A result's time is the last microsecond of its window.
-                let ends = times.map(|time| Timestamp::from_micros(time.as_micros().saturating_add(1)));
+                let ends =
+                    times.map(|time| Timestamp::from_micros(time.as_micros().saturating_add(1)));
                 let first = ends.filter(|end| {
                     let is_first = *end > *last;
                     *last = (*end).max(*last);
@@ -218,6 +219,9 @@ mod tests {
         assert_eq!((number("results"), number("measured")), (6, 4));
         assert_eq!(number("longest_pause"), 7 * second);
         assert_eq!(number("latest"), 6 * second);
-        assert_eq!(number(&format!("{WINDOW}{}", at(2).as_micros())), 7 * second);
+        assert_eq!(
+            number(&format!("{WINDOW}{}", at(2).as_micros())),
+            7 * second
+        );
     }
 }

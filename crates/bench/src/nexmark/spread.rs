@@ -47,7 +47,13 @@ impl SpreadJob {
         events: R,
         stride: Duration,
     ) -> Stream<R::Row, Unbounded, Timed> {
-        let (watch, task) = (Arc::clone(&self.watch), Task { stride, ..self.task });
+        let (watch, task) = (
+            Arc::clone(&self.watch),
+            Task {
+                stride,
+                ..self.task
+            },
+        );
         let make = supplier(move || WaitingP::new(events.clone(), task, Arc::clone(&watch)));
         let source = Source::<R::Row, Unbounded>::new("events", make);
         p.read_from(source.parallelism(self.instances()))

@@ -82,10 +82,10 @@ impl SnapshotParams {
         ])?;
         check_rate(self.rate(), "records")?;
         match self.rate() < u64::from(self.threads) {
-            true => Err(refused(
-                "less than a record a second for each thread changes nothing",
-            )
-            .hint("have more keys changed, or more often")),
+            true => Err(
+                refused("less than a record a second for each thread changes nothing")
+                    .hint("have more keys changed, or more often"),
+            ),
             false => Ok(()),
         }
     }

@@ -61,13 +61,19 @@ pub fn run(params: &SnapshotParams, progress: &mut dyn FnMut(&str)) -> Result<Re
     progress("warming up");
     thread::sleep(plan.from.since(node.clock().wall()));
     progress("measuring");
-    let (meanwhile, before) = (Meanwhile::begin(), watch.load.emitted.load(Ordering::Relaxed));
+    let (meanwhile, before) = (
+        Meanwhile::begin(),
+        watch.load.emitted.load(Ordering::Relaxed),
+    );
     let mut seen = Commits::since(look(&job)?);
     while node.clock().wall() < plan.until {
         thread::sleep(LOOK);
         seen.look(look(&job)?);
     }
-    let (spent, after) = (meanwhile.spent(), watch.load.emitted.load(Ordering::Relaxed));
+    let (spent, after) = (
+        meanwhile.spent(),
+        watch.load.emitted.load(Ordering::Relaxed),
+    );
     watch.obey(Order::Over);
     job.join()?;
     drop(node);

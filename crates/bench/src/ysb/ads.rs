@@ -131,13 +131,12 @@ impl AdsLoad {
             .window(Window::tumbling(self.window))
             .aggregate("views", count())
             .parallelism(many);
-        let told = counted
-            .rebalance()
-            .parallelism(Parallelism::ONE)
-            .map(move |views: WindowResult<u64, u64>| {
+        let told = counted.rebalance().parallelism(Parallelism::ONE).map(
+            move |views: WindowResult<u64, u64>| {
                 sees.saw(clock.wall(), [views.end].into_iter());
                 format!("{} {} {}", views.key, views.end.as_millis(), views.value)
-            });
+            },
+        );
         let sink = files::write_lines(self.out.join("views.txt")).rotate_with_epochs();
         told.write_to(sink.build());
         Ok((Box::new(p), watch))
@@ -153,7 +152,10 @@ impl AdsLoad {
                 index,
                 parallelism: self.instances,
             };
-            let (own, rows) = (task.of_instance(instance), self.events().of_instance(instance));
+            let (own, rows) = (
+                task.of_instance(instance),
+                self.events().of_instance(instance),
+            );
             for index in 0..own.count {
                 let event = rows.event(index);
                 if event.kind == 0 {
@@ -203,7 +205,10 @@ mod tests {
         assert!((900..1_100).contains(&sum), "{sum}");
         assert_eq!(views.len(), 7 * 3);
         let ends: Vec<i64> = views.keys().map(|(_, end)| *end).collect();
-        assert!(ends.iter().all(|end| [11_000, 12_000, 13_000].contains(end)));
+        assert!(
+            ends.iter()
+                .all(|end| [11_000, 12_000, 13_000].contains(end))
+        );
     }
 
     #[test]

@@ -76,7 +76,11 @@ pub fn run(params: &YsbParams, progress: &mut dyn FnMut(&str)) -> Result<Report>
         true => stand.commits().figures(),
         false => commits::none(),
     });
-    figures.extend(machine_of(spent(&last, params.duration), rss_mb(&last), noise));
+    figures.extend(machine_of(
+        spent(&last, params.duration),
+        rss_mb(&last),
+        noise,
+    ));
     Ok(Report {
         bench: "ysb",
         parameters: params.fields(),
@@ -93,15 +97,22 @@ fn windows(last: &[Sample], plan: &Plan, killed: Option<Timestamp>) -> Vec<Field
     let ms = |nanos: u64| nanos as f64 / 1e6;
     let all = merged(last).ok().filter(|all| !all.is_empty());
     let quantile = |q: f64| -> Value {
-        json!(all.as_ref().map(|all| rounded(ms(all.value_at_quantile(q)), 1e4)))
+        json!(
+            all.as_ref()
+                .map(|all| rounded(ms(all.value_at_quantile(q)), 1e4))
+        )
     };
     let in_time = |end: i64| (plan.from.as_micros()..plan.until.as_micros()).contains(&end);
     let before = |end: i64| killed.is_none_or(|killed| end < killed.as_micros());
     let measured = late.iter().filter(|(end, _)| in_time(**end));
     let (calm, shaken): (Vec<_>, Vec<_>) = measured.partition(|(end, _)| before(**end));
     let longest = calm.iter().map(|(_, late)| ms(**late)).reduce(f64::max);
-    let limit = longest.map(|longest| longest * (1.0 + AFFECTED_SHARE) + AFFECTED.as_secs_f64() * 1e3);
-    let affected = shaken.iter().filter(|(_, late)| Some(ms(**late)) > limit).count();
+    let limit =
+        longest.map(|longest| longest * (1.0 + AFFECTED_SHARE) + AFFECTED.as_secs_f64() * 1e3);
+    let affected = shaken
+        .iter()
+        .filter(|(_, late)| Some(ms(**late)) > limit)
+        .count();
     let spike = shaken.iter().map(|(_, late)| ms(**late)).reduce(f64::max);
     let is_known = killed.is_some() && limit.is_some();
     vec![
@@ -129,7 +140,7 @@ fn late_windows(last: &[Sample]) -> BTreeMap<i64, u64> {
 }
 
 fn verdict(load: &AdsLoad, stand: &Stand, start: Timestamp) -> Result<published::Verdict> {
-    let lines = published::lines(&stand.published(), |line| {
+    let lines: Vec<(u64, i64, u64)> = published::lines(&stand.published(), |line| {
         let mut parts = line.split(' ');
         let campaign = parts.next()?.parse().ok()?;
         let end = parts.next()?.parse().ok()?;
@@ -148,7 +159,13 @@ mod tests {
         let plan = Plan::after(Timestamp::from_secs(0), second, second, 4 * second);
         let end = |at: u64| (plan.from + Duration::from_millis(at)).as_micros();
         let ms = 1_000_000;
-        let numbers = [(500, 5), (1_000, 7), (2_000, 900), (3_000, 6), (9_000, 9_000)];
+        let numbers = [
+            (500, 5),
+            (1_000, 7),
+            (2_000, 900),
+            (3_000, 6),
+            (9_000, 9_000),
+        ];
         let numbers = numbers.map(|(at, late)| (format!("{WINDOW}{}", end(at)), late * ms));
         let sample = Sample {
             numbers: numbers.into(),

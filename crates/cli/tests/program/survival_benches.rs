@@ -39,7 +39,10 @@ fn a_query_over_two_workers_is_compared_with_the_same_without_a_guarantee() {
     };
     for line in [without, with] {
         check_always(line);
-        assert_eq!((&line["workers"], &line["keys"]), (&2.into(), &10_000.into()));
+        assert_eq!(
+            (&line["workers"], &line["keys"]),
+            (&2.into(), &10_000.into())
+        );
         // One for each window.
         assert_eq!(line["latencies"], 20, "{line}");
         assert!(line["p9999_ms"].is_number() && line["host_cpu_seconds"].is_number());
@@ -54,19 +57,30 @@ fn a_query_over_two_workers_is_compared_with_the_same_without_a_guarantee() {
 fn snapshots_of_state_that_changes_a_little_are_told_beside_latency() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path().join("kept");
-    let flags = format!("--keys 5000 --snapshot-interval 100ms --snapshot-folder {}", at.display());
-    let runs = lines(&format!("snapshot {flags} --both --duration 600ms --warmup 100ms"));
+    let flags = format!(
+        "--keys 5000 --snapshot-interval 100ms --snapshot-folder {}",
+        at.display()
+    );
+    let runs = lines(&format!(
+        "snapshot {flags} --both --duration 600ms --warmup 100ms"
+    ));
     let [without, with, last] = &runs[..] else {
         panic!("{runs:?}");
     };
     for line in [without, with] {
         check_always(line);
-        assert_eq!((&line["rate"], &line["latencies"]), (&500.into(), &300.into()));
+        assert_eq!(
+            (&line["rate"], &line["latencies"]),
+            (&500.into(), &300.into())
+        );
         assert!(line["p9999_ms"].is_number() && line["fill_s"].is_number());
     }
     assert!(without["snapshot_max_ms"].is_null(), "{without}");
     assert!(with["snapshot_max_ms"].is_number(), "{with}");
-    assert!(with["first_snapshots_bytes"].as_u64() > Some(300_000), "{with}");
+    assert!(
+        with["first_snapshots_bytes"].as_u64() > Some(300_000),
+        "{with}"
+    );
     assert_eq!(last["pairs"], 1);
 }
 
@@ -77,7 +91,11 @@ fn nothing_is_lost_and_nothing_comes_twice_when_a_worker_is_killed() {
         panic!("one run is one line");
     };
     check_always(line);
-    assert_eq!((&line["lost"], &line["duplicated"]), (&0.into(), &0.into()), "{line}");
+    assert_eq!(
+        (&line["lost"], &line["duplicated"]),
+        (&0.into(), &0.into()),
+        "{line}"
+    );
     for figure in ["gap_ms", "spike_ms", "recovery_ms", "snapshot_max_ms"] {
         assert!(line[figure].is_number(), "{figure}: {line}");
     }
@@ -88,15 +106,25 @@ fn nothing_is_lost_and_nothing_comes_twice_when_a_worker_is_killed() {
 #[test]
 fn advertisements_are_counted_whoever_is_killed() {
     for victim in ["worker", "job-master"] {
-        let flags = format!("ysb --rate 3000 --window 500ms --guarantee exactly-once --kill {victim}");
+        let flags =
+            format!("ysb --rate 3000 --window 500ms --guarantee exactly-once --kill {victim}");
         let short = "--snapshot-interval 200ms --duration 6s --warmup 500ms --at 1s";
         let [line] = &lines(&format!("{flags} {short}"))[..] else {
             panic!("one run is one line");
         };
         check_always(line);
         assert_eq!(line["kill"], victim);
-        assert_eq!((&line["lost"], &line["duplicated"]), (&0.into(), &0.into()), "{line}");
-        for figure in ["window_p50_ms", "window_p99_ms", "spike_ms", "windows_affected"] {
+        assert_eq!(
+            (&line["lost"], &line["duplicated"]),
+            (&0.into(), &0.into()),
+            "{line}"
+        );
+        for figure in [
+            "window_p50_ms",
+            "window_p99_ms",
+            "spike_ms",
+            "windows_affected",
+        ] {
             assert!(line[figure].is_number(), "{figure}: {line}");
         }
     }

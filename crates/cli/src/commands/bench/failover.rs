@@ -72,9 +72,14 @@ pub fn run(args: &FailoverBenchArgs, context: &Context) -> Result<(), Failure> {
             guarantee: Guarantee::None,
             ..params.clone()
         };
-        return both(args.guarantee, &args.repeat, context, |is_second, progress| {
-            failover::run(if is_second { &params } else { &without }, progress)
-        });
+        return both(
+            args.guarantee,
+            &args.repeat,
+            context,
+            |is_second, progress| {
+                failover::run(if is_second { &params } else { &without }, progress)
+            },
+        );
     }
     repeat::run(args.repeat.repeat, context, |progress| {
         failover::run(&params, progress)

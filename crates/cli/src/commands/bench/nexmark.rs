@@ -106,9 +106,14 @@ pub fn run(args: &NexmarkBenchArgs, context: &Context) -> Result<(), Failure> {
             baseline: false,
             ..params.clone()
         };
-        return both(args.guarantee, &args.repeat, context, |is_second, progress| {
-            nexmark::run(if is_second { &params } else { &without }, progress)
-        });
+        return both(
+            args.guarantee,
+            &args.repeat,
+            context,
+            |is_second, progress| {
+                nexmark::run(if is_second { &params } else { &without }, progress)
+            },
+        );
     }
     repeat::run(args.repeat.repeat, context, |progress| {
         nexmark::run(&params, progress)

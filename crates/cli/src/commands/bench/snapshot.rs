@@ -68,9 +68,14 @@ pub fn run(args: &SnapshotBenchArgs, context: &Context) -> Result<(), Failure> {
             guarantee: Guarantee::None,
             ..params.clone()
         };
-        return both(args.guarantee, &args.repeat, context, |is_second, progress| {
-            snapshot::run(if is_second { &params } else { &without }, progress)
-        });
+        return both(
+            args.guarantee,
+            &args.repeat,
+            context,
+            |is_second, progress| {
+                snapshot::run(if is_second { &params } else { &without }, progress)
+            },
+        );
     }
     repeat::run(args.repeat.repeat, context, |progress| {
         snapshot::run(&params, progress)

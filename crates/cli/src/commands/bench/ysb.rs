@@ -90,9 +90,12 @@ pub fn run(args: &YsbBenchArgs, context: &Context) -> Result<(), Failure> {
             guarantee: Guarantee::None,
             ..params.clone()
         };
-        return both(args.guarantee, &args.repeat, context, |is_second, progress| {
-            ysb::run(if is_second { &params } else { &without }, progress)
-        });
+        return both(
+            args.guarantee,
+            &args.repeat,
+            context,
+            |is_second, progress| ysb::run(if is_second { &params } else { &without }, progress),
+        );
     }
     repeat::run(args.repeat.repeat, context, |progress| {
         ysb::run(&params, progress)

@@ -9,7 +9,8 @@ use super::super::workers::{Content, Worker};
 use super::super::{JobMaster, MasterAction, Note};
 use super::{BEGINS_WITHIN, Stage};
 use crate::{
-    Cause, EpochsEvent, EpochsNote, FromParticipant, Generation, Life, LifeEnd, ParticipantId, WorkerId,
+    Cause, EpochsEvent, EpochsNote, FromParticipant, Generation, Life, LifeEnd, ParticipantId,
+    WorkerId,
 };
 
 impl JobMaster {

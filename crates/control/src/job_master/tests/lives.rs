@@ -4,8 +4,8 @@ use ardea_core::Epoch;
 
 use super::*;
 use crate::{
-    EpochKind, EpochWord, EpochsCommand, EpochsConfig, EpochsNote, FromParticipant, Generation, Held, Intent,
-    Life, LifeEnd, ParticipantId, PlanVersion, Receipt, Report, ToParticipant,
+    EpochKind, EpochWord, EpochsCommand, EpochsConfig, EpochsNote, FromParticipant, Generation,
+    Held, Intent, Life, LifeEnd, ParticipantId, PlanVersion, Receipt, Report, ToParticipant,
 };
 
 fn config() -> MasterConfig {
