@@ -185,12 +185,12 @@ impl Accounts {
         let payments = Source::<Payment, Unbounded>::new("payments", make);
         let many = as_many(self.instances);
         let keeps = Arc::clone(watch);
+        let take =
+            move |account: &mut Account, _: &u64, payment: Payment| account.take(payment, &keeps);
         p.read_from(payments.parallelism(many))
             .with_source_time()
             .key_by(|payment: &Payment| payment.account)
-            .flat_map_stateful("accounts", Account::new, move |account, _, payment| {
-                account.take(payment, &keeps)
-            })
+            .flat_map_stateful("accounts", Account::new, take)
             .parallelism(many)
     }
 }

@@ -78,9 +78,10 @@ impl Watch {
                 *window = late.max(*window);
             }
             // What comes again after a failure is nothing new.
-            match seen.newest {
+            let before = seen.newest;
+            match before {
                 Some((newest, _)) if due <= newest => {}
-                before => {
+                _ => {
                     let pause = before.map_or(0, |(_, at)| now.since(at).as_nanos() as u64);
                     seen.longest_pause = seen.longest_pause.max(pause);
                     seen.latest = seen.latest.max(late);
