@@ -88,7 +88,7 @@ pub fn run(params: &FailoverParams, progress: &mut dyn FnMut(&str)) -> Result<Re
     stand.look_on(plan.from + params.at);
     progress("killing a worker");
     let killed = stand.kill(Victim::Worker)?;
-    let recovered = stand.recovered(&killed, Victim::Worker, plan.until);
+    let recovered = stand.recovered(&killed, Victim::Worker);
     stand.look_on(plan.until);
     let mut figures = told(&stand, &killed, recovered);
     let hosts_cpu = stand.host_cpu_time();

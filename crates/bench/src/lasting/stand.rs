@@ -22,6 +22,9 @@ const FILLED_WITHIN: Duration = Duration::from_secs(1_800);
 /// How long a job may take, behind the measured time, to catch up and to come to its end.
 const OVER_WITHIN: Duration = Duration::from_secs(300);
 
+/// How long a job may take to be whole again.
+const RECOVERED_WITHIN: Duration = Duration::from_secs(120);
+
 /// Time for the word to begin to have reached all containers.
 const LEAD: Duration = Duration::from_millis(300);
 
@@ -206,15 +209,10 @@ impl Stand {
     }
 
     /// How long it took until the job was whole again: until its next life had begun, or, where none was needed, until more was committed
-    /// by whoever leads it now. Nothing without a guarantee, or if that is not seen by then.
-    pub(crate) fn recovered(
-        &mut self,
-        killed: &Killed,
-        victim: Victim,
-        until: ardea_core::Timestamp,
-    ) -> Option<Duration> {
+    /// by whoever leads it now. Nothing without a guarantee, or if that takes longer than anybody would wait.
+    pub(crate) fn recovered(&mut self, killed: &Killed, victim: Victim) -> Option<Duration> {
         killed.life?;
-        while self.clock.wall() < until {
+        while killed.at.elapsed() < RECOVERED_WITHIN {
             self.look();
             if let Ok(Some(epochs)) = self.epochs() {
                 let is_next = Some(epochs.life) > killed.life && epochs.has_begun;

@@ -55,7 +55,7 @@ pub fn run(params: &YsbParams, progress: &mut dyn FnMut(&str)) -> Result<Report>
         stand.look_on(plan.from + params.at);
         progress("killing");
         let signal = stand.kill(kill.victim())?;
-        recovered = stand.recovered(&signal, kill.victim(), plan.until);
+        recovered = stand.recovered(&signal, kill.victim());
         killed = Some(plan.from + params.at);
     }
     stand.look_on(plan.until);
