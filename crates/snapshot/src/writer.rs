@@ -67,6 +67,8 @@ pub struct BlockWriter {
 /// An entry in the buffer. The key lies at `key_at`, the value behind it.
 #[derive(Clone, Copy, Debug)]
 struct Buffered {
+    /// State, space and slot in one, and the beginning of the key: what decides about the order of nearly all, without looking elsewhere.
+    order: (u64, u64),
     state: u32,
     space: Space,
     slot: u32,
@@ -183,6 +185,7 @@ impl BlockWriter {
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value.unwrap_or_default());
         self.entries.push(Buffered {
+            order: (place_of(state, space, slot), beginning_of(key)),
             state,
             space,
             slot,
@@ -229,8 +232,8 @@ impl BlockWriter {
         let bytes = &self.bytes;
         // Stable: of equal keys the last stays the last.
         self.entries.sort_by(|a, b| {
-            let places = (a.group(), a.slot).cmp(&(b.group(), b.slot));
-            places.then_with(|| a.key(bytes).cmp(b.key(bytes)))
+            let order = a.order.cmp(&b.order);
+            order.then_with(|| a.key(bytes).cmp(b.key(bytes)))
         });
         for group in self.entries.chunk_by(|a, b| a.group() == b.group()) {
             let (name, blocks) = &mut self.states[group[0].state as usize];
@@ -257,6 +260,20 @@ impl BlockWriter {
         self.entries.clear();
         self.files.flush()
     }
+}
+
+/// In one number that is ordered like all three.
+fn place_of(state: u32, space: Space, slot: u32) -> u64 {
+    let space = u64::from(space == Space::Instances);
+    (u64::from(state) << 33) | (space << 32) | u64::from(slot)
+}
+
+/// The first bytes of a key, as a number that is ordered like them. Of keys that begin alike the rest decides.
+fn beginning_of(key: &[u8]) -> u64 {
+    let mut first = [0; 8];
+    let length = key.len().min(first.len());
+    first[..length].copy_from_slice(&key[..length]);
+    u64::from_be_bytes(first)
 }
 
 fn check_name(what: &str, name: &str) -> Result<()> {
@@ -411,5 +428,26 @@ impl Run {
             self.end_block(files)?;
         }
         Ok(self.blocks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn numbers_are_ordered_like_what_they_stand_for(
+            a in (0u32..3, any::<bool>(), any::<u32>(), proptest::collection::vec(0u8..3, 0..12)),
+            b in (0u32..3, any::<bool>(), any::<u32>(), proptest::collection::vec(0u8..3, 0..12)),
+        ) {
+            let space = |of_instances: bool| Space::ALL[usize::from(of_instances)];
+            let places = [&a, &b].map(|it| place_of(it.0, space(it.1), it.2));
+            let wanted = (a.0, space(a.1), a.2).cmp(&(b.0, space(b.1), b.2));
+            prop_assert_eq!(places[0].cmp(&places[1]), wanted);
+            let order = beginning_of(&a.3).cmp(&beginning_of(&b.3));
+            prop_assert!(order.is_eq() || order == a.3.cmp(&b.3));
+        }
     }
 }
