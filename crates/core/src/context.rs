@@ -234,4 +234,20 @@ mod tests {
         job.cancel();
         assert!(untold.is_draining() && untold.is_cancelled());
     }
+
+    #[test]
+    fn epochs_are_ended_one_by_one_but_for_those_that_are_skipped() {
+        let job = JobSignals::default();
+        assert_eq!(job.next_epoch(0), None);
+        job.ask_epoch_ends(Epoch(2));
+        assert_eq!(job.next_epoch(0), Some(Epoch(1)));
+        assert_eq!(job.next_epoch(1), Some(Epoch(2)));
+        // Known before what is asked for behind it.
+        job.skip_epochs(Epoch(64));
+        assert_eq!(job.next_epoch(2), None);
+        assert_eq!(job.next_epoch(1), Some(Epoch(2)));
+        job.ask_epoch_ends(Epoch(65));
+        assert_eq!(job.next_epoch(2), Some(Epoch(65)));
+        assert_eq!(job.next_epoch(65), None);
+    }
 }
