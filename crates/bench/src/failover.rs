@@ -5,4 +5,4 @@ mod run;
 
 pub use params::FailoverParams;
 pub use run::run;
-pub(crate) use run::{AccountsLoad, rss_mb, spent};
+pub(crate) use run::AccountsLoad;

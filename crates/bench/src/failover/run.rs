@@ -15,11 +15,10 @@ use crate::cluster::{BenchJob, Kind, Load, Sample, merged};
 use crate::lasting::accounts::{Accounts, Receipt};
 use crate::lasting::commits;
 use crate::lasting::published::{self, Verdict};
-use crate::lasting::stand::{Killed, Stand, Victim, published_in};
+use crate::lasting::stand::{Killed, Stand, Victim, published_in, rss_mb, spent};
 use crate::lasting::watch::Watch;
 use crate::noise;
 use crate::report::{Field, Report, Unit, latency, machine_of, rounded, seconds};
-use crate::usage::Spent;
 
 /// After so long without any more results all have come…
 const STILL: Duration = Duration::from_secs(2);
@@ -153,25 +152,4 @@ fn verdict(stand: &Stand, paid: Vec<u64>) -> Result<Verdict> {
         Some((account.parse().ok()?, number.parse().ok()?))
     })?;
     Ok(published::of_receipts(receipts, paid))
-}
-
-/// Cpu time of all workers, from their beginning: that of one that was killed as far as it was seen.
-pub(crate) fn spent(last: &[Sample], wall: Duration) -> Spent {
-    let nanos: u64 = last.iter().map(|sample| sample.cpu_nanos).sum();
-    Spent {
-        wall,
-        cpu: Duration::from_nanos(nanos),
-    }
-}
-
-/// The most memory that the containers had, each in one of its lives.
-pub(crate) fn rss_mb(last: &[Sample]) -> Option<f64> {
-    let mut containers: Vec<u32> = last.iter().map(|sample| sample.container).collect();
-    containers.dedup();
-    let most = |container: u32| -> Option<f64> {
-        let lives = last.iter().filter(|sample| sample.container == container);
-        lives.filter_map(|sample| sample.rss_mb).reduce(f64::max)
-    };
-    let peaks: Option<Vec<f64>> = containers.into_iter().map(most).collect();
-    peaks.map(|peaks| rounded(peaks.iter().sum(), 10.0))
 }

@@ -12,6 +12,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::commits::{Commits, Epochs, wait_for_whole};
 use super::span::Plan;
 use crate::cluster::{Gathering, Ground, Load, Order, Sample, pids_of};
+use crate::report::rounded;
+use crate::usage::Spent;
 
 /// How long a job may take to run.
 const WITHIN: Duration = Duration::from_secs(60);
@@ -264,6 +266,27 @@ impl Stand {
     pub(crate) fn commits(&self) -> &Commits {
         &self.commits
     }
+}
+
+/// Cpu time of all workers, from their beginning: that of one that was killed as far as it was seen.
+pub(crate) fn spent(last: &[Sample], wall: Duration) -> Spent {
+    let nanos: u64 = last.iter().map(|sample| sample.cpu_nanos).sum();
+    Spent {
+        wall,
+        cpu: Duration::from_nanos(nanos),
+    }
+}
+
+/// The most memory that the containers had, each in one of its lives.
+pub(crate) fn rss_mb(last: &[Sample]) -> Option<f64> {
+    let mut containers: Vec<u32> = last.iter().map(|sample| sample.container).collect();
+    containers.dedup();
+    let most = |container: u32| -> Option<f64> {
+        let lives = last.iter().filter(|sample| sample.container == container);
+        lives.filter_map(|sample| sample.rss_mb).reduce(f64::max)
+    };
+    let peaks: Option<Vec<f64>> = containers.into_iter().map(most).collect();
+    peaks.map(|peaks| rounded(peaks.iter().sum(), 10.0))
 }
 
 fn nobody() -> Error {
