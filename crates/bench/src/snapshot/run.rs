@@ -19,7 +19,7 @@ use crate::lasting::watch::{Timed, Watch, WatchP};
 use crate::noise;
 use crate::report::{Field, Report, Unit, latency, machine, rounded, seconds, throughput};
 use crate::running::Running;
-use crate::usage::{Meanwhile, forget_peak};
+use crate::usage::{Meanwhile, Spent, forget_peak};
 
 /// Time from the word to begin until the first record is due.
 const LEAD: Duration = Duration::from_millis(100);
@@ -45,14 +45,59 @@ pub fn run(params: &SnapshotParams, progress: &mut dyn FnMut(&str)) -> Result<Re
     })?);
     let watch = Watch::new(false)?;
     let job = Running::start(&node, pipeline(params, &watch), params.survival())?;
+    let seen = look_on(params, (&node, &watch), &job, progress);
+    watch.obey(Order::Over);
+    // Why a job has come to its end says more than that it has.
+    job.join()?;
+    let Seen {
+        filled,
+        whole,
+        commits,
+        events,
+        spent,
+    } = seen?;
+    drop(node);
+    let mut figures = throughput(events, spent);
+    figures.extend(latency(&watch.latency(), Unit::Millis));
+    figures.extend(machine(spent, noise));
+    figures.extend(match whole {
+        Some(_) => commits.figures(),
+        None => commits::none(),
+    });
+    figures.extend(beginning(filled, whole));
+    Ok(Report {
+        bench: "snapshot",
+        parameters: params.fields(),
+        figures,
+    })
+}
+
+/// What is seen of a job that runs.
+struct Seen {
+    /// How long filling took.
+    filled: Duration,
+    /// The first snapshot that held everything, if the job makes any.
+    whole: Option<Epochs>,
+    /// Those of the measured time, in which there were so many events.
+    commits: Commits,
+    events: u64,
+    spent: Spent,
+}
+
+fn look_on(
+    params: &SnapshotParams,
+    (node, watch): (&Node, &Watch),
+    job: &Running,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Seen> {
     progress("filling the state");
     let begun = Instant::now();
-    wait_until_filled(params, &watch, &job)?;
+    wait_until_filled(params, watch, job)?;
     let filled = begun.elapsed();
     let whole = match params.guarantee.keeps_state() {
         true => {
             progress("waiting for a snapshot of everything");
-            Some(wait_for_whole(|| look(&job))?)
+            Some(wait_for_whole(|| look(job))?)
         }
         false => None,
     };
@@ -61,34 +106,19 @@ pub fn run(params: &SnapshotParams, progress: &mut dyn FnMut(&str)) -> Result<Re
     progress("warming up");
     thread::sleep(plan.from.since(node.clock().wall()));
     progress("measuring");
-    let (meanwhile, before) = (
-        Meanwhile::begin(),
-        watch.load.emitted.load(Ordering::Relaxed),
-    );
-    let mut seen = Commits::since(look(&job)?);
+    let emitted = || watch.load.emitted.load(Ordering::Relaxed);
+    let (meanwhile, before) = (Meanwhile::begin(), emitted());
+    let mut commits = Commits::since(look(job)?);
     while node.clock().wall() < plan.until {
         thread::sleep(LOOK);
-        seen.look(look(&job)?);
+        commits.look(look(job)?);
     }
-    let (spent, after) = (
-        meanwhile.spent(),
-        watch.load.emitted.load(Ordering::Relaxed),
-    );
-    watch.obey(Order::Over);
-    job.join()?;
-    drop(node);
-    let mut figures = throughput(after - before, spent);
-    figures.extend(latency(&watch.latency(), Unit::Millis));
-    figures.extend(machine(spent, noise));
-    figures.extend(match whole {
-        Some(_) => seen.figures(),
-        None => commits::none(),
-    });
-    figures.extend(beginning(filled, whole));
-    Ok(Report {
-        bench: "snapshot",
-        parameters: params.fields(),
-        figures,
+    Ok(Seen {
+        filled,
+        whole,
+        commits,
+        spent: meanwhile.spent(),
+        events: emitted() - before,
     })
 }
 
