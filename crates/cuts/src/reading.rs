@@ -66,8 +66,8 @@ struct ShelfState {
 }
 
 impl StateReading {
-    /// Of this snapshot, with so many threads. `here` says how many instances of each vertex are in this process, which share the threads; where
-    /// it doesn't, all of them are. `when_read` is called when all that have been opened by the time of
+    /// Of this snapshot, with so many threads. `here` says how many instances of each vertex are in this process, which share the
+    /// threads; where it doesn't, all of them are. `when_read` is called when all that have been opened by the time of
     /// [`all_are_open`](Self::all_are_open) have all.
     ///
     /// # Errors

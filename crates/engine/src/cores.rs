@@ -32,8 +32,8 @@ pub fn pin_to(core: usize) -> io::Result<()> {
 /// By how much threads are nicer that stand back.
 const NICER: i32 = 5;
 
-/// Has the calling thread stand back behind others of this process, where they want the same core: for what is done beside records, and may take
-/// a moment longer. It gets a part of a core all the same.
+/// Has the calling thread stand back behind others of this process, where they want the same core: for what is done beside records, and
+/// may take a moment longer. It gets a part of a core all the same.
 pub fn stand_back() {
     // On Linux each thread has its own. A system that refuses leaves things as they are; only latency suffers.
     let _ = nice(NICER);

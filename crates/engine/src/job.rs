@@ -522,8 +522,8 @@ impl JobHandle {
         self.shared.ask_epoch_ends(until);
     }
 
-    /// Asks the sources to end the current epoch as this one, unless it has been asked for. Numbers that were left out before it are nobody's,
-    /// and are never ended.
+    /// Asks the sources to end the current epoch as this one, unless it has been asked for. Numbers that were left out before it are
+    /// nobody's, and are never ended.
     pub fn end_epoch_as(&self, epoch: Epoch) {
         self.shared.ask_epoch_end_as(epoch);
     }

@@ -25,9 +25,9 @@ const NAME_MOST_BYTES: usize = 4_096;
 pub struct BlockConfig {
     /// About how many bytes of entries make a block, before they are packed. One entry that is larger has a block of its own.
     pub block_bytes: usize,
-    /// How many bytes of entries are sorted at a time, at first: each time twice as many as before, and up to eight times as many in the end.
-    /// So little is held for a small cut, and what is sorted of a large one is in few runs. The fewer runs, the fewer partitions each block
-    /// has, the fewer blocks have to be read for some of them, and the fewer have to be merged.
+    /// How many bytes of entries are sorted at a time, at first: each time twice as many as before, and up to eight times as many in the
+    /// end. So little is held for a small cut, and what is sorted of a large one is in few runs. The fewer runs, the fewer partitions
+    /// each block has, the fewer blocks have to be read for some of them, and the fewer have to be merged.
     pub buffer_bytes: usize,
 }
 

@@ -251,8 +251,8 @@ impl SendEnd {
         let time = self.watermark.filter(|time| *time > Watermark::NONE);
         let [begins, time] = [begins, time].map(|mark| mark.map(Marker::Watermark));
         let idle = self.is_idle.then_some(Marker::Idle);
-        // Who waits for it would wait until the epoch is given up. Before time: what that made final may have been behind the epoch's end, and must
-        // not be in its cut, as it comes again if the job goes back there; what was before it is told again then.
+        // Who waits for it would wait until the epoch is given up. Before time: what that made final may have been behind the epoch's
+        // end, and must not be in its cut, as it comes again if the job goes back there; what was before it is told again then.
         let ended = self.ended.map(Marker::EpochEnd);
         let done = self.is_done.then_some(Marker::Done);
         let markers = [begins, ended, time, idle];

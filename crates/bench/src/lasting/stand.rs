@@ -234,8 +234,8 @@ impl Stand {
         crate::submit::noted_ms(&described, text, killed.at_ms)
     }
 
-    /// Waits until no more results have come for so long; then has the job come to its end, and waits for that: its sources emit all that was
-    /// due before. Gives what was seen last of each process, and whether the job came to its end.
+    /// Waits until no more results have come for so long; then has the job come to its end, and waits for that: its sources emit all
+    /// that was due before. Gives what was seen last of each process, and whether the job came to its end.
     pub(crate) fn end(&mut self, still: Duration) -> (Vec<Sample>, bool) {
         let deadline = Instant::now() + OVER_WITHIN;
         let (mut before, mut since) = (0, Instant::now());

@@ -24,8 +24,8 @@ const AFFECTED: Duration = Duration::from_millis(10);
 /// Runs the benchmark; `progress` is told what is going on.
 ///
 /// # Errors
-/// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if the parameters make no sense; what keeps the cluster or the job from
-/// running.
+/// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if the parameters make no sense; what keeps the cluster or the job
+/// from running.
 pub fn run(params: &YsbParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     params.check()?;
     progress("listening to the machine's own noise");

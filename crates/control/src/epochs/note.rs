@@ -137,8 +137,8 @@ impl fmt::Display for EpochsNote {
                 let names: Vec<String> = waiting_for.iter().map(ToString::to_string).collect();
                 write!(
                     f,
-                    "life {generation} has not begun after {} s: container {} still ends the life before, in which an instance may not come back \
-                     from a call, or reads what its instances remember",
+                    "life {generation} has not begun after {} s: container {} still ends the life before, in which \
+                     an instance may not come back from a call, or reads what its instances remember",
                     after.as_secs(),
                     names.join(", ")
                 )
