@@ -142,6 +142,6 @@ pub struct EpochsView {
     pub rolled_back_count: u64,
     /// Why it waits for somebody to decide, if it does.
     pub safe_mode: Option<String>,
-    /// Why no epoch can be committed at the moment, if that is so.
+    /// Why no epoch can be committed at the moment, or the present life does not begin, if that is so.
     pub trouble: Option<String>,
 }

@@ -129,6 +129,7 @@ fn is_of_weight(note: &EpochsNote) -> bool {
     matches!(
         note,
         EpochsNote::RollingBack { .. }
+            | EpochsNote::BeginsLate { .. }
             | EpochsNote::SnapshotSkipped { .. }
             | EpochsNote::SafeMode(_)
             | EpochsNote::Failing { .. }

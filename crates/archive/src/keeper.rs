@@ -91,7 +91,12 @@ impl CutKeeper for FolderKeeper {
         let reading = snapshot
             .map(|snapshot| {
                 let restored = Arc::clone(&here.restored);
-                StateReading::start(snapshot, FolderKeeper::threads(), move || restored())
+                let mut instances: BTreeMap<String, u32> = BTreeMap::new();
+                for id in &here.instances {
+                    *instances.entry(id.vertex.as_str().to_string()).or_default() += 1;
+                }
+                let threads = FolderKeeper::threads();
+                StateReading::start(snapshot, threads, instances, move || restored())
             })
             .transpose()?;
         let (notes, noted) = channel();

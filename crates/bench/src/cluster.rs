@@ -17,12 +17,12 @@ mod times;
 mod wire;
 mod work;
 
-pub(crate) use ground::Ground;
+pub(crate) use ground::{Ground, pids_of, promises};
 pub(crate) use spread::{Spread, merged};
 pub(crate) use times::Times;
 pub(crate) use wire::{Attended, Gathering, Order, Sample, latencies_in, note_first};
-pub(crate) use work::Load;
 pub use work::work;
+pub(crate) use work::{BenchJob, Kind, Load};
 
 /// The first argument of a worker that works for a bench; what it does there follows, in JSON.
 pub const BENCH_ARGUMENT: &str = "bench";

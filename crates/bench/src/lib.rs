@@ -4,6 +4,9 @@
 //! run of another system. What could not be measured is `null`.
 //!
 //! * [`nexmark`]: throughput and latency of NEXMark queries, beside a plain loop that computes the same;
+//! * [`ysb`]: the Yahoo streaming benchmark on a cluster, of which something may be killed;
+//! * [`snapshot`]: what a snapshot of much state takes of which little has changed;
+//! * [`failover`]: how long results are missed when a worker with much state is killed, and whether any is lost or comes twice;
 //! * [`wordcount`]: throughput and latency of word count as a topology, with and without acks, in one process or several, at one
 //!   parallelism or several, for seconds or for hours;
 //! * [`submit`]: how long it takes from submitting a job until its first record is through;
@@ -48,14 +51,20 @@ mod bounds;
 pub mod breakdown;
 pub mod cluster;
 pub mod exchange;
+pub mod failover;
 pub mod forward;
+mod lasting;
 pub mod latency;
+mod load;
 mod meter;
 pub mod nexmark;
 mod noise;
 mod pulse;
 pub mod recovery;
 pub mod report;
+mod rows;
+mod running;
+pub mod snapshot;
 mod sockets;
 pub mod stages;
 pub mod submit;
@@ -63,6 +72,7 @@ mod trend;
 mod usage;
 pub mod wakeup;
 pub mod wordcount;
+pub mod ysb;
 
 pub use report::Report;
 

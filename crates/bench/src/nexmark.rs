@@ -1,11 +1,12 @@
 //! NEXMark: throughput with `--max`, latency at a rate without.
 
-mod load;
 mod params;
 mod queries;
 mod rows;
 mod run;
-mod running;
+mod spread;
 
+pub(crate) use params::MOST_WORKERS;
 pub use params::NexmarkParams;
 pub use run::run;
+pub(crate) use spread::QueryLoad;

@@ -46,6 +46,8 @@ pub struct JobSignals {
 struct Asked {
     state: AtomicU8,
     epochs: AtomicU64,
+    /// Epochs up to that one are ended no more.
+    skipped: AtomicU64,
     was_drained: AtomicBool,
     is_paused: AtomicBool,
 }
@@ -151,6 +153,19 @@ impl JobSignals {
     pub fn epochs_asked(&self) -> u64 {
         self.asked.epochs.load(Ordering::Acquire)
     }
+
+    /// Whoever has not ended these epochs yet needs not do so any more: nobody has asked for them, or nobody waits for them.
+    pub fn skip_epochs(&self, until: Epoch) {
+        self.asked.skipped.fetch_max(until.0, Ordering::AcqRel);
+    }
+
+    /// For the runtime: which epoch a source ends next that has ended `ended` last, if it is to end one.
+    pub fn next_epoch(&self, ended: u64) -> Option<Epoch> {
+        let asked = self.epochs_asked();
+        // What is skipped may be known before what is asked for behind it.
+        let behind = self.asked.skipped.load(Ordering::Acquire).saturating_add(1);
+        (ended < asked).then(|| Epoch((ended + 1).max(behind.min(asked))))
+    }
 }
 
 /// What an instance may know of where it runs; given to [`Processor::init`](crate::Processor::init).
@@ -218,5 +233,21 @@ mod tests {
         assert!(!untold.is_draining());
         job.cancel();
         assert!(untold.is_draining() && untold.is_cancelled());
+    }
+
+    #[test]
+    fn epochs_are_ended_one_by_one_but_for_those_that_are_skipped() {
+        let job = JobSignals::default();
+        assert_eq!(job.next_epoch(0), None);
+        job.ask_epoch_ends(Epoch(2));
+        assert_eq!(job.next_epoch(0), Some(Epoch(1)));
+        assert_eq!(job.next_epoch(1), Some(Epoch(2)));
+        // Known before what is asked for behind it.
+        job.skip_epochs(Epoch(64));
+        assert_eq!(job.next_epoch(2), None);
+        assert_eq!(job.next_epoch(1), Some(Epoch(2)));
+        job.ask_epoch_ends(Epoch(65));
+        assert_eq!(job.next_epoch(2), Some(Epoch(65)));
+        assert_eq!(job.next_epoch(65), None);
     }
 }

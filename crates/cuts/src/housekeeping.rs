@@ -6,6 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result};
+use ardea_engine::stand_back;
 use ardea_snapshot::{FileName, FileState, Fold, FoldProgress, Folder, SnapshotId, SnapshotStore};
 
 /// How many bytes are folded at a time; then others get their turn.
@@ -42,7 +43,10 @@ impl Housekeeper {
         let (chores, waiting) = channel();
         let thread = thread::Builder::new()
             .name("ardea-chores".into())
-            .spawn(move || work(&*folder, &store, &waiting, &trouble))
+            .spawn(move || {
+                stand_back();
+                work(&*folder, &store, &waiting, &trouble);
+            })
             .map_err(|error| {
                 Error::new(ErrorCode::LimitReached, "no thread to tidy up snapshots")
                     .because(error)

@@ -15,7 +15,7 @@
 //!
 //! # Invariants
 //!
-//! * No thread that records flow on waits for a file.
+//! * No thread that records flow on waits for a file, and those that write and fold stand back behind them.
 //! * A cut is told of when all of it is safe, and never before.
 //! * What waits to be written, or to be taken, is bounded; who finds no room is woken when there is some.
 //! * When a life is over nothing more is written for it.

@@ -1,6 +1,6 @@
 //! Gives instances back what they remembered: reads and unpacks on threads of its own, several parts of each vertex at a time.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -18,8 +18,10 @@ const MOST_WAITING: usize = 4;
 pub struct StateReading {
     snapshot: Snapshot,
     pool: Arc<Pool>,
-    /// How many ranges of partitions an instance's state is read in at the same time.
-    parts: u32,
+    /// How many threads read.
+    threads: u32,
+    /// How many instances of each vertex are in this process.
+    here: BTreeMap<String, u32>,
 }
 
 /// Parts that can be read on, and the threads that do so; the threads end when there is nothing left to read and nobody can ask for more.
@@ -64,7 +66,8 @@ struct ShelfState {
 }
 
 impl StateReading {
-    /// Of this snapshot, with so many threads. `when_read` is called when all that have been opened by the time of
+    /// Of this snapshot, with so many threads. `here` says how many instances of each vertex are in this process, which share the
+    /// threads; where it doesn't, all of them are. `when_read` is called when all that have been opened by the time of
     /// [`all_are_open`](Self::all_are_open) have all.
     ///
     /// # Errors
@@ -72,6 +75,7 @@ impl StateReading {
     pub fn start(
         snapshot: Snapshot,
         threads: usize,
+        here: BTreeMap<String, u32>,
         when_read: impl Fn() + Send + Sync + 'static,
     ) -> Result<Arc<Self>> {
         let pool = Arc::new(Pool {
@@ -96,7 +100,8 @@ impl StateReading {
         Ok(Arc::new(StateReading {
             snapshot,
             pool,
-            parts: u32::try_from(threads).unwrap_or(u32::MAX).max(1),
+            threads: u32::try_from(threads).unwrap_or(u32::MAX).max(1),
+            here,
         }))
     }
 
@@ -108,7 +113,8 @@ impl StateReading {
 
     fn parts(&self, vertex: &str, instance: Instance) -> Vec<Part> {
         let own = PartitionRange::of_instance(instance.index, instance.parallelism);
-        let ranges = own.split(self.parts.div_ceil(instance.parallelism.max(1)));
+        let here = self.here.get(vertex).copied();
+        let ranges = own.split(share(self.threads, here.unwrap_or(instance.parallelism)));
         let mut parts = Vec::new();
         for state in self.snapshot.states(vertex) {
             let mut add = |entries| {
@@ -122,6 +128,11 @@ impl StateReading {
         }
         parts
     }
+}
+
+/// In how many parts the state of each of so many instances is read, so that all threads have something to do.
+fn share(threads: u32, instances: u32) -> u32 {
+    threads.div_ceil(instances.max(1))
 }
 
 impl Drop for StateReading {
@@ -139,7 +150,7 @@ impl CutSource for StateReading {
         let parts = self.parts(&of.vertex, of.instance);
         let state = ShelfState {
             open: parts.len(),
-            most_waiting: MOST_WAITING * parts.len().min(self.parts as usize).max(1),
+            most_waiting: MOST_WAITING * parts.len().min(self.threads as usize).max(1),
             ..ShelfState::default()
         };
         let shelf = Arc::new(Shelf {
@@ -331,4 +342,16 @@ fn fill(chunk: &mut StateChunk, part: &mut Part) -> Result<bool> {
         })?;
     }
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_threads_have_something_to_do_however_many_instances_are_elsewhere() {
+        // One of eight instances is here, all of eight are, or none.
+        assert_eq!([1, 8, 0].map(|here| share(4, here)), [4, 1, 4]);
+        assert_eq!(share(4, 3) * 3, 6);
+    }
 }

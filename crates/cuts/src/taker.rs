@@ -42,7 +42,7 @@ pub struct CutPlace {
     pub generation: u64,
 }
 
-/// How many bytes of an instance's cut are sorted at a time.
+/// How many bytes of an instance's cut are sorted at a time, at first.
 const BUFFER_BYTES: usize = 4 << 20;
 
 /// How the blocks of cuts are cut: many instances write at the same time, so none sorts much at once.

@@ -59,6 +59,8 @@ pub(crate) struct InputSet {
     is_leaving: bool,
     waiting: Vec<(usize, Message)>,
     last_epoch: Option<Epoch>,
+    /// The epochs behind that which have ended on some queue, in order, where queues that have are read on.
+    begun: VecDeque<Epoch>,
     /// Queues that have reached the end of an epoch are read on.
     is_unaligned: bool,
     /// By which it is known how long the ends of epochs take; nothing without.
@@ -92,6 +94,7 @@ impl InputSet {
             is_leaving: false,
             waiting: Vec::new(),
             last_epoch: None,
+            begun: VecDeque::new(),
             is_unaligned: false,
             clock: None,
             ending_since: None,

@@ -334,6 +334,15 @@ impl JobShared {
         self.pass_epochs_on();
     }
 
+    /// The same for this one alone: numbers between it and the one that was asked for last are skipped.
+    pub(crate) fn ask_epoch_end_as(&self, epoch: Epoch) {
+        let before = self.epochs_wanted.fetch_max(epoch.0, Ordering::SeqCst);
+        if epoch.0 > before.saturating_add(1) {
+            self.signals.skip_epochs(Epoch(epoch.0 - 1));
+        }
+        self.pass_epochs_on();
+    }
+
     /// Has all instances told what came of an epoch.
     pub(crate) fn tell_epoch(&self, fate: Fate) {
         for (_, waker, mailbox) in &self.members().tasklets {
@@ -511,6 +520,12 @@ impl JobHandle {
     /// that is spread over several processes. The first is 1, or the one after that which the job's state is from.
     pub fn end_epochs(&self, until: Epoch) {
         self.shared.ask_epoch_ends(until);
+    }
+
+    /// Asks the sources to end the current epoch as this one, unless it has been asked for. Numbers that were left out before it are
+    /// nobody's, and are never ended.
+    pub fn end_epoch_as(&self, epoch: Epoch) {
+        self.shared.ask_epoch_end_as(epoch);
     }
 
     /// Tells all instances that the snapshot of an epoch is durable; may be told twice. Returns before they have heard it.

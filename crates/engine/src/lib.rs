@@ -94,7 +94,7 @@ mod worker;
 mod model;
 
 pub use config::{JobConfig, NodeConfig, OnInstanceFailure};
-pub use cores::{allowed_cores, pin_to};
+pub use cores::{allowed_cores, pin_to, stand_back};
 pub use crossing::Crossings;
 pub use cuts::{CutEnd, CutRead, CutReader, CutReport, CutSink, CutSource, Cuts, InstanceName};
 pub use deployment::{Begin, Deployment};

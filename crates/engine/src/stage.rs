@@ -536,10 +536,10 @@ impl Stage {
 
     fn complete(&mut self) -> Result<bool> {
         let is_source = matches!(self.kind, Kind::Source { .. });
-        if is_source && self.epochs_ended < self.context.signals.epochs_asked() {
-            self.epochs_ended += 1;
-            self.phase = Phase::Epoch(Epoch(self.epochs_ended));
-            return self.end_epoch(Epoch(self.epochs_ended));
+        if is_source && let Some(epoch) = self.context.signals.next_epoch(self.epochs_ended) {
+            self.epochs_ended = epoch.0;
+            self.phase = Phase::Epoch(epoch);
+            return self.end_epoch(epoch);
         }
         if self.rests() {
             return Ok(false);

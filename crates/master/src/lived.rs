@@ -44,7 +44,7 @@ pub struct EpochsView {
     pub rolled_back_count: u64,
     /// Why it waits for somebody to decide, if it does.
     pub safe_mode: Option<String>,
-    /// Why no epoch can be committed at the moment, if that is so.
+    /// Why no epoch can be committed at the moment, or the present life does not begin, if that is so.
     pub trouble: Option<String>,
 }
 
@@ -69,6 +69,8 @@ pub(crate) struct Lived {
     given_up: u64,
     rolled_back: u64,
     trouble: Option<String>,
+    /// A life that has not begun for long, and what it waits for.
+    late: Option<(Generation, String)>,
     /// The life that was asked for last, and when.
     asked: Option<(Generation, Instant)>,
     /// The life that was seen to begin last, and how long that took.
@@ -95,6 +97,9 @@ impl Lived {
             EpochsNote::Failing { .. }
             | EpochsNote::RecordRefused(_)
             | EpochsNote::RecordDoubtful => self.trouble = Some(note.to_string()),
+            EpochsNote::BeginsLate { generation, .. } => {
+                self.late = Some((*generation, note.to_string()));
+            }
             _ => {}
         }
     }
@@ -124,6 +129,8 @@ impl Lived {
         let record = epochs.record()?;
         let restored = self.begun.filter(|(life, _)| *life == record.generation);
         let newest = self.newest;
+        let late = self.late.as_ref();
+        let late = late.filter(|(life, _)| *life == record.generation && !record.begun);
         Some(EpochsView {
             guarantee: epochs.guarantee().to_string(),
             life: record.generation.0,
@@ -142,7 +149,9 @@ impl Lived {
             given_up_count: self.given_up,
             rolled_back_count: self.rolled_back,
             safe_mode: record.safe_mode.as_ref().map(ToString::to_string),
-            trouble: self.trouble.clone(),
+            trouble: late
+                .map(|(_, why)| why.clone())
+                .or_else(|| self.trouble.clone()),
         })
     }
 }

@@ -147,6 +147,7 @@ impl Life {
                 Some(StateReading::start(
                     snapshot.clone(),
                     with.readers,
+                    BTreeMap::new(),
                     when_read,
                 )?)
             }

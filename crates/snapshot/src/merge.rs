@@ -147,20 +147,21 @@ impl Merge {
 
     fn find(&mut self) -> Result<()> {
         loop {
-            let Some(Reverse(mut newest)) = self.cursors.pop() else {
+            if let Some(mut last) = self.found.take()
+                && last.next()?
+            {
+                self.cursors.push(Reverse(last));
+            }
+            let Some(Reverse(newest)) = self.cursors.pop() else {
                 if !self.open_slot()? {
-                    self.found = None;
                     return Ok(());
                 }
                 continue;
             };
-            let found = newest.clone();
-            if newest.next()? {
-                self.cursors.push(Reverse(newest));
-            }
-            self.skip_older(&found)?;
-            if found.value().is_some() || self.keep_removed {
-                self.found = Some(found);
+            self.skip_older(&newest)?;
+            let counts = newest.value().is_some() || self.keep_removed;
+            self.found = Some(newest);
+            if counts {
                 return Ok(());
             }
         }

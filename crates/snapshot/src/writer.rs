@@ -25,10 +25,14 @@ const NAME_MOST_BYTES: usize = 4_096;
 pub struct BlockConfig {
     /// About how many bytes of entries make a block, before they are packed. One entry that is larger has a block of its own.
     pub block_bytes: usize,
-    /// How many bytes of entries are sorted at a time. The more, the fewer partitions each block has, and the fewer blocks have to be
-    /// read for some of them.
+    /// How many bytes of entries are sorted at a time, at first: each time twice as many as before, and up to eight times as many in the
+    /// end. So little is held for a small cut, and what is sorted of a large one is in few runs. The fewer runs, the fewer partitions
+    /// each block has, the fewer blocks have to be read for some of them, and the fewer have to be merged.
     pub buffer_bytes: usize,
 }
+
+/// How much more is sorted at a time in the end.
+const BUFFER_GROWTH: usize = 8;
 
 /// Blocks of 1 MiB, sorted 16 MiB at a time.
 impl Default for BlockConfig {
@@ -50,6 +54,8 @@ pub struct BlockWriter {
     of: CutOf,
     kind: CutKind,
     config: BlockConfig,
+    /// How many bytes are sorted next.
+    buffer_bytes: usize,
     began: Instant,
     files: BlockFiles,
     /// The states' names, in the order in which they came, and their blocks.
@@ -61,6 +67,8 @@ pub struct BlockWriter {
 /// An entry in the buffer. The key lies at `key_at`, the value behind it.
 #[derive(Clone, Copy, Debug)]
 struct Buffered {
+    /// State, space and slot in one, and the beginning of the key: what decides about the order of nearly all, without looking elsewhere.
+    order: (u64, u64),
     state: u32,
     space: Space,
     slot: u32,
@@ -108,6 +116,7 @@ impl BlockWriter {
         Ok(BlockWriter {
             of,
             kind,
+            buffer_bytes: config.buffer_bytes,
             config,
             began: Instant::now(),
             files,
@@ -176,6 +185,7 @@ impl BlockWriter {
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value.unwrap_or_default());
         self.entries.push(Buffered {
+            order: (place_of(state, space, slot), beginning_of(key)),
             state,
             space,
             slot,
@@ -185,8 +195,10 @@ impl BlockWriter {
         });
         // Small entries take more memory here than their own bytes.
         let buffered = self.bytes.len() + self.entries.len() * size_of::<Buffered>();
-        if buffered >= self.config.buffer_bytes {
+        if buffered >= self.buffer_bytes {
             self.flush()?;
+            let most = self.config.buffer_bytes.saturating_mul(BUFFER_GROWTH);
+            self.buffer_bytes = self.buffer_bytes.saturating_mul(2).min(most);
         }
         Ok(())
     }
@@ -220,8 +232,8 @@ impl BlockWriter {
         let bytes = &self.bytes;
         // Stable: of equal keys the last stays the last.
         self.entries.sort_by(|a, b| {
-            let places = (a.group(), a.slot).cmp(&(b.group(), b.slot));
-            places.then_with(|| a.key(bytes).cmp(b.key(bytes)))
+            let order = a.order.cmp(&b.order);
+            order.then_with(|| a.key(bytes).cmp(b.key(bytes)))
         });
         for group in self.entries.chunk_by(|a, b| a.group() == b.group()) {
             let (name, blocks) = &mut self.states[group[0].state as usize];
@@ -248,6 +260,20 @@ impl BlockWriter {
         self.entries.clear();
         self.files.flush()
     }
+}
+
+/// In one number that is ordered like all three.
+fn place_of(state: u32, space: Space, slot: u32) -> u64 {
+    let space = u64::from(space == Space::Instances);
+    (u64::from(state) << 33) | (space << 32) | u64::from(slot)
+}
+
+/// The first bytes of a key, as a number that is ordered like them. Of keys that begin alike the rest decides.
+fn beginning_of(key: &[u8]) -> u64 {
+    let mut first = [0; 8];
+    let length = key.len().min(first.len());
+    first[..length].copy_from_slice(&key[..length]);
+    u64::from_be_bytes(first)
 }
 
 fn check_name(what: &str, name: &str) -> Result<()> {
@@ -402,5 +428,26 @@ impl Run {
             self.end_block(files)?;
         }
         Ok(self.blocks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn numbers_are_ordered_like_what_they_stand_for(
+            a in (0u32..3, any::<bool>(), any::<u32>(), proptest::collection::vec(0u8..3, 0..12)),
+            b in (0u32..3, any::<bool>(), any::<u32>(), proptest::collection::vec(0u8..3, 0..12)),
+        ) {
+            let space = |of_instances: bool| Space::ALL[usize::from(of_instances)];
+            let places = [&a, &b].map(|it| place_of(it.0, space(it.1), it.2));
+            let wanted = (a.0, space(a.1), a.2).cmp(&(b.0, space(b.1), b.2));
+            prop_assert_eq!(places[0].cmp(&places[1]), wanted);
+            let order = beginning_of(&a.3).cmp(&beginning_of(&b.3));
+            prop_assert!(order.is_eq() || order == a.3.cmp(&b.3));
+        }
     }
 }

@@ -169,7 +169,7 @@ impl Living {
         if self.is_held {
             deployment.pause();
         }
-        deployment.handle().end_epochs(epoch);
+        deployment.handle().end_epoch_as(epoch);
         self.have_sources_read(deployment);
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ardea_core::{Chunk, ChunkCodec, Error, ErrorCode, Marker, Result, Watermark};
+use ardea_core::{Chunk, ChunkCodec, Epoch, Error, ErrorCode, Marker, Result, Watermark};
 use ardea_exchange::{EdgeSender, InstanceNumber};
 
 use crate::berth::Resting;
@@ -14,7 +14,7 @@ use crate::network::Network;
 use crate::station::{LinkNumber, Station};
 
 /// Sends what one edge has for one peer. While the peer is not there, nothing is sent, and so producers wait; a new connection begins with
-/// what a receiver has to know of the past: how far time has come, and whether the stream has ended.
+/// what a receiver has to know of the past: how far time has come, which epoch has ended last, and whether the stream has ended.
 pub(crate) struct SendEnd {
     station: Arc<Station>,
     codec: Arc<dyn ChunkCodec>,
@@ -25,6 +25,8 @@ pub(crate) struct SendEnd {
     has_lost: bool,
     watermark: Option<Watermark>,
     is_idle: bool,
+    /// The epoch whose end was sent last. It may be lost with a connection; heard twice it is heard once.
+    ended: Option<Epoch>,
     is_done: bool,
     /// The instances there that nobody here sends to any more.
     left: BTreeSet<InstanceNumber>,
@@ -104,6 +106,7 @@ impl SendEnd {
             has_lost: false,
             watermark: None,
             is_idle: false,
+            ended: None,
             is_done: false,
             left: BTreeSet::new(),
             counts,
@@ -119,6 +122,7 @@ impl SendEnd {
     pub(crate) fn begin(&mut self) {
         self.is_done = false;
         self.is_idle = false;
+        self.ended = None;
         self.watermark = None;
         self.left.clear();
     }
@@ -232,7 +236,8 @@ impl SendEnd {
             }
             Word::Marker(Marker::Idle) => self.is_idle = true,
             Word::Marker(Marker::Done) => self.is_done = true,
-            Word::Marker(Marker::EpochEnd(_) | Marker::Latency(_)) => {}
+            Word::Marker(Marker::EpochEnd(epoch)) => self.ended = Some(epoch),
+            Word::Marker(Marker::Latency(_)) => {}
             Word::Leave(target) => {
                 self.left.insert(target);
             }
@@ -246,8 +251,12 @@ impl SendEnd {
         let time = self.watermark.filter(|time| *time > Watermark::NONE);
         let [begins, time] = [begins, time].map(|mark| mark.map(Marker::Watermark));
         let idle = self.is_idle.then_some(Marker::Idle);
+        // Who waits for it would wait until the epoch is given up. Before time: what that made final may have been behind the epoch's
+        // end, and must not be in its cut, as it comes again if the job goes back there; what was before it is told again then.
+        let ended = self.ended.map(Marker::EpochEnd);
         let done = self.is_done.then_some(Marker::Done);
-        let markers = [begins, time, idle].into_iter().flatten().map(Word::Marker);
+        let markers = [begins, ended, time, idle];
+        let markers = markers.into_iter().flatten().map(Word::Marker);
         let left = self.left.iter().copied().map(Word::Leave);
         markers.chain(left).chain(done.map(Word::Marker)).collect()
     }

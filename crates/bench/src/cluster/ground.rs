@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 
 use ardea::cluster::{Launcher, Modules};
 use ardea::job::{Prepared, Target, Wanted, client_of, connect};
+use ardea::recovery::SURVIVAL_SETTINGS;
 use ardea_api::{Client, ClusterSettings, HostView, JobDescription, Phase, with_clusters};
+use ardea_core::settings::duration::format_duration;
 use ardea_core::settings::{Resolved, Resolver, Schema};
-use ardea_core::{Error, ErrorCode, Result};
+use ardea_core::{Error, ErrorCode, Guarantee, Result};
 use ardea_engine::NODE_SETTINGS;
 use ardea_worker::WORKER_SETTINGS;
 use rustix::process::{Pid, Signal, kill_process};
@@ -23,6 +25,33 @@ use crate::usage::process_cpu_time;
 
 /// What the program is called in packages.
 const PROGRAM: &str = "ardea";
+
+/// In settings of jobs: the folder of the cluster.
+const FOLDER: &str = "{folder}";
+
+/// A snapshot is given up after so long: one of everything takes its time.
+const SNAPSHOT_WITHIN: Duration = Duration::from_secs(600);
+
+/// The settings of a job that promises something; its snapshots are in this folder, or in the cluster's.
+pub(crate) fn promises(
+    guarantee: Guarantee,
+    every: Duration,
+    folder: Option<&Path>,
+) -> Vec<String> {
+    if !guarantee.keeps_state() {
+        return Vec::new();
+    }
+    let folder = folder.map_or(format!("{FOLDER}/kept"), |folder| {
+        folder.display().to_string()
+    });
+    vec![
+        format!("guarantee={}", guarantee.as_str()),
+        format!("snapshots.folder={folder}"),
+        format!("snapshots.every={}", format_duration(every)),
+        format!("snapshots.timeout={}", format_duration(SNAPSHOT_WITHIN)),
+        "snapshots.pause=0s".into(),
+    ]
+}
 
 /// How long a job may take to be gone.
 const GONE_WITHIN: Duration = Duration::from_secs(20);
@@ -73,13 +102,16 @@ impl Ground {
                     .because(error)
                     .hint("check the free space and permissions of the folder for temporary files (TMPDIR)")
             })?;
-        let schema = with_clusters(Schema::of(NODE_SETTINGS).and(WORKER_SETTINGS));
+        let of_processes = Schema::of(NODE_SETTINGS).and(SURVIVAL_SETTINGS);
+        let schema = with_clusters(of_processes.and(WORKER_SETTINGS));
         let own = [
             "cluster.name=bench".to_string(),
             "cluster.port=0".to_string(),
             format!("cluster.directory={}", folder.path().display()),
         ];
-        let flags = own.iter().chain(flags).cloned();
+        let here = folder.path().display().to_string();
+        let flags = flags.iter().map(|flag| flag.replace(FOLDER, &here));
+        let flags = own.into_iter().chain(flags);
         let resolved = Resolver::new(&schema).flags(flags).resolve()?;
         let cluster = ClusterSettings::from_settings(&resolved, None)?;
         let launcher = Launcher::of(cluster.clone());
@@ -125,9 +157,9 @@ impl Ground {
     /// What the cluster says.
     pub(crate) fn submit(&self, name: &str, load: &Load) -> Result<Submission> {
         let begun = Instant::now();
-        let (topology, _) = load.topology()?;
+        let (job, _) = load.job()?;
         let wanted = Wanted {
-            job: &topology,
+            job: &*job,
             name: Some(name.to_string()),
             executable: PathBuf::from("/proc/self/exe"),
             executable_name: PROGRAM.into(),
@@ -157,6 +189,31 @@ impl Ground {
     /// What the cluster says.
     pub(crate) fn describe(&self, job: &str) -> Result<JobDescription> {
         self.inner.runtime.block_on(self.inner.client.describe(job))
+    }
+
+    /// Waits until a job has come to its end; false if it doesn't in time.
+    pub(crate) fn wait_until_over(&self, job: &str, patience: Duration) -> bool {
+        let deadline = Instant::now() + patience;
+        loop {
+            match self.describe(job) {
+                Err(error) if error.code() == ErrorCode::NoSuchJob => {
+                    self.inner.jobs().retain(|other| other != job);
+                    return true;
+                }
+                Ok(described) if described.summary.phase == Phase::Gone => return true,
+                // Whoever was asked may be about to lead the job.
+                _ if Instant::now() >= deadline => return false,
+                _ => thread::sleep(LOOK),
+            }
+        }
+    }
+
+    /// The hosts, and what they run.
+    ///
+    /// # Errors
+    /// What the cluster says.
+    pub(crate) fn hosts(&self) -> Result<Vec<HostView>> {
+        self.inner.runtime.block_on(self.inner.client.hosts())
     }
 
     /// Waits until a job runs.
@@ -239,13 +296,8 @@ impl Inner {
             .block_on(self.client.hosts())
             .unwrap_or_default();
         let _ = Launcher::of(self.cluster.clone()).stop();
-        for container in hosts.iter().flat_map(|host| &host.containers) {
-            let process = container.process.as_deref();
-            let pid = process.and_then(|process| process.strip_prefix("pid "));
-            let pid = pid.and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
-            if let Some(pid) = pid {
-                let _ = kill_process(pid, Signal::KILL);
-            }
+        for pid in hosts.iter().flat_map(pids_of) {
+            let _ = kill_process(pid, Signal::KILL);
         }
     }
 
@@ -265,6 +317,16 @@ impl Inner {
             }
         });
     }
+}
+
+/// The processes of a host's containers.
+pub(crate) fn pids_of(host: &HostView) -> Vec<Pid> {
+    let processes = host.containers.iter();
+    let pids = processes.filter_map(|container| {
+        let pid = container.process.as_deref()?.strip_prefix("pid ")?;
+        Pid::from_raw(pid.parse().ok()?)
+    });
+    pids.collect()
 }
 
 /// Until somebody wants this process to end.

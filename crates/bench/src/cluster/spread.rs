@@ -4,11 +4,13 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ardea_core::Result;
+use ardea_core::{Clock, Result};
 use hdrhistogram::Histogram;
 
 use super::steady::Steady;
 use super::{Gathering, Ground, Load, Order, Sample};
+use crate::lasting::commits::{Commits, Epochs};
+use crate::lasting::span::Plan;
 use crate::usage::{Spent, monotonic_nanos};
 use crate::{PATIENCE, nanoseconds};
 
@@ -20,6 +22,12 @@ const COME_WITHIN: Duration = Duration::from_secs(60);
 
 /// How often it is looked whether all tuples have arrived.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// How often it is looked what has been committed: more often than epochs end.
+const EPOCHS_LOOK: Duration = Duration::from_millis(100);
+
+/// How long nothing may come before nothing is expected any more.
+const SETTLE_LOOK: Duration = Duration::from_secs(1);
 
 /// What all containers and hosts had done at a moment.
 pub(crate) struct Seen {
@@ -133,6 +141,69 @@ impl Spread {
         thread::sleep(duration);
         let after = self.seen()?;
         Ok(Measured { before, after })
+    }
+
+    /// Gives the word by the time of day, and warms up.
+    pub(crate) fn begin(
+        &self,
+        warmup: Duration,
+        duration: Duration,
+        progress: &mut dyn FnMut(&str),
+    ) -> Plan {
+        let clock = Clock::system();
+        let plan = Plan::after(clock.wall(), LEAD, warmup, duration);
+        self.workers.order(plan.order());
+        progress("warming up");
+        thread::sleep(plan.from.since(clock.wall()));
+        progress("measuring");
+        plan
+    }
+
+    /// What happens from now until the measured time is over, and what epochs are committed meanwhile.
+    ///
+    /// # Errors
+    /// Those of [`Steady::samples`]; what the cluster says.
+    pub(crate) fn measure_with_epochs(&self, plan: &Plan) -> Result<(Measured, Commits)> {
+        let clock = Clock::system();
+        let mut commits = Commits::since(Epochs::default());
+        // What is there already was committed before.
+        let described = self.ground.describe(&self.job)?;
+        commits.look_at(described.epochs.as_ref());
+        let mut commits = Commits::since(commits.newest());
+        let before = self.seen()?;
+        while clock.wall() < plan.until {
+            thread::sleep(EPOCHS_LOOK.min(plan.until.since(clock.wall())));
+            let described = self.ground.describe(&self.job)?;
+            commits.look_at(described.epochs.as_ref());
+        }
+        let after = self.seen()?;
+        Ok((Measured { before, after }, commits))
+    }
+
+    /// Waits until so many latencies have been seen, or no more come, and tells what all have seen.
+    ///
+    /// # Errors
+    /// Those of [`Steady::samples`].
+    pub(crate) fn settle(&self, latencies: u64) -> Result<Vec<Sample>> {
+        let (deadline, mut before) = (Instant::now() + PATIENCE, None);
+        loop {
+            let samples = self.workers.samples(false)?;
+            let measured: u64 = samples.iter().map(|it| it.count("measured")).sum();
+            let is_all = measured >= latencies || before.replace(measured) == Some(measured);
+            if is_all || Instant::now() >= deadline {
+                // The job goes on: one that has come to its end tells nothing.
+                return self.workers.samples(true);
+            }
+            thread::sleep(SETTLE_LOOK);
+        }
+    }
+
+    /// Ends the job, and takes all down.
+    ///
+    /// # Errors
+    /// What the cluster says.
+    pub(crate) fn take_down(self) -> Result<()> {
+        self.ground.kill(&self.job)
     }
 
     /// The processes that are the cluster's hosts.

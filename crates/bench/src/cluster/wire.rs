@@ -33,6 +33,8 @@ pub(crate) enum Order {
         /// … until then.
         until: u64,
     },
+    /// The same by the time of day, in microseconds since 1970, where all processes have to take the same time for the beginning.
+    BeginAt { start: i64, from: i64, until: i64 },
     /// Emit nothing any more but what is owed.
     Over,
     /// Forget the moments that were noted.
@@ -229,7 +231,7 @@ impl Gathering {
     /// Has all do this, and whoever comes later too, if it is to begin.
     pub(crate) fn order(&self, order: Order) {
         let mut members = lock(&self.members);
-        if matches!(order, Order::Begin { .. }) {
+        if matches!(order, Order::Begin { .. } | Order::BeginAt { .. }) {
             members.first = vec![order];
         }
         members

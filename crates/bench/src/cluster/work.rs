@@ -3,16 +3,22 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ardea::topology::Topology;
 use ardea_control::WorkerStart;
 use ardea_core::{Error, ErrorCode, Result};
+use ardea_engine::Job;
 use serde::{Deserialize, Serialize};
 
 use super::wire::{Attended, Who, attend};
 use super::{BENCH_ARGUMENT, Order};
+use crate::failover::AccountsLoad;
 use crate::latency::{self, ChainLoad};
+use crate::nexmark::QueryLoad;
 use crate::pulse::{self, PulseLoad};
 use crate::wordcount::spread::{self, WordcountLoad};
+use crate::ysb::AdsLoad;
+
+/// A job of a bench, and what the bench may ask of it in a worker.
+pub(crate) type BenchJob = (Box<dyn Job>, Arc<dyn Attended>);
 
 /// The work of a job's containers, the same in each of them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -28,9 +34,16 @@ pub(crate) enum Kind {
     Wordcount(WordcountLoad),
     Pulse(PulseLoad),
     Chain(ChainLoad),
+    Query(QueryLoad),
+    Accounts(AccountsLoad),
+    Ads(AdsLoad),
 }
 
 impl Load {
+    pub(crate) fn new(socket: PathBuf, kind: Kind) -> Self {
+        Load { socket, kind }
+    }
+
     pub(crate) fn wordcount(socket: PathBuf, load: WordcountLoad) -> Self {
         Load {
             socket,
@@ -52,13 +65,17 @@ impl Load {
         }
     }
 
-    /// The topology, and what the bench may ask of it.
-    pub(crate) fn topology(&self) -> Result<(Topology, Arc<dyn Attended>)> {
-        match &self.kind {
-            Kind::Wordcount(load) => spread::topology(load),
-            Kind::Pulse(load) => pulse::topology(load),
-            Kind::Chain(load) => latency::topology(load),
-        }
+    /// The job, and what the bench may ask of it.
+    pub(crate) fn job(&self) -> Result<BenchJob> {
+        let (topology, attended) = match &self.kind {
+            Kind::Wordcount(load) => spread::topology(load)?,
+            Kind::Pulse(load) => pulse::topology(load)?,
+            Kind::Chain(load) => latency::topology(load)?,
+            Kind::Query(load) => return load.job(),
+            Kind::Accounts(load) => return load.job(),
+            Kind::Ads(load) => return load.job(),
+        };
+        Ok((Box::new(topology), attended))
     }
 
     /// The arguments of the program that does it.
@@ -81,14 +98,14 @@ pub fn work(start: WorkerStart, told: &str) -> Result<()> {
             .because(error)
             .hint("workers of benches are started by `ardea bench`")
     })?;
-    let (topology, attended) = load.topology()?;
+    let (job, attended) = load.job()?;
     let who = Who {
         container: start.worker.container.0,
         incarnation: start.worker.incarnation,
     };
     // A container that comes when the bench is over has nothing to do.
     attend(&load.socket, who, Arc::clone(&attended))?;
-    let outcome = ardea::job::work(start, &topology, &attended.modules());
+    let outcome = ardea::job::work(start, &*job, &attended.modules());
     attended.obey(Order::Over);
     outcome
 }

@@ -140,7 +140,7 @@ impl Attended for Chain {
                 self.times.set(start, from, until);
             }
             Order::Over => self.is_over.store(true, Ordering::Relaxed),
-            Order::Forget | Order::Tell { .. } => {}
+            Order::BeginAt { .. } | Order::Forget | Order::Tell { .. } => {}
         }
     }
 

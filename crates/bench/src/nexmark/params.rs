@@ -11,7 +11,11 @@ use ardea_nexmark::queries::Query;
 use serde_json::{Value, json};
 
 use crate::bounds::{check_duration, check_rate, check_threads, check_times, refused};
+use crate::cluster::promises;
 use crate::report::Field;
+
+/// More processes than this are no benchmark of one machine.
+pub(crate) const MOST_WORKERS: u32 = 64;
 
 /// What `ardea bench nexmark` can be asked for; the names are those of its flags.
 #[derive(Clone, Debug)]
@@ -32,8 +36,10 @@ pub struct NexmarkParams {
     pub slide: Duration,
     /// How many auctions there are.
     pub keys: u64,
-    /// Cooperative threads.
+    /// Cooperative threads, of each process.
     pub threads: u32,
+    /// How many processes; several are the containers of a cluster on this machine, which is made for the bench.
+    pub workers: u32,
     /// How many jobs run at once, each with its share of the rate.
     pub jobs: u32,
     /// How long a thread with nothing to do looks for work before it sleeps: more is steadier and burns more.
@@ -63,6 +69,7 @@ impl Default for NexmarkParams {
             slide: Duration::from_millis(10),
             keys: 10_000,
             threads: 1,
+            workers: 1,
             jobs: 1,
             spin: NodeConfig::default().spin,
             fuse: true,
@@ -95,6 +102,18 @@ impl NexmarkParams {
                 self.jobs, self.rate
             ));
         }
+        if self.workers == 0 || self.workers > MOST_WORKERS {
+            return wrong(format!(
+                "{} workers are not between 1 and {MOST_WORKERS}",
+                self.workers
+            ));
+        }
+        if self.workers > 1 && (self.jobs > 1 || u64::from(self.workers) > self.rate) {
+            return wrong(format!(
+                "{} jobs with {} events a second can't be spread over {} workers: one job can, with an event a second for each",
+                self.jobs, self.rate, self.workers
+            ));
+        }
         if self.snapshot_interval.is_zero() {
             return wrong("an interval of zero between snapshots has no end".to_string());
         }
@@ -108,6 +127,26 @@ impl NexmarkParams {
             ("--spin", self.spin),
             ("--snapshot-interval", self.snapshot_interval),
         ])
+    }
+
+    /// Event time between watermarks: windows close at multiples of their slide, and nothing becomes final in between.
+    pub(crate) fn stride(&self) -> Duration {
+        match self.query {
+            Query::Q7 => self.window,
+            _ => self.slide,
+        }
+    }
+
+    /// The settings of a cluster that the job runs on.
+    pub(crate) fn settings(&self) -> Vec<String> {
+        let mut settings = vec![
+            format!("job.containers={}", self.workers),
+            format!("threads={}", self.threads),
+            format!("spin={}", format_duration(self.spin)),
+        ];
+        let folder = self.snapshot_folder.as_deref();
+        settings.extend(promises(self.guarantee, self.snapshot_interval, folder));
+        settings
     }
 
     /// How the job of this name survives, if the jobs promise anything.
@@ -144,7 +183,7 @@ impl NexmarkParams {
             ("slide", json!(format_duration(self.slide))),
             ("keys", json!(self.keys)),
             ("threads", json!(self.threads)),
-            ("workers", json!(1)),
+            ("workers", json!(self.workers)),
             ("guarantee", json!(self.guarantee.as_str())),
             ("snapshot_interval", json!(interval)),
             ("snapshot_folder", json!(folder)),
@@ -166,13 +205,16 @@ mod tests {
     #[test]
     fn parameters_that_measure_nothing_or_never_end_are_refused() {
         type Set = fn(&mut NexmarkParams);
-        let wrong: [Set; 13] = [
+        let wrong: [Set; 16] = [
             |params| params.rate = 0,
             |params| params.rate = u64::MAX,
             |params| params.keys = 0,
             |params| params.jobs = 0,
             |params| params.jobs = u32::MAX,
             |params| params.threads = 0,
+            |params| params.workers = 0,
+            |params| params.workers = MOST_WORKERS + 1,
+            |params| (params.workers, params.jobs) = (2, 2),
             |params| params.duration = Duration::ZERO,
             |params| params.duration = Duration::MAX,
             |params| params.warmup = Duration::MAX,

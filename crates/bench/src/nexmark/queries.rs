@@ -17,10 +17,12 @@ use ardea_operators::WindowResult;
 use ardea_pipeline::{Exchange, Pipeline, Stream, Timed, Window};
 use serde::{Deserialize, Serialize};
 
-use super::load::{LoadP, LoadShared, Pace};
 use super::params::NexmarkParams;
-use super::rows::{Bids, EventRows, Events, Opening, Openings};
+use super::rows::{Bids, Opening, Openings};
+use super::spread::SpreadJob;
+use crate::load::{LoadP, LoadShared, Pace};
 use crate::meter::{Meter, MeterP, Timing};
+use crate::rows::{EventRows, Events};
 
 /// Adds a query to a job's pipeline.
 type Build = fn(&JobSpec, &Pipeline);
@@ -96,6 +98,8 @@ pub(crate) struct JobSpec {
     pub(crate) timing: Timing,
     pub(crate) load: Arc<LoadShared>,
     pub(crate) meter: Meter,
+    /// If it runs in several containers: what is different then.
+    pub(crate) spread: Option<SpreadJob>,
 }
 
 impl JobSpec {
@@ -160,7 +164,9 @@ impl JobSpec {
         let most = auctions
             .key_by(|auction| *auction)
             .window(Window::sliding(self.params.window, self.params.slide))
-            .aggregate("bids", count())
+            .aggregate("bids", count());
+        let most = self
+            .everywhere(most)
             .key_by(|_| ())
             .window(Window::tumbling(self.params.slide))
             .aggregate(
@@ -208,7 +214,9 @@ impl JobSpec {
             )
             .key_by(Opening::person)
             .window(Window::sliding(self.params.window, self.params.slide))
-            .aggregate("openings", (persons, auctions))
+            .aggregate("openings", (persons, auctions));
+        let sellers = self
+            .everywhere(sellers)
             .filter(|window| window.value.0 > 0 && window.value.1 > 0);
         self.measure(sellers, |result| {
             (1, checksum::new_seller(result.end.as_millis(), result.key))
@@ -241,14 +249,23 @@ impl JobSpec {
         }
     }
 
+    /// In several containers the step before has an instance in each.
+    fn everywhere<T: Send + 'static>(
+        &self,
+        stream: Stream<T, Unbounded, Timed>,
+    ) -> Stream<T, Unbounded, Timed> {
+        match &self.spread {
+            Some(spread) => stream.parallelism(spread.instances()),
+            None => stream,
+        }
+    }
+
     fn source<R: EventRows>(&self, p: &Pipeline, events: R) -> Stream<R::Row, Unbounded, Timed> {
         let job = self.clone();
-        // Windows close at multiples of their slide: nothing becomes final in between.
-        let stride = if self.params.query == Query::Q7 {
-            self.params.window
-        } else {
-            self.params.slide
-        };
+        let stride = self.params.stride();
+        if let Some(spread) = &self.spread {
+            return spread.source(p, events, stride);
+        }
         let make = supplier(move || {
             LoadP::new(
                 events.clone(),
@@ -267,6 +284,9 @@ impl JobSpec {
         T: Exchange,
         D: Fn(&T) -> (u64, u64) + Clone + Send + Sync + 'static,
     {
+        if let Some(spread) = &self.spread {
+            return spread.measure(results);
+        }
         let (timing, meter) = (self.timing, self.meter.clone());
         let make = supplier(move || MeterP::<T, D>::new(digest.clone(), timing, meter.clone()));
         let sink = Sink::new("meter", make).delivering(Delivery::Nothing);

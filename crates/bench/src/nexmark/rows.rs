@@ -1,132 +1,14 @@
-//! The events of a benchmark as sequences that fill columns.
+//! The events of the auction site, as numbers.
 
-use std::ops::Range;
-
-use ardea_core::Timestamp;
+use ardea_core::Instance;
 use ardea_nexmark::{AuctionRow, BidRow, PersonRow, auction_at, bid_at, is_person_at, person_at};
 use serde::{Deserialize, Serialize};
 
-/// A sequence of events in the order of their times.
-pub(crate) trait Events: Clone + Send + Sync + 'static {
-    /// One event.
-    type Event: Send + 'static;
+use crate::rows::Events;
 
-    /// The event with this index, at `date_time` milliseconds.
-    fn event(&self, index: u64, date_time: i64) -> Self::Event;
-
-    /// What `f` makes of each event, in the generator's own loop: only that is stored.
-    fn mapped<U, F>(self, f: F) -> Mapped<Self, F>
-    where
-        F: Fn(Self::Event) -> U,
-    {
-        Mapped { events: self, f }
-    }
-
-    /// The events for which `keep` is true; the others are never stored.
-    fn kept<F>(self, keep: F) -> Kept<Self, F>
-    where
-        F: Fn(&Self::Event) -> bool,
-    {
-        Kept { events: self, keep }
-    }
-}
-
-/// What a generator emits: events, or what the query's first step makes of them.
-pub(crate) trait EventRows: Clone + Send + Sync + 'static {
-    /// One record.
-    type Row: Send + 'static;
-
-    /// Appends the records of a run of events that share a millisecond; `time` tells the event time of each.
-    fn fill(
-        &self,
-        run: Range<u64>,
-        date_time: i64,
-        time: impl Fn(u64) -> Timestamp,
-        rows: &mut Vec<Self::Row>,
-        times: &mut Vec<Timestamp>,
-    );
-}
-
-impl<E: Events> EventRows for E {
-    type Row = E::Event;
-
-    #[inline]
-    fn fill(
-        &self,
-        run: Range<u64>,
-        date_time: i64,
-        time: impl Fn(u64) -> Timestamp,
-        rows: &mut Vec<E::Event>,
-        times: &mut Vec<Timestamp>,
-    ) {
-        rows.extend(run.clone().map(|index| self.event(index, date_time)));
-        times.extend(run.map(time));
-    }
-}
-
-/// See [`Events::mapped`].
-#[derive(Clone, Copy)]
-pub(crate) struct Mapped<E, F> {
-    events: E,
-    f: F,
-}
-
-impl<E, U, F> EventRows for Mapped<E, F>
-where
-    E: Events,
-    U: Send + 'static,
-    F: Fn(E::Event) -> U + Clone + Send + Sync + 'static,
-{
-    type Row = U;
-
-    #[inline]
-    fn fill(
-        &self,
-        run: Range<u64>,
-        date_time: i64,
-        time: impl Fn(u64) -> Timestamp,
-        rows: &mut Vec<U>,
-        times: &mut Vec<Timestamp>,
-    ) {
-        rows.extend(
-            run.clone()
-                .map(|index| (self.f)(self.events.event(index, date_time))),
-        );
-        times.extend(run.map(time));
-    }
-}
-
-/// See [`Events::kept`].
-#[derive(Clone, Copy)]
-pub(crate) struct Kept<E, F> {
-    events: E,
-    keep: F,
-}
-
-impl<E, F> EventRows for Kept<E, F>
-where
-    E: Events,
-    F: Fn(&E::Event) -> bool + Clone + Send + Sync + 'static,
-{
-    type Row = E::Event;
-
-    #[inline]
-    fn fill(
-        &self,
-        run: Range<u64>,
-        date_time: i64,
-        time: impl Fn(u64) -> Timestamp,
-        rows: &mut Vec<E::Event>,
-        times: &mut Vec<Timestamp>,
-    ) {
-        for index in run {
-            let event = self.events.event(index, date_time);
-            if (self.keep)(&event) {
-                rows.push(event);
-                times.push(time(index));
-            }
-        }
-    }
+/// The first generator has the seed of a run with one; there are fewer jobs than would make others meet.
+fn seed_of(seed: u64, instance: Instance) -> u64 {
+    seed + (u64::from(instance.index) << 32)
 }
 
 /// Bids, and nothing else.
@@ -138,6 +20,11 @@ pub(crate) struct Bids {
 
 impl Events for Bids {
     type Event = BidRow;
+
+    fn of_instance(&self, instance: Instance) -> Self {
+        let seed = seed_of(self.seed, instance);
+        Bids { seed, ..*self }
+    }
 
     #[inline]
     fn event(&self, index: u64, date_time: i64) -> BidRow {
@@ -172,6 +59,11 @@ pub(crate) struct Openings {
 
 impl Events for Openings {
     type Event = Opening;
+
+    fn of_instance(&self, instance: Instance) -> Self {
+        let seed = seed_of(self.seed, instance);
+        Openings { seed, ..*self }
+    }
 
     #[inline]
     fn event(&self, index: u64, date_time: i64) -> Opening {

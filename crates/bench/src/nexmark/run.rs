@@ -11,13 +11,14 @@ use ardea_nexmark::Schedule;
 use ardea_nexmark::baseline::{Baseline, Workload, WorkloadConfig};
 use serde_json::{Value, json};
 
-use super::load::{LoadShared, Pace};
 use super::params::NexmarkParams;
 use super::queries::{JobSpec, Measured};
-use super::running::{Running, snapshots};
+use super::spread;
+use crate::load::{LoadShared, Pace};
 use crate::meter::{Meter, Timing, Totals};
 use crate::noise;
 use crate::report::{Field, Report, Unit, latency, machine, rounded, throughput};
+use crate::running::{Running, snapshots};
 use crate::usage::{Meanwhile, Spent, forget_peak, thread_cpu_time};
 
 /// Time for all jobs to be up before the first event is due.
@@ -30,6 +31,9 @@ const LEAD: Duration = Duration::from_millis(300);
 pub fn run(params: &NexmarkParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     params.check()?;
     let query = Measured::of(params.query)?;
+    if params.workers > 1 {
+        return spread::run(params, query, progress);
+    }
     forget_peak();
     progress("listening to the machine's own noise");
     let noise = noise::listen(params.threads)?;
@@ -116,8 +120,11 @@ fn start_jobs(
                 timing,
                 load: Arc::clone(load),
                 meter: meter.clone(),
+                spread: None,
             };
-            Running::start(node, spec.pipeline(query), params)
+            let pipeline = spec.pipeline(query);
+            let survival = params.survival(pipeline.name());
+            Running::start(node, pipeline, survival)
         })
         .collect()
 }
@@ -194,6 +201,6 @@ fn comparison(
     ]
 }
 
-fn invalid(error: ardea_nexmark::NexmarkError) -> Error {
+pub(super) fn invalid(error: ardea_nexmark::NexmarkError) -> Error {
     Error::new(ErrorCode::InvalidConfig, "the benchmark can't be scheduled").because(error)
 }

@@ -45,7 +45,7 @@ impl Attended for Shared {
         match order {
             Order::Begin { start, from, until } => self.times.set(start, from, until),
             Order::Over => self.is_over.store(true, Ordering::Relaxed),
-            Order::Forget | Order::Tell { .. } => {}
+            Order::BeginAt { .. } | Order::Forget | Order::Tell { .. } => {}
         }
     }
 

@@ -2,12 +2,16 @@
 
 mod breakdown;
 mod exchange;
+mod failover;
+mod fixed;
 mod forward;
 mod latency;
 mod nexmark;
 mod pairs;
+mod promise;
 mod recovery;
 mod repeat;
+mod snapshot;
 mod soak;
 mod stages;
 mod submit;
@@ -16,6 +20,7 @@ mod table;
 mod wakeup;
 mod word_job;
 mod wordcount;
+mod ysb;
 
 use clap::Subcommand;
 
@@ -27,6 +32,12 @@ use crate::failure::Failure;
 pub enum BenchCommand {
     /// Throughput, or latency at a rate, of a NEXMark query, beside a plain loop that computes the same
     Nexmark(nexmark::NexmarkBenchArgs),
+    /// The Yahoo streaming benchmark on a cluster, of which a worker, the job's master or a host may be killed
+    Ysb(ysb::YsbBenchArgs),
+    /// What a snapshot of much state takes of which little has changed, and what records feel of it
+    Snapshot(snapshot::SnapshotBenchArgs),
+    /// How long results are missed when a worker of a job with much state is killed, and whether any is lost or comes twice
+    Failover(failover::FailoverBenchArgs),
     /// Throughput, or latency at a rate, of word count as a topology, with or without acks, in one container or several
     Wordcount(wordcount::WordcountBenchArgs),
     /// Word count for hours: whether memory grows, and whether throughput stays
@@ -61,6 +72,9 @@ struct Repeat {
 pub fn run(command: &BenchCommand, context: &Context) -> Result<(), Failure> {
     match command {
         BenchCommand::Nexmark(args) => nexmark::run(args, context),
+        BenchCommand::Ysb(args) => ysb::run(args, context),
+        BenchCommand::Snapshot(args) => snapshot::run(args, context),
+        BenchCommand::Failover(args) => failover::run(args, context),
         BenchCommand::Wordcount(args) => wordcount::run(args, context),
         BenchCommand::Soak(args) => soak::run(args, context),
         BenchCommand::Latency(args) => latency::run(args, context),

@@ -21,5 +21,6 @@ mod orders;
 mod pipes;
 mod served;
 mod state;
+mod survival_benches;
 mod survives;
 mod topology_files;

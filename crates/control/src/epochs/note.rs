@@ -7,7 +7,7 @@ use ardea_core::Epoch;
 use serde::{Deserialize, Serialize};
 
 use super::interface::GivenUp;
-use super::message::ParticipantId;
+use super::message::{Generation, ParticipantId};
 use super::record::SafeMode;
 use crate::Refused;
 
@@ -58,6 +58,15 @@ pub enum EpochsNote {
         in_a_row: u32,
         /// When it begins again, after so long.
         after: Duration,
+    },
+    /// A life of the job has been asked for, and has not begun for long.
+    BeginsLate {
+        /// Which.
+        generation: Generation,
+        /// For how long.
+        after: Duration,
+        /// Who has been told of it and has not carried that out.
+        waiting_for: Vec<ParticipantId>,
     },
     /// A snapshot can't be read; the one before it is taken.
     SnapshotSkipped {
@@ -118,6 +127,20 @@ impl fmt::Display for EpochsNote {
                 write!(
                     f,
                     " in {after} ms, for the {in_a_row}. time in a row: {reason}"
+                )
+            }
+            EpochsNote::BeginsLate {
+                generation,
+                after,
+                waiting_for,
+            } => {
+                let names: Vec<String> = waiting_for.iter().map(ToString::to_string).collect();
+                write!(
+                    f,
+                    "life {generation} has not begun after {} s: container {} still ends the life before, in which \
+                     an instance may not come back from a call, or reads what its instances remember",
+                    after.as_secs(),
+                    names.join(", ")
                 )
             }
             EpochsNote::SnapshotSkipped { epoch, why } => {

@@ -52,7 +52,12 @@ pub(super) struct Lives {
     /// The plans whose containers the scheduler has been asked for.
     had: Option<(PlanVersion, Option<PlanVersion>)>,
     over: Option<EpochsOver>,
+    /// When it is told who keeps the life from beginning, if that has not been told.
+    late_at: Option<Duration>,
 }
+
+/// How long a life may take to begin before it is told whom it waits for.
+const BEGINS_WITHIN: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
@@ -79,6 +84,7 @@ impl Lives {
             arranged: None,
             had: None,
             over: None,
+            late_at: None,
         }
     }
 
@@ -234,6 +240,7 @@ impl JobMaster {
         };
         lives.stage = stage;
         lives.is_paused = is_paused;
+        lives.late_at = (stage == Stage::Beginning).then(|| now + BEGINS_WITHIN);
         let record = lives.epochs.record();
         lives.life = record.map(|record| record.life());
         lives.plan = record.map(|record| record.plan);

@@ -24,6 +24,7 @@ struct Desk {
     told: Vec<(WorkerId, ToWorker)>,
     replies: Vec<(CommandId, Result<(), Refused>)>,
     calls: Vec<SchedulerCall>,
+    notes: Vec<Note>,
     finished: bool,
     /// Whether the state manager takes nothing.
     refuses: bool,
@@ -76,6 +77,7 @@ impl Desk {
             told: Vec::new(),
             replies: Vec::new(),
             calls: Vec::new(),
+            notes: Vec::new(),
             finished: false,
             refuses: false,
             is_torn: false,
@@ -115,7 +117,8 @@ impl Desk {
                     }
                     MasterAction::Reply(id, reply) => self.replies.push((id, reply)),
                     MasterAction::JobGone => self.finished = true,
-                    MasterAction::Phase(_) | MasterAction::Note(_) | MasterAction::Keep { .. } => {}
+                    MasterAction::Note(note) => self.notes.push(note),
+                    MasterAction::Phase(_) | MasterAction::Keep { .. } => {}
                 }
             }
         }

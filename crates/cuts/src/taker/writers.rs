@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use ardea_core::{Error, ErrorCode, Result};
+use ardea_engine::stand_back;
 
 use super::desk::Desk;
 use super::lock;
@@ -49,7 +50,10 @@ impl Writers {
             let queue = Arc::clone(&queue);
             let thread = thread::Builder::new()
                 .name(format!("ardea-cuts-{number}"))
-                .spawn(move || queue.work())
+                .spawn(move || {
+                    stand_back();
+                    queue.work();
+                })
                 .map_err(|error| {
                     Error::new(ErrorCode::LimitReached, "no thread to write snapshots")
                         .because(error)

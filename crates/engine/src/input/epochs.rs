@@ -1,6 +1,5 @@
 //! When an epoch has ended on all inputs.
 
-use std::mem;
 use std::time::Duration;
 
 use ardea_core::{Clock, Epoch};
@@ -24,12 +23,16 @@ impl InputSet {
     /// An epoch has ended on a queue.
     pub(super) fn end_epoch(&mut self, index: usize, epoch: Epoch) {
         let inlet = &mut self.inlets[index];
-        if !mem::replace(&mut inlet.is_aligned, true) && self.last_epoch >= Some(epoch) {
-            // It came to those that went on without it.
+        inlet.is_aligned = true;
+        if self.last_epoch >= Some(epoch) {
+            // It came to those that went on without it, or is told again by a stream that began anew.
             return;
         }
         if self.is_unaligned {
             inlet.ended = inlet.ended.max(Some(epoch));
+            if let Err(at) = self.begun.binary_search(&epoch) {
+                self.begun.insert(at, epoch);
+            }
         } else {
             inlet.state = InletState::AtEpochEnd(epoch);
         }
@@ -86,10 +89,12 @@ impl InputSet {
         let Some(least) = least.filter(|least| self.last_epoch < Some(*least)) else {
             return;
         };
-        let first = self.last_epoch.map_or(least, Epoch::next);
-        for epoch in first.0..=least.0 {
-            let others_are_ahead = most > Some(Epoch(epoch));
-            self.announce(Epoch(epoch), others_are_ahead);
+        let is_first = self.last_epoch.is_none();
+        // Numbers that no queue has ended are nobody's.
+        while let Some(epoch) = self.begun.pop_front_if(|epoch| *epoch <= least) {
+            if !is_first || epoch == least {
+                self.announce(epoch, most > Some(epoch));
+            }
         }
     }
 

@@ -313,6 +313,47 @@ fn without_alignment_a_queue_is_read_on_and_an_epoch_ends_when_it_has_on_all() {
 }
 
 #[test]
+fn the_end_of_an_epoch_that_is_told_again_holds_nobody_and_ends_nothing() {
+    let end = |epoch| Message::Marker(Marker::EpochEnd(Epoch(epoch)));
+    for unaligned in [false, true] {
+        let (mut senders, set) = inputs(&[(Priority::NORMAL, 2)]);
+        let mut set = if unaligned { set.unaligned() } else { set };
+        // Once while it is waited for, and once when it is past.
+        senders[0][0].send(end(1));
+        senders[0][0].send(end(1));
+        assert!(set.pull().is_none());
+        senders[0][1].send(end(1));
+        assert!(matches!(set.pull(), Some(Event::EpochEnd(Epoch(1), _))));
+        senders[0][1].send(end(1));
+        for queue in [0, 1] {
+            senders[0][queue].send(chunk(1));
+            assert!(matches!(set.pull(), Some(Event::Chunk(..))), "{unaligned}");
+        }
+        assert!(set.pull().is_none());
+        senders[0][0].send(end(2));
+        senders[0][1].send(end(2));
+        assert!(matches!(set.pull(), Some(Event::EpochEnd(Epoch(2), _))));
+    }
+}
+
+#[test]
+fn numbers_of_epochs_that_were_skipped_are_not_ended() {
+    let end = |epoch| Message::Marker(Marker::EpochEnd(Epoch(epoch)));
+    for unaligned in [false, true] {
+        let (mut senders, set) = inputs(&[(Priority::NORMAL, 2)]);
+        let mut set = if unaligned { set.unaligned() } else { set };
+        for epoch in [1, 66] {
+            senders[0][0].send(end(epoch));
+            senders[0][1].send(end(epoch));
+            let Some(Event::EpochEnd(Epoch(ended), _)) = set.pull() else {
+                panic!("{epoch} has ended on both")
+            };
+            assert_eq!((ended, set.pull().is_none()), (epoch, true));
+        }
+    }
+}
+
+#[test]
 fn how_long_an_epochs_end_took_is_measured_from_the_first_queue_to_the_last() {
     let hand = ardea_core::ManualClock::new();
     let second = Duration::from_secs(1);

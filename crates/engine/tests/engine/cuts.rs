@@ -401,6 +401,24 @@ fn epochs_begin_behind_those_that_others_have_used() {
 }
 
 #[test]
+fn numbers_of_epochs_that_nobody_uses_are_skipped() {
+    for guarantee in [Guarantee::ExactlyOnce, Guarantee::AtLeastOnce] {
+        let witness = Witness::with_entries(1);
+        let node = fast_node();
+        let (job, keeper) = start(&node, &witness.dag(u64::MAX), guarantee);
+        for epoch in [1, 66, 67] {
+            job.end_epoch_as(Epoch(epoch));
+            until("it is there", || {
+                keeper.cut("witness", 0, Epoch(epoch)).is_some()
+            });
+        }
+        let epochs: Vec<u64> = witness.takes().iter().map(|cut| cut.epoch.0).collect();
+        assert_eq!(epochs, [1, 66, 67]);
+        stop(&job);
+    }
+}
+
+#[test]
 fn a_last_cut_is_written_to_its_end_although_its_epoch_is_given_up() {
     let witness = Witness::with_entries(3);
     let node = fast_node();

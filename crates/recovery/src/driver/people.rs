@@ -90,7 +90,8 @@ impl Driver<'_> {
             }
             EpochsNote::SafeMode(why) => self.safe_mode(&why),
             EpochsNote::Slow { epoch, .. } => self.slow(epoch),
-            EpochsNote::RecordDoubtful | EpochsNote::Down(_) => {}
+            // In one process nobody joins whom others wait for.
+            EpochsNote::RecordDoubtful | EpochsNote::Down(_) | EpochsNote::BeginsLate { .. } => {}
         }
     }
 

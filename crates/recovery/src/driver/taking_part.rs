@@ -52,7 +52,7 @@ impl Driver<'_> {
             life.handle.pause();
         }
         life.gathering.ends(epoch);
-        life.handle.end_epochs(epoch);
+        life.handle.end_epoch_as(epoch);
         self.look_at_gathered();
     }
 

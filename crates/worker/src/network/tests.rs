@@ -227,6 +227,46 @@ fn in_a_life_of_the_job_nothing_is_sent_behind_what_was_lost() {
 }
 
 #[test]
+fn an_epochs_end_that_may_be_lost_with_a_connection_is_told_over_the_next_one() {
+    let mut ours = container(1, 1);
+    ours.life = Some(Generation(1));
+    let first = container(2, 1);
+    ours.hears_of(&[&first]);
+    let (_berth, mut sender) = ours.sends_to(2);
+    let mut receiver = first.receives_from(1);
+    let mut got = Vec::new();
+    let end = |epoch| Marker::EpochEnd(ardea_core::Epoch(epoch));
+    for epoch in [6, 7] {
+        until(|| {
+            first.receive(&mut receiver, &mut got);
+            sender.end().unwrap().mark(end(epoch)).unwrap()
+        });
+    }
+    let up_to_seven = Marker::Watermark(ardea_core::Watermark(Timestamp::from_secs(7)));
+    until(|| {
+        first.receive(&mut receiver, &mut got);
+        sender.end().unwrap().mark(up_to_seven).unwrap()
+    });
+    // Nobody knows whether that arrives.
+    sender.end().unwrap().flush().unwrap();
+    drop(receiver);
+    drop(first);
+    ours.wait_for(|event| matches!(event, NetworkEvent::Lost(..)));
+    let second = container(2, 2);
+    let mut receiver = second.receives_from(1);
+    ours.hears_of(&[&second]);
+    let mut told = Vec::new();
+    until(|| {
+        sender.end().unwrap().go_on().unwrap();
+        told.extend(second.receive(&mut receiver, &mut got));
+        told.len() == 3
+    });
+    let begins = said(Marker::Watermark(ardea_core::Watermark::NONE));
+    let expected = [begins, said(end(7)), said(up_to_seven)].map(Option::unwrap);
+    assert_eq!(told, expected, "the newest alone, and before time");
+}
+
+#[test]
 fn a_later_life_that_was_not_told_of_yet_takes_the_place_of_the_earlier_one() {
     let earlier = container(1, 5);
     let theirs = container(2, 1);

@@ -1,4 +1,4 @@
-//! `ardea bench nexmark`: its options, and what of them is there yet.
+//! `ardea bench nexmark`: its options.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,7 +6,9 @@ use std::time::Duration;
 use ardea_bench::nexmark::{self, NexmarkParams};
 use ardea_core::Guarantee;
 
-use super::{Repeat, pairs, repeat};
+use super::fixed::Fixed;
+use super::promise::{both, guarantee};
+use super::{Repeat, repeat};
 use crate::args::{count, duration};
 use crate::context::{Context, check_threads};
 use crate::failure::Failure;
@@ -38,9 +40,12 @@ pub struct NexmarkBenchArgs {
     /// How many auctions there are
     #[arg(long, value_name = "N", value_parser = count, default_value = "10000")]
     keys: u64,
-    /// Cooperative threads
+    /// Cooperative threads, of each process
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     threads: u32,
+    /// Processes; more than one are containers of a cluster on this machine, which is made for the bench
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    workers: u32,
     /// Jobs that run at once, each with its share of the rate
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     jobs: u32,
@@ -59,7 +64,7 @@ pub struct NexmarkBenchArgs {
     /// How often an epoch ends then, with a snapshot
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "1s")]
     snapshot_interval: Duration,
-    /// The folder for snapshots, made anew; in memory without one
+    /// The folder for snapshots, made anew; in memory without one, with several processes in a folder that is gone with the bench
     #[arg(long, value_name = "DIR")]
     snapshot_folder: Option<PathBuf>,
     /// Run each time without the guarantee first, and tell at the end what it costs, pair by pair
@@ -69,56 +74,6 @@ pub struct NexmarkBenchArgs {
     repeat: Repeat,
     #[command(flatten)]
     fixed: Fixed,
-}
-
-/// A guarantee, by its name.
-fn guarantee(name: &str) -> Result<Guarantee, String> {
-    let all = [
-        Guarantee::None,
-        Guarantee::AtLeastOnce,
-        Guarantee::ExactlyOnce,
-    ];
-    let found = all.into_iter().find(|one| one.as_str() == name);
-    found.ok_or_else(|| "give none, at-least-once or exactly-once".to_string())
-}
-
-/// Names that the benchmark contract has and that can have one value in this version: accepted, so that a command made for the
-/// contract runs, and hidden, because they change nothing.
-#[derive(clap::Args, Debug)]
-struct Fixed {
-    #[arg(long, hide = true, value_name = "N", default_value = "1")]
-    workers: String,
-    #[arg(long, hide = true, value_name = "MODE", default_value = "continuous")]
-    mode: String,
-    #[arg(long, hide = true, value_name = "DURATION", default_value = "5ms")]
-    epoch: String,
-}
-
-impl Fixed {
-    fn check(&self) -> Result<(), Failure> {
-        let all = [
-            ("workers", &self.workers, "1", "all runs are in one process"),
-            (
-                "mode",
-                &self.mode,
-                "continuous",
-                "there are no micro-batches yet",
-            ),
-            (
-                "epoch",
-                &self.epoch,
-                "5ms",
-                "there are no micro-batches yet",
-            ),
-        ];
-        match all.into_iter().find(|(_, given, only, _)| given != only) {
-            None => Ok(()),
-            Some((option, given, only, why)) => Err(Failure::usage(
-                format!("--{option} {given} is not supported by this version: {why}"),
-                format!("leave --{option} out, or give {only}"),
-            )),
-        }
-    }
 }
 
 /// Measures, as often as asked.
@@ -135,6 +90,7 @@ pub fn run(args: &NexmarkBenchArgs, context: &Context) -> Result<(), Failure> {
         slide: args.slide,
         keys: args.keys,
         threads: args.threads,
+        workers: args.workers,
         jobs: args.jobs,
         spin: args.spin,
         fuse: !args.no_fuse,
@@ -144,21 +100,20 @@ pub fn run(args: &NexmarkBenchArgs, context: &Context) -> Result<(), Failure> {
         snapshot_folder: args.snapshot_folder.clone(),
     };
     if args.both {
-        if !args.guarantee.keeps_state() {
-            return Err(Failure::usage(
-                "--both compares runs with a guarantee with runs without",
-                "add --guarantee exactly-once, or leave --both out",
-            ));
-        }
         let without = NexmarkParams {
             guarantee: Guarantee::None,
             // It is the same for both.
             baseline: false,
             ..params.clone()
         };
-        return pairs::run(args.repeat.repeat, context, |is_second, progress| {
-            nexmark::run(if is_second { &params } else { &without }, progress)
-        });
+        return both(
+            args.guarantee,
+            &args.repeat,
+            context,
+            |is_second, progress| {
+                nexmark::run(if is_second { &params } else { &without }, progress)
+            },
+        );
     }
     repeat::run(args.repeat.repeat, context, |progress| {
         nexmark::run(&params, progress)

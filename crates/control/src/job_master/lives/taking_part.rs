@@ -6,10 +6,11 @@ use std::time::Duration;
 use ardea_packing::ContainerId;
 
 use super::super::workers::{Content, Worker};
-use super::super::{JobMaster, MasterAction};
-use super::Stage;
+use super::super::{JobMaster, MasterAction, Note};
+use super::{BEGINS_WITHIN, Stage};
 use crate::{
-    Cause, EpochsEvent, FromParticipant, Generation, Life, LifeEnd, ParticipantId, WorkerId,
+    Cause, EpochsEvent, EpochsNote, FromParticipant, Generation, Life, LifeEnd, ParticipantId,
+    WorkerId,
 };
 
 impl JobMaster {
@@ -171,7 +172,28 @@ impl JobMaster {
                     self.lose(now, generation, participant, reason, actions);
                 }
             }
-            (Some(_), None) => {}
+            (Some(_), None) => self.tell_who_is_late(now, actions),
+        }
+    }
+
+    /// A life that was asked for long ago has not begun, because of somebody who was told of it: says so, once. Nobody is given up for it,
+    /// since to read much state may take long.
+    fn tell_who_is_late(&mut self, now: Duration, actions: &mut Vec<MasterAction>) {
+        let Some(lives) = &mut self.lives else {
+            return;
+        };
+        let told = lives.participants.keys();
+        let late = told.filter(|container| self.unsettled.contains(container));
+        let waiting_for: Vec<_> = late.copied().map(ParticipantId::of).collect();
+        if waiting_for.is_empty() {
+            return;
+        }
+        if let (Some(_), Some(life)) = (lives.late_at.take_if(|at| now >= *at), lives.life) {
+            actions.push(MasterAction::Note(Note::Epochs(EpochsNote::BeginsLate {
+                generation: life.generation,
+                after: BEGINS_WITHIN,
+                waiting_for,
+            })));
         }
     }
 

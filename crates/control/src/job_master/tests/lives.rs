@@ -4,8 +4,8 @@ use ardea_core::Epoch;
 
 use super::*;
 use crate::{
-    EpochKind, EpochWord, EpochsCommand, EpochsConfig, FromParticipant, Generation, Held, Intent,
-    Life, LifeEnd, ParticipantId, PlanVersion, Receipt, Report, ToParticipant,
+    EpochKind, EpochWord, EpochsCommand, EpochsConfig, EpochsNote, FromParticipant, Generation,
+    Held, Intent, Life, LifeEnd, ParticipantId, PlanVersion, Receipt, Report, ToParticipant,
 };
 
 fn config() -> MasterConfig {
@@ -161,6 +161,40 @@ fn sources_read_when_all_workers_have_begun_the_life_and_not_before() {
     desk.carry_out_all();
     assert_eq!(desk.master.phase(), &JobPhase::Running);
     assert!(desk.master.is_settled());
+}
+
+#[test]
+fn who_keeps_a_life_from_beginning_is_told_once() {
+    let mut desk = Desk::with(config());
+    for container in [1, 2] {
+        desk.register(worker(container), Credentials::of(&job()));
+    }
+    let late = |desk: &Desk| -> Vec<Vec<ParticipantId>> {
+        let notes = desk.notes.iter();
+        let late = notes.filter_map(|note| match note {
+            Note::Epochs(EpochsNote::BeginsLate { waiting_for, .. }) => Some(waiting_for.clone()),
+            _ => None,
+        });
+        late.collect()
+    };
+    for _ in 0..300 {
+        desk.now += Duration::from_millis(50);
+        desk.carry_out(worker(1));
+        // It is alive, and has not carried out anything.
+        desk.happens(MasterEvent::From(ToMaster::Status(Status {
+            worker: worker(2),
+            applied: None,
+            ended: false,
+        })));
+        desk.happens(MasterEvent::Tick);
+        if desk.now < Duration::from_secs(9) {
+            assert_eq!(late(&desk), [] as [Vec<ParticipantId>; 0]);
+        }
+    }
+    assert_eq!(late(&desk), [[ParticipantId::of(ContainerId(2))]]);
+    assert_eq!(desk.generation(), 1);
+    desk.carry_out_all();
+    assert_eq!(desk.master.phase(), &JobPhase::Running);
 }
 
 #[test]

@@ -5,33 +5,32 @@ use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use ardea::recovery::{Figures, Survival, Survived, Surviving};
+use ardea::recovery::{Figures, Survival, Survived, Surviving, SurvivingHandle};
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_engine::{JobConfig, JobHandle, Node};
 use ardea_pipeline::Pipeline;
 use serde_json::{Value, json};
 
-use super::params::NexmarkParams;
 use crate::report::{Field, rounded};
 
 /// A job that runs.
 pub(crate) enum Running {
     Plain(JobHandle),
-    /// Its driver, on a thread.
-    Surviving(JoinHandle<Result<Survived>>),
+    /// Its driver, on a thread, and the way to look at it.
+    Surviving(JoinHandle<Result<Survived>>, SurvivingHandle),
 }
 
 impl Running {
-    /// Starts the job, so that it does what is promised.
+    /// Starts the job, so that it survives as is said, or promises nothing.
     ///
     /// # Errors
     /// What submitting it returns.
     pub(crate) fn start(
         node: &Arc<Node>,
         pipeline: Pipeline,
-        params: &NexmarkParams,
+        survival: Option<Survival>,
     ) -> Result<Running> {
-        match params.survival(pipeline.name()) {
+        match survival {
             None => {
                 let job = pipeline.submit(node, JobConfig::default())?;
                 Ok(Running::Plain(job))
@@ -46,15 +45,31 @@ impl Running {
         let driver = thread::Builder::new().spawn(move || {
             let surviving = Surviving::open(&pipeline, &node, &survival)?;
             // Whoever waits for it waits below.
-            let _ = opens.send(());
+            let _ = opens.send(surviving.handle());
             surviving.run()
         });
         let driver = driver.map_err(|error| {
             Error::new(ErrorCode::LimitReached, "no thread to drive the job").because(error)
         })?;
         match opened.recv() {
-            Ok(()) => Ok(Running::Surviving(driver)),
+            Ok(handle) => Ok(Running::Surviving(driver, handle)),
             Err(_) => Err(ended(driver).err().unwrap_or_else(broken)),
+        }
+    }
+
+    /// What surviving has taken so far, if it survives.
+    pub(crate) fn figures(&self) -> Option<Figures> {
+        match self {
+            Running::Plain(_) => None,
+            Running::Surviving(_, handle) => Some(handle.figures()),
+        }
+    }
+
+    /// Whether it has come to its end, whatever that is.
+    pub(crate) fn is_over(&self) -> bool {
+        match self {
+            Running::Plain(job) => job.status().is_over(),
+            Running::Surviving(driver, _) => driver.is_finished(),
         }
     }
 
@@ -65,7 +80,7 @@ impl Running {
     pub(crate) fn join(self) -> Result<Option<Figures>> {
         match self {
             Running::Plain(job) => job.join().map(|()| None),
-            Running::Surviving(driver) => Ok(Some(ended(driver)?.figures)),
+            Running::Surviving(driver, _) => Ok(Some(ended(driver)?.figures)),
         }
     }
 }

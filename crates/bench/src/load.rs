@@ -11,7 +11,7 @@ use ardea_core::{
 };
 use ardea_nexmark::{EventClock, Schedule};
 
-use super::rows::EventRows;
+use crate::rows::EventRows;
 
 /// How often the generator looks whether events are due: rarely enough to leave the core to others in between.
 const QUANTUM: Duration = Duration::from_micros(50);
@@ -74,6 +74,22 @@ impl<R: EventRows> LoadP<R> {
             shared,
             draft: CutDraft::default(),
         }
+    }
+
+    /// By the clock of whoever it works for.
+    pub(crate) fn by(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// The number of the next event.
+    pub(crate) fn next_index(&self) -> u64 {
+        self.walk.next_index()
+    }
+
+    /// The next event is this one.
+    pub(crate) fn go_on_from(&mut self, index: u64) {
+        self.walk = EventClock::new(self.schedule, index);
     }
 
     fn emit(&mut self, count: usize, outbox: &mut Outbox) -> Result<()> {
@@ -155,7 +171,7 @@ impl<R: EventRows> LoadP<R> {
 
 /// When event `index` is due.
 #[inline]
-fn due(start: Timestamp, rate: u64, index: u64) -> Timestamp {
+pub(crate) fn due(start: Timestamp, rate: u64, index: u64) -> Timestamp {
     Timestamp::from_micros(start.as_micros() + (index as u128 * 1_000_000 / rate as u128) as i64)
 }
 
@@ -182,7 +198,7 @@ impl<R: EventRows> Processor for LoadP<R> {
     }
 
     fn take_cut(&mut self, _: Cut) -> Result<()> {
-        let next = self.walk.next_index();
+        let next = self.next_index();
         put(self.draft.begin(), STATE, (0, &[]), &next)
     }
 
@@ -195,7 +211,7 @@ impl<R: EventRows> Processor for LoadP<R> {
             if entry.state != STATE {
                 return Err(RestoredState::unknown(&entry));
             }
-            self.walk = EventClock::new(self.schedule, value(&entry)?);
+            self.go_on_from(value(&entry)?);
         }
         Ok(())
     }

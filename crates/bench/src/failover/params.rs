@@ -1,0 +1,169 @@
+//! What `ardea bench failover` can be asked for.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ardea_core::settings::duration::format_duration;
+use ardea_core::{Guarantee, Result};
+use serde_json::json;
+
+use crate::bounds::{check_duration, check_rate, check_threads, check_times, refused};
+use crate::cluster::promises;
+use crate::lasting::accounts::MOST_ACCOUNTS;
+use crate::nexmark::MOST_WORKERS;
+use crate::report::Field;
+
+/// What `ardea bench failover` can be asked for; the names are those of its flags.
+#[derive(Clone, Debug)]
+pub struct FailoverParams {
+    /// How many keys the state has, of about a hundred bytes each.
+    pub keys: u64,
+    /// Records a second.
+    pub rate: u64,
+    /// Processes, each a container of the job.
+    pub workers: u32,
+    /// Cooperative threads of each.
+    pub threads: u32,
+    /// When one is killed, after the measured time has begun.
+    pub at: Duration,
+    /// How long is measured.
+    pub duration: Duration,
+    /// How long records flow before that, behind the first snapshot.
+    pub warmup: Duration,
+    /// What the job promises.
+    pub guarantee: Guarantee,
+    /// How often an epoch ends.
+    pub snapshot_interval: Duration,
+    /// The folder for the snapshots; in that of the bench's cluster without one.
+    pub snapshot_folder: Option<PathBuf>,
+}
+
+impl Default for FailoverParams {
+    fn default() -> Self {
+        FailoverParams {
+            keys: 10_000_000,
+            rate: 50_000,
+            workers: 2,
+            threads: 1,
+            at: Duration::from_secs(5),
+            duration: Duration::from_secs(30),
+            warmup: Duration::from_secs(5),
+            guarantee: Guarantee::ExactlyOnce,
+            snapshot_interval: Duration::from_secs(1),
+            snapshot_folder: None,
+        }
+    }
+}
+
+impl FailoverParams {
+    /// Checks what can be checked without running.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) naming the value at fault.
+    pub fn check(&self) -> Result<()> {
+        let wrong = |what: String| Err(refused(what));
+        if self.keys == 0 || self.keys > MOST_ACCOUNTS {
+            let what = format!("{} keys are not between 1 and {MOST_ACCOUNTS}", self.keys);
+            return wrong(what);
+        }
+        if self.workers < 2 || self.workers > MOST_WORKERS {
+            return wrong(format!(
+                "{} workers are not between 2 and {MOST_WORKERS}: of one none is left when it is killed",
+                self.workers
+            ));
+        }
+        check_rate(self.rate, "records")?;
+        if self.rate < u64::from(self.workers) {
+            return wrong(format!(
+                "{} records a second are less than one for each worker",
+                self.rate
+            ));
+        }
+        if self.at >= self.duration {
+            return wrong(format!(
+                "at {} the measured time of {} is over",
+                format_duration(self.at),
+                format_duration(self.duration)
+            ));
+        }
+        if self.snapshot_interval.is_zero() {
+            return wrong("an interval of zero between snapshots has no end".to_string());
+        }
+        check_threads(self.threads)?;
+        check_duration(self.duration)?;
+        check_times(&[
+            ("--duration", self.duration),
+            ("--warmup", self.warmup),
+            ("--at", self.at),
+            ("--snapshot-interval", self.snapshot_interval),
+        ])
+    }
+
+    /// The settings of the cluster that the job runs on.
+    pub(crate) fn settings(&self) -> Vec<String> {
+        let mut settings = vec![
+            format!("job.containers={}", self.workers),
+            format!("threads={}", self.threads),
+        ];
+        let folder = self.snapshot_folder.as_deref();
+        settings.extend(promises(self.guarantee, self.snapshot_interval, folder));
+        settings
+    }
+
+    /// Each parameter under its own name.
+    pub(crate) fn fields(&self) -> Vec<Field> {
+        let keeps = self.guarantee.keeps_state();
+        let folder = self.snapshot_folder.as_ref().filter(|_| keeps);
+        vec![
+            ("keys", json!(self.keys)),
+            ("rate", json!(self.rate)),
+            ("workers", json!(self.workers)),
+            ("threads", json!(self.threads)),
+            ("at", json!(format_duration(self.at))),
+            ("duration", json!(format_duration(self.duration))),
+            ("warmup", json!(format_duration(self.warmup))),
+            ("guarantee", json!(self.guarantee.as_str())),
+            (
+                "snapshot_interval",
+                json!(format_duration(self.snapshot_interval)),
+            ),
+            (
+                "snapshot_folder",
+                json!(folder.map(|folder| folder.display().to_string())),
+            ),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ardea_core::ErrorCode;
+
+    use super::*;
+
+    #[test]
+    fn parameters_that_measure_nothing_or_never_end_are_refused() {
+        type Set = fn(&mut FailoverParams);
+        let wrong: [Set; 12] = [
+            |params| params.keys = 0,
+            |params| params.keys = MOST_ACCOUNTS + 1,
+            |params| params.workers = 1,
+            |params| params.workers = MOST_WORKERS + 1,
+            |params| params.rate = 0,
+            |params| params.rate = 1,
+            |params| params.at = params.duration,
+            |params| params.threads = 0,
+            |params| params.duration = Duration::ZERO,
+            |params| params.duration = Duration::MAX,
+            |params| params.warmup = Duration::MAX,
+            |params| params.snapshot_interval = Duration::ZERO,
+        ];
+        for set in wrong {
+            let mut params = FailoverParams::default();
+            assert!(params.check().is_ok());
+            set(&mut params);
+            let error = params.check().unwrap_err();
+            assert_eq!(error.code(), ErrorCode::InvalidConfig, "{params:?}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! A run: the state is filled and in a snapshot, records flow, a worker is killed, and all that was published is read in the end.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ardea_connect::files;
+use ardea_core::{Clock, Parallelism, Result};
+use ardea_pipeline::Pipeline;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::FailoverParams;
+use crate::cluster::{BenchJob, Kind, Load, Sample, merged};
+use crate::lasting::accounts::{Accounts, Receipt};
+use crate::lasting::commits;
+use crate::lasting::published::{self, Verdict};
+use crate::lasting::stand::{Killed, Stand, Victim, published_in, rss_mb, spent};
+use crate::lasting::watch::Watch;
+use crate::noise;
+use crate::report::{Field, Report, Unit, latency, machine_of, rounded, seconds};
+
+/// After so long without any more results all have come…
+const STILL: Duration = Duration::from_secs(2);
+
+/// … or after so long, where nobody has seen the job recover.
+const STILL_DOWN: Duration = Duration::from_secs(30);
+
+/// What a container needs to know of a run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct AccountsLoad {
+    accounts: Accounts,
+    out: PathBuf,
+}
+
+impl AccountsLoad {
+    /// The job of a container, and what the bench may ask of it.
+    pub(crate) fn job(&self) -> Result<BenchJob> {
+        let watch = Watch::new(false)?;
+        let (sees, clock) = (Arc::clone(&watch), Clock::system());
+        let p = Pipeline::new("accounts");
+        let receipts = self.accounts.receipts(&p, &watch);
+        let published =
+            receipts
+                .rebalance()
+                .parallelism(Parallelism::ONE)
+                .map(move |receipt: Receipt| {
+                    sees.saw(clock.wall(), [receipt.due()].into_iter());
+                    format!("{} {}", receipt.account, receipt.number)
+                });
+        let sink = files::write_lines(self.out.join("receipts.txt")).rotate_with_epochs();
+        published.write_to(sink.build());
+        Ok((Box::new(p), watch))
+    }
+}
+
+/// Runs the benchmark; `progress` is told what is going on.
+///
+/// # Errors
+/// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if the parameters make no sense; what keeps the cluster or the job
+/// from running.
+pub fn run(params: &FailoverParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
+    params.check()?;
+    progress("listening to the machine's own noise");
+    let noise = noise::listen(params.workers * params.threads)?;
+    progress("starting a cluster");
+    let accounts = Accounts {
+        accounts: params.keys,
+        rate: params.rate,
+        long: params.warmup + params.duration,
+        instances: params.workers,
+    };
+    let containers = (1, params.workers);
+    let mut stand = Stand::start("accounts", containers, &params.settings(), |socket| {
+        let out = published_in(&socket);
+        Load::new(socket, Kind::Accounts(AccountsLoad { accounts, out }))
+    })?;
+    progress("filling the state");
+    stand.wait_until_filled(params.keys)?;
+    if params.guarantee.keeps_state() {
+        progress("waiting for a snapshot of everything");
+        stand.wait_for_snapshot()?;
+    }
+    progress("warming up");
+    let plan = stand.begin(params.warmup, params.duration);
+    progress("measuring");
+    stand.look_on(plan.from + params.at);
+    progress("killing a worker");
+    let killed = stand.kill(Victim::Worker)?;
+    let recovered = stand.recovered(&killed, Victim::Worker);
+    stand.look_on(plan.until);
+    let mut figures = told(&stand, &killed, recovered);
+    let hosts_cpu = stand.host_cpu_time();
+    progress("waiting for all results");
+    let paid = accounts.paid();
+    let (last, is_over) = stand.end(match recovered {
+        Some(_) => STILL,
+        None => STILL_DOWN,
+    });
+    figures.extend(measured(&last, params.duration)?);
+    figures.push(("host_cpu_seconds", json!(seconds(hosts_cpu))));
+    let verdict = is_over.then(|| verdict(&stand, paid)).transpose()?;
+    figures.push(("lost", json!(verdict.map(|verdict| verdict.lost))));
+    figures.push(("duplicated", json!(verdict.map(|it| it.duplicated))));
+    figures.extend(match params.guarantee.keeps_state() {
+        true => stand.commits().figures(),
+        false => commits::none(),
+    });
+    figures.extend(machine_of(
+        spent(&last, params.duration),
+        rss_mb(&last),
+        noise,
+    ));
+    Ok(Report {
+        bench: "failover",
+        parameters: params.fields(),
+        figures,
+    })
+}
+
+/// What was seen of the cluster.
+fn told(stand: &Stand, killed: &Killed, recovered: Option<Duration>) -> Vec<Field> {
+    let millis = |time: Duration| rounded(time.as_secs_f64() * 1e3, 1e3);
+    vec![
+        ("recovery_ms", json!(recovered.map(millis))),
+        ("detected_ms", json!(stand.noted_ms("was given up", killed))),
+        ("joined_ms", json!(stand.noted_ms("has joined", killed))),
+    ]
+}
+
+/// What was seen of results, by the process that they come to.
+fn measured(last: &[Sample], duration: Duration) -> Result<Vec<Field>> {
+    let sink = last.iter().max_by_key(|sample| sample.count("results"));
+    let of = |name: &str| -> Value {
+        let nanos = sink.map(|sample| sample.count(name)).filter(|it| *it > 0);
+        json!(nanos.map(|nanos| rounded(nanos as f64 / 1e6, 1e3)))
+    };
+    let results: u64 = last.iter().map(|sample| sample.count("results")).sum();
+    let mut figures: Vec<Field> = vec![
+        ("gap_ms", of("longest_pause")),
+        ("spike_ms", of("latest")),
+        ("duration_s", json!(seconds(duration))),
+        ("results", json!(results)),
+    ];
+    figures.extend(latency(&merged(last)?, Unit::Millis));
+    Ok(figures)
+}
+
+fn verdict(stand: &Stand, paid: Vec<u64>) -> Result<Verdict> {
+    let receipts: Vec<(u64, u64)> = published::lines(&stand.published(), |line| {
+        let (account, number) = line.split_once(' ')?;
+        Some((account.parse().ok()?, number.parse().ok()?))
+    })?;
+    Ok(published::of_receipts(receipts, paid))
+}

@@ -1,0 +1,31 @@
+//! Options that the benchmark contract has and that can have one value in this version.
+
+use crate::failure::Failure;
+
+/// Accepted, so that a command made for the contract runs, and hidden, because they change nothing.
+#[derive(clap::Args, Debug)]
+pub struct Fixed {
+    #[arg(long, hide = true, value_name = "MODE", default_value = "continuous")]
+    mode: String,
+    #[arg(long, hide = true, value_name = "DURATION", default_value = "5ms")]
+    epoch: String,
+}
+
+impl Fixed {
+    /// Refuses other values.
+    pub fn check(&self) -> Result<(), Failure> {
+        let all = [
+            ("mode", &self.mode, "continuous"),
+            ("epoch", &self.epoch, "5ms"),
+        ];
+        match all.into_iter().find(|(_, given, only)| given != only) {
+            None => Ok(()),
+            Some((option, given, only)) => Err(Failure::usage(
+                format!(
+                    "--{option} {given} is not supported by this version: there are no micro-batches yet"
+                ),
+                format!("leave --{option} out, or give {only}"),
+            )),
+        }
+    }
+}
