@@ -23,6 +23,7 @@ use tokio::time::MissedTickBehavior;
 use crate::candidacy::{Ask, Commanded, Standing};
 use crate::chronicle::Chronicle;
 use crate::facts::Publisher;
+use crate::following::Following;
 use crate::handover::Handover;
 use crate::leftovers;
 use crate::links::{LinkEvent, Links};
@@ -434,10 +435,21 @@ impl Driver {
     fn ask_record(&mut self, id: RequestId, request: StoreRequest<Arc<JobRecord>>) {
         let (store, done) = (self.store.clone(), self.done.clone());
         let submitted = Arc::clone(&self.submitted);
-        let deletes = matches!(request, StoreRequest::Delete { .. });
-        let past = deletes.then(|| self.past()).flatten();
+        let StoreRequest::Delete { expected } = request else {
+            self.tasks.spawn(async move {
+                let reply = store.record(submitted, request, None).await;
+                let _ = done.send(Done::Record(id, reply));
+            });
+            return;
+        };
+        let (past, making) = (self.past(), self.making.clone());
+        let record = self.candidate.master().and_then(JobMaster::record);
+        let following = record.and_then(|record| Following::of(&submitted, record));
         self.tasks.spawn(async move {
-            let reply = store.record(submitted, request, past).await;
+            let reply = match following {
+                Some(following) => making.follow(&store, following, past, expected).await,
+                None => store.record(submitted, request, past).await,
+            };
             let _ = done.send(Done::Record(id, reply));
         });
     }
