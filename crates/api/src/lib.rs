@@ -54,6 +54,7 @@ mod snapshots;
 mod submit;
 mod token_file;
 mod top;
+mod upgrade;
 
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -88,4 +89,5 @@ pub use snapshots::{
     SnapshotsView,
 };
 pub use submit::SubmitRequest;
+pub use upgrade::{SavepointRequest, SavepointView, StatesView, UpgradeRequest, UpgradeView};
 pub use top::{ContainerTop, MessagesTop, TopView, VertexTop};

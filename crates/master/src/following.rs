@@ -98,6 +98,8 @@ impl Following {
         snapshots: &dyn Snapshots,
     ) -> Result<StoredJob> {
         let mut next = before.job.clone();
+        // It was about what the old program began with once.
+        next.definition.settings.remove("recovery.drop");
         next.definition.job = JobRef {
             submission: before.back,
             ..next.definition.job
