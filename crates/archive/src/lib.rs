@@ -59,4 +59,5 @@ pub use binder::{Told, ToldOfEpoch};
 pub use keeper::FolderKeeper;
 pub use looking::{Kept, view_of};
 pub use promise::Promise;
+pub use ardea_savepoint::JobStates;
 pub use remembered::{states_of, write_states};

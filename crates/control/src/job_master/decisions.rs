@@ -267,11 +267,12 @@ impl JobMaster {
             Command::Kill => Intent::Kill,
             Command::Upgrade(order) => {
                 return match self.begin_upgrade(&mut record, *order) {
-                    Ok(()) => {
+                    Ok(true) => {
                         self.deciding = Some(id);
                         self.keeper.propose(record);
                         None
                     }
+                    Ok(false) => Some(Ok(())),
                     Err(refused) => Some(Err(refused)),
                 };
             }

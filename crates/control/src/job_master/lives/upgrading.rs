@@ -14,12 +14,17 @@ use crate::{
 pub(super) const STOPS: CommandId = CommandId(u64::MAX);
 
 impl JobMaster {
-    /// Puts into the record that another program is to follow.
+    /// Puts into the record that another program is to follow; whether that is new.
     pub(in crate::job_master) fn begin_upgrade(
         &self,
         record: &mut JobRecord,
         order: UpgradeOrder,
-    ) -> Result<(), Refused> {
+    ) -> Result<bool, Refused> {
+        if let Some(Upgrade::Leaving(known) | Upgrade::Left(known, _)) = &record.upgrade
+            && known.next.definition.job == order.next.definition.job
+        {
+            return Ok(false);
+        }
         if self.lives.as_ref().is_none_or(|lives| lives.over.is_some()) {
             return Err(Refused::no_epochs(&self.job));
         }
@@ -37,7 +42,7 @@ impl JobMaster {
             return Err(self.busy("being started"));
         }
         record.upgrade = Some(Upgrade::Leaving(Arc::new(order)));
-        Ok(())
+        Ok(true)
     }
 
     /// Whether another job takes the place of this one, which ends.
