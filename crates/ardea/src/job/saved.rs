@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ardea_api::StatesView;
 use ardea_core::settings::readable_bytes;
 use ardea_core::{Error, ErrorCode, Result, StateForm, shown};
 use ardea_recovery::{Embedded, KeptStates};
@@ -48,6 +49,20 @@ impl SavedJob {
             manifest,
             checked: None,
         }
+    }
+
+    /// One that a cluster has written there, with what it says of itself.
+    ///
+    /// # Errors
+    /// `BadAnswer` if that can't be read.
+    pub fn told(place: &Path, manifest: Value) -> Result<Self> {
+        let manifest = serde_json::from_value(manifest).map_err(|error| {
+            let what = "what the cluster says of the savepoint can't be read";
+            Error::new(ErrorCode::BadAnswer, what)
+                .because(error)
+                .hint("ask by a program of the cluster's version; the savepoint is there")
+        })?;
+        Ok(SavedJob::written(place, manifest))
     }
 
     /// All of it as one object.
@@ -131,6 +146,27 @@ pub fn remembered(job: &dyn Embedded) -> Result<KeptStates> {
         job: job.job_name().to_string(),
         epoch: ardea_core::Epoch(0),
         states: JobStates::of(&job.graph(NonZeroU32::MIN)?)?,
+    })
+}
+
+/// What a job on a cluster remembers, as that tells it.
+///
+/// # Errors
+/// `BadAnswer` if that can't be read.
+pub fn told_states(told: StatesView) -> Result<KeptStates> {
+    let states = serde_json::from_value(told.states).map_err(|error| {
+        let what = format!(
+            "what the cluster says of the states of {:?} can't be read",
+            told.job
+        );
+        Error::new(ErrorCode::BadAnswer, what)
+            .because(error)
+            .hint("ask by a program of the cluster's version")
+    })?;
+    Ok(KeptStates {
+        job: told.job,
+        epoch: ardea_core::Epoch(told.epoch),
+        states,
     })
 }
 
