@@ -92,8 +92,12 @@ pub(crate) fn follow(next: &Successor, left: &Left<'_>) -> Result<JobDefinition>
         None => drop(definition.settings.remove(FROM)),
     }
     let promise = Promise::of(&definition)?.ok_or_else(|| {
-        let what = format!("{} promises nothing, and would lose its state", definition.job);
-        Error::new(ErrorCode::InvalidConfig, what).hint("give it a guarantee, as the one before has")
+        let what = format!(
+            "{} promises nothing, and would lose its state",
+            definition.job
+        );
+        Error::new(ErrorCode::InvalidConfig, what)
+            .hint("give it a guarantee, as the one before has")
     })?;
     make(&promise, &definition.job, &next.demand, from.as_ref())?;
     Ok(definition)

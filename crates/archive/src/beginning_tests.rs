@@ -27,7 +27,9 @@ fn job(place: &Path, submission: u64, value: Schema, more: &[(&str, &str)]) -> S
         demand = demand.vertex(VertexDemand::new(vertex, 1, Resources::ZERO));
     }
     let keys = StateShape::of_values("keys", Some(Schema::U64), value);
-    let states = JobStates::default().with("counts", [keys]).with("lines", []);
+    let states = JobStates::default()
+        .with("counts", [keys])
+        .with("lines", []);
     write_states(&states, &mut demand).unwrap();
     Successor {
         definition: JobDefinition {
@@ -144,7 +146,12 @@ fn a_job_that_can_not_read_the_state_is_refused_before_anything_is_made_for_it()
     assert!(!place.path().join("words-2").exists());
     let found = compare(&old, LEFT, &next).unwrap();
     assert!(!found.is_possible());
-    let dropping = job(place.path(), 2, Schema::Text, &[("recovery.drop", "counts")]);
+    let dropping = job(
+        place.path(),
+        2,
+        Schema::Text,
+        &[("recovery.drop", "counts")],
+    );
     let definition = follow(&dropping, &left).unwrap();
     assert_eq!(begins(&definition), Some((Epoch(7), 0)));
 }
@@ -165,7 +172,12 @@ fn a_savepoint_of_a_cluster_is_what_another_job_of_it_begins_from() {
     let next = job(place.path(), 2, Schema::I64, &[("recovery.from", &from)]);
     make_room(&next.definition, &next.demand).unwrap();
     assert_eq!(begins(&next.definition), Some((Epoch(7), KEYS)));
-    let nowhere = job(place.path(), 4, Schema::I64, &[("recovery.from", "/nowhere")]);
+    let nowhere = job(
+        place.path(),
+        4,
+        Schema::I64,
+        &[("recovery.from", "/nowhere")],
+    );
     let error = make_room(&nowhere.definition, &nowhere.demand).unwrap_err();
     assert_eq!(error.code(), ErrorCode::ReadFailed);
 }

@@ -54,10 +54,10 @@ mod beginning;
 mod remembered;
 
 pub use archives::Archives;
+pub use ardea_savepoint::JobStates;
 pub use beginning::{compare, make_room, save};
 pub use binder::{Told, ToldOfEpoch};
 pub use keeper::FolderKeeper;
 pub use looking::{Kept, view_of};
 pub use promise::Promise;
-pub use ardea_savepoint::JobStates;
 pub use remembered::{states_of, write_states};

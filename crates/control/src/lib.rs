@@ -97,9 +97,7 @@ pub use refused::Refused;
 pub use scaling::{Scaling, ScalingAction, ScalingEvent, Stage};
 pub use store::{RequestId, StoreReply, StoreRequest, StoreVersion};
 pub use submission::{Submission, SubmissionAction, SubmissionEvent};
-pub use upgrade::{
-    BROUGHT, LeftState, Predecessor, Successor, Upgrade, UpgradeEnd, UpgradeOrder,
-};
+pub use upgrade::{BROUGHT, LeftState, Predecessor, Successor, Upgrade, UpgradeEnd, UpgradeOrder};
 pub use worker_agent::{
     AgentAction, AgentConfig, AgentEvent, Change, Departure, Lookup, WorkerAgent,
 };

@@ -158,19 +158,25 @@ impl Upgrade {
 impl fmt::Display for Upgrade {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Upgrade::Leaving(_) => f.write_str("it ends a last epoch, then another program follows"),
-            Upgrade::Left(..) => f.write_str("it has stopped, and another program follows"),
-            Upgrade::Proving(_) => {
-                f.write_str("its program is new, and has committed nothing yet")
+            Upgrade::Leaving(_) => {
+                f.write_str("it ends a last epoch, then another program follows")
             }
+            Upgrade::Left(..) => f.write_str("it has stopped, and another program follows"),
+            Upgrade::Proving(_) => f.write_str("its program is new, and has committed nothing yet"),
             Upgrade::Returning(_, why) => {
-                write!(f, "the program before comes back, since the new one failed: {why}")
+                write!(
+                    f,
+                    "the program before comes back, since the new one failed: {why}"
+                )
             }
             Upgrade::Over(UpgradeEnd::Upgraded { from }) => {
                 write!(f, "its program has followed that of submission {from:x}")
             }
             Upgrade::Over(UpgradeEnd::RolledBack { tried, why }) => {
-                write!(f, "submission {tried:x} should have followed, and did not come up: {why}")
+                write!(
+                    f,
+                    "submission {tried:x} should have followed, and did not come up: {why}"
+                )
             }
         }
     }

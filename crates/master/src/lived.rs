@@ -2,9 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ardea_control::{
-    Epochs, EpochsNote, EpochsRecord, Generation, JobMaster, RecordedSnapshot,
-};
+use ardea_control::{Epochs, EpochsNote, EpochsRecord, Generation, JobMaster, RecordedSnapshot};
 use ardea_core::{Epoch, Timestamp};
 use ardea_metrics::catalogue::{self, Metric};
 use ardea_metrics::{Batch, Labels, Value};

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use ardea_control::{
-    EpochsRecord, JobRecord, Refused, StoreReply, StoreRequest, StoreVersion,
-};
+use ardea_control::{EpochsRecord, JobRecord, Refused, StoreReply, StoreRequest, StoreVersion};
 use ardea_core::{Error, ErrorCode, Result};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
@@ -48,7 +46,9 @@ impl Making {
         }
         let reads = matches!(request, StoreRequest::Read);
         match (store.epochs(request).await, &self.snapshots) {
-            (StoreReply::Found(None), Some(snapshots)) if reads && snapshots.brings(store.job()) => {
+            (StoreReply::Found(None), Some(snapshots))
+                if reads && snapshots.brings(store.job()) =>
+            {
                 self.first(store, Arc::clone(snapshots)).await
             }
             (reply, _) => reply,

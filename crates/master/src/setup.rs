@@ -92,7 +92,10 @@ pub trait Snapshots: Send + Sync + fmt::Debug {
     /// If `next` can't go on from there, or nothing can be written for it.
     fn follow(&self, next: &Successor, left: &Left<'_>) -> Result<JobDefinition> {
         let _ = left;
-        let what = format!("no state is kept here that {} could go on from", next.definition.job);
+        let what = format!(
+            "no state is kept here that {} could go on from",
+            next.definition.job
+        );
         Err(Error::new(ErrorCode::WrongState, what))
     }
 

@@ -250,7 +250,9 @@ impl JobMaster {
     ) {
         let refused = match (&command, self.killing()) {
             // It is being done already.
-            (Command::Kill, true) if !self.gives_way() => return actions.push(MasterAction::Reply(id, Ok(()))),
+            (Command::Kill, true) if !self.gives_way() => {
+                return actions.push(MasterAction::Reply(id, Ok(())));
+            }
             (_, true) => self.busy(self.how_it_ends()),
             _ if self.commands.len() >= MOST_COMMANDS => self.busy("dealing with other commands"),
             _ => return self.commands.push_back((id, command)),

@@ -31,7 +31,8 @@ use ardea_packing::{ContainerId, PackingPlan};
 use super::{JobMaster, JobPhase, MasterAction, Note};
 use crate::{
     Command, CommandId, Epochs, EpochsAction, EpochsConfig, EpochsEvent, EpochsNote, EpochsOver,
-    Generation, Intent, JobRef, LeftState, Life, MasterEpoch, PlanVersion, Refused, Run, ToWorker, WorkerId,
+    Generation, Intent, JobRef, LeftState, Life, MasterEpoch, PlanVersion, Refused, Run, ToWorker,
+    WorkerId,
 };
 
 /// The conductor, and how far the life is that it has asked for.

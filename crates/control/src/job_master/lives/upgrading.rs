@@ -28,11 +28,7 @@ impl JobMaster {
         if self.lives.as_ref().is_none_or(|lives| lives.over.is_some()) {
             return Err(Refused::no_epochs(&self.job));
         }
-        if record
-            .upgrade
-            .as_ref()
-            .is_some_and(Upgrade::is_under_way)
-        {
+        if record.upgrade.as_ref().is_some_and(Upgrade::is_under_way) {
             return Err(self.busy("being upgraded"));
         }
         if record.previous.is_some() {
