@@ -2,14 +2,15 @@
 
 use std::fs;
 use std::path::{Path, PathBuf, absolute};
-use std::sync::Arc;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use ardea_core::{Epoch, Error, ErrorCode, Result};
 use ardea_savepoint::{JobStates, Savepoint, SavepointManifest, SavepointOf};
-use ardea_snapshot::{DiskFolder, SnapshotId};
+use ardea_snapshot::SnapshotId;
 use serde::{Deserialize, Serialize};
 
+use crate::bucket::{address_of, open_place, place_of_savepoint};
 use crate::home::Visit;
 use crate::lock::FolderLock;
 use crate::requests::Asked;
@@ -17,7 +18,8 @@ use crate::requests::Asked;
 /// How long a command waits for a running job's savepoint: long enough for all that a job in one process can remember.
 pub const SAVING: Duration = Duration::from_secs(600);
 
-/// Writes a savepoint of the job in this folder to the folder `to`, which is made if it isn't there, and has to be empty.
+/// Writes a savepoint of the job in this folder to the folder `to`, which is made if it isn't there, and has to be empty; or, with the feature
+/// `s3`, to a part of a bucket: `s3://bucket/prefix`.
 ///
 /// A job that runs ends an epoch for it and writes it itself, with its own rights, while it goes on; this waits for that, as long as
 /// `patience` says. Of
@@ -26,18 +28,45 @@ pub const SAVING: Duration = Duration::from_secs(600);
 /// # Errors
 /// `WrongState` if something is in `to`, or the job doesn't answer in time; `NoSuchSnapshot` if nothing is committed yet; `ReadFailed` if
 /// there is
-/// no such folder; `InvalidConfig` if `to` is in a bucket; what reading and writing returns.
+/// no such folder; what reading and writing returns.
 pub fn savepoint(folder: &Path, to: &Path, patience: Duration) -> Result<SavepointManifest> {
-    let to = absolute_path(&in_a_folder(to)?)?;
-    let visit = Visit::of(folder)?;
-    if visit.holder.is_some() {
-        let asked = Asked::ask(folder, &to)?;
-        return asked.wait(patience, &|| FolderLock::holder(folder).is_some());
+    let to = whole_place(to)?;
+    let deadline = Instant::now() + patience;
+    loop {
+        let holder = Visit::of(folder)?.holder;
+        if holder
+            .as_deref()
+            .is_some_and(|it| !FolderLock::only_saves(it))
+        {
+            let asked = Asked::ask(folder, &to)?;
+            // Who only copies a savepoint of what it has left answers nothing.
+            return asked.wait(deadline.saturating_duration_since(Instant::now()), &|| {
+                FolderLock::holder(folder).is_some_and(|it| !FolderLock::only_saves(&it))
+            });
+        }
+        match of_stopped(folder, &to) {
+            // Somebody has just been faster: another savepoint, which ends, or the job, which is asked.
+            Err(error) if is_taken(&error, folder) && Instant::now() < deadline => {
+                thread::sleep(LOOK);
+            }
+            done => return done,
+        }
     }
+}
+
+/// How often it is looked whether another savepoint of the same folder is there.
+const LOOK: Duration = Duration::from_millis(50);
+
+fn is_taken(error: &Error, folder: &Path) -> bool {
+    error.code() == ErrorCode::WrongState && FolderLock::holder(folder).is_some()
+}
+
+/// Of a job that doesn't run, which can't begin meanwhile.
+fn of_stopped(folder: &Path, to: &Path) -> Result<SavepointManifest> {
     let _lock = match crate::bucket::address_of(folder) {
         // What is removed meanwhile, as its job runs after all, is missed when it is read.
         Some(_) => None,
-        None => Some(FolderLock::take(folder)?),
+        None => Some(FolderLock::take_to_save(folder)?),
     };
     // What the last one has written before it ended.
     let Visit { record, store, .. } = Visit::of(folder)?;
@@ -58,7 +87,7 @@ pub fn savepoint(folder: &Path, to: &Path, patience: Duration) -> Result<Savepoi
         states: record.states_of(epoch).unwrap_or(&nothing),
         threads: ardea_engine::allowed_cores().len().clamp(1, 4),
     };
-    let made = Savepoint::write(Arc::new(DiskFolder::open(&to)?), of)?;
+    let made = Savepoint::write(open_place(to)?, of)?;
     Ok(made.manifest().clone())
 }
 
@@ -79,13 +108,16 @@ impl KeptStates {
     /// # Errors
     /// `ReadFailed` if it isn't there, `NoSuchSnapshot` if it is neither, and what is wrong with it.
     pub fn look(folder: &Path) -> Result<Self> {
-        if folder.join("savepoint.manifest").is_file() {
-            let manifest = SavepointManifest::read(&DiskFolder::open(folder)?)?;
-            return Ok(KeptStates {
-                epoch: manifest.snapshot.epoch,
-                states: manifest.states(),
-                job: manifest.job,
-            });
+        match SavepointManifest::read(&*place_of_savepoint(folder)?) {
+            Err(error) if error.code() == ErrorCode::NoSuchSnapshot => {}
+            manifest => {
+                let manifest = manifest?;
+                return Ok(KeptStates {
+                    epoch: manifest.snapshot.epoch,
+                    states: manifest.states(),
+                    job: manifest.job,
+                });
+            }
         }
         let Visit { record, .. } = Visit::of(folder)?;
         let epoch = record.epochs.committed.unwrap_or_default();
@@ -97,18 +129,11 @@ impl KeptStates {
     }
 }
 
-/// The place of a savepoint, which is no bucket.
-///
-/// # Errors
-/// `InvalidConfig`.
-pub(crate) fn in_a_folder(to: &Path) -> Result<PathBuf> {
-    match crate::bucket::address_of(to) {
-        None => Ok(to.to_path_buf()),
-        Some(address) => {
-            let what = format!("a savepoint can't be written to {address}");
-            Err(Error::new(ErrorCode::InvalidConfig, what)
-                .hint("name a folder; what is in it can be copied to an object store as it is"))
-        }
+/// The place of a savepoint, as the process of the job will understand it as well, wherever that was started.
+fn whole_place(to: &Path) -> Result<PathBuf> {
+    match address_of(to) {
+        Some(_) => Ok(to.to_path_buf()),
+        None => absolute_path(to),
     }
 }
 

@@ -3,16 +3,14 @@
 use std::fmt;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use ardea_api::StatesView;
 use ardea_core::settings::readable_bytes;
 use ardea_core::{Error, ErrorCode, Result, StateForm, shown};
-use ardea_recovery::{Embedded, KeptStates};
+use ardea_recovery::{Embedded, KeptStates, place_of_savepoint};
 use ardea_savepoint::{
     Checked, Dropping, JobStates, Savepoint, SavepointManifest, SavepointState, StateDiff, diff,
 };
-use ardea_snapshot::DiskFolder;
 use serde_json::{Value, json};
 
 /// What a savepoint is: `ardea savepoint inspect`.
@@ -29,12 +27,7 @@ impl SavedJob {
     /// # Errors
     /// `ReadFailed` if there is no such folder, `NoSuchSnapshot` if there is none in it, `SnapshotDamaged` if it isn't whole.
     pub fn look(place: &Path, check: bool) -> Result<Self> {
-        if !place.is_dir() {
-            let what = format!("there is no folder {}", place.display());
-            return Err(Error::new(ErrorCode::ReadFailed, what)
-                .hint("name the folder that a savepoint was written to"));
-        }
-        let savepoint = Savepoint::open(Arc::new(DiskFolder::open(place)?))?;
+        let savepoint = Savepoint::open(place_of_savepoint(place)?)?;
         Ok(SavedJob {
             place: place.to_path_buf(),
             checked: check.then(|| savepoint.check()).transpose()?,
