@@ -117,7 +117,7 @@ pub fn a_savepoint_of_a_job_on_a_cluster_begins_another_there() {
     let arena = &job.arena;
     job.until_more();
     let saved = arena.json("savepoint tally --to saved");
-    let epoch = saved["savepoint"]["snapshot"]["epoch"].as_u64();
+    let epoch = saved["savepoint"]["snapshot"][1].as_u64();
     assert!(epoch > Some(0), "{saved}");
     let told = arena.succeed("savepoint inspect saved --check");
     assert!(
