@@ -86,6 +86,8 @@ pub(crate) struct Driver {
     early: BTreeMap<ContainerId, Registration>,
     scheduling: Option<Scheduling>,
     publisher: Option<Publisher>,
+    /// What was told last of a job that can't take the place of this one.
+    pub(crate) unfollowed: Option<String>,
     pub(crate) handing: Option<Handing>,
     commands: HashMap<CommandId, oneshot::Sender<Commanded>>,
     commands_taken: u64,
@@ -136,6 +138,7 @@ impl Driver {
             early: BTreeMap::new(),
             scheduling: None,
             publisher: None,
+            unfollowed: None,
             handing: None,
             commands: HashMap::new(),
             commands_taken: 0,
@@ -195,6 +198,7 @@ impl Driver {
                 self.happens(CandidateEvent::Lease(LeaseEvent::Reply(id, reply)));
             }
             Done::Record(id, reply) => {
+                self.note_trouble(&reply);
                 self.master(MasterEvent::Record(id, reply));
                 self.publish_plan();
                 self.forget_given_back();

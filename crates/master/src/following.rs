@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use ardea_control::{
-    JobRecord, JobRef, LeftState, Predecessor, Successor, Upgrade, UpgradeEnd, UpgradeOrder,
+    JobMaster, JobRecord, JobRef, LeftState, Predecessor, StoreReply, Successor, Upgrade,
+    UpgradeEnd, UpgradeOrder,
 };
 use ardea_core::Result;
 
 use crate::clock::now_ms;
+use crate::driver::Driver;
 use crate::{Left, Snapshots, StoredJob, Submitted};
 
 /// What takes the place of a job of which nothing runs any more.
@@ -133,6 +135,22 @@ impl Following {
                 at_ms: now_ms(),
             }),
             record: Arc::new(record),
+        }
+    }
+}
+
+impl Driver {
+    /// Why no other job can take the place of this one yet, which nothing runs of: people see it with the job.
+    pub(crate) fn note_trouble(&mut self, reply: &StoreReply<Arc<JobRecord>>) {
+        let record = self.candidate.master().and_then(JobMaster::record);
+        if let (StoreReply::Refused(why), Some(record)) = (reply, record)
+            && record.gives_way()
+        {
+            let text = format!("no program can follow yet: {why}");
+            if self.unfollowed.as_ref() != Some(&text) {
+                self.unfollowed = Some(text.clone());
+                self.chronicle.notice(text);
+            }
         }
     }
 }
