@@ -1,8 +1,8 @@
 //! A job that begins with state from elsewhere: a savepoint's, or that of a job of its name which it follows.
 //!
 //! Where the job is taken it is compared, and a note left in its folder of what it is to begin with. Its first master copies that, into the
-//! same folder, before the job has a record of epochs; then it is to everybody a job that has stopped there. The copy belongs to no life of the
-//! job ([`BROUGHT`]), and no increment is based on it: what was written in another form is written anew with the first snapshot.
+//! same folder, before the job has a record of epochs; then it is to everybody a job that has stopped there. The copy belongs to no life
+//! of the job ([`BROUGHT`]), and no increment is based on it: what was written in another form is written anew with the first snapshot.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -10,10 +10,10 @@
 //! Returning  nothing runs; in one write the old program's job takes the place, with the same state ──▶ Over: RolledBack
 //! ```
 //!
-//! Each of these is stored before it is acted on, and is all that a later master needs to go on. Both programs are whole jobs, with submissions
-//! of their own, so nothing of one is ever taken for something of the other. The old one is stopped first, with a last epoch: what it
-//! would publish behind that the new one would publish again. Until the new one has committed an epoch it has published nothing, and
-//! the old one can go on from where it stopped.
+//! Each of these is stored before it is acted on, and is all that a later master needs to go on. Both programs are whole jobs, with
+//! submissions of their own, so nothing of one is ever taken for something of the other. The old one is stopped first, with a last epoch:
+//! what it would publish behind that the new one would publish again. Until the new one has committed an epoch it has published nothing,
+//! and the old one can go on from where it stopped.
 
 use std::fmt;
 use std::sync::Arc;

@@ -34,8 +34,9 @@ pub struct Upgraded {
     pub stage: String,
 }
 
-/// Has the program of the job of that name followed by this one, with its state; unless `waits` is false waits until that is done. The cluster
-/// does it by itself: whoever asked for it may end at any time. `patience` is how long the new program may take to commit an epoch.
+/// Has the program of the job of that name followed by this one, with its state; unless `waits` is false waits until that is done. The
+/// cluster does it by itself: whoever asked for it may end at any time. `patience` is how long the new program may take to commit an
+/// epoch.
 ///
 /// # Errors
 /// What the target says: [`ErrorCode::InvalidJob`] if the program can't go on from the state, before anything stops;
