@@ -114,6 +114,21 @@ pub fn compare(job: &Successor, state: LeftState, next: &Successor) -> Result<St
     Ok(diff(&from.states, &states_in(&next.demand), &dropping))
 }
 
+/// What a job has kept of an epoch, in the forms that its program has told: what it had nothing of is left out. Reads a manifest.
+///
+/// # Errors
+/// If this machine doesn't see the folder of the job; `NoSuchSnapshot` if it has been removed meanwhile.
+pub fn kept_states(
+    promise: &Promise,
+    job: &JobRef,
+    kept: LeftState,
+    told: &JobStates,
+) -> Result<JobStates> {
+    let folder = find_folder(&promise.folder, job)?;
+    let snapshot = Snapshot::open(folder, &job.name, id_of(kept))?;
+    Ok(states_within(&snapshot, told))
+}
+
 /// Writes a savepoint of what a job on a cluster has kept of an epoch. Reads and writes all of it.
 ///
 /// # Errors

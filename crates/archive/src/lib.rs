@@ -55,7 +55,7 @@ mod remembered;
 
 pub use archives::Archives;
 pub use ardea_savepoint::JobStates;
-pub use beginning::{compare, make_room, save};
+pub use beginning::{compare, kept_states, make_room, save};
 pub use binder::{Told, ToldOfEpoch};
 pub use keeper::FolderKeeper;
 pub use looking::{Kept, view_of};

@@ -5,12 +5,15 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ardea_api::{Answer, SavepointRequest, SavepointView, StatesView};
-use ardea_archive::{Promise, save, states_of};
+use ardea_archive::{JobStates, Promise, kept_states, save, states_of};
 use ardea_control::{Command, EpochsCommand, Generation, JobPhase, LeftState};
 use ardea_core::{Epoch, Error, ErrorCode};
 use ardea_master::JobView;
 
-use super::Served;
+use super::{Served, looking};
+
+/// How often what is committed is looked at again, if it was removed while it was.
+pub(super) const LOOKS: u32 = 5;
 
 /// The jobs of which a savepoint is being written here, by their keys.
 pub(super) type Saving = Arc<Mutex<BTreeSet<String>>>;
@@ -105,14 +108,28 @@ impl Served {
 
     /// What a job that is led here remembers.
     pub(super) async fn states_of_job(&self, job: &str) -> Answer<StatesView> {
-        let view = self.desk(job).await?.view().await?;
-        promise_of(&view)?;
-        let epochs = view.epochs.as_ref();
-        Ok(StatesView {
-            job: view.job.name.clone(),
-            epoch: epochs.and_then(|it| it.committed).unwrap_or(0),
-            states: as_json(&remembered(&view))?,
-        })
+        let desk = self.desk(job).await?;
+        for look in 1..=LOOKS {
+            let view = desk.view().await?;
+            let (promise, told) = (promise_of(&view)?, remembered(&view));
+            let told_of = |epoch: u64, states: &JobStates| -> Answer<StatesView> {
+                Ok(StatesView {
+                    job: job.to_string(),
+                    epoch,
+                    states: as_json(states)?,
+                })
+            };
+            let Some(kept) = newest_committed(&view) else {
+                return told_of(0, &told);
+            };
+            let of = view.job;
+            match looking(move || kept_states(&promise, &of, kept, &told)).await? {
+                // It has been followed by newer ones.
+                Err(error) if error.code() == ErrorCode::NoSuchSnapshot && look < LOOKS => {}
+                states => return told_of(kept.epoch.0, &states?),
+            }
+        }
+        Err(self.jobs.without_leader(job).await?)
     }
 }
 
@@ -141,7 +158,7 @@ pub(super) fn newest_committed(view: &JobView) -> Option<LeftState> {
     })
 }
 
-fn remembered(view: &JobView) -> ardea_archive::JobStates {
+fn remembered(view: &JobView) -> JobStates {
     let vertices = view.vertices.iter();
     states_of(vertices.map(|vertex| (vertex.name.as_str(), &vertex.attributes)))
 }

@@ -8,11 +8,8 @@ use ardea_control::{Command, Successor, UpgradeOrder};
 use ardea_core::{Error, ErrorCode};
 use ardea_master::{JobDesk, new_submission};
 
-use super::savepoints::{newest_committed, promise_of};
+use super::savepoints::{LOOKS, newest_committed, promise_of};
 use super::{Served, check_room, looking};
-
-/// How often what is committed is looked at again, if it was collected while it was.
-const LOOKS: u32 = 5;
 
 impl Served {
     /// Has another program follow that of a job that is led here.
