@@ -14,6 +14,7 @@ use ardea_core::{Epoch, Error, ErrorCode, Result};
 use ardea_cuts::block_config;
 use ardea_master::Left;
 use ardea_packing::JobDemand;
+use ardea_recovery::{Dropping, address_of, new_place_of_savepoint, place_of_savepoint};
 use ardea_savepoint::{
     JobStates, Savepoint, SavepointManifest, SavepointOf, StateDiff, copy, diff,
 };
@@ -110,7 +111,7 @@ pub(crate) fn follow(next: &Successor, left: &Left<'_>) -> Result<JobDefinition>
 pub fn compare(job: &Successor, state: LeftState, next: &Successor) -> Result<StateDiff> {
     let from = Elsewhere::left(job, state)?;
     let dropping = next.definition.settings.get("recovery.drop");
-    let dropping = ardea_recovery::Dropping::listed(dropping.map_or("", String::as_str));
+    let dropping = Dropping::listed(dropping.map_or("", String::as_str));
     Ok(diff(&from.states, &states_in(&next.demand), &dropping))
 }
 
@@ -147,7 +148,7 @@ pub fn save(
         states,
         threads: threads(),
     };
-    let written = Savepoint::write(Arc::new(DiskFolder::open(to)?), of)?;
+    let written = Savepoint::write(new_place_of_savepoint(to)?, of)?;
     Ok(written.manifest().clone())
 }
 
@@ -266,13 +267,12 @@ fn id_of(state: LeftState) -> SnapshotId {
 }
 
 fn open(place: &Path) -> Result<Arc<dyn Folder>> {
-    if !place.is_dir() {
-        let what = format!("there is no folder {} here", place.display());
-        return Err(Error::new(ErrorCode::ReadFailed, what).hint(
+    place_of_savepoint(place).map_err(|error| match error.code() {
+        ErrorCode::ReadFailed if address_of(place).is_none() => error.hint(
             "name a folder that all hosts see by the same path, and that a savepoint was written to (recovery.from)",
-        ));
-    }
-    Ok(Arc::new(DiskFolder::open(place)?))
+        ),
+        _ => error,
+    })
 }
 
 fn threads() -> usize {

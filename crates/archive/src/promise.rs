@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use ardea_control::{JobDefinition, JobRef};
 use ardea_core::settings::{Resolver, Schema};
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_recovery::{Dropping, SURVIVAL_SETTINGS, Survival};
+use ardea_recovery::{Dropping, SURVIVAL_SETTINGS, Survival, address_of};
 
 /// What a job promises by its settings, and how it keeps that.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ impl Promise {
         };
         let from = match resolved.text("recovery.from")? {
             "" => None,
-            from if Path::new(from).is_absolute() => Some(PathBuf::from(from)),
+            from if is_whole(Path::new(from)) => Some(PathBuf::from(from)),
             from => {
                 let what = format!("recovery.from={from} is another folder for each process");
                 return Err(Error::new(ErrorCode::InvalidConfig, what)
@@ -63,6 +63,11 @@ impl Promise {
             dropping,
         }))
     }
+}
+
+/// Whether it means the same in each process: a path from the root on, or a part of a bucket.
+fn is_whole(place: &Path) -> bool {
+    place.is_absolute() || address_of(place).is_some()
 }
 
 /// The folder of a submission, below that of the settings.
@@ -137,6 +142,7 @@ mod tests {
         assert_eq!(promise.from, Some("/mnt/saved".into()));
         assert!(promise.dropping.has_vertex("tops"));
         assert_eq!(from("").unwrap().unwrap().from, None);
+        assert!(from("s3://saved/words").unwrap().unwrap().from.is_some());
         let error = from("saved").unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidConfig);
         assert!(error.to_string().contains("recovery.from=saved"), "{error}");

@@ -7,7 +7,7 @@ use ardea_core::{Error, ErrorCode, Result};
 use ardea_snapshot::{DiskFolder, Folder};
 
 /// The address that stands where a path could stand, if it is one.
-pub(crate) fn address_of(path: &Path) -> Option<&str> {
+pub fn address_of(path: &Path) -> Option<&str> {
     path.to_str().filter(|text| text.starts_with("s3://"))
 }
 
@@ -15,7 +15,7 @@ pub(crate) fn address_of(path: &Path) -> Option<&str> {
 ///
 /// # Errors
 /// What either returns.
-pub(crate) fn open_place(place: &Path) -> Result<Arc<dyn Folder>> {
+pub fn new_place_of_savepoint(place: &Path) -> Result<Arc<dyn Folder>> {
     match address_of(place) {
         Some(address) => open(address),
         None => Ok(Arc::new(DiskFolder::open(place)?)),
@@ -32,7 +32,7 @@ pub fn place_of_savepoint(place: &Path) -> Result<Arc<dyn Folder>> {
         return Err(Error::new(ErrorCode::ReadFailed, what)
             .hint("name the folder that a savepoint was written to"));
     }
-    open_place(place)
+    new_place_of_savepoint(place)
 }
 
 /// Opens the folder at an address.

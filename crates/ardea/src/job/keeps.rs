@@ -21,7 +21,11 @@ pub(super) fn name_folders(settings: &mut BTreeMap<String, String>) -> Result<()
         let Some(folder) = settings.get_mut(key).filter(|folder| !folder.is_empty()) else {
             continue;
         };
-        if folder.starts_with("s3://") {
+        let is_bucket = folder.starts_with("s3://");
+        if is_bucket && key == FROM {
+            continue;
+        }
+        if is_bucket {
             let what = format!("{key}={folder} is in a bucket, which jobs of a cluster can't use");
             return Err(Error::new(ErrorCode::InvalidConfig, what)
                 .hint("name a folder that all hosts see by the same path"));

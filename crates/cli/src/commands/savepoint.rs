@@ -4,7 +4,7 @@ use std::path::{Path, absolute};
 use std::time::Duration;
 
 use ardea::job::SavedJob;
-use ardea::recovery::{SAVING, savepoint};
+use ardea::recovery::{SAVING, address_of, savepoint};
 use ardea_api::SavepointRequest;
 use ardea_core::{Error, ErrorCode};
 
@@ -38,10 +38,13 @@ fn ask(
     to: &Path,
     context: &Context,
 ) -> Result<SavedJob, Failure> {
-    let to = absolute(to).map_err(|error| {
-        let what = format!("{} is no path", to.display());
-        Error::new(ErrorCode::InvalidConfig, what).because(error)
-    })?;
+    let to = match address_of(to) {
+        Some(_) => to.to_path_buf(),
+        None => absolute(to).map_err(|error| {
+            let what = format!("{} is no path", to.display());
+            Error::new(ErrorCode::InvalidConfig, what).because(error)
+        })?,
+    };
     let job = what.to_string_lossy();
     let cluster = Reached::of_job(&args.place, &job, context)?;
     let client = cluster.client.clone().patience(WRITTEN_WITHIN);

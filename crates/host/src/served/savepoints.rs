@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ardea_api::{Answer, SavepointRequest, SavepointView, StatesView};
-use ardea_archive::{JobStates, Promise, kept_states, save, states_of};
+use ardea_archive::{JobStates, Promise, address_of, kept_states, save, states_of};
 use ardea_control::{Command, EpochsCommand, Generation, JobPhase, LeftState};
 use ardea_core::{Epoch, Error, ErrorCode};
 use ardea_master::JobView;
@@ -50,10 +50,10 @@ impl Served {
     /// Has an epoch ended for a savepoint, and writes that. What was begun is done to its end, whoever still waits for it.
     pub(super) async fn save(&self, job: &str, request: SavepointRequest) -> Answer<SavepointView> {
         let to = PathBuf::from(&request.to);
-        if !to.is_absolute() {
+        if !to.is_absolute() && address_of(&to).is_none() {
             let what = format!("{} is another folder for each process", request.to);
             return Err(Error::new(ErrorCode::InvalidConfig, what)
-                .hint("name a folder from the root on, which the job's hosts see")
+                .hint("name a folder from the root on, which the job's hosts see, or s3://bucket/prefix")
                 .into());
         }
         let desk = self.desk(job).await?;
