@@ -32,42 +32,77 @@ pub const SAVING: Duration = Duration::from_secs(600);
 pub fn savepoint(folder: &Path, to: &Path, patience: Duration) -> Result<SavepointManifest> {
     let to = whole_place(to)?;
     let deadline = Instant::now() + patience;
+    // What is no job's folder is neither locked nor written to.
+    Visit::of(folder)?;
     loop {
-        let holder = Visit::of(folder)?.holder;
-        if holder
-            .as_deref()
-            .is_some_and(|it| !FolderLock::only_saves(it))
-        {
-            let asked = Asked::ask(folder, &to)?;
-            // Who only copies a savepoint of what it has left answers nothing.
-            return asked.wait(deadline.saturating_duration_since(Instant::now()), &|| {
-                FolderLock::holder(folder).is_some_and(|it| !FolderLock::only_saves(&it))
-            });
-        }
-        match of_stopped(folder, &to) {
-            // Somebody has just been faster: another savepoint, which ends, or the job, which is asked.
-            Err(error) if is_taken(&error, folder) && Instant::now() < deadline => {
-                thread::sleep(LOOK);
-            }
-            done => return done,
+        let tried = match has_job(folder) {
+            true => of_running(folder, &to, deadline),
+            false => of_stopped(folder, &to),
+        };
+        match tried {
+            Tried::Done(made) => return made,
+            Tried::Again(why) if Instant::now() >= deadline => return Err(why),
+            Tried::Again(_) => thread::sleep(LOOK),
         }
     }
 }
 
-/// How often it is looked whether another savepoint of the same folder is there.
+/// How often it is looked again who has the folder.
 const LOOK: Duration = Duration::from_millis(50);
 
-fn is_taken(error: &Error, folder: &Path) -> bool {
-    error.code() == ErrorCode::WrongState && FolderLock::holder(folder).is_some()
+/// What came of a try.
+enum Tried {
+    Done(Result<SavepointManifest>),
+    /// Who had the folder has it no more, or has it for a savepoint of its own: it is to be looked again who can be asked. Why it failed.
+    Again(Error),
 }
 
-/// Of a job that doesn't run, which can't begin meanwhile.
-fn of_stopped(folder: &Path, to: &Path) -> Result<SavepointManifest> {
-    let _lock = match crate::bucket::address_of(folder) {
-        // What is removed meanwhile, as its job runs after all, is missed when it is read.
-        Some(_) => None,
-        None => Some(FolderLock::take_to_save(folder)?),
+/// Whether the job runs that has this folder; nobody knows that of a bucket.
+fn has_job(folder: &Path) -> bool {
+    let holder = FolderLock::holder(folder);
+    holder.is_some_and(|holder| !FolderLock::only_saves(&holder))
+}
+
+/// Of a job that runs, by asking it.
+fn of_running(folder: &Path, to: &Path, deadline: Instant) -> Tried {
+    let asked = match Asked::ask(folder, to) {
+        Ok(asked) => asked,
+        Err(error) if has_job(folder) => return Tried::Done(Err(error)),
+        Err(error) => return Tried::Again(error),
     };
+    let patience = deadline.saturating_duration_since(Instant::now());
+    match asked.wait(patience, &|| has_job(folder)) {
+        Ok(Some(made)) => Tried::Done(Ok(made)),
+        Ok(None) => Tried::Again(has_ended(folder)),
+        Err(error) => Tried::Done(Err(error)),
+    }
+}
+
+fn has_ended(folder: &Path) -> Error {
+    let folder = folder.display();
+    let what = format!("the job in {folder} has ended before there was a savepoint of it");
+    Error::new(ErrorCode::WrongState, what).hint("try again: it is saved as it has stopped")
+}
+
+/// Of a job that doesn't run, unless somebody has its folder.
+fn of_stopped(folder: &Path, to: &Path) -> Tried {
+    match crate::bucket::address_of(folder) {
+        // What is removed meanwhile, as its job runs after all, is missed when it is read.
+        Some(_) => Tried::Done(copy_of(folder, to)),
+        None => match FolderLock::take_to_save(folder) {
+            Ok(lock) => {
+                let made = copy_of(folder, to);
+                drop(lock);
+                Tried::Done(made)
+            }
+            Err(error) if error.code() == ErrorCode::WrongState => Tried::Again(error),
+            Err(error) => Tried::Done(Err(error)),
+        },
+    }
+}
+
+/// What the newest committed epoch has left.
+fn copy_of(folder: &Path, to: &Path) -> Result<SavepointManifest> {
     // What the last one has written before it ended.
     let Visit { record, store, .. } = Visit::of(folder)?;
     let epoch = record.epochs.committed.ok_or_else(|| {
