@@ -17,7 +17,8 @@ use serde::de::DeserializeOwned;
 use crate::{
     ClusterInfo, HostView, JobDescription, JobSummary, KillQuery, LogQuery, MetricsQuery,
     MetricsRange, ParallelismUpdate, PastJobDescription, PastJobSummary, Plans, RangeQuery,
-    RecoverRequest, SampleView, SnapshotsQuery, SnapshotsView, SubmitRequest, TopView,
+    RecoverRequest, SampleView, SavepointRequest, SavepointView, SnapshotsQuery, SnapshotsView,
+    StatesView, SubmitRequest, TopView, UpgradeRequest,
 };
 
 pub use hosts::DOUBTFUL;
@@ -199,6 +200,25 @@ impl Client {
     /// Has a job in safe mode begin again.
     pub async fn recover(&self, job: &str, request: &RecoverRequest) -> Result<()> {
         let asked = Asked::post(path(job, "/recover")).json(request)?;
+        self.command(asked).await
+    }
+
+    /// Has a savepoint of a job written, and waits for it.
+    pub async fn savepoint(&self, job: &str, request: &SavepointRequest) -> Result<SavepointView> {
+        let asked = Asked::post(path(job, "/savepoint")).json(request)?;
+        self.ask(asked).await?.json().await
+    }
+
+    /// What a job with a guarantee remembers.
+    pub async fn states(&self, job: &str) -> Result<StatesView> {
+        self.get(path(job, "/states")).await
+    }
+
+    /// Has another program follow that of a job. The same again is no error and has no effect.
+    pub async fn upgrade(&self, job: &str, request: &UpgradeRequest) -> Result<()> {
+        let asked = Asked::post(path(job, "/upgrade"))
+            .json(request)?
+            .repeatable();
         self.command(asked).await
     }
 

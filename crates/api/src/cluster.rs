@@ -5,8 +5,8 @@ use ardea_packing::ContainerId;
 use crate::{
     ClusterInfo, HostView, JobDescription, JobSummary, KillQuery, LogQuery, LogStream,
     MetricsQuery, MetricsRange, ParallelismUpdate, PastJobDescription, PastJobSummary, Pending,
-    Plans, RangeQuery, RecoverRequest, SampleView, SnapshotsQuery, SnapshotsView, SubmitRequest,
-    TopView,
+    Plans, RangeQuery, RecoverRequest, SampleView, SavepointRequest, SavepointView, SnapshotsQuery,
+    SnapshotsView, StatesView, SubmitRequest, TopView, UpgradeRequest,
 };
 
 /// A cluster, as it is seen and commanded from outside. The server calls it, and whoever runs a host implements it.
@@ -67,6 +67,22 @@ pub trait Cluster: Send + Sync {
     /// Has a job in safe mode begin again. Fails with [`WrongState`](ardea_core::ErrorCode::WrongState) if it isn't in safe mode, or has no such
     /// snapshot.
     fn recover<'a>(&'a self, job: &'a str, request: RecoverRequest) -> Pending<'a, ()>;
+
+    /// Ends an epoch for a savepoint, writes that, and answers when it is there; while that takes the job goes on. Fails with
+    /// [`WrongState`](ardea_core::ErrorCode::WrongState) if the job has no guarantee, something is in the folder, or another savepoint of the
+    /// job is being written.
+    fn savepoint<'a>(
+        &'a self,
+        job: &'a str,
+        request: SavepointRequest,
+    ) -> Pending<'a, SavepointView>;
+
+    /// What a job with a guarantee remembers. Fails with [`WrongState`](ardea_core::ErrorCode::WrongState) if it has none.
+    fn states<'a>(&'a self, job: &'a str) -> Pending<'a, StatesView>;
+
+    /// Has another program follow that of a job, with its state; what came of it the job's description tells. The same again has no effect.
+    /// Fails with [`InvalidJob`](ardea_core::ErrorCode::InvalidJob) if it can't go on from there, before anything stops.
+    fn upgrade<'a>(&'a self, job: &'a str, request: UpgradeRequest) -> Pending<'a, ()>;
 
     /// The snapshots of a job that has a guarantee. Fails with [`WrongState`](ardea_core::ErrorCode::WrongState) if it has none.
     fn snapshots<'a>(&'a self, job: &'a str, query: SnapshotsQuery) -> Pending<'a, SnapshotsView>;

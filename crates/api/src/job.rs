@@ -7,7 +7,7 @@ use ardea_packing::{ContainerId, Resources};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{EpochsView, foreign};
+use crate::{EpochsView, UpgradeView, foreign};
 
 /// What a job is doing, in one word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -122,6 +122,9 @@ pub struct JobDescription {
     /// Its epochs and lives, if it has a guarantee.
     #[serde(default)]
     pub epochs: Option<EpochsView>,
+    /// How far another program has followed its own, or it has followed another; what came of it stays.
+    #[serde(default)]
+    pub upgrade: Option<UpgradeView>,
     /// Its vertices, in the order of its graph.
     pub vertices: Vec<VertexView>,
     /// Its containers, by number.

@@ -54,6 +54,7 @@ mod snapshots;
 mod submit;
 mod token_file;
 mod top;
+mod upgrade;
 
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -89,3 +90,4 @@ pub use snapshots::{
 };
 pub use submit::SubmitRequest;
 pub use top::{ContainerTop, MessagesTop, TopView, VertexTop};
+pub use upgrade::{SavepointRequest, SavepointView, StatesView, UpgradeRequest, UpgradeView};

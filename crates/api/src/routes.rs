@@ -5,7 +5,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use crate::{
     ClusterInfo, HostView, JobDescription, JobSummary, KillQuery, LogEvent, LogQuery, MetricsQuery,
     MetricsRange, ParallelismUpdate, PastJobDescription, PastJobSummary, Plans, RangeQuery,
-    RecoverRequest, SampleView, SnapshotsQuery, SnapshotsView, SubmitRequest, TopView,
+    RecoverRequest, SampleView, SavepointRequest, SavepointView, SnapshotsQuery, SnapshotsView,
+    StatesView, SubmitRequest, TopView, UpgradeRequest,
 };
 
 /// What a route does; each has one.
@@ -24,6 +25,9 @@ pub(crate) enum Operation {
     Restart,
     Update,
     Recover,
+    Savepoint,
+    States,
+    Upgrade,
     Snapshots,
     Plans,
     Logs,
@@ -280,6 +284,39 @@ pub(crate) static ROUTES: &[Route] = &[
             "/v1/jobs/{job}/recover",
             Operation::Recover,
             "recoverJob",
+        )
+    },
+    Route {
+        verb: Verb::Post,
+        about: "End an epoch of a job with a guarantee, write a savepoint of it to a folder, and answer when it is there",
+        body: Some(schema::<SavepointRequest>),
+        failures: &[404, 409, 422],
+        ..get(
+            "/v1/jobs/{job}/savepoint",
+            Operation::Savepoint,
+            "writeSavepoint",
+            schema::<SavepointView>,
+        )
+    },
+    Route {
+        about: "What a job with a guarantee remembers",
+        failures: &[404, 409],
+        ..get(
+            "/v1/jobs/{job}/states",
+            Operation::States,
+            "listStates",
+            schema::<StatesView>,
+        )
+    },
+    Route {
+        about: "Have another program follow that of a job, with its state; if it doesn't come up the one before comes back",
+        body: Some(schema::<UpgradeRequest>),
+        failures: &[404, 409, 422],
+        ..command(
+            Verb::Post,
+            "/v1/jobs/{job}/upgrade",
+            Operation::Upgrade,
+            "upgradeJob",
         )
     },
     Route {

@@ -14,8 +14,9 @@ use crate::{
     JobDescription, JobEnding, JobSummary, KillQuery, LogLine, LogQuery, LogSource, LogStream,
     MetricsQuery, MetricsRange, NoteView, ParallelismUpdate, PastJobDescription, PastJobSummary,
     Pending, Phase, Plans, PointView, ProgramView, RangeQuery, RecoverRequest, SampleKind,
-    SampleView, SeriesView, SnapshotsQuery, SnapshotsView, SubmitRequest, TopView, Unanswered,
-    VertexTop, VertexView, no_such_container, no_such_job,
+    SampleView, SavepointRequest, SavepointView, SeriesView, SnapshotsQuery, SnapshotsView,
+    StatesView, SubmitRequest, TopView, Unanswered, UpgradeRequest, VertexTop, VertexView,
+    no_such_container, no_such_job,
 };
 
 /// A cluster without hosts, whose jobs are taken, packed and told of, and never run.
@@ -261,6 +262,7 @@ impl Job {
             settings: definition.settings.clone(),
             master: None,
             epochs: None,
+            upgrade: None,
             vertices: self.request.demand.vertices.iter().map(vertex).collect(),
             containers: self.containers(),
             problems: Vec::new(),
@@ -432,6 +434,32 @@ impl Cluster for PretendedCluster {
 
     fn recover<'a>(&'a self, job: &'a str, request: RecoverRequest) -> Pending<'a, ()> {
         now(self.command(job, format!("recover {job} {request:?}"), |_| {}))
+    }
+
+    fn savepoint<'a>(
+        &'a self,
+        job: &'a str,
+        request: SavepointRequest,
+    ) -> Pending<'a, SavepointView> {
+        now(self.with(job, |_| SavepointView {
+            job: job.to_string(),
+            place: request.to,
+            epoch: 7,
+            manifest: serde_json::Value::Null,
+        }))
+    }
+
+    fn states<'a>(&'a self, job: &'a str) -> Pending<'a, StatesView> {
+        now(self.with(job, |_| StatesView {
+            job: job.to_string(),
+            epoch: 7,
+            states: serde_json::Value::Null,
+        }))
+    }
+
+    fn upgrade<'a>(&'a self, job: &'a str, request: UpgradeRequest) -> Pending<'a, ()> {
+        let next = request.definition.job.submission;
+        now(self.command(job, format!("upgrade {job} {next:x}"), |_| {}))
     }
 
     fn snapshots<'a>(&'a self, job: &'a str, query: SnapshotsQuery) -> Pending<'a, SnapshotsView> {

@@ -6,11 +6,14 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use ardea_control::{EpochsConfig, EpochsNote, EpochsRecord, Generation, JobDefinition, JobRef};
+use ardea_control::{
+    EpochsConfig, EpochsNote, EpochsRecord, Generation, JobDefinition, JobRef, Successor,
+};
 use ardea_core::{Epoch, Error, ErrorCode, Result};
-use ardea_master::Snapshots;
+use ardea_master::{Left, Snapshots};
 
 use crate::Promise;
+use crate::beginning::{bring, follow};
 use crate::binder::{Ask, Binder, Told};
 
 /// The snapshots of the jobs that a process leads, or may lead: in the folder of each, below the one that its settings name.
@@ -95,6 +98,24 @@ impl Snapshots for Archives {
         };
         asks.send(ask).map_err(|_| gone())?;
         answered.recv().map_err(|_| gone())?
+    }
+
+    fn brings(&self, job: &JobRef) -> bool {
+        let jobs = self.jobs();
+        jobs.get(job).is_some_and(|it| it.promise.from.is_some())
+    }
+
+    fn first(&self, job: &JobRef) -> Result<Option<Arc<EpochsRecord>>> {
+        let promise = self.jobs().get(job).map(|it| it.promise.clone());
+        let Some(promise) = promise.filter(|promise| promise.from.is_some()) else {
+            return Ok(None);
+        };
+        let epoch = bring(&promise, job)?;
+        Ok(Some(Arc::new(EpochsRecord::brought(job.clone(), epoch))))
+    }
+
+    fn follow(&self, next: &Successor, left: &Left<'_>) -> Result<JobDefinition> {
+        follow(next, left)
     }
 
     fn keep(&self, job: &JobRef, epochs: &[Epoch], _: Epoch, present: Generation) {

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 
 use ardea_control::{ParticipantId, Receipt, RecordedCut};
 use ardea_core::{ErrorCode, PartitionId};
-use ardea_recovery::Survival;
+use ardea_recovery::{Dropping, Survival};
 use ardea_snapshot::{BlockWriter, CutKind, DiskFolder, PartitionRange};
 use tempfile::TempDir;
 
@@ -169,6 +169,8 @@ fn promise(place: &TempDir) -> Promise {
     Promise {
         survival: Survival::in_folder(place.path()).keep(two),
         folder: place.path().join("words-1"),
+        from: None,
+        dropping: Dropping::nothing(),
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use ardea_control::{EpochKind, JobRef, Life, WorkerId, WorkerStart};
+use ardea_control::{BROUGHT, EpochKind, JobRef, Life, WorkerId, WorkerStart};
 use ardea_core::{Epoch, Error, ErrorCode, Guarantee, Instance, Result};
 use ardea_cuts::{CutPlace, CutTaker, Gathering, StateReading, Writers, is_same};
 use ardea_engine::{CutSink, CutSource, Cuts, InstanceName, JobHandle};
@@ -85,9 +85,10 @@ impl CutKeeper for FolderKeeper {
             .iter()
             .map(|(vertex, count)| (vertex.clone(), *count))
             .collect();
-        let has_base = snapshot
-            .as_ref()
-            .is_some_and(|snapshot| is_same(snapshot, &counts));
+        // What was brought from elsewhere may be in another form than the one in which it would be changed.
+        let is_own = here.life.taken_in != BROUGHT;
+        let own = snapshot.as_ref().filter(|_| is_own);
+        let has_base = own.is_some_and(|snapshot| is_same(snapshot, &counts));
         let reading = snapshot
             .map(|snapshot| {
                 let restored = Arc::clone(&here.restored);

@@ -10,7 +10,9 @@
 //! * [`FolderKeeper`]: a worker's side; `scribe`: writes down what was saved; `part`: that file; `room`: whether there is
 //!   room for it;
 //! * [`Archives`]: a master's side; `binder`: makes snapshots of parts, and clears away what is not needed; [`Told`]: what snapshots don't tell;
-//! * [`Kept`], [`view_of`]: the snapshots of a job, for people.
+//! * [`Kept`], [`view_of`]: the snapshots of a job, for people;
+//! * [`write_states`], [`states_of`]: what a job remembers travels with what it asks for; `beginning`: a job that begins with state from
+//!   elsewhere, [`compare`]; [`save`]: savepoints.
 //!
 //! # Invariants
 //!
@@ -48,22 +50,15 @@ mod binder;
 
 mod looking;
 
-use ardea_control::JobDefinition;
-use ardea_core::Result;
+mod beginning;
+mod remembered;
 
 pub use archives::Archives;
+pub use ardea_recovery::address_of;
+pub use ardea_savepoint::JobStates;
+pub use beginning::{compare, kept_states, make_room, save};
 pub use binder::{Told, ToldOfEpoch};
 pub use keeper::FolderKeeper;
 pub use looking::{Kept, view_of};
 pub use promise::Promise;
-
-/// Makes the folder of a job that promises something, before anything of it runs.
-///
-/// # Errors
-/// As [`Promise::of`]; if the folder can't be made, or written to.
-pub fn make_room(definition: &JobDefinition) -> Result<()> {
-    match Promise::of(definition)? {
-        Some(promise) => probe::make_folder(&promise.folder, &definition.job),
-        None => Ok(()),
-    }
-}
+pub use remembered::{states_of, write_states};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use ardea_control::{JobDefinition, JobRef};
 use ardea_core::settings::{Resolver, Schema};
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_recovery::{SURVIVAL_SETTINGS, Survival};
+use ardea_recovery::{Dropping, SURVIVAL_SETTINGS, Survival, address_of};
 
 /// What a job promises by its settings, and how it keeps that.
 #[derive(Clone, Debug)]
@@ -15,6 +15,10 @@ pub struct Promise {
     pub survival: Survival,
     /// The folder of its snapshots, which is this submission's alone.
     pub folder: PathBuf,
+    /// Where the state is that the job begins with, if it doesn't begin with nothing: a savepoint, or what another job has left.
+    pub from: Option<PathBuf>,
+    /// What of that may be left behind.
+    pub dropping: Dropping,
 }
 
 impl Promise {
@@ -41,18 +45,29 @@ impl Promise {
         let Some(survival) = Survival::from_settings(&resolved)? else {
             return Ok(None);
         };
-        // Else it would begin with nothing, in silence.
-        if !resolved.text("recovery.from")?.is_empty() {
-            let what = format!(
-                "the job {:?} can't begin from a savepoint on a cluster",
-                job.name
-            );
-            return Err(Error::new(ErrorCode::InvalidConfig, what)
-                .hint("leave recovery.from out, or run it as one process with `run`"));
-        }
+        let from = match resolved.text("recovery.from")? {
+            "" => None,
+            from if is_whole(Path::new(from)) => Some(PathBuf::from(from)),
+            from => {
+                let what = format!("recovery.from={from} is another folder for each process");
+                return Err(Error::new(ErrorCode::InvalidConfig, what)
+                    .hint("name a folder that all hosts see, from the root on"));
+            }
+        };
+        let dropping = Dropping::listed(resolved.text("recovery.drop")?);
         let folder = folder_of(survival.directory(), job)?;
-        Ok(Some(Promise { survival, folder }))
+        Ok(Some(Promise {
+            survival,
+            folder,
+            from,
+            dropping,
+        }))
     }
+}
+
+/// Whether it means the same in each process: a path from the root on, or a part of a bucket.
+fn is_whole(place: &Path) -> bool {
+    place.is_absolute() || address_of(place).is_some()
 }
 
 /// The folder of a submission, below that of the settings.
@@ -114,15 +129,22 @@ mod tests {
     }
 
     #[test]
-    fn a_job_of_a_cluster_that_is_to_begin_from_a_savepoint_is_refused_and_not_begun_with_nothing()
-    {
-        let settings = [
-            ("guarantee", "exactly-once"),
-            ("snapshots.folder", "/mnt/state"),
-            ("recovery.from", "/mnt/saved"),
-        ];
-        let error = by(&settings).unwrap_err();
+    fn a_savepoint_to_begin_from_is_named_from_the_root_on() {
+        let from = |from| {
+            by(&[
+                ("guarantee", "exactly-once"),
+                ("snapshots.folder", "/mnt/state"),
+                ("recovery.from", from),
+                ("recovery.drop", "tops"),
+            ])
+        };
+        let promise = from("/mnt/saved").unwrap().unwrap();
+        assert_eq!(promise.from, Some("/mnt/saved".into()));
+        assert!(promise.dropping.has_vertex("tops"));
+        assert_eq!(from("").unwrap().unwrap().from, None);
+        assert!(from("s3://saved/words").unwrap().unwrap().from.is_some());
+        let error = from("saved").unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidConfig);
-        assert!(error.to_string().contains("savepoint"), "{error}");
+        assert!(error.to_string().contains("recovery.from=saved"), "{error}");
     }
 }

@@ -17,7 +17,7 @@ use ardea_core::{
 };
 use ardea_engine::{CutRead, CutReport, CutSink, InstanceName};
 use ardea_master::Snapshots;
-use ardea_packing::{ContainerId, InstanceId, Resources};
+use ardea_packing::{ContainerId, InstanceId, JobDemand, Resources};
 use ardea_worker::{CutKeeper, LifeCuts, LifeHere};
 
 /// Long enough for any machine.
@@ -219,7 +219,7 @@ fn keys() -> [String; 2] {
 fn the_next_life_begins_with_what_all_have_saved_on_another_number_of_workers_too() {
     let place = tempfile::tempdir().unwrap();
     let definition = definition(place.path());
-    make_room(&definition).unwrap();
+    make_room(&definition, &JobDemand::new("words")).unwrap();
     let archives = Archives::new();
     assert!(archives.epochs(&definition).unwrap().is_some());
     let job = &definition.job;
@@ -292,7 +292,7 @@ fn a_worker_that_sees_another_folder_says_so_and_begins_nothing() {
 fn an_end_that_can_not_be_kept_waits_for_room_and_is_told_with_each_epoch() {
     let place = tempfile::tempdir().unwrap();
     let definition = definition(place.path());
-    make_room(&definition).unwrap();
+    make_room(&definition, &JobDemand::new("words")).unwrap();
     let mut worker = Worker::begins(&definition, 1, 1, life(1, None)).unwrap();
     // The file server is away.
     let (there, away) = (place.path().join("words-2a"), place.path().join("away"));

@@ -33,6 +33,7 @@
 //! | `numbers diff OLD [ARGS]` | tells what would become of a savepoint's states, or of those in a folder |
 //! | `numbers plan [OPTIONS] [ARGS]` | shows its graph, and how it would be packed |
 //! | `numbers submit [OPTIONS] [ARGS]` | submits it to a cluster |
+//! | `numbers upgrade --name JOB [OPTIONS] [ARGS]` | has it follow the program of a job on a cluster, with its state |
 //! | `numbers help` | explains this |
 //!
 //! In reading order: [`main`](fn@main) reads the command line (`arguments`); [`Embedded`] and `embedded` run a job here; [`demand`] says what
@@ -64,6 +65,7 @@ mod settled;
 mod stays;
 mod submit;
 mod target;
+mod upgrade;
 mod worker;
 
 pub use ardea_recovery::Embedded;
@@ -78,7 +80,8 @@ pub use main::{main, main_with};
 pub use prepare::{Prepared, Wanted};
 pub use profile::{read_settings, resolver, schema};
 pub use rest::{RestTarget, Store};
-pub use saved::{Comparison, SavedJob, remembered};
+pub use saved::{Comparison, SavedJob, remembered, told_states};
 pub use submit::{Step, Submitted, Target, submit};
 pub use target::connect;
+pub use upgrade::{UPGRADES_WITHIN, Upgraded, told_of_upgrade, upgrade};
 pub use worker::{as_worker, work};

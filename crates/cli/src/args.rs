@@ -16,11 +16,12 @@ use crate::failure::EXIT_CODES;
 
 use cluster::{
     CLUSTER_HELP, LOGS_HELP, METRICS_HELP, RECOVER_HELP, STATE_HELP, SUBMIT_HELP, UPDATE_HELP,
+    UPGRADE_HELP,
 };
 pub use cluster::{
     ClusterCommand, ClusterStartArgs, ClusterStopArgs, KillArgs, ListArgs, LogsArgs, MetricsArgs,
     RecoverArgs, RemoteJob, RestartArgs, StateCommand, StateDumpArgs, StateRemoveArgs, SubmitArgs,
-    TopArgs, UpdateArgs, Where,
+    TopArgs, UpdateArgs, UpgradeArgs, Where,
 };
 
 /// Low-latency stream processing: run jobs, look at them, measure them.
@@ -107,6 +108,9 @@ pub enum Command {
     /// Give vertices of a job other numbers of instances, while it runs
     #[command(after_help = UPDATE_HELP)]
     Update(UpdateArgs),
+    /// Have another program follow that of a job, with its state; if it doesn't come up the one before comes back by itself
+    #[command(after_help = UPGRADE_HELP)]
+    Upgrade(UpgradeArgs),
     /// Print what the processes of a job have written, also when it has ended
     #[command(after_help = LOGS_HELP)]
     Logs(LogsArgs),
@@ -196,18 +200,22 @@ pub struct SnapshotsArgs {
 const SAVEPOINT_HELP: &str = "\
 Examples:
   ardea savepoint state/wordcount --to saved/before-v2
+  ardea savepoint word-count --cluster prod --to /mnt/saved/before-v2
   ardea savepoint inspect saved/before-v2 --check
   ardea run wordcount --set guarantee=exactly-once --set snapshots.folder=state/v2 --set recovery.from=saved/before-v2 book.txt
 
-A job that runs ends an epoch for it, writes it, and goes on.";
+What is no folder here is a job of a cluster; with --cluster or --at everything is. A job that runs ends an epoch for it, writes it, and goes on; \
+of a job of a cluster the host that leads it writes it, to a folder there.";
 
 const DIFF_HELP: &str = "\
 Examples:
   ardea diff saved/before-v2 ./wordcount-v2 book.txt
+  ardea diff --cluster prod word-count ./wordcount-v2 book.txt
   ardea diff saved/before-v2 saved/after
   ardea diff --set recovery.drop=tops state/wordcount wordcount book.txt
 
-OLD is the folder of a savepoint, or that of a job (snapshots.folder). NEW is such a folder, a program that is a job, or the name of a job that \
+OLD is a job of a cluster, the folder of a savepoint, or that of a job (snapshots.folder); what is no folder here is a job, with --cluster or --at \
+everything is. NEW is such a folder, a program that is a job, or the name of a job that \
 comes with ardea; what stands behind it are the job's arguments. Fails with code 2 where something is impossible.";
 
 /// `ardea savepoint`.
@@ -216,12 +224,16 @@ pub struct SavepointArgs {
     /// Look at one.
     #[command(subcommand)]
     pub command: Option<SavepointCommand>,
-    /// The job's folder, which it was given as snapshots.folder
-    #[arg(value_name = "FOLDER", required = true)]
-    pub folder: Option<PathBuf>,
+    /// A job of a cluster; or the folder or s3://bucket/prefix of a job of one process, which it was given
+    /// as snapshots.folder
+    #[arg(value_name = "JOB|FOLDER", required = true)]
+    pub what: Option<PathBuf>,
     /// Where it is to be: a folder that is empty or isn't there
     #[arg(long, value_name = "PLACE", required = true)]
     pub to: Option<PathBuf>,
+    /// Where the job is.
+    #[command(flatten)]
+    pub place: Where,
 }
 
 /// `ardea savepoint …`.
@@ -241,9 +253,12 @@ pub enum SavepointCommand {
 /// `ardea diff`.
 #[derive(clap::Args, Debug)]
 pub struct DiffArgs {
-    /// The folder of a savepoint, or of a job
+    /// A job of a cluster, or the folder of a savepoint or of a job
     #[arg(value_name = "OLD")]
     pub old: PathBuf,
+    /// Where the job is.
+    #[command(flatten)]
+    pub place: Where,
     /// Another such folder, a program that is a job, or a job's name
     #[arg(value_name = "NEW")]
     pub new: String,

@@ -23,6 +23,7 @@ mod snapshots;
 mod state;
 mod submit;
 mod top;
+mod upgrade;
 mod version;
 
 pub use cluster::be_host;
@@ -50,6 +51,7 @@ pub fn run(command: Command, context: &Context) -> Result<(), Failure> {
         Command::Kill(args) => control::kill(&args, context),
         Command::Restart(args) => control::restart(&args, context),
         Command::Update(args) => control::update(&args, context),
+        Command::Upgrade(args) => upgrade::run(&args, context),
         Command::Logs(args) => logs::run(&args, context),
         Command::Metrics(args) => metrics::run(&args, context),
         Command::Top(args) => top::run(&args, context),

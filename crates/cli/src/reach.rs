@@ -1,6 +1,7 @@
 //! A cluster that was reached: what its commands ask.
 
 use std::future::Future;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,12 @@ use crate::args::Where;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::unattended::Remembered;
+
+/// Whether what is named so is a job of a cluster: what is no folder here is; with a cluster named everything is.
+pub fn is_of_a_cluster(place: &Where, what: &Path) -> bool {
+    let is_name = what.components().count() == 1 && !what.is_dir();
+    place.cluster.is_some() || place.at.is_some() || is_name
+}
 
 /// How often a job is looked at while it is waited for.
 const LOOK: Duration = Duration::from_millis(50);

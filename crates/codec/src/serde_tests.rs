@@ -327,7 +327,7 @@ fn values_too_deep_in_each_other_are_refused_on_both_sides() {
 mod kept {
     use super::*;
     use crate::{Kept, state_codec_of};
-    use ardea_core::StateCodec;
+    use ardea_core::{Schema, StateCodec};
     use std::sync::Arc;
 
     #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -419,6 +419,23 @@ mod kept {
             let bytes = written(&value);
             assert_eq!(codec::<Vec<TwoNames>>().get(&bytes).unwrap(), value);
         }
+    }
+
+    /// What `TwoNames` was, with its fields in another order.
+    #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+    struct Turned {
+        b: i32,
+        y: i32,
+    }
+
+    #[test]
+    fn what_is_kept_by_places_is_told_apart_and_read_by_no_other_type() {
+        let schema = codec::<TwoNames>().schema();
+        assert!(matches!(schema, Schema::Placed(_)), "{schema:?}");
+        assert!(matches!(codec::<Turned>().schema(), Schema::Struct(_)));
+        let bytes = written(&TwoNames { a: 1, b: 2 });
+        let error = codec::<Turned>().get(&bytes).unwrap_err();
+        assert!(error.to_string().contains("by places"), "{error}");
     }
 
     #[test]

@@ -2,17 +2,26 @@
 
 use std::any::type_name;
 use std::error::Error as StdError;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ardea_core::{Error, ErrorCode, Result, Schema};
+use ardea_core::{Error, ErrorCode, Key, Result, Schema};
+use serde::de::Error as _;
 
 use crate::Exchange;
 use crate::fault::Fault;
 use crate::reader::Reader;
 use crate::rows::ValueCodec;
 use crate::shapes::Known;
-use crate::trace::schema_of;
+use crate::tag;
+use crate::trace::{look_at, schema_of};
 use crate::writer::Writer;
+
+/// Before a value that is found by its places: a tag, and a checksum of what its type looks like.
+const PLACED_HEAD: usize = 9;
+
+const OTHER_PLACES: &str = "it was kept by places, since serde wrote it under other names than it read, and its type has changed since";
 
 /// Values of any type that serde can write and read.
 ///
@@ -37,6 +46,8 @@ pub struct SerdeValues {
     is_read_back: AtomicBool,
     /// Of kept values: whether they have other names where they are read than where they are written, so that they are found by places.
     by_places: AtomicBool,
+    /// Of those: a checksum of what their type looks like, once it was needed.
+    looks: OnceLock<u64>,
 }
 
 impl<T: Exchange> ValueCodec<T> for SerdeValues {
@@ -54,7 +65,16 @@ impl<T: Exchange> ValueCodec<T> for SerdeValues {
             self.try_out(first)?;
             self.is_tried.store(true, Ordering::Relaxed);
         }
-        write(values, limit, out).map_err(cannot_be_sent::<T>)
+        if !self.are_kept {
+            return write(values, limit, out).map_err(cannot_be_sent::<T>);
+        }
+        let first = &values[..values.len().min(1)];
+        if !first.is_empty() {
+            let looks = self.looks_of::<T>().map_err(cannot_be_sent::<T>)?;
+            out.push(tag::PLACED);
+            out.extend(looks.to_le_bytes());
+        }
+        write(first, limit, out).map_err(cannot_be_sent::<T>)
     }
 
     fn get(
@@ -63,11 +83,24 @@ impl<T: Exchange> ValueCodec<T> for SerdeValues {
         count: usize,
         into: &mut Vec<T>,
     ) -> std::result::Result<(), Box<dyn StdError + Send + Sync>> {
-        Ok(self.read(input, count, into)?)
+        let (head, placed) = input.split_at(input.len().min(PLACED_HEAD));
+        if !self.are_kept || head.first() != Some(&tag::PLACED) {
+            return Ok(self.read(input, count, into)?);
+        }
+        // Another type has other places, of which nothing tells.
+        if head.get(1..) != Some(&self.looks_of::<T>()?.to_le_bytes()[..]) {
+            return Err(Fault::custom(OTHER_PLACES).into());
+        }
+        Ok(self.read(placed, count, into)?)
     }
 
     fn schema(&self) -> Schema {
-        schema_of::<T>()
+        let (schema, sample) = look_at::<T>();
+        let is_placed = self.are_kept && sample.is_some_and(|sample| is_placed(&sample));
+        match is_placed {
+            true => Schema::Placed(Box::new(schema)),
+            false => schema,
+        }
     }
 }
 
@@ -105,6 +138,16 @@ impl SerdeValues {
         Ok(false)
     }
 
+    /// A checksum of what the type looks like to who reads it.
+    fn looks_of<T: Exchange>(&self) -> std::result::Result<u64, Fault> {
+        if let Some(looks) = self.looks.get() {
+            return Ok(*looks);
+        }
+        let mut bytes = Vec::new();
+        write(&[schema_of::<T>()], 0, &mut bytes)?;
+        Ok(*self.looks.get_or_init(|| bytes.key_hash()))
+    }
+
     /// Reads a value back: where that fails it had better fail here, where it is known what it is.
     fn try_out<T: Exchange>(&self, value: &T) -> Result<()> {
         let mut bytes = Vec::new();
@@ -140,6 +183,15 @@ impl SerdeValues {
             Err(Fault::Garbled)
         }
     }
+}
+
+/// Whether a value is written under other names than it is read. One that can't be written at all is told of when it is.
+fn is_placed<T: Exchange>(value: &T) -> bool {
+    let codec = SerdeValues::kept();
+    let tried = catch_unwind(AssertUnwindSafe(|| {
+        codec.put_kept(std::slice::from_ref(value), &mut Vec::new())
+    }));
+    matches!(tried, Ok(Ok(false)))
 }
 
 fn write<T: Exchange>(

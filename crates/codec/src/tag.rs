@@ -49,6 +49,10 @@ pub(crate) const KEPT_STRUCT: u8 = 27;
 /// As a variant, of state that is kept: it is found by its name, never by its number.
 pub(crate) const KEPT_VARIANT: u8 = 28;
 
+/// Before a value of state that is kept in which structs and variants are found by their places: a checksum of what its type looks like, in
+/// eight bytes. No other type may read it.
+pub(crate) const PLACED: u8 = 29;
+
 /// The bytes of a number of this kind, if it is one.
 pub(crate) const fn width(tag: u8) -> Option<usize> {
     Some(match tag {

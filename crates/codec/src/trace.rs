@@ -43,7 +43,13 @@ const MOST_READINGS: usize = 20_000;
 /// assert!(!account.fields[0].has_default);
 /// ```
 pub fn schema_of<T: Deserialize<'static>>() -> Schema {
+    look_at::<T>().0
+}
+
+/// The same, and a value of the type that was made of samples, if it has accepted some.
+pub(crate) fn look_at<T: Deserialize<'static>>() -> (Schema, Option<T>) {
     let mut tree = Tree::new();
+    let mut sample = None;
     for _ in 0..MOST_READINGS {
         if tree.is_done(Tree::ROOT) {
             break;
@@ -51,14 +57,15 @@ pub fn schema_of<T: Deserialize<'static>>() -> Schema {
         let before = tree.begin();
         // A type that panics over what it reads is known as far as it had come.
         let read = catch_unwind(AssertUnwindSafe(|| {
-            T::deserialize(Watcher::of(&mut tree, Tree::ROOT)).is_ok()
+            T::deserialize(Watcher::of(&mut tree, Tree::ROOT)).ok()
         }));
-        let Ok(_) = read else { break };
+        let Ok(read) = read else { break };
+        sample = read.or(sample);
         if tree.learned() == before && !tree.try_another_sample() {
             tree.give_up_one();
         }
     }
-    tree.schema(Tree::ROOT)
+    (tree.schema(Tree::ROOT), sample)
 }
 
 /// Why a type could not be read.

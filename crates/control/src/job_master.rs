@@ -12,7 +12,7 @@
 //! * `interface`: events, actions, calls, commands;
 //! * `record_keeper`: the stored record; `scheduler_desk`: calls under way;
 //! * `workers`: who runs what, and telling them; `peers`: who is where;
-//! * `lives`: the lives of a job with a guarantee;
+//! * `lives`: the lives of a job with a guarantee, and how its program is followed by another;
 //! * `containers`: starting and restarting; `decisions`: what is written down, and commands.
 
 mod containers;
@@ -78,6 +78,8 @@ pub struct JobMaster {
     restarting: BTreeMap<ContainerId, CommandId>,
     ending: Ending,
     impossible: Option<String>,
+    /// Since when this master has waited for the first epoch of a program that has followed another.
+    proving_since: Option<Duration>,
     /// Why the record could not be read or written the last time.
     not_stored: Option<String>,
     phase: JobPhase,
@@ -126,6 +128,7 @@ impl JobMaster {
             restarting: BTreeMap::new(),
             ending: Ending::No,
             impossible: None,
+            proving_since: None,
             not_stored: None,
             phase: JobPhase::Reading,
             superseded_by: None,

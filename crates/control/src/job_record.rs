@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ardea_packing::{JobDemand, PackingConfig, PackingPlan};
 use serde::{Deserialize, Serialize};
 
-use crate::{JobRef, MasterEpoch, PlanVersion};
+use crate::{JobRef, MasterEpoch, PlanVersion, Upgrade};
 
 /// What is stored of a job. Written by its submitter once, and then by its masters only.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -30,6 +30,8 @@ pub struct JobRecord {
     pub plan_version: PlanVersion,
     /// The plan before it, while the job comes from that to this one.
     pub previous: Option<Previous>,
+    /// How far another program has followed, or this one has followed another; what came of it stays.
+    pub upgrade: Option<Upgrade>,
 }
 
 /// What a job's user wants of it.
@@ -60,6 +62,12 @@ impl JobRecord {
         self.finished || self.intent == Intent::Kill
     }
 
+    /// Whether another job takes the place of this one, in one write, when nothing of it runs any more.
+    pub fn gives_way(&self) -> bool {
+        let gives_way = self.upgrade.as_ref().is_some_and(Upgrade::gives_way);
+        self.finished && self.intent != Intent::Kill && gives_way
+    }
+
     /// What a submitter writes, where there is no record yet. To know before that whether the job fits, it packs it itself.
     pub fn submitted(job: JobRef, demand: JobDemand, packing: PackingConfig) -> Self {
         JobRecord {
@@ -73,6 +81,7 @@ impl JobRecord {
             plan: None,
             plan_version: PlanVersion::default(),
             previous: None,
+            upgrade: None,
         }
     }
 }

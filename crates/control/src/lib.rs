@@ -68,6 +68,7 @@ mod job_master;
 mod job_record;
 mod scaling;
 mod submission;
+mod upgrade;
 
 pub use backoff::{Backoff, BackoffConfig};
 pub use candidate::{Candidate, CandidateAction, CandidateEvent};
@@ -96,6 +97,7 @@ pub use refused::Refused;
 pub use scaling::{Scaling, ScalingAction, ScalingEvent, Stage};
 pub use store::{RequestId, StoreReply, StoreRequest, StoreVersion};
 pub use submission::{Submission, SubmissionAction, SubmissionEvent};
+pub use upgrade::{BROUGHT, LeftState, Predecessor, Successor, Upgrade, UpgradeEnd, UpgradeOrder};
 pub use worker_agent::{
     AgentAction, AgentConfig, AgentEvent, Change, Departure, Lookup, WorkerAgent,
 };

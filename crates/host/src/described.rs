@@ -2,9 +2,9 @@
 
 use ardea_api::{
     ContainerState, ContainerView, EpochsView, JobDescription, JobSummary, MasterView, NoteView,
-    Phase, Plans, ProblemView, ProgramView, VertexView,
+    Phase, Plans, ProblemView, ProgramView, UpgradeView, VertexView,
 };
-use ardea_control::{Intent, JobDefinition};
+use ardea_control::{Intent, JobDefinition, Upgrade, UpgradeEnd};
 use ardea_core::Error;
 use ardea_master::{FailureView, JobView, StoredJob};
 use ardea_metrics::{History, catalogue};
@@ -65,6 +65,24 @@ fn epochs(seen: &ardea_master::EpochsView) -> EpochsView {
         rolled_back_count: seen.rolled_back_count,
         safe_mode: seen.safe_mode.clone(),
         trouble: seen.trouble.clone(),
+    }
+}
+
+/// How far a job's program has been followed by another, or has followed one.
+fn upgrade(seen: &Upgrade) -> UpgradeView {
+    let other = match seen {
+        Upgrade::Leaving(order) | Upgrade::Left(order, _) => order.next.definition.job.submission,
+        Upgrade::Proving(before) | Upgrade::Returning(before, _) => {
+            before.job.definition.job.submission
+        }
+        Upgrade::Over(UpgradeEnd::Upgraded { from: other })
+        | Upgrade::Over(UpgradeEnd::RolledBack { tried: other, .. }) => *other,
+    };
+    UpgradeView {
+        stage: seen.word().to_string(),
+        text: seen.to_string(),
+        why: seen.why().map(str::to_string),
+        other: Some(format!("{other:x}")),
     }
 }
 
@@ -133,6 +151,7 @@ pub(crate) fn description(view: &JobView, history: Option<&History>) -> JobDescr
             epoch: view.master.epoch.0,
         }),
         epochs: view.epochs.as_ref().map(epochs),
+        upgrade: view.upgrade.as_ref().map(upgrade),
         vertices: vertices(view, history),
         containers: containers(view, history),
         problems: problems(&view.problems, &view.failures),
@@ -152,6 +171,7 @@ pub(crate) fn unled_description(stored: &StoredJob, trouble: Option<&Error>) -> 
         settings: definition.settings.clone(),
         master: None,
         epochs: None,
+        upgrade: stored.record.upgrade.as_ref().map(upgrade),
         vertices: demand
             .vertices
             .iter()

@@ -1,7 +1,9 @@
 //! What the REST interface of a host answers.
 
 mod past_logs;
+mod savepoints;
 mod snapshots;
+mod upgrades;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,8 +12,8 @@ use ardea_api::{
     Answer, Cluster, ClusterInfo, ClusterSettings, DOUBTFUL, HostView, HostedContainer,
     JobDescription, JobSummary, KillQuery, LogQuery, LogStream, MetricsQuery, MetricsRange,
     ParallelismUpdate, PastJobDescription, PastJobSummary, Pending, Plans, RangeQuery,
-    RecoverRequest, SampleView, SnapshotsQuery, SnapshotsView, SubmitRequest, TopView, Unanswered,
-    no_such_container,
+    RecoverRequest, SampleView, SavepointRequest, SavepointView, SnapshotsQuery, SnapshotsView,
+    StatesView, SubmitRequest, TopView, Unanswered, UpgradeRequest, no_such_container,
 };
 use ardea_archive::Archives;
 use ardea_control::Command;
@@ -44,6 +46,8 @@ pub(crate) struct Served {
     schedulers: Schedulers,
     /// The snapshots of the jobs that it leads.
     archives: Arc<Archives>,
+    /// The savepoints that are being written here.
+    saving: savepoints::Saving,
     /// What this machine has.
     machine: Resources,
     jobs: Jobs,
@@ -66,6 +70,7 @@ impl Served {
             managers: setup.managers.clone(),
             schedulers,
             archives,
+            saving: savepoints::Saving::default(),
             machine,
             jobs: Jobs {
                 own: setup.name.clone(),
@@ -371,8 +376,8 @@ impl Cluster for Served {
             // A job that nobody can start is not taken.
             self.schedulers.get(&definition.scheduler)?;
             // Nor one whose snapshots can't be kept.
-            let promised = definition.clone();
-            looking(move || ardea_archive::make_room(&promised)).await??;
+            let (promised, asked) = (definition.clone(), demand.clone());
+            looking(move || ardea_archive::make_room(&promised, &asked)).await??;
             let state = Arc::clone(&self.jobs.state);
             let patience = self.cluster.patience.min(SUBMITS_WITHIN);
             submit(state, definition, demand, packing, &self.managers, patience).await?;
@@ -433,6 +438,22 @@ impl Cluster for Served {
 
     fn recover<'a>(&'a self, job: &'a str, request: RecoverRequest) -> Pending<'a, ()> {
         Box::pin(self.command(job, snapshots::wanted(request)))
+    }
+
+    fn savepoint<'a>(
+        &'a self,
+        job: &'a str,
+        request: SavepointRequest,
+    ) -> Pending<'a, SavepointView> {
+        Box::pin(self.save(job, request))
+    }
+
+    fn states<'a>(&'a self, job: &'a str) -> Pending<'a, StatesView> {
+        Box::pin(self.states_of_job(job))
+    }
+
+    fn upgrade<'a>(&'a self, job: &'a str, request: UpgradeRequest) -> Pending<'a, ()> {
+        Box::pin(self.have_followed(job, request))
     }
 
     fn snapshots<'a>(&'a self, job: &'a str, query: SnapshotsQuery) -> Pending<'a, SnapshotsView> {

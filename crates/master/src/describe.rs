@@ -47,6 +47,7 @@ impl Driver {
             intent: record.map(|record| record.intent),
             plan: record.map_or(PlanVersion::default(), |record| record.plan_version),
             epochs: master.epochs().and_then(|epochs| self.lived.view(epochs)),
+            upgrade: record.and_then(|record| record.upgrade.clone()),
             vertices: vertices
                 .iter()
                 .map(|vertex| VertexView {

@@ -23,6 +23,7 @@ use tokio::time::MissedTickBehavior;
 use crate::candidacy::{Ask, Commanded, Standing};
 use crate::chronicle::Chronicle;
 use crate::facts::Publisher;
+use crate::following::Following;
 use crate::handover::Handover;
 use crate::leftovers;
 use crate::links::{LinkEvent, Links};
@@ -85,6 +86,8 @@ pub(crate) struct Driver {
     early: BTreeMap<ContainerId, Registration>,
     scheduling: Option<Scheduling>,
     publisher: Option<Publisher>,
+    /// What was told last of a job that can't take the place of this one.
+    pub(crate) unfollowed: Option<String>,
     pub(crate) handing: Option<Handing>,
     commands: HashMap<CommandId, oneshot::Sender<Commanded>>,
     commands_taken: u64,
@@ -135,6 +138,7 @@ impl Driver {
             early: BTreeMap::new(),
             scheduling: None,
             publisher: None,
+            unfollowed: None,
             handing: None,
             commands: HashMap::new(),
             commands_taken: 0,
@@ -194,6 +198,7 @@ impl Driver {
                 self.happens(CandidateEvent::Lease(LeaseEvent::Reply(id, reply)));
             }
             Done::Record(id, reply) => {
+                self.note_trouble(&reply);
                 self.master(MasterEvent::Record(id, reply));
                 self.publish_plan();
                 self.forget_given_back();
@@ -434,10 +439,21 @@ impl Driver {
     fn ask_record(&mut self, id: RequestId, request: StoreRequest<Arc<JobRecord>>) {
         let (store, done) = (self.store.clone(), self.done.clone());
         let submitted = Arc::clone(&self.submitted);
-        let deletes = matches!(request, StoreRequest::Delete { .. });
-        let past = deletes.then(|| self.past()).flatten();
+        let StoreRequest::Delete { expected } = request else {
+            self.tasks.spawn(async move {
+                let reply = store.record(submitted, request, None).await;
+                let _ = done.send(Done::Record(id, reply));
+            });
+            return;
+        };
+        let (past, making) = (self.past(), self.making.clone());
+        let record = self.candidate.master().and_then(JobMaster::record);
+        let following = record.and_then(|record| Following::of(&submitted, record));
         self.tasks.spawn(async move {
-            let reply = store.record(submitted, request, past).await;
+            let reply = match following {
+                Some(following) => making.follow(&store, following, past, expected).await,
+                None => store.record(submitted, request, past).await,
+            };
             let _ = done.send(Done::Record(id, reply));
         });
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ardea_control::{Epochs, EpochsNote, EpochsRecord, Generation, JobMaster};
+use ardea_control::{Epochs, EpochsNote, EpochsRecord, Generation, JobMaster, RecordedSnapshot};
 use ardea_core::{Epoch, Timestamp};
 use ardea_metrics::catalogue::{self, Metric};
 use ardea_metrics::{Batch, Labels, Value};
@@ -36,6 +36,9 @@ pub struct EpochsView {
     pub newest: Option<CommitView>,
     /// The snapshots that are kept, the oldest first: generation and epoch.
     pub snapshots: Vec<(u64, u64)>,
+    /// Those of them that are kept until somebody says that they are not needed: generation and epoch.
+    #[serde(default)]
+    pub savepoints: Vec<(u64, u64)>,
     /// How many epochs were committed.
     pub committed_count: u64,
     /// How many were given up.
@@ -140,11 +143,8 @@ impl Lived {
             committed: record.committed.map(|epoch| epoch.0),
             is_published: epochs.is_published(),
             newest: newest.filter(|newest| Some(Epoch(newest.epoch)) == record.committed),
-            snapshots: record
-                .snapshots
-                .iter()
-                .map(|kept| (kept.generation.0, kept.epoch.0))
-                .collect(),
+            snapshots: named(record, |_| true),
+            savepoints: named(record, |kept| kept.is_savepoint),
             committed_count: self.committed,
             given_up_count: self.given_up,
             rolled_back_count: self.rolled_back,
@@ -173,6 +173,12 @@ impl Driver {
         let batch = batch(&view, Batch::new(process, began, at));
         self.links.metrics().take_own(&batch);
     }
+}
+
+/// Generation and epoch of such snapshots, the oldest first.
+fn named(record: &EpochsRecord, is_such: fn(&RecordedSnapshot) -> bool) -> Vec<(u64, u64)> {
+    let kept = record.snapshots.iter().filter(|kept| is_such(kept));
+    kept.map(|kept| (kept.generation.0, kept.epoch.0)).collect()
 }
 
 fn batch(view: &EpochsView, mut batch: Batch) -> Batch {

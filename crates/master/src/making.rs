@@ -1,12 +1,13 @@
-//! Makes the snapshots that a record of epochs adds, before it is written: one record at a time.
+//! What has to be done with a job's snapshots before something is stored of it: one thing at a time.
 
 use std::sync::Arc;
 
-use ardea_control::{EpochsRecord, JobRef, Refused, StoreReply, StoreRequest};
+use ardea_control::{EpochsRecord, JobRecord, Refused, StoreReply, StoreRequest, StoreVersion};
 use ardea_core::{Error, ErrorCode, Result};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use crate::{JobStore, Snapshots};
+use crate::following::Following;
+use crate::{JobStore, PastJob, Snapshots};
 
 /// Makes snapshots before they are recorded. Clones are the same.
 ///
@@ -38,28 +39,88 @@ impl Making {
                 return StoreReply::Unavailable;
             };
             let (snapshots, job) = (Arc::clone(snapshots), store.job().clone());
-            if let Err(error) = make(snapshots, job, Arc::clone(value), turn).await {
+            let record = Arc::clone(value);
+            if let Err(error) = waiting(turn, move || snapshots.make(&job, &record)).await {
                 return StoreReply::Refused(Refused::not_stored(&error));
             }
         }
-        store.epochs(request).await
+        let reads = matches!(request, StoreRequest::Read);
+        match (store.epochs(request).await, &self.snapshots) {
+            (StoreReply::Found(None), Some(snapshots))
+                if reads && snapshots.brings(store.job()) =>
+            {
+                self.first(store, Arc::clone(snapshots)).await
+            }
+            (reply, _) => reply,
+        }
+    }
+
+    /// There is no record of epochs yet: if the job begins with state from elsewhere, that is brought, and written to be the first.
+    async fn first(
+        &self,
+        store: &JobStore,
+        snapshots: Arc<dyn Snapshots>,
+    ) -> StoreReply<Arc<EpochsRecord>> {
+        let Ok(turn) = Arc::clone(&self.turn).try_lock_owned() else {
+            return StoreReply::Unavailable;
+        };
+        let job = store.job().clone();
+        let brought = waiting(turn, move || snapshots.first(&job)).await;
+        let first = match brought {
+            Ok(Some(first)) => first,
+            Ok(None) => return StoreReply::Found(None),
+            Err(error) => return StoreReply::Refused(Refused::not_stored(&error)),
+        };
+        let write = StoreRequest::Write {
+            value: Arc::clone(&first),
+            expected: None,
+        };
+        match store.epochs(write).await {
+            StoreReply::Written(version) => StoreReply::Found(Some((first, version))),
+            // Another master was faster.
+            StoreReply::Conflict => store.epochs(StoreRequest::Read).await,
+            reply => reply,
+        }
+    }
+
+    /// Nothing runs any more of a job that gives way: another takes its place, in one write. Told as if the job had been deleted, which
+    /// is what that is for whoever leads it.
+    pub(crate) async fn follow(
+        &self,
+        store: &JobStore,
+        following: Following,
+        past: Option<PastJob>,
+        expected: StoreVersion,
+    ) -> StoreReply<Arc<JobRecord>> {
+        let Ok(turn) = Arc::clone(&self.turn).try_lock_owned() else {
+            return StoreReply::Unavailable;
+        };
+        let Some(snapshots) = self.snapshots.clone() else {
+            let what = format!("nothing is known here of the state of {}", store.job());
+            let error = Error::new(ErrorCode::WrongState, what);
+            return StoreReply::Refused(Refused::not_stored(&error));
+        };
+        let made = waiting(turn, move || following.next(&*snapshots)).await;
+        match made {
+            Ok(next) => store.replace(&next, expected, past).await,
+            Err(error) => StoreReply::Refused(Refused::not_stored(&error)),
+        }
     }
 }
 
-/// On a thread that may wait, and has its turn for as long as it does, whoever waits for it.
-async fn make(
-    snapshots: Arc<dyn Snapshots>,
-    job: JobRef,
-    record: Arc<EpochsRecord>,
+/// Does that on a thread that may wait, and has its turn for as long as it does, whoever waits for it.
+async fn waiting<T: Send + 'static>(
     turn: OwnedMutexGuard<()>,
-) -> Result<()> {
-    let making = tokio::task::spawn_blocking(move || {
-        let made = snapshots.make(&job, &record);
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let working = tokio::task::spawn_blocking(move || {
+        let done = work();
         drop(turn);
-        made
+        done
     });
-    making.await.unwrap_or_else(|error| {
-        Err(Error::new(ErrorCode::Internal, "a snapshot was not made").because(error))
+    working.await.unwrap_or_else(|error| {
+        let what = "what was to be done with snapshots was cut off";
+        Err(Error::new(ErrorCode::Internal, what).because(error))
     })
 }
 
@@ -69,7 +130,7 @@ mod tests {
     use std::sync::mpsc::{Receiver, channel};
     use std::time::{Duration, Instant};
 
-    use ardea_control::{EpochsConfig, Generation, JobDefinition};
+    use ardea_control::{EpochsConfig, Generation, JobDefinition, JobRef};
     use ardea_core::Epoch;
     use ardea_state_manager::{Expected, FileState, StateManager, StateOptions};
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use ardea_control::{
     CertificateFiles, EpochsConfig, EpochsNote, EpochsRecord, Generation, JobDefinition, JobRef,
-    LeaseConfig, MasterConfig,
+    LeaseConfig, LeftState, MasterConfig, Successor,
 };
-use ardea_core::{Epoch, Result};
+use ardea_core::{Epoch, Error, ErrorCode, Result};
 use ardea_courier::Security;
 use ardea_packing::ResourceManagers;
 use ardea_scheduler::{LaunchPlan, Schedulers};
@@ -67,6 +67,38 @@ pub trait Snapshots: Send + Sync + fmt::Debug {
         Ok(())
     }
 
+    /// Whether the job begins with state from elsewhere. Must not wait.
+    fn brings(&self, job: &JobRef) -> bool {
+        let _ = job;
+        false
+    }
+
+    /// The record that the epochs of a job [begin with](Self::brings) that has none yet: brings its state first. None if it begins with
+    /// nothing. May wait for as long as bringing takes; called again it goes on from what there is.
+    ///
+    /// # Errors
+    ///
+    /// Why the state can't be brought: then the job does not begin.
+    fn first(&self, job: &JobRef) -> Result<Option<Arc<EpochsRecord>>> {
+        let _ = job;
+        Ok(None)
+    }
+
+    /// Makes ready that `next` goes on from what another job of its name has left, and gives its definition as it has to be stored for that.
+    /// May wait for files; to do it again changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// If `next` can't go on from there, or nothing can be written for it.
+    fn follow(&self, next: &Successor, left: &Left<'_>) -> Result<JobDefinition> {
+        let _ = left;
+        let what = format!(
+            "no state is kept here that {} could go on from",
+            next.definition.job
+        );
+        Err(Error::new(ErrorCode::WrongState, what))
+    }
+
     /// Something has come of the job's epochs that a person may want to read. Must not wait.
     fn noted(&self, job: &JobRef, note: &EpochsNote) {
         let _ = (job, note);
@@ -80,6 +112,15 @@ pub trait Snapshots: Send + Sync + fmt::Debug {
     /// Of the epochs below `below` the job needs only the snapshots of these, as [`EpochsAction::Keep`](ardea_control::EpochsAction::Keep)
     /// says. Must not wait: it may be done late, or not at all if another one follows.
     fn keep(&self, job: &JobRef, epochs: &[Epoch], below: Epoch, present: Generation);
+}
+
+/// What a job has left for one that follows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Left<'a> {
+    /// The job, as it was submitted.
+    pub job: &'a Successor,
+    /// Its last state; none if it had none.
+    pub state: Option<LeftState>,
 }
 
 /// What containers are started with, whatever their job.

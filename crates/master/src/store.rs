@@ -177,20 +177,40 @@ impl JobStore {
                 StoreReply::Written(stored_version(version))
             }
             StoreRequest::Delete { expected } => {
-                if let Some(past) = past {
-                    let written = past_jobs::write(&*self.state, &past).await;
-                    // What the state manager never takes must not keep the job from going.
-                    if let Err(error) = written
-                        && matches!(reply_of::<()>(&error), StoreReply::Unavailable)
-                    {
-                        return Err(error);
-                    }
-                }
+                self.remember(past).await?;
                 let expected = expectation(Some(expected));
                 self.state.delete(path, expected).await?;
                 StoreReply::Deleted
             }
         })
+    }
+
+    /// Puts another job into the place of this one, of which nothing runs any more: in one write, after what is remembered of it has been
+    /// written. The answer is that to a removal.
+    pub(crate) async fn replace(
+        &self,
+        next: &StoredJob,
+        expected: StoreVersion,
+        past: Option<PastJob>,
+    ) -> StoreReply<Arc<JobRecord>> {
+        let replaced = async {
+            let value = next.encode()?;
+            self.remember(past).await?;
+            let expected = expectation(Some(expected));
+            let path = self.layout.definition();
+            self.state.set(path, &value, expected).await?;
+            Ok::<_, Error>(StoreReply::Deleted)
+        };
+        replaced.await.unwrap_or_else(|error| reply_of(&error))
+    }
+
+    /// Writes what is remembered of the job. What the state manager never takes must not keep the job from going.
+    async fn remember(&self, past: Option<PastJob>) -> Result<()> {
+        let Some(past) = past else { return Ok(()) };
+        match past_jobs::write(&*self.state, &past).await {
+            Err(error) if matches!(reply_of::<()>(&error), StoreReply::Unavailable) => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// What is asked of the lease.

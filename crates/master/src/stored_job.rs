@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 const LETTERS: [u8; 4] = *b"ARDJ";
 
 /// The version of the layout.
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 
 /// Letters, version and submission.
 const HEAD_BYTES: usize = 14;

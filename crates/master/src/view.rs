@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ardea_control::{
-    ContainerState, Intent, JobPhase, JobRef, MasterEpoch, Note, PlanVersion, WorkerId,
+    ContainerState, Intent, JobPhase, JobRef, MasterEpoch, Note, PlanVersion, Upgrade, WorkerId,
 };
 use ardea_packing::{ContainerId, InstanceId, Resources};
 use ardea_scheduler::Ending;
@@ -34,6 +34,9 @@ pub struct JobView {
     /// Its epochs and lives, if it has a guarantee.
     #[serde(default)]
     pub epochs: Option<EpochsView>,
+    /// How far another program has followed its own, or it has followed another.
+    #[serde(default)]
+    pub upgrade: Option<Upgrade>,
     /// Its vertices, with how many instances each has, in the order of the graph.
     pub vertices: Vec<VertexView>,
     /// Its containers, by number.

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use ardea_control::{EpochsRecord, Generation, Receipt, RecordedCut, RecordedSnapshot, StopState};
 use ardea_core::{Error, ErrorCode, RUNTIME_STATE, Result};
 use ardea_savepoint::{JobStates, Savepoint, StateDiff, Verdict, copy, diff};
-use ardea_snapshot::{DiskFolder, SnapshotId};
+use ardea_snapshot::{Folder, SnapshotId};
 
+use crate::bucket::{address_of, place_of_savepoint};
 use crate::home::Home;
 use crate::life::PARTICIPANT;
 use crate::record::{KeptRecord, Wrote};
@@ -30,7 +31,7 @@ impl Home {
                 false => Err(nothing_to_drop()),
             };
         };
-        let savepoint = Savepoint::open(Arc::new(open(from)?))?;
+        let savepoint = Savepoint::open(open(from)?)?;
         let id = &savepoint.manifest().id;
         let origin = self
             .record
@@ -173,13 +174,13 @@ fn left_of(states: &JobStates, found: &StateDiff) -> JobStates {
     states.having(|vertex, state| !state.starts_with(RUNTIME_STATE) && !is_left(vertex, state))
 }
 
-fn open(from: &Path) -> Result<DiskFolder> {
-    if !from.is_dir() {
-        let what = format!("there is no folder {}", from.display());
-        return Err(Error::new(ErrorCode::ReadFailed, what)
-            .hint("name the folder that a savepoint was written to (recovery.from)"));
-    }
-    DiskFolder::open(from)
+fn open(from: &Path) -> Result<Arc<dyn Folder>> {
+    place_of_savepoint(from).map_err(|error| match error.code() {
+        ErrorCode::ReadFailed if address_of(from).is_none() => {
+            error.hint("name the folder that a savepoint was written to (recovery.from)")
+        }
+        _ => error,
+    })
 }
 
 fn savepoint_place(from: &Path) -> String {

@@ -60,6 +60,7 @@ mod requests;
 mod saving;
 
 pub use ardea_savepoint::Dropping;
+pub use bucket::{address_of, new_place_of_savepoint, place_of_savepoint};
 pub use embedded::Embedded;
 pub use looking::{Looked, LookedSnapshot, look};
 pub use notice::Notice;

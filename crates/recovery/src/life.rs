@@ -92,7 +92,10 @@ impl StartFrom<'_> {
         let was = was.having(|vertex, state| snapshot.states(vertex).contains(&state));
         let changes = diff(&was, self.states, &Dropping::nothing());
         let place = format!("its snapshot {}", snapshot.id());
-        changes.check(job, &place)?;
+        // Nothing is dropped of what is its own: it can't be told apart from what was only forgotten to be brought along.
+        changes.check(job, &place).map_err(|error| {
+            error.hint("change the program so that it can; or write a savepoint of what it has kept, and begin from that in another folder, where recovery.drop may leave something behind; `diff` shows all of it")
+        })?;
         Ok((!changes.is_same()).then_some(changes))
     }
 }

@@ -11,6 +11,9 @@ use ardea_core::{Error, ErrorCode, Result};
 /// The file whose lock it is. It stays: whoever removed it might remove another's.
 const NAME: &str = "ardea.lock";
 
+/// What a process says of itself behind its name that has the folder only as long as it copies a savepoint of it.
+const SAVES: &str = ", writing a savepoint";
+
 /// For how long those who only look may be in the way of who takes the folder. One look takes microseconds.
 const MOST_LOOKING: Duration = Duration::from_secs(5);
 
@@ -27,6 +30,23 @@ impl FolderLock {
     /// # Errors
     /// `WrongState` if another process has it, with what that has said of itself; `WriteFailed` if it can't be locked.
     pub(crate) fn take(folder: &Path) -> Result<Self> {
+        FolderLock::take_as(folder, "")
+    }
+
+    /// The same, to copy a savepoint of a job that doesn't run, and not to run it: nobody answers then who asks the job for something.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    pub(crate) fn take_to_save(folder: &Path) -> Result<Self> {
+        FolderLock::take_as(folder, SAVES)
+    }
+
+    /// Whether who has the folder, in its own words, only copies a savepoint of it.
+    pub(crate) fn only_saves(holder: &str) -> bool {
+        holder.ends_with(SAVES)
+    }
+
+    fn take_as(folder: &Path, what_for: &str) -> Result<Self> {
         let path = folder.join(NAME);
         let failed = |error: io::Error| {
             let what = format!("{} can't be locked", path.display());
@@ -48,7 +68,7 @@ impl FolderLock {
         let written = file
             .set_len(0)
             .and_then(|()| file.rewind())
-            .and_then(|()| file.write_all(this_process().as_bytes()));
+            .and_then(|()| file.write_all(this_process(what_for).as_bytes()));
         // Who holds it is told to people only: a full disk keeps nobody from holding it.
         drop(written);
         Ok(FolderLock { _file: file })
@@ -102,7 +122,7 @@ fn text_of(file: &mut File) -> io::Result<String> {
 }
 
 /// What this process says of itself.
-fn this_process() -> String {
+fn this_process(what_for: &str) -> String {
     let program = std::env::current_exe().ok();
     let name = program.as_deref().and_then(Path::file_name);
     let name = name.map_or("a program".into(), |name| name.to_string_lossy());
@@ -111,7 +131,7 @@ fn this_process() -> String {
         "" => String::new(),
         host => format!(" on {host}"),
     };
-    format!("{name}, process {}{place}\n", std::process::id())
+    format!("{name}, process {}{place}{what_for}\n", std::process::id())
 }
 
 #[cfg(test)]
@@ -133,6 +153,20 @@ mod tests {
         drop(lock);
         assert_eq!(FolderLock::holder(folder.path()), None);
         FolderLock::take(folder.path()).unwrap();
+    }
+
+    #[test]
+    fn who_only_copies_a_savepoint_is_not_taken_for_a_job() {
+        let folder = tempfile::tempdir().unwrap();
+        let only_saves = || {
+            let holder = FolderLock::holder(folder.path()).unwrap();
+            FolderLock::only_saves(&holder)
+        };
+        let saving = FolderLock::take_to_save(folder.path()).unwrap();
+        assert!(only_saves());
+        drop(saving);
+        let _job = FolderLock::take(folder.path()).unwrap();
+        assert!(!only_saves());
     }
 
     #[test]

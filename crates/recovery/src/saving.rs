@@ -2,14 +2,15 @@
 
 use std::fs;
 use std::path::{Path, PathBuf, absolute};
-use std::sync::Arc;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use ardea_core::{Epoch, Error, ErrorCode, Result};
 use ardea_savepoint::{JobStates, Savepoint, SavepointManifest, SavepointOf};
-use ardea_snapshot::{DiskFolder, SnapshotId};
+use ardea_snapshot::SnapshotId;
 use serde::{Deserialize, Serialize};
 
+use crate::bucket::{address_of, new_place_of_savepoint, place_of_savepoint};
 use crate::home::Visit;
 use crate::lock::FolderLock;
 use crate::requests::Asked;
@@ -17,7 +18,8 @@ use crate::requests::Asked;
 /// How long a command waits for a running job's savepoint: long enough for all that a job in one process can remember.
 pub const SAVING: Duration = Duration::from_secs(600);
 
-/// Writes a savepoint of the job in this folder to the folder `to`, which is made if it isn't there, and has to be empty.
+/// Writes a savepoint of the job in this folder to the folder `to`, which is made if it isn't there, and has to be empty; or, with the feature
+/// `s3`, to a part of a bucket: `s3://bucket/prefix`.
 ///
 /// A job that runs ends an epoch for it and writes it itself, with its own rights, while it goes on; this waits for that, as long as
 /// `patience` says. Of
@@ -26,19 +28,81 @@ pub const SAVING: Duration = Duration::from_secs(600);
 /// # Errors
 /// `WrongState` if something is in `to`, or the job doesn't answer in time; `NoSuchSnapshot` if nothing is committed yet; `ReadFailed` if
 /// there is
-/// no such folder; `InvalidConfig` if `to` is in a bucket; what reading and writing returns.
+/// no such folder; what reading and writing returns.
 pub fn savepoint(folder: &Path, to: &Path, patience: Duration) -> Result<SavepointManifest> {
-    let to = absolute_path(&in_a_folder(to)?)?;
-    let visit = Visit::of(folder)?;
-    if visit.holder.is_some() {
-        let asked = Asked::ask(folder, &to)?;
-        return asked.wait(patience, &|| FolderLock::holder(folder).is_some());
+    let to = whole_place(to)?;
+    let deadline = Instant::now() + patience;
+    // What is no job's folder is neither locked nor written to.
+    Visit::of(folder)?;
+    loop {
+        let tried = match has_job(folder) {
+            true => of_running(folder, &to, deadline),
+            false => of_stopped(folder, &to),
+        };
+        match tried {
+            Tried::Done(made) => return made,
+            Tried::Again(why) if Instant::now() >= deadline => return Err(why),
+            Tried::Again(_) => thread::sleep(LOOK),
+        }
     }
-    let _lock = match crate::bucket::address_of(folder) {
-        // What is removed meanwhile, as its job runs after all, is missed when it is read.
-        Some(_) => None,
-        None => Some(FolderLock::take(folder)?),
+}
+
+/// How often it is looked again who has the folder.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What came of a try.
+enum Tried {
+    Done(Result<SavepointManifest>),
+    /// Who had the folder has it no more, or has it for a savepoint of its own: it is to be looked again who can be asked. Why it failed.
+    Again(Error),
+}
+
+/// Whether the job runs that has this folder; nobody knows that of a bucket.
+fn has_job(folder: &Path) -> bool {
+    let holder = FolderLock::holder(folder);
+    holder.is_some_and(|holder| !FolderLock::only_saves(&holder))
+}
+
+/// Of a job that runs, by asking it.
+fn of_running(folder: &Path, to: &Path, deadline: Instant) -> Tried {
+    let asked = match Asked::ask(folder, to) {
+        Ok(asked) => asked,
+        Err(error) if has_job(folder) => return Tried::Done(Err(error)),
+        Err(error) => return Tried::Again(error),
     };
+    let patience = deadline.saturating_duration_since(Instant::now());
+    match asked.wait(patience, &|| has_job(folder)) {
+        Ok(Some(made)) => Tried::Done(Ok(made)),
+        Ok(None) => Tried::Again(has_ended(folder)),
+        Err(error) => Tried::Done(Err(error)),
+    }
+}
+
+fn has_ended(folder: &Path) -> Error {
+    let folder = folder.display();
+    let what = format!("the job in {folder} has ended before there was a savepoint of it");
+    Error::new(ErrorCode::WrongState, what).hint("try again: it is saved as it has stopped")
+}
+
+/// Of a job that doesn't run, unless somebody has its folder.
+fn of_stopped(folder: &Path, to: &Path) -> Tried {
+    match crate::bucket::address_of(folder) {
+        // What is removed meanwhile, as its job runs after all, is missed when it is read.
+        Some(_) => Tried::Done(copy_of(folder, to)),
+        None => match FolderLock::take_to_save(folder) {
+            Ok(lock) => {
+                let made = copy_of(folder, to);
+                drop(lock);
+                Tried::Done(made)
+            }
+            Err(error) if error.code() == ErrorCode::WrongState => Tried::Again(error),
+            Err(error) => Tried::Done(Err(error)),
+        },
+    }
+}
+
+/// What the newest committed epoch has left.
+fn copy_of(folder: &Path, to: &Path) -> Result<SavepointManifest> {
     // What the last one has written before it ended.
     let Visit { record, store, .. } = Visit::of(folder)?;
     let epoch = record.epochs.committed.ok_or_else(|| {
@@ -58,7 +122,7 @@ pub fn savepoint(folder: &Path, to: &Path, patience: Duration) -> Result<Savepoi
         states: record.states_of(epoch).unwrap_or(&nothing),
         threads: ardea_engine::allowed_cores().len().clamp(1, 4),
     };
-    let made = Savepoint::write(Arc::new(DiskFolder::open(&to)?), of)?;
+    let made = Savepoint::write(new_place_of_savepoint(to)?, of)?;
     Ok(made.manifest().clone())
 }
 
@@ -91,13 +155,16 @@ impl KeptStates {
     }
 
     fn found(folder: &Path, of: fn(&SavepointManifest) -> JobStates) -> Result<Self> {
-        if folder.join("savepoint.manifest").is_file() {
-            let manifest = SavepointManifest::read(&DiskFolder::open(folder)?)?;
-            return Ok(KeptStates {
-                epoch: manifest.snapshot.epoch,
-                states: of(&manifest),
-                job: manifest.job,
-            });
+        match SavepointManifest::read(&*place_of_savepoint(folder)?) {
+            Err(error) if error.code() == ErrorCode::NoSuchSnapshot => {}
+            manifest => {
+                let manifest = manifest?;
+                return Ok(KeptStates {
+                    epoch: manifest.snapshot.epoch,
+                    states: of(&manifest),
+                    job: manifest.job,
+                });
+            }
         }
         let Visit { record, .. } = Visit::of(folder)?;
         let epoch = record.epochs.committed.unwrap_or_default();
@@ -109,18 +176,11 @@ impl KeptStates {
     }
 }
 
-/// The place of a savepoint, which is no bucket.
-///
-/// # Errors
-/// `InvalidConfig`.
-pub(crate) fn in_a_folder(to: &Path) -> Result<PathBuf> {
-    match crate::bucket::address_of(to) {
-        None => Ok(to.to_path_buf()),
-        Some(address) => {
-            let what = format!("a savepoint can't be written to {address}");
-            Err(Error::new(ErrorCode::InvalidConfig, what)
-                .hint("name a folder; what is in it can be copied to an object store as it is"))
-        }
+/// The place of a savepoint, as the process of the job will understand it as well, wherever that was started.
+fn whole_place(to: &Path) -> Result<PathBuf> {
+    match address_of(to) {
+        Some(_) => Ok(to.to_path_buf()),
+        None => absolute_path(to),
     }
 }
 

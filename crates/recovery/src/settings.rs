@@ -107,7 +107,7 @@ pub static SURVIVAL_SETTINGS: &[Setting] = &[
         key: "recovery.from",
         kind: Kind::Text,
         default: "",
-        about: "the folder of a savepoint that the job begins from, if it has nothing of its own yet",
+        about: "the folder of a savepoint, or s3://bucket/prefix, that the job begins from, if it has nothing of its own yet",
         trades: "all of it is copied to snapshots.folder before the job begins",
     },
     Setting {

@@ -15,7 +15,6 @@ use crate::driver::{Driver, SaveWish};
 use crate::home::Home;
 use crate::life::{Beginning, Event, Wish};
 use crate::record::RecordedEnd;
-use crate::saving::in_a_folder;
 use crate::{Embedded, Notice, Survival};
 
 /// More threads than this don't make snapshots quicker to write or to read.
@@ -155,17 +154,17 @@ impl SurvivingHandle {
         end_on_interrupt(&shared)
     }
 
-    /// Writes a savepoint of the job to this folder, which is made if it isn't there, and has to be empty: ends an epoch for it, and
+    /// Writes a savepoint of the job to this folder, which is made if it isn't there, and has to be empty, or to a part of a bucket: ends an epoch for it, and
     /// carries all
     /// state there while the job goes on. Waits until it is there.
     ///
     /// # Errors
-    /// `WrongState` if the job has ended or is ending, or something is in the folder; `InvalidConfig` if it is in a bucket; whatever keeps the epoch from being committed, or the
+    /// `WrongState` if the job has ended or is ending, or something is in the folder; whatever keeps the epoch from being committed, or the
     /// savepoint from being written.
     pub fn savepoint(&self, folder: impl Into<PathBuf>) -> Result<SavepointManifest> {
         let (answer, answered) = channel();
         let wish = SaveWish {
-            to: in_a_folder(&folder.into())?,
+            to: folder.into(),
             answer: Box::new(move |made| {
                 // Who asked waits.
                 let _ = answer.send(made);

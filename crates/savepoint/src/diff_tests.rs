@@ -138,3 +138,17 @@ fn what_the_runtime_keeps_is_its_own_business() {
     assert!(found.states.is_empty() && found.is_possible());
     assert_eq!(found.to_string(), "nothing is remembered\n");
 }
+
+#[test]
+fn what_is_kept_by_places_stays_as_it_is_or_is_impossible() {
+    let placed = |of: Schema| Schema::Placed(Box::new(of));
+    let of = |value| JobStates::default().with("counts", [values(value)]);
+    let word = |old, new| {
+        let found = diff(&of(old), &of(new), &Dropping::nothing());
+        found.states[0].verdict.word()
+    };
+    assert_eq!(word(placed(Schema::I32), placed(Schema::I32)), "keep");
+    assert_eq!(word(placed(Schema::I32), placed(Schema::I64)), "impossible");
+    assert_eq!(word(placed(Schema::I32), Schema::I32), "impossible");
+    assert_eq!(word(Schema::I32, placed(Schema::I32)), "impossible");
+}

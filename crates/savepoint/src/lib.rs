@@ -11,8 +11,7 @@
 //! * [`evolve`], [`Evolution`]: whether values of one type can be read as those of another;
 //! * [`diff`], [`StateDiff`], [`Verdict`]: what becomes of each state when another program goes on from it; [`Dropping`]: what may be lost;
 //! * [`copy`], [`Copied`]: carries a snapshot from one place to another;
-//! * [`SavepointManifest`], [`Savepoint`]: writing, opening and checking one;
-//! * [`Upgrade`]: the steps from one program to the next, and back.
+//! * [`SavepointManifest`], [`Savepoint`]: writing, opening and checking one.
 //!
 //! # Invariants
 //!
@@ -46,12 +45,9 @@ mod copying;
 mod manifest;
 mod savepoint;
 
-mod upgrade;
-
 pub use copying::{Copied, StateCount, copy};
 pub use described::{JobStates, VertexStates};
 pub use diff::{Dropping, StateDiff, StateVerdict, Verdict, diff};
 pub use evolution::{Evolution, evolve, evolve_key};
 pub use manifest::{SavepointManifest, SavepointState, SavepointVertex};
 pub use savepoint::{Checked, Savepoint, SavepointOf};
-pub use upgrade::{Upgrade, UpgradeAction, UpgradeEnd, UpgradeEvent};

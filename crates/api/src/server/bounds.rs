@@ -20,10 +20,11 @@ pub(super) const MOST_HEAD_BYTES: usize = 64 * 1024;
 const CHECKED_WITHIN: Duration = Duration::from_secs(3_600);
 
 /// How long this request may take: the usual time, unless all of a job's state has to be read for it.
-fn within(uri: &Uri, usual: Duration) -> Duration {
+fn within(method: &Method, uri: &Uri, usual: Duration) -> Duration {
     let query = uri.query().unwrap_or_default();
     let is_check = query.split('&').any(|one| one == "check=true");
-    match is_check && uri.path().ends_with("/snapshots") {
+    let is_savepoint = *method == Method::POST && uri.path().ends_with("/savepoint");
+    match is_savepoint || (is_check && uri.path().ends_with("/snapshots")) {
         true => usual.max(CHECKED_WITHIN),
         false => usual,
     }
@@ -40,7 +41,7 @@ pub(super) async fn in_time(
         Method::GET => "try again",
         _ => DOUBTFUL,
     };
-    let patience = within(request.uri(), *patience);
+    let patience = within(request.method(), request.uri(), *patience);
     match tokio::time::timeout(patience, next.run(request)).await {
         Ok(response) => response,
         Err(_) => {
@@ -73,12 +74,16 @@ mod tests {
     #[test]
     fn only_reading_all_of_a_jobs_state_may_take_longer() {
         let usual = Duration::from_secs(30);
-        let of = |uri: &'static str| within(&Uri::from_static(uri), usual);
+        let by = |method, uri: &'static str| within(&method, &Uri::from_static(uri), usual);
+        let of = |uri| by(Method::GET, uri);
+        let saves = by(Method::POST, "/v1/jobs/words/savepoint");
+        assert_eq!(saves, CHECKED_WITHIN);
         assert_eq!(of("/v1/jobs/words/snapshots?check=true"), CHECKED_WITHIN);
         for uri in [
             "/v1/jobs/words/snapshots",
             "/v1/jobs/words/snapshots?check=false",
             "/v1/jobs/words?check=true",
+            "/v1/jobs/words/savepoint",
         ] {
             assert_eq!(of(uri), usual, "{uri}");
         }

@@ -19,7 +19,8 @@ use crate::number;
 use crate::routes::DOCUMENT_PATH;
 use crate::{
     Answer, Cluster, Fault, KillQuery, LogQuery, MetricsQuery, ParallelismUpdate, RangeQuery,
-    RecoverRequest, SnapshotsQuery, SubmitRequest, Unanswered, check_job_name,
+    RecoverRequest, SavepointRequest, SnapshotsQuery, SubmitRequest, Unanswered, UpgradeRequest,
+    check_job_name,
 };
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -163,6 +164,32 @@ pub(super) async fn recover(
         return Err(Misread(StatusCode::BAD_REQUEST, error.hint(next)));
     }
     Ok(accepted(shared.0.recover(&job, request).await, &uri))
+}
+
+pub(super) async fn savepoint(
+    State(shared): State<Shared>,
+    uri: Uri,
+    job: Job,
+    body: Received,
+) -> Outcome {
+    let (job, request): (_, SavepointRequest) = (named(job)?, read(body)?);
+    let answer = shared.0.savepoint(&job, request).await;
+    Ok(told(StatusCode::OK, answer, &uri))
+}
+
+pub(super) async fn states(State(shared): State<Shared>, uri: Uri, job: Job) -> Outcome {
+    let job = named(job)?;
+    Ok(told(StatusCode::OK, shared.0.states(&job).await, &uri))
+}
+
+pub(super) async fn upgrade(
+    State(shared): State<Shared>,
+    uri: Uri,
+    job: Job,
+    body: Received,
+) -> Outcome {
+    let (job, request): (_, UpgradeRequest) = (named(job)?, read(body)?);
+    Ok(accepted(shared.0.upgrade(&job, request).await, &uri))
 }
 
 pub(super) async fn snapshots(

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use ardea_api::openapi_document;
 use ardea_api::testing::word_count;
+use ardea_api::{UpgradeRequest, openapi_document};
 use serde_json::Value;
 
 use crate::served::serve_word_count;
@@ -120,6 +120,18 @@ fn fits(document: &Value, schema: &Value, value: &Value, place: &str) {
     }
 }
 
+/// Another program for the job, as it is asked for.
+fn upgrade_of_word_count() -> String {
+    let next = word_count("pretended", "word-count", 43);
+    let request = UpgradeRequest {
+        definition: next.definition,
+        demand: next.demand,
+        packing: next.packing,
+        patience_ms: 60_000,
+    };
+    serde_json::to_string(&request).unwrap()
+}
+
 #[tokio::test]
 async fn every_operation_is_served_as_it_is_described() {
     let served = serve_word_count().await;
@@ -138,6 +150,8 @@ async fn every_operation_is_served_as_it_is_described() {
             }
             "updateParallelism" => r#"{"parallelism": {"words": 3}}"#.to_string(),
             "recoverJob" => r#"{"from_epoch": 7}"#.to_string(),
+            "writeSavepoint" => r#"{"to": "/saved"}"#.to_string(),
+            "upgradeJob" => upgrade_of_word_count(),
             _ => String::new(),
         };
         let has_body = operation["requestBody"].is_object();
@@ -190,11 +204,13 @@ async fn what_fails_is_described_for_every_operation() {
                 target += "?name=x";
             }
             let method = method.to_uppercase();
-            let body = match path.ends_with("/recover") {
-                true => "{}",
-                false => r#"{"parallelism": {"words": 3}}"#,
+            let body = match path.rsplit('/').next() {
+                Some("recover") => "{}".to_string(),
+                Some("savepoint") => r#"{"to": "/saved"}"#.to_string(),
+                Some("upgrade") => upgrade_of_word_count(),
+                _ => r#"{"parallelism": {"words": 3}}"#.to_string(),
             };
-            let answer = served.ask(&method, &target, "", body).await;
+            let answer = served.ask(&method, &target, "", &body).await;
             assert_eq!(answer.status, 404, "{place}: {answer:?}");
             let fault: Value = serde_json::from_str(&answer.body).unwrap();
             let described = &operation["responses"]["404"]["content"]["application/json"];

@@ -14,6 +14,8 @@ pub(super) enum Command {
     Plan,
     /// Submit it.
     Submit,
+    /// Have it follow the program of a job on a cluster.
+    Upgrade,
     /// Show the snapshots in this folder.
     Snapshots(PathBuf),
     /// Write a savepoint of the job in this folder.
@@ -45,6 +47,7 @@ pub(super) struct Options {
     pub(super) files: Vec<PathBuf>,
     pub(super) at: Option<String>,
     pub(super) to: Option<PathBuf>,
+    pub(super) within: Option<String>,
     pub(super) detach: bool,
     pub(super) json: bool,
     pub(super) quiet: bool,
@@ -52,7 +55,7 @@ pub(super) struct Options {
 }
 
 /// The options with a value, and what that is.
-const WITH_VALUE: [(&str, &str); 8] = [
+const WITH_VALUE: [(&str, &str); 9] = [
     ("--set", "KEY=VALUE"),
     ("--config", "FILE"),
     ("--threads", "N"),
@@ -61,6 +64,7 @@ const WITH_VALUE: [(&str, &str); 8] = [
     ("--name", "NAME"),
     ("--file", "PATH"),
     ("--to", "FOLDER"),
+    ("--within", "DURATION"),
 ];
 const WITHOUT: [&str; 5] = ["--detach", "--json", "--quiet", "--check", "--help"];
 
@@ -74,6 +78,7 @@ impl Arguments {
             Some("run") => Command::Run,
             Some("plan") => Command::Plan,
             Some("submit") => Command::Submit,
+            Some("upgrade") => Command::Upgrade,
             Some("snapshots") => Command::Snapshots(PathBuf::new()),
             Some("savepoint") => Command::Savepoint(PathBuf::new()),
             Some("diff") => Command::Diff(PathBuf::new()),
@@ -148,7 +153,11 @@ impl Arguments {
             _ => {}
         }
         match (&self.command, &self.options.to) {
-            (Command::Savepoint(_), None) => lacking("savepoint needs --to FOLDER"),
+            (Command::Savepoint(_), None) => return lacking("savepoint needs --to FOLDER"),
+            _ => {}
+        }
+        match (&self.command, &self.options.name) {
+            (Command::Upgrade, None) => lacking("upgrade needs the name of the job: --name JOB"),
             _ => Ok(()),
         }
     }
@@ -180,6 +189,7 @@ impl Options {
             "--at" => self.at = Some(value),
             "--name" => self.name = Some(value),
             "--to" => self.to = Some(PathBuf::from(value)),
+            "--within" => self.within = Some(value),
             _ => self.files.push(PathBuf::from(value)),
         }
     }
@@ -211,6 +221,9 @@ Usage:
   {program} run [OPTIONS] [ARGS]     the same, with options
   {program} plan [OPTIONS] [ARGS]    show its graph, and how it would be packed; runs nothing
   {program} submit [OPTIONS] [ARGS]  submit it to a cluster
+  {program} upgrade --name JOB [OPTIONS] [ARGS]
+                                     have it follow the program of a job on a cluster, with its state; if it doesn't come up
+                                     the one before comes back
   {program} snapshots FOLDER         show the snapshots of a job (snapshots.folder)
   {program} savepoint FOLDER --to F  write a savepoint of the job in that folder, whether it runs or not
   {program} diff OLD [ARGS]          tell what would become of each state of a savepoint, or of the job in a folder
@@ -224,8 +237,9 @@ Options:
   --cluster NAME    submit, plan: to which cluster; [clusters.NAME] in ardea.toml has its settings
   --at URL          submit: ask the interface there
   --name NAME       submit: under this name, and not the job's own
+  --within DURATION upgrade: how long it may take to commit an epoch; a minute unless told
   --file PATH       submit: a file or folder that goes along; may be given several times
-  --detach          submit: don't wait until it runs
+  --detach          submit, upgrade: don't wait until it runs
   --check           snapshots: read all, and verify it
   --to FOLDER       savepoint: where it is to be; a folder that is empty or isn't there
   --json            print results as JSON on standard output, errors as JSON on standard error
@@ -298,6 +312,15 @@ mod tests {
         assert_eq!(arguments.of_job, ["book.txt", "--top", "3"]);
         assert!(arguments.options.json && read("diff").is_err());
         assert_eq!(read("states -- a").unwrap().of_job, ["a"]);
+    }
+
+    #[test]
+    fn an_upgrade_is_of_a_job_that_is_named() {
+        let arguments = read("upgrade --name words --within 5s book.txt").unwrap();
+        assert_eq!(arguments.command, Command::Upgrade);
+        assert_eq!(arguments.options.within.as_deref(), Some("5s"));
+        assert_eq!(arguments.of_job, ["book.txt"]);
+        assert!(read("upgrade book.txt").is_err());
     }
 
     #[test]

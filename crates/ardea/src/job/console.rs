@@ -50,6 +50,7 @@ fn in_words(step: &Step) -> String {
     match step {
         Step::Storing { bytes } => format!("storing the program ({})", readable_bytes(*bytes)),
         Step::Submitting => "submitting".into(),
+        Step::Upgrading { stage } => format!("upgrading: {stage}"),
         Step::Starting {
             workers,
             containers,

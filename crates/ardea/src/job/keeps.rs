@@ -3,31 +3,61 @@
 use std::collections::BTreeMap;
 use std::path::absolute;
 
-use ardea_archive::Promise;
+use ardea_archive::{Promise, write_states};
 use ardea_control::JobRef;
 use ardea_core::{Dag, Error, ErrorCode, Guarantee, Instance, Result};
+use ardea_packing::JobDemand;
+use ardea_savepoint::JobStates;
 
 const FOLDER: &str = "snapshots.folder";
+const FROM: &str = "recovery.from";
 
-/// Names the folder of snapshots as all processes can: from the root on.
+/// Names the folder of snapshots, and that of a savepoint to begin from, as all processes can: from the root on.
 ///
 /// # Errors
 /// [`ErrorCode::InvalidConfig`] if it is in a bucket, or there is no folder to begin from.
-pub(super) fn name_folder(settings: &mut BTreeMap<String, String>) -> Result<()> {
-    if let Some(folder) = settings.get_mut(FOLDER).filter(|folder| !folder.is_empty()) {
-        if folder.starts_with("s3://") {
-            let what =
-                format!("{FOLDER}={folder} is in a bucket, which jobs of a cluster can't use");
+pub(super) fn name_folders(settings: &mut BTreeMap<String, String>) -> Result<()> {
+    for key in [FOLDER, FROM] {
+        let Some(folder) = settings.get_mut(key).filter(|folder| !folder.is_empty()) else {
+            continue;
+        };
+        let is_bucket = folder.starts_with("s3://");
+        if is_bucket && key == FROM {
+            continue;
+        }
+        if is_bucket {
+            let what = format!("{key}={folder} is in a bucket, which jobs of a cluster can't use");
             return Err(Error::new(ErrorCode::InvalidConfig, what)
                 .hint("name a folder that all hosts see by the same path"));
         }
         let whole = absolute(&*folder).map_err(|error| {
-            let what = format!("{FOLDER}={folder} names no folder");
+            let what = format!("{key}={folder} names no folder");
             Error::new(ErrorCode::InvalidConfig, what).because(error)
         })?;
         *folder = whole.to_string_lossy().into_owned();
     }
     Ok(())
+}
+
+/// Writes what the steps of a job with a guarantee remember into what it asks for.
+///
+/// # Errors
+/// Of a job that begins from a savepoint, whatever keeps its steps from being made here: nobody could compare them.
+pub(super) fn tell_states(
+    dag: &Dag,
+    settings: &BTreeMap<String, String>,
+    demand: &mut JobDemand,
+) -> Result<()> {
+    let set = |key: &str| settings.get(key).map_or("", String::as_str);
+    if matches!(set("guarantee"), "" | "none") {
+        return Ok(());
+    }
+    match JobStates::of(dag) {
+        Ok(states) => write_states(&states, demand),
+        Err(error) if !set(FROM).is_empty() => Err(error),
+        // What can't be made here may be made where it is to run.
+        Err(_) => Ok(()),
+    }
 }
 
 /// Refuses a job that promises what it can't keep: its settings name no folder, or a step can't hand over what it remembers.
@@ -109,7 +139,7 @@ mod tests {
     #[test]
     fn a_folder_is_named_from_the_root_on() {
         let mut settings = BTreeMap::from([(FOLDER.to_string(), "here".to_string())]);
-        name_folder(&mut settings).unwrap();
+        name_folders(&mut settings).unwrap();
         let here = std::env::current_dir().unwrap().join("here");
         assert_eq!(settings[FOLDER], here.display().to_string());
     }
@@ -117,7 +147,7 @@ mod tests {
     #[test]
     fn a_bucket_is_refused_and_not_taken_for_a_folder() {
         let mut settings = BTreeMap::from([(FOLDER.to_string(), "s3://states/words".to_string())]);
-        let error = name_folder(&mut settings).unwrap_err();
+        let error = name_folders(&mut settings).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidConfig);
         assert!(error.to_string().contains("s3://states/words"), "{error}");
     }

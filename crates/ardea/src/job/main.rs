@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ardea_api::ClusterSettings;
+use ardea_core::settings::parse_duration;
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_engine::Job;
 use ardea_recovery::{Embedded, KeptStates, SAVING, Survival, savepoint};
@@ -20,6 +21,7 @@ use super::profile::read_settings;
 use super::saved::{Comparison, SavedJob, remembered};
 use super::submit::submit;
 use super::target::connect;
+use super::upgrade::{UPGRADES_WITHIN, told_of_upgrade, upgrade};
 use super::worker::{as_worker, work};
 use crate::cluster::{Modules, as_host, be_host};
 
@@ -129,6 +131,7 @@ fn run<J: Job + Embedded>(
     let prepared = Prepared::of(&wanted, &cluster, &resolved, &modules)?;
     match command {
         Command::Plan => plan(&prepared, &options)?,
+        Command::Upgrade => follow(&prepared, &cluster, &options, &modules)?,
         _ => bring(&prepared, &cluster, &options, &modules)?,
     }
     Ok(End::Completed)
@@ -189,6 +192,33 @@ fn bring(
         true => print_json(&submitted),
         false if options.quiet => Ok(()),
         false => print(&told(&submitted)),
+    }
+}
+
+fn follow(
+    prepared: &Prepared,
+    cluster: &ClusterSettings,
+    options: &Options,
+    modules: &Modules,
+) -> Result<()> {
+    let patience = match &options.within {
+        Some(text) => parse_duration(text).map_err(|why| {
+            let what = format!("--within {text} is no time");
+            Error::new(ErrorCode::InvalidConfig, what).because(why.to_string())
+        })?,
+        None => UPGRADES_WITHIN,
+    };
+    let mut console = Console::of_process(options.quiet || options.json);
+    let target = connect(cluster, &prepared.job().name, modules)?;
+    let waits = !options.detach;
+    let upgraded = upgrade(prepared, &*target, patience, waits, &mut |step| {
+        console.tell(&step)
+    })?;
+    console.clear();
+    match options.json {
+        true => print_json(&upgraded),
+        false if options.quiet => Ok(()),
+        false => print(&told_of_upgrade(&upgraded)),
     }
 }
 

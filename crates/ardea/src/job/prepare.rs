@@ -16,7 +16,7 @@ use crate::cluster::Modules;
 
 use super::check::check_settings;
 use super::demand::demand;
-use super::keeps::{check_keeps, name_folder};
+use super::keeps::{check_keeps, name_folders, tell_states};
 use super::stays::check_stays;
 
 /// What is to be submitted.
@@ -65,7 +65,9 @@ impl Prepared {
         check_settings(settings, cluster, modules)?;
         let files = files(wanted)?;
         let program = wanted.job.program(&Parallelisms::new())?;
-        let demand = demand(name, &program.dag, cluster.instance)?;
+        let mut demand = demand(name, &program.dag, cluster.instance)?;
+        let of_the_job = of_the_job(settings)?;
+        tell_states(&program.dag, &of_the_job, &mut demand)?;
         let request = SubmitRequest {
             definition: JobDefinition {
                 job: JobRef {
@@ -80,7 +82,7 @@ impl Prepared {
                 },
                 packing: cluster.packing.clone(),
                 scheduler: cluster.scheduler.clone(),
-                settings: of_the_job(settings)?,
+                settings: of_the_job,
                 version: env!("CARGO_PKG_VERSION").into(),
             },
             demand: demand.clone(),
@@ -140,7 +142,7 @@ fn pack(request: &SubmitRequest, managers: &ResourceManagers) -> Result<PackingP
 fn of_the_job(settings: &Resolved) -> Result<BTreeMap<String, String>> {
     let mut written = settings.written();
     written.retain(|key, _| key == SLURM_OPTIONS || !is_of_the_cluster(key));
-    name_folder(&mut written)?;
+    name_folders(&mut written)?;
     Ok(written)
 }
 

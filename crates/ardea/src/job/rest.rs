@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ardea_api::{Client, JobEnding, JobSummary, SubmitRequest};
+use ardea_api::{Client, JobDescription, JobEnding, JobSummary, SubmitRequest, UpgradeRequest};
 use ardea_core::{Error, ErrorCode, Result};
 use tokio::runtime::{Builder, Runtime};
 
@@ -52,6 +52,15 @@ impl Target for RestTarget {
     fn look(&self, job: &str) -> Result<JobSummary> {
         let described = self.runtime.block_on(self.client.describe(job));
         described.map(|described| described.summary)
+    }
+
+    fn upgrade(&self, request: UpgradeRequest) -> Result<()> {
+        let job = request.definition.job.name.clone();
+        self.runtime.block_on(self.client.upgrade(&job, &request))
+    }
+
+    fn describe(&self, job: &str) -> Result<JobDescription> {
+        self.runtime.block_on(self.client.describe(job))
     }
 
     fn ended(&self, job: &str, submission: &str) -> Result<Option<JobEnding>> {

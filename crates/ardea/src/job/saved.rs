@@ -3,15 +3,14 @@
 use std::fmt;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
+use ardea_api::StatesView;
 use ardea_core::settings::readable_bytes;
 use ardea_core::{Error, ErrorCode, Result, StateForm, shown};
-use ardea_recovery::{Embedded, KeptStates};
+use ardea_recovery::{Embedded, KeptStates, place_of_savepoint};
 use ardea_savepoint::{
     Checked, Dropping, JobStates, Savepoint, SavepointManifest, SavepointState, StateDiff, diff,
 };
-use ardea_snapshot::DiskFolder;
 use serde_json::{Value, json};
 
 /// What a savepoint is: `ardea savepoint inspect`.
@@ -28,12 +27,7 @@ impl SavedJob {
     /// # Errors
     /// `ReadFailed` if there is no such folder, `NoSuchSnapshot` if there is none in it, `SnapshotDamaged` if it isn't whole.
     pub fn look(place: &Path, check: bool) -> Result<Self> {
-        if !place.is_dir() {
-            let what = format!("there is no folder {}", place.display());
-            return Err(Error::new(ErrorCode::ReadFailed, what)
-                .hint("name the folder that a savepoint was written to"));
-        }
-        let savepoint = Savepoint::open(Arc::new(DiskFolder::open(place)?))?;
+        let savepoint = Savepoint::open(place_of_savepoint(place)?)?;
         Ok(SavedJob {
             place: place.to_path_buf(),
             checked: check.then(|| savepoint.check()).transpose()?,
@@ -48,6 +42,20 @@ impl SavedJob {
             manifest,
             checked: None,
         }
+    }
+
+    /// One that a cluster has written there, with what it says of itself.
+    ///
+    /// # Errors
+    /// `BadAnswer` if that can't be read.
+    pub fn told(place: &Path, manifest: Value) -> Result<Self> {
+        let manifest = serde_json::from_value(manifest).map_err(|error| {
+            let what = "what the cluster says of the savepoint can't be read";
+            Error::new(ErrorCode::BadAnswer, what)
+                .because(error)
+                .hint("ask by a program of the cluster's version; the savepoint is there")
+        })?;
+        Ok(SavedJob::written(place, manifest))
     }
 
     /// All of it as one object.
@@ -131,6 +139,27 @@ pub fn remembered(job: &dyn Embedded) -> Result<KeptStates> {
         job: job.job_name().to_string(),
         epoch: ardea_core::Epoch(0),
         states: JobStates::of(&job.graph(NonZeroU32::MIN)?)?,
+    })
+}
+
+/// What a job on a cluster remembers, as that tells it.
+///
+/// # Errors
+/// `BadAnswer` if that can't be read.
+pub fn told_states(told: StatesView) -> Result<KeptStates> {
+    let states = serde_json::from_value(told.states).map_err(|error| {
+        let what = format!(
+            "what the cluster says of the states of {:?} can't be read",
+            told.job
+        );
+        Error::new(ErrorCode::BadAnswer, what)
+            .because(error)
+            .hint("ask by a program of the cluster's version")
+    })?;
+    Ok(KeptStates {
+        job: told.job,
+        epoch: ardea_core::Epoch(told.epoch),
+        states,
     })
 }
 

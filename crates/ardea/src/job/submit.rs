@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ardea_api::{JobEnding, JobSummary, Phase, ProblemView, SubmitRequest};
+use ardea_api::{
+    JobDescription, JobEnding, JobSummary, Phase, ProblemView, SubmitRequest, UpgradeRequest,
+};
 use ardea_control::JobRef;
 use ardea_core::{Error, ErrorCode, Result};
 use serde::Serialize;
@@ -54,6 +56,25 @@ pub trait Target {
     /// [`ErrorCode::NoSuchJob`] if it is gone, or was never there.
     fn look(&self, job: &str) -> Result<JobSummary>;
 
+    /// Has a job followed by another program. Who doesn't say so can't.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidJob`] if it can't go on from the job's state.
+    fn upgrade(&self, request: UpgradeRequest) -> Result<()> {
+        let job = &request.definition.job;
+        let what = format!("{job} can't be followed by another program here");
+        Err(Error::new(ErrorCode::WrongState, what))
+    }
+
+    /// All that is known of a job. Who doesn't say so knows nothing.
+    ///
+    /// # Errors
+    /// As [`look`](Self::look).
+    fn describe(&self, job: &str) -> Result<JobDescription> {
+        let what = format!("nothing is known of {job:?} here");
+        Err(Error::new(ErrorCode::WrongState, what))
+    }
+
     /// How this submission, in hexadecimal digits, of a job came to its end, if the cluster remembers that. Who doesn't say so remembers
     /// nothing.
     ///
@@ -75,6 +96,11 @@ pub enum Step {
     },
     /// The cluster is being asked to take it.
     Submitting,
+    /// One program follows another.
+    Upgrading {
+        /// How far it is, in a word.
+        stage: String,
+    },
     /// The cluster has it, and starts it.
     Starting {
         /// How many of its containers have a worker.
@@ -220,7 +246,7 @@ fn phase_of(ending: JobEnding) -> Phase {
     }
 }
 
-fn is_passing(code: ErrorCode) -> bool {
+pub(super) fn is_passing(code: ErrorCode) -> bool {
     matches!(
         code,
         ErrorCode::NoSuchJob
@@ -285,7 +311,7 @@ fn in_safe_mode(job: &str, reason: Option<String>) -> Error {
 }
 
 /// The bytes of a file, or of all in a folder; for people, so what can't be read counts nothing.
-fn size(path: &Path) -> u64 {
+pub(super) fn size(path: &Path) -> u64 {
     let mut bytes = 0;
     let mut rest = vec![path.to_path_buf()];
     while let Some(path) = rest.pop() {

@@ -4,7 +4,9 @@ use std::cell::OnceCell;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ardea_api::{ClusterSettings, JobEnding, JobSummary, SubmitRequest};
+use ardea_api::{
+    ClusterSettings, JobDescription, JobEnding, JobSummary, SubmitRequest, UpgradeRequest,
+};
 use ardea_core::{ErrorCode, Result};
 use ardea_packages::Contents;
 
@@ -104,6 +106,14 @@ impl Target for OwnHosts {
 
     fn look(&self, job: &str) -> Result<JobSummary> {
         self.hosts()?.look(job)
+    }
+
+    fn upgrade(&self, request: UpgradeRequest) -> Result<()> {
+        self.hosts()?.upgrade(request)
+    }
+
+    fn describe(&self, job: &str) -> Result<JobDescription> {
+        self.hosts()?.describe(job)
     }
 
     fn ended(&self, job: &str, submission: &str) -> Result<Option<JobEnding>> {

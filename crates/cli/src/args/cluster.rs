@@ -122,6 +122,41 @@ pub struct UpdateArgs {
     pub detach: bool,
 }
 
+pub(super) const UPGRADE_HELP: &str = "\
+Examples:
+  ardea diff word-count ./wordcount-v2 book.txt
+  ardea upgrade word-count ./wordcount-v2 --set guarantee=exactly-once --set snapshots.folder=/mnt/state -- book.txt
+  ardea upgrade word-count ./wordcount-v2 --within 5m --detach
+
+What can't go on from the state of the job is refused before anything stops. Then the job ends a last epoch and stops, and the new program begins \
+from there; if that has committed no epoch in time, fails again and again, or can't be run, the program before comes back, with the same state. \
+The cluster does it by itself: this command may end at any time, and `ardea describe JOB` tells how far it is.";
+
+/// `ardea upgrade`.
+#[derive(clap::Args, Debug)]
+pub struct UpgradeArgs {
+    /// The job's name
+    pub job: String,
+    /// The new program: a topology (.yaml), a job that comes with ardea, or a program that is a job
+    #[arg(value_name = "FILE")]
+    pub what: PathBuf,
+    /// Where the job is.
+    #[command(flatten)]
+    pub place: Where,
+    /// A file or folder that goes along; may be given several times
+    #[arg(long = "file", value_name = "PATH")]
+    pub files: Vec<PathBuf>,
+    /// How long the new program may take to commit its first epoch; a minute unless told
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub within: Option<Duration>,
+    /// Don't wait until it is done
+    #[arg(long)]
+    pub detach: bool,
+    /// The program's own arguments, behind --
+    #[arg(last = true, value_name = "ARGS")]
+    pub args: Vec<String>,
+}
+
 pub(super) const RECOVER_HELP: &str = "\
 Examples:
   ardea recover word-count

@@ -228,6 +228,8 @@ fn head(job: &JobDescription) -> String {
         );
         lines.push(("master", text));
     }
+    let upgrade = job.upgrade.as_ref();
+    lines.extend(upgrade.map(|upgrade| ("upgrade", upgrade.text.clone())));
     lines.extend(job.epochs.iter().flat_map(epochs));
     let settings = job.settings.iter();
     lines.extend(settings.map(|(key, value)| ("setting", format!("{key} = {value}"))));

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use ardea::job::{Comparison, remembered};
+use ardea::job::{Comparison, remembered, told_states};
 use ardea::recovery::{Dropping, KeptStates};
 use ardea_core::{Error, ErrorCode};
 
@@ -11,11 +11,12 @@ use crate::args::DiffArgs;
 use crate::commands::jobs;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::reach::{Reached, is_of_a_cluster};
 use crate::stdout;
 
 /// Compares, and fails where something is impossible.
 pub fn run(args: &DiffArgs, context: &Context) -> Result<(), Failure> {
-    let old = KeptStates::look(&args.old)?;
+    let old = of_old(args, context)?;
     let new = of_new(&args.new, &args.args)?;
     let dropping = Dropping::listed(context.settings_of(None)?.text("recovery.drop")?);
     let place = args.old.display().to_string();
@@ -25,6 +26,17 @@ pub fn run(args: &DiffArgs, context: &Context) -> Result<(), Failure> {
         false => stdout::print(&found.to_string())?,
     }
     Ok(found.check()?)
+}
+
+/// What the old one has kept: a folder has it written down, of a job of a cluster that says it.
+fn of_old(args: &DiffArgs, context: &Context) -> Result<KeptStates, Failure> {
+    if !is_of_a_cluster(&args.place, &args.old) {
+        return Ok(KeptStates::look(&args.old)?);
+    }
+    let job = args.old.to_string_lossy();
+    let cluster = Reached::of_job(&args.place, &job, context)?;
+    let told = cluster.ask(cluster.client.states(&job))?;
+    Ok(told_states(told)?)
 }
 
 /// What the new one remembers: a folder has it written down, a program says it.

@@ -1,6 +1,5 @@
 //! `ardea snapshots`: what a job that survives has left in its folder, or on its cluster.
 
-use std::path::Path;
 use std::time::Duration;
 
 use ardea::job::KeptJob;
@@ -9,7 +8,7 @@ use ardea_api::SnapshotsQuery;
 use crate::args::SnapshotsArgs;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::reach::Reached;
+use crate::reach::{Reached, is_of_a_cluster};
 use crate::stdout;
 
 /// How long reading all of a job's state may take; a host that hangs is noticed meanwhile.
@@ -17,7 +16,7 @@ const CHECKED_WITHIN: Duration = Duration::from_secs(3_600);
 
 /// Prints the snapshots of a job; fails if something is damaged.
 pub fn run(args: &SnapshotsArgs, context: &Context) -> Result<(), Failure> {
-    let kept = match is_of_a_cluster(args) {
+    let kept = match is_of_a_cluster(&args.place, &args.what) {
         true => ask(args, context)?,
         false => KeptJob::look(&args.what, args.check)?,
     };
@@ -26,12 +25,6 @@ pub fn run(args: &SnapshotsArgs, context: &Context) -> Result<(), Failure> {
         false => stdout::print(&kept.to_string())?,
     }
     kept.damage().map_or(Ok(()), |error| Err(error.into()))
-}
-
-/// What is no folder here is a job.
-fn is_of_a_cluster(args: &SnapshotsArgs) -> bool {
-    let is_name = args.what.components().count() == 1 && !Path::new(&args.what).is_dir();
-    args.place.cluster.is_some() || args.place.at.is_some() || is_name
 }
 
 fn ask(args: &SnapshotsArgs, context: &Context) -> Result<KeptJob, Failure> {

@@ -151,6 +151,17 @@ impl Arena {
         self.command(own(), &line).output().unwrap()
     }
 
+    /// Has the program that is named so follow that of a job, whatever comes of it.
+    pub fn try_upgrade(&self, options: &str, arguments: &str) -> Output {
+        let line = format!("upgrade --name tally {options} -- {arguments}");
+        self.command(own(), &line).output().unwrap()
+    }
+
+    /// The program that is those jobs.
+    pub fn program(&self) -> String {
+        own().display().to_string()
+    }
+
     /// What is told of a job; nothing if there is none, or nobody tells it at the moment.
     pub fn look(&self, job: &str) -> Option<Value> {
         let output = self.run(&format!("describe {job} --json"));

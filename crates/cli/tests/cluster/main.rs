@@ -32,6 +32,7 @@ mod submits;
 mod survives;
 mod tally;
 mod turned_away;
+mod upgrades;
 
 use suite::Test;
 
@@ -187,6 +188,26 @@ const TESTS: &[Test] = &[
     Test {
         name: "a_job_that_fails_again_and_again_waits_for_somebody_to_decide",
         run: survives::a_job_that_fails_again_and_again_waits_for_somebody_to_decide,
+    },
+    Test {
+        name: "one_program_follows_another_and_what_is_published_is_the_same",
+        run: upgrades::one_program_follows_another_and_what_is_published_is_the_same,
+    },
+    Test {
+        name: "a_program_that_does_not_come_up_gives_way_to_the_one_before",
+        run: upgrades::a_program_that_does_not_come_up_gives_way_to_the_one_before,
+    },
+    Test {
+        name: "an_upgrade_goes_on_though_its_command_and_its_master_are_killed",
+        run: upgrades::an_upgrade_goes_on_though_its_command_and_its_master_are_killed,
+    },
+    Test {
+        name: "what_can_not_go_on_is_refused_before_anything_stops",
+        run: upgrades::what_can_not_go_on_is_refused_before_anything_stops,
+    },
+    Test {
+        name: "a_savepoint_of_a_job_on_a_cluster_begins_another_there",
+        run: upgrades::a_savepoint_of_a_job_on_a_cluster_begins_another_there,
     },
     Test {
         name: "containers_in_slurm_jobs_lose_no_number_and_leave_no_job",

@@ -10,24 +10,24 @@ use crate::processes::{kill, kill_group};
 use crate::tally::Tally;
 
 /// A job `tally` in three containers, with its snapshots every fifth of a second.
-struct Surviving {
-    arena: Arena,
-    out: Tally,
+pub struct Surviving {
+    pub arena: Arena,
+    pub out: Tally,
     numbers: u64,
 }
 
 /// How a job is submitted that promises something.
-fn promises(options: &str) -> String {
+pub fn promises(options: &str) -> String {
     format!("--set job.containers=3 --set snapshots.folder=kept {options}")
 }
 
 /// More numbers than there is time for.
-const ENDLESS: u64 = 1_000_000_000;
+pub const ENDLESS: u64 = 1_000_000_000;
 
-const EXACTLY_ONCE: &str = "--set guarantee=exactly-once --set snapshots.every=200ms";
+pub const EXACTLY_ONCE: &str = "--set guarantee=exactly-once --set snapshots.every=200ms";
 
 impl Surviving {
-    fn begun(numbers: u64, rate: u64, options: &str) -> Self {
+    pub fn begun(numbers: u64, rate: u64, options: &str) -> Self {
         let arena = Arena::with_hosts(2);
         let out = arena.path().join("out");
         fs::create_dir(&out).unwrap();
@@ -40,7 +40,7 @@ impl Surviving {
         }
     }
 
-    fn exactly_once(numbers: u64, rate: u64) -> Self {
+    pub fn exactly_once(numbers: u64, rate: u64) -> Self {
         Surviving::begun(numbers, rate, EXACTLY_ONCE)
     }
 
@@ -50,13 +50,13 @@ impl Surviving {
         epochs.is_object().then_some(epochs)
     }
 
-    fn committed(&self) -> u64 {
+    pub fn committed(&self) -> u64 {
         let epochs = self.epochs();
         epochs.and_then(|it| it["committed"].as_u64()).unwrap_or(0)
     }
 
     /// Waits until more has been committed, and published.
-    fn until_more(&self) {
+    pub fn until_more(&self) {
         let (committed, lines) = (self.committed(), self.out.lines().len());
         self.arena.until("more is committed and published", || {
             self.committed() > committed && self.out.lines().len() > lines
@@ -85,7 +85,7 @@ impl Surviving {
     }
 
     /// The host that leads it.
-    fn leader(&self) -> String {
+    pub fn leader(&self) -> String {
         let described = self.arena.json("describe tally");
         described["master"]["host"].as_str().unwrap().to_string()
     }
@@ -102,7 +102,7 @@ impl Surviving {
     }
 
     /// Kills it, and sees that all that was published is whole.
-    fn stop(&self) {
+    pub fn stop(&self) {
         self.arena.succeed("kill tally --yes");
         assert!(self.out.is_whole().unwrap() > 1_000);
     }

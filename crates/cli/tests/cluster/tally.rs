@@ -20,11 +20,13 @@ fn wrong() -> Error {
     Error::new(ErrorCode::InvalidConfig, "tally FOLDER NUMBERS RATE")
 }
 
-/// `tally FOLDER NUMBERS RATE`: so many numbers, so many a second.
+/// `tally FOLDER NUMBERS RATE [HOW]`: so many numbers, so many a second. Another version of it has other keys (`text`), or fails with each
+/// record (`fails`).
 pub fn build(arguments: &[String]) -> ardea::Result<Pipeline> {
-    let [_, folder, numbers, rate] = arguments else {
+    let [_, folder, numbers, rate, how @ ..] = arguments else {
         return Err(wrong());
     };
+    let how = how.first().map_or("", String::as_str);
     let numbers: u64 = numbers.parse().map_err(|_| wrong())?;
     let rate: u64 = rate.parse().map_err(|_| wrong())?;
     let p = Pipeline::new("tally");
@@ -37,8 +39,22 @@ pub fn build(arguments: &[String]) -> ardea::Result<Pipeline> {
         .rotate_with_epochs()
         .parallelism(two)
         .build();
-    p.read_from(source)
-        .named("numbers")
+    let fails = how == "fails";
+    let numbers = p.read_from(source).named("numbers");
+    if how == "text" {
+        numbers
+            .key_by(|number| (number % KEYS).to_string())
+            .rolling("counts", count())
+            .parallelism(two)
+            .map(|(key, count)| format!("{key} {count}"))
+            .write_to(sink);
+        return Ok(p);
+    }
+    numbers
+        .map(move |number| match fails {
+            true => panic!("this version does not work"),
+            false => number,
+        })
         .key_by(|number| number % KEYS)
         .rolling("counts", count())
         .parallelism(two)

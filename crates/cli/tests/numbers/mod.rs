@@ -27,7 +27,9 @@ pub fn is_asked_for() -> bool {
     let is_told = |name| std::env::var_os(name).is_some();
     is_told("ARDEA_WORKER")
         || is_told("ARDEA_HOST")
-        || std::env::args().nth(1).as_deref() == Some("submit")
+        || std::env::args()
+            .nth(1)
+            .is_some_and(|word| ["submit", "upgrade", "states"].contains(&&*word))
 }
 
 /// `FOLDER`, where it is written down, and then what a [`Shape`] can be told.

@@ -57,9 +57,17 @@ fn a_job_keeps_its_snapshots_in_a_bucket_and_they_can_be_looked_at_and_saved() {
     assert_eq!(written.code, Some(0), "{written:?}");
     let inspected = with_credentials(&["savepoint", "inspect", &saved, "--check"], "none");
     assert!(inspected.out.contains("whole: "), "{inspected:?}");
-    let elsewhere = with_credentials(&["savepoint", &saved, "--to", &state], "ardea-secret");
-    assert_eq!(elsewhere.code, Some(2), "{elsewhere:?}");
-    assert!(elsewhere.err.contains("name a folder"), "{elsewhere:?}");
+    let copied = format!("s3://states/saved?endpoint=http://{}", server.address());
+    let written = with_credentials(&["savepoint", &state, "--to", &copied], "ardea-secret");
+    assert_eq!(written.code, Some(0), "{written:?}");
+    let inspect = ["savepoint", "inspect", &copied, "--check"];
+    let inspected = with_credentials(&inspect, "ardea-secret");
+    assert!(inspected.out.contains("whole: "), "{inspected:?}");
+    let same = with_credentials(&["diff", &copied, &saved], "ardea-secret");
+    assert_eq!(same.code, Some(0), "{same:?}");
+    let again = with_credentials(&["savepoint", &state, "--to", &copied], "ardea-secret");
+    assert_eq!(again.code, Some(2), "{again:?}");
+    assert!(again.err.contains("already"), "{again:?}");
 
     let again = with_credentials(&query, "ardea-secret");
     assert!(again.err.contains("has completed already"), "{again:?}");

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::ardea::{run, succeed};
 
-const COMMANDS: [&[&str]; 37] = [
+const COMMANDS: [&[&str]; 41] = [
     &[],
     &["demo"],
     &["run"],
@@ -19,6 +19,10 @@ const COMMANDS: [&[&str]; 37] = [
     &["kill"],
     &["restart"],
     &["update"],
+    &["upgrade"],
+    &["savepoint"],
+    &["diff"],
+    &["recover"],
     &["logs"],
     &["metrics"],
     &["top"],

@@ -8,7 +8,7 @@ use ardea_core::Epoch;
 use serde::{Deserialize, Serialize};
 
 use super::message::{Generation, ParticipantId, Receipt};
-use crate::{JobRef, Life, MasterEpoch, PlanVersion};
+use crate::{BROUGHT, JobRef, Life, MasterEpoch, PlanVersion};
 
 /// How many numbers of epochs a master takes at once.
 const NUMBERS_AHEAD: u64 = 64;
@@ -62,6 +62,23 @@ impl EpochsRecord {
             failures: 0,
             safe_mode: None,
             stop: StopState::No,
+        }
+    }
+
+    /// The record of a job that has no epochs of its own yet, and begins with the state of one that was brought from elsewhere.
+    pub fn brought(job: JobRef, epoch: Epoch) -> Self {
+        let snapshot = RecordedSnapshot {
+            epoch,
+            generation: BROUGHT,
+            over: None,
+            is_savepoint: false,
+            cuts: BTreeMap::new(),
+        };
+        EpochsRecord {
+            numbers: epoch,
+            committed: Some(epoch),
+            snapshots: vec![Arc::new(snapshot)],
+            ..EpochsRecord::new(job)
         }
     }
 

@@ -11,6 +11,7 @@ use super::scheduler_desk::Subject;
 use super::{Command, CommandId, Ending, JobMaster, JobPhase, MasterAction, Note, SchedulerCall};
 use crate::{
     Intent, JobRecord, PlanVersion, Previous, Refused, Scaling, ScalingAction, ScalingEvent,
+    Upgrade,
 };
 
 /// The most commands that wait for their turn.
@@ -165,6 +166,9 @@ impl JobMaster {
                 }
                 continue;
             }
+            if self.decide_upgrade(now, actions) {
+                return;
+            }
             if self.lives.is_some() {
                 return self.decide_lives();
             }
@@ -197,6 +201,9 @@ impl JobMaster {
     }
 
     fn how_it_ends(&self) -> &'static str {
+        if self.gives_way() {
+            return "being upgraded";
+        }
         let finished = self.keeper.record().is_some_and(|record| record.finished);
         if finished { "finished" } else { "being killed" }
     }
@@ -243,7 +250,9 @@ impl JobMaster {
     ) {
         let refused = match (&command, self.killing()) {
             // It is being done already.
-            (Command::Kill, true) => return actions.push(MasterAction::Reply(id, Ok(()))),
+            (Command::Kill, true) if !self.gives_way() => {
+                return actions.push(MasterAction::Reply(id, Ok(())));
+            }
             (_, true) => self.busy(self.how_it_ends()),
             _ if self.commands.len() >= MOST_COMMANDS => self.busy("dealing with other commands"),
             _ => return self.commands.push_back((id, command)),
@@ -258,6 +267,17 @@ impl JobMaster {
             Command::Activate => Intent::Run,
             Command::Deactivate => Intent::Pause,
             Command::Kill => Intent::Kill,
+            Command::Upgrade(order) => {
+                return match self.begin_upgrade(&mut record, *order) {
+                    Ok(true) => {
+                        self.deciding = Some(id);
+                        self.keeper.propose(record);
+                        None
+                    }
+                    Ok(false) => Some(Ok(())),
+                    Err(refused) => Some(Err(refused)),
+                };
+            }
             // The conductor has been told.
             Command::Epochs(_) => return None,
             Command::Restart(container) => {
@@ -299,6 +319,9 @@ impl JobMaster {
         if self.scaling.is_some() || record.previous.is_some() {
             return Err(self.busy("being updated"));
         }
+        if record.upgrade.as_ref().is_some_and(Upgrade::is_under_way) {
+            return Err(self.busy("being upgraded"));
+        }
         let Some(plan) = record.plan.as_ref().filter(|_| record.started) else {
             return Err(self.busy("being started"));
         };
@@ -329,7 +352,7 @@ impl JobMaster {
         Ok(true)
     }
 
-    fn busy(&self, doing: &str) -> Refused {
+    pub(super) fn busy(&self, doing: &str) -> Refused {
         Refused::Busy {
             job: self.job.to_string(),
             doing: doing.to_string(),

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     BackoffConfig, Cause, EpochsCommand, EpochsConfig, EpochsNote, EpochsRecord, Generation,
     JobRecord, MembershipConfig, Order, PlanVersion, Refused, RequestId, StoreReply, StoreRequest,
-    ToMaster, ToWorker, WorkerId,
+    ToMaster, ToWorker, UpgradeOrder, WorkerId,
 };
 
 /// Times and traits of a job's master.
@@ -191,6 +191,8 @@ pub enum Command {
     Update(BTreeMap<VertexName, u32>),
     /// Something about the job's epochs; of a job with a guarantee only.
     Epochs(EpochsCommand),
+    /// Another program is to follow, with the state of this one; of a job with a guarantee only.
+    Upgrade(Box<UpgradeOrder>),
 }
 
 /// What a job is doing.

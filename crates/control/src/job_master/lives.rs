@@ -20,6 +20,7 @@
 //! the others as well, it takes the place of the [`EpochKind::Handover`](crate::EpochKind::Handover): in `follow_plan`.
 
 mod taking_part;
+mod upgrading;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,7 +31,8 @@ use ardea_packing::{ContainerId, PackingPlan};
 use super::{JobMaster, JobPhase, MasterAction, Note};
 use crate::{
     Command, CommandId, Epochs, EpochsAction, EpochsConfig, EpochsEvent, EpochsNote, EpochsOver,
-    Generation, Intent, JobRef, Life, MasterEpoch, PlanVersion, Refused, Run, ToWorker, WorkerId,
+    Generation, Intent, JobRef, LeftState, Life, MasterEpoch, PlanVersion, Refused, Run, ToWorker,
+    WorkerId,
 };
 
 /// The conductor, and how far the life is that it has asked for.
@@ -51,6 +53,8 @@ pub(super) struct Lives {
     arranged: Option<PlanVersion>,
     /// The plans whose containers the scheduler has been asked for.
     had: Option<(PlanVersion, Option<PlanVersion>)>,
+    /// Whether the conductor has been told to stop the job, since another program is to follow.
+    stops_for_upgrade: bool,
     over: Option<EpochsOver>,
     /// When it is told who keeps the life from beginning, if that has not been told.
     late_at: Option<Duration>,
@@ -83,6 +87,7 @@ impl Lives {
             plan: None,
             arranged: None,
             had: None,
+            stops_for_upgrade: false,
             over: None,
             late_at: None,
         }
@@ -197,6 +202,11 @@ impl JobMaster {
                 below,
                 generation,
             }),
+            EpochsAction::Reply(upgrading::STOPS, reply) => {
+                if let Some(lives) = &mut self.lives {
+                    lives.stops_for_upgrade = reply.is_ok();
+                }
+            }
             EpochsAction::Reply(id, reply) => {
                 let reply = reply.map(drop).map_err(|not_done| not_done.into());
                 actions.push(MasterAction::Reply(id, reply));
@@ -307,6 +317,10 @@ impl JobMaster {
             next.previous = None;
         } else if matches!(lives.over, Some(EpochsOver::Finished | EpochsOver::Stopped)) {
             next.finished = true;
+            if lives.over == Some(EpochsOver::Stopped) {
+                let state = lives.epochs.record().and_then(LeftState::of);
+                next.upgrade = next.upgrade.map(|upgrade| upgrade.left(state));
+            }
         } else if lives.stage == Stage::Running {
             next.started = true;
         }

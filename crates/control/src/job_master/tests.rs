@@ -20,6 +20,8 @@ struct Desk {
     master: JobMaster,
     now: Duration,
     stored: Option<(Arc<JobRecord>, StoreVersion)>,
+    /// What was stored when it was removed.
+    left: Option<Arc<JobRecord>>,
     epochs: Option<(Arc<EpochsRecord>, StoreVersion)>,
     told: Vec<(WorkerId, ToWorker)>,
     replies: Vec<(CommandId, Result<(), Refused>)>,
@@ -73,6 +75,7 @@ impl Desk {
             master: JobMaster::new(job(), MasterEpoch(1), manager, config),
             now: Duration::ZERO,
             stored: Some((Arc::new(record), StoreVersion(1))),
+            left: None,
             epochs: None,
             told: Vec::new(),
             replies: Vec::new(),
@@ -145,7 +148,7 @@ impl Desk {
                 StoreReply::Written(version)
             }
             StoreRequest::Delete { .. } => {
-                self.stored = None;
+                self.left = self.stored.take().map(|(record, _)| record);
                 StoreReply::Deleted
             }
         }

@@ -61,6 +61,8 @@ pub enum Schema {
     Enum(EnumSchema),
     /// The struct or enum of this name, in which this one lies.
     Again(String),
+    /// Values that are found by their places and not by names, since serde writes them under other names than it reads: they can't change.
+    Placed(Box<Schema>),
 }
 
 /// What a struct looks like.
@@ -145,6 +147,7 @@ impl fmt::Display for Schema {
             Schema::Struct(of) => &of.name,
             Schema::Enum(of) => &of.name,
             Schema::Again(name) => name,
+            Schema::Placed(of) => return write!(f, "{of} (by places)"),
         };
         f.write_str(word)
     }

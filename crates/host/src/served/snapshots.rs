@@ -1,11 +1,12 @@
 //! The snapshots of jobs with a guarantee, and the way out of safe mode.
 
 use ardea_api::{Answer, RecoverRequest, SnapshotsView};
-use ardea_archive::{Kept, Promise};
+use ardea_archive::Kept;
 use ardea_control::{Command, EpochsCommand};
-use ardea_core::{Epoch, Error, ErrorCode};
+use ardea_core::{Epoch, Error};
 use ardea_master::JobView;
 
+use super::savepoints::promise_of;
 use super::{Served, looking};
 use crate::described;
 
@@ -32,16 +33,8 @@ impl Served {
     }
 
     fn kept(&self, view: &JobView) -> Result<Kept, Error> {
-        let promise = Promise::of(&view.submitted.definition)?;
+        let promise = promise_of(view)?;
         let epochs = view.epochs.as_ref();
-        let promise = promise.ok_or_else(|| {
-            let what = format!(
-                "the job {:?} promises nothing, and has no snapshots",
-                view.job.name
-            );
-            Error::new(ErrorCode::WrongState, what)
-                .hint("submit it with --set guarantee=exactly-once --set snapshots.folder=/PATH")
-        })?;
         Ok(Kept {
             told: self.archives.told(&view.job),
             job: view.job.clone(),

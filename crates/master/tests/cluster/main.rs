@@ -4,6 +4,7 @@
 mod away;
 mod commands;
 mod failover;
+mod following;
 mod life;
 mod lives;
 mod rig;

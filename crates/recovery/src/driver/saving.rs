@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use ardea_control::{CommandId, EpochNotDone, EpochsCommand};
-use ardea_core::{Epoch, Result};
+use ardea_core::{Epoch, Error, ErrorCode, Result};
 use ardea_savepoint::{Savepoint, SavepointManifest, SavepointOf};
-use ardea_snapshot::DiskFolder;
 
 use super::Driver;
+use crate::bucket::new_place_of_savepoint;
 use crate::life::Event;
 use crate::requests::Mailbox;
 use crate::surviving::has_ended;
@@ -20,12 +20,15 @@ use crate::surviving::has_ended;
 /// How often other processes' requests are looked for.
 const LOOK: Duration = Duration::from_millis(200);
 
+/// Hears what came of a savepoint.
+type Answer = Box<dyn FnOnce(Result<SavepointManifest>) + Send>;
+
 /// A savepoint that somebody wants.
 pub(crate) struct SaveWish {
     /// Where it is to be.
     pub(crate) to: PathBuf,
-    /// Hears what came of it.
-    pub(crate) answer: Box<dyn FnOnce(Result<SavepointManifest>) + Send>,
+    /// Hears it.
+    pub(crate) answer: Answer,
 }
 
 impl fmt::Debug for SaveWish {
@@ -33,6 +36,36 @@ impl fmt::Debug for SaveWish {
         f.debug_struct("SaveWish")
             .field("to", &self.to)
             .finish_non_exhaustive()
+    }
+}
+
+/// A savepoint that is being written. However that ends, who waits is answered, and its snapshot is kept no longer.
+struct Writing {
+    epoch: Epoch,
+    events: Sender<Event>,
+    answer: Option<Answer>,
+}
+
+impl Writing {
+    fn end(&mut self, made: Result<SavepointManifest>) {
+        if let Some(answer) = self.answer.take() {
+            // Without a driver nobody keeps it any more.
+            let _ = self.events.send(Event::Wrote(self.epoch));
+            answer(made);
+        }
+    }
+}
+
+impl Drop for Writing {
+    /// Whoever wrote it panicked, or there was no thread to write it.
+    fn drop(&mut self) {
+        let error = match thread::panicking() {
+            true => Error::new(ErrorCode::Internal, "writing the savepoint panicked")
+                .hint("please report this; the job goes on"),
+            false => Error::new(ErrorCode::LimitReached, "no thread to write the savepoint")
+                .hint("raise the limit of threads (ulimit -u); the job goes on"),
+        };
+        self.end(Err(error));
     }
 }
 
@@ -107,31 +140,34 @@ impl Driver<'_> {
         let snapshot = match self.home.snapshot(epoch) {
             Ok(snapshot) => snapshot,
             Err(error) => {
+                self.wrote(epoch);
                 (wish.answer)(Err(error));
                 return true;
             }
         };
         let states = self.home.states_of(epoch).cloned().unwrap_or_default();
-        let (events, threads) = (self.with.events.clone(), self.with.readers);
+        let threads = self.with.readers;
+        let SaveWish { to, answer } = wish;
+        let mut writing = Writing {
+            epoch,
+            events: self.with.events.clone(),
+            answer: Some(answer),
+        };
         let work = move || {
-            let folder = DiskFolder::open(&wish.to);
-            let made = folder.and_then(|folder| {
+            let made = new_place_of_savepoint(&to).and_then(|folder| {
                 let of = SavepointOf {
                     snapshot: &snapshot,
                     states: &states,
                     threads,
                 };
-                Savepoint::write(Arc::new(folder), of)
+                Savepoint::write(folder, of)
             });
-            // Without a driver nobody keeps it any more.
-            let _ = events.send(Event::Wrote(epoch));
-            (wish.answer)(made.map(|made| made.manifest().clone()));
+            writing.end(made.map(|made| made.manifest().clone()));
         };
         let spawned = thread::Builder::new().name("ardea-savepoint".into());
-        match spawned.spawn(work) {
-            Ok(thread) => self.saving.writing.push(thread),
-            // Its answer went with it: who waits hears that nobody answers.
-            Err(_) => self.wrote(epoch),
+        // If there is no thread, what was to be written goes, and says so.
+        if let Ok(thread) = spawned.spawn(work) {
+            self.saving.writing.push(thread);
         }
         true
     }
@@ -151,5 +187,41 @@ impl Driver<'_> {
             // One that panicked has said so.
             drop(thread.join());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn who_waits_for_a_savepoint_is_answered_and_its_snapshot_let_go_however_writing_it_ends() {
+        let writing = |events: &Sender<Event>, answers: &Sender<ErrorCode>| {
+            let answers = answers.clone();
+            Writing {
+                epoch: Epoch(7),
+                events: events.clone(),
+                answer: Some(Box::new(move |made: Result<SavepointManifest>| {
+                    answers.send(made.unwrap_err().code()).unwrap();
+                })),
+            }
+        };
+        let (events, happened) = channel();
+        let (answers, answered) = channel();
+        let (gone, panics) = (writing(&events, &answers), writing(&events, &answers));
+        drop(gone);
+        assert_eq!(answered.recv().unwrap(), ErrorCode::LimitReached);
+        let panicked = thread::spawn(move || {
+            let _writing = panics;
+            panic!("as a test wants it");
+        });
+        assert!(panicked.join().is_err());
+        assert_eq!(answered.recv().unwrap(), ErrorCode::Internal);
+        for _ in 0..2 {
+            assert!(matches!(happened.recv().unwrap(), Event::Wrote(Epoch(7))));
+        }
+        assert!(happened.try_recv().is_err() && answered.try_recv().is_err());
     }
 }

@@ -97,10 +97,17 @@ fn another_process_asks_by_a_file_and_a_job_that_has_stopped_is_saved_as_it_is()
         handle.stop();
     })
     .unwrap();
+    // Several at once wait for each other, and nobody takes one for the job.
+    std::thread::scope(|scope| {
+        for number in 0..3 {
+            let (state, to) = (&state, at(&format!("at-once-{number}")));
+            scope.spawn(move || savepoint(state, &to, PATIENCE).unwrap());
+        }
+    });
     let manifest = savepoint(&state, &at("stopped"), PATIENCE).unwrap();
     let running = open(&at("running"));
     assert!(manifest.snapshot.epoch > running.manifest().snapshot.epoch);
-    for place in ["running", "stopped"] {
+    for place in ["running", "stopped", "at-once-0", "at-once-1", "at-once-2"] {
         open(&at(place)).check().unwrap();
     }
     let left = fs::read_dir(&state).unwrap().filter(|file| {

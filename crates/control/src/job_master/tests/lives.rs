@@ -1,5 +1,7 @@
 //! The lives of a job with a guarantee, by hand.
 
+mod upgrading;
+
 use ardea_core::Epoch;
 
 use super::*;

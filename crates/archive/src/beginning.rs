@@ -1,0 +1,285 @@
+//! A job that begins with state from elsewhere: a savepoint's, or that of a job of its name which it follows.
+//!
+//! Where the job is taken it is compared, and a note left in its folder of what it is to begin with. Its first master copies that, into the
+//! same folder, before the job has a record of epochs; then it is to everybody a job that has stopped there. The copy belongs to no life
+//! of the job ([`BROUGHT`]), and no increment is based on it: what was written in another form is written anew with the first snapshot.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+
+use ardea_control::{BROUGHT, JobDefinition, JobRef, LeftState, Successor};
+use ardea_core::{Epoch, Error, ErrorCode, Result};
+use ardea_cuts::block_config;
+use ardea_master::Left;
+use ardea_packing::JobDemand;
+use ardea_recovery::{Dropping, address_of, new_place_of_savepoint, place_of_savepoint};
+use ardea_savepoint::{
+    JobStates, Savepoint, SavepointManifest, SavepointOf, StateDiff, copy, diff,
+};
+use ardea_snapshot::{
+    DiskFolder, FileName, Folder, Snapshot, SnapshotId, SnapshotStore, StoreConfig, seal, unseal,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::Promise;
+use crate::probe::{find_folder, make_folder};
+use crate::remembered::{states_in, states_within};
+
+const KIND: &str = "ardea beginning";
+const FORMAT: &str = "1";
+const NAME: &str = "beginning.note";
+const FROM: &str = "recovery.from";
+/// More threads than this don't make copies quicker.
+const MOST_THREADS: usize = 4;
+
+/// State that a job may begin with.
+struct Elsewhere {
+    place: PathBuf,
+    /// What is there, for people.
+    shown: String,
+    job: String,
+    snapshot: SnapshotId,
+    states: JobStates,
+}
+
+/// What is noted of it in the folder of the job.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct Beginning {
+    place: PathBuf,
+    /// The job that it is the state of.
+    job: String,
+    snapshot: SnapshotId,
+    /// The vertices of the job that begins with it.
+    vertices: BTreeSet<String>,
+}
+
+/// Makes the folder of a job that promises something, before anything of it runs. If it is to begin from a savepoint, compares what is in
+/// that with what the job remembers, and reads none of it.
+///
+/// # Errors
+/// As [`Promise::of`]; if the folder can't be made, or written to; `InvalidJob` if the job can't go on from the savepoint, with all
+/// reasons; what opening that returns.
+pub fn make_room(definition: &JobDefinition, demand: &JobDemand) -> Result<()> {
+    let Some(promise) = Promise::of(definition)? else {
+        return Ok(());
+    };
+    let from = promise.from.as_deref();
+    if from.is_none() && !promise.dropping.is_empty() {
+        let what = "state is to be dropped, and the job does not begin from a savepoint";
+        return Err(Error::new(ErrorCode::InvalidConfig, what)
+            .hint("recovery.drop goes with recovery.from"));
+    }
+    let from = from.map(Elsewhere::savepoint).transpose()?;
+    make(&promise, &definition.job, demand, from.as_ref())
+}
+
+/// Makes ready that a job goes on from what another of its name has left; gives its definition as it has to be stored for that.
+///
+/// # Errors
+/// The same.
+pub(crate) fn follow(next: &Successor, left: &Left<'_>) -> Result<JobDefinition> {
+    let mut definition = next.definition.clone();
+    let from = match left.state {
+        Some(state) => Some(Elsewhere::left(left.job, state)?),
+        None => None,
+    };
+    match &from {
+        Some(from) => {
+            let place = from.place.display().to_string();
+            definition.settings.insert(FROM.to_string(), place);
+        }
+        None => drop(definition.settings.remove(FROM)),
+    }
+    let promise = Promise::of(&definition)?.ok_or_else(|| {
+        let what = format!(
+            "{} promises nothing, and would lose its state",
+            definition.job
+        );
+        Error::new(ErrorCode::InvalidConfig, what)
+            .hint("give it a guarantee, as the one before has")
+    })?;
+    make(&promise, &definition.job, &next.demand, from.as_ref())?;
+    Ok(definition)
+}
+
+/// What would become of the state of a job at that epoch if another followed it with that setting of `recovery.drop`. Changes nothing.
+///
+/// # Errors
+/// What reading the snapshot's manifest returns.
+pub fn compare(job: &Successor, state: LeftState, next: &Successor) -> Result<StateDiff> {
+    let from = Elsewhere::left(job, state)?;
+    let dropping = next.definition.settings.get("recovery.drop");
+    let dropping = Dropping::listed(dropping.map_or("", String::as_str));
+    Ok(diff(&from.states, &states_in(&next.demand), &dropping))
+}
+
+/// What a job has kept of an epoch, in the forms that its program has told: what it had nothing of is left out. Reads a manifest.
+///
+/// # Errors
+/// If this machine doesn't see the folder of the job; `NoSuchSnapshot` if it has been removed meanwhile.
+pub fn kept_states(
+    promise: &Promise,
+    job: &JobRef,
+    kept: LeftState,
+    told: &JobStates,
+) -> Result<JobStates> {
+    let folder = find_folder(&promise.folder, job)?;
+    let snapshot = Snapshot::open(folder, &job.name, id_of(kept))?;
+    Ok(states_within(&snapshot, told))
+}
+
+/// Writes a savepoint of what a job on a cluster has kept of an epoch. Reads and writes all of it.
+///
+/// # Errors
+/// If this machine doesn't see the folder of the job; as [`Savepoint::write`].
+pub fn save(
+    promise: &Promise,
+    job: &JobRef,
+    kept: LeftState,
+    states: &JobStates,
+    to: &Path,
+) -> Result<SavepointManifest> {
+    let folder = find_folder(&promise.folder, job)?;
+    let snapshot = Snapshot::open(folder, &job.name, id_of(kept))?;
+    let of = SavepointOf {
+        snapshot: &snapshot,
+        states,
+        threads: threads(),
+    };
+    let written = Savepoint::write(new_place_of_savepoint(to)?, of)?;
+    Ok(written.manifest().clone())
+}
+
+fn make(
+    promise: &Promise,
+    job: &JobRef,
+    demand: &JobDemand,
+    from: Option<&Elsewhere>,
+) -> Result<()> {
+    if let Some(from) = from {
+        let found = diff(&from.states, &states_in(demand), &promise.dropping);
+        found.check(&job.name, &from.shown)?;
+    }
+    make_folder(&promise.folder, job)?;
+    let Some(from) = from else { return Ok(()) };
+    let vertices = demand.vertices.iter();
+    let beginning = Beginning {
+        place: from.place.clone(),
+        job: from.job.clone(),
+        snapshot: from.snapshot,
+        vertices: vertices
+            .map(|vertex| vertex.name.as_str().to_string())
+            .collect(),
+    };
+    beginning.write(&DiskFolder::open(&promise.folder)?)
+}
+
+/// Brings the state that a job begins with into its folder, unless that has been done; gives its epoch.
+///
+/// # Errors
+/// Why it can't be brought: never, that the job begins with nothing.
+pub(crate) fn bring(promise: &Promise, job: &JobRef) -> Result<Epoch> {
+    let folder = find_folder(&promise.folder, job)?;
+    let beginning = Beginning::read(&*folder)?;
+    let id = SnapshotId::new(BROUGHT.0, beginning.snapshot.epoch);
+    let config = StoreConfig {
+        keep: usize::MAX,
+        blocks: block_config(),
+        ..StoreConfig::default()
+    };
+    let store = SnapshotStore::open(folder, &job.name, config)?;
+    if store.snapshot(id).is_ok() {
+        return Ok(id.epoch);
+    }
+    let from = open(&beginning.place)?;
+    let from = Snapshot::open(from, &beginning.job, beginning.snapshot)?;
+    let dropping = &promise.dropping;
+    let wanted = |vertex: &str, state: Option<&str>| {
+        let is_there = beginning.vertices.contains(vertex) && !dropping.has_vertex(vertex);
+        is_there && state.is_none_or(|state| !dropping.has(vertex, state))
+    };
+    let was_there: BTreeSet<&str> = from.vertices().collect();
+    let vertices = beginning.vertices.iter();
+    let added = vertices.filter(|it| !wanted(it, None) || !was_there.contains(it.as_str()));
+    let added: BTreeMap<String, u32> = added.map(|vertex| (vertex.clone(), 1)).collect();
+    copy(&from, &store, id, &wanted, &added, threads())?;
+    Ok(id.epoch)
+}
+
+impl Elsewhere {
+    fn savepoint(place: &Path) -> Result<Self> {
+        let manifest = SavepointManifest::read(&*open(place)?)?;
+        Ok(Elsewhere {
+            place: place.to_path_buf(),
+            shown: format!("the savepoint {}", place.display()),
+            states: manifest.states(),
+            job: manifest.job,
+            snapshot: manifest.snapshot,
+        })
+    }
+
+    fn left(job: &Successor, state: LeftState) -> Result<Self> {
+        let of = &job.definition.job;
+        let promise = Promise::of(&job.definition)?.ok_or_else(|| {
+            let what = format!("{of} promises nothing, and has left nothing");
+            Error::new(ErrorCode::WrongState, what)
+        })?;
+        let folder = find_folder(&promise.folder, of)?;
+        let snapshot = Snapshot::open(folder, &of.name, id_of(state))?;
+        Ok(Elsewhere {
+            shown: format!("the job {of}"),
+            place: promise.folder,
+            job: of.name.clone(),
+            snapshot: id_of(state),
+            states: states_within(&snapshot, &states_in(&job.demand)),
+        })
+    }
+}
+
+impl Beginning {
+    fn file() -> Result<FileName> {
+        FileName::new(NAME).ok_or_else(|| Error::new(ErrorCode::Internal, "a file has no name"))
+    }
+
+    fn write(&self, folder: &dyn Folder) -> Result<()> {
+        let body = serde_json::to_vec(self).map_err(|error| {
+            Error::new(ErrorCode::Internal, "a job's beginning can't be noted").because(error)
+        })?;
+        folder.write(&Beginning::file()?, &seal(KIND, FORMAT, &body))
+    }
+
+    fn read(folder: &dyn Folder) -> Result<Self> {
+        let lost = || {
+            let what = format!("{NAME} in {} is missing or damaged", folder.place());
+            Error::new(ErrorCode::SnapshotDamaged, what)
+                .hint("the job can't begin: kill it, and submit it again")
+        };
+        let file = folder.read(&Beginning::file()?)?.ok_or_else(lost)?;
+        let body = unseal(KIND, FORMAT, &file).map_err(|_| lost())?;
+        serde_json::from_slice(body).map_err(|error| lost().because(error))
+    }
+}
+
+fn id_of(state: LeftState) -> SnapshotId {
+    SnapshotId::new(state.generation.0, state.epoch)
+}
+
+fn open(place: &Path) -> Result<Arc<dyn Folder>> {
+    place_of_savepoint(place).map_err(|error| match error.code() {
+        ErrorCode::ReadFailed if address_of(place).is_none() => error.hint(
+            "name a folder that all hosts see by the same path, and that a savepoint was written to (recovery.from)",
+        ),
+        _ => error,
+    })
+}
+
+fn threads() -> usize {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    cores.clamp(1, MOST_THREADS)
+}
+
+#[cfg(test)]
+#[path = "beginning_tests.rs"]
+mod tests;

@@ -1,0 +1,200 @@
+//! Jobs that begin with state from elsewhere.
+
+use std::path::Path;
+
+use ardea_control::{Generation, ProgramRef};
+use ardea_core::{PartitionId, Schema, StateShape, Timestamp};
+use ardea_master::Snapshots;
+use ardea_packing::{PackingConfig, Resources, VertexDemand};
+use ardea_snapshot::{Commit, CutKind, CutOf, PartitionRange};
+
+use super::*;
+use crate::{Archives, write_states};
+
+const KEYS: u64 = 100;
+const LEFT: LeftState = LeftState {
+    generation: Generation(3),
+    epoch: Epoch(7),
+};
+
+/// A job `words` with the snapshots of all its submissions below `place`, whose counts are such.
+fn job(place: &Path, submission: u64, value: Schema, more: &[(&str, &str)]) -> Successor {
+    let folder = place.display().to_string();
+    let settings = [("guarantee", "exactly-once"), ("snapshots.folder", &folder)];
+    let settings = settings.iter().chain(more);
+    let mut demand = JobDemand::new("words");
+    for vertex in ["lines", "counts"] {
+        demand = demand.vertex(VertexDemand::new(vertex, 1, Resources::ZERO));
+    }
+    let keys = StateShape::of_values("keys", Some(Schema::U64), value);
+    let states = JobStates::default()
+        .with("counts", [keys])
+        .with("lines", []);
+    write_states(&states, &mut demand).unwrap();
+    Successor {
+        definition: JobDefinition {
+            job: JobRef {
+                cluster: "harbour".into(),
+                name: "words".into(),
+                submission,
+            },
+            program: ProgramRef {
+                package: "0".repeat(64),
+                executable: "words".into(),
+                arguments: Vec::new(),
+            },
+            packing: "round-robin".into(),
+            scheduler: "local".into(),
+            settings: settings
+                .map(|(key, value)| (key.to_string(), value.to_string()))
+                .collect(),
+            version: "0.1.0".into(),
+        },
+        demand,
+        packing: PackingConfig::default(),
+    }
+}
+
+/// A submission that has left a snapshot.
+fn with_state(place: &Path) -> Successor {
+    let old = job(place, 1, Schema::I32, &[]);
+    make_room(&old.definition, &old.demand).unwrap();
+    let promise = Promise::of(&old.definition).unwrap().unwrap();
+    let folder = find_folder(&promise.folder, &old.definition.job).unwrap();
+    let store = SnapshotStore::open(folder, "words", StoreConfig::default()).unwrap();
+    let id = id_of(LEFT);
+    let of = |vertex: &str| CutOf {
+        snapshot: id,
+        vertex: vertex.into(),
+        instance: 0,
+        instances: 1,
+    };
+    let kind = || CutKind::Full {
+        partitions: PartitionRange::ALL,
+    };
+    let mut counts = store.writer(of("counts"), kind()).unwrap();
+    for key in 0..KEYS {
+        let key = key.to_le_bytes();
+        let partition = PartitionId::of_canonical(&key);
+        counts.set("keys", Some(partition), &key, b"one").unwrap();
+    }
+    let lines = store.writer(of("lines"), kind()).unwrap();
+    let commit = Commit {
+        id,
+        base: None,
+        at: Timestamp::from_secs(1_000),
+        cuts: vec![counts.finish().unwrap(), lines.finish().unwrap()],
+    };
+    store.commit(&commit).unwrap();
+    old
+}
+
+/// What a job begins with, by its first record.
+fn begins(definition: &JobDefinition) -> Option<(Epoch, u64)> {
+    let archives = Archives::new();
+    archives.epochs(definition).unwrap().unwrap();
+    let job = &definition.job;
+    // Whoever is asked again brings it no second time.
+    let first = archives.first(job).unwrap()?;
+    assert_eq!(archives.first(job).unwrap().as_ref(), Some(&first));
+    let life = first.life();
+    assert_eq!((life.from, life.taken_in), (None, Generation(0)));
+    let epoch = first.committed?;
+    let folder = Promise::of(definition).unwrap().unwrap().folder;
+    let folder = find_folder(&folder, job).unwrap();
+    let id = SnapshotId::new(BROUGHT.0, epoch);
+    let snapshot = Snapshot::open(folder, "words", id).unwrap();
+    snapshot.verify().unwrap();
+    let mut entries = snapshot.entries("counts", "keys", PartitionRange::ALL);
+    let mut count = 0;
+    while entries.next_entry().unwrap().is_some() {
+        count += 1;
+    }
+    Some((epoch, count))
+}
+
+#[test]
+fn a_job_that_follows_another_begins_with_its_last_state() {
+    let place = tempfile::tempdir().unwrap();
+    let old = with_state(place.path());
+    let left = Left {
+        job: &old,
+        state: Some(LEFT),
+    };
+    let next = job(place.path(), 2, Schema::I64, &[]);
+    let definition = follow(&next, &left).unwrap();
+    assert_eq!(begins(&definition), Some((Epoch(7), KEYS)));
+    // And so does the old one, if it comes back.
+    let mut again = old.clone();
+    again.definition.job.submission = 3;
+    let definition = follow(&again, &left).unwrap();
+    assert_eq!(begins(&definition), Some((Epoch(7), KEYS)));
+}
+
+#[test]
+fn a_job_that_can_not_read_the_state_is_refused_before_anything_is_made_for_it() {
+    let place = tempfile::tempdir().unwrap();
+    let old = with_state(place.path());
+    let left = Left {
+        job: &old,
+        state: Some(LEFT),
+    };
+    let next = job(place.path(), 2, Schema::Text, &[]);
+    let refused = follow(&next, &left).unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::InvalidJob);
+    assert!(refused.to_string().contains("counts/keys"), "{refused}");
+    assert!(!place.path().join("words-2").exists());
+    let found = compare(&old, LEFT, &next).unwrap();
+    assert!(!found.is_possible());
+    let dropping = job(
+        place.path(),
+        2,
+        Schema::Text,
+        &[("recovery.drop", "counts")],
+    );
+    let definition = follow(&dropping, &left).unwrap();
+    assert_eq!(begins(&definition), Some((Epoch(7), 0)));
+}
+
+#[test]
+fn a_savepoint_of_a_cluster_is_what_another_job_of_it_begins_from() {
+    let place = tempfile::tempdir().unwrap();
+    let old = with_state(place.path());
+    let promise = Promise::of(&old.definition).unwrap().unwrap();
+    let (to, job_of) = (place.path().join("saved"), &old.definition.job);
+    let states = states_in(&old.demand);
+    let manifest = save(&promise, job_of, LEFT, &states, &to).unwrap();
+    assert_eq!(manifest.states().vertices["counts"].states.len(), 1);
+    let again = save(&promise, job_of, LEFT, &states, &to).unwrap_err();
+    assert_eq!(again.code(), ErrorCode::WrongState);
+
+    let from = to.display().to_string();
+    let next = job(place.path(), 2, Schema::I64, &[("recovery.from", &from)]);
+    make_room(&next.definition, &next.demand).unwrap();
+    assert_eq!(begins(&next.definition), Some((Epoch(7), KEYS)));
+    let nowhere = job(
+        place.path(),
+        4,
+        Schema::I64,
+        &[("recovery.from", "/nowhere")],
+    );
+    let error = make_room(&nowhere.definition, &nowhere.demand).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::ReadFailed);
+}
+
+#[test]
+fn a_job_whose_note_is_lost_does_not_begin_with_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    let old = with_state(place.path());
+    let left = Left {
+        job: &old,
+        state: Some(LEFT),
+    };
+    let next = job(place.path(), 2, Schema::I64, &[]);
+    let definition = follow(&next, &left).unwrap();
+    std::fs::remove_file(place.path().join("words-2").join(NAME)).unwrap();
+    let archives = Archives::new();
+    archives.epochs(&definition).unwrap().unwrap();
+    let error = archives.first(&definition.job).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::SnapshotDamaged);
+}

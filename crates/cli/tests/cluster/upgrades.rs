@@ -1,0 +1,153 @@
+//! Savepoints of jobs on clusters, and programs that follow each other.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Output;
+
+use crate::processes::kill;
+use crate::survives::{ENDLESS, EXACTLY_ONCE, Surviving, promises};
+use crate::tally::Tally;
+
+fn arguments(job: &Surviving, how: &str) -> String {
+    let out = job.out.0.display();
+    format!("tally {out} {ENDLESS} 2000 {how}")
+}
+
+fn upgrade(job: &Surviving, options: &str, how: &str) -> Output {
+    let options = promises(&format!("{EXACTLY_ONCE} {options}"));
+    job.arena.try_upgrade(&options, &arguments(job, how))
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Which submission runs, and what is told of its upgrade.
+fn seen(job: &Surviving) -> Option<(String, String)> {
+    let told = job.arena.look("tally")?;
+    let submission = told["submission"].as_str()?.to_string();
+    let stage = told["upgrade"]["stage"].as_str().unwrap_or_default();
+    Some((submission, stage.to_string()))
+}
+
+fn submission(job: &Surviving) -> String {
+    seen(job).expect("somebody leads it").0
+}
+
+pub fn one_program_follows_another_and_what_is_published_is_the_same() {
+    let job = Surviving::exactly_once(ENDLESS, 1_000);
+    job.until_more();
+    let mut before = submission(&job);
+    for _ in 0..2 {
+        let upgraded = upgrade(&job, "", "");
+        assert!(upgraded.status.success(), "{upgraded:?}");
+        let now = seen(&job).unwrap();
+        assert!(now.0 != before && now.1 == "upgraded", "{now:?}");
+        before = now.0;
+        job.until_more();
+    }
+    let told = job.arena.succeed("describe tally");
+    assert!(told.contains("has followed"), "{told}");
+    job.stop();
+}
+
+pub fn a_program_that_does_not_come_up_gives_way_to_the_one_before() {
+    let job = Surviving::exactly_once(ENDLESS, 1_000);
+    job.until_more();
+    let before = submission(&job);
+    let options = "--set recovery.attempts=1 --set snapshots.every=2s";
+    let failed = upgrade(&job, options, "fails");
+    assert!(!failed.status.success(), "{failed:?}");
+    let told = said(&failed);
+    assert!(told.contains("the old one runs again"), "{told}");
+    let (now, stage) = seen(&job).unwrap();
+    assert!(now != before && stage == "rolled_back", "{now} {stage}");
+    job.until_more();
+    job.stop();
+}
+
+pub fn an_upgrade_goes_on_though_its_command_and_its_master_are_killed() {
+    let job = Surviving::exactly_once(ENDLESS, 1_000);
+    let arena = &job.arena;
+    job.until_more();
+    let before = submission(&job);
+    let begun = upgrade(&job, "--detach", "");
+    assert!(begun.status.success(), "{begun:?}");
+    kill(arena.host(&job.leader()));
+    arena.until("the new program", || {
+        seen(&job).is_some_and(|(now, stage)| now != before && stage == "upgraded")
+    });
+    job.until_more();
+    job.stop();
+}
+
+pub fn what_can_not_go_on_is_refused_before_anything_stops() {
+    let job = Surviving::exactly_once(ENDLESS, 1_000);
+    let arena = &job.arena;
+    job.until_more();
+    let before = submission(&job);
+    let refused = upgrade(&job, "", "text");
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(said(&refused).contains("counts/keys"), "{refused:?}");
+    let program = arena.program();
+    let compared = arena.fail(&format!("diff tally {program} {}", arguments(&job, "text")));
+    assert!(compared.contains("counts/keys"), "{compared}");
+    let same = arena.succeed(&format!("diff tally {program} {}", arguments(&job, "")));
+    assert!(same.contains("keep"), "{same}");
+    assert_eq!(seen(&job), Some((before, String::new())));
+    job.until_more();
+    job.stop();
+}
+
+/// By key, the least count that was published there; fails if one is missing behind it.
+fn firsts(out: &Path) -> BTreeMap<u64, u64> {
+    let mut firsts = BTreeMap::new();
+    let mut last = BTreeMap::new();
+    for (key, count) in Tally(out.to_path_buf()).lines() {
+        firsts.entry(key).or_insert(count);
+        if let Some(before) = last.insert(key, count) {
+            assert_eq!(count, before + 1, "of key {key}");
+        }
+    }
+    firsts
+}
+
+pub fn a_savepoint_of_a_job_on_a_cluster_begins_another_there() {
+    let job = Surviving::exactly_once(ENDLESS, 1_000);
+    let arena = &job.arena;
+    job.until_more();
+    let saved = arena.json("savepoint tally --to saved");
+    let epoch = saved["savepoint"]["snapshot"][1].as_u64();
+    assert!(epoch > Some(0), "{saved}");
+    let told = arena.succeed("savepoint inspect saved --check");
+    assert!(
+        told.contains("whole: ") && told.contains("counts/keys"),
+        "{told}"
+    );
+    let again = arena.fail("savepoint tally --to saved");
+    assert!(again.contains("already"), "{again}");
+    // It has gone on meanwhile, and nothing is kept for the savepoint any more.
+    job.until_more();
+    job.stop();
+
+    let other = arena.path().join("other");
+    std::fs::create_dir_all(&other).unwrap();
+    let options = promises(&format!("{EXACTLY_ONCE} --set recovery.from=saved"));
+    let arguments = format!("tally {} {ENDLESS} 1000", other.display());
+    arena.submit_numbers(&options, &arguments);
+    arena.until("results", || Tally(other.clone()).lines().len() > 1_000);
+    arena.succeed("kill tally --yes");
+    let firsts = firsts(&other);
+    assert!(firsts.values().all(|first| *first > 1), "{firsts:?}");
+
+    // What is in it can be compared with a program, as any savepoint can.
+    let program = arena.program();
+    let same = arena.succeed(&format!("diff saved {program} {arguments}"));
+    assert!(same.contains("keep"), "{same}");
+    let lost = arena.try_numbers(
+        &promises(&format!("{EXACTLY_ONCE} --set recovery.from=nowhere")),
+        &arguments,
+    );
+    assert!(!lost.status.success(), "{lost:?}");
+    assert!(said(&lost).contains("nowhere"), "{lost:?}");
+}

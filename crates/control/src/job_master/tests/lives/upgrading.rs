@@ -1,0 +1,169 @@
+//! One program follows another, by hand.
+
+use super::*;
+use crate::{
+    JobDefinition, LeftState, Predecessor, ProgramRef, Successor, Upgrade, UpgradeEnd, UpgradeOrder,
+};
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
+fn successor(submission: u64) -> Successor {
+    Successor {
+        definition: JobDefinition {
+            job: JobRef {
+                submission,
+                ..job()
+            },
+            program: ProgramRef {
+                package: "0".repeat(64),
+                executable: "word-count".into(),
+                arguments: Vec::new(),
+            },
+            packing: "round-robin".into(),
+            scheduler: "local".into(),
+            settings: Default::default(),
+            version: "0.1.0".into(),
+        },
+        demand: JobDemand::new("word-count"),
+        packing: PackingConfig::default(),
+    }
+}
+
+fn order() -> Command {
+    Command::Upgrade(Box::new(UpgradeOrder {
+        next: successor(8),
+        back: 9,
+        patience: PATIENCE,
+    }))
+}
+
+impl Desk {
+    fn upgrade(&self) -> Option<Upgrade> {
+        let (record, _) = self.stored.as_ref()?;
+        record.upgrade.clone()
+    }
+
+    /// What was stored of the job when it was removed.
+    fn left(&self) -> &JobRecord {
+        assert!(self.finished && self.stored.is_none());
+        self.left.as_ref().unwrap()
+    }
+
+    /// A last epoch is asked for, and is committed and published.
+    fn stop(&mut self) -> Epoch {
+        while self
+            .asked_for()
+            .is_none_or(|(_, kind)| kind != EpochKind::Last)
+        {
+            self.wait(Duration::from_millis(50));
+            // One that was under way.
+            if let Some((_, EpochKind::Usual)) = self.asked_for() {
+                self.commit();
+            }
+        }
+        let epoch = self.commit();
+        for container in [1, 2] {
+            self.report(worker(container), Report::Heard(epoch));
+        }
+        epoch
+    }
+
+    /// Another master, to whom the workers come.
+    fn is_followed(&mut self) {
+        self.take_over();
+        for container in [1, 2] {
+            self.comes_back(worker(container), Some(1));
+        }
+        self.wait(Duration::from_millis(200));
+    }
+}
+
+/// A job that has followed another.
+fn proving() -> Desk {
+    let mut desk = living();
+    let (record, version) = desk.stored.take().unwrap();
+    let before = Predecessor {
+        job: successor(6),
+        state: None,
+        back: 9,
+        patience: PATIENCE,
+    };
+    let record = JobRecord {
+        upgrade: Some(Upgrade::Proving(Arc::new(before))),
+        ..(*record).clone()
+    };
+    desk.stored = Some((Arc::new(record), version));
+    desk.is_followed();
+    desk
+}
+
+#[test]
+fn a_job_that_is_to_be_followed_ends_a_last_epoch_and_gives_way_with_that_state() {
+    let mut desk = living();
+    desk.commit_next();
+    assert_eq!(desk.command(order()), Some(Ok(())));
+    // The same again is no error; another is refused, and so is what would change the plan.
+    assert_eq!(desk.command(order()), Some(Ok(())));
+    let busy = desk.command(Command::Update([("v".into(), 2)].into()));
+    assert_eq!(busy.unwrap().unwrap_err().code(), ErrorCode::WrongState);
+    let epoch = desk.stop();
+    let left = desk.left();
+    let state = LeftState {
+        generation: Generation(1),
+        epoch,
+    };
+    let Some(Upgrade::Left(_, found)) = &left.upgrade else {
+        panic!("{:?}", left.upgrade);
+    };
+    assert_eq!(*found, Some(state));
+    assert!(left.gives_way());
+}
+
+#[test]
+fn an_upgrade_goes_on_under_the_next_master() {
+    let mut desk = living();
+    desk.commit_next();
+    assert_eq!(desk.command(order()), Some(Ok(())));
+    desk.is_followed();
+    desk.stop();
+    assert!(desk.left().gives_way());
+}
+
+#[test]
+fn a_job_that_is_killed_or_ends_by_itself_is_followed_by_none() {
+    let mut desk = living();
+    assert_eq!(desk.command(order()), Some(Ok(())));
+    desk.command(Command::Kill);
+    assert!(!desk.left().gives_way());
+
+    let mut desk = Desk::running();
+    let refused = desk.command(order()).unwrap().unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::WrongState);
+}
+
+#[test]
+fn a_program_has_come_up_when_it_has_committed_an_epoch_of_its_own() {
+    let mut desk = proving();
+    assert!(matches!(desk.upgrade(), Some(Upgrade::Proving(_))));
+    desk.commit_next();
+    let from = 6;
+    let upgraded = Upgrade::Over(UpgradeEnd::Upgraded { from });
+    assert_eq!(desk.upgrade(), Some(upgraded));
+    desk.wait(2 * PATIENCE);
+    assert!(!desk.finished);
+    // It can be followed itself.
+    assert_eq!(desk.command(order()), Some(Ok(())));
+}
+
+#[test]
+fn a_program_that_commits_nothing_in_time_gives_way_to_the_one_before() {
+    let mut desk = proving();
+    desk.wait(PATIENCE + Duration::from_secs(1));
+    let left = desk.left();
+    let Some(Upgrade::Returning(before, why)) = &left.upgrade else {
+        panic!("{:?}", left.upgrade);
+    };
+    assert_eq!(before.back, 9);
+    assert!(why.contains("5s"), "{why}");
+    assert!(left.gives_way());
+}

@@ -1,0 +1,173 @@
+//! Savepoints of jobs with a guarantee, and what those remember.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ardea_api::{Answer, SavepointRequest, SavepointView, StatesView};
+use ardea_archive::{JobStates, Promise, address_of, kept_states, save, states_of};
+use ardea_control::{Command, EpochsCommand, Generation, JobPhase, LeftState};
+use ardea_core::{Epoch, Error, ErrorCode};
+use ardea_master::JobView;
+
+use super::{Served, looking};
+
+/// How often what is committed is looked at again, if it was removed while it was.
+pub(super) const LOOKS: u32 = 5;
+
+/// The jobs of which a savepoint is being written here, by their keys.
+pub(super) type Saving = Arc<Mutex<BTreeSet<String>>>;
+
+/// A job of which a savepoint is being written, as long as this is kept.
+struct Turn {
+    saving: Saving,
+    key: String,
+}
+
+impl Turn {
+    fn of(saving: &Saving, view: &JobView) -> Result<Self, Error> {
+        let key = view.job.key();
+        let mut jobs = saving.lock().unwrap_or_else(PoisonError::into_inner);
+        if !jobs.insert(key.clone()) {
+            let what = format!("a savepoint of {} is being written", view.job);
+            return Err(Error::new(ErrorCode::WrongState, what).hint("try again when it is there"));
+        }
+        Ok(Turn {
+            saving: Arc::clone(saving),
+            key,
+        })
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut jobs = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
+        jobs.remove(&self.key);
+    }
+}
+
+impl Served {
+    /// Has an epoch ended for a savepoint, and writes that. What was begun is done to its end, whoever still waits for it.
+    pub(super) async fn save(&self, job: &str, request: SavepointRequest) -> Answer<SavepointView> {
+        let to = PathBuf::from(&request.to);
+        if !to.is_absolute() && address_of(&to).is_none() {
+            let what = format!("{} is another folder for each process", request.to);
+            return Err(Error::new(ErrorCode::InvalidConfig, what)
+                .hint("name a folder from the root on, which the job's hosts see, or s3://bucket/prefix")
+                .into());
+        }
+        let desk = self.desk(job).await?;
+        let view = desk.view().await?;
+        let promise = promise_of(&view)?;
+        let turn = Turn::of(&self.saving, &view)?;
+        let epochs = view.epochs.as_ref();
+        // What a master that is gone has ended for a savepoint is nobody's any more.
+        for (_, epoch) in epochs.map_or(&[][..], |epochs| &epochs.savepoints) {
+            let forget = EpochsCommand::Forget(Epoch(*epoch));
+            let _ = desk.command(Command::Epochs(forget)).await;
+        }
+        let kept = match view.phase {
+            // No epoch ends; what is committed stays what it is.
+            JobPhase::SafeMode(_) => newest_committed(&view),
+            _ => {
+                let wanted = Command::Epochs(EpochsCommand::Savepoint);
+                self.have_done(&desk, wanted).await?;
+                let now = desk.view().await?;
+                let kept = now.epochs.and_then(|it| it.savepoints.last().copied());
+                kept.map(|(generation, epoch)| LeftState {
+                    generation: Generation(generation),
+                    epoch: Epoch(epoch),
+                })
+            }
+        };
+        let kept = kept.ok_or_else(|| {
+            let what = format!("there is no snapshot of {job:?} to be saved");
+            Error::new(ErrorCode::NoSuchSnapshot, what)
+                .hint("try again when an epoch of it has been committed")
+        })?;
+        let (of, states) = (view.job.clone(), remembered(&view));
+        let place = to.clone();
+        let written = tokio::spawn(async move {
+            let work = move || save(&promise, &of, kept, &states, &to);
+            let written = tokio::task::spawn_blocking(work).await;
+            let forget = EpochsCommand::Forget(kept.epoch);
+            // The next savepoint does it, if this can't.
+            let _ = desk.command(Command::Epochs(forget)).await;
+            drop(turn);
+            written
+        });
+        let written = written.await.and_then(|written| written);
+        let manifest = written.map_err(cut_off)??;
+        Ok(SavepointView {
+            job: job.to_string(),
+            place: place.display().to_string(),
+            epoch: manifest.snapshot.epoch.0,
+            manifest: as_json(&manifest)?,
+        })
+    }
+
+    /// What a job that is led here remembers.
+    pub(super) async fn states_of_job(&self, job: &str) -> Answer<StatesView> {
+        let desk = self.desk(job).await?;
+        for look in 1..=LOOKS {
+            let view = desk.view().await?;
+            let (promise, told) = (promise_of(&view)?, remembered(&view));
+            let told_of = |epoch: u64, states: &JobStates| -> Answer<StatesView> {
+                Ok(StatesView {
+                    job: job.to_string(),
+                    epoch,
+                    states: as_json(states)?,
+                })
+            };
+            let Some(kept) = newest_committed(&view) else {
+                return told_of(0, &told);
+            };
+            let of = view.job;
+            match looking(move || kept_states(&promise, &of, kept, &told)).await? {
+                // It has been followed by newer ones.
+                Err(error) if error.code() == ErrorCode::NoSuchSnapshot && look < LOOKS => {}
+                states => return told_of(kept.epoch.0, &states?),
+            }
+        }
+        Err(self.jobs.without_leader(job).await?)
+    }
+}
+
+/// What a job promises; refuses one that promises nothing.
+pub(super) fn promise_of(view: &JobView) -> Result<Promise, Error> {
+    let promise = Promise::of(&view.submitted.definition)?;
+    promise.ok_or_else(|| {
+        let what = format!(
+            "the job {:?} promises nothing, and has no snapshots",
+            view.job.name
+        );
+        Error::new(ErrorCode::WrongState, what)
+            .hint("submit it with --set guarantee=exactly-once --set snapshots.folder=/PATH")
+    })
+}
+
+/// The snapshot of the newest committed epoch.
+pub(super) fn newest_committed(view: &JobView) -> Option<LeftState> {
+    let epochs = view.epochs.as_ref()?;
+    let committed = epochs.committed?;
+    let mut snapshots = epochs.snapshots.iter();
+    let (generation, epoch) = snapshots.find(|(_, epoch)| *epoch == committed)?;
+    Some(LeftState {
+        generation: Generation(*generation),
+        epoch: Epoch(*epoch),
+    })
+}
+
+fn remembered(view: &JobView) -> JobStates {
+    let vertices = view.vertices.iter();
+    states_of(vertices.map(|vertex| (vertex.name.as_str(), &vertex.attributes)))
+}
+
+fn as_json(value: &impl serde::Serialize) -> Result<serde_json::Value, Error> {
+    serde_json::to_value(value)
+        .map_err(|error| Error::new(ErrorCode::Internal, "this is no JSON").because(error))
+}
+
+fn cut_off(error: tokio::task::JoinError) -> Error {
+    Error::new(ErrorCode::Internal, "writing the savepoint was cut off").because(error)
+}

@@ -1,0 +1,99 @@
+//! One program follows another: what is looked at before anything stops.
+
+use std::time::Duration;
+
+use ardea_api::{Answer, UpgradeRequest};
+use ardea_archive::{Promise, compare};
+use ardea_control::{Command, Successor, UpgradeOrder};
+use ardea_core::{Error, ErrorCode};
+use ardea_master::{JobDesk, new_submission};
+
+use super::savepoints::{LOOKS, newest_committed, promise_of};
+use super::{Served, check_room, looking};
+
+impl Served {
+    /// Has another program follow that of a job that is led here.
+    pub(super) async fn have_followed(&self, job: &str, request: UpgradeRequest) -> Answer<()> {
+        let UpgradeRequest {
+            definition,
+            demand,
+            packing,
+            patience_ms,
+        } = request;
+        let of = &definition.job;
+        if of.cluster != self.cluster.name || of.name != job {
+            let cluster = &self.cluster.name;
+            let what = format!("job {of} can't follow {job:?} of cluster {cluster:?}");
+            return Err(Error::new(ErrorCode::WrongCluster, what)
+                .hint("a job is followed by one of its name, on its cluster")
+                .into());
+        }
+        let desk = self.desk(job).await?;
+        // Somebody asks again.
+        if desk.job().submission == of.submission {
+            return Ok(());
+        }
+        self.cluster.instances.check(&demand, None)?;
+        check_room(&demand, &definition.scheduler, self.machine)?;
+        self.schedulers.get(&definition.scheduler)?;
+        let policy = self.managers.get(&definition.packing)?;
+        policy.pack(&demand, &packing)?;
+        let next = Successor {
+            definition,
+            demand,
+            packing,
+        };
+        check_promises(&next)?;
+        self.compare(&desk, &next).await?;
+        let order = UpgradeOrder {
+            next,
+            back: new_submission(),
+            patience: Duration::from_millis(patience_ms),
+        };
+        let command = Command::Upgrade(Box::new(order));
+        self.have_done(&desk, command).await
+    }
+
+    /// Refuses a program that can't go on from what the job remembers.
+    async fn compare(&self, desk: &JobDesk, next: &Successor) -> Answer<()> {
+        let job = &desk.job().name;
+        for look in 1..=LOOKS {
+            let view = desk.view().await?;
+            promise_of(&view)?;
+            let Some(state) = newest_committed(&view) else {
+                return Ok(());
+            };
+            let Some(stored) = self.jobs.stored(job).await? else {
+                return Err(ardea_api::no_such_job(job, [].into_iter()).into());
+            };
+            let own = Successor {
+                definition: view.submitted.definition,
+                demand: stored.record.demand.clone(),
+                packing: stored.record.packing.clone(),
+            };
+            let next = next.clone();
+            match looking(move || compare(&own, state, &next)).await? {
+                // It has been followed by newer ones.
+                Err(error) if error.code() == ErrorCode::NoSuchSnapshot && look < LOOKS => {}
+                found => return Ok(found?.check(job, &format!("the job {}", desk.job()))?),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a program that would lose the state, or begin with another.
+fn check_promises(next: &Successor) -> Result<(), Error> {
+    let job = &next.definition.job.name;
+    let Some(promise) = Promise::of(&next.definition)? else {
+        let what = format!("the program that is to follow {job:?} promises nothing");
+        return Err(Error::new(ErrorCode::InvalidConfig, what)
+            .hint("give it a guarantee and a folder, as the one before has: --set guarantee=exactly-once --set snapshots.folder=/PATH"));
+    };
+    if promise.from.is_some() {
+        let what = format!("the program that is to follow {job:?} would begin from a savepoint");
+        return Err(Error::new(ErrorCode::InvalidConfig, what)
+            .hint("leave recovery.from out: it begins with the state of the job"));
+    }
+    Ok(())
+}
