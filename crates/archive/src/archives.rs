@@ -130,6 +130,7 @@ fn is_of_weight(note: &EpochsNote) -> bool {
         note,
         EpochsNote::RollingBack { .. }
             | EpochsNote::SnapshotSkipped { .. }
+            | EpochsNote::Waiting(_)
             | EpochsNote::SafeMode(_)
             | EpochsNote::Failing { .. }
             | EpochsNote::RecordRefused(_)

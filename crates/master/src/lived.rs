@@ -142,7 +142,10 @@ impl Lived {
             given_up_count: self.given_up,
             rolled_back_count: self.rolled_back,
             safe_mode: record.safe_mode.as_ref().map(ToString::to_string),
-            trouble: self.trouble.clone(),
+            trouble: epochs
+                .waits_because()
+                .map(str::to_string)
+                .or_else(|| self.trouble.clone()),
         })
     }
 }
