@@ -135,10 +135,16 @@ mod tests {
         let name = FileName::new("some.block").unwrap();
         assert_eq!(folder.read(&name).unwrap(), None);
         std::fs::rename(&path, &away).unwrap();
-        assert_eq!(folder.read(&name).unwrap_err().code(), ErrorCode::ReadFailed);
+        assert_eq!(
+            folder.read(&name).unwrap_err().code(),
+            ErrorCode::ReadFailed
+        );
         // An empty one in its place, such as where something should be mounted.
         std::fs::create_dir(&path).unwrap();
-        assert_eq!(folder.read(&name).unwrap_err().code(), ErrorCode::ReadFailed);
+        assert_eq!(
+            folder.read(&name).unwrap_err().code(),
+            ErrorCode::ReadFailed
+        );
         std::fs::remove_dir(&path).unwrap();
         std::fs::rename(&away, &path).unwrap();
         assert_eq!(folder.read(&name).unwrap(), None);

@@ -69,7 +69,7 @@ pub(crate) struct Shared {
 pub(crate) struct State {
     /// The snapshots that are there. Whoever reads one holds its manifest as well.
     kept: BTreeMap<SnapshotId, Arc<Manifest>>,
-    /// Manifests that can't be used; those that could not be read ([`is_unread`]) are tried again when somebody needs to know.
+    /// Manifests that can't be used. They are tried again when somebody asks for them: a disk may answer again, a file be restored.
     damaged: BTreeMap<SnapshotId, Error>,
     /// Manifests of commits that failed, which may be there all the same and could not be removed.
     doubtful: BTreeMap<SnapshotId, Vec<u8>>,
@@ -85,7 +85,7 @@ impl SnapshotStore {
     ///
     /// # Errors
     /// `WrongCluster` if there are snapshots of another job, and what [`Folder::list`] returns. Manifests that are damaged or can't be read
-    /// are no failure: see [`damaged`](Self::damaged). One that can't be read now is tried again when it is asked for.
+    /// are no failure: see [`damaged`](Self::damaged). One that can't be used now is tried again when it is asked for.
     pub fn open(folder: Arc<dyn Folder>, job: &str, config: StoreConfig) -> Result<Self> {
         let shared = Shared {
             folder,
@@ -140,7 +140,7 @@ impl SnapshotStore {
     /// A snapshot, to be read. As long as it is held, it is not collected.
     ///
     /// # Errors
-    /// `NoSuchSnapshot`, or why its manifest can't be used. One that could not be read before is tried again, which costs a read.
+    /// `NoSuchSnapshot`, or why its manifest can't be used. One that could not be used before is tried again, which costs a read.
     pub fn snapshot(&self, id: SnapshotId) -> Result<Snapshot> {
         self.shared.learn_again(id)?;
         let state = self.shared.state();
@@ -297,12 +297,14 @@ impl Shared {
     /// Reads a manifest that may be in the folder.
     fn learn(&self, id: SnapshotId) -> Result<()> {
         let Some(file) = self.folder.read(&StoredName::Manifest(id).file())? else {
+            self.state().damaged.remove(&id);
             return Ok(());
         };
         let manifest = Manifest::decode(id, &self.job, &file, &self.folder.place());
         let mut state = self.state();
         match manifest {
             Ok(manifest) => {
+                state.damaged.remove(&id);
                 state.kept.insert(id, Arc::new(manifest));
             }
             Err(error) if error.code() == ErrorCode::WrongCluster => return Err(error),
@@ -313,19 +315,13 @@ impl Shared {
         Ok(())
     }
 
-    /// Reads a manifest that could not be read before; nothing is done about any other.
+    /// Reads a manifest that could not be used before; nothing is done about any other.
     fn learn_again(&self, id: SnapshotId) -> Result<()> {
-        let could_not = |state: &State| state.damaged.get(&id).is_some_and(is_unread);
-        if !could_not(&self.state()) {
-            return Ok(());
+        let is_damaged = self.state().damaged.contains_key(&id);
+        match is_damaged {
+            true => self.learn(id),
+            false => Ok(()),
         }
-        self.learn(id)?;
-        let mut state = self.state();
-        // It is known by now, or gone; or it has another reason to stand there.
-        if could_not(&state) {
-            state.damaged.remove(&id);
-        }
-        Ok(())
     }
 
     /// Tries all manifests again that could not be read: as long as one is unknown, what it may refer to has to stay.

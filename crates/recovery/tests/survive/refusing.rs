@@ -82,7 +82,10 @@ impl Folder for Filling {
     fn read(&self, name: &FileName) -> Result<Option<Bytes>> {
         self.here()?;
         if name.as_str().ends_with(".block") && self.hides_blocks.load(Ordering::SeqCst) {
-            return Err(Error::new(ErrorCode::ReadFailed, "the disk does not answer"));
+            return Err(Error::new(
+                ErrorCode::ReadFailed,
+                "the disk does not answer",
+            ));
         }
         self.files.read(name)
     }
@@ -154,7 +157,10 @@ fn a_job_that_can_not_read_what_it_goes_back_to_waits_until_it_can_however_often
         surviving.run()
     });
     let survived = survived.unwrap();
-    assert_eq!((survived.end, survived.figures.recoveries), (SurvivalEnd::Completed, 1));
+    assert_eq!(
+        (survived.end, survived.figures.recoveries),
+        (SurvivalEnd::Completed, 1)
+    );
     assert_eq!(job.published(), Windows::expected(NUMBERS));
 }
 

@@ -193,7 +193,11 @@ fn a_manifest_that_could_not_be_read_is_tried_again_by_whoever_asks_and_before_a
     assert_eq!(store.sweep(id(2, 0)).expect("swept").files, 0);
 
     folder.hides_manifests.store(false, Ordering::SeqCst);
-    store.snapshot(newest).expect("it answers").verify().expect("whole");
+    store
+        .snapshot(newest)
+        .expect("it answers")
+        .verify()
+        .expect("whole");
     store.collect().expect("collected");
     assert_eq!((store.snapshots(), store.damaged().len()), (there, 0));
     job.store = store;

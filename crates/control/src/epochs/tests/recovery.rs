@@ -264,7 +264,10 @@ fn who_can_not_read_what_it_goes_back_to_looks_until_it_can_and_has_not_failed()
         longest = longest.max(desk.now - asked_at);
     }
     assert_eq!(longest, Duration::from_secs(5));
-    assert_eq!((desk.record().failures, &desk.record().safe_mode), (1, &None));
+    assert_eq!(
+        (desk.record().failures, &desk.record().safe_mode),
+        (1, &None)
+    );
     assert_eq!(desk.epochs.waits_because(), Some("nobody answers"));
     let notes = desk.notes.iter();
     let told = notes.filter(|note| matches!(note, EpochsNote::Waiting(_)));
