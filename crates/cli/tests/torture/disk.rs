@@ -124,7 +124,8 @@ impl Disk {
     pub fn copy_to(&self, folder: &Path) {
         let copied = Command::new("cp")
             .args(["-a", "--"])
-            .args([&self.path, folder])
+            .arg(&self.path)
+            .arg(folder)
             .status();
         if !copied.is_ok_and(|status| status.success()) {
             eprintln!("torture: the snapshots could not be copied");

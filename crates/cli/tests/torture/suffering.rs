@@ -104,8 +104,8 @@ impl World {
             Spell::WorkerStalls(number) => stall(self.worker(number)),
             Spell::HostStalls(number) => stall(self.cluster.host_process(self.host(number))),
             Spell::MasterStalls => stall(self.cluster.host_process(self.leader())),
-            Spell::HostCut(number) => self.cut(format!("{}", self.host(number))),
-            Spell::MasterCut => self.cut(format!("{}", self.leader())),
+            Spell::HostCut(number) => self.cut(self.host(number).to_string()),
+            Spell::MasterCut => self.cut(self.leader().to_string()),
             Spell::PairCut(one, other) => {
                 let one = self.host(one);
                 let other = match self.host(other) {

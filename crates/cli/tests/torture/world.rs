@@ -49,9 +49,9 @@ impl World {
         produce(&services.brokers(), RATES, "begin\n").expect("a topic");
         let feeder = Feeder::start(seed, folder, services.brokers());
         let cluster = Cluster::start(land, folder)?;
+        let (brokers, database) = (services.brokers(), services.database());
         let place = folder.display().to_string();
-        let arguments = [JOB, &place, &services.brokers(), &services.database()];
-        cluster.submit(&arguments, disk.path());
+        cluster.submit(&[JOB, &place, &brokers, &database], disk.path());
         let mut world = World {
             cluster,
             feeder,

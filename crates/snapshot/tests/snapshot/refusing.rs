@@ -184,7 +184,7 @@ fn a_manifest_that_could_not_be_read_is_tried_again_by_whoever_asks_and_before_a
 
     folder.hides_manifests.store(true, Ordering::SeqCst);
     let store = open().expect("opened");
-    assert_eq!(store.snapshots(), []);
+    assert!(store.snapshots().is_empty());
     assert_eq!(store.damaged().len(), there.len());
     let newest = *there.last().expect("some");
     let why = store.snapshot(newest).expect_err("nobody answers");
