@@ -121,6 +121,9 @@ impl Epochs {
         };
         let mut record = record.clone();
         let reason = failure.reason();
+        if !matches!(failure, Failure::Away(_)) {
+            self.away = None;
+        }
         self.members.clear();
         self.give_up(now, GivenUp::RolledBack(reason.clone()), actions);
         // It fails though its sources don't read: there is nothing to try but what somebody has to decide.
