@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ardea_api::{Client, JobDescription};
 use ardea_core::{Error, ErrorCode, Result, Token};
@@ -28,6 +28,9 @@ const TOKEN: &str = "5e0e3a1f0c2b4d6f8a9b7c6d5e4f3a2b";
 /// How long a host may take to answer, on a machine that has much to do.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 
+/// How long a host that ends by itself at once stays gone.
+const STARTS_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
 /// What the job promises, and how.
 const SETTINGS: [&str; 7] = [
     "cluster.patience=3m",
@@ -42,7 +45,8 @@ const SETTINGS: [&str; 7] = [
 
 /// The cluster. Dropping it ends all of it.
 pub struct Cluster {
-    hosts: BTreeMap<usize, Child>,
+    /// The processes of hosts, and since when they run.
+    hosts: BTreeMap<usize, (Child, Instant)>,
     state: String,
     /// The state manager's, where it has one.
     state_server: Option<Server>,
@@ -136,12 +140,12 @@ impl Cluster {
             .stderr(log)
             .spawn()
             .expect("the program is there");
-        self.hosts.insert(host, child);
+        self.hosts.insert(host, (child, Instant::now()));
     }
 
     /// Kills the process that stands for a host, if it runs; its containers are left alone.
     pub fn kill_host(&mut self, host: usize) {
-        if let Some(mut child) = self.hosts.remove(&host) {
+        if let Some((mut child, _)) = self.hosts.remove(&host) {
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -156,11 +160,14 @@ impl Cluster {
         }
     }
 
-    /// Starts the hosts whose processes are gone, as whatever watches over them would.
+    /// Starts the hosts whose processes are gone, as whatever watches over them would: not again and again at once.
     pub fn start_missing(&mut self) {
         for host in 1..=self.land.hosts() {
-            let has_ended = |child: &mut Child| child.try_wait().expect("it is ours").is_some();
-            if self.hosts.get_mut(&host).is_none_or(has_ended) {
+            let is_due = |(child, since): &mut (Child, Instant)| {
+                let has_ended = child.try_wait().expect("it is ours").is_some();
+                has_ended && since.elapsed() > STARTS_AGAIN_AFTER
+            };
+            if self.hosts.get_mut(&host).is_none_or(is_due) {
                 self.start_host(host);
             }
         }
@@ -176,7 +183,7 @@ impl Cluster {
 
     /// The process that stands for a host.
     pub fn host_process(&self, host: usize) -> Option<i32> {
-        let child = self.hosts.get(&host)?;
+        let (child, _) = self.hosts.get(&host)?;
         i32::try_from(child.id()).ok()
     }
 

@@ -31,11 +31,15 @@ impl Land {
 
     /// On this machine.
     pub fn here() -> Self {
-        // All are held until all are found, so that they differ.
-        let free = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let held: Vec<TcpListener> = (0..HOSTS_HERE).map(|_| free()).collect();
-        let port = |held: &TcpListener| held.local_addr().expect("it is bound").port();
-        Land::Here(held.iter().map(port).collect())
+        // Below those that outgoing connections have, since a host that is started again needs its own; and apart from where servers
+        // of tests begin to look for theirs.
+        let begin = std::process::id().wrapping_mul(97).wrapping_add(10_000);
+        let ports = (0..20_000).map(|step| 10_000 + begin.wrapping_add(step) % 20_000);
+        let ports = ports.filter_map(|port| u16::try_from(port).ok());
+        let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
+        let ports: Vec<u16> = ports.filter(is_free).take(HOSTS_HERE).collect();
+        assert_eq!(ports.len(), HOSTS_HERE, "there are free ports");
+        Land::Here(ports)
     }
 
     pub fn hosts(&self) -> usize {

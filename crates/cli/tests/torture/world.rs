@@ -207,6 +207,14 @@ impl World {
     /// Keeps what is lost otherwise, and tells what can be told.
     pub fn has_failed(&self) {
         self.cluster.tell_all();
+        let services = [
+            ("kafka", &self.services.kafka),
+            ("postgres", &self.services.postgres),
+        ];
+        for (name, server) in services {
+            let log = self.folder.join(format!("{name}.log"));
+            let _ = fs::copy(server.folder().join("log"), log);
+        }
         self.disk.copy_to(&self.folder.join("kept-then"));
     }
 }
