@@ -237,7 +237,9 @@ impl World {
 
     /// Damages what is newest, and has the job go back to it. If it notices, it waits for somebody; what was damaged is restored then.
     fn damage(&mut self, chance: u64) {
-        let before = self.committed();
+        let Some(before) = self.committed() else {
+            return;
+        };
         let Some(damaged) = self.disk.damage(chance) else {
             return;
         };
@@ -256,7 +258,7 @@ impl World {
             }
             // What was damaged was not needed, since there is something newer.
             let committed = epochs.and_then(|epochs| epochs.committed);
-            if committed.is_some() && committed > before.map(|before| before + 3) {
+            if committed > Some(before + 3) {
                 break;
             }
             assert!(

@@ -128,12 +128,11 @@ impl World {
         lines
     }
 
-    /// Nothing of what has been published so far should not be there: of balances only the last have to be right.
+    /// Nothing has been published twice so far, as far as that can be read. That all of it is right shows at the end.
     ///
     /// # Panics
-    /// If something is.
+    /// If something has.
     pub fn is_right_so_far(&self) {
-        // More than can have been read: what is published is of events that have been written.
         let Ok(seen) = self.outputs() else { return };
         for (name, lines) in seen.all() {
             let doubled = lines.windows(2).find(|two| two[0] == two[1]);
