@@ -1,7 +1,7 @@
 # The project's commands. Each installs what the machine lacks first (scripts/setup.sh), then does what it says.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test hosts sim bench lint docs loom miri
+.PHONY: help demo test hosts torture sim bench lint docs loom miri
 
 # cargo is found even by a shell that has not read rustup's environment.
 export PATH := $(PATH):$(if $(CARGO_HOME),$(CARGO_HOME),$(HOME)/.cargo)/bin
@@ -21,6 +21,10 @@ test: ## all tests
 hosts: ## clusters of four hosts on this machine, as root: whatever dies or is cut off, nothing is lost; ARGS choose scenarios
 	@scripts/setup.sh test
 	@scripts/hosts.sh $(ARGS)
+
+torture: ## a job on a real cluster while all that can go wrong does: what comes out is right; ARGS such as --seed 7 --faults 200
+	@scripts/setup.sh test
+	@scripts/torture.sh $(ARGS)
 
 sim: ## simulated clusters of a thousand containers through faults; ARGS go to `ardea-sim`
 	@scripts/setup.sh build

@@ -27,6 +27,10 @@ if [ ! -e "$folder/data/PG_VERSION" ]; then
         exit 1
     }
 fi
+# It lets in who is on this machine; clients on other hosts are of its own network.
+if [ "$ADDRESS" != 127.0.0.1 ] && ! grep -q samenet "$folder/data/pg_hba.conf"; then
+    echo 'host all all samenet trust' >>"$folder/data/pg_hba.conf"
+fi
 # The processes of one that was killed go by themselves, but not at once; two servers must not have the same data.
 for _ in $(seq 100); do
     left=$(find /proc/[0-9]*/cwd -maxdepth 0 -lname "$folder/data" 2>/dev/null | cut -d/ -f3) || true

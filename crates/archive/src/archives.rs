@@ -152,6 +152,7 @@ fn is_of_weight(note: &EpochsNote) -> bool {
         EpochsNote::RollingBack { .. }
             | EpochsNote::BeginsLate { .. }
             | EpochsNote::SnapshotSkipped { .. }
+            | EpochsNote::Waiting(_)
             | EpochsNote::SafeMode(_)
             | EpochsNote::Failing { .. }
             | EpochsNote::RecordRefused(_)

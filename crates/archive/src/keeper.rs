@@ -7,7 +7,7 @@ use std::thread;
 
 use ardea_control::{BROUGHT, EpochKind, JobRef, Life, WorkerId, WorkerStart};
 use ardea_core::{Epoch, Error, ErrorCode, Guarantee, Instance, Result};
-use ardea_cuts::{CutPlace, CutTaker, Gathering, StateReading, Writers, is_same};
+use ardea_cuts::{CutPlace, CutTaker, Gathering, StateReading, Writers, is_same, waited_for};
 use ardea_engine::{CutSink, CutSource, Cuts, InstanceName, JobHandle};
 use ardea_snapshot::{Folder, Snapshot, SnapshotId};
 use ardea_worker::{CutKeeper, LifeCuts, LifeHere};
@@ -62,6 +62,15 @@ impl FolderKeeper {
         }
     }
 
+    /// The folder, and the snapshot in it that a life begins from.
+    ///
+    /// A folder that was there when that was written, and isn't seen now, is waited for, as one is that can't be read.
+    fn find(&self, life: Life) -> Result<(Arc<dyn Folder>, Option<Snapshot>)> {
+        let folder = find_folder(&self.promise.folder, &self.job)?;
+        let snapshot = self.snapshot(&folder, life)?;
+        Ok((folder, snapshot))
+    }
+
     /// The snapshot that a life begins from.
     fn snapshot(&self, folder: &Arc<dyn Folder>, life: Life) -> Result<Option<Snapshot>> {
         let open = |epoch: Epoch| {
@@ -78,8 +87,11 @@ impl CutKeeper for FolderKeeper {
     }
 
     fn begin(&self, here: LifeHere) -> Result<Box<dyn LifeCuts>> {
-        let folder = find_folder(&self.promise.folder, &self.job)?;
-        let snapshot = self.snapshot(&folder, here.life)?;
+        let found = self.find(here.life);
+        let (folder, snapshot) = match here.life.from {
+            None => found?,
+            Some(_) => found.map_err(unseen_is_away)?,
+        };
         let counts: BTreeMap<String, u32> = here
             .parallelisms
             .iter()
@@ -141,6 +153,19 @@ impl CutKeeper for FolderKeeper {
             reading,
             notes,
         }))
+    }
+}
+
+/// Another folder than the job's is none that was damaged: whatever took its place may go again.
+fn unseen_is_away(error: Error) -> Error {
+    match error.code() {
+        ErrorCode::InvalidConfig => Error::new(
+            ErrorCode::SnapshotsAway,
+            "what the job remembers is not seen at the moment",
+        )
+        .because(error.without_hint())
+        .hint("bring the folder of its snapshots back; the job goes on by itself then"),
+        _ => waited_for(error),
     }
 }
 

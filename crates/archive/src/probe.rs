@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use ardea_control::JobRef;
 use ardea_core::{Error, ErrorCode, Result};
-use ardea_snapshot::{DiskFolder, FileName, Folder, seal, unseal};
+use ardea_snapshot::{DiskFolder, FileName, FileState, Folder, Listed, seal, unseal};
 
 const KIND: &str = "ardea folder";
 const FORMAT: &str = "1";
@@ -32,8 +34,54 @@ pub(crate) fn find_folder(path: &Path, job: &JobRef) -> Result<Arc<dyn Folder>> 
     let found = folder.read(&file()?)?;
     let found = found.ok_or_else(|| unseen(path, "here it is another folder"))?;
     match unseal(KIND, FORMAT, &found) {
-        Ok(key) if key == job.key().as_bytes() => Ok(Arc::new(folder)),
+        Ok(key) if key == job.key().as_bytes() => Ok(Arc::new(SeenFolder(folder))),
         _ => Err(unseen(path, "here it is the folder of another job")),
+    }
+}
+
+/// A job's folder, as it was seen. Where it is gone as a whole, none of its files is: they can't be read at the moment.
+#[derive(Debug)]
+struct SeenFolder(DiskFolder);
+
+impl SeenFolder {
+    fn is_there(&self) -> Result<bool> {
+        Ok(self.0.read(&file()?)?.is_some())
+    }
+}
+
+impl Folder for SeenFolder {
+    fn place(&self) -> String {
+        self.0.place()
+    }
+
+    fn write(&self, name: &FileName, bytes: &[u8]) -> Result<()> {
+        self.0.write(name, bytes)
+    }
+
+    fn write_all(&self, files: &[(FileName, Bytes)]) -> Result<()> {
+        self.0.write_all(files)
+    }
+
+    fn read(&self, name: &FileName) -> Result<Option<Bytes>> {
+        if let Some(found) = self.0.read(name)? {
+            return Ok(Some(found));
+        }
+        if !self.is_there()? {
+            let what = format!("{name} in {} can't be read", self.place());
+            return Err(Error::new(ErrorCode::ReadFailed, what)
+                .because("the folder of the job's snapshots is not there any more")
+                .hint("mount it, or bring it back"));
+        }
+        // It may have come back in between.
+        self.0.read(name)
+    }
+
+    fn list(&self) -> Result<Vec<Listed>> {
+        self.0.list()
+    }
+
+    fn remove(&self, files: &[(FileName, FileState)]) -> Result<()> {
+        self.0.remove(files)
     }
 }
 
@@ -76,5 +124,29 @@ mod tests {
         make_folder(&path, &job(1)).unwrap();
         find_folder(&path, &job(1)).unwrap();
         assert_eq!(refused(&job(2)), ErrorCode::InvalidConfig);
+    }
+
+    #[test]
+    fn in_a_folder_that_is_gone_as_a_whole_no_file_is_taken_for_missing() {
+        let place = tempfile::tempdir().unwrap();
+        let (path, away) = (place.path().join("words-1"), place.path().join("away"));
+        make_folder(&path, &job(1)).unwrap();
+        let folder = find_folder(&path, &job(1)).unwrap();
+        let name = FileName::new("some.block").unwrap();
+        assert_eq!(folder.read(&name).unwrap(), None);
+        std::fs::rename(&path, &away).unwrap();
+        assert_eq!(
+            folder.read(&name).unwrap_err().code(),
+            ErrorCode::ReadFailed
+        );
+        // An empty one in its place, such as where something should be mounted.
+        std::fs::create_dir(&path).unwrap();
+        assert_eq!(
+            folder.read(&name).unwrap_err().code(),
+            ErrorCode::ReadFailed
+        );
+        std::fs::remove_dir(&path).unwrap();
+        std::fs::rename(&away, &path).unwrap();
+        assert_eq!(folder.read(&name).unwrap(), None);
     }
 }

@@ -285,6 +285,9 @@ fn a_worker_that_sees_another_folder_says_so_and_begins_nothing() {
         .unwrap();
     assert_eq!(refused.code(), ErrorCode::InvalidConfig);
     assert!(refused.what_next().unwrap().contains("mount"), "{refused}");
+    // One that was there before may come back.
+    let away = Worker::begins(&definition, 1, 1, life(2, Some((1, 1))));
+    assert_eq!(away.err().unwrap().code(), ErrorCode::SnapshotsAway);
     assert_eq!(place.path().read_dir().unwrap().count(), 0);
 }
 

@@ -88,7 +88,7 @@ use crate::{CommandId, JobRef, MasterEpoch, PlanVersion};
 use attendance::Attendance;
 use decisions::Proposal;
 use record_keeper::RecordKeeper;
-use recovery::Failure;
+use recovery::{Away, Failure};
 use under_way::UnderWay;
 
 /// The conductor of a job's epochs, for one mastership: made when the lease is gained, dropped when it is lost.
@@ -105,6 +105,8 @@ pub struct Epochs {
     members: Attendance,
     /// Why the present life of the job is over, until that is written down.
     failure: Option<Failure>,
+    /// What the present life should begin from can't be read, and is looked for again and again.
+    away: Option<Away>,
     under_way: Option<UnderWay>,
     /// The number of the next epoch.
     next: Epoch,
@@ -157,6 +159,7 @@ impl Epochs {
             life: Life::Reading,
             members: Attendance::default(),
             failure: None,
+            away: None,
             under_way: None,
             next: Epoch(0),
             next_at: Duration::ZERO,
@@ -179,6 +182,11 @@ impl Epochs {
     /// What the job promises.
     pub fn guarantee(&self) -> Guarantee {
         self.config.guarantee
+    }
+
+    /// Why the job waits for what it should go back to, if it does: that can't be read at the moment.
+    pub fn waits_because(&self) -> Option<&str> {
+        self.away.as_ref().map(Away::reason)
     }
 
     /// The epoch that is under way, and who has not reported yet.
@@ -234,10 +242,14 @@ impl Epochs {
             EpochsEvent::Unreadable { generation, reason } if self.awaits(generation) => {
                 self.failure.get_or_insert(Failure::Unreadable(reason));
             }
+            EpochsEvent::Away { generation, reason } if self.awaits(generation) => {
+                self.failure.get_or_insert(Failure::Away(reason));
+            }
             // Of lives that are over, or not known to have begun.
             EpochsEvent::Begun { .. }
             | EpochsEvent::NotBegun { .. }
-            | EpochsEvent::Unreadable { .. } => {}
+            | EpochsEvent::Unreadable { .. }
+            | EpochsEvent::Away { .. } => {}
             EpochsEvent::From(message) => self.reported(now, message, &mut actions),
             EpochsEvent::Lost {
                 generation,

@@ -105,6 +105,8 @@ pub enum ErrorCode {
     NoSuchSnapshot,
     /// The cuts of an epoch do not make a snapshot together.
     SnapshotRefused,
+    /// The place of a job's snapshots can't be read at the moment; it is waited for.
+    SnapshotsAway,
     /// Whoever asks has no token, or a wrong one.
     Unauthorized,
     /// A request that the cluster's interface does not understand.
@@ -173,6 +175,7 @@ const ALL: &[ErrorCode] = &[
     ErrorCode::SnapshotDamaged,
     ErrorCode::NoSuchSnapshot,
     ErrorCode::SnapshotRefused,
+    ErrorCode::SnapshotsAway,
     ErrorCode::Unauthorized,
     ErrorCode::BadRequest,
     ErrorCode::BadAnswer,
@@ -240,6 +243,7 @@ impl ErrorCode {
             ErrorCode::SnapshotDamaged => "ARD-645",
             ErrorCode::NoSuchSnapshot => "ARD-646",
             ErrorCode::SnapshotRefused => "ARD-647",
+            ErrorCode::SnapshotsAway => "ARD-648",
             ErrorCode::Unauthorized => "ARD-650",
             ErrorCode::BadRequest => "ARD-651",
             ErrorCode::BadAnswer => "ARD-652",
@@ -266,7 +270,8 @@ impl ErrorCode {
             | ErrorCode::PackageStoreAway
             | ErrorCode::DiskFull
             | ErrorCode::BrokenBatch
-            | ErrorCode::SnapshotDamaged => Domain::External,
+            | ErrorCode::SnapshotDamaged
+            | ErrorCode::SnapshotsAway => Domain::External,
             ErrorCode::SnapshotRefused | ErrorCode::Internal => Domain::Engine,
             _ => Domain::User,
         }

@@ -53,6 +53,6 @@ mod housekeeping;
 pub use alignment::Alignment;
 pub use gathering::{Gathered, Gathering};
 pub use housekeeping::{Chore, Housekeeper};
-pub use reading::StateReading;
+pub use reading::{StateReading, waited_for};
 pub use shape::{counts, is_same};
 pub use taker::{CutNews, CutPlace, CutTaker, Writers, block_config};

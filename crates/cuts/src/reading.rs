@@ -65,6 +65,18 @@ struct ShelfState {
     waker: Option<Waker>,
 }
 
+/// What failed to be read of a snapshot, as [`SnapshotsAway`](ErrorCode::SnapshotsAway): its place is away or refuses, which says nothing
+/// against the snapshot, nor against the job. Any other error stays what it is.
+pub fn waited_for(error: Error) -> Error {
+    if error.code() != ErrorCode::ReadFailed {
+        return error;
+    }
+    let what = "what the job remembers can't be read at the moment";
+    Error::new(ErrorCode::SnapshotsAway, what)
+        .because(error.without_hint())
+        .hint("see to the folder of its snapshots; the job goes on by itself when that can be read")
+}
+
 impl StateReading {
     /// Of this snapshot, with so many threads. `here` says how many instances of each vertex are in this process, which share the
     /// threads; where it doesn't, all of them are. `when_read` is called when all that have been opened by the time of
@@ -310,7 +322,7 @@ fn step(shelf: &Shelf, mut part: Part) -> Option<Part> {
     let has_more = match fill(&mut chunk, &mut part) {
         Ok(has_more) => has_more,
         Err(error) => {
-            shelf.fail(error);
+            shelf.fail(waited_for(error));
             return None;
         }
     };

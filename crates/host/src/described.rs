@@ -19,6 +19,12 @@ pub(crate) fn summary(view: &JobView) -> JobSummary {
         Phase::SafeMode => with_ways_out(&why, &view.job.name),
         _ => why,
     });
+    // Of one that can't go on yet it says what it waits for.
+    let waits = || view.epochs.as_ref()?.trouble.clone();
+    let reason = match phase {
+        Phase::Recovering => reason.or_else(waits),
+        _ => reason,
+    };
     let workers = view.containers.iter().filter(|one| one.worker.is_some());
     let restarting = view.containers.iter();
     let restarting =

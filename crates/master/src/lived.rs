@@ -149,8 +149,10 @@ impl Lived {
             given_up_count: self.given_up,
             rolled_back_count: self.rolled_back,
             safe_mode: record.safe_mode.as_ref().map(ToString::to_string),
-            trouble: late
-                .map(|(_, why)| why.clone())
+            trouble: epochs
+                .waits_because()
+                .map(str::to_string)
+                .or_else(|| late.map(|(_, why)| why.clone()))
                 .or_else(|| self.trouble.clone()),
         })
     }

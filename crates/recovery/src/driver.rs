@@ -368,6 +368,7 @@ impl<'a> Driver<'a> {
         }
         let after = Epoch(self.next.0.saturating_sub(1));
         let snapshot = to.map(|epoch| self.home.snapshot(epoch)).transpose();
+        let snapshot = snapshot.map_err(ardea_cuts::waited_for);
         let life = snapshot.and_then(|snapshot| {
             let from = snapshot.as_ref().map(|snapshot| StartFrom {
                 snapshot,
@@ -427,9 +428,10 @@ impl<'a> Driver<'a> {
             return self.is_done(Done::Failed(error));
         }
         let reason = error.to_string();
-        let event = match failure::is_of_snapshot(&error) {
-            true => EpochsEvent::Unreadable { generation, reason },
-            false => EpochsEvent::NotBegun { generation, reason },
+        let event = match error.code() {
+            ErrorCode::SnapshotsAway => EpochsEvent::Away { generation, reason },
+            _ if failure::is_of_snapshot(&error) => EpochsEvent::Unreadable { generation, reason },
+            _ => EpochsEvent::NotBegun { generation, reason },
         };
         self.last_error = Some(error);
         self.untold.push_back(event);

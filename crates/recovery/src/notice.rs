@@ -58,6 +58,11 @@ pub enum Notice {
         /// What is wrong with it.
         why: String,
     },
+    /// What the job goes on from can't be read at the moment; it waits until it can.
+    Waiting {
+        /// Why.
+        why: String,
+    },
     /// A snapshot takes long.
     Slow {
         /// Which.
@@ -144,6 +149,7 @@ impl fmt::Display for Notice {
                 "the snapshot of epoch {} can't be read, the one before it is taken; what was published since is published again: {why}",
                 epoch.0
             ),
+            Notice::Waiting { why } => write!(f, "waits until it can go on: {why}"),
             Notice::Slow { epoch, waiting_for } => write!(
                 f,
                 "the snapshot of epoch {} takes long: it waits for {}",

@@ -201,7 +201,8 @@ impl Folder for DiskFolder {
         };
         match read() {
             Ok(bytes) => Ok(Some(bytes)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            // Where the folder itself is gone, nobody knows what is in it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.path.is_dir() => Ok(None),
             Err(error) => Err(unreadable(name.as_str(), &self.place(), error)),
         }
     }
@@ -370,6 +371,18 @@ mod tests {
         fs::create_dir(folder.path().join("b")).expect("made");
         std::os::unix::fs::symlink("/etc/passwd", folder.path().join("c")).expect("linked");
         assert_eq!(folder.list().expect("listed"), []);
+    }
+
+    #[test]
+    fn in_a_folder_that_is_gone_no_file_is_taken_for_missing() {
+        let (place, folder) = folder();
+        let away = place.path().join("away");
+        assert_eq!(folder.read(&name("a.block")).unwrap(), None);
+        fs::rename(folder.path(), &away).unwrap();
+        let error = folder.read(&name("a.block")).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::ReadFailed);
+        fs::rename(&away, folder.path()).unwrap();
+        assert_eq!(folder.read(&name("a.block")).unwrap(), None);
     }
 
     #[test]

@@ -69,7 +69,7 @@ pub(crate) struct Shared {
 pub(crate) struct State {
     /// The snapshots that are there. Whoever reads one holds its manifest as well.
     kept: BTreeMap<SnapshotId, Arc<Manifest>>,
-    /// Manifests that can't be used.
+    /// Manifests that can't be used. They are tried again when somebody asks for them: a disk may answer again, a file be restored.
     damaged: BTreeMap<SnapshotId, Error>,
     /// Manifests of commits that failed, which may be there all the same and could not be removed.
     doubtful: BTreeMap<SnapshotId, Vec<u8>>,
@@ -85,7 +85,7 @@ impl SnapshotStore {
     ///
     /// # Errors
     /// `WrongCluster` if there are snapshots of another job, and what [`Folder::list`] returns. Manifests that are damaged or can't be read
-    /// are no failure: see [`damaged`](Self::damaged).
+    /// are no failure: see [`damaged`](Self::damaged). One that can't be used now is tried again when it is asked for.
     pub fn open(folder: Arc<dyn Folder>, job: &str, config: StoreConfig) -> Result<Self> {
         let shared = Shared {
             folder,
@@ -100,7 +100,7 @@ impl SnapshotStore {
                 continue;
             };
             match shared.learn(id) {
-                Err(error) if error.code() == ErrorCode::ReadFailed => {
+                Err(error) if is_unread(&error) => {
                     shared.state().damaged.insert(id, error);
                 }
                 learned => learned?,
@@ -130,7 +130,7 @@ impl SnapshotStore {
         self.shared.state().kept.keys().copied().collect()
     }
 
-    /// The manifests that can't be used, and why.
+    /// The manifests that can't be used, and why; with `ReadFailed` those that could not be read when that was tried last.
     pub fn damaged(&self) -> Vec<(SnapshotId, Error)> {
         let state = self.shared.state();
         let damaged = state.damaged.iter();
@@ -140,8 +140,9 @@ impl SnapshotStore {
     /// A snapshot, to be read. As long as it is held, it is not collected.
     ///
     /// # Errors
-    /// `NoSuchSnapshot`, or why its manifest can't be used.
+    /// `NoSuchSnapshot`, or why its manifest can't be used. One that could not be used before is tried again, which costs a read.
     pub fn snapshot(&self, id: SnapshotId) -> Result<Snapshot> {
+        self.shared.learn_again(id)?;
         let state = self.shared.state();
         if let Some(manifest) = state.kept.get(&id) {
             return Ok(Snapshot::new(
@@ -263,6 +264,11 @@ impl SnapshotStore {
     }
 }
 
+/// Whether a manifest could not be read, which says nothing of what it is like.
+fn is_unread(error: &Error) -> bool {
+    error.code() == ErrorCode::ReadFailed
+}
+
 /// What [`SnapshotStore::newest_whole`] has found.
 #[derive(Clone, Debug)]
 pub struct NewestWhole {
@@ -291,12 +297,14 @@ impl Shared {
     /// Reads a manifest that may be in the folder.
     fn learn(&self, id: SnapshotId) -> Result<()> {
         let Some(file) = self.folder.read(&StoredName::Manifest(id).file())? else {
+            self.state().damaged.remove(&id);
             return Ok(());
         };
         let manifest = Manifest::decode(id, &self.job, &file, &self.folder.place());
         let mut state = self.state();
         match manifest {
             Ok(manifest) => {
+                state.damaged.remove(&id);
                 state.kept.insert(id, Arc::new(manifest));
             }
             Err(error) if error.code() == ErrorCode::WrongCluster => return Err(error),
@@ -305,6 +313,31 @@ impl Shared {
             }
         }
         Ok(())
+    }
+
+    /// Reads a manifest that could not be used before; nothing is done about any other.
+    fn learn_again(&self, id: SnapshotId) -> Result<()> {
+        let is_damaged = self.state().damaged.contains_key(&id);
+        match is_damaged {
+            true => self.learn(id),
+            false => Ok(()),
+        }
+    }
+
+    /// Tries all manifests again that could not be read: as long as one is unknown, what it may refer to has to stay.
+    fn learn_unread(&self) {
+        let unread: Vec<SnapshotId> = {
+            let state = self.state();
+            let damaged = state.damaged.iter();
+            damaged
+                .filter(|(_, error)| is_unread(error))
+                .map(|(id, _)| *id)
+                .collect()
+        };
+        for id in unread {
+            // What can't be read yet stays where it stands.
+            let _ = self.learn_again(id);
+        }
     }
 
     /// The manifest of this commit, if it was committed before; made as durable as it should be, since whoever wrote it may have died

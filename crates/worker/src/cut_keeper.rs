@@ -20,7 +20,8 @@ pub trait CutKeeper: Send + Sync {
     /// # Errors
     /// [`ErrorCode::SnapshotDamaged`](ardea_core::ErrorCode::SnapshotDamaged) or
     /// [`ErrorCode::NoSuchSnapshot`](ardea_core::ErrorCode::NoSuchSnapshot) if the snapshot can't be read: the job then takes another, where its
-    /// promise allows for that, or waits for somebody to decide. Whatever else keeps the life from beginning; it is tried again.
+    /// promise allows for that, or waits for somebody to decide. [`ErrorCode::SnapshotsAway`](ardea_core::ErrorCode::SnapshotsAway) if it can't
+    /// be read at the moment: the job waits until it can. Whatever else keeps the life from beginning; it is tried again.
     fn begin(&self, life: LifeHere) -> Result<Box<dyn LifeCuts>>;
 }
 

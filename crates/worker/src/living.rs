@@ -186,7 +186,7 @@ impl Living {
 /// A life can't go on, or begin, for this reason.
 ///
 /// Where trying again can't help, before anything was committed, the job waits for somebody to decide as it does if what it should begin from
-/// can't be read. Later it can: the same job has run before.
+/// can't be read. Later it can: the same job has run before. A place of snapshots that is away is waited for, however long that takes.
 pub(crate) fn over(life: Life, error: &Error) -> Event {
     let why = error.to_string();
     let is_of_the_job = matches!(
@@ -197,11 +197,10 @@ pub(crate) fn over(life: Life, error: &Error) -> Event {
         error.code(),
         ErrorCode::SnapshotDamaged | ErrorCode::NoSuchSnapshot
     );
-    Event::LifeOver(
-        life.generation,
-        match is_snapshot || (is_of_the_job && life.from.is_none()) {
-            true => LifeEnd::Unreadable(why),
-            false => LifeEnd::Failed(why),
-        },
-    )
+    let end = match error.code() {
+        ErrorCode::SnapshotsAway => LifeEnd::Away(why),
+        _ if is_snapshot || (is_of_the_job && life.from.is_none()) => LifeEnd::Unreadable(why),
+        _ => LifeEnd::Failed(why),
+    };
+    Event::LifeOver(life.generation, end)
 }

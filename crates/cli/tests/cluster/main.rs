@@ -182,6 +182,10 @@ const TESTS: &[Test] = &[
         run: survives::a_snapshot_that_is_damaged_is_passed_over_and_that_is_told,
     },
     Test {
+        name: "a_job_whose_folder_is_away_waits_with_the_reason_and_goes_on_by_itself",
+        run: survives::a_job_whose_folder_is_away_waits_with_the_reason_and_goes_on_by_itself,
+    },
+    Test {
         name: "a_job_that_can_not_keep_its_promise_is_refused_with_the_reason",
         run: survives::a_job_that_can_not_keep_its_promise_is_refused_with_the_reason,
     },

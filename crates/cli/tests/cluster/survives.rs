@@ -209,6 +209,29 @@ pub fn a_snapshot_that_is_damaged_is_passed_over_and_that_is_told() {
     arena.succeed("kill tally --yes");
 }
 
+pub fn a_job_whose_folder_is_away_waits_with_the_reason_and_goes_on_by_itself() {
+    let job = Surviving::exactly_once(ENDLESS, 1_000);
+    let arena = &job.arena;
+    job.until_more();
+    let (folder, away) = (job.folder(), arena.path().join("away"));
+    fs::rename(&folder, &away).unwrap();
+    kill(job.worker(1));
+    let waits = || {
+        let listed = arena.json("list");
+        let reason = listed[0]["reason"].as_str().unwrap_or_default().to_string();
+        reason.contains("not seen at the moment")
+    };
+    arena.until("it waits", waits);
+    // As often as would be too often, if it were a failure.
+    let life = job.life();
+    arena.until("it has looked again and again", || job.life() > life + 5);
+    assert_eq!(arena.phase("tally").as_deref(), Some("recovering"));
+    fs::rename(&away, &folder).unwrap();
+    job.until_more();
+    assert!(!waits());
+    job.stop();
+}
+
 pub fn a_job_that_can_not_keep_its_promise_is_refused_with_the_reason() {
     let arena = Arena::with_hosts(1);
     let out = arena.path().display().to_string();

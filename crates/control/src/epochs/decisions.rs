@@ -122,20 +122,20 @@ impl Epochs {
                 self.asks.push((id, kind));
                 return false;
             }
-            (EpochsCommand::Retry | EpochsCommand::GoBackTo(_), None) => {
+            (EpochsCommand::Retry | EpochsCommand::GoBackTo(_), None) if self.away.is_none() => {
                 Err(EpochNotDone::NotInSafeMode)
             }
-            (EpochsCommand::Retry, Some(_)) => {
+            (EpochsCommand::Retry, _) => {
                 record.failures = 0;
                 record.roll_back(self.plan);
                 Ok((Proposal::RollBack(Duration::ZERO), record))
             }
-            (EpochsCommand::GoBackTo(Some(epoch)), Some(_))
+            (EpochsCommand::GoBackTo(Some(epoch)), _)
                 if Some(epoch) > record.committed || record.snapshot(epoch).is_none() =>
             {
                 Err(EpochNotDone::NoSuchSnapshot(epoch))
             }
-            (EpochsCommand::GoBackTo(to), Some(_)) => {
+            (EpochsCommand::GoBackTo(to), _) => {
                 record.failures = 0;
                 record.go_back_to(to);
                 // What was to be the last epoch is gone.

@@ -89,6 +89,14 @@ pub enum EpochsEvent {
         /// What is wrong.
         reason: String,
     },
+    /// A life of the job can't begin because the place of the snapshot can't be read at the moment. It is tried again until it can, and
+    /// counts as no failure.
+    Away {
+        /// Which.
+        generation: Generation,
+        /// Why.
+        reason: String,
+    },
     /// A word from a participant.
     From(FromParticipant),
     /// A participant is gone, with what it remembered.
@@ -114,10 +122,11 @@ pub enum EpochsCommand {
     Savepoint,
     /// Have a last epoch end, and stop the job when everybody has heard that it is committed. In safe mode: stop it as it is.
     Stop,
-    /// The way out of safe mode when its reason is gone: begin again from the committed epoch.
+    /// The way out of safe mode when its reason is gone: begin again from the committed epoch. Who [waits](EpochsNote::Waiting) for what it should
+    /// go back to looks at once.
     Retry,
     /// The way out of safe mode when that epoch is the reason: begin again from an earlier snapshot, or from the beginning. What was published
-    /// since is published again.
+    /// since is published again. So it is for who [waits](EpochsNote::Waiting), and need not.
     GoBackTo(Option<Epoch>),
     /// A savepoint is not needed any more.
     Forget(Epoch),
@@ -221,8 +230,8 @@ pub enum EpochsAction {
     /// Send this to the participant; it may be lost.
     To(ParticipantId, ToParticipant),
     /// Have the job begin this life: end what is left of earlier ones, restore everything from that epoch's snapshot
-    /// ([`EpochsRecord::snapshot`]), and say [`EpochsEvent::Begun`], [`EpochsEvent::NotBegun`] or [`EpochsEvent::Unreadable`]; one of
-    /// them has to come, however long it takes. What was prepared for later epochs is void, and what that snapshot holds prepared is committed.
+    /// ([`EpochsRecord::snapshot`]), and say [`EpochsEvent::Begun`], [`EpochsEvent::NotBegun`], [`EpochsEvent::Unreadable`] or
+    /// [`EpochsEvent::Away`]; one of them has to come, however long it takes. What was prepared for later epochs is void, and what that snapshot holds prepared is committed.
     RollBack {
         /// Which life.
         generation: Generation,

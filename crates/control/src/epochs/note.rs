@@ -75,6 +75,8 @@ pub enum EpochsNote {
         /// What is wrong with it.
         why: String,
     },
+    /// What the job should go back to can't be read at the moment, for this reason: it is tried again until it can. Told once for each reason.
+    Waiting(String),
     /// The job's sources are paused until somebody decides: [`EpochsCommand`](crate::EpochsCommand) has the
     /// ways out.
     SafeMode(SafeMode),
@@ -150,6 +152,10 @@ impl fmt::Display for EpochsNote {
                     epoch.0
                 )
             }
+            EpochsNote::Waiting(why) => write!(
+                f,
+                "the job waits until what it goes back to can be read: {why}"
+            ),
             EpochsNote::SafeMode(why) => {
                 write!(
                     f,

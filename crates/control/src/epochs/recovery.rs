@@ -10,7 +10,10 @@ use super::message::{Generation, ParticipantId};
 use super::note::EpochsNote;
 use super::record::{EpochsRecord, SafeMode};
 use super::{Epochs, Life};
-use crate::Backoff;
+use crate::{Backoff, BackoffConfig};
+
+/// The longest between two looks whether what the job should go back to can be read again.
+const MOST_BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 
 /// Why a life of the job is over.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,6 +21,21 @@ pub(super) enum Failure {
     Lost(ParticipantId, String),
     NotBegun(String),
     Unreadable(String),
+    Away(String),
+}
+
+/// What the job should go back to can't be read at the moment.
+#[derive(Debug)]
+pub(super) struct Away {
+    reason: String,
+    looks: Backoff,
+}
+
+impl Away {
+    /// Why, as it was told last.
+    pub(super) fn reason(&self) -> &str {
+        &self.reason
+    }
 }
 
 impl Failure {
@@ -26,7 +44,9 @@ impl Failure {
             Failure::Lost(participant, reason) => {
                 format!("participant {participant} is lost: {reason}")
             }
-            Failure::NotBegun(reason) | Failure::Unreadable(reason) => reason.clone(),
+            Failure::NotBegun(reason) | Failure::Unreadable(reason) | Failure::Away(reason) => {
+                reason.clone()
+            }
         }
     }
 }
@@ -76,6 +96,7 @@ impl Epochs {
         };
         self.next_at = now + wait;
         self.life = Life::Running;
+        self.away = None;
         self.members.begin(participants);
         self.tell_commit(now, actions);
     }
@@ -100,6 +121,9 @@ impl Epochs {
         };
         let mut record = record.clone();
         let reason = failure.reason();
+        if !matches!(failure, Failure::Away(_)) {
+            self.away = None;
+        }
         self.members.clear();
         self.give_up(now, GivenUp::RolledBack(reason.clone()), actions);
         // It fails though its sources don't read: there is nothing to try but what somebody has to decide.
@@ -123,6 +147,7 @@ impl Epochs {
                 let skipped = EpochsNote::SnapshotSkipped { epoch, why };
                 actions.push(EpochsAction::Note(skipped));
             }
+            Failure::Away(why) => return self.look_again(now, why, record, actions),
             Failure::Lost(..) | Failure::NotBegun(_) => {}
         }
         self.roll_back(reason, record, actions);
@@ -154,6 +179,32 @@ impl Epochs {
                 after,
             }));
         }
+        record.roll_back(self.plan);
+        self.propose(Proposal::RollBack(after), None, record);
+    }
+
+    /// Tries again after a while, however often it takes: that nobody can read what is committed says nothing against the job.
+    fn look_again(
+        &mut self,
+        now: Duration,
+        reason: String,
+        mut record: EpochsRecord,
+        actions: &mut Vec<EpochsAction>,
+    ) {
+        let restart = self.config.restart;
+        let away = self.away.get_or_insert_with(|| Away {
+            reason: String::new(),
+            looks: Backoff::new(BackoffConfig {
+                first: restart.second,
+                most: restart.most.min(MOST_BETWEEN_LOOKS),
+                ..restart
+            }),
+        });
+        if away.reason != reason {
+            actions.push(EpochsAction::Note(EpochsNote::Waiting(reason.clone())));
+            away.reason = reason;
+        }
+        let after = away.looks.failed(now).saturating_sub(now);
         record.roll_back(self.plan);
         self.propose(Proposal::RollBack(after), None, record);
     }

@@ -84,6 +84,7 @@ impl Driver<'_> {
             EpochsNote::SnapshotSkipped { epoch, why } => {
                 self.tell(&Notice::SnapshotSkipped { epoch, why });
             }
+            EpochsNote::Waiting(why) => self.tell(&Notice::Waiting { why }),
             EpochsNote::RecordRefused(why) => {
                 let why = why.to_string();
                 self.tell(&Notice::RecordRefused { why });

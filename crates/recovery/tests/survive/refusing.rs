@@ -27,6 +27,8 @@ struct Filling {
     /// It stores the next record, and is away before it has said so.
     leaves_with_record: AtomicBool,
     is_away: AtomicBool,
+    /// Nothing that steps remember can be read.
+    hides_blocks: AtomicBool,
     /// How often it was asked for something while it was away.
     missed: AtomicUsize,
 }
@@ -79,6 +81,12 @@ impl Folder for Filling {
 
     fn read(&self, name: &FileName) -> Result<Option<Bytes>> {
         self.here()?;
+        if name.as_str().ends_with(".block") && self.hides_blocks.load(Ordering::SeqCst) {
+            return Err(Error::new(
+                ErrorCode::ReadFailed,
+                "the disk does not answer",
+            ));
+        }
         self.files.read(name)
     }
 
@@ -118,6 +126,41 @@ fn a_job_goes_on_while_its_disk_is_full_and_commits_when_there_is_room_again() {
         surviving.run()
     });
     assert_eq!(survived.unwrap().end, SurvivalEnd::Completed);
+    assert_eq!(job.published(), Windows::expected(NUMBERS));
+}
+
+#[test]
+fn a_job_that_can_not_read_what_it_goes_back_to_waits_until_it_can_however_often_it_may_fail() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = Windows::within(folder.path(), NUMBERS);
+    let disk = Arc::new(Filling::default());
+    let told = Told::default();
+    let within = Survival::within(Arc::clone(&disk) as Arc<dyn Folder>);
+    let survival = told.of(often(within).attempts(1));
+    let node = Node::start(node()).unwrap();
+    let surviving = Surviving::open(&job, &node, &survival).unwrap();
+    let handle = surviving.handle();
+    let survived = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            until("a snapshot is made", || handle.figures().snapshots > 0);
+            disk.hides_blocks.store(true, Ordering::SeqCst);
+            job.mishap.store(10, Ordering::SeqCst);
+            until("people are told", || {
+                let is_told = |notice: &Notice| matches!(notice, Notice::Waiting { .. });
+                handle.is_over() || told.any(is_told)
+            });
+            // Several looks, each of which would be one failure too many.
+            let end = std::time::Instant::now() + Duration::from_secs(1);
+            until("it has looked again", || std::time::Instant::now() > end);
+            disk.hides_blocks.store(false, Ordering::SeqCst);
+        });
+        surviving.run()
+    });
+    let survived = survived.unwrap();
+    assert_eq!(
+        (survived.end, survived.figures.recoveries),
+        (SurvivalEnd::Completed, 1)
+    );
     assert_eq!(job.published(), Windows::expected(NUMBERS));
 }
 

@@ -251,7 +251,11 @@ impl Scene {
         }
         if self.vault.damaged && to.is_some() {
             let reason = "a block is damaged".to_string();
-            let event = EpochsEvent::Unreadable { generation, reason };
+            // For some lives it is the place that does not answer.
+            let event = match generation.0 % 2 {
+                0 => EpochsEvent::Away { generation, reason },
+                _ => EpochsEvent::Unreadable { generation, reason },
+            };
             return self.after(20, 300, Event::ToMaster(master, event));
         }
         for participant in self.shape.participants() {

@@ -52,11 +52,12 @@ impl World {
         };
         let records = lives.survival.records;
         if lives.vault.is_damaged && life.from.is_some() {
-            self.lose_life(
-                id,
-                life.generation,
-                LifeEnd::Unreadable("a block is damaged".into()),
-            );
+            // For some lives it is the place that does not answer.
+            let why = match life.generation.0 % 2 {
+                0 => LifeEnd::Away("nobody answers".into()),
+                _ => LifeEnd::Unreadable("a block is damaged".into()),
+            };
+            self.lose_life(id, life.generation, why);
             return false;
         }
         let state = match lives.vault.restore(&life) {

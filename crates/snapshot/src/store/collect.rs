@@ -34,6 +34,7 @@ impl SnapshotStore {
     pub fn collect(&self) -> Result<Collected> {
         let shared = &*self.shared;
         let _work = shared.work();
+        shared.learn_unread();
         let (old, damaged) = shared.take_old();
         if old.is_empty() && damaged.is_empty() {
             return Ok(Collected::default());
@@ -94,6 +95,7 @@ impl SnapshotStore {
         let shared = &*self.shared;
         let _work = shared.work();
         shared.resolve_doubtful()?;
+        shared.learn_unread();
         let listed = shared.folder.list()?;
         let listed: Vec<_> = listed
             .into_iter()

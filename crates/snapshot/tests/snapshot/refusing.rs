@@ -20,6 +20,8 @@ struct Refusing {
     writes_all_the_same: AtomicBool,
     /// Nothing can be removed either.
     keeps: AtomicBool,
+    /// No manifest can be read at the moment.
+    hides_manifests: AtomicBool,
 }
 
 impl Refusing {
@@ -48,6 +50,10 @@ impl Folder for Refusing {
         }
     }
     fn read(&self, name: &FileName) -> Result<Option<Bytes>> {
+        let is_manifest = name.as_str().ends_with(".manifest");
+        if is_manifest && self.hides_manifests.load(Ordering::SeqCst) {
+            return Err(Error::new(ErrorCode::ReadFailed, "nobody answers"));
+        }
         self.files.read(name)
     }
     fn list(&self) -> Result<Vec<Listed>> {
@@ -157,6 +163,47 @@ fn run(allowed: i64, writes_all_the_same: bool, keeps: bool) {
     store.collect().expect("collected");
     store.sweep(id(2, 0)).expect("swept");
     assert_nothing_is_left(&folder.files);
+}
+
+#[test]
+fn a_manifest_that_could_not_be_read_is_tried_again_by_whoever_asks_and_before_anything_goes() {
+    let folder = Arc::new(Refusing::default());
+    folder.has_space_again();
+    let open = || SnapshotStore::open(Arc::clone(&folder) as Arc<dyn Folder>, JOB, small());
+    let mut job = Job {
+        store: open().expect("opened"),
+        model: Model::new(),
+        changed: BTreeSet::new(),
+        epoch: 0,
+        base: None,
+    };
+    for _ in 0..5 {
+        job.epoch().expect("there is space");
+    }
+    let there = job.store.snapshots();
+
+    folder.hides_manifests.store(true, Ordering::SeqCst);
+    let store = open().expect("opened");
+    assert!(store.snapshots().is_empty());
+    assert_eq!(store.damaged().len(), there.len());
+    let newest = *there.last().expect("some");
+    let why = store.snapshot(newest).expect_err("nobody answers");
+    assert_eq!(why.code(), ErrorCode::ReadFailed);
+    // Nothing goes that it may refer to.
+    assert_eq!(store.sweep(id(2, 0)).expect("swept").files, 0);
+
+    folder.hides_manifests.store(false, Ordering::SeqCst);
+    store
+        .snapshot(newest)
+        .expect("it answers")
+        .verify()
+        .expect("whole");
+    store.collect().expect("collected");
+    assert_eq!((store.snapshots(), store.damaged().len()), (there, 0));
+    job.store = store;
+    job.check();
+    job.epoch().expect("it goes on");
+    job.check();
 }
 
 #[test]

@@ -414,8 +414,8 @@ fn a_life_that_fails_is_told_and_the_process_goes_on_with_the_next() {
     runtime().block_on(async {
         let mut cluster = Cluster::start(u64::MAX).await;
         let from = Some((1, cluster.publish_more(EpochKind::Usual).await));
-        // The snapshot that a life is to begin from can't be read.
-        *cluster.memory.is_damaged.lock().unwrap() = true;
+        // The snapshot that a life is to begin from is damaged.
+        *cluster.memory.unreadable.lock().unwrap() = Some(ErrorCode::SnapshotDamaged);
         (cluster.master.life, cluster.master.run) = (life(2, from), Run::Prepared);
         cluster.master.assign().await;
         let unreadable = |master: &Master| {
@@ -423,16 +423,25 @@ fn a_life_that_fails_is_told_and_the_process_goes_on_with_the_next() {
             matches!(why, Some(LifeEnd::Unreadable(_)))
         };
         cluster.master.listen_until(unreadable).await;
-        *cluster.memory.is_damaged.lock().unwrap() = false;
-        cluster.master.begin_life(life(3, from)).await;
+        // Or it can't be read at the moment.
+        *cluster.memory.unreadable.lock().unwrap() = Some(ErrorCode::SnapshotsAway);
+        (cluster.master.life, cluster.master.run) = (life(3, from), Run::Prepared);
+        cluster.master.assign().await;
+        let away = |master: &Master| {
+            let why = master.lives_over.get(&Generation(3));
+            matches!(why, Some(LifeEnd::Away(_)))
+        };
+        cluster.master.listen_until(away).await;
+        *cluster.memory.unreadable.lock().unwrap() = None;
+        cluster.master.begin_life(life(4, from)).await;
         // And an instance of the next one fails.
         cluster.job.fails.store(true, Ordering::Release);
         let failed = |master: &Master| {
-            let why = master.lives_over.get(&Generation(3));
+            let why = master.lives_over.get(&Generation(4));
             matches!(why, Some(LifeEnd::Failed(_)))
         };
         cluster.master.listen_until(failed).await;
-        cluster.master.begin_life(life(4, from)).await;
+        cluster.master.begin_life(life(5, from)).await;
         cluster.publish_more(EpochKind::Usual).await;
         cluster.end().await;
     });

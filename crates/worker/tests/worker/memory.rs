@@ -24,8 +24,8 @@ type Saved = BTreeMap<Which, Vec<Entry>>;
 pub struct Memory {
     /// By life and epoch; what several workers have saved lies together.
     saved: Mutex<BTreeMap<(u64, Epoch), Saved>>,
-    /// Whether nothing can be read.
-    pub is_damaged: Mutex<bool>,
+    /// Why nothing can be read, if that is so.
+    pub unreadable: Mutex<Option<ErrorCode>>,
 }
 
 impl Memory {
@@ -48,10 +48,10 @@ impl CutKeeper for InMemory {
 
     fn begin(&self, here: LifeHere) -> Result<Box<dyn LifeCuts>> {
         let state = match here.life.from {
-            Some(_) if *self.0.is_damaged.lock().unwrap() => {
-                return Err(Error::new(ErrorCode::SnapshotDamaged, "a block is damaged"));
-            }
             Some(epoch) => {
+                if let Some(code) = *self.0.unreadable.lock().unwrap() {
+                    return Err(Error::new(code, "it can't be read"));
+                }
                 let saved = self.0.saved.lock().unwrap();
                 let snapshot = saved.get(&(here.life.taken_in.0, epoch));
                 Some(snapshot.cloned().expect("it was committed"))

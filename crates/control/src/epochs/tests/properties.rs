@@ -19,6 +19,7 @@ enum Step {
     Begin,
     NotBegun,
     Unreadable,
+    Away,
     Store(Store),
     ComesLate,
     TakeOver,
@@ -42,6 +43,7 @@ fn step() -> impl Strategy<Value = Step> {
         5 => Just(Step::Begin),
         1 => Just(Step::NotBegun),
         1 => Just(Step::Unreadable),
+        1 => Just(Step::Away),
         3 => prop::sample::select(stores.to_vec()).prop_map(Step::Store),
         2 => Just(Step::ComesLate),
         1 => Just(Step::TakeOver),
@@ -179,6 +181,10 @@ fn happens(desk: &mut Desk, step: Step) {
         Step::Unreadable => {
             let reason = "a block is damaged".into();
             desk.happens(EpochsEvent::Unreadable { generation, reason });
+        }
+        Step::Away => {
+            let reason = "nobody answers".into();
+            desk.happens(EpochsEvent::Away { generation, reason });
         }
         Step::Store(store) => desk.store = store,
         Step::ComesLate => desk.comes_late(),

@@ -243,6 +243,56 @@ fn a_snapshot_that_cant_be_read_is_skipped_if_that_repeats_results_only_where_th
     }
 }
 
+fn is_away(desk: &mut Desk) {
+    let generation = desk.record().generation;
+    let reason = "nobody answers".to_string();
+    desk.happens(EpochsEvent::Away { generation, reason });
+}
+
+#[test]
+fn who_can_not_read_what_it_goes_back_to_looks_until_it_can_and_has_not_failed() {
+    let mut desk = Desk::running();
+    let committed = desk.commit_next();
+    desk.lose(1);
+    let mut longest = Duration::ZERO;
+    for _ in 0..50 {
+        let (count, asked_at) = (desk.lives.len(), desk.now);
+        is_away(&mut desk);
+        while desk.lives.len() == count {
+            desk.wait(millis(50));
+        }
+        longest = longest.max(desk.now - asked_at);
+    }
+    assert_eq!(longest, Duration::from_secs(5));
+    assert_eq!(
+        (desk.record().failures, &desk.record().safe_mode),
+        (1, &None)
+    );
+    assert_eq!(desk.epochs.waits_because(), Some("nobody answers"));
+    let notes = desk.notes.iter();
+    let told = notes.filter(|note| matches!(note, EpochsNote::Waiting(_)));
+    assert_eq!(told.count(), 1);
+    desk.begin_asked_for();
+    assert_eq!(desk.epochs.waits_because(), None);
+    assert_eq!(desk.record().restored_from, Some(Epoch(committed)));
+    desk.commit_next();
+}
+
+#[test]
+fn who_waits_for_what_it_goes_back_to_may_be_told_to_take_another() {
+    let mut desk = Desk::running();
+    let first = desk.commit_next();
+    desk.commit_next();
+    desk.lose(1);
+    is_away(&mut desk);
+    desk.command(1, EpochsCommand::GoBackTo(Some(Epoch(first))));
+    assert!(matches!(desk.reply(1), Some(Ok(_))));
+    desk.wait(millis(100));
+    desk.begin_asked_for();
+    assert_eq!(desk.record().restored_from, Some(Epoch(first)));
+    desk.commit_next();
+}
+
 #[test]
 fn a_life_that_was_restored_from_elsewhere_than_asked_for_is_none() {
     let mut desk = Desk::running();

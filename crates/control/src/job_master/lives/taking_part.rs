@@ -93,8 +93,13 @@ impl JobMaster {
                 let unreadable = EpochsEvent::Unreadable { generation, reason };
                 self.conduct(now, unreadable, actions);
             }
+            LifeEnd::Away(reason) if lives.stage == Stage::Beginning => {
+                let reason = format!("worker {worker}: {reason}");
+                let away = EpochsEvent::Away { generation, reason };
+                self.conduct(now, away, actions);
+            }
             // One that has begun is over as well: nothing of it would ever be committed.
-            LifeEnd::Failed(why) | LifeEnd::Unreadable(why) => {
+            LifeEnd::Failed(why) | LifeEnd::Unreadable(why) | LifeEnd::Away(why) => {
                 let reason = format!("worker {worker}: {why}");
                 self.lose(now, generation, participant, reason, actions);
             }

@@ -260,6 +260,35 @@ fn a_worker_that_can_not_go_on_takes_all_back_and_stays() {
 }
 
 #[test]
+fn a_worker_that_can_not_read_yet_what_it_begins_from_has_the_life_asked_for_again() {
+    let mut desk = living();
+    let epoch = desk.commit_next();
+    let over = |generation, why| {
+        MasterEvent::From(ToMaster::LifeOver {
+            worker: worker(2),
+            generation: Generation(generation),
+            why,
+        })
+    };
+    desk.happens(over(1, LifeEnd::Failed("it panicked".into())));
+    assert_eq!(desk.generation(), 2);
+    // It says so with each heartbeat.
+    for _ in 0..3 {
+        desk.happens(over(2, LifeEnd::Away("nobody answers".into())));
+    }
+    let waits = desk.master.epochs().and_then(crate::Epochs::waits_because);
+    assert!(waits.is_some_and(|why| why.contains("nobody answers")));
+    assert_eq!(desk.master.phase(), &JobPhase::Recovering);
+    desk.wait(Duration::from_millis(500));
+    // Only what has failed counts.
+    let failures = desk.epochs.as_ref().unwrap().0.failures;
+    assert_eq!((desk.generation(), failures), (3, 1));
+    let life = desk.life_of(worker(2)).unwrap();
+    assert_eq!(life.from, Some(epoch));
+    assert_eq!(desk.master.phase(), &JobPhase::Running);
+}
+
+#[test]
 fn what_ends_a_life_that_has_begun_is_never_passed_over() {
     let mut desk = living();
     // A sink finds out at its first record that it was configured wrongly; as nothing is committed yet, trying again would not help.

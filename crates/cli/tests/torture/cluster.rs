@@ -1,0 +1,337 @@
+//! The cluster under torture: its hosts as processes, its state manager, the job on it, and what it says.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::future::Future;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ardea_api::{Client, JobDescription};
+use ardea_core::{Error, ErrorCode, Result, Token};
+use ardea_state_manager::conformance::{Server, Skipped};
+use rustix::process::{Pid, Signal, getsid, kill_process};
+use serde_json::Value;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::job::JOB;
+use crate::land::Land;
+use crate::poll::until;
+use crate::settings::without_settings;
+
+/// The secret of the cluster.
+const TOKEN: &str = "5e0e3a1f0c2b4d6f8a9b7c6d5e4f3a2b";
+
+/// How long a host may take to answer, on a machine that has much to do.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
+
+/// How long a host that ends by itself at once stays gone.
+const STARTS_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// What the job promises, and how.
+const SETTINGS: [&str; 7] = [
+    "cluster.patience=3m",
+    "cluster.scheduler=hosts",
+    "cluster.packing=round-robin",
+    "job.containers=3",
+    "guarantee=exactly-once",
+    "snapshots.every=500ms",
+    // Faults come faster than anybody would find reasonable.
+    "recovery.attempts=50",
+];
+
+/// The cluster. Dropping it ends all of it.
+pub struct Cluster {
+    /// The processes of hosts, and since when they run.
+    hosts: BTreeMap<usize, (Child, Instant)>,
+    state: String,
+    /// The state manager's, where it has one.
+    state_server: Option<Server>,
+    runtime: Runtime,
+    /// The host that answered last.
+    answers: Cell<usize>,
+    pub land: Land,
+    folder: PathBuf,
+}
+
+impl Cluster {
+    /// Started, with all hosts registered.
+    pub fn start(land: Land, folder: &Path) -> std::result::Result<Self, Skipped> {
+        let (state, state_server) = match &land {
+            Land::Here(_) => (format!("file:{}", folder.join("state").display()), None),
+            Land::Spaces(_) => {
+                let own = land.own_address().parse().expect("an address");
+                let server = Server::start_at("zookeeper.sh", own)?;
+                let state = format!("zookeeper://{}/ardea", server.address());
+                (state, Some(server))
+            }
+        };
+        let token = folder.join("token");
+        fs::write(&token, TOKEN).expect("a file");
+        fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).expect("it is ours");
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build();
+        let mut cluster = Cluster {
+            hosts: BTreeMap::new(),
+            state,
+            state_server,
+            runtime: runtime.expect("threads"),
+            answers: Cell::new(1),
+            land,
+            folder: folder.to_path_buf(),
+        };
+        cluster.make_programs();
+        cluster.start_missing();
+        cluster.all_are_registered();
+        Ok(cluster)
+    }
+
+    /// Without what debuggers want, because each host unpacks it.
+    fn make_programs(&self) {
+        let own = std::env::current_exe().expect("this program");
+        let ardea = PathBuf::from(env!("CARGO_BIN_EXE_ardea"));
+        for (from, name) in [(own, "torture-job"), (ardea, "ardea")] {
+            let to = self.folder.join(name);
+            let strip = Command::new("strip").arg("-o").arg(&to).arg(&from).status();
+            if !strip.is_ok_and(|status| status.success()) {
+                fs::copy(&from, &to).expect("there is room");
+            }
+        }
+    }
+
+    /// The settings of a process of the cluster.
+    fn settings(&self, directory: &str, (address, port): (String, u16)) -> Vec<String> {
+        let at = |name: &str| self.folder.join(name).display().to_string();
+        let settings = [
+            "cluster.name=torture".to_string(),
+            format!("cluster.state={}", self.state),
+            format!("cluster.host={address}"),
+            format!("cluster.port={port}"),
+            format!("cluster.packages=file://{}", at("packages")),
+            format!("cluster.token_file={}", at("token")),
+            format!("cluster.directory={}", at(directory)),
+        ];
+        settings
+            .into_iter()
+            .flat_map(|setting| ["--set".to_string(), setting])
+            .collect()
+    }
+
+    fn start_host(&mut self, host: usize) {
+        let name = format!("h{host}");
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.folder.join(format!("{name}.log")))
+            .expect("a log");
+        let mut command = self.land.on(host, &self.folder.join("ardea"));
+        without_settings(&mut command);
+        let child = command
+            .args(["cluster", "start", "--foreground", "--name", &name])
+            .args(self.settings(&name, self.land.address(host)))
+            .env("HOME", &self.folder)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a log"))
+            .stderr(log)
+            .spawn()
+            .expect("the program is there");
+        self.hosts.insert(host, (child, Instant::now()));
+    }
+
+    /// Kills the process that stands for a host, if it runs; its containers are left alone.
+    pub fn kill_host(&mut self, host: usize) {
+        if let Some((mut child, _)) = self.hosts.remove(&host) {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Everything on a host is gone.
+    pub fn kill_machine(&mut self, host: usize) {
+        self.kill_host(host);
+        let directory = self.folder.join(format!("h{host}"));
+        for pid in self.land.processes(host, &directory) {
+            send(pid, Signal::KILL);
+        }
+    }
+
+    /// Starts the hosts whose processes are gone, as whatever watches over them would: not again and again at once.
+    pub fn start_missing(&mut self) {
+        for host in 1..=self.land.hosts() {
+            let is_due = |(child, since): &mut (Child, Instant)| {
+                let has_ended = child.try_wait().expect("it is ours").is_some();
+                has_ended && since.elapsed() > STARTS_AGAIN_AFTER
+            };
+            if self.hosts.get_mut(&host).is_none_or(is_due) {
+                self.start_host(host);
+            }
+        }
+    }
+
+    pub fn all_are_registered(&mut self) {
+        until("all hosts are registered", 90, || {
+            self.start_missing();
+            let hosts = self.ask(|client| async move { client.hosts().await })?;
+            (hosts.len() == self.land.hosts()).then_some(())
+        });
+    }
+
+    /// The process that stands for a host.
+    pub fn host_process(&self, host: usize) -> Option<i32> {
+        let (child, _) = self.hosts.get(&host)?;
+        i32::try_from(child.id()).ok()
+    }
+
+    /// The state manager's server is killed; where it has none, nothing happens.
+    pub fn kill_state(&self) {
+        if let Some(server) = &self.state_server {
+            server.kill();
+        }
+    }
+
+    pub fn restart_state(&self) {
+        if let Some(server) = &self.state_server {
+            server.restart();
+        }
+    }
+
+    /// Submits the job with these arguments, with its snapshots in that folder; waits until it runs.
+    pub fn submit(&self, arguments: &[&str], kept: &Path) {
+        let own = (self.land.own_address(), 0);
+        let mut command = Command::new(self.folder.join("torture-job"));
+        without_settings(&mut command);
+        command
+            .args(["submit", "--name", JOB, "--set"])
+            .arg(format!("snapshots.folder={}", kept.display()))
+            .args(SETTINGS.iter().flat_map(|setting| ["--set", setting]))
+            .args(self.settings("submitter", own))
+            .arg("--")
+            .args(arguments)
+            .env("HOME", &self.folder);
+        let output = command.output().expect("the program is there");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "submit: {said}");
+    }
+
+    /// What a host says: the one that answered last, or else the first that does.
+    pub fn ask<T, F: Future<Output = Result<T>>>(&self, ask: impl Fn(Client) -> F) -> Option<T> {
+        let (last, hosts) = (self.answers.get(), self.land.hosts());
+        (0..hosts).find_map(|step| {
+            let host = (last + step - 1) % hosts + 1;
+            let answer = self.ask_host(host, &ask).ok()?;
+            self.answers.set(host);
+            Some(answer)
+        })
+    }
+
+    fn ask_host<T, F: Future<Output = Result<T>>>(
+        &self,
+        host: usize,
+        ask: impl Fn(Client) -> F,
+    ) -> Result<T> {
+        let (address, port) = self.land.address(host);
+        let base = format!("http://{address}:{port}");
+        let client = Client::new(&base, Some(Token::new(TOKEN)))?;
+        let client = client
+            .patience(ANSWERS_WITHIN)
+            .asks_again_for(ANSWERS_WITHIN);
+        self.runtime.block_on(ask(client))
+    }
+
+    /// All that is known of the job, by whoever leads it.
+    pub fn describe(&self) -> Option<JobDescription> {
+        self.ask(|client| async move {
+            let described = client.describe(JOB).await?;
+            match described.master {
+                Some(_) => Ok(described),
+                None => Err(Error::new(ErrorCode::Superseded, "unled")),
+            }
+        })
+    }
+
+    /// The host that leads the job, if somebody says so.
+    pub fn leader(&self) -> Option<usize> {
+        let master = self.describe()?.master?;
+        let digits = master.host.rsplit(['h', '.']).next()?;
+        digits.parse().ok()
+    }
+
+    /// The workers of the job's containers: container and process.
+    pub fn workers(&self) -> Vec<(u64, i32)> {
+        let mut workers: Vec<(u64, i32)> = self
+            .processes()
+            .into_iter()
+            .filter_map(|pid| Some((container_of(pid)?, pid)))
+            .collect();
+        workers.sort_unstable();
+        workers
+    }
+
+    /// All that runs of the cluster.
+    pub fn processes(&self) -> Vec<i32> {
+        let folder = self.folder.display().to_string().into_bytes();
+        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+        let is_ours = |pid: &i32| {
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            let mut parts = environment.windows(folder.len());
+            *pid != std::process::id() as i32 && parts.any(|part| part == folder)
+        };
+        pids.filter(is_ours).collect()
+    }
+
+    /// Tells what can be told, when something has gone wrong.
+    pub fn tell_all(&self) {
+        if let Some(described) = self.describe() {
+            eprintln!("{:?}, led by {:?}", described.summary, described.master);
+            eprintln!("{:?}", described.epochs);
+            let containers = described.containers.iter();
+            containers.for_each(|container| eprintln!("{container:?}"));
+            let problems = described.problems.iter();
+            problems.for_each(|problem| eprintln!("{problem:?}"));
+            let notes = described.notes.iter().rev().take(60).rev();
+            notes.for_each(|note| eprintln!("{} {}", note.at_ms, note.text));
+        }
+        eprintln!("{:?}", self.workers());
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let hosts: Vec<usize> = self.hosts.keys().copied().collect();
+        hosts.into_iter().for_each(|host| self.kill_host(host));
+        for _ in 0..200 {
+            let left = self.processes();
+            if left.is_empty() {
+                return;
+            }
+            left.into_iter().for_each(|pid| send(pid, Signal::KILL));
+            thread::park_timeout(Duration::from_millis(20));
+        }
+    }
+}
+
+/// The container whose worker a process is, if it is one.
+fn container_of(pid: i32) -> Option<u64> {
+    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let mut variables = environment.split(|byte| *byte == 0);
+    let start = variables.find_map(|variable| variable.strip_prefix(b"ARDEA_WORKER="))?;
+    let start: Value = serde_json::from_slice(start).ok()?;
+    // What it has started has its environment as well, and no session of its own.
+    let own = Pid::from_raw(pid)?;
+    let is_worker = getsid(Some(own)).is_ok_and(|session| session == own);
+    let container = start["worker"]["container"].as_u64()?;
+    is_worker.then_some(container)
+}
+
+/// Sends a signal; that the process is gone already is well.
+pub fn send(pid: i32, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(pid) {
+        let _ = kill_process(pid, signal);
+    }
+}

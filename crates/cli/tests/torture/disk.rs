@@ -1,0 +1,142 @@
+//! The place of the job's snapshots: a small disk of its own, where one can be had, which can be filled; else a folder.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::dice::Dice;
+
+/// How large the disk is: many times what the job remembers.
+const SIZE: &str = "size=64m,mode=755";
+
+/// What fills it.
+const BALLAST: &str = "ballast";
+/// What the job's folder is called while it is away.
+const AWAY: &str = "away";
+
+/// The place of snapshots. A disk goes when this is dropped.
+pub struct Disk {
+    path: PathBuf,
+    is_mounted: bool,
+}
+
+/// A file that was damaged, and what it was before.
+pub struct Damaged {
+    path: PathBuf,
+    at: u64,
+    byte: u8,
+}
+
+impl Disk {
+    /// In that folder, which is made.
+    pub fn at(path: PathBuf) -> Self {
+        fs::create_dir(&path).expect("a folder");
+        let mount = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", SIZE, "torture"])
+            .arg(&path)
+            .stderr(Stdio::null())
+            .status();
+        let is_mounted = mount.is_ok_and(|status| status.success());
+        Disk { path, is_mounted }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it can be filled.
+    pub fn is_small(&self) -> bool {
+        self.is_mounted
+    }
+
+    /// Leaves no room. Others may still find a little, or lose the last.
+    pub fn fill(&self) {
+        if !self.is_mounted {
+            return;
+        }
+        let mut ballast = File::create(self.path.join(BALLAST)).expect("a file");
+        for size in [1 << 20, 4 << 10] {
+            let block = vec![0; size];
+            while ballast.write_all(&block).is_ok() {}
+        }
+    }
+
+    pub fn free(&self) {
+        let _ = fs::remove_file(self.path.join(BALLAST));
+    }
+
+    /// The job's folder, if it is there.
+    fn folder(&self) -> Option<PathBuf> {
+        let entries = fs::read_dir(&self.path).ok()?.flatten();
+        let mut folders = entries.filter(|entry| entry.path().is_dir());
+        let found = folders.find(|entry| entry.file_name() != AWAY)?;
+        Some(found.path())
+    }
+
+    /// Takes the job's folder away; where it has to come back to.
+    pub fn take_away(&self) -> Option<PathBuf> {
+        let folder = self.folder()?;
+        fs::rename(&folder, self.path.join(AWAY)).expect("it is there");
+        Some(folder)
+    }
+
+    pub fn bring_back(&self, folder: &Path) {
+        fs::rename(self.path.join(AWAY), folder).expect("nobody has taken its place");
+    }
+
+    /// Turns a byte around of a file of the newest snapshot: of its manifest, or of the newest block.
+    pub fn damage(&self, chance: u64) -> Option<Damaged> {
+        let mut dice = Dice::of(chance);
+        let ending = if dice.percent(50) {
+            ".manifest"
+        } else {
+            ".block"
+        };
+        let files = fs::read_dir(self.folder()?).ok()?.flatten();
+        let wanted = files.filter(|file| file.file_name().to_string_lossy().ends_with(ending));
+        let newest = wanted.max_by_key(|file| file.metadata().and_then(|it| it.modified()).ok())?;
+        let path = newest.path();
+        // Never made anew, if it has just been removed.
+        let mut file = OpenOptions::new().read(true).write(true).open(&path).ok()?;
+        let length = file.metadata().ok()?.len();
+        let at = dice.below(length.max(1));
+        let mut byte = [0];
+        file.seek(SeekFrom::Start(at)).ok()?;
+        file.read_exact(&mut byte).ok()?;
+        file.seek(SeekFrom::Start(at)).ok()?;
+        file.write_all(&[!byte[0]]).ok()?;
+        let byte = byte[0];
+        Some(Damaged { path, at, byte })
+    }
+
+    /// Restores what was damaged, if it is still there.
+    pub fn restore(&self, damaged: &Damaged) {
+        let file = OpenOptions::new().write(true).open(&damaged.path);
+        if let Ok(mut file) = file
+            && file.seek(SeekFrom::Start(damaged.at)).is_ok()
+        {
+            let _ = file.write_all(&[damaged.byte]);
+        }
+    }
+
+    /// Copies what is there to a folder, for whoever looks for the reason of something.
+    pub fn copy_to(&self, folder: &Path) {
+        let copied = Command::new("cp")
+            .args(["-a", "--"])
+            .arg(&self.path)
+            .arg(folder)
+            .status();
+        if !copied.is_ok_and(|status| status.success()) {
+            eprintln!("torture: the snapshots could not be copied");
+        }
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        if self.is_mounted {
+            let _ = Command::new("umount").arg("-l").arg(&self.path).status();
+        }
+    }
+}

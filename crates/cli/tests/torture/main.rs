@@ -1,0 +1,122 @@
+//! The torture test: a job with everything that remembers something runs on a real cluster while all that can go wrong does, at random
+//! from a seed, and what it has published in the end has to be what a simple program computes, record by record.
+//!
+//! ```text
+//! scripts/torture.sh --seed 7 --faults 200     `make torture ARGS="…"`
+//! ```
+//!
+//! In reading order. What follows from a seed and from nothing else: `dice`, `inputs`, `plan` (which faults, in which order), `oracle` (what has to
+//! come out), `verdict` (how that differs from what did). The job: `job`. The ground that it stands on: `land` (hosts, with networks of
+//! their own if there may be namespaces), `cluster`, `services` (Kafka, PostgreSQL), `disk`, `feeder`; `world` is all of that. What is
+//! done to it: `suffering`; and one run of it all: `run`.
+//!
+//! Without arguments it is a suite: the promises of the pure parts, and a short torture. This program is also the job.
+
+use std::process::ExitCode;
+
+mod cluster;
+mod dice;
+mod disk;
+mod feeder;
+mod inputs;
+mod job;
+mod land;
+mod oracle;
+mod plan;
+mod run;
+mod services;
+mod suffering;
+mod verdict;
+mod world;
+
+#[path = "../hosts/ground.rs"]
+mod ground;
+#[path = "../hosts/poll.rs"]
+#[expect(dead_code, reason = "times here are in milliseconds")]
+mod poll;
+#[path = "../settings/mod.rs"]
+mod settings;
+#[path = "../cluster/suite.rs"]
+mod suite;
+
+use run::Wish;
+use suite::Test;
+
+const TESTS: &[Test] = &[
+    Test {
+        name: "a_plan_follows_from_its_seed_and_from_nothing_else",
+        run: plan::promises::a_plan_follows_from_its_seed_and_from_nothing_else,
+    },
+    Test {
+        name: "each_kind_of_fault_comes_in_a_plan_as_long_as_there_are_kinds",
+        run: plan::promises::each_kind_of_fault_comes_in_a_plan_as_long_as_there_are_kinds,
+    },
+    Test {
+        name: "what_a_machine_can_not_do_is_in_no_plan",
+        run: plan::promises::what_a_machine_can_not_do_is_in_no_plan,
+    },
+    Test {
+        name: "the_job_is_given_time_to_recover_again_and_again_and_at_the_end",
+        run: plan::promises::the_job_is_given_time_to_recover_again_and_again_and_at_the_end,
+    },
+    Test {
+        name: "events_follow_from_seed_and_number_and_lie_in_the_order_of_their_times",
+        run:
+            inputs::promises::events_follow_from_seed_and_number_and_lie_in_the_order_of_their_times,
+    },
+    Test {
+        name: "an_event_is_read_as_it_was_written_and_nothing_else_is_one",
+        run: inputs::promises::an_event_is_read_as_it_was_written_and_nothing_else_is_one,
+    },
+    Test {
+        name: "pairs_are_of_one_key_and_second_and_what_is_near_of_one_key_and_300_ms",
+        run:
+            oracle::promises::pairs_are_of_one_key_and_second_and_what_is_near_of_one_key_and_300_ms,
+    },
+    Test {
+        name: "rates_are_of_all_windows_that_hold_an_order",
+        run: oracle::promises::rates_are_of_all_windows_that_hold_an_order,
+    },
+    Test {
+        name: "a_key_is_silent_when_no_payment_came_for_long_enough_and_at_the_end",
+        run: oracle::promises::a_key_is_silent_when_no_payment_came_for_long_enough_and_at_the_end,
+    },
+    Test {
+        name: "balances_are_of_orders_and_payments",
+        run: oracle::promises::balances_are_of_orders_and_payments,
+    },
+    Test {
+        name: "each_record_that_is_wrong_is_told_for_what_it_is",
+        run: verdict::promises::each_record_that_is_wrong_is_told_for_what_it_is,
+    },
+    Test {
+        name: "what_has_not_come_yet_may_come",
+        run: verdict::promises::what_has_not_come_yet_may_come,
+    },
+    Test {
+        name: "what_comes_out_is_the_same_whatever_goes_wrong",
+        run: what_comes_out_is_the_same_whatever_goes_wrong,
+    },
+];
+
+/// A short torture, on this machine's own network; its seed is another each time, and is told.
+fn what_comes_out_is_the_same_whatever_goes_wrong() {
+    assert!(run::run(&Wish::short()), "see above");
+}
+
+fn main() -> ExitCode {
+    if job::is_asked_for() {
+        return ardea::main(job::build);
+    }
+    match Wish::of_command_line() {
+        Ok(None) => suite::run(TESTS),
+        Ok(Some(wish)) => match run::run(&wish) {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        },
+        Err(wrong) => {
+            eprintln!("torture: {wrong}");
+            ExitCode::from(2)
+        }
+    }
+}

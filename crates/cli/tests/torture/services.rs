@@ -1,0 +1,98 @@
+//! The systems beside the cluster, Kafka and PostgreSQL, and what is written to them and read from them by their own programs.
+
+use std::io::Write;
+use std::net::IpAddr;
+use std::process::{Command, Stdio};
+use std::thread;
+
+use ardea_state_manager::conformance::{Server, Skipped};
+
+use crate::job::RATES;
+
+/// A broker and a database.
+pub struct Services {
+    pub kafka: Server,
+    pub postgres: Server,
+}
+
+impl Services {
+    /// Started, at an address that all hosts reach.
+    pub fn start(at: IpAddr) -> Result<Self, Skipped> {
+        let (kafka, postgres) = thread::scope(|scope| {
+            let kafka = scope.spawn(|| Server::start_at("kafka.sh", at));
+            let postgres = Server::start_at("postgres.sh", at);
+            (kafka.join().expect("it has started"), postgres)
+        });
+        Ok(Services {
+            kafka: kafka?,
+            postgres: postgres?,
+        })
+    }
+
+    pub fn brokers(&self) -> String {
+        self.kafka.address().to_string()
+    }
+
+    pub fn database(&self) -> String {
+        format!("postgres://postgres@{}/postgres", self.postgres.address())
+    }
+
+    /// Runs statements, and gives the rows of the last one, a line each.
+    pub fn sql(&self, statements: &str) -> Result<Vec<String>, String> {
+        let address = self.postgres.address();
+        let mut psql = Command::new("psql");
+        psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"])
+            .args(["-U", "postgres", "-d", "postgres"])
+            .args(["-h", &address.ip().to_string()])
+            .args(["-p", &address.port().to_string()])
+            .args(["-c", statements])
+            .env("PGCONNECT_TIMEOUT", "5");
+        said(&mut psql)
+    }
+
+    /// What is committed of the topic that the job writes.
+    pub fn rates(&self) -> Result<Vec<String>, String> {
+        let mut kcat = Command::new("kcat");
+        kcat.args(["-C", "-q", "-e", "-o", "beginning", "-p", "0"])
+            .args(["-b", &self.brokers(), "-t", RATES])
+            .args(["-X", "isolation.level=read_committed"]);
+        let mut lines = said(&mut kcat)?;
+        lines.retain(|line| line.starts_with("rate "));
+        Ok(lines)
+    }
+}
+
+/// Writes lines to a topic, a message each, and returns when all are acknowledged. The topic is made if it is not there.
+pub fn produce(brokers: &str, topic: &str, lines: &str) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("kcat: {error}");
+    let mut kcat = Command::new("kcat")
+        .args(["-P", "-b", brokers, "-t", topic, "-p", "0"])
+        .args(["-X", "enable.idempotence=true"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
+    if let Some(mut input) = kcat.stdin.take() {
+        input.write_all(lines.as_bytes()).map_err(failed)?;
+    }
+    let output = kcat.wait_with_output().map_err(failed)?;
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(format!("kcat could not write: {complaint}")),
+    }
+}
+
+/// The lines that a program says, if it succeeds.
+fn said(command: &mut Command) -> Result<Vec<String>, String> {
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| error.to_string())?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text.lines().map(str::to_string).collect())
+}
