@@ -32,6 +32,7 @@ where
             limit: u64::MAX,
             quantum: DEFAULT_QUANTUM,
             stride: Duration::ZERO,
+            since: None,
         },
         make: move |index| Some(make(index)),
         parallelism: Parallelism::ONE,
@@ -48,7 +49,7 @@ const WATERMARK_PERIOD: Duration = Duration::from_millis(10);
 ///
 /// * The loop is open: when a record is due depends on the rate and the start alone. A job that falls behind gets all due
 ///   records as soon as it takes them, and their event times show how late they are.
-/// * A record's event time is when it is due: the time of day at the instance's start plus i / rate.
+/// * A record's event time is when it is due: the time of day at the instance's start, or the one [given](AtRate::since), plus i / rate.
 /// * A record is emitted as soon as it is due, but not before a quantum (100 µs) has passed since the last batch: at high
 ///   rates a batch holds the records of one quantum.
 /// * Each batch ends with the watermark of what is still to come: no more than now, no more than the next due time.
@@ -85,6 +86,8 @@ struct Plan {
     limit: u64,
     quantum: Duration,
     stride: Duration,
+    /// When the first record is due, if not at the instance's start.
+    since: Option<Timestamp>,
 }
 
 impl<T, F, B> AtRate<T, F, B>
@@ -147,6 +150,21 @@ where
         self
     }
 
+    /// Has the first record be due at this time of day instead of at the start, and all others as much later: what was due by the start comes at
+    /// once. So several runs make the same records with the same times.
+    ///
+    /// ```
+    /// use ardea_connect::generate;
+    /// use ardea_core::{Source, Timestamp, Unbounded};
+    ///
+    /// let midnight = Timestamp::from_secs(1_763_769_600);
+    /// let same_for_all: Source<u64, Unbounded> = generate::at_rate(1_000, |i| i).since(midnight).build();
+    /// ```
+    pub fn since(mut self, first: Timestamp) -> Self {
+        self.plan.since = Some(first);
+        self
+    }
+
     /// Ends after `records` records in all.
     pub fn limit(mut self, records: u64) -> AtRate<T, F, Bounded> {
         self.plan.limit = records;
@@ -204,7 +222,7 @@ where
 /// When an instance began, for what is due.
 #[derive(Clone, Copy, Debug)]
 struct Start {
-    /// On the instance's clock, when it was first called.
+    /// On the instance's clock, when it was first called, or when the first record is due if that is later.
     called: Duration,
     /// How many nanoseconds had passed by then, in earlier lives.
     before: u64,
@@ -250,9 +268,11 @@ where
     /// Begins now, or goes on with the start of an earlier life.
     fn begin(&mut self, now: Duration) -> Start {
         let today = self.clock.wall();
-        let wall = *self.numbers.began.get_or_insert(today);
+        let first = self.plan.since.unwrap_or(today);
+        let wall = *self.numbers.began.get_or_insert(first);
         let start = Start {
-            called: now,
+            // One that lies ahead is waited for.
+            called: now.saturating_add(wall.since(today)),
             before: today.since(wall).as_nanos() as u64,
             wall,
         };
@@ -334,6 +354,10 @@ where
             Some(start) => start,
             None => self.begin(now),
         };
+        if now < start.called {
+            outbox.wake_at(start.called);
+            return Ok(Progress::NONE);
+        }
         let elapsed = start.before + now.saturating_sub(start.called).as_nanos() as u64;
         let mut lane = outbox.lane::<T>(Ordinal::FIRST)?;
         if lane.is_full() {
@@ -424,6 +448,25 @@ mod tests {
                 quiet + 1
             };
         }
+    }
+
+    #[test]
+    fn runs_that_count_from_the_same_moment_make_the_same_records() {
+        let run = |began: u64| {
+            let source = identity(1000).since(Timestamp::from_millis(50));
+            let (mut driven, hand) = driven(source, Instance::ONLY);
+            hand.advance(Duration::from_millis(began));
+            settle(&mut driven);
+            let at_once = driven.records.len();
+            hand.advance(Duration::from_millis(100 - began));
+            settle(&mut driven);
+            (at_once, driven.records.clone())
+        };
+        let (before, all) = run(10);
+        assert_eq!((before, all.len()), (0, 51), "it is waited for");
+        assert_eq!(all[0], (0, Timestamp::from_millis(50)));
+        assert_eq!(run(50).0, 1);
+        assert_eq!(run(70), (21, all), "what was due comes at once");
     }
 
     #[test]
