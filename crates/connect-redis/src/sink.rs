@@ -296,15 +296,18 @@ where
     }
 
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+        let now = self.bad.context().clock.now();
         let mut has_room = match &self.link {
             Some(link) => link.has_room(TURN)?,
             None => false,
         };
         if let (Some(transactions), Some(link)) = (&self.transactions, &self.link)
-            && !transactions.has_room(self.held)?
+            && !transactions.has_room(self.held, now)?
         {
-            // Until what is being carried out makes room.
-            link.is_done(TURN)?;
+            // Until what is being carried out makes room, or a commit is told.
+            if transactions.is_under_way() {
+                link.is_done(TURN)?;
+            }
             has_room = false;
         }
         if has_room {
@@ -340,8 +343,9 @@ where
     }
 
     fn take_cut(&mut self, cut: Cut) -> Result<()> {
+        let now = self.bad.context().clock.now();
         if let Some(transactions) = &mut self.transactions {
-            transactions.take_cut(cut);
+            transactions.take_cut(cut, now);
         }
         Ok(())
     }
@@ -383,6 +387,13 @@ where
             link.bring(&mut expiry);
         }
         self.carry_out(Duration::ZERO)
+    }
+
+    fn on_epoch_given_up(&mut self, epoch: Epoch) -> Result<Progress> {
+        if let Some(transactions) = &mut self.transactions {
+            transactions.give_up(epoch);
+        }
+        Ok(Progress::DONE)
     }
 
     fn awaits_commit(&self) -> bool {
