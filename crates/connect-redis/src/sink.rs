@@ -117,7 +117,7 @@ where
     }
 
     /// Sets how many bytes of commands an instance may hold in memory until their epochs are committed, where it works
-    /// [exactly once](Self::exactly_once): 256 MiB by default. What is being carried out is waited for; where the epoch at hand alone is larger
+    /// [exactly once](Self::exactly_once): 256 MiB by default. What is being carried out, or waits for a commit that is on its way, is waited for; where the epoch at hand alone is larger
     /// the job fails, and says so, rather than take all memory. Shorter epochs (`snapshots.every`) hold less.
     pub fn hold_at_most(mut self, bytes: usize) -> Self {
         self.held = bytes;
