@@ -66,7 +66,8 @@ impl TwinsParams {
             ("--snapshot-interval", self.snapshot_interval),
         ])?;
         if self.window < Duration::from_millis(1) {
-            return Err(refused("windows of less than 1ms are not measured").hint("give --window at least 1ms"));
+            return Err(refused("windows of less than 1ms are not measured")
+                .hint("give --window at least 1ms"));
         }
         let records = u128::from(self.rate) * self.window.as_micros();
         if records % 1_000_000 != 0 {
@@ -82,7 +83,10 @@ impl TwinsParams {
             ("window", json!(format_duration(self.window))),
             ("duration", json!(format_duration(self.duration))),
             ("warmup", json!(format_duration(self.warmup))),
-            ("snapshot_interval", json!(format_duration(self.snapshot_interval))),
+            (
+                "snapshot_interval",
+                json!(format_duration(self.snapshot_interval)),
+            ),
         ]
     }
 }
@@ -100,7 +104,8 @@ impl Copies {
                 .stdout(Stdio::null())
                 .spawn();
             let child = child.map_err(|error| {
-                Error::new(ErrorCode::StartFailed, "a copy of the job can't be started").because(error)
+                Error::new(ErrorCode::StartFailed, "a copy of the job can't be started")
+                    .because(error)
             })?;
             copies.0.push(child);
         }
@@ -160,9 +165,12 @@ pub fn run(params: &TwinsParams, progress: &mut dyn FnMut(&str)) -> Result<Repor
     let noise = noise::listen(1)?;
     let folder = tempfile::Builder::new().prefix("ardea-bench-").tempdir();
     let folder = folder.map_err(|error| {
-        Error::new(ErrorCode::WriteFailed, "cannot make a folder for the results")
-            .because(error)
-            .hint("check the free space and permissions of the folder for temporary files (TMPDIR)")
+        Error::new(
+            ErrorCode::WriteFailed,
+            "cannot make a folder for the results",
+        )
+        .because(error)
+        .hint("check the free space and permissions of the folder for temporary files (TMPDIR)")
     })?;
     progress("starting two copies");
     let load = Load::new(params, folder.path(), now_micros() + micros(STARTS_WITHIN));
@@ -181,7 +189,8 @@ pub fn run(params: &TwinsParams, progress: &mut dyn FnMut(&str)) -> Result<Repor
     let killed = copies(&load.path)?
         .into_iter()
         .max_by_key(|twin| twin.first);
-    let killed = killed.ok_or_else(|| Error::new(ErrorCode::LimitReached, "there is no copy to kill"))?;
+    let killed =
+        killed.ok_or_else(|| Error::new(ErrorCode::LimitReached, "there is no copy to kill"))?;
     progress("killing the copy that was first more often");
     let killed_at = now_micros();
     running.kill(killed.process);

@@ -434,11 +434,18 @@ mod tests {
         transactions.commit(Epoch(1));
         transactions.note_carried_out();
         let error = transactions.has_room(PART, NOW).unwrap_err();
-        assert_eq!(error.code(), ErrorCode::LimitReached, "of the epoch at hand alone");
+        assert_eq!(
+            error.code(),
+            ErrorCode::LimitReached,
+            "of the epoch at hand alone"
+        );
         written(&mut transactions, Cut::full(Epoch(2)));
         assert!(!transactions.has_room(PART, NOW).unwrap());
         transactions.give_up(Epoch(2));
-        assert!(transactions.has_room(PART, NOW).is_err(), "nobody makes room");
+        assert!(
+            transactions.has_room(PART, NOW).is_err(),
+            "nobody makes room"
+        );
     }
 
     #[test]

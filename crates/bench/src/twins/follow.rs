@@ -80,10 +80,16 @@ impl Follower {
     fn see(&mut self, line: &[u8], seen_at: i64) -> Result<()> {
         let text = String::from_utf8_lossy(line);
         let mut numbers = text.split(' ').map(str::parse::<i64>);
-        let (Some(Ok(end)), Some(Ok(_)), Some(Ok(records)), None) =
-            (numbers.next(), numbers.next(), numbers.next(), numbers.next())
-        else {
-            let what = format!("{} has a line that is no result: {text:?}", self.path.display());
+        let (Some(Ok(end)), Some(Ok(_)), Some(Ok(records)), None) = (
+            numbers.next(),
+            numbers.next(),
+            numbers.next(),
+            numbers.next(),
+        ) else {
+            let what = format!(
+                "{} has a line that is no result: {text:?}",
+                self.path.display()
+            );
             return Err(Error::new(ErrorCode::BadRecord, what));
         };
         let late = (seen_at - end).max(0).unsigned_abs() * 1_000;
@@ -113,7 +119,9 @@ impl Follower {
 
     /// How late the latest result was of windows that ended when a copy was killed or in the second after it, in nanoseconds.
     pub(super) fn worst_after(&self, killed_at: i64) -> u64 {
-        let after = self.windows.range(killed_at - self.window..killed_at + AFTERMATH);
+        let after = self
+            .windows
+            .range(killed_at - self.window..killed_at + AFTERMATH);
         after.map(|(_, seen)| seen.late).max().unwrap_or(0)
     }
 
@@ -130,7 +138,9 @@ impl Follower {
         };
         let windows = ((last - first) / self.window + 1).unsigned_abs();
         let missing = windows.saturating_sub(ends.len() as u64) * self.records;
-        let short = self.whole().map(|(_, seen)| self.records.saturating_sub(seen.records));
+        let short = self
+            .whole()
+            .map(|(_, seen)| self.records.saturating_sub(seen.records));
         missing + short.sum::<u64>()
     }
 

@@ -29,7 +29,8 @@ fn row(twin: &Twin) -> Vec<String> {
         twin.job.clone(),
         format!("{} on {}", twin.process, twin.host),
         state(twin).to_string(),
-        twin.until.map_or_else(String::new, |until| until.to_string()),
+        twin.until
+            .map_or_else(String::new, |until| until.to_string()),
         duration(twin.behind),
         grouped(twin.first),
         grouped(twin.met),

@@ -41,10 +41,12 @@ pub(super) struct Limits {
 impl Limits {
     pub fn new(settings: &Settings, job: &str) -> Self {
         // What is packed can be larger before: whether the topic takes it is seen when it is sent.
-        let is_packed = ["compression.type", "compression.codec"].iter().any(|name| {
-            let packing = settings.property(name);
-            packing.is_some_and(|packing| packing != "none")
-        });
+        let is_packed = ["compression.type", "compression.codec"]
+            .iter()
+            .any(|name| {
+                let packing = settings.property(name);
+                packing.is_some_and(|packing| packing != "none")
+            });
         Limits {
             settings: settings.clone(),
             job: job.to_string(),
@@ -63,7 +65,9 @@ impl Limits {
         }
         let admin = match &self.admin {
             Some(admin) => admin,
-            None => self.admin.insert(self.settings.client(&self.job, &[], &[])?),
+            None => self
+                .admin
+                .insert(self.settings.client(&self.job, &[], &[])?),
         };
         let topic = ResourceSpecifier::Topic(&self.settings.topic);
         let options = AdminOptions::new().request_timeout(Some(ANSWER));

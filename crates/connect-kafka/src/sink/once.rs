@@ -330,7 +330,12 @@ impl Once {
             none => {
                 let writer = self.writer(heir.index, heir.kept.run);
                 let job = &self.context.job;
-                none.insert(Transactions::new(&self.settings, job, writer, &self.limits)?)
+                none.insert(Transactions::new(
+                    &self.settings,
+                    job,
+                    writer,
+                    &self.limits,
+                )?)
             }
         };
         if !transactions.fence()? {

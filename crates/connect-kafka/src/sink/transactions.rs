@@ -89,12 +89,7 @@ pub(super) struct Transactions {
 }
 
 impl Transactions {
-    pub fn new(
-        settings: &Settings,
-        job: &str,
-        writer: Writer,
-        limits: &Limits,
-    ) -> Result<Self> {
+    pub fn new(settings: &Settings, job: &str, writer: Writer, limits: &Limits) -> Result<Self> {
         let fixed = [
             ("enable.idempotence", "true"),
             ("acks", "all"),

@@ -100,7 +100,8 @@ impl Fence {
                 return Err(Trouble::Passing(why));
             }
             if looked.elapsed() >= PATIENCE {
-                let end = "select pg_terminate_backend(pid) from unnest($1::integer[]) as session (pid)";
+                let end =
+                    "select pg_terminate_backend(pid) from unnest($1::integer[]) as session (pid)";
                 client.execute(end, &[&before]).await?;
             }
             tokio::time::sleep(LOOK).await;
@@ -150,14 +151,26 @@ mod tests {
         let standing = |name: &str| own.standing(50, name);
         assert_eq!(standing(&name(0, 40)), Standing::Beside, "dealt to another");
         assert_eq!(standing(&name(1, 40)), Standing::Before);
-        assert_eq!(standing(&name(3, 40)), Standing::Before, "of more instances");
+        assert_eq!(
+            standing(&name(3, 40)),
+            Standing::Before,
+            "of more instances"
+        );
         assert_eq!(standing(&name(1, 50)), Standing::Before, "its own, broken");
         assert_eq!(standing(&name(1, 60)), Standing::Behind);
-        assert_eq!(standing(&fence("job/other", 1, 2).name(40)), Standing::Beside);
+        assert_eq!(
+            standing(&fence("job/other", 1, 2).name(40)),
+            Standing::Beside
+        );
         for other in ["psql", "ardea", &own.prefix()] {
             assert_eq!(standing(other), Standing::Beside);
         }
         // The server cuts names off at 63 bytes.
-        assert!(fence("s", u32::MAX, 9).name(i64::from(u32::MAX) * 1_000_000).len() < 63);
+        assert!(
+            fence("s", u32::MAX, 9)
+                .name(i64::from(u32::MAX) * 1_000_000)
+                .len()
+                < 63
+        );
     }
 }

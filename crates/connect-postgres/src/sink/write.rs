@@ -157,12 +157,7 @@ where
             });
             self.lives = Some(lives);
         }
-        self.link = Some(Link::open(
-            &self.plan,
-            owner,
-            fence,
-            context.waker.clone(),
-        )?);
+        self.link = Some(Link::open(&self.plan, owner, fence, context.waker.clone())?);
         Ok(())
     }
 

@@ -54,10 +54,7 @@ fn latest(url: &str, table: &str) -> Arc<dyn ProcessorSupplier> {
 #[test]
 fn what_a_dead_life_has_under_way_is_not_written_behind_what_comes_later() {
     let Some(url) = shared_server() else { return };
-    ask(
-        &url,
-        "create table fenced (k bigint primary key, n bigint)",
-    );
+    ask(&url, "create table fenced (k bigint primary key, n bigint)");
     let sink = latest(&url, "fenced");
     let mut first = Driven::begin(&sink, "fenced", Instance::ONLY, None);
     first.write([1u64]);

@@ -99,7 +99,9 @@ impl Arbiter {
         let open = |path: &Path| {
             let mut options = File::options();
             let options = options.read(true).write(true).create(true).truncate(false);
-            options.open(path).map_err(|error| cannot_write(path, error))
+            options
+                .open(path)
+                .map_err(|error| cannot_write(path, error))
         };
         let arbiter = Arbiter {
             ledger: open(&folder.join(LEDGER))?,
@@ -218,8 +220,17 @@ impl Arbiter {
             .write_all_at(offer.content, self.end)
             .and_then(|()| self.data.metadata())
             // What is behind has been written by a copy that died meanwhile.
-            .and_then(|data| if data.len() > end { self.data.set_len(end) } else { Ok(()) })
-            .and_then(|()| self.ledger.write_all_at(&entry.to_bytes(), place_of(self.met)));
+            .and_then(|data| {
+                if data.len() > end {
+                    self.data.set_len(end)
+                } else {
+                    Ok(())
+                }
+            })
+            .and_then(|()| {
+                self.ledger
+                    .write_all_at(&entry.to_bytes(), place_of(self.met))
+            });
         written.map_err(|error| self.cannot(error))?;
         (self.met, self.end) = (self.met + 1, end);
         Ok(())
@@ -285,7 +296,10 @@ impl Arbiter {
     fn begin(&self) -> Result<()> {
         let length = self.data_length()?;
         if length > 0 {
-            let what = format!("{} is there already, with {length} bytes", self.path.display());
+            let what = format!(
+                "{} is there already, with {length} bytes",
+                self.path.display()
+            );
             let error = Error::new(ErrorCode::InvalidJob, what);
             return Err(error.hint("remove it, or have the copies write another file"));
         }

@@ -246,8 +246,14 @@ fn a_copy_that_has_other_results_ends_and_says_where() {
             "the copies have other results",
         ),
         (&[(1, 1), (31, 3)][..], "this one has none"),
-        (&[(1, 1), (12, 2), (21, 9)][..], "only this copy has results"),
-        (&[(1, 1), (1, 1), (12, 2)][..], "from 1970-01-01T00:00:00Z to"),
+        (
+            &[(1, 1), (12, 2), (21, 9)][..],
+            "only this copy has results",
+        ),
+        (
+            &[(1, 1), (1, 1), (12, 2)][..],
+            "from 1970-01-01T00:00:00Z to",
+        ),
     ] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("results");

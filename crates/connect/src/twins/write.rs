@@ -298,7 +298,9 @@ pub(super) fn supply<T: Send + 'static, E: Encode<T>>(
     plan: Plan,
     writing: Writing<E>,
 ) -> Arc<dyn ardea_core::ProcessorSupplier> {
-    Arc::new(move |_: ardea_core::Instance| -> Result<Box<dyn Processor>> {
-        Ok(Box::new(TwinP::<T, E>::new(plan.clone(), &writing)?))
-    })
+    Arc::new(
+        move |_: ardea_core::Instance| -> Result<Box<dyn Processor>> {
+            Ok(Box::new(TwinP::<T, E>::new(plan.clone(), &writing)?))
+        },
+    )
 }

@@ -105,7 +105,9 @@ impl KeptPlace {
 }
 
 fn number_of_folder(part: &Path) -> Option<u64> {
-    let folder = part.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = part
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
     let folder = fs::metadata(folder.unwrap_or(Path::new(".")));
     folder.ok().map(|folder| folder.ino())
 }

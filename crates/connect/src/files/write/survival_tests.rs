@@ -354,7 +354,10 @@ fn output_that_was_left_on_a_machine_that_is_gone_does_not_count_as_published() 
     go_on(&made_elsewhere(&cut, None)).unwrap();
     let error = go_on(&made_elsewhere(&cut, Some(0))).unwrap_err();
     assert_eq!(error.code(), ErrorCode::WriteFailed);
-    assert!(says(&error, &["out-000000.txt", "left on elsewhere", "4 bytes"]), "{error}");
+    assert!(
+        says(&error, &["out-000000.txt", "left on elsewhere", "4 bytes"]),
+        "{error}"
+    );
 }
 
 #[test]
