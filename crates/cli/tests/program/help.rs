@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::ardea::{run, succeed};
 
-const COMMANDS: [&[&str]; 37] = [
+const COMMANDS: [&[&str]; 39] = [
     &[],
     &["demo"],
     &["run"],
@@ -38,6 +38,8 @@ const COMMANDS: [&[&str]; 37] = [
     &["bench", "wakeup"],
     &["bench", "exchange"],
     &["bench", "forward"],
+    &["bench", "twins"],
+    &["twins"],
     &["nexmark"],
     &["nexmark", "generate"],
     &["nexmark", "run"],

@@ -23,3 +23,4 @@ mod served;
 mod state;
 mod survives;
 mod topology_files;
+mod twins;

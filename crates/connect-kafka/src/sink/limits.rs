@@ -63,11 +63,11 @@ impl Limits {
         if self.topic.is_some() {
             return Ok(true);
         }
-        let admin = match &self.admin {
-            Some(admin) => admin,
-            None => self
-                .admin
-                .insert(self.settings.client(&self.job, &[], &[])?),
+        if self.admin.is_none() {
+            self.admin = Some(self.settings.client(&self.job, &[], &[])?);
+        }
+        let Some(admin) = &self.admin else {
+            return Ok(false);
         };
         let topic = ResourceSpecifier::Topic(&self.settings.topic);
         let options = AdminOptions::new().request_timeout(Some(ANSWER));

@@ -253,7 +253,7 @@ impl Arbiter {
         let mut bytes = vec![0; ((length - at) / ENTRY).min(AT_ONCE) as usize * ENTRY as usize];
         let read = self.ledger.read_exact_at(&mut bytes, at);
         read.map_err(|error| self.cannot(error))?;
-        let (entries, _) = bytes.as_chunks();
+        let (entries, _) = bytes.as_chunks::<{ ENTRY as usize }>();
         for (n, bytes) in (1..).zip(entries) {
             match Entry::of(bytes) {
                 Some(entry) => self.ahead.push_back(entry),

@@ -2,7 +2,10 @@
 
 use std::fs::File;
 use std::io;
-use std::thread::{Builder, JoinHandle};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::thread::Builder;
+
+use ardea_core::Waker;
 
 /// Files on their way to the disk, on a thread of their own: a slow disk holds up no results.
 #[derive(Default)]
@@ -13,7 +16,8 @@ pub(super) struct ToDisk {
 }
 
 struct Running {
-    thread: JoinHandle<io::Result<()>>,
+    /// Tells what the disk said.
+    said: Receiver<io::Result<()>>,
     /// Whether it began after what is wanted was asked for.
     covers: bool,
 }
@@ -27,24 +31,40 @@ impl ToDisk {
         }
     }
 
-    /// Whether all that was asked for is there; doesn't wait.
+    /// Whether all that was asked for is there; doesn't wait, but wakes when there is news.
     ///
     /// # Errors
     /// What the disk says. Nothing is known of what it has then.
-    pub fn is_there(&mut self, files: impl FnOnce() -> io::Result<[File; 2]>) -> io::Result<bool> {
-        if let Some(running) = self.running.take_if(|running| running.thread.is_finished()) {
-            let synced = running.thread.join();
-            synced.unwrap_or_else(|_| Err(io::Error::other("it could not be brought there")))?;
-            self.is_wanted &= !running.covers;
+    pub fn is_there(
+        &mut self,
+        files: impl FnOnce() -> io::Result<[File; 2]>,
+        waker: &Waker,
+    ) -> io::Result<bool> {
+        if let Some(running) = &self.running {
+            match running.said.try_recv() {
+                Err(TryRecvError::Empty) => return Ok(false),
+                Err(TryRecvError::Disconnected) => {
+                    self.running = None;
+                    return Err(io::Error::other("nobody brought it there"));
+                }
+                Ok(said) => {
+                    let covers = running.covers;
+                    self.running = None;
+                    said?;
+                    self.is_wanted &= !covers;
+                }
+            }
         }
-        if self.is_wanted && self.running.is_none() {
-            let files = files()?;
-            let sync = move || files.iter().try_for_each(File::sync_data);
-            let thread = Builder::new().name("twins to disk".into()).spawn(sync)?;
-            self.running = Some(Running {
-                thread,
-                covers: true,
-            });
+        if self.is_wanted {
+            let (tell, said) = channel();
+            let (files, waker) = (files()?, waker.clone());
+            let sync = move || {
+                // Who asked may have gone.
+                let _ = tell.send(files.iter().try_for_each(File::sync_data));
+                waker.wake();
+            };
+            Builder::new().name("twins to disk".into()).spawn(sync)?;
+            self.running = Some(Running { said, covers: true });
         }
         Ok(!self.is_wanted)
     }
@@ -58,15 +78,19 @@ mod tests {
     #[test]
     fn what_was_asked_for_is_there_after_a_while_and_each_time_anew() {
         let file = tempfile::tempfile().unwrap();
-        let files = || Ok([file.try_clone()?, file.try_clone()?]);
+        let files = || -> io::Result<[File; 2]> { Ok([file.try_clone()?, file.try_clone()?]) };
+        let waker = Waker::none();
         let mut disk = ToDisk::default();
-        assert!(disk.is_there(files).unwrap(), "nothing was asked for");
+        assert!(
+            disk.is_there(files, &waker).unwrap(),
+            "nothing was asked for"
+        );
         for _ in 0..3 {
             disk.ask();
-            assert!(!disk.is_there(files).unwrap());
+            assert!(!disk.is_there(files, &waker).unwrap());
             // What is asked for now is not covered by what has begun before.
             disk.ask();
-            eventually("on the disk", || disk.is_there(files).unwrap());
+            eventually("on the disk", || disk.is_there(files, &waker).unwrap());
         }
     }
 
@@ -75,6 +99,6 @@ mod tests {
         let mut disk = ToDisk::default();
         disk.ask();
         let away = || Err(io::Error::other("on fire"));
-        assert!(disk.is_there(away).is_err());
+        assert!(disk.is_there(away, &Waker::none()).is_err());
     }
 }

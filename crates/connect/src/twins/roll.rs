@@ -79,7 +79,7 @@ pub(super) fn host() -> String {
 }
 
 /// A copy of a job that writes a file of [`twins`](crate::twins), as it was when it was looked at.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Twin {
     /// Its number among the copies, from 1.
     pub number: u64,

@@ -168,7 +168,8 @@ impl<T: Send + 'static, E: Encode<T>> TwinP<T, E> {
         let Some(taken) = &self.taken else {
             return Ok(true);
         };
-        let there = self.disk.is_there(|| taken.arbiter.files());
+        let waker = &self.late.context().waker;
+        let there = self.disk.is_there(|| taken.arbiter.files(), waker);
         there.map_err(|error| {
             let error = cannot_write(&self.plan.path, error);
             self.failed = Some(error.clone());
