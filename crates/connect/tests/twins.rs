@@ -101,20 +101,21 @@ fn copies_that_are_killed_at_any_moment_write_each_result_once() {
         // Wherever the file has come to then.
         while length() < all * death / (DEATHS + 1) {
             assert!(Instant::now() < deadline, "{} of {all}", length());
-            thread::yield_now();
+            thread::park_timeout(Duration::from_micros(100));
         }
         copies[(death % 2) as usize] = Copy::start(&path);
         let seen = fs::read_to_string(&path).unwrap();
         assert!(expected.starts_with(&seen), "at death {death}");
     }
     for copy in &mut copies {
-        loop {
-            match copy.end() {
-                Some(status) => break assert!(status.success(), "{status}"),
-                None => thread::park_timeout(Duration::from_millis(1)),
+        let status = loop {
+            if let Some(status) = copy.end() {
+                break status;
             }
             assert!(Instant::now() < deadline, "a copy never ends");
-        }
+            thread::park_timeout(Duration::from_millis(1));
+        };
+        assert!(status.success(), "{status}");
     }
     assert_eq!(fs::read_to_string(&path).unwrap(), expected);
 }
