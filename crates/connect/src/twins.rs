@@ -59,6 +59,8 @@ pub use roll::{Twin, copies};
 
 /// How wide slices are unless told.
 const SLICE: Duration = Duration::from_millis(10);
+/// How many bytes a copy may hold unless told.
+const HELD: usize = 256 << 20;
 
 /// Writes each record as a line, as it displays.
 pub fn write_lines<T: Send + 'static>(path: impl AsRef<Path>) -> TwinSink<T, Lines>
@@ -85,6 +87,7 @@ pub fn write<T: Send + 'static, E: Encode<T>>(
         plan: Plan {
             path: path.as_ref().to_path_buf(),
             slice: SLICE,
+            held: HELD,
         },
         writing: Writing::new(encoder),
         record: PhantomData,
@@ -96,6 +99,8 @@ pub fn write<T: Send + 'static, E: Encode<T>>(
 struct Plan {
     path: PathBuf,
     slice: Duration,
+    /// How many bytes of slices that are not over a copy may hold.
+    held: usize,
 }
 
 /// A sink that writes a file together with its twins in other copies of the job; see the [module](self).
@@ -113,6 +118,13 @@ impl<T: Send + 'static, E: Encode<T>> TwinSink<T, E> {
     /// slices cost less; a record waits until its slice is over.
     pub fn slice(mut self, width: Duration) -> Self {
         self.plan.slice = width;
+        self
+    }
+
+    /// Sets how many bytes of records a copy may hold until their slices are over: 256 MiB by default. If they are more the job fails, and says so, rather than take
+    /// all memory: time stands still, or is far behind its records.
+    pub fn hold_at_most(mut self, bytes: usize) -> Self {
+        self.plan.held = bytes;
         self
     }
 

@@ -115,6 +115,11 @@ impl Slices {
         (slice >= self.open_from).then(|| self.open.entry(slice).or_default())
     }
 
+    /// How many bytes of records there are.
+    pub fn byte_len(&self) -> usize {
+        self.open.values().map(|open| open.bytes.len()).sum()
+    }
+
     /// The first slice with records that is over when time has come so far.
     pub fn first_over(&self, watermark: Watermark) -> Option<i64> {
         let until = self.width.open_from(watermark);

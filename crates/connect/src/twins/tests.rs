@@ -386,6 +386,26 @@ fn jobs_that_could_write_what_is_not_so_are_refused() {
 }
 
 #[test]
+fn what_is_held_is_bounded() {
+    let dir = tempfile::tempdir().unwrap();
+    let bounded = write_lines::<u64>(dir.path().join("results")).hold_at_most(10);
+    let (_, supplier, ..) = bounded.build().into_parts();
+    let context = kept_context(0, 1);
+    let mut processor = supplier.supply(context.instance).unwrap();
+    processor.init(&context).unwrap();
+    let mut life = Life {
+        processor,
+        context,
+        outbox: Outbox::new(0, 64),
+    };
+    let records: Vec<_> = (0..5).map(|n| (n, n as u64)).collect();
+    life.feed(&records).unwrap();
+    let error = life.feed(&[(6, 6)]).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::LimitReached);
+    assert!(says(&error, &["the beginning", "12 bytes"]), "{error}");
+}
+
+#[test]
 fn a_file_of_others_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("results");

@@ -159,6 +159,21 @@ impl<T: Send + 'static, E: Encode<T>> TwinP<T, E> {
         signals.is_draining() || signals.was_drained()
     }
 
+    /// Records wait for time, which comes behind them: waiting for room would be waiting for ever.
+    fn check_room(&self) -> Result<()> {
+        let (held, most) = (self.slices.byte_len(), self.plan.held);
+        if held <= most {
+            return Ok(());
+        }
+        let since = self.slices.over_until();
+        let since = since.map_or_else(|| "the beginning".to_string(), |time| time.to_string());
+        let what = format!(
+            "records since {since} take {held} bytes, {most} are the most, and time has not come to the end of their slices"
+        );
+        Err(Error::new(ErrorCode::LimitReached, what)
+            .hint("see which source holds up the watermark, or raise the limit (`hold_at_most`)"))
+    }
+
     fn check_failed(&self) -> Result<()> {
         self.failed.clone().map_or(Ok(()), Err)
     }
@@ -210,7 +225,7 @@ impl<T: Send + 'static, E: Encode<T>> Processor for TwinP<T, E> {
             guard.advance();
         }
         rows.clear();
-        Ok(())
+        self.check_room()
     }
 
     fn on_watermark(&mut self, watermark: Watermark, _: &mut Outbox) -> Result<Progress> {
