@@ -233,10 +233,10 @@ fn told(follower: &Follower, first: u64, met: u64, killed_at: i64) -> Vec<Field>
     figures.extend([
         ("killed_was_first", json!(rounded(share, 1e3))),
         ("killed_max_ms", json!(rounded(max_ms(after), 1e4))),
-        ("later_ms", json!(rounded(later, 1e4))),
+        ("spike_ms", json!(rounded(later, 1e4))),
         ("results", json!(follower.results())),
         ("lost", json!(follower.lost())),
-        ("doubled", json!(follower.doubled())),
+        ("duplicated", json!(follower.duplicated())),
     ]);
     figures
 }

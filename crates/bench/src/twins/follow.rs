@@ -145,7 +145,7 @@ impl Follower {
     }
 
     /// How many results were there twice, and how many records in more results than one.
-    pub(super) fn doubled(&self) -> u64 {
+    pub(super) fn duplicated(&self) -> u64 {
         let more = self.whole().map(|(_, seen)| {
             let results = seen.results.saturating_sub(KEYS);
             results + seen.records.saturating_sub(self.records)

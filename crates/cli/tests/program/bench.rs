@@ -127,10 +127,10 @@ fn a_copy_that_is_killed_costs_no_result_and_doubles_none() {
     let [told] = &told[..] else {
         panic!("{told:?}");
     };
-    assert_eq!((&told["lost"], &told["doubled"]), (&0.into(), &0.into()));
+    assert_eq!((&told["lost"], &told["duplicated"]), (&0.into(), &0.into()));
     // 16 results each 10 ms.
     assert!(told["results"].as_u64() >= Some(16 * 100), "{told}");
-    for figure in ["p50_ms", "alone_p50_ms", "killed_max_ms", "later_ms"] {
+    for figure in ["p50_ms", "alone_p50_ms", "killed_max_ms", "spike_ms"] {
         assert!(told[figure].is_number(), "{figure}: {told}");
     }
 }
