@@ -18,6 +18,7 @@
 //! * [`unix_sockets`]: how the containers of jobs reach each other: a transport of one's own;
 //! * [`zones`]: the worst delays by time zone, in a topology with a grouping of its own;
 //! * [`word_stream`]: words of a stream without end, by a program that submits itself to a cluster;
+//! * [`page_views`]: what is asked of a web server, second by second, by a program that may run twice;
 //! * `topic_words`, with the feature `kafka`: the words of a Kafka topic, counted every ten seconds;
 //! * `word_table`, with the feature `postgres`: the words of a file in a table of PostgreSQL;
 //! * [`tail`]: errors in a log that is still being written.
@@ -39,6 +40,7 @@ pub mod by_rack;
 pub mod flights;
 pub mod odd_cores;
 pub mod orders;
+pub mod page_views;
 pub mod payments;
 pub mod rules;
 pub mod sensors;

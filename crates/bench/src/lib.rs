@@ -11,6 +11,7 @@
 //!   parallelism or several, for seconds or for hours;
 //! * [`submit`]: how long it takes from submitting a job until its first record is through;
 //! * [`recovery`]: how long a killed worker is missed;
+//! * [`twins`]: what is seen of the death of one of two copies of a job;
 //! * [`latency`]: what of a record's way is queueing, transport and work;
 //! * [`stages`]: latency through a long pipeline at a modest rate;
 //! * [`wakeup`]: what an idle job costs, and how long it takes to wake;
@@ -69,6 +70,7 @@ mod sockets;
 pub mod stages;
 pub mod submit;
 mod trend;
+pub mod twins;
 mod usage;
 pub mod wakeup;
 pub mod wordcount;

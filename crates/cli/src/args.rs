@@ -135,6 +135,9 @@ pub enum Command {
     /// Tell what becomes of each state of a job when another program goes on from it: keep, migrate, drop, add, or impossible
     #[command(after_help = DIFF_HELP)]
     Diff(DiffArgs),
+    /// Show the copies of a job that write a file together: which live, and how far behind each is
+    #[command(after_help = TWINS_HELP)]
+    Twins(TwinsArgs),
     /// Start, stop and look at clusters
     #[command(subcommand, after_help = CLUSTER_HELP)]
     Cluster(ClusterCommand),
@@ -217,6 +220,21 @@ Examples:
 OLD is a job of a cluster, the folder of a savepoint, or that of a job (snapshots.folder); what is no folder here is a job, with --cluster or --at \
 everything is. NEW is such a folder, a program that is a job, or the name of a job that \
 comes with ardea; what stands behind it are the job's arguments. Fails with code 2 where something is impossible.";
+
+const TWINS_HELP: &str = "\
+Example:
+  ardea twins /mnt/out/results.txt
+
+A copy that is gone is shown until another one takes its number. `behind` is event time, to the copy that is the furthest; `first` and `met` \
+count slices that a copy brought to the file, or found there, since it began.";
+
+/// `ardea twins`.
+#[derive(clap::Args, Debug)]
+pub struct TwinsArgs {
+    /// The file that they write
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+}
 
 /// `ardea savepoint`.
 #[derive(clap::Args, Debug)]

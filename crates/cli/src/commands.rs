@@ -23,6 +23,7 @@ mod snapshots;
 mod state;
 mod submit;
 mod top;
+mod twins;
 mod upgrade;
 mod version;
 
@@ -59,6 +60,7 @@ pub fn run(command: Command, context: &Context) -> Result<(), Failure> {
         Command::Recover(args) => control::recover(&args, context),
         Command::Savepoint(args) => savepoint::run(&args, context),
         Command::Diff(args) => diff::run(&args, context),
+        Command::Twins(args) => twins::run(&args, context),
         Command::Cluster(command) => cluster::run(command, context),
         Command::State(StateCommand::Dump(args)) => state::dump(&args, context),
         Command::State(StateCommand::Remove(args)) => state::remove(&args, context),

@@ -29,6 +29,11 @@ impl Settings {
         self.properties.insert(name, value);
     }
 
+    /// What a property was set to.
+    pub fn property(&self, name: &str) -> Option<&str> {
+        self.properties.get(name).map(String::as_str)
+    }
+
     /// A client with these settings, over `defaults`, under `fixed` ones that what is promised rests on.
     pub fn client<X, C>(
         &self,

@@ -1,7 +1,9 @@
 //! Writes to a topic.
 
+mod aborts;
 mod batch;
 mod deliveries;
+mod limits;
 mod once;
 mod transactions;
 mod write;
@@ -107,7 +109,8 @@ impl Outgoing {
 /// * In a job that promises *exactly once* each record is in the topic once, whatever dies, for consumers that read only what is committed
 ///   (`isolation.level=read_committed`). Records are written when their epoch is committed, in one transaction an epoch and instance, so they are
 ///   as late as that; until then they are held in memory, [within bounds](Self::hold_at_most), and are part of the snapshot. The transactional id is `ardea-JOB-VERTEX-INSTANCE`:
-///   two jobs of one name can't run at a time. Another choice is [`at_least_once`](Self::at_least_once).
+///   two jobs of one name can't run at a time. Another choice is [`at_least_once`](Self::at_least_once). A message that the topic would not take for its size
+///   is refused at once, as brokers say how large one may be; with a compression that is only known when it is sent.
 /// * Brokers that are away are waited for, without end unless the property `delivery.timeout.ms` sets one; when librdkafka's queue is full the
 ///   job waits as well. A delivery that fails for good fails the job, and names the record's position.
 /// * A message has the event time of its record, if that has one, in milliseconds; times before 1970 become its first millisecond.
@@ -135,7 +138,7 @@ pub(crate) struct Plan {
 const HELD: usize = 256 << 20;
 
 /// What is said of a message that can't be sent.
-const TOO_LARGE: &str = "its message is larger than the producer may send (`message.max.bytes`)";
+const TOO_LARGE: &str = "its message is larger than the producer may send (`message.max.bytes`), or than the topic takes (`max.message.bytes`)";
 
 /// A time as Kafka has it: it knows none before 1970, and librdkafka takes its very beginning for the present.
 fn kafka_time(time: Timestamp) -> Option<i64> {
@@ -166,8 +169,8 @@ where
         self
     }
 
-    /// Sets how many bytes of messages an instance may hold in memory until their epochs are committed: 256 MiB by default. What is being sent is
-    /// waited for; where the epoch at hand alone is larger the job fails, and says so, rather than take all memory. Shorter epochs
+    /// Sets how many bytes of messages an instance may hold in memory until their epochs are committed: 256 MiB by default. What is being sent, or waits for a
+    /// commit that is on its way, is waited for; where the epoch at hand alone is larger the job fails, and says so, rather than take all memory. Shorter epochs
     /// (`snapshots.every`) hold less.
     pub fn hold_at_most(mut self, bytes: usize) -> Self {
         self.plan.held = bytes;

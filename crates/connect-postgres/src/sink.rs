@@ -1,6 +1,7 @@
 //! Writes to a table.
 
 mod desk;
+mod fence;
 mod lives;
 mod staging;
 mod table;
@@ -85,6 +86,9 @@ where
 {
     /// Has a row take the place of the one that is the same in these columns, if there is one (`insert … on conflict (…) do update`). The table
     /// needs a primary key or a unique index of exactly these columns. Of several rows of a key the one that comes last counts.
+    ///
+    /// In a job that keeps its state that holds over failures: an instance writes nothing before the sessions of its earlier lives are over, which it waits for and, after
+    /// three seconds, sees to (`pg_terminate_backend`). So two runs of one job and user at a time can't be: the later takes over, and the earlier fails.
     pub fn upsert(mut self, keys: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.plan.keys = keys.into_iter().map(Into::into).collect();
         self

@@ -117,7 +117,7 @@ where
     }
 
     /// Sets how many bytes of commands an instance may hold in memory until their epochs are committed, where it works
-    /// [exactly once](Self::exactly_once): 256 MiB by default. What is being carried out is waited for; where the epoch at hand alone is larger
+    /// [exactly once](Self::exactly_once): 256 MiB by default. What is being carried out, or waits for a commit that is on its way, is waited for; where the epoch at hand alone is larger
     /// the job fails, and says so, rather than take all memory. Shorter epochs (`snapshots.every`) hold less.
     pub fn hold_at_most(mut self, bytes: usize) -> Self {
         self.held = bytes;
@@ -296,15 +296,18 @@ where
     }
 
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+        let now = self.bad.context().clock.now();
         let mut has_room = match &self.link {
             Some(link) => link.has_room(TURN)?,
             None => false,
         };
         if let (Some(transactions), Some(link)) = (&self.transactions, &self.link)
-            && !transactions.has_room(self.held)?
+            && !transactions.has_room(self.held, now)?
         {
-            // Until what is being carried out makes room.
-            link.is_done(TURN)?;
+            // Until what is being carried out makes room, or a commit is told.
+            if transactions.is_under_way() {
+                link.is_done(TURN)?;
+            }
             has_room = false;
         }
         if has_room {
@@ -340,8 +343,9 @@ where
     }
 
     fn take_cut(&mut self, cut: Cut) -> Result<()> {
+        let now = self.bad.context().clock.now();
         if let Some(transactions) = &mut self.transactions {
-            transactions.take_cut(cut);
+            transactions.take_cut(cut, now);
         }
         Ok(())
     }
@@ -383,6 +387,13 @@ where
             link.bring(&mut expiry);
         }
         self.carry_out(Duration::ZERO)
+    }
+
+    fn on_epoch_given_up(&mut self, epoch: Epoch) -> Result<Progress> {
+        if let Some(transactions) = &mut self.transactions {
+            transactions.give_up(epoch);
+        }
+        Ok(Progress::DONE)
     }
 
     fn awaits_commit(&self) -> bool {

@@ -15,11 +15,11 @@ use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::process;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use ardea_core::{
     Cut, CutWriter, Epoch, Error, ErrorCode, GoneKeys, Instance, Progress, RestoredEntry,
-    RestoredState, Result,
+    RestoredState, Result, Undecided,
 };
 
 use crate::commands::Commands;
@@ -116,6 +116,7 @@ pub(crate) struct Transactions {
     gathering: Commands,
     /// By epochs, the oldest first.
     batches: VecDeque<Batch>,
+    undecided: Undecided,
     /// Parts that came back, until all have.
     restored: Vec<(Life, Epoch, u32, Commands)>,
     /// The epoch from which this life goes on.
@@ -135,6 +136,7 @@ impl Transactions {
             parts: Vec::new(),
             gathering: Commands::default(),
             batches: VecDeque::new(),
+            undecided: Undecided::default(),
             restored: Vec::new(),
             since: None,
             before: Vec::new(),
@@ -158,19 +160,20 @@ impl Transactions {
         }
     }
 
-    /// Whether more commands may be taken, with so many bytes as a limit. While some are being carried out the others wait; otherwise nothing
-    /// would become of waiting, as the end of the epoch lies behind what waits.
+    /// Whether more commands may be taken, with so many bytes as a limit, at this time of the instance's clock. While some are being carried out, or their epoch has ended
+    /// and it has not been told what comes of it, the others wait; otherwise nothing would become of waiting, as the end of the epoch lies behind what waits.
     ///
     /// # Errors
     /// `LimitReached` if those of epochs that are not committed are too many.
-    pub(crate) fn has_room(&self, limit: usize) -> Result<bool> {
+    pub(crate) fn has_room(&self, limit: usize, now: Duration) -> Result<bool> {
         let parts = self.batches.iter().flat_map(|batch| &batch.parts);
         let parts = parts.chain(&self.parts).map(|part| part.len());
         let held = parts.sum::<usize>() + self.gathering.len();
         if held < limit {
             return Ok(true);
         }
-        if self.is_under_way() {
+        let may_make_room = self.is_pending() && self.undecided.is_awaited(now);
+        if self.is_under_way() || may_make_room {
             return Ok(false);
         }
         let what = format!(
@@ -191,8 +194,14 @@ impl Transactions {
         self.batches.front().is_some_and(|batch| batch.is_sent)
     }
 
-    /// An epoch ends: what was gathered belongs to it.
-    pub(crate) fn take_cut(&mut self, cut: Cut) {
+    /// An epoch will not be committed: its commands are carried out with those of a later one.
+    pub(crate) fn give_up(&mut self, epoch: Epoch) {
+        self.undecided.decide(epoch);
+    }
+
+    /// An epoch ends, at this time of the instance's clock: what was gathered belongs to it.
+    pub(crate) fn take_cut(&mut self, cut: Cut, now: Duration) {
+        self.undecided.begin(cut.epoch, now);
         self.end_part();
         if !self.parts.is_empty() {
             self.batches.push_back(Batch {
@@ -248,6 +257,7 @@ impl Transactions {
     /// An epoch is committed: what is to be carried out now, and the markers that are needed no longer than a week.
     pub(crate) fn commit(&mut self, epoch: Epoch) -> (Vec<Transaction>, Vec<String>) {
         self.gone.commit(epoch);
+        self.undecided.decide(epoch);
         let mut before = Vec::new();
         if self.since.is_some_and(|since| since < epoch) {
             before = std::mem::take(&mut self.before);
@@ -333,6 +343,9 @@ mod tests {
     use super::*;
     use ardea_core::StateChunk;
 
+    /// On the instance's clock.
+    const NOW: Duration = Duration::from_secs(1);
+
     fn commands(value: u64) -> Commands {
         let mut commands = Commands::default();
         commands.begin(value);
@@ -341,7 +354,7 @@ mod tests {
     }
 
     fn written(transactions: &mut Transactions, cut: Cut) -> StateChunk {
-        transactions.take_cut(cut);
+        transactions.take_cut(cut, NOW);
         let mut chunk = StateChunk::default();
         loop {
             let limit = chunk.byte_len() + 1;
@@ -392,17 +405,47 @@ mod tests {
     fn what_is_held_is_bounded() {
         let mut transactions = Transactions::new("key".into(), Instance::ONLY);
         let limit = 3 * PART;
-        while transactions.has_room(limit).unwrap_or_default() {
-            transactions.gather(&mut commands(1));
-        }
-        let error = transactions.has_room(limit).unwrap_err();
+        let fill = |transactions: &mut Transactions| {
+            while transactions.has_room(limit, NOW).unwrap_or_default() {
+                transactions.gather(&mut commands(1));
+            }
+        };
+        fill(&mut transactions);
+        let error = transactions.has_room(limit, NOW).unwrap_err();
         assert_eq!(error.code(), ErrorCode::LimitReached);
         // What is being carried out is waited for, and makes room.
         written(&mut transactions, Cut::full(Epoch(1)));
         transactions.commit(Epoch(1));
-        assert!(!transactions.has_room(limit).unwrap());
+        assert!(!transactions.has_room(limit, NOW).unwrap());
         transactions.note_carried_out();
-        assert!(transactions.has_room(limit).unwrap());
+        assert!(transactions.has_room(limit, NOW).unwrap());
+    }
+
+    #[test]
+    fn a_commit_that_may_come_is_waited_for() {
+        let mut transactions = Transactions::new("key".into(), Instance::ONLY);
+        let limit = 3 * PART;
+        // Two epochs together are too much.
+        transactions.gather(&mut commands(1));
+        written(&mut transactions, Cut::full(Epoch(1)));
+        while transactions.has_room(limit, NOW).unwrap() {
+            transactions.gather(&mut commands(2));
+        }
+        transactions.commit(Epoch(1));
+        transactions.note_carried_out();
+        let error = transactions.has_room(PART, NOW).unwrap_err();
+        assert_eq!(
+            error.code(),
+            ErrorCode::LimitReached,
+            "of the epoch at hand alone"
+        );
+        written(&mut transactions, Cut::full(Epoch(2)));
+        assert!(!transactions.has_room(PART, NOW).unwrap());
+        transactions.give_up(Epoch(2));
+        assert!(
+            transactions.has_room(PART, NOW).is_err(),
+            "nobody makes room"
+        );
     }
 
     #[test]

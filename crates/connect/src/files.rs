@@ -31,6 +31,7 @@ mod whole;
 mod write;
 
 pub use follow::FollowSource;
+pub(crate) use part_file::cannot_write;
 pub use part_file::{Compression, PartFile};
 pub use read::{FileSource, csv, json_lines, lines, read};
 pub use special_file::Awaited;

@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | [`files`] | lines, CSV, JSON lines; a directory; gzip, zstd; follow | the same; rotation, compression |
 //! | [`stdin`], [`stdout`] | lines, CSV, JSON lines; gzip, zstd | lines, JSON lines |
+//! | [`twins`] | | one file that several copies of a job write together |
 //! | [`tcp`] | client with reconnecting, server for many clients | client with reconnecting |
 //! | [`generate`] | at a rate, or a sequence | |
 //! | [`collections`] | items in memory | |
@@ -46,6 +47,7 @@ pub mod files;
 pub mod stdin;
 pub mod stdout;
 pub mod tcp;
+pub mod twins;
 
 pub mod collections;
 pub mod generate;

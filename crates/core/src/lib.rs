@@ -122,7 +122,7 @@ pub use side_channel::{MessageCounts, MessageReport, SideChannel};
 pub use state::{
     Cut, CutDraft, CutWriter, EnumSchema, FieldSchema, GoneKeys, RUNTIME_STATE, RestoredEntry,
     RestoredState, Schema, StateChunk, StateCodec, StateEntries, StateEntry, StateForm, StateShape,
-    StructSchema, VariantSchema, instance_state,
+    StructSchema, Undecided, VariantSchema, instance_state,
 };
 pub use time::{Epoch, Timestamp};
 pub use token::Token;

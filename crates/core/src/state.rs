@@ -8,6 +8,7 @@
 //! * [`StateChunk`]: entries in a buffer that is used again;
 //! * [`CutWriter`]: what a processor writes its cut with, as many bytes at a time as it is allowed;
 //! * [`CutDraft`], [`GoneKeys`], [`instance_state`]: for those whose cuts are small;
+//! * [`Undecided`]: for those that wait for commits;
 //! * [`RestoredState`]: what hands them back;
 //! * [`StateCodec`]: how values become bytes;
 //! * [`Schema`], [`StateShape`]: what they look like, told beside them.
@@ -21,6 +22,7 @@ mod entry;
 pub mod instance_state;
 mod restored;
 mod schema;
+mod undecided;
 
 pub use codec::StateCodec;
 pub use cut::{Cut, CutWriter};
@@ -30,6 +32,7 @@ pub use restored::{RestoredEntry, RestoredState};
 pub use schema::{
     EnumSchema, FieldSchema, Schema, StateForm, StateShape, StructSchema, VariantSchema,
 };
+pub use undecided::Undecided;
 
 /// What the names of states begin with that are the runtime's own; those of processors do not.
 pub const RUNTIME_STATE: char = '@';

@@ -17,6 +17,7 @@ mod stages;
 mod submit;
 mod sweep;
 mod table;
+mod twins;
 mod wakeup;
 mod word_job;
 mod wordcount;
@@ -56,6 +57,8 @@ pub enum BenchCommand {
     Submit(submit::SubmitBenchArgs),
     /// How long a killed worker is missed
     Recovery(recovery::RecoveryBenchArgs),
+    /// What is seen of the death of one of two copies of a job that write together
+    Twins(twins::TwinsBenchArgs),
     /// Where the cpu time goes from Kafka through a filter and an aggregation to Redis
     Breakdown(breakdown::BreakdownBenchArgs),
 }
@@ -84,6 +87,7 @@ pub fn run(command: &BenchCommand, context: &Context) -> Result<(), Failure> {
         BenchCommand::Forward(args) => forward::run(args, context),
         BenchCommand::Submit(args) => submit::run(args, context),
         BenchCommand::Recovery(args) => recovery::run(args, context),
+        BenchCommand::Twins(args) => twins::run(args, context),
         BenchCommand::Breakdown(args) => breakdown::run(args, context),
     }
 }

@@ -122,6 +122,20 @@ fn the_parts_of_a_tuples_way_over_containers_add_up_to_its_latency() {
 }
 
 #[test]
+fn a_copy_that_is_killed_costs_no_result_and_doubles_none() {
+    let told = lines("twins --rate 10000 --duration 1s --warmup 300ms --snapshot-interval 100ms");
+    let [told] = &told[..] else {
+        panic!("{told:?}");
+    };
+    assert_eq!((&told["lost"], &told["duplicated"]), (&0.into(), &0.into()));
+    // 16 results each 10 ms.
+    assert!(told["results"].as_u64() >= Some(16 * 100), "{told}");
+    for figure in ["p50_ms", "alone_p50_ms", "killed_max_ms", "spike_ms"] {
+        assert!(told[figure].is_number(), "{figure}: {told}");
+    }
+}
+
+#[test]
 fn what_a_guarantee_costs_is_told_pair_by_pair() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path().display();

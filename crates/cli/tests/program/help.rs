@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::ardea::{run, succeed};
 
-const COMMANDS: [&[&str]; 41] = [
+const COMMANDS: [&[&str]; 42] = [
     &[],
     &["demo"],
     &["run"],
@@ -42,6 +42,8 @@ const COMMANDS: [&[&str]; 41] = [
     &["bench", "wakeup"],
     &["bench", "exchange"],
     &["bench", "forward"],
+    &["bench", "twins"],
+    &["twins"],
     &["nexmark"],
     &["nexmark", "generate"],
     &["nexmark", "run"],

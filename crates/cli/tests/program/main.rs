@@ -24,3 +24,4 @@ mod state;
 mod survival_benches;
 mod survives;
 mod topology_files;
+mod twins;

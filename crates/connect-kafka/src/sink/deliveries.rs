@@ -32,6 +32,9 @@ impl Failure {
             Some(RDKafkaErrorCode::UnknownTopic | RDKafkaErrorCode::UnknownTopicOrPartition) => {
                 "make the topic, or check its name"
             }
+            Some(RDKafkaErrorCode::MessageSizeTooLarge) => {
+                "raise `max.message.bytes` of the topic: where each record is written once it is sent again when the job goes on"
+            }
             _ => "check the brokers' logs; the records behind it may be in the topic or not",
         };
         Error::new(

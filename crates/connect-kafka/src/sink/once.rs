@@ -7,11 +7,12 @@ use std::time::Instant;
 use ardea_core::instance_state::{Siblings, key_of, put, written_by};
 use ardea_core::{
     BadRecords, Cut, CutDraft, CutWriter, Epoch, Error, ErrorCode, GoneKeys, InstanceContext,
-    Progress, RestoredEntry, RestoredState, Result,
+    Progress, RestoredEntry, RestoredState, Result, Undecided,
 };
 use serde::{Deserialize, Serialize};
 
 use super::batch::{Batch, Block, Filling, Waiting};
+use super::limits::Limits;
 use super::transactions::{SLICE, Transactions, Writer};
 use crate::settings::Settings;
 
@@ -44,6 +45,7 @@ struct Heir {
 pub(super) struct Once {
     settings: Settings,
     context: InstanceContext,
+    limits: Limits,
     /// Tells this run's mark from those of others.
     run: u64,
     published: Option<Epoch>,
@@ -52,6 +54,7 @@ pub(super) struct Once {
     waiting: VecDeque<Batch>,
     /// How many of those are being sent.
     sending: usize,
+    undecided: Undecided,
     transactions: Option<Transactions>,
     gone: GoneKeys,
     draft: CutDraft,
@@ -67,11 +70,13 @@ impl Once {
         Once {
             settings: settings.clone(),
             context: context.clone(),
+            limits: Limits::new(settings, &context.job),
             run: RandomState::new().hash_one(std::process::id()),
             published: None,
             filling: Filling::default(),
             waiting: VecDeque::new(),
             sending: 0,
+            undecided: Undecided::default(),
             transactions: None,
             gone: GoneKeys::default(),
             draft: CutDraft::default(),
@@ -82,13 +87,23 @@ impl Once {
         }
     }
 
+    /// Whether it is known how large messages may be; asked for, a second at most.
+    pub fn is_ready(&mut self) -> Result<bool> {
+        self.limits.are_known()
+    }
+
+    /// Whether a message with so much key and value can be sent.
+    pub fn fits(&self, bytes: usize) -> bool {
+        self.limits.fits(bytes)
+    }
+
     /// Takes a message, which is sent when the epoch at hand is committed.
     pub fn push(&mut self, message: Waiting<'_>) -> Result<()> {
         self.filling.push(message)
     }
 
-    /// Whether more messages may be taken, with so many bytes as a limit. While some are being sent the others wait; otherwise nothing would
-    /// become of waiting, as the end of the epoch lies behind what waits.
+    /// Whether more messages may be taken, with so many bytes as a limit. While some are being sent, or their epoch has ended and it has not been told what comes of it, the
+    /// others wait; otherwise nothing would become of waiting, as the end of the epoch lies behind what waits.
     ///
     /// # Errors
     /// `LimitReached` if those of epochs that are not committed are too many.
@@ -98,7 +113,8 @@ impl Once {
         if held < limit {
             return Ok(true);
         }
-        if self.sending > 0 {
+        let may_make_room = self.undecided.is_awaited(self.context.clock.now());
+        if self.sending > 0 || waiting > 0 && may_make_room {
             return Ok(false);
         }
         let topic = &self.settings.topic;
@@ -123,8 +139,14 @@ impl Once {
         }
     }
 
+    /// An epoch will not be committed: its messages are sent with those of a later one.
+    pub fn give_up(&mut self, epoch: Epoch) {
+        self.undecided.decide(epoch);
+    }
+
     /// An epoch has ended, and its cut is taken.
     pub fn take_cut(&mut self, cut: Cut) -> Result<()> {
+        self.undecided.begin(cut.epoch, self.context.clock.now());
         let batch = self.filling.end(cut.epoch);
         if !batch.blocks.is_empty() {
             self.waiting.push_back(batch);
@@ -179,6 +201,7 @@ impl Once {
     /// An epoch is committed: its messages are sent, and all before it. Done when they are there.
     pub fn commit(&mut self, epoch: Epoch, bad: &BadRecords) -> Result<Progress> {
         self.gone.commit(epoch);
+        self.undecided.decide(epoch);
         if self.sending == 0 {
             let due = self.waiting.iter().take_while(|batch| batch.epoch <= epoch);
             self.sending = due.count();
@@ -189,8 +212,11 @@ impl Once {
         let mut transactions = match self.transactions.take() {
             Some(transactions) => transactions,
             None => {
+                if !self.limits.are_known()? {
+                    return Ok(Progress::MADE);
+                }
                 let writer = self.writer(self.context.instance.index, self.run);
-                Transactions::new(&self.settings, &self.context.job, writer)?
+                Transactions::new(&self.settings, &self.context.job, writer, &self.limits)?
             }
         };
         let batches = &self.waiting.make_contiguous()[..self.sending];
@@ -241,6 +267,10 @@ impl Once {
             Some(heirs) => heirs,
             None => self.find_heirs()?,
         };
+        if !heirs.is_empty() && !self.limits.are_known()? {
+            self.heirs = Some(heirs);
+            return Ok(Progress::MADE);
+        }
         let Some(mut heir) = heirs.pop() else {
             return Ok(Progress::DONE);
         };
@@ -300,7 +330,12 @@ impl Once {
             none => {
                 let writer = self.writer(heir.index, heir.kept.run);
                 let job = &self.context.job;
-                none.insert(Transactions::new(&self.settings, job, writer)?)
+                none.insert(Transactions::new(
+                    &self.settings,
+                    job,
+                    writer,
+                    &self.limits,
+                )?)
             }
         };
         if !transactions.fence()? {

@@ -15,7 +15,7 @@
 //! * A mark that is gone, though the cut knows that there was one, is an error: Kafka forgets offsets of groups that were silent for long
 //!   (`offsets.retention.minutes`), and nobody could tell what is there.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ardea_core::{BadRecords, Epoch, Error, ErrorCode, Result};
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -23,8 +23,10 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::{Offset, TopicPartitionList};
 
+use super::aborts::{Aborts, comes_again};
 use super::batch::{Batch, Waiting};
 use super::deliveries::Deliveries;
+use super::limits::{Limits, PRODUCERS_LIMIT};
 use crate::TURN;
 use crate::settings::Settings;
 use crate::teller::Teller;
@@ -83,10 +85,11 @@ pub(super) struct Transactions {
     producer: BaseProducer<Deliveries>,
     marks: BaseConsumer<Teller>,
     stage: Stage,
+    aborts: Aborts,
 }
 
 impl Transactions {
-    pub fn new(settings: &Settings, job: &str, writer: Writer) -> Result<Self> {
+    pub fn new(settings: &Settings, job: &str, writer: Writer, limits: &Limits) -> Result<Self> {
         let fixed = [
             ("enable.idempotence", "true"),
             ("acks", "all"),
@@ -100,12 +103,17 @@ impl Transactions {
         ];
         // What a producer is told may be of no use to a consumer.
         let plain = Settings::new(settings.brokers.clone(), settings.topic.clone());
+        let mut bounded = settings.clone();
+        if let Some(limit) = limits.to_tell() {
+            bounded.set(PRODUCERS_LIMIT.to_string(), limit);
+        }
         Ok(Transactions {
-            producer: settings.client(job, DEFAULTS, &fixed)?,
+            producer: bounded.client(job, DEFAULTS, &fixed)?,
             marks: plain.client(job, &[], &group)?,
             settings: settings.clone(),
             writer,
             stage: Stage::Unfenced,
+            aborts: Aborts::default(),
         })
     }
 
@@ -161,18 +169,27 @@ impl Transactions {
         if !self.fence()? {
             return Ok(false);
         }
+        if matches!(self.stage, Stage::Between) && !self.aborts.may_begin(Instant::now()) {
+            self.producer.poll(WAIT);
+            return Ok(false);
+        }
         match self.go_on(batches, last.epoch, bad) {
-            Ok(is_done) => Ok(is_done),
+            Ok(is_done) => {
+                if is_done {
+                    self.aborts.forget();
+                }
+                Ok(is_done)
+            }
             Err(Problem::OfKafka(error)) => match Transactions::trouble(&error) {
                 Trouble::Again => {
                     self.producer.poll(WAIT);
                     Ok(false)
                 }
-                Trouble::Abort => {
+                Trouble::Abort if self.aborts.note(Instant::now()) => {
                     self.stage = Stage::Aborting;
                     Ok(false)
                 }
-                Trouble::Final => Err(self.failed(error)),
+                Trouble::Abort | Trouble::Final => Err(self.failed(error)),
             },
             Err(Problem::Other(error)) => Err(error),
         }
@@ -322,6 +339,8 @@ impl Transactions {
         );
         match error {
             KafkaError::Transaction(error) if error.is_fatal() => Trouble::Final,
+            // It would be so again, and again.
+            KafkaError::Transaction(_) if comes_again(code) => Trouble::Final,
             KafkaError::Transaction(error) if error.txn_requires_abort() => Trouble::Abort,
             KafkaError::Transaction(error) if error.is_retriable() => Trouble::Again,
             _ if is_late => Trouble::Again,

@@ -91,6 +91,10 @@ where
             return Ok(Sent::Bad(reason));
         }
         if let Some(once) = &mut self.once {
+            let length = |part: &Option<Vec<u8>>| part.as_ref().map_or(0, Vec::len);
+            if !once.fits(length(&self.out.key) + length(&self.out.value)) {
+                return Ok(Sent::Bad(TOO_LARGE.into()));
+            }
             once.push(Waiting::of(&self.out, position, time))?;
             return Ok(Sent::Taken);
         }
@@ -167,9 +171,15 @@ where
 
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
         let held = self.plan.held;
-        let once = self.once.as_ref();
-        if once.map_or(Ok(true), |once| once.has_room(held))? {
+        let has_room = match &mut self.once {
+            Some(once) => once.has_room(held)? && once.is_ready()?,
+            None => true,
+        };
+        if has_room {
             self.send_all(inbox)?;
+        } else {
+            // What makes room is told between calls.
+            outbox.wake_at(self.bad.context().clock.now().saturating_add(2 * WAIT));
         }
         // A full queue is waited for: this thread has nothing else to do.
         let wait = if inbox.is_empty() {
@@ -225,6 +235,13 @@ where
             Some(once) => once.commit(epoch, &self.bad),
             None => Ok(Progress::DONE),
         }
+    }
+
+    fn on_epoch_given_up(&mut self, epoch: Epoch) -> Result<Progress> {
+        if let Some(once) = &mut self.once {
+            once.give_up(epoch);
+        }
+        Ok(Progress::DONE)
     }
 
     fn awaits_commit(&self) -> bool {

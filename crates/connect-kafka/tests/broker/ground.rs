@@ -48,15 +48,28 @@ impl Topic {
         shared_broker().map(|brokers| Topic::at(brokers, partitions))
     }
 
+    /// A new topic of one partition on the shared broker, which takes batches of so many bytes.
+    pub fn taking(bytes: u32) -> Option<Topic> {
+        let limit = bytes.to_string();
+        shared_broker().map(|brokers| Topic::with(brokers, 1, &[("max.message.bytes", &limit)]))
+    }
+
     /// A new topic.
     pub fn at(brokers: String, partitions: i32) -> Topic {
+        Topic::with(brokers, partitions, &[])
+    }
+
+    fn with(brokers: String, partitions: i32, settings: &[(&str, &str)]) -> Topic {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let topic = Topic {
             brokers,
             name: format!("topic-{number}"),
         };
-        let new = NewTopic::new(&topic.name, partitions, TopicReplication::Fixed(1));
+        let mut new = NewTopic::new(&topic.name, partitions, TopicReplication::Fixed(1));
+        for (name, value) in settings {
+            new = new.set(name, value);
+        }
         let made = wait_for(topic.admin().create_topics([&new], &AdminOptions::new()));
         made.expect("asked")[0].as_ref().expect("made");
         topic

@@ -391,3 +391,67 @@ fn a_broker_that_dies_during_commits_is_waited_for_and_each_record_is_there_once
     driven.commit(2).unwrap();
     assert!(seen(&topic).into_iter().eq(0..2000));
 }
+
+#[test]
+fn a_message_that_the_topic_does_not_take_is_refused_before_it_is_in_a_snapshot() {
+    let Some(topic) = Topic::taking(5_000) else {
+        return;
+    };
+    let encode = |n: &u64, out: &mut Outgoing| {
+        let width = if *n == 7 { 6_000 } else { 100 };
+        out.value(format!("{n:0width$}"));
+        Ok(())
+    };
+    let sink: Sink<u64> = write(&topic.brokers, &topic.name, encode).build();
+    let supplier = sink.into_parts().1;
+    let mut driven = Driven::new(&supplier, "sized", (0, 1));
+    driven.write(0..1_000);
+    let letters = driven.context.dead_letters.sample();
+    assert_eq!(letters.len(), 1);
+    let reason = &letters[0].reason;
+    assert!(reason.contains("max.message.bytes"), "{reason}");
+    driven.cut(Cut::full(Epoch(1)));
+    // The others are far more than a batch that the topic takes.
+    driven.commit(1).unwrap();
+    let expected = (0..1_000).filter(|n| *n != 7);
+    assert!(seen(&topic).into_iter().eq(expected));
+}
+
+#[test]
+fn records_wait_for_the_room_that_a_commit_makes() {
+    let Some(topic) = Topic::new(1) else { return };
+    let encode = |n: &u64, out: &mut Outgoing| {
+        out.value(n.to_string());
+        Ok(())
+    };
+    let sink: Sink<u64> = write(&topic.brokers, &topic.name, encode)
+        .hold_at_most(4_000)
+        .build();
+    let supplier = sink.into_parts().1;
+    let mut driven = Driven::new(&supplier, "room", (0, 1));
+    // About 30 bytes each.
+    driven.write(0..100);
+    driven.cut(Cut::full(Epoch(1)));
+    driven.write(100..200);
+    let rows: Rows<u64> = (200..210).map(|n| (n, Timestamp::MIN)).collect();
+    let mut inbox = Inbox::default();
+    inbox.fill(Chunk::new(rows));
+    let offer = |driven: &mut Driven, inbox: &mut Inbox| {
+        let outbox = &mut driven.outbox;
+        driven.processor.process(Ordinal::FIRST, inbox, outbox)
+    };
+    offer(&mut driven, &mut inbox).unwrap();
+    assert_eq!(inbox.len(), 10, "two epochs are too much");
+    driven.commit(1).unwrap();
+    offer(&mut driven, &mut inbox).unwrap();
+    assert!(inbox.is_empty());
+    driven.cut(Cut::full(Epoch(2)));
+    driven.commit(2).unwrap();
+    assert!(seen(&topic).into_iter().eq(0..210));
+    // The epoch at hand alone is too much: nothing would become of waiting.
+    driven.write(0..150);
+    let rows: Rows<u64> = (0..1).map(|n| (n, Timestamp::MIN)).collect();
+    inbox.fill(Chunk::new(rows));
+    let error = offer(&mut driven, &mut inbox).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::LimitReached);
+}

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use ardea_core::{Error, ErrorCode, Result, Waker};
 
 use super::Plan;
+use super::fence::Fence;
 use super::staging::Owner;
 use super::writer::Writer;
 use crate::rows::Rows;
@@ -30,6 +31,8 @@ pub(crate) enum Errand {
     Settle { life: i64, through: i64 },
     /// Begins a life.
     Begin,
+    /// Has what earlier lives have under way be over: any connection does that first.
+    Fence,
     /// Shows the rows before this record.
     Publish { through: i64 },
 }
@@ -90,14 +93,20 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// For an instance that is woken by `waker`, and, if rows wait for their epochs, whose they are.
-    pub fn open(plan: &Plan, owner: Option<Owner>, waker: Waker) -> Result<Link> {
+    /// For an instance that is woken by `waker`. If rows wait for their epochs, `owner` says whose they are; if they take each other's place
+    /// over several lives, `fence` keeps those apart.
+    pub fn open(
+        plan: &Plan,
+        owner: Option<Owner>,
+        fence: Option<Fence>,
+        waker: Waker,
+    ) -> Result<Link> {
         let desk = Arc::new(Desk {
             state: Mutex::default(),
             changed: Condvar::new(),
             waker,
         });
-        let writer = Writer::new(plan, owner, Arc::clone(&desk))?;
+        let writer = Writer::new(plan, owner, fence, Arc::clone(&desk))?;
         std::thread::Builder::new()
             .name("postgres-writer".to_string())
             .spawn(move || writer.run())

@@ -11,6 +11,7 @@ use ardea_core::{
 
 use super::Plan;
 use super::desk::{Errand, Link};
+use super::fence::Fence;
 use super::lives::Lives;
 use super::staging::Owner;
 use crate::TURN;
@@ -26,6 +27,8 @@ pub(crate) struct WriteP<T, F> {
     scratch: String,
     /// Where rows wait until their epoch is committed; none if they are written at once.
     lives: Option<Lives>,
+    /// Whether rows are written at once, and take each other's place over several lives.
+    is_fenced: bool,
     has_begun: bool,
     link: Option<Link>,
     record: PhantomData<fn(T)>,
@@ -44,6 +47,7 @@ where
             rows: Rows::default(),
             scratch: String::new(),
             lives: None,
+            is_fenced: false,
             has_begun: false,
             link: None,
             record: PhantomData,
@@ -117,11 +121,11 @@ where
 
     /// Waits, no longer than this, until all errands have been run.
     fn run_errands(&mut self, timeout: Duration) -> Result<Progress> {
-        let (Some(lives), Some(link)) = (&mut self.lives, &self.link) else {
+        let Some(link) = &self.link else {
             return Ok(Progress::DONE);
         };
         let is_done = link.has_run_errands(timeout)?;
-        if is_done {
+        if let Some(lives) = self.lives.as_mut().filter(|_| is_done) {
             lives.note_published();
         }
         self.report_refused()?;
@@ -136,17 +140,24 @@ where
 {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.bad.attach(context);
-        let mut owner = None;
-        if self.plan.is_once && context.guarantee.keeps_state() {
+        let (mut owner, mut fence) = (None, None);
+        let sink = format!("{}/{}", context.job, context.vertex);
+        let keeps = context.guarantee.keeps_state();
+        if keeps && !self.plan.is_once && !self.plan.keys.is_empty() {
+            let sink = format!("{sink}/{}", self.plan.table);
+            fence = Some(Fence::new(&sink, context.instance));
+            self.is_fenced = true;
+        }
+        if self.plan.is_once && keeps {
             let lives = Lives::begin(context.instance);
             owner = Some(Owner {
-                sink: format!("{}/{}", context.job, context.vertex),
+                sink,
                 instance: context.instance,
                 life: lives.life,
             });
             self.lives = Some(lives);
         }
-        self.link = Some(Link::open(&self.plan, owner, context.waker.clone())?);
+        self.link = Some(Link::open(&self.plan, owner, fence, context.waker.clone())?);
         Ok(())
     }
 
@@ -217,6 +228,10 @@ where
                 .for_each(|heir| link.send(heir));
         }
         self.begin();
+        if let (true, false, Some(link)) = (self.is_fenced, self.has_begun, &self.link) {
+            link.send(Errand::Fence);
+            self.has_begun = true;
+        }
         // Other instances may have left rows of the same keys: nothing newer is shown before all of those.
         self.run_errands(TURN)
     }

@@ -9,6 +9,7 @@ use tokio_postgres::{Client, Statement};
 
 use super::Plan;
 use super::desk::{Desk, Errand, Refused};
+use super::fence::Fence;
 use super::staging::{self, Owner};
 use super::table::Table;
 use crate::connection::Connection;
@@ -26,6 +27,7 @@ pub(crate) struct Prepared {
 pub(crate) struct Writer {
     plan: Plan,
     owner: Option<Owner>,
+    fence: Option<Fence>,
     desk: Arc<Desk>,
     connection: Connection<Prepared>,
 }
@@ -47,11 +49,17 @@ impl Work {
 }
 
 impl Writer {
-    pub fn new(plan: &Plan, owner: Option<Owner>, desk: Arc<Desk>) -> Result<Self> {
+    pub fn new(
+        plan: &Plan,
+        owner: Option<Owner>,
+        fence: Option<Fence>,
+        desk: Arc<Desk>,
+    ) -> Result<Self> {
         Ok(Writer {
             connection: Connection::new(plan.address.server()?)?,
             plan: plan.clone(),
             owner,
+            fence,
             desk,
         })
     }
@@ -126,8 +134,11 @@ impl Writer {
     }
 
     fn go_on(&mut self, work: &mut Work) -> std::result::Result<(), Trouble> {
-        let (plan, owner) = (&self.plan, &self.owner);
+        let (plan, owner, fence) = (&self.plan, &self.owner, &mut self.fence);
         let find = async |client: &mut Client| {
+            if let Some(fence) = fence {
+                fence.raise(client, &plan.table).await?;
+            }
             Ok(Prepared {
                 table: Table::find(client, plan).await?,
                 write: None,
@@ -135,6 +146,7 @@ impl Writer {
         };
         self.connection
             .attempt(find, async |client, prepared| match (&work.errand, owner) {
+                (Some(Errand::Fence), _) => Ok(()),
                 (Some(errand), Some(owner)) => {
                     work.refused = run(client, prepared, errand, owner).await?;
                     Ok(())
@@ -156,6 +168,7 @@ async fn run(
 ) -> std::result::Result<Vec<Refused>, Trouble> {
     let table = &prepared.table;
     let (refused, is_earlier) = match *errand {
+        Errand::Fence => (Vec::new(), false),
         Errand::Begin => {
             staging::begin(client, table, owner).await?;
             (Vec::new(), false)

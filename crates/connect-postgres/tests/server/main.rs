@@ -2,6 +2,7 @@
 
 mod encrypted;
 mod exactly_once;
+mod fenced;
 mod ground;
 mod reading;
 mod writing;

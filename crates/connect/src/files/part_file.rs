@@ -118,7 +118,7 @@ pub struct PartFile {
 }
 
 /// An error of writing `path`.
-pub(super) fn cannot_write(path: &Path, error: io::Error) -> Error {
+pub(crate) fn cannot_write(path: &Path, error: io::Error) -> Error {
     let hint = match error.kind() {
         io::ErrorKind::StorageFull => "make room on the disk",
         io::ErrorKind::PermissionDenied => "check who may write there",

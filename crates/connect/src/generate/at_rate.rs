@@ -32,6 +32,7 @@ where
             limit: u64::MAX,
             quantum: DEFAULT_QUANTUM,
             stride: Duration::ZERO,
+            since: None,
         },
         make: move |index| Some(make(index)),
         parallelism: Parallelism::ONE,
@@ -48,7 +49,7 @@ const WATERMARK_PERIOD: Duration = Duration::from_millis(10);
 ///
 /// * The loop is open: when a record is due depends on the rate and the start alone. A job that falls behind gets all due
 ///   records as soon as it takes them, and their event times show how late they are.
-/// * A record's event time is when it is due: the time of day at the instance's start plus i / rate.
+/// * A record's event time is when it is due: the time of day at the instance's start, or the one [given](AtRate::since), plus i / rate.
 /// * A record is emitted as soon as it is due, but not before a quantum (100 µs) has passed since the last batch: at high
 ///   rates a batch holds the records of one quantum.
 /// * Each batch ends with the watermark of what is still to come: no more than now, no more than the next due time.
@@ -85,6 +86,8 @@ struct Plan {
     limit: u64,
     quantum: Duration,
     stride: Duration,
+    /// When the first record is due, if not at the instance's start.
+    since: Option<Timestamp>,
 }
 
 impl<T, F, B> AtRate<T, F, B>
@@ -147,6 +150,21 @@ where
         self
     }
 
+    /// Has the first record be due at this time of day instead of at the start, and all others as much later: what was due by the start comes at
+    /// once. So several runs make the same records with the same times.
+    ///
+    /// ```
+    /// use ardea_connect::generate;
+    /// use ardea_core::{Source, Timestamp, Unbounded};
+    ///
+    /// let midnight = Timestamp::from_secs(1_763_769_600);
+    /// let same_for_all: Source<u64, Unbounded> = generate::at_rate(1_000, |i| i).since(midnight).build();
+    /// ```
+    pub fn since(mut self, first: Timestamp) -> Self {
+        self.plan.since = Some(first);
+        self
+    }
+
     /// Ends after `records` records in all.
     pub fn limit(mut self, records: u64) -> AtRate<T, F, Bounded> {
         self.plan.limit = records;
@@ -204,7 +222,7 @@ where
 /// When an instance began, for what is due.
 #[derive(Clone, Copy, Debug)]
 struct Start {
-    /// On the instance's clock, when it was first called.
+    /// On the instance's clock, when it was first called, or when the first record is due if that is later.
     called: Duration,
     /// How many nanoseconds had passed by then, in earlier lives.
     before: u64,
@@ -250,9 +268,11 @@ where
     /// Begins now, or goes on with the start of an earlier life.
     fn begin(&mut self, now: Duration) -> Start {
         let today = self.clock.wall();
-        let wall = *self.numbers.began.get_or_insert(today);
+        let first = self.plan.since.unwrap_or(today);
+        let wall = *self.numbers.began.get_or_insert(first);
         let start = Start {
-            called: now,
+            // One that lies ahead is waited for.
+            called: now.saturating_add(wall.since(today)),
             before: today.since(wall).as_nanos() as u64,
             wall,
         };
@@ -334,6 +354,10 @@ where
             Some(start) => start,
             None => self.begin(now),
         };
+        if now < start.called {
+            outbox.wake_at(start.called);
+            return Ok(Progress::NONE);
+        }
         let elapsed = start.before + now.saturating_sub(start.called).as_nanos() as u64;
         let mut lane = outbox.lane::<T>(Ordinal::FIRST)?;
         if lane.is_full() {
@@ -387,179 +411,4 @@ where
 }
 
 #[cfg(test)]
-mod tests {
-    use ardea_core::ManualClock;
-    use ardea_testkit::{Expected, SourceTest};
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::testing::{Driven, context};
-
-    /// A generator and the hand of its clock.
-    fn driven<F, B>(source: AtRate<u64, F, B>, instance: Instance) -> (Driven<u64>, ManualClock)
-    where
-        F: Fn(u64) -> Option<u64> + Send + Sync + 'static,
-        B: Boundedness,
-    {
-        let hand = ManualClock::new();
-        let mut context = context("s");
-        context.clock = hand.clock();
-        context.instance = instance;
-        (Driven::new(source.build(), context).unwrap(), hand)
-    }
-
-    fn identity(
-        rate: u64,
-    ) -> AtRate<u64, impl Fn(u64) -> Option<u64> + Send + Sync + 'static, Unbounded> {
-        at_rate(rate, |i| i)
-    }
-
-    /// Steps until the generator has nothing more to say for now.
-    fn settle(driven: &mut Driven<u64>) {
-        let mut quiet = 0;
-        while quiet < 4 {
-            quiet = if driven.step().unwrap().made {
-                0
-            } else {
-                quiet + 1
-            };
-        }
-    }
-
-    #[test]
-    fn what_is_due_comes_with_the_time_it_was_due() {
-        let (mut driven, hand) = driven(identity(1000), Instance::ONLY);
-        settle(&mut driven);
-        assert_eq!(driven.records, [(0, Timestamp::from_micros(0))]);
-        hand.advance(Duration::from_millis(300));
-        settle(&mut driven);
-        assert_eq!(driven.records.len(), 301);
-        assert_eq!(driven.records[300], (300, Timestamp::from_millis(300)));
-        assert_eq!(
-            driven.watermarks.last(),
-            Some(&Watermark(Timestamp::from_millis(300)))
-        );
-    }
-
-    #[test]
-    fn the_watermark_moves_on_between_records_that_are_far_apart() {
-        let (mut driven, hand) = driven(identity(1), Instance::ONLY);
-        settle(&mut driven);
-        hand.advance(Duration::from_millis(500));
-        settle(&mut driven);
-        assert_eq!(driven.records.len(), 1);
-        assert_eq!(
-            driven.watermarks.last(),
-            Some(&Watermark(Timestamp::from_millis(500)))
-        );
-    }
-
-    #[test]
-    fn watermarks_keep_to_the_multiples_of_their_stride() {
-        let source = identity(1000).watermark_stride(Duration::from_millis(10));
-        let (mut driven, hand) = driven(source, Instance::ONLY);
-        for _ in 0..100 {
-            hand.advance(Duration::from_millis(1));
-            settle(&mut driven);
-        }
-        assert!(
-            (10..=12).contains(&driven.watermarks.len()),
-            "{:?}",
-            driven.watermarks
-        );
-        assert!(driven.watermarks.is_sorted());
-    }
-
-    #[test]
-    fn a_limit_ends_it_and_draining_does_too() {
-        let (mut limited, hand) = driven(identity(1000).limit(10), Instance::ONLY);
-        hand.advance(Duration::from_secs(1));
-        limited
-            .step()
-            .map(|_| hand.advance(Duration::from_secs(1)))
-            .unwrap();
-        assert_eq!(limited.run().unwrap().records.len(), 10);
-        let (_, endless, ..) = identity(1000).build().into_parts();
-        assert!(!endless.supply(Instance::ONLY).unwrap().is_at_end());
-        let emitted = SourceTest::supplied(endless)
-            .drain_after(5)
-            .emitted::<u64>();
-        assert!(emitted.len() >= 5);
-        let (_, none, ..) = identity(1000).limit(0).build().into_parts();
-        assert!(none.supply(Instance::ONLY).unwrap().is_at_end());
-    }
-
-    #[test]
-    fn steps_in_the_generator_leave_due_times_and_the_watermark_alone() {
-        let source = identity(1000).filter(|i| i % 100 == 0).map(|i| i + 1);
-        let (mut driven, hand) = driven(source, Instance::ONLY);
-        hand.advance(Duration::ZERO);
-        settle(&mut driven);
-        hand.advance(Duration::from_millis(250));
-        settle(&mut driven);
-        let at = |millis| Timestamp::from_millis(millis);
-        assert_eq!(driven.records, [(1, at(0)), (101, at(100)), (201, at(200))]);
-        assert_eq!(driven.watermarks.last(), Some(&Watermark(at(250))));
-    }
-
-    #[test]
-    fn a_generator_that_keeps_nothing_comes_to_its_end() {
-        let (mut driven, hand) =
-            driven(identity(1000).limit(5000).filter(|_| false), Instance::ONLY);
-        settle(&mut driven);
-        hand.advance(Duration::from_secs(10));
-        assert!(driven.run().unwrap().records.is_empty());
-    }
-
-    #[test]
-    fn it_goes_on_with_the_same_start_and_what_was_due_meanwhile_comes_at_once() {
-        let (mut before, hand) = driven(identity(10), Instance::ONLY);
-        hand.advance(Duration::from_secs(100));
-        settle(&mut before);
-        hand.advance(Duration::from_secs(1));
-        settle(&mut before);
-        assert_eq!(before.records.len(), 11);
-        let cut = before.cut().unwrap();
-        let (mut after, hand) = driven(identity(10), Instance::ONLY);
-        after.give_back(&cut).unwrap();
-        hand.advance(Duration::from_secs(103));
-        settle(&mut after);
-        let at = |n: u64| Timestamp::from_millis(100_000 + 100 * n as i64);
-        let expected: Vec<_> = (11..=30).map(|n| (n, at(n))).collect();
-        assert_eq!(after.records, expected);
-    }
-
-    #[test]
-    fn a_rate_of_zero_fails_the_start() {
-        let error = Driven::new(identity(0).build(), context("s"))
-            .err()
-            .expect("an error");
-        assert_eq!(error.code(), ErrorCode::InvalidConfig);
-    }
-
-    proptest! {
-        #[test]
-        fn no_record_is_older_than_the_watermark_before_it(
-            rate in 1u64..2_000_000, waits in prop::collection::vec(0u64..3_000_000, 1..40)
-        ) {
-            let (mut driven, hand) = driven(identity(rate), Instance::ONLY);
-            for wait in waits {
-                hand.advance(Duration::from_nanos(wait));
-                let (seen, promised) = (driven.records.len(), driven.watermarks.last().copied());
-                let _ = driven.step().unwrap();
-                for (_, time) in &driven.records[seen..] {
-                    prop_assert!(promised.is_none_or(|watermark| *time >= watermark.0));
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn the_contract_is_kept_in_every_schedule() {
-        let (_, supplier, ..) = identity(700).limit(60).build().into_parts();
-        SourceTest::supplied(supplier)
-            .output(Expected::ordered(0..60u64))
-            .survives()
-            .run();
-    }
-}
+mod tests;

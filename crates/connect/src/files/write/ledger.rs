@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use ardea_core::instance_state::{self as kept, Siblings};
@@ -72,6 +73,43 @@ struct Kept {
     has_ended: bool,
     open: Option<KeptFile>,
     pending: Vec<KeptFile>,
+    /// Where its files lie, if it has any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    place: Option<KeptPlace>,
+}
+
+/// A folder of a machine: the same path may be another folder elsewhere.
+#[derive(Debug, Serialize, Deserialize)]
+struct KeptPlace {
+    host: String,
+    /// The number that its file system knows it by; of one that several machines share, the same on all of them.
+    folder: u64,
+}
+
+impl KeptPlace {
+    /// Where this file lies; none if that can't be told.
+    fn of(part: &Path) -> Option<Self> {
+        let system = rustix::system::uname();
+        Some(KeptPlace {
+            host: system.nodename().to_string_lossy().into_owned(),
+            folder: number_of_folder(part)?,
+        })
+    }
+
+    /// Whether a file that lay there would be seen here, under its part's name or, when it is published, another.
+    fn is_here(&self, part: &Path) -> bool {
+        let system = rustix::system::uname();
+        let is_same_host = system.nodename().to_bytes() == self.host.as_bytes();
+        is_same_host || number_of_folder(part) == Some(self.folder)
+    }
+}
+
+fn number_of_folder(part: &Path) -> Option<u64> {
+    let folder = part
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let folder = fs::metadata(folder.unwrap_or(Path::new(".")));
+    folder.ok().map(|folder| folder.ino())
 }
 
 /// A file that has all its content, and gets its name when its epoch is committed.
@@ -197,7 +235,7 @@ impl Ledger {
                 written: 0,
             }
         });
-        let kept = Kept {
+        let mut kept = Kept {
             instances: self.instance.parallelism,
             run: self.run,
             generation: self.generation,
@@ -206,7 +244,10 @@ impl Ledger {
             has_ended: self.has_ended,
             open,
             pending: pending.collect(),
+            place: None,
         };
+        let first = kept.open.iter().chain(&kept.pending).next();
+        kept.place = first.and_then(|file| KeptPlace::of(&PathBuf::from(&file.part)));
         self.is_to_sync = true;
         let chunk = self.draft.begin();
         kept::put(chunk, STATE, (self.instance.index, &[]), &kept)
@@ -298,6 +339,9 @@ impl Ledger {
             remove_later(plan, &kept)?;
             for file in kept.pending {
                 let found = Whole::found((&file.path).into(), (&file.part).into(), file.length)?;
+                if found.is_none() {
+                    check_published(&file, kept.place.as_ref())?;
+                }
                 // One that has gone has got its name.
                 self.pending.extend(found.map(|whole| Pending {
                     whole,
@@ -359,6 +403,29 @@ fn remove_later(plan: &Plan, kept: &Kept) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// A part that has gone has got its name, if it would be seen here.
+///
+/// # Errors
+/// [`ErrorCode::WriteFailed`] if it lies on another machine, whose folder this one doesn't see: it counts, and was never published.
+fn check_published(file: &KeptFile, place: Option<&KeptPlace>) -> Result<()> {
+    let (path, part) = (PathBuf::from(&file.path), PathBuf::from(&file.part));
+    let Some(place) = place.filter(|place| !place.is_here(&part)) else {
+        return Ok(());
+    };
+    if fs::metadata(&path).is_ok_and(|found| found.len() == file.length) {
+        return Ok(());
+    }
+    let what = format!(
+        "{} was left on {}, with {} bytes of output that count, and is not seen here",
+        part.display(),
+        place.host,
+        file.length
+    );
+    Err(Error::new(ErrorCode::WriteFailed, what).hint(
+        "on a cluster files are written to a folder that all hosts see by the same path; bring the file here, under this name, and have the job begin again",
+    ))
 }
 
 fn gone(part: &Path, length: u64) -> Error {

@@ -311,6 +311,55 @@ fn output_that_is_gone_or_too_short_is_not_passed_over() {
     }
 }
 
+/// The same cut, made on another machine, in the folder of this number there.
+fn made_elsewhere(cut: &StateChunk, folder: Option<u64>) -> StateChunk {
+    let mut moved = StateChunk::default();
+    for entry in cut {
+        let mut value: serde_json::Value = serde_json::from_slice(entry.value.unwrap()).unwrap();
+        value["place"]["host"] = "elsewhere".into();
+        if let Some(folder) = folder {
+            value["place"]["folder"] = folder.into();
+        }
+        let value = serde_json::to_vec(&value).unwrap();
+        let entry = ardea_core::StateEntry {
+            value: Some(&value),
+            ..entry
+        };
+        moved.push(entry).unwrap();
+    }
+    moved
+}
+
+#[test]
+fn output_that_was_left_on_a_machine_that_is_gone_does_not_count_as_published() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("out.txt");
+    let sink = || write_lines(&path).rotate_with_epochs().build();
+    let mut before: Fed<u64> = Fed::new(sink(), kept_context(0, 1)).unwrap();
+    before.feed([1, 2]).unwrap();
+    let cut = before.cut(Cut::full(Epoch(1))).unwrap();
+    let go_on = |cut: &StateChunk| {
+        let mut after: Fed<u64> = Fed::new(sink(), kept_context(0, 1)).unwrap();
+        after.give_back(Epoch(1), cut)
+    };
+    before.commit(Epoch(1)).unwrap();
+    drop(before);
+    let published = dir.path().join("out-000000.txt");
+    assert_eq!(fs::read_to_string(&published).unwrap(), "1\n2\n");
+    // It is seen here, so the folder is one that both machines see.
+    go_on(&made_elsewhere(&cut, Some(0))).unwrap();
+    // Somebody has taken it away since.
+    fs::remove_file(&published).unwrap();
+    go_on(&cut).unwrap();
+    go_on(&made_elsewhere(&cut, None)).unwrap();
+    let error = go_on(&made_elsewhere(&cut, Some(0))).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::WriteFailed);
+    assert!(
+        says(&error, &["out-000000.txt", "left on elsewhere", "4 bytes"]),
+        "{error}"
+    );
+}
+
 #[test]
 fn nothing_of_others_is_removed() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,0 +1,60 @@
+//! `ardea twins`: the copies of a job that write a file together.
+
+use ardea::connect::twins::{Twin, copies};
+use serde_json::{Value, json};
+
+use crate::args::TwinsArgs;
+use crate::columns::table;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::figures::{duration, grouped};
+use crate::stdout;
+
+/// Prints a line a copy.
+pub fn run(args: &TwinsArgs, context: &Context) -> Result<(), Failure> {
+    let copies = copies(&args.file)?;
+    if context.json {
+        return stdout::print_json(&Value::Array(copies.iter().map(to_json).collect()));
+    }
+    let rows: Vec<Vec<String>> = copies.iter().map(row).collect();
+    let headings = [
+        "copy", "job", "process", "state", "until", ">behind", ">first", ">met",
+    ];
+    stdout::print(&table(&headings, &rows))
+}
+
+fn row(twin: &Twin) -> Vec<String> {
+    vec![
+        twin.number.to_string(),
+        twin.job.clone(),
+        format!("{} on {}", twin.process, twin.host),
+        state(twin).to_string(),
+        twin.until
+            .map_or_else(String::new, |until| until.to_string()),
+        duration(twin.behind),
+        grouped(twin.first),
+        grouped(twin.met),
+    ]
+}
+
+fn state(twin: &Twin) -> &'static str {
+    match twin.is_alive {
+        true => "alive",
+        false => "gone",
+    }
+}
+
+fn to_json(twin: &Twin) -> Value {
+    json!({
+        "copy": twin.number,
+        "job": twin.job,
+        "host": twin.host,
+        "process": twin.process,
+        "state": state(twin),
+        "until": twin.until.map(|until| until.to_string()),
+        "behind_ms": twin.behind.as_secs_f64() * 1e3,
+        "first": twin.first,
+        "met": twin.met,
+        "told": twin.told.to_string(),
+    })
+}

@@ -1,0 +1,88 @@
+//! How often a transaction begins anew before that is a failure.
+
+use std::time::{Duration, Instant};
+
+use rdkafka::error::RDKafkaErrorCode;
+
+/// How often in a row a transaction is aborted and begun anew.
+const MOST: u32 = 10;
+/// How long it is until the next one, at first, and at most.
+const SOONEST: Duration = Duration::from_millis(50);
+const LATEST: Duration = Duration::from_secs(5);
+
+/// The aborted transactions since the last that was committed.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Aborts {
+    in_a_row: u32,
+    not_before: Option<Instant>,
+}
+
+impl Aborts {
+    /// Another one; false if there have been too many.
+    pub fn note(&mut self, now: Instant) -> bool {
+        let wait = SOONEST.saturating_mul(1 << self.in_a_row.min(16));
+        self.not_before = Some(now + wait.min(LATEST));
+        self.in_a_row += 1;
+        self.in_a_row <= MOST
+    }
+
+    /// Whether the next transaction may begin.
+    pub fn may_begin(&self, now: Instant) -> bool {
+        self.not_before.is_none_or(|not_before| now >= not_before)
+    }
+
+    /// A transaction has been committed.
+    pub fn forget(&mut self) {
+        *self = Aborts::default();
+    }
+}
+
+/// Whether an error that aborts a transaction will come again with the next one: somebody has to do something about it.
+pub(super) fn comes_again(code: Option<RDKafkaErrorCode>) -> bool {
+    matches!(
+        code,
+        Some(
+            RDKafkaErrorCode::TopicAuthorizationFailed
+                | RDKafkaErrorCode::GroupAuthorizationFailed
+                | RDKafkaErrorCode::ClusterAuthorizationFailed
+                | RDKafkaErrorCode::TransactionalIdAuthorizationFailed
+                | RDKafkaErrorCode::InvalidTopic
+                | RDKafkaErrorCode::InvalidRecord
+                | RDKafkaErrorCode::MessageSizeTooLarge
+                | RDKafkaErrorCode::PolicyViolation
+                | RDKafkaErrorCode::SecurityDisabled
+                | RDKafkaErrorCode::UnsupportedForMessageFormat
+        )
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn aborts_in_a_row_wait_longer_each_time_and_come_to_an_end() {
+        let mut aborts = Aborts::default();
+        let begun = Instant::now();
+        assert!(aborts.may_begin(begun));
+        assert!(aborts.note(begun));
+        assert!(!aborts.may_begin(begun) && aborts.may_begin(begun + SOONEST));
+        assert!(aborts.note(begun));
+        assert!(!aborts.may_begin(begun + SOONEST));
+        assert!(aborts.may_begin(begun + LATEST));
+        assert!((2..MOST).all(|_| aborts.note(begun)));
+        assert!(!aborts.note(begun), "one too many");
+        assert!(aborts.may_begin(begun + LATEST));
+        aborts.forget();
+        assert!(aborts.may_begin(begun) && aborts.note(begun));
+    }
+
+    #[test]
+    fn what_nobody_may_do_is_not_tried_again() {
+        assert!(comes_again(Some(
+            RDKafkaErrorCode::TopicAuthorizationFailed
+        )));
+        assert!(!comes_again(Some(RDKafkaErrorCode::NotCoordinator)));
+        assert!(!comes_again(None));
+    }
+}

@@ -1,0 +1,310 @@
+//! Records by slices of event time, as bytes, until time has come to the end of their slice.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ardea_core::{Error, ErrorCode, Result, Timestamp, Watermark};
+
+/// In which form slices are kept beyond the life of an instance.
+const FORM: u8 = 1;
+
+/// How wide a slice is, in microseconds; one at least.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Width(i64);
+
+impl Width {
+    /// # Errors
+    /// [`ErrorCode::InvalidConfig`] if it is shorter than a microsecond, or longer than there is time.
+    pub fn of(width: Duration) -> Result<Self> {
+        let micros = i64::try_from(width.as_micros()).ok();
+        micros.and_then(Width::of_micros).ok_or_else(|| {
+            let what = format!("slices of {width:?} can't be cut");
+            let hint = "give slices the slide of the job's windows, or a few milliseconds";
+            Error::new(ErrorCode::InvalidConfig, what).hint(hint)
+        })
+    }
+
+    pub fn of_micros(micros: i64) -> Option<Self> {
+        (micros > 0).then_some(Width(micros))
+    }
+
+    pub fn micros(self) -> i64 {
+        self.0
+    }
+
+    /// In which slice something happens.
+    pub fn slice_at(self, time: Timestamp) -> i64 {
+        time.as_micros().div_euclid(self.0)
+    }
+
+    /// When a slice begins.
+    pub fn start_of(self, slice: i64) -> Timestamp {
+        Timestamp::from_micros(slice.saturating_mul(self.0))
+    }
+
+    /// The first slice that is not over when time has come so far.
+    fn open_from(self, watermark: Watermark) -> i64 {
+        match watermark {
+            Watermark::END => i64::MAX,
+            Watermark(time) => self.slice_at(time),
+        }
+    }
+}
+
+/// A record's bytes among those of its slice.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    time: Timestamp,
+    start: usize,
+    end: usize,
+}
+
+/// The records of a slice that is not over.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Open {
+    places: Vec<Place>,
+    /// Of all records, one behind the other.
+    pub bytes: Vec<u8>,
+}
+
+impl Open {
+    /// What stands behind `start` is a record, if it is anything.
+    pub fn note(&mut self, time: Timestamp, start: usize) {
+        let end = self.bytes.len();
+        if end > start {
+            self.places.push(Place { time, start, end });
+        }
+    }
+
+    fn record(&self, place: &Place) -> &[u8] {
+        self.bytes.get(place.start..place.end).unwrap_or_default()
+    }
+}
+
+/// The records that have come of slices that are not over.
+#[derive(Debug)]
+pub(super) struct Slices {
+    width: Width,
+    open: BTreeMap<i64, Open>,
+    /// All slices before this one are over.
+    open_from: i64,
+}
+
+impl Slices {
+    pub fn new(width: Width) -> Self {
+        Slices {
+            width,
+            open: BTreeMap::new(),
+            open_from: i64::MIN,
+        }
+    }
+
+    pub fn width(&self) -> Width {
+        self.width
+    }
+
+    /// Until when all slices are over; none if none is.
+    pub fn over_until(&self) -> Option<Timestamp> {
+        (self.open_from != i64::MIN).then(|| self.width.start_of(self.open_from))
+    }
+
+    /// The slice of something that happens then; none if that is over.
+    #[inline]
+    pub fn of(&mut self, time: Timestamp) -> Option<&mut Open> {
+        let slice = self.width.slice_at(time);
+        (slice >= self.open_from).then(|| self.open.entry(slice).or_default())
+    }
+
+    /// How many bytes of records there are.
+    pub fn byte_len(&self) -> usize {
+        self.open.values().map(|open| open.bytes.len()).sum()
+    }
+
+    /// The first slice with records that is over when time has come so far.
+    pub fn first_over(&self, watermark: Watermark) -> Option<i64> {
+        let until = self.width.open_from(watermark);
+        let first = self.open.first_key_value().map(|(slice, _)| *slice);
+        first.filter(|slice| *slice < until)
+    }
+
+    /// All of a slice, in the order of event times, then of bytes: the same bytes for the same records, in whichever order they came.
+    pub fn content(&mut self, slice: i64, into: &mut Vec<u8>) {
+        into.clear();
+        let Some(open) = self.open.get_mut(&slice) else {
+            return;
+        };
+        let mut places = std::mem::take(&mut open.places);
+        places.sort_unstable_by(|one, other| {
+            let by_time = one.time.cmp(&other.time);
+            by_time.then_with(|| open.record(one).cmp(open.record(other)))
+        });
+        for place in &places {
+            into.extend_from_slice(open.record(place));
+        }
+        open.places = places;
+    }
+
+    /// A slice, and all before it, are over.
+    pub fn end(&mut self, slice: i64) {
+        self.open.remove(&slice);
+        self.open_from = self.open_from.max(slice.saturating_add(1));
+    }
+
+    /// Time has come so far.
+    pub fn end_until(&mut self, watermark: Watermark) {
+        self.open_from = self.open_from.max(self.width.open_from(watermark));
+    }
+
+    /// Drops all records of slices that are not over.
+    pub fn forget(&mut self) {
+        self.open.clear();
+    }
+
+    /// Appends all there is, for [`get`](Self::get).
+    pub fn put(&self, out: &mut Vec<u8>) {
+        out.push(FORM);
+        out.extend_from_slice(&self.open_from.to_le_bytes());
+        for (slice, open) in &self.open {
+            out.extend_from_slice(&slice.to_le_bytes());
+            out.extend_from_slice(&(open.places.len() as u64).to_le_bytes());
+            for place in &open.places {
+                let record = open.record(place);
+                out.extend_from_slice(&place.time.as_micros().to_le_bytes());
+                out.extend_from_slice(&(record.len() as u64).to_le_bytes());
+                out.extend_from_slice(record);
+            }
+        }
+    }
+
+    /// What was [put](Self::put) down; none if it is no such thing.
+    pub fn get(width: Width, mut from: &[u8]) -> Option<Self> {
+        let mut slices = Slices::new(width);
+        let [form] = *take(&mut from)?;
+        if form != FORM {
+            return None;
+        }
+        slices.open_from = i64::from_le_bytes(*take(&mut from)?);
+        while !from.is_empty() {
+            let slice = i64::from_le_bytes(*take(&mut from)?);
+            let count = u64::from_le_bytes(*take(&mut from)?);
+            let open = slices.open.entry(slice).or_default();
+            for _ in 0..count {
+                let time = Timestamp::from_micros(i64::from_le_bytes(*take(&mut from)?));
+                let length = usize::try_from(u64::from_le_bytes(*take(&mut from)?)).ok()?;
+                let (record, rest) = from.split_at_checked(length)?;
+                from = rest;
+                let start = open.bytes.len();
+                open.bytes.extend_from_slice(record);
+                open.note(time, start);
+            }
+        }
+        Some(slices)
+    }
+}
+
+/// Takes the next bytes.
+fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; N]> {
+    let (array, left) = rest.split_first_chunk()?;
+    *rest = left;
+    Some(array)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn slices() -> Slices {
+        Slices::new(Width::of(Duration::from_micros(10)).unwrap())
+    }
+
+    fn add(slices: &mut Slices, time: i64, record: &str) -> bool {
+        let time = Timestamp::from_micros(time);
+        let Some(open) = slices.of(time) else {
+            return false;
+        };
+        let start = open.bytes.len();
+        open.bytes.extend_from_slice(record.as_bytes());
+        open.note(time, start);
+        true
+    }
+
+    fn all_over(slices: &mut Slices, watermark: Watermark) -> Vec<(i64, String)> {
+        let (mut over, mut content) = (Vec::new(), Vec::new());
+        while let Some(slice) = slices.first_over(watermark) {
+            slices.content(slice, &mut content);
+            over.push((slice, String::from_utf8(content.clone()).unwrap()));
+            slices.end(slice);
+        }
+        slices.end_until(watermark);
+        over
+    }
+
+    #[test]
+    fn a_slice_is_over_when_nothing_of_it_can_come_any_more() {
+        let mut slices = slices();
+        let at = |micros| Watermark(Timestamp::from_micros(micros));
+        assert!(add(&mut slices, -1, "a") && add(&mut slices, 9, "b"));
+        assert_eq!(all_over(&mut slices, at(-1)), []);
+        assert_eq!(all_over(&mut slices, at(9)), [(-1, "a".into())]);
+        assert!(add(&mut slices, 0, "c"), "of a slice that goes on");
+        assert_eq!(all_over(&mut slices, at(10)), [(0, "cb".into())]);
+        assert!(!add(&mut slices, 9, "late"));
+        assert_eq!(slices.over_until(), Some(Timestamp::from_micros(10)));
+        assert!(add(&mut slices, 10, "d"));
+        assert_eq!(all_over(&mut slices, Watermark::END), [(1, "d".into())]);
+    }
+
+    #[test]
+    fn slices_without_a_width_are_refused() {
+        for width in [Duration::ZERO, Duration::from_nanos(999), Duration::MAX] {
+            assert_eq!(
+                Width::of(width).unwrap_err().code(),
+                ErrorCode::InvalidConfig
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_same_records_make_the_same_slices_in_whichever_order_they_come(
+            mut records in prop::collection::vec((-40i64..40, "[a-c]{1,2}"), 0..30), seed in any::<u64>()
+        ) {
+            let over = |records: &[(i64, String)]| {
+                let mut slices = slices();
+                for (time, record) in records {
+                    add(&mut slices, *time, record);
+                }
+                all_over(&mut slices, Watermark::END)
+            };
+            let first = over(&records);
+            let length = records.len().max(1);
+            for at in 0..records.len() {
+                records.swap(at, (seed as usize).wrapping_mul(at + 1) % length);
+            }
+            prop_assert_eq!(over(&records), first);
+        }
+
+        #[test]
+        fn what_is_put_down_comes_back(
+            records in prop::collection::vec((-40i64..40, "[a-c]{1,2}"), 0..30), over in -50i64..50
+        ) {
+            let mut slices = slices();
+            for (time, record) in &records {
+                add(&mut slices, *time, record);
+            }
+            all_over(&mut slices, Watermark(Timestamp::from_micros(over)));
+            let mut bytes = Vec::new();
+            slices.put(&mut bytes);
+            let mut back = Slices::get(slices.width(), &bytes).unwrap();
+            prop_assert_eq!(back.over_until(), slices.over_until());
+            prop_assert_eq!(
+                all_over(&mut back, Watermark::END),
+                all_over(&mut slices, Watermark::END)
+            );
+            bytes.pop();
+            prop_assert!(Slices::get(slices.width(), &bytes).is_none());
+        }
+    }
+}

@@ -1,0 +1,454 @@
+//! Copies of a job that write one file: they get ahead of each other, die at any moment, and each result is there once.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+
+use ardea_core::{
+    Chunk, Cut, CutWriter, Epoch, Error, ErrorCode, Guarantee, Inbox, InstanceContext, Ordinal,
+    Outbox, Processor, RestoredState, Result, Rows, StateChunk, Timestamp, Watermark,
+};
+use proptest::prelude::*;
+
+use super::*;
+use crate::testing::{context, eventually, kept_context, says};
+
+fn sink(path: &Path) -> Sink<u64> {
+    write_lines(path).slice(Duration::from_micros(10)).build()
+}
+
+/// A copy that lives.
+struct Life {
+    processor: Box<dyn Processor>,
+    context: InstanceContext,
+    outbox: Outbox,
+}
+
+impl Life {
+    fn begin(path: &Path) -> Result<Life> {
+        Life::with(path, kept_context(0, 1))
+    }
+
+    fn with(path: &Path, context: InstanceContext) -> Result<Life> {
+        let (_, supplier, ..) = sink(path).into_parts();
+        let mut processor = supplier.supply(context.instance)?;
+        if let Err(error) = processor.init(&context) {
+            processor.close();
+            return Err(error);
+        }
+        Ok(Life {
+            processor,
+            context,
+            outbox: Outbox::new(0, 64),
+        })
+    }
+
+    fn feed(&mut self, records: &[(i64, u64)]) -> Result<()> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        let timed = |(time, record): &(i64, u64)| (*record, Timestamp::from_micros(*time));
+        let rows: Rows<u64> = records.iter().map(timed).collect();
+        let mut inbox = Inbox::default();
+        inbox.fill(Chunk::new(rows));
+        self.processor
+            .process(Ordinal::FIRST, &mut inbox, &mut self.outbox)?;
+        assert!(inbox.is_empty());
+        Ok(())
+    }
+
+    fn time(&mut self, watermark: Watermark) -> Result<()> {
+        while !self
+            .processor
+            .on_watermark(watermark, &mut self.outbox)?
+            .done
+        {}
+        Ok(())
+    }
+
+    fn at(&mut self, time: i64) -> Result<()> {
+        self.time(Watermark(Timestamp::from_micros(time)))
+    }
+
+    fn end(&mut self) -> Result<()> {
+        self.time(Watermark::END)?;
+        while !self.processor.complete(&mut self.outbox)?.done {}
+        Ok(())
+    }
+
+    fn cut(&mut self, epoch: u64) -> StateChunk {
+        self.processor.take_cut(Cut::full(Epoch(epoch))).unwrap();
+        let mut chunk = StateChunk::default();
+        eventually("the cut is written", || {
+            let mut writer = CutWriter::new(&mut chunk, 1 << 20);
+            self.processor.write_cut(&mut writer).unwrap().done
+        });
+        chunk
+    }
+
+    fn give_back(&mut self, epoch: u64, chunk: &StateChunk) -> Result<()> {
+        let (mut position, instance) = (0, self.context.instance);
+        while position < chunk.byte_len() {
+            let mut state = RestoredState::new(chunk, &mut position, instance, 1);
+            self.processor.restore(&mut state)?;
+        }
+        while !self.processor.on_restored(Epoch(epoch))?.done {}
+        Ok(())
+    }
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.processor.close();
+    }
+}
+
+/// What a copy does next.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// It reads so many records, and hears how far time has come.
+    Reads(usize),
+    /// An epoch ends, and is committed.
+    Commits,
+    /// It dies, and goes on from its last commit.
+    Dies,
+    /// It dies, and begins with nothing.
+    BeginsAnew,
+}
+
+fn events(copies: usize) -> impl Strategy<Value = Vec<(usize, Event)>> {
+    let event = prop_oneof![
+        6 => (1usize..12).prop_map(Event::Reads),
+        2 => Just(Event::Commits),
+        1 => Just(Event::Dies),
+        1 => Just(Event::BeginsAnew),
+    ];
+    prop::collection::vec((0..copies, event), 0..60)
+}
+
+/// A copy, in one life or the next, and how far it has read.
+struct Tried<'a> {
+    path: &'a Path,
+    records: &'a [(i64, u64)],
+    life: Option<Life>,
+    read: usize,
+    epoch: u64,
+    committed: Option<(u64, StateChunk, usize)>,
+}
+
+impl<'a> Tried<'a> {
+    fn new(path: &'a Path, records: &'a [(i64, u64)]) -> Self {
+        Tried {
+            path,
+            records,
+            life: Some(Life::begin(path).unwrap()),
+            read: 0,
+            epoch: 0,
+            committed: None,
+        }
+    }
+
+    fn life(&mut self) -> &mut Life {
+        self.life.as_mut().unwrap()
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Reads(count) => {
+                let until = self.records.len().min(self.read + count);
+                let all = self.records;
+                let records = &all[self.read..until];
+                self.life().feed(records).unwrap();
+                self.read = until;
+                // Records are up to 15 µs out of order.
+                if let Some((time, _)) = records.iter().max() {
+                    self.life().at(time - 15).unwrap();
+                }
+            }
+            Event::Commits => {
+                self.epoch += 1;
+                let epoch = self.epoch;
+                let cut = self.life().cut(epoch);
+                self.committed = Some((epoch, cut, self.read));
+            }
+            Event::Dies => {
+                self.life = None;
+                let mut life = Life::begin(self.path).unwrap();
+                self.read = 0;
+                if let Some((epoch, cut, read)) = &self.committed {
+                    life.give_back(*epoch, cut).unwrap();
+                    self.read = *read;
+                }
+                self.life = Some(life);
+            }
+            Event::BeginsAnew => {
+                self.committed = None;
+                self.happen(Event::Dies);
+            }
+        }
+    }
+}
+
+/// Records in an order in which none is more than 15 µs late, each with its number; and what the file has to be.
+fn input(seeds: &[(i64, i64)]) -> (Vec<(i64, u64)>, String) {
+    let mut time = 0;
+    let mut records = Vec::new();
+    for (n, (step, back)) in (0..).zip(seeds) {
+        time += step;
+        records.push((time - back, n));
+    }
+    let mut sorted: Vec<_> = records.clone();
+    sorted.sort_by_key(|(time, n)| (*time, n.to_string()));
+    let lines = sorted.iter().map(|(_, n)| format!("{n}\n"));
+    (records, lines.collect())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn each_result_is_there_once_and_in_order_whoever_dies_when(
+        seeds in prop::collection::vec((0i64..9, 0i64..15), 0..80), events in events(3)
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out/results.txt");
+        let (records, expected) = input(&seeds);
+        let mut copies: Vec<_> = (0..3).map(|_| Tried::new(&path, &records)).collect();
+        for (copy, event) in events {
+            copies[copy].happen(event);
+            let seen = fs::read_to_string(&path).unwrap();
+            prop_assert!(expected.starts_with(&seen), "{seen:?} of {expected:?}");
+        }
+        for copy in &mut copies {
+            let left = records.len() - copy.read;
+            if left > 0 {
+                copy.happen(Event::Reads(left));
+            }
+            copy.life().end().unwrap();
+            prop_assert_eq!(&fs::read_to_string(&path).unwrap(), &expected);
+        }
+    }
+}
+
+/// A file with one copy that has written some slices.
+fn begun(path: &Path) -> Life {
+    let mut life = Life::begin(path).unwrap();
+    life.feed(&[(1, 1), (12, 2), (31, 3), (41, 4)]).unwrap();
+    life.at(40).unwrap();
+    assert_eq!(fs::read_to_string(path).unwrap(), "1\n2\n3\n");
+    life
+}
+
+#[test]
+fn a_copy_that_has_other_results_ends_and_says_where() {
+    for (records, why) in [
+        (
+            &[(1, 1), (12, 7), (31, 3)][..],
+            "the copies have other results",
+        ),
+        (&[(1, 1), (31, 3)][..], "this one has none"),
+        (
+            &[(1, 1), (12, 2), (21, 9)][..],
+            "only this copy has results",
+        ),
+        (
+            &[(1, 1), (1, 1), (12, 2)][..],
+            "from 1970-01-01T00:00:00Z to",
+        ),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("results");
+        let mut first = begun(&path);
+        let mut other = Life::begin(&path).unwrap();
+        other.feed(records).unwrap();
+        let error = other.at(40).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidJob);
+        assert!(says(&error, &["are not alike", why]), "{error}");
+        drop(other);
+        first.end().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "1\n2\n3\n4\n");
+    }
+}
+
+#[test]
+fn a_copy_that_ends_before_its_input_does_is_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("results");
+    let _first = begun(&path);
+    let mut other = Life::begin(&path).unwrap();
+    other.feed(&[(1, 1)]).unwrap();
+    let error = other.end().unwrap_err();
+    assert!(says(&error, &["this one has none"]), "{error}");
+}
+
+#[test]
+fn a_copy_that_drains_keeps_what_is_unfinished_to_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("results");
+    let mut first = begun(&path);
+    first.context.signals.drain();
+    first.end().unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "1\n2\n3\n");
+    let mut other = Life::begin(&path).unwrap();
+    other
+        .feed(&[(1, 1), (12, 2), (31, 3), (41, 4), (42, 5)])
+        .unwrap();
+    other.end().unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "1\n2\n3\n4\n5\n");
+}
+
+#[test]
+fn what_came_late_is_set_aside_and_what_has_no_time_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("results");
+    let mut life = begun(&path);
+    life.feed(&[(39, 9), (40, 8)]).unwrap();
+    let letters = life.context.dead_letters.sample();
+    assert_eq!(letters.len(), 1);
+    assert!(letters[0].reason.contains("late"), "{}", letters[0].reason);
+    life.end().unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "1\n2\n3\n8\n4\n");
+    let mut life = Life::begin(&path).unwrap();
+    let error = life.feed(&[(i64::MIN, 1)]).unwrap_err();
+    assert!(says(&error, &["ARD-101", "no event time"]), "{error}");
+}
+
+#[test]
+fn what_a_dead_copy_wrote_of_a_slice_is_written_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("results");
+    let mut life = begun(&path);
+    let data = File::options().write(true).open(&path).unwrap();
+    data.write_all_at(b"4\nmore than there will be", 6).unwrap();
+    // It dies between the two halves of an entry.
+    let ledger = path.with_file_name("results.twins").join("ledger");
+    let end = fs::metadata(&ledger).unwrap().len();
+    let ledger = File::options().write(true).open(&ledger).unwrap();
+    ledger.write_all_at(&[7; 11], end).unwrap();
+    life.end().unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "1\n2\n3\n4\n");
+    let mut other = Life::begin(&path).unwrap();
+    other.feed(&[(1, 1), (12, 2), (31, 3), (41, 4)]).unwrap();
+    other.end().unwrap();
+}
+
+#[test]
+fn an_end_that_the_disk_has_lost_is_written_again() {
+    for kept in [5, 4, 3, 2, 0] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("results");
+        drop(begun(&path));
+        // Of the file so much is left, and the rest of the ledger.
+        let data = File::options().write(true).open(&path).unwrap();
+        data.set_len(kept).unwrap();
+        // Of many slices, none is left: that is more than an end.
+        if kept == 0 {
+            let error = Life::begin(&path).err().unwrap();
+            assert!(says(&error, &["is damaged"]), "{error}");
+            continue;
+        }
+        let mut life = Life::begin(&path).unwrap();
+        life.feed(&[(1, 1), (12, 2), (31, 3), (41, 4)]).unwrap();
+        life.end().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "1\n2\n3\n4\n");
+    }
+}
+
+#[test]
+fn a_file_that_has_lost_what_a_snapshot_knows_of_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("results");
+    let mut life = begun(&path);
+    let cut = life.cut(1);
+    drop(life);
+    let data = File::options().write(true).open(&path).unwrap();
+    data.set_len(4).unwrap();
+    let mut life = Life::begin(&path).unwrap();
+    let error = life.give_back(1, &cut).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::WriteFailed);
+    assert!(says(&error, &["fewer than 3 slices"]), "{error}");
+}
+
+#[test]
+fn jobs_that_could_write_what_is_not_so_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("results");
+    let refused = |context: InstanceContext| -> Error { Life::with(&path, context).err().unwrap() };
+    let error = refused(context("none"));
+    assert!(says(&error, &["ARD-101", "exactly-once"]), "{error}");
+    let error = refused(InstanceContext {
+        guarantee: Guarantee::AtLeastOnce,
+        ..kept_context(0, 1)
+    });
+    assert!(says(&error, &["ARD-101", "exactly-once"]), "{error}");
+    let error = refused(kept_context(1, 2));
+    assert!(says(&error, &["several instances"]), "{error}");
+    assert!(!path.exists(), "nothing was made");
+}
+
+#[test]
+fn what_is_held_is_bounded() {
+    let dir = tempfile::tempdir().unwrap();
+    let bounded = write_lines::<u64>(dir.path().join("results")).hold_at_most(10);
+    let (_, supplier, ..) = bounded.build().into_parts();
+    let context = kept_context(0, 1);
+    let mut processor = supplier.supply(context.instance).unwrap();
+    processor.init(&context).unwrap();
+    let mut life = Life {
+        processor,
+        context,
+        outbox: Outbox::new(0, 64),
+    };
+    let records: Vec<_> = (0..5).map(|n| (n, n as u64)).collect();
+    life.feed(&records).unwrap();
+    let error = life.feed(&[(6, 6)]).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::LimitReached);
+    assert!(says(&error, &["the beginning", "12 bytes"]), "{error}");
+}
+
+#[test]
+fn a_file_of_others_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("results");
+    fs::write(&path, "theirs").unwrap();
+    let error = Life::begin(&path).err().unwrap();
+    assert!(says(&error, &["ARD-101", "is there already"]), "{error}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "theirs");
+    let path = dir.path().join("ours");
+    drop(begun(&path));
+    let wider = write_lines::<u64>(&path).slice(Duration::from_micros(20));
+    let (_, supplier, ..) = wider.build().into_parts();
+    let context = kept_context(0, 1);
+    let mut processor = supplier.supply(context.instance).unwrap();
+    let error = processor.init(&context).unwrap_err();
+    processor.close();
+    assert!(says(&error, &["10µs", "20µs"]), "{error}");
+}
+
+#[test]
+fn who_looks_sees_which_copies_live_and_how_far_behind_they_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("results");
+    assert_eq!(copies(&path).unwrap_err().code(), ErrorCode::ReadFailed);
+    let mut first = begun(&path);
+    let mut second = Life::begin(&path).unwrap();
+    second.feed(&[(1, 1), (12, 2)]).unwrap();
+    second.at(20).unwrap();
+    // Each says how far it is now and then; at its end at once.
+    let third = Life::begin(&path).unwrap();
+    first.end().unwrap();
+    let seen = copies(&path).unwrap();
+    let told = |twin: &Twin| (twin.number, twin.is_alive, twin.first, twin.met);
+    let told: Vec<_> = seen.iter().map(told).collect();
+    assert_eq!(told[0], (1, true, 4, 0));
+    assert_eq!((told[1].0, told[1].1), (2, true));
+    assert_eq!(told[2], (3, true, 0, 0));
+    assert_eq!(seen[0].behind, Duration::ZERO);
+    assert_eq!(seen[0].process, std::process::id());
+    drop((first, third));
+    let seen = copies(&path).unwrap();
+    let alive: Vec<bool> = seen.iter().map(|twin| twin.is_alive).collect();
+    assert_eq!(alive, [false, true, false]);
+    // Its place is free for the next.
+    let _again = Life::begin(&path).unwrap();
+    assert!(copies(&path).unwrap()[0].is_alive);
+}
