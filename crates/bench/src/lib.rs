@@ -10,6 +10,7 @@
 //! * [`recovery`]: how long a killed worker is missed;
 //! * [`latency`]: what of a record's way is queueing, transport and work;
 //! * [`stages`]: latency through a long pipeline at a modest rate;
+//! * [`state`]: what a state for each of many keys costs, in memory and on disk;
 //! * [`wakeup`]: what an idle job costs, and how long it takes to wake;
 //! * `breakdown`, with the features `kafka` and `redis`: where the cpu time of a job from Kafka to Redis goes;
 //! * [`exchange`]: records from one worker to another;
@@ -58,6 +59,7 @@ pub mod recovery;
 pub mod report;
 mod sockets;
 pub mod stages;
+pub mod state;
 pub mod submit;
 mod trend;
 mod usage;

@@ -10,7 +10,8 @@
 //! * [`CutDraft`], [`GoneKeys`], [`instance_state`]: for those whose cuts are small;
 //! * [`RestoredState`]: what hands them back;
 //! * [`StateCodec`]: how values become bytes;
-//! * [`Schema`], [`StateShape`]: what they look like, told beside them.
+//! * [`Schema`], [`StateShape`]: what they look like, told beside them;
+//! * [`LocalStore`]: where an instance puts what memory has no room for.
 //!
 //! How a processor is asked for all that is said at [`Processor`](crate::Processor).
 
@@ -19,6 +20,7 @@ mod cut;
 mod draft;
 mod entry;
 pub mod instance_state;
+mod local;
 mod restored;
 mod schema;
 
@@ -26,6 +28,7 @@ pub use codec::StateCodec;
 pub use cut::{Cut, CutWriter};
 pub use draft::{CutDraft, GoneKeys};
 pub use entry::{StateChunk, StateEntries, StateEntry};
+pub use local::{LocalChange, LocalEntries, LocalPlace, LocalStore, LocalView};
 pub use restored::{RestoredEntry, RestoredState};
 pub use schema::{
     EnumSchema, FieldSchema, Schema, StateForm, StateShape, StructSchema, VariantSchema,
