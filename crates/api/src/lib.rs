@@ -88,4 +88,4 @@ pub use snapshots::{
     SnapshotsView,
 };
 pub use submit::SubmitRequest;
-pub use top::{ContainerTop, MessagesTop, TopView, VertexTop};
+pub use top::{ContainerTop, MessagesTop, StateTop, TopView, VertexTop};

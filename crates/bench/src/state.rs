@@ -78,7 +78,7 @@ impl StateParams {
 /// in ten have to be looked for on disk, and as many go there. Then nearly all records are of a thousandth of the keys (`hot`).
 ///
 /// # Errors
-/// [`ErrorCode::InvalidConfig`] if the parameters make no sense, or this was built without state on disk; what goes wrong with the disk.
+/// [`ErrorCode::InvalidConfig`] if the parameters make no sense; what goes wrong with the disk.
 pub fn run(params: &StateParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     params.check()?;
     forget_peak();
@@ -91,8 +91,10 @@ pub fn run(params: &StateParams, progress: &mut dyn FnMut(&str)) -> Result<Repor
     progress("measuring state on disk");
     let folder = params.folder.clone();
     let folder = folder.unwrap_or_else(|| std::env::temp_dir().join("ardea-state"));
-    let store = StatePlace::Disk { folder, memory }.store()?;
-    let on_disk = Measured::of(params, store)?;
+    let on_disk = match cfg!(feature = "state-disk") {
+        true => Some(Measured::of(params, StatePlace::Disk { folder, memory }.store()?)?),
+        false => None,
+    };
     let mut figures = vec![("duration_s", json!(seconds(all.spent().wall)))];
     figures.extend(in_memory.fields([
         "memory_puts_per_cpu_s",
@@ -101,22 +103,33 @@ pub fn run(params: &StateParams, progress: &mut dyn FnMut(&str)) -> Result<Repor
         "memory_slowest_ms",
     ]));
     figures.push(("memory_bytes", json!(in_memory.state.state_bytes)));
-    figures.extend(on_disk.fields([
-        "disk_puts_per_cpu_s",
-        "disk_gets_per_cpu_s",
-        "disk_hot_per_cpu_s",
-        "disk_slowest_ms",
-    ]));
-    figures.extend([
-        ("disk_keys", json!(on_disk.state.state_disk_keys)),
-        ("disk_bytes", json!(on_disk.state.state_disk_bytes)),
-    ]);
+    figures.extend(of_disk(on_disk.as_ref()));
     figures.extend(machine(all.spent(), noise));
     Ok(Report {
         bench: "state",
         parameters: params.fields(memory),
         figures,
     })
+}
+
+/// The figures of state on disk; `null` if this was built without.
+fn of_disk(measured: Option<&Measured>) -> Vec<Field> {
+    let names = [
+        "disk_puts_per_cpu_s",
+        "disk_gets_per_cpu_s",
+        "disk_hot_per_cpu_s",
+        "disk_slowest_ms",
+    ];
+    let mut figures = match measured {
+        Some(measured) => measured.fields(names),
+        None => names.map(|name| (name, json!(null))).to_vec(),
+    };
+    let state = measured.map(|measured| &measured.state);
+    figures.extend([
+        ("disk_keys", json!(state.map(|state| state.state_disk_keys))),
+        ("disk_bytes", json!(state.map(|state| state.state_disk_bytes))),
+    ]);
+    figures
 }
 
 /// How many records of a kind there were, and what they cost.

@@ -35,6 +35,7 @@ const COMMANDS: [&[&str]; 37] = [
     &["bench", "wordcount"],
     &["bench", "soak"],
     &["bench", "stages"],
+    &["bench", "state"],
     &["bench", "wakeup"],
     &["bench", "exchange"],
     &["bench", "forward"],
