@@ -331,6 +331,11 @@ impl<K: Key, S> KeyedStates<K, S> {
         if let Some(lives) = &mut self.tracking {
             lives.changes.give_up(epoch);
         }
+        if !self.is_writing()
+            && let Some(cold) = &mut self.cold
+        {
+            cold.end_cut();
+        }
         self.free_graves()
     }
 
