@@ -24,10 +24,13 @@ use crate::keyed::{KeyedStates, write_removed};
 const FEWEST_KEYS: usize = if cfg!(test) { 4 } else { 64 };
 /// How many keys at the most go to disk beyond those that have to.
 const AHEAD: usize = 512;
+/// How many go at the most in one call, so that it stays short; a chunk brings fewer.
+const MOST_AT_ONCE: usize = 4_096;
 /// What a key takes in the table, besides itself and its slot.
 const TABLE_BYTES: usize = 16;
-/// How many batches of records go by from one look at a state's size to the next.
+/// How many batches of records go by from one look at a state's size to the next, if the state is small; else more, in proportion.
 const BATCHES_PER_LOOK: u32 = 32;
+const SMALL: usize = 256;
 
 /// About how many bytes a key and its state take when they are written, and who is next to be looked at, or to go.
 #[derive(Clone, Copy, Default, Debug)]
@@ -200,9 +203,9 @@ impl<K: Key, S> KeyedStates<K, S> {
         if used <= most {
             return Ok(());
         }
-        let mut left = used - most + (most / 16).min(AHEAD);
+        let mut left = (used - most + (most / 16).min(AHEAD)).min(MOST_AT_ONCE);
         // So many that were used lately are passed over; if there are more, anyone goes.
-        let mut patience = 4 * left + self.slots.len() / 4;
+        let mut patience = 4 * left + (self.slots.len() / 4).min(MOST_AT_ONCE);
         while left > 0 {
             let slot = self.written_size.next(self.slots.len());
             if slot == 0 && self.tracking.is_none() {
@@ -296,8 +299,8 @@ impl<K: Key, S> KeyedStates<K, S> {
         write: impl FnOnce(&mut StateChunk, &K, u32, &S) -> Result<()>,
     ) {
         if self.written_size.batches == 0 {
-            self.look(write);
-            self.written_size.batches = BATCHES_PER_LOOK;
+            let looked_at = u32::try_from(1 + self.look(write) / SMALL).unwrap_or(u32::MAX);
+            self.written_size.batches = BATCHES_PER_LOOK.saturating_mul(looked_at);
         }
         self.written_size.batches -= 1;
         let here = (self.live as u64, (self.index.len() * self.bytes_per_key()) as u64);
@@ -305,19 +308,22 @@ impl<K: Key, S> KeyedStates<K, S> {
         metrics.note_state(here, on_disk.map_or((0, 0), |c| (c.keys() as u64, c.bytes())));
     }
 
-    /// Looks at the size of one state.
+    /// Looks at the size of one state, if there is one at hand: its bytes.
     #[cold]
-    fn look(&mut self, write: impl FnOnce(&mut StateChunk, &K, u32, &S) -> Result<()>) {
+    fn look(&mut self, write: impl FnOnce(&mut StateChunk, &K, u32, &S) -> Result<()>) -> usize {
         if self.slots.is_empty() {
-            return;
+            return 0;
         }
         let slot = self.written_size.next(self.slots.len());
-        if let Some(state) = &self.slots[slot as usize].state {
-            let mut chunk = StateChunk::default();
-            if write(&mut chunk, self.index.key(slot), slot, state).is_ok() {
-                self.written_size.note(chunk.byte_len());
-            }
+        let Some(state) = &self.slots[slot as usize].state else {
+            return 0;
+        };
+        let mut chunk = StateChunk::default();
+        // One that can't be written fails the next cut, with the reason.
+        if write(&mut chunk, self.index.key(slot), slot, state).is_ok() {
+            self.written_size.note(chunk.byte_len());
         }
+        chunk.byte_len()
     }
 }
 
