@@ -4,9 +4,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread;
 
-use ardea_core::{LocalPlace, LocalStore, Result};
+use ardea_core::{Error, ErrorCode, LocalPlace, LocalStore, Result};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::failure::{full, unreadable, unwritable};
 use crate::folder::Part;
@@ -25,17 +27,20 @@ const CACHE_SHARE: u64 = 8;
 pub struct DiskStore {
     folder: PathBuf,
     memory: u64,
+    /// Where the threads of the store may run.
+    cores: Option<CpuSet>,
     /// There while there are places.
     open: Mutex<Weak<Open>>,
 }
 
 impl DiskStore {
     /// In a part of this folder, which is made when it is needed. `memory` is the number of bytes that all of it may take together, about: what
-    /// instances keep in memory, and what the store itself does.
+    /// instances keep in memory, and what the store itself does. The store's threads may run where the caller may.
     pub fn new(folder: impl Into<PathBuf>, memory: u64) -> Self {
         DiskStore {
             folder: folder.into(),
             memory,
+            cores: sched_getaffinity(None).ok(),
             open: Mutex::default(),
         }
     }
@@ -46,9 +51,29 @@ impl DiskStore {
         if let Some(open) = open.upgrade() {
             return Ok(open);
         }
-        let made = Arc::new(Open::make(&self.folder, self.memory)?);
+        let made = Arc::new(self.make()?);
         *open = Arc::downgrade(&made);
         Ok(made)
+    }
+
+    /// Opens it on a thread that may run on any core: whoever asks for it may be kept on one, and the store's own threads would be kept there
+    /// as well.
+    fn make(&self) -> Result<Open> {
+        let (folder, memory, cores) = (self.folder.clone(), self.memory, self.cores);
+        let opening = thread::Builder::new().name("ardea-state".to_string());
+        let opening = opening.spawn(move || {
+            if let Some(cores) = cores {
+                // Where that is forbidden they stay where they are.
+                let _ = sched_setaffinity(None, &cores);
+            }
+            Open::make(&folder, memory)
+        });
+        let opening = opening.map_err(|cause| {
+            let what = "the system refuses a thread that opens the place of state on disk";
+            Error::new(ErrorCode::LimitReached, what).because(cause)
+        })?;
+        let opened = opening.join();
+        opened.map_err(|_| Error::new(ErrorCode::Internal, "opening state on disk failed"))?
     }
 }
 
