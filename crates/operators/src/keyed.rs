@@ -17,6 +17,11 @@ mod stateful_map;
 mod states;
 mod timers;
 
+#[cfg(test)]
+mod on_disk_tests;
+#[cfg(test)]
+mod test_disk;
+
 pub use context::{KeyedContext, TimerKind};
 pub use distinct::DistinctP;
 pub use kept::KeptAs;

@@ -1,55 +1,10 @@
 //! Keyed states that mostly lie on disk, against plain maps, with cuts.
 
 use super::*;
-use ardea_core::{Cut, Epoch, LocalChange, LocalEntries, LocalPlace, LocalView};
+use crate::keyed::test_disk::Disk;
+use ardea_core::{Cut, Epoch};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-
-/// A disk in memory, with room for a few keys beside it; or one that is full.
-#[derive(Clone, Default)]
-struct Disk {
-    entries: BTreeMap<Vec<u8>, Vec<u8>>,
-    is_full: bool,
-}
-
-impl LocalPlace for Disk {
-    fn memory(&self) -> u64 {
-        1
-    }
-
-    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        Ok(self.entries.get(key).cloned())
-    }
-
-    fn write(&mut self, changes: &[LocalChange]) -> Result<()> {
-        if self.is_full {
-            return Err(Error::new(ErrorCode::DiskFull, "no room"));
-        }
-        for (key, value) in changes {
-            match value {
-                Some(value) => self.entries.insert(key.clone(), value.clone()),
-                None => self.entries.remove(key),
-            };
-        }
-        Ok(())
-    }
-
-    fn view(&self) -> Box<dyn LocalView> {
-        Box::new(self.clone())
-    }
-}
-
-impl LocalView for Disk {
-    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        Ok(self.entries.get(key).cloned())
-    }
-
-    fn range(&self, from: &[u8], until: &[u8]) -> LocalEntries {
-        let range = self.entries.range(from.to_vec()..until.to_vec());
-        let entries: Vec<_> = range.map(|(k, v)| Ok((k.clone(), v.clone()))).collect();
-        Box::new(entries.into_iter())
-    }
-}
 
 /// A number for each key; the greater ones fall due at their own time.
 type States = KeyedStates<u8, u32>;
