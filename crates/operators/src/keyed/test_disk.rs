@@ -9,7 +9,7 @@ use ardea_core::{
 /// A disk in memory, with room for a few keys beside it; or one that is full.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Disk {
-    entries: BTreeMap<Vec<u8>, Vec<u8>>,
+    pub(crate) entries: BTreeMap<Vec<u8>, Vec<u8>>,
     pub(crate) is_full: bool,
 }
 
