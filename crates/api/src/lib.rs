@@ -89,5 +89,5 @@ pub use snapshots::{
     SnapshotsView,
 };
 pub use submit::SubmitRequest;
-pub use top::{ContainerTop, MessagesTop, TopView, VertexTop};
+pub use top::{ContainerTop, MessagesTop, StateTop, TopView, VertexTop};
 pub use upgrade::{SavepointRequest, SavepointView, StatesView, UpgradeRequest, UpgradeView};

@@ -59,6 +59,22 @@ pub struct VertexTop {
     /// What becomes of its messages, if it is a spout.
     #[serde(default)]
     pub messages: Option<MessagesTop>,
+    /// How much it remembers, if it keeps a state for each key.
+    #[serde(default)]
+    pub state: Option<StateTop>,
+}
+
+/// How much the instances of a vertex remember together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct StateTop {
+    /// Keys whose state is in memory.
+    pub keys: u64,
+    /// About how many bytes of memory they take.
+    pub bytes: u64,
+    /// Keys whose state is on local disk.
+    pub disk_keys: u64,
+    /// How many bytes they take there, without what the disk needs to find them.
+    pub disk_bytes: u64,
 }
 
 /// What becomes of a spout's messages, over all its instances. What is not measured is left open.

@@ -63,7 +63,7 @@ pub mod job;
 pub use job::{main, main_with};
 
 pub use ardea_core::{Error, Result};
-pub use ardea_engine::{JobConfig, JobHandle, JobStatus, Node, NodeConfig};
+pub use ardea_engine::{JobConfig, JobHandle, JobStatus, Node, NodeConfig, StatePlace};
 pub use ardea_pipeline::Pipeline;
 
 /// What most jobs use.
@@ -79,7 +79,7 @@ pub mod prelude {
         Bounded, Boundedness, DeadLetter, DeadLetters, Demand, Error, ErrorCode, Guarantee,
         Isolation, Key, OnError, Parallelism, Result, Sink, Source, Timestamp, Unbounded,
     };
-    pub use ardea_engine::{JobConfig, JobHandle, JobStatus, Node, NodeConfig};
+    pub use ardea_engine::{JobConfig, JobHandle, JobStatus, Node, NodeConfig, StatePlace};
     pub use ardea_pipeline::{
         Collected, EarlyFiring, Either, Exchange, Firing, JoinInterval, Kept, KeyedContext,
         KeyedStream, Local, Pipeline, Stream, Timed, Trigger, Untimed, WatermarkPolicy, Window,

@@ -14,6 +14,7 @@
 //! * [`twins`]: what is seen of the death of one of two copies of a job;
 //! * [`latency`]: what of a record's way is queueing, transport and work;
 //! * [`stages`]: latency through a long pipeline at a modest rate;
+//! * [`state`]: what a state for each of many keys costs, in memory and on disk;
 //! * [`wakeup`]: what an idle job costs, and how long it takes to wake;
 //! * `breakdown`, with the features `kafka` and `redis`: where the cpu time of a job from Kafka to Redis goes;
 //! * [`exchange`]: records from one worker to another;
@@ -68,6 +69,7 @@ mod running;
 pub mod snapshot;
 mod sockets;
 pub mod stages;
+pub mod state;
 pub mod submit;
 mod trend;
 pub mod twins;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-use crate::{Clock, DeadLetters, Epoch, Guarantee, InstanceMetrics, Origins, Waker};
+use crate::{Clock, DeadLetters, Epoch, Guarantee, InstanceMetrics, LocalStore, Origins, Waker};
 
 /// How many records a chunk holds unless a node is told otherwise: enough to make a dynamic call a chunk cost next to nothing, and
 /// few enough for two columns of them to stay in the first cache.
@@ -195,6 +195,8 @@ pub struct InstanceContext {
     pub chunk_records: usize,
     /// What the job promises: whether cuts will be asked for.
     pub guarantee: Guarantee,
+    /// Where state goes that memory has no room for, if the job's state may lie on disk.
+    pub local: Option<Arc<dyn LocalStore>>,
 }
 
 impl InstanceContext {
@@ -213,6 +215,7 @@ impl InstanceContext {
             origins: Arc::default(),
             chunk_records: DEFAULT_CHUNK_RECORDS,
             guarantee: Guarantee::None,
+            local: None,
         }
     }
 }

@@ -32,6 +32,8 @@ pub struct InstanceMetrics {
     epochs: AtomicU64,
     /// What ends of epochs cost.
     cuts: CutCounters,
+    /// What it remembers.
+    state: StateGauges,
     /// Rests with full outputs.
     blocked_for: RestTime,
     /// Rests with nothing to do.
@@ -55,6 +57,15 @@ struct CutCounters {
     bytes: AtomicU64,
     /// Nanoseconds from taking cuts until they were handed over.
     nanos: AtomicU64,
+}
+
+/// How much an instance remembers.
+#[derive(Debug, Default)]
+struct StateGauges {
+    keys: AtomicU64,
+    bytes: AtomicU64,
+    disk_keys: AtomicU64,
+    disk_bytes: AtomicU64,
 }
 
 /// How long rests of one kind took, the present one included: one word, so that a reader never sees half a change.
@@ -107,6 +118,7 @@ impl Default for InstanceMetrics {
             watermark_micros: AtomicI64::new(i64::MIN),
             epochs: AtomicU64::new(0),
             cuts: CutCounters::default(),
+            state: StateGauges::default(),
             blocked_for: RestTime::default(),
             idle_for: RestTime::default(),
             queue_permille: AtomicU64::new(0),
@@ -151,6 +163,14 @@ pub struct MetricsSnapshot {
     pub cuts_took: Duration,
     /// The part of it in which records waited: for taking cuts and writing them.
     pub cuts_busy: Duration,
+    /// Keys whose state it keeps in memory, if it says so.
+    pub state_keys: u64,
+    /// About how many bytes of memory they take.
+    pub state_bytes: u64,
+    /// Keys whose state it keeps on disk.
+    pub state_disk_keys: u64,
+    /// How many bytes they take there, without what the disk needs to find them.
+    pub state_disk_bytes: u64,
     /// Time at rest with full outputs: backpressure. Only [`InstanceMetrics::snapshot_at`] tells it.
     pub blocked_for: Duration,
     /// Time at rest with nothing to do. Only [`InstanceMetrics::snapshot_at`] tells it.
@@ -234,6 +254,15 @@ impl InstanceMetrics {
         add(&self.cuts.nanos, took.as_nanos() as u64);
     }
 
+    /// Notes how many keys it remembers and the bytes that they take: in memory, and on disk. Once a chunk.
+    #[inline]
+    pub fn note_state(&self, (keys, bytes): (u64, u64), (disk_keys, disk_bytes): (u64, u64)) {
+        self.state.keys.store(keys, Relaxed);
+        self.state.bytes.store(bytes, Relaxed);
+        self.state.disk_keys.store(disk_keys, Relaxed);
+        self.state.disk_bytes.store(disk_bytes, Relaxed);
+    }
+
     /// Notes a watermark that this instance has passed on, or taken in if it has no output. The latest counts: one output may
     /// be behind another.
     #[inline]
@@ -313,6 +342,10 @@ impl InstanceMetrics {
             cut_bytes: self.cuts.bytes.load(Relaxed),
             cuts_took: Duration::from_nanos(self.cuts.nanos.load(Relaxed)),
             cuts_busy: Duration::from_nanos(self.cuts.busy_nanos.load(Relaxed)),
+            state_keys: self.state.keys.load(Relaxed),
+            state_bytes: self.state.bytes.load(Relaxed),
+            state_disk_keys: self.state.disk_keys.load(Relaxed),
+            state_disk_bytes: self.state.disk_bytes.load(Relaxed),
             blocked_for: Duration::ZERO,
             idle_for: Duration::ZERO,
             queue_permille: self.queue_permille.load(Relaxed) as u32,

@@ -11,7 +11,8 @@
 //! * [`Undecided`]: for those that wait for commits;
 //! * [`RestoredState`]: what hands them back;
 //! * [`StateCodec`]: how values become bytes;
-//! * [`Schema`], [`StateShape`]: what they look like, told beside them.
+//! * [`Schema`], [`StateShape`]: what they look like, told beside them;
+//! * [`LocalStore`]: where an instance puts what memory has no room for.
 //!
 //! How a processor is asked for all that is said at [`Processor`](crate::Processor).
 
@@ -20,6 +21,7 @@ mod cut;
 mod draft;
 mod entry;
 pub mod instance_state;
+mod local;
 mod restored;
 mod schema;
 mod undecided;
@@ -28,6 +30,7 @@ pub use codec::StateCodec;
 pub use cut::{Cut, CutWriter};
 pub use draft::{CutDraft, GoneKeys};
 pub use entry::{StateChunk, StateEntries, StateEntry};
+pub use local::{LocalChange, LocalEntries, LocalPlace, LocalStore, LocalView};
 pub use restored::{RestoredEntry, RestoredState};
 pub use schema::{
     EnumSchema, FieldSchema, Schema, StateForm, StateShape, StructSchema, VariantSchema,

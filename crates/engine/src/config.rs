@@ -7,6 +7,7 @@ use std::time::Duration;
 use ardea_core::{DEFAULT_CHUNK_RECORDS, DeadLetters, Error, ErrorCode, Guarantee, Result};
 
 use crate::Cuts;
+use crate::StatePlace;
 use crate::cores::allowed_cores;
 
 /// How a node uses its machine. Every setting says what it trades.
@@ -28,6 +29,8 @@ pub struct NodeConfig {
     pub idle_poll: Duration,
     /// Whether processors joined by forward edges share a tasklet. Off only to measure what it gains.
     pub fuse: bool,
+    /// Where keyed state lies: in memory it is quickest, on disk it may be larger than memory.
+    pub state: StatePlace,
 }
 
 impl Default for NodeConfig {
@@ -41,6 +44,7 @@ impl Default for NodeConfig {
             spin: Duration::from_micros(10),
             idle_poll: Duration::from_millis(10),
             fuse: true,
+            state: StatePlace::Memory,
         }
     }
 }

@@ -49,12 +49,7 @@ impl Deployment {
         if begin == Begin::Paused {
             job.signals.pause();
         }
-        let launch = Launch::new(
-            Arc::new(wiring),
-            threads.config.clone(),
-            threads.clock.clone(),
-            Arc::clone(&job),
-        );
+        let launch = Launch::new(Arc::new(wiring), threads, Arc::clone(&job));
         let roster = Roster::new(launch, config.on_failure, crossings, threads.next());
         let deployment = Deployment {
             threads: Arc::clone(threads),

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ardea_core::{
-    Clock, Epoch, Error, ErrorCode, Instance, InstanceContext, JobSignals, Processor, Result,
-    Vertex, VertexId, Waker,
+    Clock, Epoch, Error, ErrorCode, Instance, InstanceContext, JobSignals, LocalStore, Processor,
+    Result, Vertex, VertexId, Waker,
 };
 
 use crate::NodeConfig;
@@ -17,6 +17,7 @@ use crate::job::{Counted, JobShared};
 use crate::panics::{message, quietly};
 use crate::stage::{AtDrain, CutDesk, Kind, Restoring, Stage};
 use crate::tasklet::Turns;
+use crate::threads::Threads;
 use crate::wiring::{Joint, Wiring};
 use crate::worker::TaskletWaker;
 
@@ -26,23 +27,21 @@ pub(crate) struct Launch {
     pub(crate) config: NodeConfig,
     pub(crate) clock: Clock,
     pub(crate) job: Arc<JobShared>,
+    /// Where state goes that memory has no room for.
+    pub(crate) local: Option<Arc<dyn LocalStore>>,
     /// The sources that go on to their end when the job drains.
     pub(crate) to_their_end: BTreeSet<VertexId>,
 }
 
 impl Launch {
-    pub(crate) fn new(
-        wiring: Arc<Wiring>,
-        config: NodeConfig,
-        clock: Clock,
-        job: Arc<JobShared>,
-    ) -> Self {
+    pub(crate) fn new(wiring: Arc<Wiring>, threads: &Threads, job: Arc<JobShared>) -> Self {
         Launch {
             to_their_end: wiring.dag.feeding_urgent_inputs(),
             wiring,
-            config,
-            clock,
+            config: threads.config.clone(),
+            clock: threads.clock.clone(),
             job,
+            local: threads.local.clone(),
         }
     }
 
@@ -207,6 +206,7 @@ impl Launch {
             origins: Arc::clone(&self.job.origins),
             chunk_records: self.config.chunk_records.get(),
             guarantee: self.job.guarantee,
+            local: self.local.clone(),
         }
     }
 

@@ -61,6 +61,7 @@ mod node;
 mod own_input;
 mod roster;
 mod settings;
+mod state_place;
 mod threads;
 
 mod crossing;
@@ -107,4 +108,5 @@ pub use node::Node;
 pub use placement::{Placement, Site};
 pub use program::{Job, Parallelisms, Program};
 pub use settings::NODE_SETTINGS;
+pub use state_place::StatePlace;
 pub use together::{as_many, together};

@@ -26,7 +26,8 @@ impl Node {
     /// Starts the threads.
     ///
     /// # Errors
-    /// [`ErrorCode::LimitReached`](ardea_core::ErrorCode::LimitReached) if the system refuses a thread.
+    /// [`ErrorCode::LimitReached`](ardea_core::ErrorCode::LimitReached) if the system refuses a thread;
+    /// [`ErrorCode::InvalidConfig`](ardea_core::ErrorCode::InvalidConfig) if state is to lie on disk, and this was built without that.
     pub fn start(config: NodeConfig) -> Result<Self> {
         let cores = allowed_cores();
         let count = config.threads.get() as usize;
@@ -34,7 +35,7 @@ impl Node {
             .map(|_| WorkerShared::new(MAX_TASKLETS))
             .collect();
         let mut node = Node {
-            shared: Arc::new(Threads::new(config, Clock::system(), workers)),
+            shared: Arc::new(Threads::new(config, Clock::system(), workers)?),
             threads: Vec::new(),
         };
         for (index, shared) in node.shared.workers.iter().enumerate() {

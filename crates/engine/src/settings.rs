@@ -7,8 +7,9 @@ use ardea_core::Result;
 use ardea_core::settings::{Kind, Resolved, Setting};
 
 use crate::config::NodeConfig;
+use crate::state_place::{self, StatePlace};
 
-/// One for every field of [`NodeConfig`], under the field's name.
+/// One for every field of [`NodeConfig`], under the field's name; for the place of state three.
 ///
 /// The bounds keep a slip of the pen, such as `slice = "10m"`, from bringing a node to a halt or asking for all memory.
 /// Code that fills a [`NodeConfig`] itself isn't held to them.
@@ -89,6 +90,9 @@ pub static NODE_SETTINGS: &[Setting] = &[
         about: "whether processors joined by forward edges share a tasklet",
         trades: "off only to measure what it gains",
     },
+    state_place::STORE,
+    state_place::FOLDER,
+    state_place::BESIDE,
 ];
 
 const fn duration(least: Duration, most: Duration) -> Kind {
@@ -116,6 +120,7 @@ impl NodeConfig {
             spin: resolved.duration("spin")?,
             idle_poll: resolved.duration("idle_poll")?,
             fuse: resolved.flag("fuse")?,
+            state: StatePlace::from_settings(resolved)?,
         })
     }
 }
@@ -140,7 +145,7 @@ mod tests {
                 vec![$((stringify!($field), format!("{:?}", $field))),*]
             }};
         }
-        list!(threads pin chunk_records queue_chunks slice spin idle_poll fuse)
+        list!(threads pin chunk_records queue_chunks slice spin idle_poll fuse state)
     }
 
     fn configured(flags: &[&str]) -> Result<NodeConfig> {
@@ -157,7 +162,9 @@ mod tests {
             .iter()
             .map(|(name, _)| *name)
             .collect();
-        let keys: Vec<&str> = NODE_SETTINGS.iter().map(|setting| setting.key).collect();
+        let keys = NODE_SETTINGS.iter().map(|setting| setting.key);
+        let mut keys: Vec<&str> = keys.map(|key| key.split_once('.').map_or(key, |(of, _)| of)).collect();
+        keys.dedup();
         assert_eq!(names, keys);
     }
 

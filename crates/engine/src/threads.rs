@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::thread::JoinHandle;
 
-use ardea_core::{Clock, Error, ErrorCode, Result};
+use ardea_core::{Clock, Error, ErrorCode, LocalStore, Result};
 
 use crate::NodeConfig;
 use crate::job::JobShared;
@@ -15,6 +15,8 @@ pub(crate) struct Threads {
     pub(crate) config: NodeConfig,
     pub(crate) clock: Clock,
     pub(crate) workers: Vec<Arc<WorkerShared>>,
+    /// Where state goes that memory has no room for.
+    pub(crate) local: Option<Arc<dyn LocalStore>>,
     next_worker: AtomicUsize,
     started: Mutex<Started>,
     /// Whether the node is being dropped. Held for reading while tasklets are given to its threads.
@@ -51,15 +53,22 @@ impl Drop for Places {
 }
 
 impl Threads {
-    pub(crate) fn new(config: NodeConfig, clock: Clock, workers: Vec<Arc<WorkerShared>>) -> Self {
-        Threads {
+    /// # Errors
+    /// If this program can't put state where it should be.
+    pub(crate) fn new(
+        config: NodeConfig,
+        clock: Clock,
+        workers: Vec<Arc<WorkerShared>>,
+    ) -> Result<Self> {
+        Ok(Threads {
+            local: config.state.store()?,
             config,
             clock,
             workers,
             next_worker: AtomicUsize::new(0),
             started: Mutex::default(),
             is_over: RwLock::new(false),
-        }
+        })
     }
 
     /// Keeps the threads from being stopped for as long as the guard lives.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ardea_api::{
     ContainerTop, LogicalPlan, MessagesTop, MetricsQuery, MetricsRange, Phase, PointView,
-    RangeQuery, SampleKind, SampleView, SeriesView, TopView, VertexTop,
+    RangeQuery, SampleKind, SampleView, SeriesView, StateTop, TopView, VertexTop,
 };
 use ardea_core::Timestamp;
 use ardea_master::JobView;
@@ -228,7 +228,22 @@ fn vertex_top(
             p50_s: quantile("0.5"),
             p99_s: quantile("0.99"),
         }),
+        state: state_top(history, name),
     }
+}
+
+/// How much a vertex remembers, if it says so.
+fn state_top(history: &History, vertex: &str) -> Option<StateTop> {
+    let sum = |metric: catalogue::Metric| {
+        let latest = history.latest(&Selector::of(metric.name).with("vertex", vertex));
+        (!latest.is_empty()).then(|| latest.iter().map(|one| one.value as u64).sum())
+    };
+    Some(StateTop {
+        keys: sum(catalogue::STATE_KEYS)?,
+        bytes: sum(catalogue::STATE_BYTES).unwrap_or(0),
+        disk_keys: sum(catalogue::STATE_DISK_KEYS).unwrap_or(0),
+        disk_bytes: sum(catalogue::STATE_DISK_BYTES).unwrap_or(0),
+    })
 }
 
 /// The edges of a job's graph, as far as they are known: from, to.

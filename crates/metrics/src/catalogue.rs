@@ -125,6 +125,10 @@ metrics! {
     CUT_SECONDS = "ardea_cut_seconds_total", Counter, INSTANCE, Sum, "time from the end of each epoch at the instance until its state was handed over, while records went on";
     CUT_BUSY = "ardea_cut_busy_seconds_total", Counter, INSTANCE, Sum, "the part of that in which records waited";
     ALIGNED = "ardea_aligned_seconds_total", Counter, INSTANCE, Sum, "time between the end of an epoch on the first input and on the last; exactly-once jobs hold what is ahead for so long";
+    STATE_KEYS = "ardea_state_keys", Gauge, INSTANCE, Sum, "keys whose state the instance keeps in memory; this and the three below are told of steps that keep a state for each key, while there is one";
+    STATE_BYTES = "ardea_state_bytes", Gauge, INSTANCE, Sum, "memory that these keys take, about: their table, and for each what a look at some of them says of its size";
+    STATE_DISK_KEYS = "ardea_state_disk_keys", Gauge, INSTANCE, Sum, "keys whose state the instance keeps on disk";
+    STATE_DISK_BYTES = "ardea_state_disk_bytes", Gauge, INSTANCE, Sum, "bytes that these keys take there, without what the disk needs to find them";
     RESTARTS = "ardea_instance_restarts_total", Counter, INSTANCE, Sum, "times the instance was started again within its process";
     EXCEPTIONS = "ardea_exceptions_total", Counter, EXCEPTION, Sum, "errors and panics of the instance, and ends of its process, by error code";
     INSTANCE_PROCESS = "ardea_instance_process_id", Gauge, INSTANCE, Max, "the number of the process of an instance that has one of its own, as its host counts; 0 while it is not there";

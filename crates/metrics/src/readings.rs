@@ -161,6 +161,12 @@ impl InstanceReading {
             tell(&m::CUT_BUSY, counters.cuts_busy.as_secs_f64());
             tell(&m::ALIGNED, counters.aligned_for.as_secs_f64());
         }
+        if counters.state_keys + counters.state_disk_keys > 0 {
+            tell(&m::STATE_KEYS, counters.state_keys as f64);
+            tell(&m::STATE_BYTES, counters.state_bytes as f64);
+            tell(&m::STATE_DISK_KEYS, counters.state_disk_keys as f64);
+            tell(&m::STATE_DISK_BYTES, counters.state_disk_bytes as f64);
+        }
         tell(&m::RESTARTS, self.restarts as f64);
         tell(&m::RECEIVED_BYTES, self.received_bytes as f64);
         if counters.watermark.is_event_time() {
@@ -236,6 +242,7 @@ mod tests {
         let counters = MetricsSnapshot {
             watermark: Timestamp::from_secs(70),
             cuts_taken: 1,
+            state_keys: 1,
             ..MetricsSnapshot::default()
         };
         let latencies = Latencies::default();

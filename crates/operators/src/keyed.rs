@@ -1,16 +1,26 @@
 //! Operators that remember something for each key.
 
 mod changes;
+mod cold;
+mod cold_entry;
 mod context;
 mod cut_at_hand;
 mod cut_log;
 mod distinct;
 mod kept;
+mod kept_timers;
+mod lives;
 mod logic;
+mod relief;
 mod stamps;
 mod stateful_map;
 mod states;
 mod timers;
+
+#[cfg(test)]
+mod on_disk_tests;
+#[cfg(test)]
+mod test_disk;
 
 pub use context::{KeyedContext, TimerKind};
 pub use distinct::DistinctP;
@@ -19,6 +29,7 @@ pub use logic::{KeyedLogic, flat_map_stateful, map_stateful};
 pub use stateful_map::StatefulMapP;
 
 pub(crate) use changes::Changes;
+pub(crate) use cold_entry::{Due, Dues};
 pub(crate) use cut_log::{CutAt, CutLog};
 pub(crate) use kept::{Rest, cut_short, put_part, put_time, twice, unless_kept, write_removed};
 pub(crate) use stamps::{Stamps, Touch};

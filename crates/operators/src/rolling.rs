@@ -5,16 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Cut, CutWriter, Epoch, Error, ErrorCode, Inbox, InstanceContext, Key, Ordinal, Outbox,
-    Processor, Progress, RecordGuard, RestoredState, Result, StateChunk, StateShape, Timestamp,
-    Watermark,
+    Cut, CutWriter, Epoch, Error, ErrorCode, Inbox, InstanceContext, InstanceMetrics, Key, Ordinal,
+    Outbox, Processor, Progress, RecordGuard, RestoredEntry, RestoredState, Result,
+    StateChunk, StateShape, Timestamp, Watermark,
 };
 
-use crate::keyed::{KeptAs, KeyedStates, STATE, put_time, unless_kept};
+use crate::keyed::{Due, Dues, KeptAs, KeyedStates, STATE, put_time, unless_kept};
 use crate::{Feed, FeedVisitor, KeyedFold};
 
 /// How many keys one call looks at for their time-to-live.
 const KEYS_PER_CALL: usize = 4096;
+/// How many of those that lie on disk.
+const KEYS_FROM_DISK_PER_CALL: usize = 64;
 
 /// What is remembered of a key.
 struct Rolling<A> {
@@ -47,6 +49,7 @@ pub struct RollingP<F: KeyedFold> {
     swept: Timestamp,
     /// The next slot to look at, while a sweep is under way.
     sweeping: Option<usize>,
+    metrics: Arc<InstanceMetrics>,
 }
 
 impl<F: KeyedFold> RollingP<F> {
@@ -59,6 +62,7 @@ impl<F: KeyedFold> RollingP<F> {
             ttl: None,
             swept: Timestamp::MIN,
             sweeping: None,
+            metrics: Arc::default(),
         }
     }
 
@@ -72,6 +76,32 @@ impl<F: KeyedFold> RollingP<F> {
     pub fn kept_as(mut self, kept: KeptAs<F::Key, F::Acc>) -> Self {
         self.kept = Some(kept);
         self
+    }
+
+    /// Moves keys to disk if memory is short.
+    fn relieve(&mut self) -> Result<()> {
+        let (kept, ttl) = (&self.kept, self.ttl);
+        self.keys.relieve(|chunk, key, _, rolling| {
+            write(kept, chunk, key, rolling)?;
+            let expiry = ttl.map(|ttl| (rolling.last + ttl).as_micros());
+            Ok(Dues::of(None, None, expiry))
+        })
+    }
+
+    /// Forgets keys on disk whose time was over at `now`; whether there are no more.
+    fn sweep_disk(&mut self, now: Timestamp) -> Result<bool> {
+        let (kept, until) = (&self.kept, now.as_micros().saturating_sub(1));
+        let over = self.keys.load_due(
+            (Due::Expiry, until, KEYS_FROM_DISK_PER_CALL),
+            |entry| key_of(kept, entry),
+            |_, entry| thaw(kept, entry),
+        )?;
+        for slot in &over {
+            self.keys
+                .touch(*slot, |chunk, key, rolling| write(kept, chunk, key, rolling));
+            self.keys.remove(*slot);
+        }
+        Ok(over.len() < KEYS_FROM_DISK_PER_CALL)
     }
 
     /// Forgets keys whose time was over at `now`; whether all have been looked at.
@@ -113,6 +143,23 @@ fn write<K: Key, A>(
     }
 }
 
+/// The key of an entry.
+fn key_of<K: Key, A>(kept: &Option<KeptAs<K, A>>, entry: &RestoredEntry<'_>) -> Result<K> {
+    let kept = kept.as_ref().ok_or_else(|| RestoredState::unknown(entry))?;
+    kept.read_as(STATE, entry).map(|(key, _)| key)
+}
+
+/// What an entry says of its key.
+fn thaw<K: Key, A>(
+    kept: &Option<KeptAs<K, A>>,
+    entry: &RestoredEntry<'_>,
+) -> Result<Rolling<A>> {
+    let kept = kept.as_ref().ok_or_else(|| RestoredState::unknown(entry))?;
+    let (_, acc, mut rest) = kept.read(entry)?;
+    let last = rest.time()?;
+    Ok(Rolling { acc, last })
+}
+
 /// Takes records as far as there is room for their results.
 struct TakeRolling<'a, F: KeyedFold> {
     fold: &'a F,
@@ -147,7 +194,8 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeRolling<'_, F> {
                 acc: fold.create(),
                 last: time,
             };
-            let slot = keys.slot_or_insert(Cow::Borrowed(&*key), create);
+            let thaw = |_: u32, entry: &RestoredEntry<'_>| thaw(kept, entry);
+            let slot = keys.slot_or_load(Cow::Borrowed(&*key), create, thaw)?;
             keys.touch(slot, |chunk, key, rolling| write(kept, chunk, key, rolling));
             let Some((_, rolling)) = keys.get_mut(slot) else {
                 return Err(Error::new(ErrorCode::Internal, "a key has no state"));
@@ -171,16 +219,15 @@ impl<F: KeyedFold> FeedVisitor<F> for TakeRolling<'_, F> {
 
 impl<F: KeyedFold> Processor for RollingP<F> {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
-        if context.guarantee.keeps_state() {
-            self.keys.keep_track();
-        }
-        Ok(())
+        self.metrics = Arc::clone(&context.metrics);
+        self.keys.attach(context, self.kept.is_some())
     }
 
     fn process(&mut self, input: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+        self.relieve()?;
         let (fold, keys, ttl) = (&*self.fold, &mut self.keys, self.ttl);
         let kept = &self.kept;
-        fold.visit(
+        let visited = fold.visit(
             input,
             TakeRolling {
                 fold,
@@ -190,14 +237,20 @@ impl<F: KeyedFold> Processor for RollingP<F> {
                 inbox,
                 outbox,
             },
-        )
+        );
+        self.keys
+            .account(&self.metrics, |chunk, key, _, rolling| write(kept, chunk, key, rolling));
+        visited
     }
 
     fn on_watermark(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
-        if let Some(ttl) = self.ttl
-            && !self.sweep(ttl, watermark.0)
-        {
-            return Ok(Progress::MADE);
+        if let Some(ttl) = self.ttl {
+            self.relieve()?;
+            // At the end of the input what is on disk goes with the disk.
+            let is_end = watermark == Watermark::END;
+            if !is_end && !self.sweep_disk(watermark.0)? || !self.sweep(ttl, watermark.0) {
+                return Ok(Progress::MADE);
+            }
         }
         outbox.watermark(watermark);
         Ok(Progress::DONE)
@@ -212,8 +265,7 @@ impl<F: KeyedFold> Processor for RollingP<F> {
     }
 
     fn take_cut(&mut self, cut: Cut) -> Result<()> {
-        self.keys.take_cut(cut);
-        Ok(())
+        self.keys.take_cut(cut)
     }
 
     fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
@@ -224,12 +276,11 @@ impl<F: KeyedFold> Processor for RollingP<F> {
     }
 
     fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
-        Ok(self.keys.commit(epoch))
+        self.keys.commit(epoch)
     }
 
     fn on_epoch_given_up(&mut self, epoch: Epoch) -> Result<Progress> {
-        self.keys.give_up(epoch);
-        Ok(Progress::DONE)
+        Ok(self.keys.give_up(epoch))
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
@@ -240,6 +291,7 @@ impl<F: KeyedFold> Processor for RollingP<F> {
             let (key, acc, mut rest) = kept.read(&entry)?;
             let last = rest.time()?;
             self.keys.restore(key, Rolling { acc, last })?;
+            self.relieve()?;
         }
         Ok(())
     }

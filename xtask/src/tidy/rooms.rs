@@ -13,6 +13,7 @@ const FLOORS: &[&[&str]] = &[
     &[
         "ardea-testkit",
         "ardea-operators",
+        "ardea-state-disk",
         "ardea-engine",
         "ardea-codec",
         "ardea-tls",

@@ -14,6 +14,7 @@ mod repeat;
 mod snapshot;
 mod soak;
 mod stages;
+mod state;
 mod submit;
 mod sweep;
 mod table;
@@ -47,6 +48,8 @@ pub enum BenchCommand {
     Latency(latency::LatencyBenchArgs),
     /// Latency from end to end of a pipeline of many stages
     Stages(stages::StagesBenchArgs),
+    /// A state for each of many keys: in memory, and on disk with a tenth of that memory
+    State(state::StateBenchArgs),
     /// What an idle job costs, and how long it takes to wake
     Wakeup(wakeup::WakeupBenchArgs),
     /// Throughput, or latency at a rate, of records from one worker to another over TCP
@@ -82,6 +85,7 @@ pub fn run(command: &BenchCommand, context: &Context) -> Result<(), Failure> {
         BenchCommand::Soak(args) => soak::run(args, context),
         BenchCommand::Latency(args) => latency::run(args, context),
         BenchCommand::Stages(args) => stages::run(args, context),
+        BenchCommand::State(args) => state::run(args, context),
         BenchCommand::Wakeup(args) => wakeup::run(args, context),
         BenchCommand::Exchange(args) => exchange::run(args, context),
         BenchCommand::Forward(args) => forward::run(args, context),

@@ -45,6 +45,7 @@ const MESSAGES: [&str; 7] = [
     ">median",
     ">99 %",
 ];
+const STATE: [&str; 5] = ["state of", ">keys", ">memory", ">keys on disk", ">on disk"];
 const CONTAINERS: [&str; 5] = ["container", "host", ">cores", ">memory", ">restarts"];
 
 /// Prints it once, or shows it until Ctrl-C or the job's end; in a pipe, and as JSON, printed anew each time.
@@ -93,12 +94,16 @@ fn print(view: &TopView, context: &Context) -> Result<(), Failure> {
     }
     let vertices: Vec<Vec<String>> = view.vertices.iter().map(of_vertex).collect();
     let messages: Vec<Vec<String>> = view.vertices.iter().filter_map(of_messages).collect();
+    let state: Vec<Vec<String>> = view.vertices.iter().filter_map(of_state).collect();
     let containers: Vec<Vec<String>> = view.containers.iter().map(of_container).collect();
     let mut text = format!("{} is {}\n\n", view.job, view.phase.as_str());
     text += &table(&VERTICES, &vertices);
     text += &slow(view);
     if !messages.is_empty() {
         text += &format!("\n{}", table(&MESSAGES, &messages));
+    }
+    if !state.is_empty() {
+        text += &format!("\n{}", table(&STATE, &state));
     }
     text += &format!("\n{}\n", table(&CONTAINERS, &containers));
     stdout::print(&text)
@@ -162,6 +167,18 @@ fn of_messages(top: &VertexTop) -> Option<Vec<String>> {
         messages.pending.to_string(),
         figure(messages.p50_s, seconds),
         figure(messages.p99_s, seconds),
+    ])
+}
+
+/// How much a vertex remembers, its name first.
+fn of_state(top: &VertexTop) -> Option<Vec<String>> {
+    let state = top.state?;
+    Some(vec![
+        top.vertex.clone(),
+        short(state.keys as f64),
+        readable_bytes(state.bytes),
+        short(state.disk_keys as f64),
+        readable_bytes(state.disk_bytes),
     ])
 }
 

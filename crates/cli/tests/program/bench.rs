@@ -251,6 +251,7 @@ fn what_no_clock_has_room_for_is_refused_by_the_name_of_its_flag() {
         ("stages", &["--duration", "--warmup", "--spin"]),
         ("latency", &["--duration", "--warmup", "--spin", "--work"]),
         ("wakeup", &["--duration", "--warmup", "--gap", "--spin"]),
+        ("state", &["--duration"]),
         ("wordcount --max", &["--duration", "--warmup", "--spin"]),
         ("exchange", &["--duration", "--warmup"]),
         ("forward", &["--duration", "--warmup"]),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::ardea::{run, succeed};
 
-const COMMANDS: [&[&str]; 42] = [
+const COMMANDS: [&[&str]; 43] = [
     &[],
     &["demo"],
     &["run"],
@@ -39,6 +39,7 @@ const COMMANDS: [&[&str]; 42] = [
     &["bench", "wordcount"],
     &["bench", "soak"],
     &["bench", "stages"],
+    &["bench", "state"],
     &["bench", "wakeup"],
     &["bench", "exchange"],
     &["bench", "forward"],

@@ -165,8 +165,7 @@ where
     }
 
     fn take_cut(&mut self, cut: Cut) -> Result<()> {
-        self.told.take_cut(cut);
-        Ok(())
+        self.told.take_cut(cut)
     }
 
     fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
@@ -176,12 +175,11 @@ where
     }
 
     fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
-        Ok(self.told.commit(epoch))
+        self.told.commit(epoch)
     }
 
     fn on_epoch_given_up(&mut self, epoch: Epoch) -> Result<Progress> {
-        self.told.give_up(epoch);
-        Ok(Progress::DONE)
+        Ok(self.told.give_up(epoch))
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {

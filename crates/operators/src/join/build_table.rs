@@ -111,8 +111,8 @@ impl<K: Key, V> BuildTable<K, V> {
     }
 
     /// What is there now belongs to this cut.
-    pub(super) fn take_cut(&mut self, cut: Cut) {
-        self.keys.take_cut(cut);
+    pub(super) fn take_cut(&mut self, cut: Cut) -> Result<()> {
+        self.keys.take_cut(cut)
     }
 
     /// Writes on at the cut. A table that has not changed since the last commit has nothing to write.
@@ -127,13 +127,13 @@ impl<K: Key, V> BuildTable<K, V> {
     }
 
     /// An epoch is committed.
-    pub(super) fn commit(&mut self, epoch: Epoch) -> Progress {
+    pub(super) fn commit(&mut self, epoch: Epoch) -> Result<Progress> {
         self.keys.commit(epoch)
     }
 
     /// An epoch is given up.
-    pub(super) fn give_up(&mut self, epoch: Epoch) {
-        self.keys.give_up(epoch);
+    pub(super) fn give_up(&mut self, epoch: Epoch) -> Progress {
+        self.keys.give_up(epoch)
     }
 
     /// The values of a key come back; `key_of` says whose they are.

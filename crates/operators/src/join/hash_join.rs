@@ -230,8 +230,7 @@ where
     }
 
     fn take_cut(&mut self, cut: Cut) -> Result<()> {
-        self.table.take_cut(cut);
-        Ok(())
+        self.table.take_cut(cut)
     }
 
     fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
@@ -239,12 +238,11 @@ where
     }
 
     fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
-        Ok(self.table.commit(epoch))
+        self.table.commit(epoch)
     }
 
     fn on_epoch_given_up(&mut self, epoch: Epoch) -> Result<Progress> {
-        self.table.give_up(epoch);
-        Ok(Progress::DONE)
+        Ok(self.table.give_up(epoch))
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {

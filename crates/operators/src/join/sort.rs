@@ -242,8 +242,7 @@ where
     }
 
     fn take_cut(&mut self, cut: Cut) -> Result<()> {
-        self.runs.take_cut(cut);
-        Ok(())
+        self.runs.take_cut(cut)
     }
 
     fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
@@ -254,12 +253,11 @@ where
     }
 
     fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
-        Ok(self.runs.commit(epoch))
+        self.runs.commit(epoch)
     }
 
     fn on_epoch_given_up(&mut self, epoch: Epoch) -> Result<Progress> {
-        self.runs.give_up(epoch);
-        Ok(Progress::DONE)
+        Ok(self.runs.give_up(epoch))
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {

@@ -12,13 +12,10 @@ use crate::keyed::cut_at_hand::CutAtHand;
 pub(crate) struct Changes {
     /// Those that changed since the last cut, each once.
     now: Vec<u32>,
-    has_removals: bool,
     /// Those of cuts of which no commit is known, the oldest first. A slot may be in several.
     undecided: VecDeque<Frozen>,
     /// What changed up to this generation has been committed.
     pub(crate) base: u32,
-    /// What may be free by now.
-    freeing: Vec<Frozen>,
     at_hand: CutAtHand<Writing>,
 }
 
@@ -28,7 +25,8 @@ struct Frozen {
     epoch: Epoch,
     generation: u32,
     slots: Vec<u32>,
-    has_removals: bool,
+    /// Its epoch has been given up: what changed still counts for the next increment, but nobody ever goes back to this cut.
+    is_void: bool,
 }
 
 /// A cut that is being written.
@@ -51,6 +49,11 @@ impl Writing {
         self.count.is_some()
     }
 
+    /// Whether what was changed last in this generation is written where it stands: what changed after the cut was put aside by then.
+    pub(super) fn takes(&self, changed: u32) -> bool {
+        self.is_full() || (self.base < changed && changed <= self.generation)
+    }
+
     /// Whether a slot belongs to the cut that was changed last in this generation, before the cut was taken.
     pub(super) fn holds(&self, slot: u32, changed: u32) -> bool {
         match self.count {
@@ -66,9 +69,11 @@ impl Changes {
         self.now.push(slot);
     }
 
-    /// One that has changed holds no key any more.
-    pub(super) fn note_removal(&mut self) {
-        self.has_removals = true;
+    /// Whether a cut that counts, or may yet, holds a key that came in the generation `born`, and none that counts says that it was removed
+    /// in the generation `gone`.
+    pub(super) fn is_known(&self, born: u32, gone: u32) -> bool {
+        let holds = |frozen: &Frozen| !frozen.is_void && (born..gone).contains(&frozen.generation);
+        self.base < gone && (born <= self.base || self.undecided.iter().any(holds))
     }
 
     /// A cut is taken.
@@ -78,7 +83,7 @@ impl Changes {
             epoch,
             generation,
             slots: mem::take(&mut self.now),
-            has_removals: mem::take(&mut self.has_removals),
+            is_void: false,
         });
     }
 
@@ -94,12 +99,13 @@ impl Changes {
             && self.undecided.iter().map(|f| f.slots.len()).sum::<usize>() > slots
     }
 
-    /// All that has changed since the last commit, in one list.
+    /// All that has changed since the last commit, in the list of the last cut. Of those before it only that they may be committed yet is kept.
     pub(crate) fn merge(&mut self, slots: Vec<u32>) {
         if let Some(mut last) = self.undecided.pop_back() {
             last.slots = slots;
-            last.has_removals |= self.undecided.iter().any(|frozen| frozen.has_removals);
-            self.undecided.clear();
+            self.undecided.retain(|frozen| !frozen.is_void);
+            let before = self.undecided.iter_mut();
+            before.for_each(|frozen| frozen.slots = Vec::new());
             self.undecided.push_back(last);
         }
     }
@@ -169,9 +175,6 @@ impl Changes {
         }
         while let Some(frozen) = self.undecided.pop_front_if(|frozen| frozen.epoch <= epoch) {
             self.base = frozen.generation;
-            if frozen.has_removals {
-                self.freeing.push(frozen);
-            }
         }
     }
 
@@ -180,16 +183,8 @@ impl Changes {
         if self.at_hand.is_void_without(epoch) {
             self.end();
         }
-    }
-
-    /// A slot that is free if it holds no key and has not changed after this generation.
-    pub(super) fn next_to_free(&mut self) -> Option<(u32, u32)> {
-        loop {
-            let frozen = self.freeing.last_mut()?;
-            if let Some(slot) = frozen.slots.pop() {
-                return Some((slot, frozen.generation));
-            }
-            self.freeing.pop();
-        }
+        let goes_on = self.at_hand.epoch() == Some(epoch);
+        let given_up = self.undecided.iter_mut().filter(|of| of.epoch == epoch);
+        given_up.for_each(|frozen| frozen.is_void |= !goes_on);
     }
 }

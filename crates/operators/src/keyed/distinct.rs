@@ -7,15 +7,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Cut, CutWriter, Epoch, Inbox, InstanceContext, Key, Ordinal, Outbox, Processor, Progress,
-    RecordGuard, RestoredState, Result, StateChunk, StateShape, Timestamp, Watermark,
+    Cut, CutWriter, Epoch, Inbox, InstanceContext, InstanceMetrics, Key, Ordinal, Outbox,
+    Processor, Progress, RecordGuard, RestoredEntry, RestoredState, Result, StateChunk, StateShape,
+    Timestamp, Watermark,
 };
 
-use crate::keyed::{KeptAs, KeyedStates, STATE, TimerSet, put_time, unless_kept};
+use crate::keyed::{Due, Dues, KeptAs, KeyedStates, STATE, TimerSet, put_time, unless_kept};
 use crate::passing::{pass_front, passable, remove_at};
 
 /// How many keys a call forgets at most.
 const FORGOTTEN_PER_CALL: usize = 4096;
+/// How many a call brings back from disk for that.
+const FROM_DISK_PER_CALL: usize = 64;
 
 /// Passes on the first record of each key and swallows the others.
 ///
@@ -51,6 +54,7 @@ pub struct DistinctP<T, K, F> {
     kept: Option<KeptAs<K, ()>>,
     /// Indexes in the batch of the records that don't pass; empty between calls.
     repeated: Vec<usize>,
+    metrics: Arc<InstanceMetrics>,
     records: PhantomData<fn(T)>,
 }
 
@@ -69,6 +73,7 @@ where
             watermark: Watermark::NONE,
             kept: None,
             repeated: Vec::new(),
+            metrics: Arc::default(),
             records: PhantomData,
         }
     }
@@ -92,19 +97,24 @@ where
 
     /// Whether a record of `key` passes; if so, remembers it.
     #[inline]
-    fn passes(&mut self, key: K, time: Timestamp) -> bool {
+    fn passes(&mut self, key: K, time: Timestamp) -> Result<bool> {
         // A record without event time, or a late one, counts as of now.
         let time = time.max(self.watermark.0);
         let mut is_new = false;
-        let slot = self.passed.slot_or_insert(Cow::Owned(key), || {
+        let create = || {
             is_new = true;
             time
-        });
-        let Some(span) = self.span else { return is_new };
+        };
+        let (kept, ends, span) = (&self.kept, &mut self.ends, self.span);
+        let thaw = |slot: u32, entry: &RestoredEntry<'_>| thaw(kept, ends, span, slot, entry);
+        let slot = self.passed.slot_or_load(Cow::Owned(key), create, thaw)?;
+        let Some(span) = self.span else {
+            return Ok(is_new);
+        };
         if !is_new {
             let passed = self.passed.get(slot).copied().unwrap_or(time);
             if time < passed + span {
-                return false;
+                return Ok(false);
             }
             self.touch(slot);
             self.ends.clear(slot, passed + span);
@@ -113,7 +123,7 @@ where
             }
         }
         self.ends.set(slot, time + span);
-        true
+        Ok(true)
     }
 
     /// What is remembered of a key is about to change.
@@ -122,6 +132,48 @@ where
         self.passed
             .touch(slot, |chunk, key, passed| write(kept, chunk, key, *passed));
     }
+
+    /// Moves keys to disk if memory is short.
+    fn relieve(&mut self) -> Result<()> {
+        let (kept, ends, span) = (&self.kept, &mut self.ends, self.span);
+        self.passed.relieve(|chunk, key, slot, passed| {
+            write(kept, chunk, key, *passed)?;
+            ends.forget(slot);
+            let end = span.map(|span| (*passed + span).as_micros());
+            Ok(Dues::of(None, None, end))
+        })
+    }
+
+    /// Brings back keys on disk that the watermark lets forget, some at a time; whether there are no more.
+    fn bring_back(&mut self, watermark: Watermark) -> Result<bool> {
+        let (kept, ends, span) = (&self.kept, &mut self.ends, self.span);
+        let over = self.passed.load_due(
+            (Due::Expiry, watermark.0.as_micros(), FROM_DISK_PER_CALL),
+            |entry| {
+                let kept = kept.as_ref().ok_or_else(|| RestoredState::unknown(entry))?;
+                kept.read_as(STATE, entry).map(|(key, _)| key)
+            },
+            |slot, entry| thaw(kept, ends, span, slot, entry),
+        )?;
+        Ok(over.len() < FROM_DISK_PER_CALL)
+    }
+}
+
+/// What an entry says of the key that comes to a slot.
+fn thaw<K: Key>(
+    kept: &Option<KeptAs<K, ()>>,
+    ends: &mut TimerSet<Timestamp>,
+    span: Option<Duration>,
+    slot: u32,
+    entry: &RestoredEntry<'_>,
+) -> Result<Timestamp> {
+    let kept = kept.as_ref().ok_or_else(|| RestoredState::unknown(entry))?;
+    let (_, (), mut rest) = kept.read(entry)?;
+    let passed = rest.time()?;
+    if let Some(span) = span {
+        ends.set(slot, passed + span);
+    }
+    Ok(passed)
 }
 
 /// Appends the entry of a key: when a record of it passed last.
@@ -144,30 +196,38 @@ where
     F: Fn(&T) -> K + Send + Sync + 'static,
 {
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
-        if context.guarantee.keeps_state() {
-            self.passed.keep_track();
-        }
-        Ok(())
+        self.metrics = Arc::clone(&context.metrics);
+        self.passed.attach(context, self.kept.is_some())
     }
 
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+        self.relieve()?;
         let count = passable::<T>(inbox, outbox, Ordinal::FIRST)?;
         let key = Arc::clone(&self.key);
         let mut guard = RecordGuard::new();
         for (index, (record, time)) in inbox.rows::<T>()?.iter().take(count).enumerate() {
-            if !self.passes(key(record), time) {
+            if !self.passes(key(record), time)? {
                 self.repeated.push(index);
             }
             guard.advance();
         }
+        let kept = &self.kept;
+        self.passed
+            .account(&self.metrics, |chunk, key, _, passed| write(kept, chunk, key, *passed));
         let removed = remove_at::<T>(inbox, &mut self.repeated)?;
         pass_front::<T>(inbox, outbox, Ordinal::FIRST, count - removed)
     }
 
     fn on_watermark(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
         self.watermark = watermark;
+        self.relieve()?;
+        // At the end of the input what is on disk goes with the disk.
+        let has_all = watermark == Watermark::END || self.bring_back(watermark)?;
         for _ in 0..FORGOTTEN_PER_CALL {
             let Some((_, slot)) = self.ends.pop_due(watermark.0) else {
+                if !has_all {
+                    break;
+                }
                 outbox.watermark(watermark);
                 return Ok(Progress::DONE);
             };
@@ -186,8 +246,7 @@ where
     }
 
     fn take_cut(&mut self, cut: Cut) -> Result<()> {
-        self.passed.take_cut(cut);
-        Ok(())
+        self.passed.take_cut(cut)
     }
 
     fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
@@ -198,12 +257,11 @@ where
     }
 
     fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
-        Ok(self.passed.commit(epoch))
+        self.passed.commit(epoch)
     }
 
     fn on_epoch_given_up(&mut self, epoch: Epoch) -> Result<Progress> {
-        self.passed.give_up(epoch);
-        Ok(Progress::DONE)
+        Ok(self.passed.give_up(epoch))
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
@@ -217,6 +275,7 @@ where
             if let Some(span) = self.span {
                 self.ends.set(slot, passed + span);
             }
+            self.relieve()?;
         }
         Ok(())
     }

@@ -3,24 +3,28 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Clock, Cut, CutWriter, Epoch, Inbox, InstanceContext, Key, Ordinal, Outbox, Processor,
-    Progress, RestoredState, Result, StateChunk, StateShape, Timestamp, Waker, Watermark,
+    Clock, Cut, CutWriter, Epoch, Inbox, InstanceContext, InstanceMetrics, Key, Ordinal, Outbox,
+    Processor, Progress, RestoredState, Result, StateShape, Timestamp, Waker,
+    Watermark,
 };
 
 use crate::keyed::context::Timers;
-use crate::keyed::kept::put_times;
+use crate::keyed::kept_timers::{Thaw, freeze, write};
 use crate::keyed::{
-    KeptAs, KeyedContext, KeyedLogic, KeyedStates, STATE, TimerKind, put_time, unless_kept,
+    Due, KeptAs, KeyedContext, KeyedLogic, KeyedStates, STATE, TimerKind, unless_kept,
 };
 use crate::passing::{break_if, take_until};
 use crate::{Backlog, Output};
 
 /// How many timers a call fires at most, so that it stays short whatever falls due at once.
 const TIMERS_PER_CALL: usize = 512;
+/// How many keys come back from disk at a time when something is due of them.
+const DUE_PER_LOOK: usize = 64;
 
 /// Runs user code with a state for each key, which may emit any number of records and set timers.
 ///
@@ -81,13 +85,14 @@ pub struct StatefulMapP<T, K, S, U, KF, C, R, X> {
     watermark: Watermark,
     clock: Clock,
     waker: Waker,
+    metrics: Arc<InstanceMetrics>,
     records: PhantomData<fn(T)>,
 }
 
 /// The state of a key, and when it was touched last, in event time.
-struct Kept<S> {
-    state: S,
-    touched: Timestamp,
+pub(super) struct Kept<S> {
+    pub(super) state: S,
+    pub(super) touched: Timestamp,
 }
 
 impl<T, K, S, U, KF, C, R, X> StatefulMapP<T, K, S, U, KF, C, R, X>
@@ -110,6 +115,7 @@ where
             watermark: Watermark::NONE,
             clock: Clock::system(),
             waker: Waker::none(),
+            metrics: Arc::default(),
             records: PhantomData,
         }
     }
@@ -135,7 +141,7 @@ impl<T, K: Key, S, U, KF, C, R, X> StatefulMapP<T, K, S, U, KF, C, R, X> {
 }
 
 /// What fell due.
-enum Due {
+enum Fallen {
     Timer(Timestamp, u32, TimerKind),
     Expiry(Timestamp, u32),
 }
@@ -157,7 +163,12 @@ where
 {
     /// Deals with one record.
     #[inline]
-    fn record<T, U>(&mut self, record: T, time: Timestamp, output: &mut Output<'_, U>)
+    fn record<T, U>(
+        &mut self,
+        record: T,
+        time: Timestamp,
+        output: &mut Output<'_, U>,
+    ) -> Result<()>
     where
         KF: Fn(&T) -> K,
         C: Fn() -> S,
@@ -169,10 +180,15 @@ where
             state: (logic.create)(),
             touched: Timestamp::MIN,
         };
-        let slot = self.states.slot_or_insert(Cow::Owned(key), create);
+        let mut come_back = Thaw::new(self.kept, self.timers, self.clock, self.ttl);
+        let key = Cow::Owned(key);
+        let slot = self
+            .states
+            .slot_or_load(key, create, |slot, entry| come_back.thaw(slot, entry))?;
         self.with_key(slot, time, None, output, |state, key, out| {
             (logic.on_record)(state, key, record, time, out)
         });
+        Ok(())
     }
 
     /// Deals with one timer.
@@ -237,17 +253,57 @@ where
         }
     }
 
+    /// When the watermark's next timer, or the end of a key's time to live, is due of the keys in memory.
+    fn next_here(&self, is_ending: bool) -> Option<Timestamp> {
+        let expiry = self.timers.expiry.first().filter(|_| !is_ending);
+        let firsts = [self.timers.event.first(), expiry];
+        firsts.into_iter().flatten().map(|(time, _)| time).min()
+    }
+
+    /// Brings those keys back from disk of which something is due before it is of any in memory, and by the watermark.
+    fn bring_back(&mut self) -> Result<()> {
+        let is_ending = self.watermark == Watermark::END;
+        for kind in [Due::Event, Due::Expiry] {
+            if is_ending && kind == Due::Expiry {
+                continue;
+            }
+            while let Some(first) = self.states.first_due(kind) {
+                let here = self.next_here(is_ending).unwrap_or(Timestamp::MAX);
+                let until = here.min(self.watermark.0).as_micros();
+                if first > until || self.load_due(kind, until)? < DUE_PER_LOOK {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings keys back from disk of which something is due; how many.
+    fn load_due(&mut self, kind: Due, until: i64) -> Result<usize> {
+        let kept = self.kept;
+        let mut come_back = Thaw::new(kept, self.timers, self.clock, self.ttl);
+        let due = self.states.load_due(
+            (kind, until, DUE_PER_LOOK),
+            |entry| Thaw::key(kept, entry),
+            |slot, entry| come_back.thaw(slot, entry),
+        )?;
+        Ok(due.len())
+    }
+
     /// What the watermark has brought next: a timer, or a key whose time to live may be over.
-    fn next_event_due(&mut self) -> Option<Due> {
+    fn next_event_due(&mut self) -> Result<Option<Fallen>> {
+        if self.states.has_disk() {
+            self.bring_back()?;
+        }
         let until = self.watermark.0;
         let ending = self.watermark == Watermark::END;
         let expiry = self.timers.expiry.first_due(until).filter(|_| !ending);
-        match (self.timers.event.first_due(until), expiry) {
-            (Some((time, _)), Some((end, slot))) if end < time => Some(Due::Expiry(end, slot)),
-            (Some((time, slot)), _) => Some(Due::Timer(time, slot, TimerKind::Event)),
-            (None, Some((end, slot))) => Some(Due::Expiry(end, slot)),
+        Ok(match (self.timers.event.first_due(until), expiry) {
+            (Some((time, _)), Some((end, slot))) if end < time => Some(Fallen::Expiry(end, slot)),
+            (Some((time, slot)), _) => Some(Fallen::Timer(time, slot, TimerKind::Event)),
+            (None, Some((end, slot))) => Some(Fallen::Expiry(end, slot)),
             (None, None) => None,
-        }
+        })
     }
 
     /// Forgets a key that nobody touched; else sets its next deadline, which may have come as well: but timers before it come first, as they
@@ -298,23 +354,24 @@ where
 
     /// Fires what the watermark has brought: done when all has fired and found room.
     fn fire_event_timers(&mut self, outbox: &mut Outbox) -> Result<Progress> {
+        self.relieve()?;
         let made = outbox.has_room(Ordinal::FIRST);
         let (mut desk, backlog) = self.desk();
         let mut output = backlog.open(outbox, Ordinal::FIRST)?;
         let mut left = TIMERS_PER_CALL;
-        let mut due = desk.next_event_due();
+        let mut due = desk.next_event_due()?;
         while left > 0 && !output.is_full() {
             match due {
                 None => break,
-                Some(Due::Expiry(end, slot)) => desk.expire(end, slot),
-                Some(Due::Timer(time, slot, kind)) => {
+                Some(Fallen::Expiry(end, slot)) => desk.expire(end, slot),
+                Some(Fallen::Timer(time, slot, kind)) => {
                     desk.touch(slot);
                     desk.timers.event.clear(slot, time);
                     desk.timer(time, slot, kind, &mut output);
                 }
             }
             left -= 1;
-            due = desk.next_event_due();
+            due = desk.next_event_due()?;
         }
         let all_fired = due.is_none();
         self.ask_to_be_woken(outbox);
@@ -326,9 +383,13 @@ where
 
     /// Fires the processing timers that are due, as far as there is room.
     fn fire_processing_timers(&mut self, outbox: &mut Outbox) -> Result<()> {
+        self.relieve()?;
         let (mut desk, backlog) = self.desk();
         let mut output = backlog.open(outbox, Ordinal::FIRST)?;
         let now = desk.clock.now();
+        if desk.states.first_due(Due::Processing).is_some() {
+            desk.load_due(Due::Processing, nanos(now))?;
+        }
         let wall = desk.clock.wall();
         for _ in 0..TIMERS_PER_CALL {
             if output.is_full() {
@@ -355,7 +416,24 @@ where
         if let Some((deadline, _)) = self.timers.processing.first() {
             outbox.wake_at(deadline);
         }
+        if let Some(deadline) = self.states.first_due(Due::Processing) {
+            outbox.wake_at(Duration::from_nanos(deadline.unsigned_abs()));
+        }
     }
+
+    /// Moves keys to disk if memory is short.
+    fn relieve(&mut self) -> Result<()> {
+        let (kept, timers) = (&self.kept, &mut self.timers);
+        let (clock, ttl) = (&self.clock, self.ttl);
+        self.states.relieve(|chunk, key, slot, state| {
+            freeze(kept, (&mut *timers, clock, ttl), chunk, (key, slot), state)
+        })
+    }
+}
+
+/// A time of the machine's clock as it lies on disk.
+pub(super) fn nanos(time: Duration) -> i64 {
+    i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
 }
 
 impl<T, K, S, U, KF, C, R, X> Processor for StatefulMapP<T, K, S, U, KF, C, R, X>
@@ -372,23 +450,30 @@ where
     fn init(&mut self, context: &InstanceContext) -> Result<()> {
         self.clock = context.clock.clone();
         self.waker = context.waker.clone();
-        if context.guarantee.keeps_state() {
-            self.states.keep_track();
-        }
-        Ok(())
+        self.metrics = Arc::clone(&context.metrics);
+        self.states.attach(context, self.kept.is_some())
     }
 
     fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+        self.relieve()?;
         let (mut desk, backlog) = self.desk();
         let mut output = backlog.open(outbox, Ordinal::FIRST)?;
+        let mut failed = Ok(());
         if !output.is_full() {
             take_until(inbox.rows::<T>()?, |record, time| {
-                desk.record(record, time, &mut output);
+                if let Err(error) = desk.record(record, time, &mut output) {
+                    failed = Err(error);
+                    return ControlFlow::Break(());
+                }
                 break_if(output.is_full())
             });
         }
         self.ask_to_be_woken(outbox);
-        Ok(())
+        let (kept, with) = (&self.kept, (&self.timers, &self.clock));
+        self.states.account(&self.metrics, |chunk, key, slot, state| {
+            write(kept, with, chunk, (key, slot), state)
+        });
+        failed
     }
 
     fn on_watermark(&mut self, watermark: Watermark, outbox: &mut Outbox) -> Result<Progress> {
@@ -428,8 +513,7 @@ where
     }
 
     fn take_cut(&mut self, cut: Cut) -> Result<()> {
-        self.states.take_cut(cut);
-        Ok(())
+        self.states.take_cut(cut)
     }
 
     fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
@@ -440,73 +524,31 @@ where
     }
 
     fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
-        Ok(self.states.commit(epoch))
+        self.states.commit(epoch)
     }
 
     fn on_epoch_given_up(&mut self, epoch: Epoch) -> Result<Progress> {
-        self.states.give_up(epoch);
-        Ok(Progress::DONE)
+        Ok(self.states.give_up(epoch))
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
-        let (now, wall) = (self.clock.now(), self.clock.wall());
         for entry in state {
-            let Some(kept) = &self.kept else {
-                return Err(RestoredState::unknown(&entry));
-            };
-            let (key, state, mut rest) = kept.read(&entry)?;
-            let touched = rest.time()?;
-            let slot = self.states.restore(key, Kept { state, touched })?;
-            for time in rest.times()? {
-                self.timers.event.set(slot, time?);
-            }
-            for time in rest.times()? {
-                let deadline = deadline_of(time?, now, wall);
-                self.timers.processing.set(slot, deadline);
-            }
-            if let Some(ttl) = self.ttl {
-                self.timers.expiry.set(slot, touched + ttl);
-            }
+            let mut come_back = Thaw::new(&self.kept, &mut self.timers, &self.clock, self.ttl);
+            let (key, state, times) = come_back.read(&entry)?;
+            let slot = self.states.restore(key, state)?;
+            come_back.set(slot, times);
+            self.relieve()?;
         }
         Ok(())
     }
 
     fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
-        if self.timers.processing.first().is_some() {
+        let on_disk = self.states.first_due(Due::Processing);
+        if self.timers.processing.first().is_some() || on_disk.is_some() {
             // There is no outbox here to ask to be woken at their time.
             self.waker.wake();
         }
         Ok(Progress::DONE)
-    }
-}
-
-/// Appends the entry of a key: its state, when it was touched, and its timers; those of the machine's clock by the time of day.
-fn write<K: Key, S>(
-    kept: &Option<KeptAs<K, S>>,
-    (timers, clock): (&Timers, &Clock),
-    chunk: &mut StateChunk,
-    (key, slot): (&K, u32),
-    state: &Kept<S>,
-) -> Result<()> {
-    let Some(kept) = kept else { return Ok(()) };
-    let (now, wall) = (clock.now(), clock.wall());
-    let time_of = |deadline: Duration| match deadline.checked_sub(now) {
-        Some(left) => wall + left,
-        None => wall - (now - deadline),
-    };
-    kept.write(chunk, key, &state.state, |out| {
-        put_time(out, state.touched);
-        put_times(out, timers.event.of(slot));
-        put_times(out, timers.processing.of(slot).map(time_of));
-    })
-}
-
-/// When a time of day comes, or came, on the machine's clock.
-fn deadline_of(time: Timestamp, now: Duration, wall: Timestamp) -> Duration {
-    if time >= wall {
-        now.saturating_add(time.since(wall))
-    } else {
-        now.saturating_sub(wall.since(time))
     }
 }
 

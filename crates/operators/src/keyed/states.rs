@@ -5,7 +5,9 @@ use std::fmt;
 
 use ardea_core::{Cut, CutWriter, Epoch, Key, Progress, Result, StateChunk};
 
-use crate::keyed::changes::Changes;
+use crate::keyed::cold::Cold;
+use crate::keyed::lives::Lives;
+use crate::keyed::relief::WrittenSize;
 use crate::keyed::{twice, write_removed};
 use crate::keyed_table::KeyIndex;
 
@@ -15,31 +17,40 @@ pub(crate) const STATE: &str = "keys";
 /// How many places a call looks at, at the most, for what belongs to a cut.
 pub(crate) const PLACES_PER_CALL: usize = 1_024;
 
+/// In the place of the generation whose cut a slot was written to last: the slot is free.
+pub(super) const FREE: u32 = u32::MAX;
+
 /// One state a key, at the key's slot, which stays until the key is removed; then both state and slot are free.
 ///
 /// Nothing depends on the order of a hash table, so that equal inputs give equal outputs.
 ///
 /// Where cuts are taken, whoever changes a state [touches](Self::touch) it before, which costs a comparison, and for the first change of
 /// a key in each epoch an entry in a list. If the state belongs to a cut that is being written, and has not been written, it is
-/// written then. A key that is removed keeps its slot until that is committed.
+/// written then. A key that is removed keeps its slot until no cut that counts knows of it: at once if none ever did.
+///
+/// Where state may lie on [disk](super::relief), a key is here or there, never in both places; only those here have slots.
 pub(crate) struct KeyedStates<K, S> {
-    index: KeyIndex<K>,
-    slots: Vec<Slot<S>>,
-    /// How many keys have a state.
-    live: usize,
-    /// Between two cuts one number; zero where no cuts are taken.
-    generation: u32,
-    changes: Option<Box<Changes>>,
+    pub(super) index: KeyIndex<K>,
+    pub(super) slots: Vec<Slot<S>>,
+    /// How many keys have a state here.
+    pub(super) live: usize,
+    /// Between two cuts one number; zero where neither cuts are taken nor state lies on disk.
+    pub(super) generation: u32,
+    pub(super) tracking: Option<Box<Lives>>,
+    /// The keys that are on disk.
+    pub(super) cold: Option<Box<Cold>>,
+    /// About how many bytes a key and its state take when they are written.
+    pub(super) written_size: WrittenSize,
 }
 
 /// The place of a key.
-struct Slot<S> {
+pub(super) struct Slot<S> {
     /// None where the slot is free, or the key has been removed.
-    state: Option<S>,
+    pub(super) state: Option<S>,
     /// The generation in which it was changed last.
-    changed: u32,
-    /// The generation whose cut it was written to last.
-    written: u32,
+    pub(super) changed: u32,
+    /// The generation whose cut it was written to last, or that it is free.
+    pub(super) written: u32,
 }
 
 impl<K, S> Default for KeyedStates<K, S> {
@@ -49,7 +60,9 @@ impl<K, S> Default for KeyedStates<K, S> {
             slots: Vec::new(),
             live: 0,
             generation: 0,
-            changes: None,
+            tracking: None,
+            cold: None,
+            written_size: WrittenSize::default(),
         }
     }
 }
@@ -58,7 +71,7 @@ impl<K: Key, S> KeyedStates<K, S> {
     /// Keeps track of changes from now on, as cuts will be taken. Nothing may be in it yet.
     pub(crate) fn keep_track(&mut self) {
         self.generation = 1;
-        self.changes = Some(Box::default());
+        self.tracking = Some(Box::default());
     }
 
     /// The slot of `key`, with the state that `create` makes if the key is new.
@@ -76,29 +89,37 @@ impl<K: Key, S> KeyedStates<K, S> {
 
     #[cold]
     #[inline(never)]
-    fn insert(&mut self, key: K, state: S) -> u32 {
+    pub(super) fn insert(&mut self, key: K, state: S) -> u32 {
+        self.settle(key, Some(state), (self.generation, self.generation))
+    }
+
+    /// Gives a slot to a key that was changed last, and came, in these generations.
+    pub(super) fn settle(&mut self, key: K, state: Option<S>, (changed, born): (u32, u32)) -> u32 {
         let slot = self.index.insert(key);
+        self.live += usize::from(state.is_some());
         let mut new = Slot {
-            state: Some(state),
-            changed: self.generation,
+            state,
+            changed,
             written: 0,
         };
-        if let Some(changes) = &mut self.changes {
-            changes.note(slot);
-            // It is no part of a cut that was taken before.
-            new.written = changes.writing().map_or(0, |w| w.generation);
+        if let Some(lives) = &mut self.tracking {
+            lives.begin(slot, born);
+            if changed > lives.changes.base {
+                lives.note(slot, self.generation);
+            }
+            // It is no part of a cut that was taken before, or written there from disk.
+            new.written = lives.changes.writing().map_or(0, |w| w.generation);
         }
         match self.slots.get_mut(slot as usize) {
             Some(place) => *place = new,
             None => self.slots.push(new),
         }
-        self.live += 1;
         slot
     }
 
-    /// A key comes again whose removal has not been committed.
+    /// A key comes again whose removal has to be told of.
     #[cold]
-    fn revive(&mut self, slot: u32, state: S) {
+    pub(super) fn revive(&mut self, slot: u32, state: S) {
         self.touch(slot, |_, _, _| Ok(()));
         self.slots[slot as usize].state = Some(state);
         self.live += 1;
@@ -113,8 +134,8 @@ impl<K: Key, S> KeyedStates<K, S> {
 
     /// Whether a cut is being written.
     pub(crate) fn is_writing(&self) -> bool {
-        let changes = self.changes.as_ref();
-        changes.is_some_and(|changes| changes.writing().is_some())
+        let lives = self.tracking.as_ref();
+        lives.is_some_and(|lives| lives.changes.writing().is_some())
     }
 
     /// The key and state of a slot, if it is in use. Who changes the state has [touched](Self::touch) it.
@@ -150,12 +171,13 @@ impl<K: Key, S> KeyedStates<K, S> {
         slot: u32,
         write: impl FnOnce(&mut StateChunk, &K, &S) -> Result<()>,
     ) {
-        let Some(changes) = &mut self.changes else {
-            return;
-        };
-        changes.note(slot);
         let place = &mut self.slots[slot as usize];
         let before = std::mem::replace(&mut place.changed, self.generation);
+        let Some(lives) = &mut self.tracking else {
+            return;
+        };
+        lives.note(slot, self.generation);
+        let changes = &mut lives.changes;
         let Some(writing) = changes.writing() else {
             return;
         };
@@ -175,16 +197,22 @@ impl<K: Key, S> KeyedStates<K, S> {
     pub(crate) fn remove(&mut self, slot: u32) -> Option<S> {
         let state = self.slots.get_mut(slot as usize)?.state.take()?;
         self.live -= 1;
-        match &mut self.changes {
-            Some(changes) => changes.note_removal(),
-            None => self.index.remove(slot),
+        let lives = self.tracking.as_mut();
+        if !lives.is_some_and(|lives| lives.bury(slot, self.generation)) {
+            self.free(slot);
         }
         Some(state)
     }
 
+    /// Frees a slot without a state.
+    pub(super) fn free(&mut self, slot: u32) {
+        self.index.remove(slot);
+        self.slots[slot as usize].written = FREE;
+    }
+
     /// The number of keys.
     pub(crate) fn len(&self) -> usize {
-        self.live
+        self.live + self.cold.as_ref().map_or(0, |cold| cold.keys())
     }
 
     /// One more than the highest slot in use so far.
@@ -193,10 +221,14 @@ impl<K: Key, S> KeyedStates<K, S> {
     }
 
     /// What is there now belongs to this cut.
-    pub(crate) fn take_cut(&mut self, cut: Cut) {
-        let Some(changes) = &mut self.changes else {
-            return;
+    ///
+    /// # Errors
+    /// Where state lies on disk, what writing there returns.
+    pub(crate) fn take_cut(&mut self, cut: Cut) -> Result<()> {
+        let Some(lives) = &mut self.tracking else {
+            return Ok(());
         };
+        let changes = &mut lives.changes;
         changes.freeze(cut.epoch, self.generation);
         self.generation += 1;
         let base = changes.base;
@@ -207,6 +239,14 @@ impl<K: Key, S> KeyedStates<K, S> {
         }
         let count = cut.is_full().then_some(self.slots.len() as u32);
         changes.begin(cut, self.generation - 1, count);
+        let Some(cold) = &mut self.cold else {
+            return Ok(());
+        };
+        let taken = cold.take_cut(cut.is_full(), base, self.generation - 1);
+        if taken.is_err() {
+            changes.end();
+        }
+        taken
     }
 
     /// Writes on at the cut that was taken last; `write` appends the entry of the key at a slot.
@@ -215,9 +255,10 @@ impl<K: Key, S> KeyedStates<K, S> {
         writer: &mut CutWriter<'_>,
         mut write: impl FnMut(&mut StateChunk, &K, u32, &S) -> Result<()>,
     ) -> Result<Progress> {
-        let Some(changes) = &mut self.changes else {
+        let Some(lives) = &mut self.tracking else {
             return Ok(Progress::DONE);
         };
+        let changes = &mut lives.changes;
         if let Err(error) = changes.write_aside(writer) {
             changes.end();
             return Err(error);
@@ -227,13 +268,15 @@ impl<K: Key, S> KeyedStates<K, S> {
                 return Ok(Progress::MADE);
             }
             let Some(slot) = changes.next() else {
-                changes.end();
-                return Ok(Progress::DONE);
+                return self.write_cold(writer);
             };
             let Some(writing) = changes.writing() else {
                 return Ok(Progress::DONE);
             };
             let place = &mut self.slots[slot as usize];
+            if place.written == FREE || !writing.takes(place.changed) {
+                continue;
+            }
             if std::mem::replace(&mut place.written, writing.generation) == writing.generation {
                 continue;
             }
@@ -252,30 +295,48 @@ impl<K: Key, S> KeyedStates<K, S> {
     }
 
     /// An epoch is committed: what changed up to its cut needs not be written any more, and what was removed by then is free.
-    pub(crate) fn commit(&mut self, epoch: Epoch) -> Progress {
-        let Some(changes) = &mut self.changes else {
+    ///
+    /// # Errors
+    /// Where state lies on disk, what writing there returns.
+    pub(crate) fn commit(&mut self, epoch: Epoch) -> Result<Progress> {
+        let Some(lives) = &mut self.tracking else {
+            return Ok(Progress::DONE);
+        };
+        lives.changes.commit(epoch);
+        let base = lives.changes.base;
+        let is_writing = lives.changes.writing().is_some();
+        let progress = self.free_graves();
+        match &mut self.cold {
+            Some(cold) if progress.done && !is_writing => cold.forget_changes(base),
+            _ => Ok(progress),
+        }
+    }
+
+    /// After a decision on an epoch: the slots of keys are free that nobody has to be told of any more.
+    fn free_graves(&mut self) -> Progress {
+        let Some(lives) = &mut self.tracking else {
             return Progress::DONE;
         };
-        changes.commit(epoch);
-        for _ in 0..PLACES_PER_CALL {
-            let Some((slot, generation)) = changes.next_to_free() else {
-                return Progress::DONE;
-            };
-            let place = &mut self.slots[slot as usize];
-            let is_older = place.changed > 0 && place.changed <= generation;
-            if is_older && place.state.is_none() {
-                place.changed = 0;
-                self.index.remove(slot);
-            }
-        }
-        Progress::MADE
+        let slots = &self.slots;
+        let (free, progress) = lives.free_graves(|slot| {
+            let place = slots.get(slot as usize)?;
+            (place.state.is_none() && place.written != FREE).then_some(place.changed)
+        });
+        free.into_iter().for_each(|slot| self.free(slot));
+        progress
     }
 
     /// An epoch is given up: its cut is void.
-    pub(crate) fn give_up(&mut self, epoch: Epoch) {
-        if let Some(changes) = &mut self.changes {
-            changes.give_up(epoch);
+    pub(crate) fn give_up(&mut self, epoch: Epoch) -> Progress {
+        if let Some(lives) = &mut self.tracking {
+            lives.changes.give_up(epoch);
         }
+        if !self.is_writing()
+            && let Some(cold) = &mut self.cold
+        {
+            cold.end_cut();
+        }
+        self.free_graves()
     }
 
     /// A key comes back with its state; its slot.
@@ -286,15 +347,7 @@ impl<K: Key, S> KeyedStates<K, S> {
         if self.index.find(&key).is_some() {
             return Err(twice());
         }
-        let slot = self.index.insert(key);
-        self.slots.resize_with(self.index.slots(), || Slot {
-            state: None,
-            changed: 0,
-            written: 0,
-        });
-        self.slots[slot as usize].state = Some(state);
-        self.live += 1;
-        Ok(slot)
+        Ok(self.settle(key, Some(state), (0, 0)))
     }
 }
 

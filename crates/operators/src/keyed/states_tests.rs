@@ -110,7 +110,7 @@ proptest! {
                     epoch = epoch.next();
                     let since = committed.as_ref().map(|(epoch, _)| *epoch).filter(|_| !full);
                     let cut = Cut { since, ..Cut::full(epoch) };
-                    states.take_cut(cut);
+                    states.take_cut(cut).unwrap();
                     let expected = entries_of(&model);
                     under_way = Some(UnderWay { cut, chunk: StateChunk::default(), expected });
                     whole = None;
@@ -141,11 +141,11 @@ proptest! {
                 }
                 Step::Commit => {
                     let Some(last) = whole.take() else { continue };
-                    while !states.commit(last.0).done {}
+                    while !states.commit(last.0).unwrap().done {}
                     committed = Some(last);
                 }
                 Step::GiveUp => {
-                    states.give_up(epoch);
+                    while !states.give_up(epoch).done {}
                     (under_way, whole) = (None, None);
                 }
             }
@@ -164,8 +164,8 @@ fn what_was_removed_is_free_when_that_is_committed_and_not_before() {
             states.touch(slot, |_, _, _| Ok(()));
             states.remove(slot);
         }
-        states.take_cut(Cut::full(Epoch(round + 1)));
-        while !states.commit(Epoch(round + 1)).done {}
+        states.take_cut(Cut::full(Epoch(round + 1))).unwrap();
+        while !states.commit(Epoch(round + 1)).unwrap().done {}
     }
     assert!(states.slots() <= 30, "{}", states.slots());
 }
@@ -179,9 +179,74 @@ fn changes_of_epochs_that_are_never_committed_take_no_more_room_than_the_keys() 
             let slot = states.slot_or_insert(Cow::Owned(key), || 0);
             states.touch(slot, |_, _, _| Ok(()));
         }
-        states.take_cut(Cut::full(Epoch(round + 1)));
-        states.give_up(Epoch(round + 1));
+        states.take_cut(Cut::full(Epoch(round + 1))).unwrap();
+        while !states.give_up(Epoch(round + 1)).done {}
     }
-    let changes = states.changes.as_ref().unwrap();
-    assert!(changes.listed() <= 200, "{}", changes.listed());
+    let listed = states.tracking.as_ref().unwrap().changes.listed();
+    assert!(listed <= 200, "{listed}");
+}
+
+/// Keys come and go, ten at a time, a hundred times over.
+fn churn(states: &mut KeyedStates<u64, u32>, rounds: std::ops::Range<u64>, mut after: impl FnMut(&mut KeyedStates<u64, u32>, u64)) {
+    for round in rounds {
+        let slots: Vec<u32> = (0..10)
+            .map(|key| states.slot_or_insert(Cow::Owned(round * 10 + key), || 0))
+            .collect();
+        after(states, round);
+        for slot in slots {
+            states.touch(slot, |_, _, _| Ok(()));
+            states.remove(slot);
+        }
+    }
+}
+
+#[test]
+fn what_comes_and_goes_between_two_cuts_takes_no_room() {
+    let mut states = KeyedStates::<u64, u32>::default();
+    states.keep_track();
+    churn(&mut states, 0..1_000, |_, _| {});
+    assert!(states.slots() <= 10, "{}", states.slots());
+    // Nobody ever knew of any of it.
+    states.take_cut(Cut::full(Epoch(1))).unwrap();
+    let mut chunk = StateChunk::default();
+    let mut writer = CutWriter::new(&mut chunk, usize::MAX);
+    assert!(states.write_cut(&mut writer, |_, _, _, _| unreachable!()).unwrap().done);
+}
+
+#[test]
+fn what_was_only_in_cuts_that_were_given_up_is_free_without_a_commit() {
+    let mut states = KeyedStates::<u64, u32>::default();
+    states.keep_track();
+    churn(&mut states, 0..1_000, |states, round| {
+        states.take_cut(Cut::full(Epoch(round + 1))).unwrap();
+        // The one before it: there is always one of which nobody has heard.
+        while !states.give_up(Epoch(round)).done {}
+    });
+    assert!(states.slots() <= 40, "{}", states.slots());
+    let listed = states.tracking.as_ref().unwrap().changes.listed();
+    assert!(listed <= 100, "{listed}");
+}
+
+#[test]
+fn what_a_committed_cut_has_is_told_to_be_gone_however_many_are_given_up_after_it() {
+    let mut states = KeyedStates::<u8, u32>::default();
+    states.keep_track();
+    let slot = states.slot_or_insert(Cow::Owned(7), || 70);
+    states.take_cut(Cut::full(Epoch(1))).unwrap();
+    while !states.commit(Epoch(1)).unwrap().done {}
+    states.touch(slot, entry);
+    states.remove(slot);
+    for epoch in 2..5 {
+        states.take_cut(Cut::changes(Epoch(epoch), Epoch(1))).unwrap();
+        let mut chunk = StateChunk::default();
+        let mut writer = CutWriter::new(&mut chunk, usize::MAX);
+        while !states
+            .write_cut(&mut writer, |chunk, key, _, value| entry(chunk, key, value))
+            .unwrap()
+            .done
+        {}
+        let removed: Vec<_> = chunk.entries().map(|entry| entry.value).collect();
+        assert_eq!(removed, [None]);
+        while !states.give_up(Epoch(epoch)).done {}
+    }
 }

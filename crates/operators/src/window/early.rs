@@ -63,8 +63,8 @@ impl<K: Key, S: Default> Triggers<K, S> {
         self.states.get_mut(slot)
     }
 
-    pub(crate) fn take_cut(&mut self, cut: Cut) {
-        self.states.take_cut(cut);
+    pub(crate) fn take_cut(&mut self, cut: Cut) -> Result<()> {
+        self.states.take_cut(cut)
     }
 
     pub(crate) fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
@@ -74,12 +74,12 @@ impl<K: Key, S: Default> Triggers<K, S> {
         })
     }
 
-    pub(crate) fn commit(&mut self, epoch: Epoch) -> Progress {
+    pub(crate) fn commit(&mut self, epoch: Epoch) -> Result<Progress> {
         self.states.commit(epoch)
     }
 
-    pub(crate) fn give_up(&mut self, epoch: Epoch) {
-        self.states.give_up(epoch);
+    pub(crate) fn give_up(&mut self, epoch: Epoch) -> Progress {
+        self.states.give_up(epoch)
     }
 
     /// Takes an entry of its state.

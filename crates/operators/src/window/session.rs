@@ -277,8 +277,7 @@ impl<F: KeyedFold> Processor for SessionWindowP<F> {
 
     fn take_cut(&mut self, cut: Cut) -> Result<()> {
         self.late.told.take_cut();
-        self.keys.take_cut(cut);
-        Ok(())
+        self.keys.take_cut(cut)
     }
 
     fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
@@ -290,12 +289,11 @@ impl<F: KeyedFold> Processor for SessionWindowP<F> {
     }
 
     fn on_epoch_committed(&mut self, epoch: Epoch) -> Result<Progress> {
-        Ok(self.keys.commit(epoch))
+        self.keys.commit(epoch)
     }
 
     fn on_epoch_given_up(&mut self, epoch: Epoch) -> Result<Progress> {
-        self.keys.give_up(epoch);
-        Ok(Progress::DONE)
+        Ok(self.keys.give_up(epoch))
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {

@@ -290,7 +290,7 @@ impl<F: KeyedFold> Processor for SlidingWindowP<F> {
         if let Some(kept) = &mut self.kept {
             self.intake.late.told.take_cut();
             kept.take_cut(cut);
-            self.slider.triggers.take_cut(cut);
+            self.slider.triggers.take_cut(cut)?;
         }
         Ok(())
     }
@@ -312,7 +312,7 @@ impl<F: KeyedFold> Processor for SlidingWindowP<F> {
             return Ok(Progress::DONE);
         };
         kept.commit(epoch);
-        let triggers = self.slider.triggers.commit(epoch);
+        let triggers = self.slider.triggers.commit(epoch)?;
         Ok(triggers | self.slider.release(&mut self.intake.open, kept))
     }
 
@@ -321,8 +321,8 @@ impl<F: KeyedFold> Processor for SlidingWindowP<F> {
             return Ok(Progress::DONE);
         };
         kept.give_up(epoch);
-        self.slider.triggers.give_up(epoch);
-        Ok(self.slider.release(&mut self.intake.open, kept))
+        let triggers = self.slider.triggers.give_up(epoch);
+        Ok(triggers | self.slider.release(&mut self.intake.open, kept))
     }
 
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {

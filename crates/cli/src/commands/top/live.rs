@@ -15,7 +15,9 @@ use ardea_pipeline::Pipeline;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Runtime;
 
-use super::{CONTAINERS, MESSAGES, VERTICES, of_container, of_messages, of_vertex};
+use super::{
+    CONTAINERS, MESSAGES, STATE, VERTICES, of_container, of_messages, of_state, of_vertex,
+};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::keyboard::Keyboard;
@@ -31,10 +33,12 @@ enum Line {
     Vertex(usize, Vec<String>),
     Further(usize, Vec<String>),
     Messages(usize, Vec<String>),
+    State(usize, Vec<String>),
     Container(usize, Vec<String>),
     NoVertex(String),
     NoFurther(String),
     NoMessages(String),
+    NoState(String),
     NoContainer(String),
 }
 
@@ -81,9 +85,12 @@ pub(super) fn show(
             others
         }
     };
-    let (messages, containers) =
+    let (messages, others) =
         others.split(|line| matches!(line, Line::Messages(..) | Line::NoMessages(_)));
     messages.write_to(rows_of("messages", &MESSAGES).sink(row));
+    let (state, containers) =
+        others.split(|line| matches!(line, Line::State(..) | Line::NoState(_)));
+    state.write_to(rows_of("state", &STATE).sink(row));
     containers.write_to(rows_of("containers", &CONTAINERS).sink(row));
     let config = NodeConfig::with_threads(1);
     let dag = p.to_dag(config.threads)?;
@@ -148,10 +155,12 @@ fn row(line: &Line) -> Row {
         Line::Vertex(at, cells) => (*at, cells, &VERTICES[..]),
         Line::Further(at, cells) => (*at, cells, &further_columns[..]),
         Line::Messages(at, cells) => (*at, cells, &MESSAGES[..]),
+        Line::State(at, cells) => (*at, cells, &STATE[..]),
         Line::Container(at, cells) => (*at, cells, &CONTAINERS[..]),
         Line::NoVertex(key)
         | Line::NoFurther(key)
         | Line::NoMessages(key)
+        | Line::NoState(key)
         | Line::NoContainer(key) => return Row::gone(key),
     };
     let key = cells.first().map_or("", String::as_str);
@@ -202,10 +211,12 @@ impl Looks {
         let view = runtime.block_on(self.client.top(&self.job))?;
         let vertices = view.vertices.iter().enumerate();
         let messages = view.vertices.iter().filter_map(of_messages).enumerate();
+        let state = view.vertices.iter().filter_map(of_state).enumerate();
         let containers = view.containers.iter().enumerate();
         let lines: Vec<Line> = vertices
             .flat_map(|(at, top)| of_one(at, of_vertex(top), self.is_narrow))
             .chain(messages.map(|(at, cells)| Line::Messages(at, cells)))
+            .chain(state.map(|(at, cells)| Line::State(at, cells)))
             .chain(containers.map(|(at, top)| Line::Container(at, of_container(top))))
             .collect();
         let gone = self.shown.iter().filter_map(|before| {
@@ -215,6 +226,7 @@ impl Looks {
                 Line::Vertex(_, cells) => Line::NoVertex(cells[0].clone()),
                 Line::Further(_, cells) => Line::NoFurther(cells[0].clone()),
                 Line::Messages(_, cells) => Line::NoMessages(cells[0].clone()),
+                Line::State(_, cells) => Line::NoState(cells[0].clone()),
                 other => other.clone(),
             })
         });
@@ -242,6 +254,7 @@ fn same(one: &Line, other: &Line) -> bool {
         (Line::Vertex(_, a), Line::Vertex(_, b)) => a.first() == b.first(),
         (Line::Further(_, a), Line::Further(_, b)) => a.first() == b.first(),
         (Line::Messages(_, a), Line::Messages(_, b)) => a.first() == b.first(),
+        (Line::State(_, a), Line::State(_, b)) => a.first() == b.first(),
         (Line::Container(_, a), Line::Container(_, b)) => a.first() == b.first(),
         _ => false,
     }

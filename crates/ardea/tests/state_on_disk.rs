@@ -1,0 +1,123 @@
+//! Jobs whose state lies mostly on disk give what they give in memory, and survive.
+#![forbid(unsafe_code)]
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ardea::prelude::*;
+use ardea::recovery::Surviving;
+
+const KEYS: u64 = 10_000;
+const RECORDS: u64 = 60_000;
+
+/// A key and a second, in order of time; each key comes again at some time.
+fn records() -> Vec<(u64, i64)> {
+    let key = |n: u64| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) % KEYS;
+    (0..RECORDS).map(|n| (key(n), n as i64 / 10)).collect()
+}
+
+/// With room in memory for some hundreds of keys.
+fn on_disk(folder: &Path) -> NodeConfig {
+    NodeConfig {
+        pin: false,
+        state: StatePlace::Disk {
+            folder: folder.join("state"),
+            memory: 128 << 10,
+        },
+        ..NodeConfig::with_threads(2)
+    }
+}
+
+fn in_memory() -> NodeConfig {
+    NodeConfig {
+        pin: false,
+        ..NodeConfig::with_threads(2)
+    }
+}
+
+/// Which keys were silent for how long, which came first for long, and how often each came in a row.
+type Told = (Vec<(u64, i64)>, Vec<(u64, i64)>, Vec<(u64, u64)>);
+
+fn told(config: NodeConfig) -> Told {
+    let p = Pipeline::new("everything of keys");
+    let timed = || {
+        p.read_from(collections::items(records()))
+            .with_timestamps(|(_, second)| Timestamp::from_secs(*second), WatermarkPolicy::in_order())
+            .key_by(|(key, _)| *key)
+    };
+    let silence = Duration::from_secs(700);
+    let silent = timed()
+        .process_with_ttl(
+            "silent",
+            Duration::from_secs(2_000),
+            || Timestamp::MIN,
+            move |last, _key, _record, time, context| {
+                if time < *last + silence {
+                    context.clear_event_timer(*last + silence);
+                }
+                context.set_event_timer(time + silence);
+                *last = time;
+            },
+            |_last, key, time, context| context.emit((*key, time.as_millis() / 1000)),
+        )
+        .collect();
+    let first = timed().distinct_within("first", silence).collect();
+    let often = timed().rolling_with_ttl("often", silence, count()).collect();
+    p.run_with(config).unwrap();
+    (silent.take_sorted(), first.take_sorted(), often.take_sorted())
+}
+
+#[test]
+fn results_are_those_of_the_same_job_in_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let expected = told(in_memory());
+    assert!(expected.0.len() > 10_000 && expected.1.len() > 10_000);
+    let told = told(on_disk(folder.path()));
+    assert_eq!(told.0, expected.0);
+    assert_eq!(told.1, expected.1);
+    assert_eq!(told.2, expected.2);
+}
+
+#[test]
+fn a_job_that_fails_goes_on_with_what_was_on_disk_and_in_memory_when_its_epoch_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let seen = Arc::new(AtomicU64::new(0));
+    let p = Pipeline::new("counts on disk");
+    let passing = Arc::clone(&seen);
+    let counts = p
+        .read_from(collections::items(records()))
+        .map(move |record| {
+            // Once, when much has gone to disk.
+            let number = passing.fetch_add(1, Ordering::SeqCst);
+            assert!(number != RECORDS * 3 / 4, "a mishap");
+            record
+        })
+        .key_by(|(key, _)| *key)
+        .rolling("counts", count())
+        .collect();
+    let survival = Survival::in_folder(folder.path().join("snapshots"))
+        .guarantee(Guarantee::ExactlyOnce)
+        .every(Duration::from_millis(20))
+        .pause(Duration::ZERO);
+    let node = Node::start(on_disk(folder.path())).unwrap();
+    let survived = Surviving::open(&p, &node, &survival).unwrap().run().unwrap();
+    assert_eq!(survived.end, SurvivalEnd::Completed);
+    assert!(survived.figures.recoveries >= 1, "{:?}", survived.figures);
+    // What was told before the failure may be told again: the greatest count of each key is what it comes to.
+    let mut greatest = HashMap::<u64, u64>::new();
+    for (key, count) in counts.take() {
+        let known = greatest.entry(key).or_default();
+        *known = count.max(*known);
+    }
+    let mut expected = HashMap::<u64, u64>::new();
+    for (key, _) in records() {
+        *expected.entry(key).or_default() += 1;
+    }
+    assert!(greatest == expected, "the counts differ");
+    drop(node);
+    let left = std::fs::read_dir(folder.path().join("state")).unwrap();
+    let parts = left.filter(|entry| entry.as_ref().unwrap().path().is_dir());
+    assert_eq!(parts.count(), 0, "nothing is left on disk");
+}
