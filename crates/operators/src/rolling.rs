@@ -1,5 +1,6 @@
 //! Running aggregates: a result for every record.
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -242,6 +243,18 @@ impl<F: KeyedFold> Processor for RollingP<F> {
             self.keys.restore(key, Rolling { acc, last })?;
         }
         Ok(())
+    }
+
+    fn hand_over(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
+        Some(self)
+    }
+
+    fn take_over(&mut self, memory: Box<dyn Any + Send>) -> bool {
+        let Ok(before) = memory.downcast::<Self>() else {
+            return false;
+        };
+        self.keys = before.keys;
+        true
     }
 }
 

@@ -1,5 +1,6 @@
 //! Each key once.
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
@@ -219,6 +220,20 @@ where
             }
         }
         Ok(())
+    }
+
+    fn hand_over(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
+        Some(self)
+    }
+
+    fn take_over(&mut self, memory: Box<dyn Any + Send>) -> bool {
+        let Ok(before) = memory.downcast::<Self>() else {
+            return false;
+        };
+        let before = *before;
+        self.passed = before.passed;
+        self.ends = before.ends;
+        true
     }
 }
 

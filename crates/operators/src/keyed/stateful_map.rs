@@ -1,5 +1,6 @@
 //! User code with a state and timers for each key.
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
@@ -477,6 +478,20 @@ where
             self.waker.wake();
         }
         Ok(Progress::DONE)
+    }
+
+    fn hand_over(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
+        Some(self)
+    }
+
+    fn take_over(&mut self, memory: Box<dyn Any + Send>) -> bool {
+        let Ok(before) = memory.downcast::<Self>() else {
+            return false;
+        };
+        let before = *before;
+        self.states = before.states;
+        self.timers = before.timers;
+        true
     }
 }
 
