@@ -3,7 +3,7 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::{
-    ClusterInfo, HostView, JobDescription, JobSummary, KillQuery, LogEvent, LogQuery, MetricsQuery,
+    ClusterInfo, ContainersUpdate, HostView, JobDescription, JobSummary, KillQuery, LogEvent, LogQuery, MetricsQuery,
     MetricsRange, ParallelismUpdate, PastJobDescription, PastJobSummary, Plans, RangeQuery,
     RecoverRequest, SampleView, SnapshotsQuery, SnapshotsView, SubmitRequest, TopView,
 };
@@ -23,6 +23,7 @@ pub(crate) enum Operation {
     Deactivate,
     Restart,
     Update,
+    Rescale,
     Recover,
     Snapshots,
     Plans,
@@ -269,6 +270,17 @@ pub(crate) static ROUTES: &[Route] = &[
             "/v1/jobs/{job}/parallelism",
             Operation::Update,
             "updateParallelism",
+        )
+    },
+    Route {
+        about: "Spread all instances over another number of containers, while the job runs",
+        body: Some(schema::<ContainersUpdate>),
+        failures: &[404, 409, 422],
+        ..command(
+            Verb::Put,
+            "/v1/jobs/{job}/container-count",
+            Operation::Rescale,
+            "updateContainerCount",
         )
     },
     Route {

@@ -15,12 +15,13 @@ use crate::commands::bench::BenchCommand;
 use crate::failure::EXIT_CODES;
 
 use cluster::{
-    CLUSTER_HELP, LOGS_HELP, METRICS_HELP, RECOVER_HELP, STATE_HELP, SUBMIT_HELP, UPDATE_HELP,
+    CLUSTER_HELP, LOGS_HELP, METRICS_HELP, RECOVER_HELP, RESCALE_HELP, STATE_HELP, SUBMIT_HELP,
+    UPDATE_HELP,
 };
 pub use cluster::{
     ClusterCommand, ClusterStartArgs, ClusterStopArgs, KillArgs, ListArgs, LogsArgs, MetricsArgs,
-    RecoverArgs, RemoteJob, RestartArgs, StateCommand, StateDumpArgs, StateRemoveArgs, SubmitArgs,
-    TopArgs, UpdateArgs, Where,
+    RecoverArgs, RemoteJob, RescaleArgs, RestartArgs, StateCommand, StateDumpArgs, StateRemoveArgs,
+    SubmitArgs, TopArgs, UpdateArgs, Where,
 };
 
 /// Low-latency stream processing: run jobs, look at them, measure them.
@@ -107,6 +108,9 @@ pub enum Command {
     /// Give vertices of a job other numbers of instances, while it runs
     #[command(after_help = UPDATE_HELP)]
     Update(UpdateArgs),
+    /// Spread a job over another number of workers, while it runs
+    #[command(after_help = RESCALE_HELP)]
+    Rescale(RescaleArgs),
     /// Print what the processes of a job have written, also when it has ended
     #[command(after_help = LOGS_HELP)]
     Logs(LogsArgs),

@@ -50,6 +50,7 @@ pub fn run(command: Command, context: &Context) -> Result<(), Failure> {
         Command::Kill(args) => control::kill(&args, context),
         Command::Restart(args) => control::restart(&args, context),
         Command::Update(args) => control::update(&args, context),
+        Command::Rescale(args) => control::rescale(&args, context),
         Command::Logs(args) => logs::run(&args, context),
         Command::Metrics(args) => metrics::run(&args, context),
         Command::Top(args) => top::run(&args, context),

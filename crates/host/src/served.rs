@@ -3,6 +3,7 @@
 mod past_logs;
 mod snapshots;
 
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -429,6 +430,10 @@ impl Cluster for Served {
         let wanted = update.parallelism.into_iter();
         let wanted = wanted.map(|(vertex, count)| (VertexName::new(vertex), count));
         Box::pin(self.command(job, Command::Update(wanted.collect())))
+    }
+
+    fn rescale<'a>(&'a self, job: &'a str, containers: NonZeroU32) -> Pending<'a, ()> {
+        Box::pin(self.command(job, Command::Rescale(containers)))
     }
 
     fn recover<'a>(&'a self, job: &'a str, request: RecoverRequest) -> Pending<'a, ()> {

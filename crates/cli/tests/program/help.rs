@@ -19,6 +19,7 @@ const COMMANDS: [&[&str]; 37] = [
     &["kill"],
     &["restart"],
     &["update"],
+    &["rescale"],
     &["logs"],
     &["metrics"],
     &["top"],

@@ -138,10 +138,12 @@ impl Driver {
     /// over, else restored.
     fn move_perhaps(&mut self, make: Make<'_>, before: &[Step]) -> Result<(), Halt> {
         let Driver {
-            processor, lives, ..
+            processor,
+            lives,
+            inboxes,
+            ..
         } = self;
-        let is_source = self.inboxes.is_empty();
-        let lives = lives.as_mut().filter(|_| !is_source);
+        let lives = lives.as_mut().filter(|_| !inboxes.is_empty());
         let Some(lives) = lives.and_then(|lives| lives.moves(before.len()).then_some(lives)) else {
             return Ok(());
         };
