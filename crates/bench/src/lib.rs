@@ -8,6 +8,7 @@
 //!   parallelism or several, for seconds or for hours;
 //! * [`submit`]: how long it takes from submitting a job until its first record is through;
 //! * [`recovery`]: how long a killed worker is missed;
+//! * [`rescale`]: what is felt of it when a job is spread over other numbers of workers;
 //! * [`latency`]: what of a record's way is queueing, transport and work;
 //! * [`stages`]: latency through a long pipeline at a modest rate;
 //! * [`wakeup`]: what an idle job costs, and how long it takes to wake;
@@ -56,6 +57,7 @@ mod noise;
 mod pulse;
 pub mod recovery;
 pub mod report;
+pub mod rescale;
 mod sockets;
 pub mod stages;
 pub mod submit;

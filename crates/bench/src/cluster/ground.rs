@@ -1,5 +1,6 @@
 //! A cluster of this machine, in a folder for temporary files, for as long as a bench runs.
 
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +9,10 @@ use std::time::{Duration, Instant};
 
 use ardea::cluster::{Launcher, Modules};
 use ardea::job::{Prepared, Target, Wanted, client_of, connect};
-use ardea_api::{Client, ClusterSettings, HostView, JobDescription, Phase, with_clusters};
+use ardea::recovery::SURVIVAL_SETTINGS;
+use ardea_api::{
+    Client, ClusterSettings, ContainersUpdate, HostView, JobDescription, Phase, with_clusters,
+};
 use ardea_core::settings::{Resolved, Resolver, Schema};
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_engine::NODE_SETTINGS;
@@ -73,7 +77,8 @@ impl Ground {
                     .because(error)
                     .hint("check the free space and permissions of the folder for temporary files (TMPDIR)")
             })?;
-        let schema = with_clusters(Schema::of(NODE_SETTINGS).and(WORKER_SETTINGS));
+        let of_jobs = Schema::of(NODE_SETTINGS).and(SURVIVAL_SETTINGS);
+        let schema = with_clusters(of_jobs.and(WORKER_SETTINGS));
         let own = [
             "cluster.name=bench".to_string(),
             "cluster.port=0".to_string(),
@@ -125,9 +130,9 @@ impl Ground {
     /// What the cluster says.
     pub(crate) fn submit(&self, name: &str, load: &Load) -> Result<Submission> {
         let begun = Instant::now();
-        let (topology, _) = load.topology()?;
+        let (job, _) = load.job()?;
         let wanted = Wanted {
-            job: &topology,
+            job: &*job,
             name: Some(name.to_string()),
             executable: PathBuf::from("/proc/self/exe"),
             executable_name: PROGRAM.into(),
@@ -175,6 +180,28 @@ impl Ground {
         Ok(())
     }
 
+    /// Spreads a job over so many containers.
+    ///
+    /// # Errors
+    /// What the cluster says.
+    pub(crate) fn rescale(&self, job: &str, containers: NonZeroU32) -> Result<()> {
+        let update = ContainersUpdate {
+            containers: containers.get(),
+        };
+        let client = &self.inner.client;
+        self.inner.runtime.block_on(client.rescale(job, &update))
+    }
+
+    /// Waits until a job has come to its end by itself.
+    ///
+    /// # Errors
+    /// [`ErrorCode::LimitReached`] if it doesn't in time.
+    pub(crate) fn wait_until_gone(&self, job: &str, patience: Duration) -> Result<()> {
+        self.inner.wait_until_gone(job, patience)?;
+        self.inner.jobs().retain(|other| other != job);
+        Ok(())
+    }
+
     /// Ends a job, and waits until it is gone.
     ///
     /// # Errors
@@ -210,7 +237,11 @@ impl Inner {
     fn kill(&self, job: &str) -> Result<()> {
         self.jobs().retain(|other| other != job);
         self.runtime.block_on(self.client.kill(job))?;
-        let deadline = Instant::now() + GONE_WITHIN;
+        self.wait_until_gone(job, GONE_WITHIN)
+    }
+
+    fn wait_until_gone(&self, job: &str, patience: Duration) -> Result<()> {
+        let deadline = Instant::now() + patience;
         loop {
             match self.runtime.block_on(self.client.describe(job)) {
                 Err(error) if error.code() == ErrorCode::NoSuchJob => return Ok(()),

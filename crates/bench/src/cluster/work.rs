@@ -3,15 +3,16 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ardea::topology::Topology;
 use ardea_control::WorkerStart;
 use ardea_core::{Error, ErrorCode, Result};
+use ardea_engine::Job;
 use serde::{Deserialize, Serialize};
 
-use super::wire::{Attended, Who, attend};
+use super::wire::{Attended, Who, attend, farewell};
 use super::{BENCH_ARGUMENT, Order};
 use crate::latency::{self, ChainLoad};
 use crate::pulse::{self, PulseLoad};
+use crate::rescale::{self, RescaleLoad};
 use crate::wordcount::spread::{self, WordcountLoad};
 
 /// The work of a job's containers, the same in each of them.
@@ -28,6 +29,7 @@ pub(crate) enum Kind {
     Wordcount(WordcountLoad),
     Pulse(PulseLoad),
     Chain(ChainLoad),
+    Rescale(RescaleLoad),
 }
 
 impl Load {
@@ -52,13 +54,22 @@ impl Load {
         }
     }
 
-    /// The topology, and what the bench may ask of it.
-    pub(crate) fn topology(&self) -> Result<(Topology, Arc<dyn Attended>)> {
-        match &self.kind {
-            Kind::Wordcount(load) => spread::topology(load),
-            Kind::Pulse(load) => pulse::topology(load),
-            Kind::Chain(load) => latency::topology(load),
+    pub(crate) fn rescale(socket: PathBuf, load: RescaleLoad) -> Self {
+        Load {
+            socket,
+            kind: Kind::Rescale(load),
         }
+    }
+
+    /// The job, and what the bench may ask of it.
+    pub(crate) fn job(&self) -> Result<(Box<dyn Job>, Arc<dyn Attended>)> {
+        let (topology, attended) = match &self.kind {
+            Kind::Wordcount(load) => spread::topology(load)?,
+            Kind::Pulse(load) => pulse::topology(load)?,
+            Kind::Chain(load) => latency::topology(load)?,
+            Kind::Rescale(load) => return rescale::job(load),
+        };
+        Ok((Box::new(topology), attended))
     }
 
     /// The arguments of the program that does it.
@@ -81,14 +92,16 @@ pub fn work(start: WorkerStart, told: &str) -> Result<()> {
             .because(error)
             .hint("workers of benches are started by `ardea bench`")
     })?;
-    let (topology, attended) = load.topology()?;
+    let (job, attended) = load.job()?;
     let who = Who {
         container: start.worker.container.0,
         incarnation: start.worker.incarnation,
     };
     // A container that comes when the bench is over has nothing to do.
     attend(&load.socket, who, Arc::clone(&attended))?;
-    let outcome = ardea::job::work(start, &topology, &attended.modules());
+    let outcome = ardea::job::work(start, &*job, &attended.modules());
     attended.obey(Order::Over);
+    // One that is given back before the bench is over is asked for nothing more.
+    farewell(&load.socket, who, &*attended)?;
     outcome
 }

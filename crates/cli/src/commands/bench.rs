@@ -8,6 +8,7 @@ mod nexmark;
 mod pairs;
 mod recovery;
 mod repeat;
+mod rescale;
 mod soak;
 mod stages;
 mod submit;
@@ -45,6 +46,8 @@ pub enum BenchCommand {
     Submit(submit::SubmitBenchArgs),
     /// How long a killed worker is missed
     Recovery(recovery::RecoveryBenchArgs),
+    /// What is felt of it when a job is spread over other numbers of workers, beside the same job left alone
+    Rescale(rescale::RescaleBenchArgs),
     /// Where the cpu time goes from Kafka through a filter and an aggregation to Redis
     Breakdown(breakdown::BreakdownBenchArgs),
 }
@@ -70,6 +73,7 @@ pub fn run(command: &BenchCommand, context: &Context) -> Result<(), Failure> {
         BenchCommand::Forward(args) => forward::run(args, context),
         BenchCommand::Submit(args) => submit::run(args, context),
         BenchCommand::Recovery(args) => recovery::run(args, context),
+        BenchCommand::Rescale(args) => rescale::run(args, context),
         BenchCommand::Breakdown(args) => breakdown::run(args, context),
     }
 }

@@ -337,6 +337,41 @@ fn a_plan_with_more_containers_is_followed_when_their_workers_are_there() {
 }
 
 #[test]
+fn a_job_is_spread_over_more_workers_and_over_fewer_again_and_only_what_moves_is_elsewhere() {
+    let mut desk = living();
+    desk.commit_next();
+    let over = |count| Command::Rescale(NonZeroU32::new(count).unwrap());
+    // It is already.
+    assert_eq!(desk.command(over(2)), Some(Ok(())));
+    assert_eq!(desk.master.phase(), &JobPhase::Running);
+    assert_eq!(desk.command(over(3)), Some(Ok(())));
+    assert_eq!(desk.master.phase(), &JobPhase::Updating);
+    desk.comes_back(worker(3), None);
+    desk.wait(Duration::from_millis(500));
+    assert_eq!(desk.asked_for().unwrap().1, EpochKind::Handover);
+    let epoch = desk.commit();
+    desk.wait(Duration::from_millis(500));
+    let placed = |desk: &Desk| [1, 2, 3].map(|container| desk.indices(container));
+    assert_eq!(placed(&desk), [vec![0], vec![1, 3], vec![2]]);
+    let life = desk.life_of(worker(3)).unwrap();
+    assert_eq!((life.generation, life.from), (Generation(2), Some(epoch)));
+    assert_eq!(desk.master.phase(), &JobPhase::Running);
+
+    assert_eq!(desk.command(over(2)), Some(Ok(())));
+    desk.wait(Duration::from_millis(500));
+    assert_eq!(desk.asked_for().unwrap().1, EpochKind::Handover);
+    desk.commit();
+    desk.wait(Duration::from_millis(500));
+    assert_eq!((desk.indices(1), desk.indices(2)), (vec![0, 2], vec![1, 3]));
+    assert_eq!(desk.generation(), 3);
+    assert_eq!(desk.master.phase(), &JobPhase::Running);
+    let Some(SchedulerCall::Have(wanted)) = desk.calls.last() else {
+        panic!("{:?}", desk.calls);
+    };
+    assert_eq!(wanted.len(), 2);
+}
+
+#[test]
 fn a_job_whose_workers_have_all_ended_and_heard_of_their_last_commit_has_finished() {
     let mut desk = living();
     let ended = Report::Ended {
