@@ -22,6 +22,9 @@ pub(crate) use load::{RescaleLoad, job};
 /// How long anything may take that is waited for.
 const WITHIN: Duration = Duration::from_secs(60);
 
+/// How long workers may take to say at the end what they have counted.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
 /// What `ardea bench rescale` can be asked for; the names are those of its flags.
 #[derive(Clone, Debug)]
 pub struct RescaleParams {
@@ -38,7 +41,7 @@ pub struct RescaleParams {
     /// How long it runs then; it is rescaled after a third of that, and back after two.
     pub duration: Duration,
     /// How often an epoch ends.
-    pub interval: Duration,
+    pub snapshot_interval: Duration,
 }
 
 impl Default for RescaleParams {
@@ -50,7 +53,7 @@ impl Default for RescaleParams {
             keys: 10_000,
             warmup: Duration::from_secs(3),
             duration: Duration::from_secs(15),
-            interval: Duration::from_secs(1),
+            snapshot_interval: Duration::from_secs(1),
         }
     }
 }
@@ -63,7 +66,10 @@ struct Run {
     out_of_step: u64,
     /// How long it took until the job was as it was to be, there and back.
     settled: Vec<Duration>,
+    /// By all processes of the job and its cluster.
     spent: Spent,
+    /// The sum of what each of the workers had resident at most.
+    rss_mb: Option<f64>,
 }
 
 /// Runs the job twice: once it is rescaled and rescaled back, once it is left alone. `progress` is told what is going on.
@@ -86,7 +92,7 @@ pub fn run(params: &RescaleParams, progress: &mut dyn FnMut(&str)) -> Result<Rep
     check_times(&[
         ("--warmup", params.warmup),
         ("--duration", params.duration),
-        ("--interval", params.interval),
+        ("--snapshot-interval", params.snapshot_interval),
     ])?;
     progress("listening to the machine's own noise");
     let noise = noise::listen(1)?;
@@ -95,7 +101,7 @@ pub fn run(params: &RescaleParams, progress: &mut dyn FnMut(&str)) -> Result<Rep
     progress("with: the same, rescaled and back");
     let with = once(params, &[to, from], progress)?;
     let mut figures = figures(params, &with, &without);
-    figures.extend(machine_of(with.spent, None, noise));
+    figures.extend(machine_of(with.spent, with.rss_mb, noise));
     let time = ardea_core::settings::duration::format_duration;
     Ok(Report {
         bench: "rescale",
@@ -106,7 +112,7 @@ pub fn run(params: &RescaleParams, progress: &mut dyn FnMut(&str)) -> Result<Rep
             ("keys", json!(params.keys)),
             ("warmup", json!(time(params.warmup))),
             ("duration", json!(time(params.duration))),
-            ("interval", json!(time(params.interval))),
+            ("snapshot_interval", json!(time(params.snapshot_interval))),
         ],
         figures,
     })
@@ -134,7 +140,7 @@ fn once(
         "threads=1".into(),
         "guarantee=exactly-once".into(),
         format!("snapshots.folder={}", folder.path().display()),
-        format!("snapshots.every={}", time(params.interval)),
+        format!("snapshots.every={}", time(params.snapshot_interval)),
     ];
     let ground = Ground::new(1, &settings)?;
     let gathering = Gathering::in_folder(ground.folder())?;
@@ -169,31 +175,38 @@ fn once(
         settled.push(asked.elapsed());
     }
     ground.wait_until_gone(&submission.job, params.duration + WITHIN)?;
-    let spent = meanwhile.spent();
-    told(ground.folder(), most, settled, spent)
-}
-
-/// What the workers have left at their ends.
-fn told(folder: &Path, most: u32, settled: Vec<Duration>, spent: Spent) -> Result<Run> {
-    let workers = match settled.is_empty() {
-        true => None,
-        false => Some(most as usize),
+    let wall = meanwhile.spent().wall;
+    let workers = match steps.is_empty() {
+        true => params.from,
+        false => most,
     };
-    let deadline = Instant::now() + Duration::from_secs(5);
-    let mut samples: Vec<Sample> = left_in(folder);
-    while workers.is_some_and(|workers| samples.len() < workers) && Instant::now() < deadline {
-        thread::sleep(Duration::from_millis(20));
-        samples = left_in(folder);
-    }
+    let samples = last_words(ground.folder(), workers as usize);
     let count = |name| samples.iter().map(|sample| sample.count(name)).sum::<u64>();
-    let has_all = !samples.is_empty() && workers.is_none_or(|workers| samples.len() >= workers);
+    let has_all = samples.len() >= workers as usize;
+    let worked: u64 = samples.iter().map(|sample| sample.cpu_nanos).sum();
     Ok(Run {
         nanos: merged(&samples)?,
         seen: has_all.then(|| count("seen")),
         out_of_step: count("out_of_step"),
         settled,
-        spent,
+        spent: Spent {
+            wall,
+            cpu: Duration::from_nanos(worked) + ground.host_cpu_time(),
+        },
+        rss_mb: samples.iter().map(|sample| sample.rss_mb).sum(),
     })
+}
+
+/// What so many workers have left at their ends, as far as it comes.
+fn last_words(folder: &Path, workers: usize) -> Vec<Sample> {
+    let deadline = Instant::now() + LAST_WORDS;
+    loop {
+        let samples = left_in(folder);
+        if samples.len() >= workers || Instant::now() >= deadline {
+            return samples;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 fn figures(params: &RescaleParams, with: &Run, without: &Run) -> Vec<Field> {

@@ -46,7 +46,7 @@ pub fn run(args: &RescaleBenchArgs, context: &Context) -> Result<(), Failure> {
         keys: args.keys,
         warmup: args.warmup,
         duration: args.duration,
-        interval: args.snapshot_interval,
+        snapshot_interval: args.snapshot_interval,
     };
     repeat::run(args.repeat.repeat, context, |progress| {
         rescale::run(&params, progress)
