@@ -15,9 +15,9 @@ use ardea_tls::Tls;
 use serde::de::DeserializeOwned;
 
 use crate::{
-    ClusterInfo, ContainersUpdate, HostView, JobDescription, JobSummary, KillQuery, LogQuery, MetricsQuery,
-    MetricsRange, ParallelismUpdate, PastJobDescription, PastJobSummary, Plans, RangeQuery,
-    RecoverRequest, SampleView, SnapshotsQuery, SnapshotsView, SubmitRequest, TopView,
+    ClusterInfo, ContainersUpdate, HostView, JobDescription, JobSummary, KillQuery, LogQuery,
+    MetricsQuery, MetricsRange, ParallelismUpdate, PastJobDescription, PastJobSummary, Plans,
+    RangeQuery, RecoverRequest, SampleView, SnapshotsQuery, SnapshotsView, SubmitRequest, TopView,
 };
 
 pub use hosts::DOUBTFUL;

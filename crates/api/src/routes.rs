@@ -3,9 +3,10 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::{
-    ClusterInfo, ContainersUpdate, HostView, JobDescription, JobSummary, KillQuery, LogEvent, LogQuery, MetricsQuery,
-    MetricsRange, ParallelismUpdate, PastJobDescription, PastJobSummary, Plans, RangeQuery,
-    RecoverRequest, SampleView, SnapshotsQuery, SnapshotsView, SubmitRequest, TopView,
+    ClusterInfo, ContainersUpdate, HostView, JobDescription, JobSummary, KillQuery, LogEvent,
+    LogQuery, MetricsQuery, MetricsRange, ParallelismUpdate, PastJobDescription, PastJobSummary,
+    Plans, RangeQuery, RecoverRequest, SampleView, SnapshotsQuery, SnapshotsView, SubmitRequest,
+    TopView,
 };
 
 /// What a route does; each has one.

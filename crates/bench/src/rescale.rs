@@ -79,7 +79,9 @@ struct Run {
 /// from running.
 pub fn run(params: &RescaleParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     let (Some(from), Some(to)) = (NonZeroU32::new(params.from), NonZeroU32::new(params.to)) else {
-        return Err(refused("a job has one worker at least").hint("give --from and --to at least 1"));
+        return Err(
+            refused("a job has one worker at least").hint("give --from and --to at least 1")
+        );
     };
     if from == to {
         return Err(refused("nothing changes").hint("give --from and --to two numbers"));

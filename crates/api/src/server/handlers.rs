@@ -19,8 +19,8 @@ use crate::fault::status_of;
 use crate::number;
 use crate::routes::DOCUMENT_PATH;
 use crate::{
-    Answer, Cluster, ContainersUpdate, Fault, KillQuery, LogQuery, MetricsQuery, ParallelismUpdate, RangeQuery,
-    RecoverRequest, SnapshotsQuery, SubmitRequest, Unanswered, check_job_name,
+    Answer, Cluster, ContainersUpdate, Fault, KillQuery, LogQuery, MetricsQuery, ParallelismUpdate,
+    RangeQuery, RecoverRequest, SnapshotsQuery, SubmitRequest, Unanswered, check_job_name,
 };
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");

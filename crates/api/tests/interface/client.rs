@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use ardea_api::testing::word_count;
 use ardea_api::{
-    Client, ContainersUpdate, JobEnding, LogQuery, LogSource, MetricsQuery, ParallelismUpdate, Phase, RangeQuery,
-    RecoverRequest, SnapshotsQuery,
+    Client, ContainersUpdate, JobEnding, LogQuery, LogSource, MetricsQuery, ParallelismUpdate,
+    Phase, RangeQuery, RecoverRequest, SnapshotsQuery,
 };
 use ardea_core::ErrorCode;
 use ardea_packing::ContainerId;

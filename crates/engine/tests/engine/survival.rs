@@ -283,7 +283,9 @@ fn what_has_got_nothing_since_the_end_of_the_epoch_goes_on_with_its_memory() {
     assert_eq!(left.len(), 2);
     // Others have other partitions.
     let (job, _) = begin(3, Some(&first), Some(&left));
-    until("all have begun", || line.restored.load(Ordering::SeqCst) == KEYS);
+    until("all have begun", || {
+        line.restored.load(Ordering::SeqCst) == KEYS
+    });
     job.cancel();
     over(&job);
     assert_eq!(left.len(), 2);

@@ -154,9 +154,7 @@ impl Driver {
         let former = mem::replace(&mut self.processor, make());
         let memory = guard(Callback::HandOver, || Ok(former.hand_over()))?;
         let is_taken = match memory {
-            Some(memory) => guard(Callback::TakeOver, || {
-                Ok(self.processor.take_over(memory))
-            })?,
+            Some(memory) => guard(Callback::TakeOver, || Ok(self.processor.take_over(memory)))?,
             None => false,
         };
         self.renew(&mark, false);
