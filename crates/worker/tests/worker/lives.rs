@@ -482,7 +482,7 @@ fn what_stands_at_the_end_of_an_epoch_goes_on_with_its_memory_in_the_life_that_b
         let newest = cluster.publish_more(EpochKind::Usual).await;
         assert!(newest > from.1);
         cluster.master.begin_life(life(4, Some(from))).await;
-        assert_eq!(restored.load(Ordering::Acquire), 1);
+        until(|| restored.load(Ordering::Acquire) == 1).await;
         cluster.publish_more(EpochKind::Usual).await;
         cluster.end().await;
     });
