@@ -37,6 +37,8 @@ pub(crate) struct Living {
     keepsakes: Arc<Keepsakes>,
     /// What those of the life before have left, until its own have been made.
     left: Option<Arc<Keepsakes>>,
+    /// How many of them.
+    had_left: usize,
     events: mpsc::UnboundedSender<Event>,
     /// Whether the master wants sources to read.
     run: Run,
@@ -93,12 +95,14 @@ impl Living {
                 let _ = fails.send(over(life, &error));
             }),
         })?;
+        let left = legacy.and_then(|legacy| legacy.for_life(life));
         Ok(Living {
             life,
             guarantee: keeper.guarantee(),
             cuts,
             keepsakes: Arc::default(),
-            left: legacy.and_then(|legacy| legacy.for_life(life)),
+            had_left: left.as_ref().map_or(0, |left| left.len()),
+            left,
             events: events.clone(),
             run: Run::Prepared,
             is_held: false,
@@ -135,6 +139,7 @@ impl Living {
         self.cuts.begun(deployment.handle());
         // What nobody has taken belongs to instances that are elsewhere now, or have other partitions.
         if let Some(left) = self.left.take() {
+            let _ = self.events.send(Event::Reminded(self.had_left - left.len()));
             left.clear();
         }
     }
