@@ -139,7 +139,9 @@ impl Living {
         self.cuts.begun(deployment.handle());
         // What nobody has taken belongs to instances that are elsewhere now, or have other partitions.
         if let Some(left) = self.left.take() {
-            let _ = self.events.send(Event::Reminded(self.had_left - left.len()));
+            let _ = self
+                .events
+                .send(Event::Reminded(self.had_left.saturating_sub(left.len())));
             left.clear();
         }
     }
