@@ -39,6 +39,7 @@ const COMMANDS: [&[&str]; 37] = [
     &["bench", "wakeup"],
     &["bench", "exchange"],
     &["bench", "forward"],
+    &["bench", "rescale"],
     &["nexmark"],
     &["nexmark", "generate"],
     &["nexmark", "run"],
