@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use ardea_control::{Change, EpochKind, EpochsAgentAction, Generation, Life, LifeEnd, Run};
 use ardea_core::{Dag, Epoch, Error, ErrorCode, Guarantee, Result, Waker};
@@ -24,7 +25,23 @@ impl Legacy {
     /// For the life that begins now.
     fn for_life(self, life: Life) -> Option<Arc<Keepsakes>> {
         let is_of_it = life.from.is_some() && life.taken_in == self.generation;
-        is_of_it.then_some(self.keepsakes)
+        if !is_of_it {
+            drop_aside(self.keepsakes);
+            return None;
+        }
+        Some(self.keepsakes)
+    }
+}
+
+/// Drops what nobody has taken: on a thread of its own, as that takes the longer the more state there is, and a life is about to begin.
+fn drop_aside(left: Arc<Keepsakes>) {
+    if left.is_empty() {
+        return;
+    }
+    let aside = Arc::clone(&left);
+    let dropping = thread::Builder::new().name("ardea-left".into());
+    if dropping.spawn(move || aside.clear()).is_err() {
+        left.clear();
     }
 }
 
@@ -142,7 +159,7 @@ impl Living {
             let _ = self
                 .events
                 .send(Event::Reminded(self.had_left.saturating_sub(left.len())));
-            left.clear();
+            drop_aside(left);
         }
     }
 
