@@ -15,10 +15,10 @@ use ardea_tls::Tls;
 use serde::de::DeserializeOwned;
 
 use crate::{
-    ClusterInfo, HostView, JobDescription, JobSummary, KillQuery, LogQuery, MetricsQuery,
-    MetricsRange, ParallelismUpdate, PastJobDescription, PastJobSummary, Plans, RangeQuery,
-    RecoverRequest, SampleView, SavepointRequest, SavepointView, SnapshotsQuery, SnapshotsView,
-    StatesView, SubmitRequest, TopView, UpgradeRequest,
+    ClusterInfo, ContainersUpdate, HostView, JobDescription, JobSummary, KillQuery, LogQuery,
+    MetricsQuery, MetricsRange, ParallelismUpdate, PastJobDescription, PastJobSummary, Plans,
+    RangeQuery, RecoverRequest, SampleView, SavepointRequest, SavepointView, SnapshotsQuery,
+    SnapshotsView, StatesView, SubmitRequest, TopView, UpgradeRequest,
 };
 
 pub use hosts::DOUBTFUL;
@@ -192,6 +192,14 @@ impl Client {
     /// Gives vertices other numbers of instances.
     pub async fn update(&self, job: &str, update: &ParallelismUpdate) -> Result<()> {
         let asked = Asked::put(path(job, "/parallelism"))
+            .json(update)?
+            .repeatable();
+        self.command(asked).await
+    }
+
+    /// Spreads all instances over another number of containers.
+    pub async fn rescale(&self, job: &str, update: &ContainersUpdate) -> Result<()> {
+        let asked = Asked::put(path(job, "/container-count"))
             .json(update)?
             .repeatable();
         self.command(asked).await

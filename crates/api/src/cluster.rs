@@ -1,5 +1,7 @@
 //! What the interface serves.
 
+use std::num::NonZeroU32;
+
 use ardea_packing::ContainerId;
 
 use crate::{
@@ -63,6 +65,9 @@ pub trait Cluster: Send + Sync {
 
     /// Gives vertices other numbers of instances, while the job runs.
     fn update<'a>(&'a self, job: &'a str, update: ParallelismUpdate) -> Pending<'a, ()>;
+
+    /// Spreads a job's instances over another number of containers, while it runs.
+    fn rescale<'a>(&'a self, job: &'a str, containers: NonZeroU32) -> Pending<'a, ()>;
 
     /// Has a job in safe mode begin again. Fails with [`WrongState`](ardea_core::ErrorCode::WrongState) if it isn't in safe mode, or has no such
     /// snapshot.

@@ -262,6 +262,14 @@ pub struct KillQuery {
     pub submission: Option<String>,
 }
 
+/// Another number of containers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ContainersUpdate {
+    /// How many containers all instances are spread over, one at least; one for each instance at the most.
+    pub containers: u32,
+}
+
 /// Other numbers of instances.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -66,8 +66,8 @@ pub use cluster_settings::{ClusterSettings, load_tls, wrong_name};
 pub use fault::{Fault, MOST_NUMBERS, no_such_container, no_such_job, status_of};
 pub use host::{ClusterInfo, HostView, HostedContainer};
 pub use job::{
-    ContainerState, ContainerView, JobDescription, JobSummary, KillQuery, MasterView, NoteView,
-    ParallelismUpdate, Phase, ProblemView, ProgramView, VertexView,
+    ContainerState, ContainerView, ContainersUpdate, JobDescription, JobSummary, KillQuery,
+    MasterView, NoteView, ParallelismUpdate, Phase, ProblemView, ProgramView, VertexView,
 };
 pub use job_name::check_job_name;
 pub use logs::{

@@ -3,10 +3,10 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::{
-    ClusterInfo, HostView, JobDescription, JobSummary, KillQuery, LogEvent, LogQuery, MetricsQuery,
-    MetricsRange, ParallelismUpdate, PastJobDescription, PastJobSummary, Plans, RangeQuery,
-    RecoverRequest, SampleView, SavepointRequest, SavepointView, SnapshotsQuery, SnapshotsView,
-    StatesView, SubmitRequest, TopView, UpgradeRequest,
+    ClusterInfo, ContainersUpdate, HostView, JobDescription, JobSummary, KillQuery, LogEvent,
+    LogQuery, MetricsQuery, MetricsRange, ParallelismUpdate, PastJobDescription, PastJobSummary,
+    Plans, RangeQuery, RecoverRequest, SampleView, SavepointRequest, SavepointView, SnapshotsQuery,
+    SnapshotsView, StatesView, SubmitRequest, TopView, UpgradeRequest,
 };
 
 /// What a route does; each has one.
@@ -24,6 +24,7 @@ pub(crate) enum Operation {
     Deactivate,
     Restart,
     Update,
+    Rescale,
     Recover,
     Savepoint,
     States,
@@ -273,6 +274,17 @@ pub(crate) static ROUTES: &[Route] = &[
             "/v1/jobs/{job}/parallelism",
             Operation::Update,
             "updateParallelism",
+        )
+    },
+    Route {
+        about: "Spread all instances over another number of containers, while the job runs",
+        body: Some(schema::<ContainersUpdate>),
+        failures: &[404, 409, 422],
+        ..command(
+            Verb::Put,
+            "/v1/jobs/{job}/container-count",
+            Operation::Rescale,
+            "updateContainerCount",
         )
     },
     Route {

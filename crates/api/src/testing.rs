@@ -1,6 +1,7 @@
 //! A cluster that is only pretended, for tests of whatever talks to the interface (feature `testing`).
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ardea_core::{Error, ErrorCode};
@@ -171,6 +172,16 @@ impl PretendedCluster {
             job.plan = next;
             job.version += 1;
             job.request.demand = demand;
+        })
+    }
+
+    fn spread(&self, name: &str, containers: NonZeroU32) -> Answer<()> {
+        let (plan, packing) =
+            self.with(name, |job| (job.plan.clone(), job.request.packing.clone()))?;
+        let next = RoundRobin.spread_over(&plan, &packing, containers)?;
+        self.command(name, format!("rescale {name} {containers}"), |job| {
+            job.plan = next;
+            job.version += 1;
         })
     }
 }
@@ -426,6 +437,10 @@ impl Cluster for PretendedCluster {
             Ok(known) => Err(no_such_container(job, container, &known).into()),
             Err(unanswered) => Err(unanswered),
         })
+    }
+
+    fn rescale<'a>(&'a self, job: &'a str, containers: NonZeroU32) -> Pending<'a, ()> {
+        now(self.spread(job, containers))
     }
 
     fn update<'a>(&'a self, job: &'a str, update: ParallelismUpdate) -> Pending<'a, ()> {

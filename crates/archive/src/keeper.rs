@@ -206,6 +206,7 @@ impl LifeCuts for KeptLife {
             sink: Some(Arc::clone(&self.taker) as Arc<dyn CutSink>),
             source: source.map(|reading| Arc::clone(reading) as Arc<dyn CutSource>),
             after: self.from.unwrap_or_default(),
+            ..Cuts::default()
         }
     }
 

@@ -44,7 +44,10 @@ fn told(config: NodeConfig) -> Told {
     let p = Pipeline::new("everything of keys");
     let timed = || {
         p.read_from(collections::items(records()))
-            .with_timestamps(|(_, second)| Timestamp::from_secs(*second), WatermarkPolicy::in_order())
+            .with_timestamps(
+                |(_, second)| Timestamp::from_secs(*second),
+                WatermarkPolicy::in_order(),
+            )
             .key_by(|(key, _)| *key)
     };
     let silence = Duration::from_secs(700);
@@ -64,9 +67,15 @@ fn told(config: NodeConfig) -> Told {
         )
         .collect();
     let first = timed().distinct_within("first", silence).collect();
-    let often = timed().rolling_with_ttl("often", silence, count()).collect();
+    let often = timed()
+        .rolling_with_ttl("often", silence, count())
+        .collect();
     p.run_with(config).unwrap();
-    (silent.take_sorted(), first.take_sorted(), often.take_sorted())
+    (
+        silent.take_sorted(),
+        first.take_sorted(),
+        often.take_sorted(),
+    )
 }
 
 #[test]
@@ -102,7 +111,10 @@ fn a_job_that_fails_goes_on_with_what_was_on_disk_and_in_memory_when_its_epoch_e
         .every(Duration::from_millis(20))
         .pause(Duration::ZERO);
     let node = Node::start(on_disk(folder.path())).unwrap();
-    let survived = Surviving::open(&p, &node, &survival).unwrap().run().unwrap();
+    let survived = Surviving::open(&p, &node, &survival)
+        .unwrap()
+        .run()
+        .unwrap();
     assert_eq!(survived.end, SurvivalEnd::Completed);
     assert!(survived.figures.recoveries >= 1, "{:?}", survived.figures);
     // What was told before the failure may be told again: the greatest count of each key is what it comes to.

@@ -20,7 +20,7 @@ mod work;
 pub(crate) use ground::{Ground, pids_of, promises};
 pub(crate) use spread::{Spread, merged};
 pub(crate) use times::Times;
-pub(crate) use wire::{Attended, Gathering, Order, Sample, latencies_in, note_first};
+pub(crate) use wire::{Attended, Gathering, Order, Sample, latencies_in, left_in, note_first};
 pub use work::work;
 pub(crate) use work::{BenchJob, Kind, Load};
 

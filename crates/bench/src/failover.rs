@@ -4,5 +4,5 @@ mod params;
 mod run;
 
 pub use params::FailoverParams;
-pub use run::run;
 pub(crate) use run::AccountsLoad;
+pub use run::run;

@@ -12,6 +12,7 @@
 //! * [`submit`]: how long it takes from submitting a job until its first record is through;
 //! * [`recovery`]: how long a killed worker is missed;
 //! * [`twins`]: what is seen of the death of one of two copies of a job;
+//! * [`rescale`]: what is felt of it when a job is spread over other numbers of workers;
 //! * [`latency`]: what of a record's way is queueing, transport and work;
 //! * [`stages`]: latency through a long pipeline at a modest rate;
 //! * [`state`]: what a state for each of many keys costs, in memory and on disk;
@@ -64,6 +65,7 @@ mod noise;
 mod pulse;
 pub mod recovery;
 pub mod report;
+pub mod rescale;
 mod rows;
 mod running;
 pub mod snapshot;

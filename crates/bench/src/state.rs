@@ -56,7 +56,9 @@ impl StateParams {
         check_duration(self.duration)?;
         check_times(&[("--duration", self.duration)])?;
         if self.keys == 0 || self.value_bytes < 8 {
-            return Err(refused("there has to be a key, and states of 8 bytes at least"));
+            return Err(refused(
+                "there has to be a key, and states of 8 bytes at least",
+            ));
         }
         Ok(())
     }
@@ -92,7 +94,10 @@ pub fn run(params: &StateParams, progress: &mut dyn FnMut(&str)) -> Result<Repor
     let folder = params.folder.clone();
     let folder = folder.unwrap_or_else(|| std::env::temp_dir().join("ardea-state"));
     let on_disk = match cfg!(feature = "state-disk") {
-        true => Some(Measured::of(params, StatePlace::Disk { folder, memory }.store()?)?),
+        true => Some(Measured::of(
+            params,
+            StatePlace::Disk { folder, memory }.store()?,
+        )?),
         false => None,
     };
     let mut figures = vec![("duration_s", json!(seconds(all.spent().wall)))];
@@ -127,7 +132,10 @@ fn of_disk(measured: Option<&Measured>) -> Vec<Field> {
     let state = measured.map(|measured| &measured.state);
     figures.extend([
         ("disk_keys", json!(state.map(|state| state.state_disk_keys))),
-        ("disk_bytes", json!(state.map(|state| state.state_disk_bytes))),
+        (
+            "disk_bytes",
+            json!(state.map(|state| state.state_disk_bytes)),
+        ),
     ]);
     figures
 }
@@ -183,7 +191,10 @@ impl Measured {
             (puts, rate(self.puts)),
             (gets, rate(self.gets)),
             (hot, rate(self.hot)),
-            (slowest, json!(rounded(self.slowest.as_secs_f64() * 1e3, 1e3))),
+            (
+                slowest,
+                json!(rounded(self.slowest.as_secs_f64() * 1e3, 1e3)),
+            ),
         ]
     }
 }
@@ -217,7 +228,10 @@ impl Desk {
                         _: &mut KeyedContext<'_, '_, u64>| {
                 state[0] = state[0].wrapping_add(1);
             },
-            on_timer: |_: &mut Vec<u8>, _: &u64, _: Timestamp, _: &mut KeyedContext<'_, '_, u64>| {},
+            on_timer: |_: &mut Vec<u8>,
+                       _: &u64,
+                       _: Timestamp,
+                       _: &mut KeyedContext<'_, '_, u64>| {},
         };
         let kept = KeptAs::new(Arc::new(Numbers), Arc::new(Bytes));
         let mut step = StatefulMapP::new(Arc::new(logic)).kept_as(kept);
@@ -309,7 +323,11 @@ mod tests {
         let report = run(&params, &mut |_| {}).unwrap();
         let keys = report.figure("disk_keys").as_u64().unwrap();
         assert!(keys > 10_000, "{report:?}");
-        for name in ["memory_gets_per_cpu_s", "disk_puts_per_cpu_s", "disk_hot_per_cpu_s"] {
+        for name in [
+            "memory_gets_per_cpu_s",
+            "disk_puts_per_cpu_s",
+            "disk_hot_per_cpu_s",
+        ] {
             assert!(report.figure(name).is_number(), "{name}: {report:?}");
         }
         let _ = std::fs::remove_dir_all(folder);

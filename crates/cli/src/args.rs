@@ -15,13 +15,13 @@ use crate::commands::bench::BenchCommand;
 use crate::failure::EXIT_CODES;
 
 use cluster::{
-    CLUSTER_HELP, LOGS_HELP, METRICS_HELP, RECOVER_HELP, STATE_HELP, SUBMIT_HELP, UPDATE_HELP,
-    UPGRADE_HELP,
+    CLUSTER_HELP, LOGS_HELP, METRICS_HELP, RECOVER_HELP, RESCALE_HELP, STATE_HELP, SUBMIT_HELP,
+    UPDATE_HELP, UPGRADE_HELP,
 };
 pub use cluster::{
     ClusterCommand, ClusterStartArgs, ClusterStopArgs, KillArgs, ListArgs, LogsArgs, MetricsArgs,
-    RecoverArgs, RemoteJob, RestartArgs, StateCommand, StateDumpArgs, StateRemoveArgs, SubmitArgs,
-    TopArgs, UpdateArgs, UpgradeArgs, Where,
+    RecoverArgs, RemoteJob, RescaleArgs, RestartArgs, StateCommand, StateDumpArgs, StateRemoveArgs,
+    SubmitArgs, TopArgs, UpdateArgs, UpgradeArgs, Where,
 };
 
 /// Low-latency stream processing: run jobs, look at them, measure them.
@@ -111,6 +111,9 @@ pub enum Command {
     /// Have another program follow that of a job, with its state; if it doesn't come up the one before comes back by itself
     #[command(after_help = UPGRADE_HELP)]
     Upgrade(UpgradeArgs),
+    /// Spread a job over another number of workers, while it runs
+    #[command(after_help = RESCALE_HELP)]
+    Rescale(RescaleArgs),
     /// Print what the processes of a job have written, also when it has ended
     #[command(after_help = LOGS_HELP)]
     Logs(LogsArgs),

@@ -53,6 +53,7 @@ pub fn run(command: Command, context: &Context) -> Result<(), Failure> {
         Command::Restart(args) => control::restart(&args, context),
         Command::Update(args) => control::update(&args, context),
         Command::Upgrade(args) => upgrade::run(&args, context),
+        Command::Rescale(args) => control::rescale(&args, context),
         Command::Logs(args) => logs::run(&args, context),
         Command::Metrics(args) => metrics::run(&args, context),
         Command::Top(args) => top::run(&args, context),

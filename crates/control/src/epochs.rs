@@ -125,6 +125,8 @@ pub struct Epochs {
     over: Option<EpochsOver>,
     /// The plan that lives are to be arranged by, if there are plans.
     plan: Option<PlanVersion>,
+    /// What that was when an epoch was committed last.
+    near: Option<PlanVersion>,
 }
 
 /// How far the present life of the job has come.
@@ -171,6 +173,7 @@ impl Epochs {
             asks: Vec::new(),
             over: None,
             plan: None,
+            near: None,
         }
     }
 

@@ -1,5 +1,6 @@
 //! The code of a vertex.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use crate::{
@@ -57,6 +58,10 @@ use crate::{
 ///   ends again, so `on_edge_done` comes once more; and no record comes of an input that waits for a more urgent one before that has.
 /// * **What all instances have alike**, because it came to all, is written once: by the instance that owns the partition of its key, or by
 ///   the first, but under no partition, so that all get it back.
+/// * **Going on from memory.** A job that is arranged anew ends behind the end of an epoch, and begins again from there. An instance to
+///   which nothing has come since that cut remembers exactly what is in it. If it [hands that over](Self::hand_over), the one of the same
+///   number that takes its place in the same process [takes it over](Self::take_over), and is not restored: no `restore`, no
+///   `on_restored`. The watermark, ends of inputs and commits are told again as to one that was restored, and `on_wake` comes once.
 ///
 /// An error of `take_cut` or `write_cut` does not fail the job: that cut is void and its epoch given up, with this as the reason.
 pub trait Processor: Send {
@@ -244,6 +249,22 @@ pub trait Processor: Send {
     /// Called once after all others, also after a failure, a cancellation or a panic, and even if `init` was never called. Must not
     /// panic.
     fn close(&mut self) {}
+
+    /// Gives up all that it remembers, as it is, for the instance that takes its place: comes after `close`, if at all, and only behind
+    /// the end of an epoch since which nothing has come. The default has nothing to give: then that one is restored from the snapshot.
+    ///
+    /// For what is in memory alone, and large enough that reading it again would be felt. Files, connections and what the outside sees stay
+    /// with who opened them.
+    fn hand_over(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
+        None
+    }
+
+    /// Takes over what another instance [gave up](Self::hand_over): comes before `init`, on any thread, instead of `restore` and
+    /// `on_restored`. False if that is of no use to this one, which is then as if it had not been asked; the default.
+    fn take_over(&mut self, memory: Box<dyn Any + Send>) -> bool {
+        drop(memory);
+        false
+    }
 }
 
 /// The error for an entry of a state that a processor does not have: what was remembered is not dropped in silence.

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use ardea_core::{Cut, Epoch, Error, Instance, Result, StateChunk, Waker};
 
+use crate::Keepsakes;
+
 /// An instance, as those who keep its state know it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct InstanceName {
@@ -127,6 +129,11 @@ pub struct Cuts {
     pub source: Option<Arc<dyn CutSource>>,
     /// No epoch up to this one ends here, though the state be from an earlier one: for those whose numbers others have used.
     pub after: Epoch,
+    /// Where instances leave what they remember when the job is ended, for another life of it in this process.
+    pub leaves: Option<Arc<Keepsakes>>,
+    /// What those of the life before have left. Taken by those that it fits if the job begins from the epoch that they had come to the end of;
+    /// their state is not opened then.
+    pub left: Option<Arc<Keepsakes>>,
 }
 
 impl fmt::Debug for Cuts {

@@ -230,6 +230,11 @@ impl JobShared {
         quietly(|| drop(second));
     }
 
+    /// Whether one of its tasklets has failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.outcome().error.is_some()
+    }
+
     /// A tasklet has ended and dropped all it had; `cut_short` if its input had not ended.
     pub(crate) fn tasklet_finished(&self, part: Part, cut_short: bool) {
         let mut outcome = self.outcome();

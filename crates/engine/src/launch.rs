@@ -1,5 +1,6 @@
 //! Making what runs in a tasklet: the processors of a chain of vertices, or the end of an edge to another process.
 
+use std::any::Any;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -8,18 +9,22 @@ use std::time::Duration;
 
 use ardea_core::{
     Clock, Epoch, Error, ErrorCode, Instance, InstanceContext, JobSignals, LocalStore, Processor,
-    Result, Vertex, VertexId, Waker,
+    Result, Vertex, VertexId, Waker, Watermark,
 };
 
 use crate::NodeConfig;
 use crate::cuts::InstanceName;
 use crate::job::{Counted, JobShared};
+use crate::keepsakes::Keepsake;
 use crate::panics::{message, quietly};
 use crate::stage::{AtDrain, CutDesk, Kind, Restoring, Stage};
 use crate::tasklet::Turns;
 use crate::threads::Threads;
 use crate::wiring::{Joint, Wiring};
 use crate::worker::TaskletWaker;
+
+/// Where a processor goes on from that has taken over what another one remembered: the epoch, and what that had been told of time.
+type Standing = (Epoch, Option<Watermark>);
 
 /// Makes the stages of a job's tasklets.
 pub(crate) struct Launch {
@@ -97,13 +102,22 @@ impl Launch {
                 inputs: self.producers(id),
                 ..self.context(vertex.name(), which, signals)
             };
-            let processor = supply(vertex, which);
-            let processor = processor.and_then(|processor| self.check(processor));
-            let processor = processor.map_err(|e| e.in_vertex(vertex.name(), which.index))?;
-            let desk = self.desk(vertex.name(), which, place, begins)?;
+            let name = InstanceName {
+                vertex: Arc::clone(vertex.name()),
+                instance: which,
+            };
+            let made = supply(vertex, which)
+                .and_then(|processor| self.check(processor))
+                .and_then(|processor| self.remind(processor, &name, begins));
+            let (processor, taken) = made.map_err(|e| e.in_vertex(vertex.name(), which.index))?;
+            let desk = self.desk(name, place, begins && taken.is_none())?;
             let stage = Stage::new(processor, context, inputs, outputs, kind, woken);
-            stages.push(match desk {
+            let stage = match desk {
                 Some(desk) => stage.with_cuts(desk),
+                None => stage,
+            };
+            stages.push(match taken {
+                Some((epoch, told)) => stage.going_on(epoch, told),
                 None => stage,
             });
         }
@@ -123,32 +137,54 @@ impl Launch {
         }
     }
 
-    /// What an instance takes cuts with, and gets its state back; nothing if the job does neither.
+    /// Has a processor take over what the instance remembered in the life before, if that left it here. Says of which epoch that was, and
+    /// what it had been told of time.
+    fn remind(
+        &self,
+        mut processor: Box<dyn Processor>,
+        name: &InstanceName,
+        begins: bool,
+    ) -> Result<(Box<dyn Processor>, Option<Standing>)> {
+        let cuts = &self.job.cuts;
+        let (Some(left), Some(source), true) = (&cuts.left, &cuts.source, begins) else {
+            return Ok((processor, None));
+        };
+        let Some(keepsake) = left.take(name, source.epoch()) else {
+            return Ok((processor, None));
+        };
+        let Keepsake {
+            epoch,
+            watermark,
+            memory,
+        } = keepsake;
+        let taken = catch_unwind(AssertUnwindSafe(|| processor.take_over(memory)));
+        match taken {
+            Ok(is_taken) => Ok((processor, is_taken.then_some((epoch, watermark)))),
+            Err(payload) => Err(panicked("taking over what was remembered", payload)),
+        }
+    }
+
+    /// What an instance takes cuts with, and gets its state back if it `is_restored`; nothing if the job does neither.
     fn desk(
         &self,
-        vertex: &Arc<str>,
-        instance: Instance,
+        name: InstanceName,
         place: &TaskletWaker,
-        begins: bool,
+        is_restored: bool,
     ) -> Result<Option<CutDesk>> {
         let cuts = &self.job.cuts;
         let sink = cuts
             .sink
             .clone()
             .filter(|_| self.job.guarantee.keeps_state());
-        let source = cuts.source.as_ref().filter(|_| begins);
+        let source = cuts.source.as_ref().filter(|_| is_restored);
         if sink.is_none() && source.is_none() {
             return Ok(None);
         }
-        let name = InstanceName {
-            vertex: Arc::clone(vertex),
-            instance,
-        };
         let restoring = match source {
             None => None,
             Some(source) => {
                 let opened = source.open(&name);
-                let reader = opened.map_err(|e| e.in_vertex(vertex, instance.index))?;
+                let reader = opened.map_err(|e| e.in_vertex(&name.vertex, name.instance.index))?;
                 Some(Restoring::new(reader, source.epoch()))
             }
         };
@@ -238,14 +274,14 @@ impl Launch {
 /// The processor of an instance; a panic of the user's supplier becomes an error.
 fn supply(vertex: &Vertex, instance: Instance) -> Result<Box<dyn Processor>> {
     let supplied = catch_unwind(AssertUnwindSafe(|| vertex.supplier().supply(instance)));
-    supplied.unwrap_or_else(|payload| {
-        let error = Error::new(
-            ErrorCode::UserPanic,
-            format!("the supplier panicked: {}", message(&*payload)),
-        );
-        quietly(|| drop(payload));
-        Err(error)
-    })
+    supplied.unwrap_or_else(|payload| Err(panicked("the supplier", payload)))
+}
+
+fn panicked(what: &str, payload: Box<dyn Any + Send>) -> Error {
+    let said = message(&*payload);
+    let error = Error::new(ErrorCode::UserPanic, format!("{what} panicked: {said}"));
+    quietly(|| drop(payload));
+    error
 }
 
 fn waker(place: TaskletWaker, woken: Arc<AtomicBool>) -> Waker {

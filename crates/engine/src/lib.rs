@@ -17,7 +17,8 @@
 //! * `execution_plan`: how a graph becomes tasklets; [`ExecutionPlan`] shows it;
 //! * `wiring`: which tasklets a layout needs, and which queues; `roster`: those that there are, and changing them;
 //! * `tasklet` and `stage`: a slice of work;
-//! * [`CutSink`], [`CutSource`]: where the state of instances goes at the ends of epochs, and where it comes from;
+//! * [`CutSink`], [`CutSource`]: where the state of instances goes at the ends of epochs, and where it comes from; [`Keepsakes`]: what stays in
+//!   memory from one life of a job to the next;
 //! * `input`, `output`, `queue`: what joins tasklets; `mailbox`: how they learn that this has changed;
 //! * `worker`, `bell`, `ready`, `timers`: the loop of a thread.
 //!
@@ -72,6 +73,7 @@ mod together;
 mod wiring;
 
 mod cuts;
+mod keepsakes;
 mod panics;
 mod stage;
 mod tasklet;
@@ -103,6 +105,7 @@ pub use execution_plan::{ExecutionPlan, PlannedTasklet, chains};
 #[cfg(not(loom))]
 pub use interrupts::{Interruptible, end_on_interrupt, on_interrupt};
 pub use job::{InstanceFailure, InstanceReport, JobHandle, JobStatus};
+pub use keepsakes::Keepsakes;
 pub use layout::{InstanceAt, Layout};
 pub use node::Node;
 pub use placement::{Placement, Site};

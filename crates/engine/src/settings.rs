@@ -163,7 +163,9 @@ mod tests {
             .map(|(name, _)| *name)
             .collect();
         let keys = NODE_SETTINGS.iter().map(|setting| setting.key);
-        let mut keys: Vec<&str> = keys.map(|key| key.split_once('.').map_or(key, |(of, _)| of)).collect();
+        let mut keys: Vec<&str> = keys
+            .map(|key| key.split_once('.').map_or(key, |(of, _)| of))
+            .collect();
         keys.dedup();
         assert_eq!(names, keys);
     }

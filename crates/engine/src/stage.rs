@@ -15,6 +15,7 @@ use crate::marks::MarkPace;
 use crate::panics::quietly;
 
 mod cutting;
+mod going_on;
 mod restoring;
 mod told_before;
 
@@ -101,6 +102,8 @@ pub(crate) struct Stage {
     marks: MarkPace,
     /// Present where cuts are taken.
     cuts: Option<Box<CutDesk>>,
+    /// Nothing has come since the cut of the latest epoch was taken: what the processor remembers is what is in that.
+    is_at_cut: bool,
 }
 
 impl Stage {
@@ -136,6 +139,7 @@ impl Stage {
             woken,
             marks: MarkPace::default(),
             cuts: None,
+            is_at_cut: false,
         }
     }
 
@@ -384,6 +388,7 @@ impl Stage {
         }
         // Not in the name of a record, but the records that wait are still there.
         let at = self.at.take();
+        self.is_at_cut = false;
         self.processor.on_wake(&mut self.outbox)?;
         self.at = at;
         Ok(!self.outbox.is_empty())
@@ -474,6 +479,7 @@ impl Stage {
     }
 
     fn process(&mut self, input: Ordinal) -> Result<bool> {
+        self.is_at_cut = false;
         self.at = Some(input);
         let inbox = &mut self.inboxes[input.index()];
         let before = inbox.len();
@@ -484,6 +490,7 @@ impl Stage {
 
     /// Calls the callback at hand; when it is done, goes on to the next phase.
     fn call(&mut self) -> Result<bool> {
+        self.is_at_cut = false;
         let outbox = &mut self.outbox;
         let (progress, next) = match self.phase {
             Phase::Watermark(watermark) => {

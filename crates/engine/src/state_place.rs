@@ -137,7 +137,10 @@ mod tests {
         let book = include_str!("../../../docs/state-and-timers.md");
         for setting in [STORE, FOLDER, BESIDE] {
             let row = format!("| `{}` | {} |", setting.key, setting.default).replace("|  |", "| |");
-            assert!(book.contains(&row), "docs/state-and-timers.md should have {row}");
+            assert!(
+                book.contains(&row),
+                "docs/state-and-timers.md should have {row}"
+            );
         }
     }
 }

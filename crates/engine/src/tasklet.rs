@@ -416,8 +416,14 @@ impl Tasklet {
             // A close that panics must not keep the others from closing.
             quietly(|| stage.close());
         }
+        // Who was stopped may go on in another life of the job; who has failed, or ended, may not.
+        let leaves = self.job.cuts.leaves.as_ref();
+        let leaves = leaves.filter(|_| cut_short && !self.job.has_failed());
         for stage in self.stages.drain(..) {
-            stage.dismantle();
+            match leaves {
+                Some(keepsakes) => stage.leave(keepsakes),
+                None => stage.dismantle(),
+            }
         }
         let (inputs, outputs) = (self.inputs.take(), mem::take(&mut self.outputs));
         match self.handover.take().filter(|_| !cut_short) {

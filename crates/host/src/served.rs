@@ -5,6 +5,7 @@ mod savepoints;
 mod snapshots;
 mod upgrades;
 
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -434,6 +435,10 @@ impl Cluster for Served {
         let wanted = update.parallelism.into_iter();
         let wanted = wanted.map(|(vertex, count)| (VertexName::new(vertex), count));
         Box::pin(self.command(job, Command::Update(wanted.collect())))
+    }
+
+    fn rescale<'a>(&'a self, job: &'a str, containers: NonZeroU32) -> Pending<'a, ()> {
+        Box::pin(self.command(job, Command::Rescale(containers)))
     }
 
     fn recover<'a>(&'a self, job: &'a str, request: RecoverRequest) -> Pending<'a, ()> {

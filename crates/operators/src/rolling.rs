@@ -1,13 +1,14 @@
 //! Running aggregates: a result for every record.
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
     Cut, CutWriter, Epoch, Error, ErrorCode, Inbox, InstanceContext, InstanceMetrics, Key, Ordinal,
-    Outbox, Processor, Progress, RecordGuard, RestoredEntry, RestoredState, Result,
-    StateChunk, StateShape, Timestamp, Watermark,
+    Outbox, Processor, Progress, RecordGuard, RestoredEntry, RestoredState, Result, StateChunk,
+    StateShape, Timestamp, Watermark,
 };
 
 use crate::keyed::{Due, Dues, KeptAs, KeyedStates, STATE, put_time, unless_kept};
@@ -97,8 +98,9 @@ impl<F: KeyedFold> RollingP<F> {
             |_, entry| thaw(kept, entry),
         )?;
         for slot in &over {
-            self.keys
-                .touch(*slot, |chunk, key, rolling| write(kept, chunk, key, rolling));
+            self.keys.touch(*slot, |chunk, key, rolling| {
+                write(kept, chunk, key, rolling)
+            });
             self.keys.remove(*slot);
         }
         Ok(over.len() < KEYS_FROM_DISK_PER_CALL)
@@ -150,10 +152,7 @@ fn key_of<K: Key, A>(kept: &Option<KeptAs<K, A>>, entry: &RestoredEntry<'_>) -> 
 }
 
 /// What an entry says of its key.
-fn thaw<K: Key, A>(
-    kept: &Option<KeptAs<K, A>>,
-    entry: &RestoredEntry<'_>,
-) -> Result<Rolling<A>> {
+fn thaw<K: Key, A>(kept: &Option<KeptAs<K, A>>, entry: &RestoredEntry<'_>) -> Result<Rolling<A>> {
     let kept = kept.as_ref().ok_or_else(|| RestoredState::unknown(entry))?;
     let (_, acc, mut rest) = kept.read(entry)?;
     let last = rest.time()?;
@@ -238,8 +237,9 @@ impl<F: KeyedFold> Processor for RollingP<F> {
                 outbox,
             },
         );
-        self.keys
-            .account(&self.metrics, |chunk, key, _, rolling| write(kept, chunk, key, rolling));
+        self.keys.account(&self.metrics, |chunk, key, _, rolling| {
+            write(kept, chunk, key, rolling)
+        });
         visited
     }
 
@@ -294,6 +294,18 @@ impl<F: KeyedFold> Processor for RollingP<F> {
             self.relieve()?;
         }
         Ok(())
+    }
+
+    fn hand_over(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
+        Some(self)
+    }
+
+    fn take_over(&mut self, memory: Box<dyn Any + Send>) -> bool {
+        let Ok(before) = memory.downcast::<Self>() else {
+            return false;
+        };
+        self.keys = before.keys;
+        true
     }
 }
 

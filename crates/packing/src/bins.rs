@@ -137,6 +137,17 @@ impl Bin {
         }
     }
 
+    /// Takes an instance out.
+    pub(crate) fn take(&mut self, space: &Space<'_>, slot: Slot) {
+        let mut left = std::mem::take(&mut self.slots);
+        left.retain(|other| *other != slot);
+        self.used = Resources::ZERO;
+        for slot in left {
+            // What fitted together with more does so now.
+            self.put(space, slot);
+        }
+    }
+
     /// Whether there is room for another instance of the vertex.
     pub(crate) fn has_room(&self, space: &Space<'_>, vertex: usize) -> bool {
         self.used_with(space, vertex).is_some()

@@ -112,6 +112,7 @@ macro_rules! conformance_suite {
             growing_moves_nothing
             shrinking_stops_the_highest_indices_and_moves_nothing
             where_nothing_has_changed_nothing_changes
+            spread_over_a_number_of_containers_it_is_in_as_many_or_refused
             what_fits_into_no_container_is_refused_with_the_numbers
         );
     };

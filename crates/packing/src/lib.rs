@@ -71,6 +71,7 @@ mod resources;
 
 mod bins;
 mod keep;
+mod level;
 mod manager;
 mod place;
 mod together;

@@ -12,13 +12,13 @@ use crate::keep::{Kept, keep};
 use crate::together::Together;
 use crate::{
     BinPacking, CompliantRoundRobin, JobDemand, PackingConfig, PackingPlan, Refusal, RoundRobin,
-    place,
+    level, place,
 };
 
 /// A packing policy: decides which instance runs in which container.
 ///
-/// Both operations are functions of their arguments: no clock, no randomness, nothing remembered. They are called when a
-/// job is submitted and when its parallelism changes, by its master, and may take their time (seconds).
+/// All operations are functions of their arguments: no clock, no randomness, nothing remembered. They are called when a
+/// job is submitted, and when its parallelism or its number of containers changes, by its master, and may take their time (seconds).
 ///
 /// A policy of one's own decides on a [`Placement`](crate::Placement) and has [`PackingPlan::of`] make the plan, which checks it.
 /// This one puts each vertex into the container that its attribute `rack` says:
@@ -72,6 +72,23 @@ pub trait ResourceManager: Send + Sync {
         config: &PackingConfig,
     ) -> Result<PackingPlan> {
         repack_balanced(current, demand, config, None)
+    }
+
+    /// Makes the next plan of a running job that is to be in so many containers, or in as many as it has instances, if these are fewer.
+    ///
+    /// Unless a policy knows better: as few instances move as that takes, so that in the end all containers have as many as each other,
+    /// give or take one, where there is room.
+    ///
+    /// # Errors
+    ///
+    /// When the instances don't fit into so few; the job goes on by its current plan then.
+    fn spread_over(
+        &self,
+        current: &PackingPlan,
+        config: &PackingConfig,
+        containers: NonZeroU32,
+    ) -> Result<PackingPlan> {
+        level::spread_over(current, config, containers)
     }
 }
 

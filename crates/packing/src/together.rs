@@ -50,6 +50,24 @@ impl<M: AsRef<dyn ResourceManager> + Send + Sync> ResourceManager for Together<M
         let plan = manager.repack(&before, &groups.as_demand(demand)?, &config_of_groups)?;
         groups.expand(demand, config, &plan)
     }
+
+    fn spread_over(
+        &self,
+        current: &PackingPlan,
+        config: &PackingConfig,
+        containers: NonZeroU32,
+    ) -> Result<PackingPlan> {
+        let manager = self.0.as_ref();
+        let demand = current.demand();
+        let groups = Groups::of(&demand)?;
+        if groups.is_trivial() {
+            return manager.spread_over(current, config, containers);
+        }
+        let config_of_groups = groups.within(&demand, config)?;
+        let before = groups.contract(current)?;
+        let plan = manager.spread_over(&before, &config_of_groups, containers)?;
+        groups.expand(&demand, config, &plan)
+    }
 }
 
 /// The groups of a job: the vertices of each, by its first; a vertex that may be anywhere is one by itself.

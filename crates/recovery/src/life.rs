@@ -165,6 +165,7 @@ impl Life {
                     .as_ref()
                     .map(|reading| Arc::clone(reading) as Arc<dyn CutSource>),
                 after,
+                ..Cuts::default()
             },
             ..JobConfig::named(with.job.job_name())
         };

@@ -356,7 +356,7 @@ impl World {
         let Some(worker) = self.workers.get_mut(&id) else {
             return;
         };
-        let mut begins = None;
+        let (mut begins, mut former) = (None, None);
         while worker
             .changes
             .first()
@@ -374,11 +374,11 @@ impl World {
                 worker.running.insert(instance.clone());
             }
             if change.begins {
-                worker.part = None;
+                former = worker.part.take().or(former);
                 begins = Some(change);
             }
         }
-        if begins.is_some_and(|change| !self.begin_part(id, &change)) {
+        if begins.is_some_and(|change| !self.begin_part(id, &change, former)) {
             return;
         }
         let Some(worker) = self.workers.get_mut(&id) else {

@@ -88,6 +88,8 @@ pub struct LivesReport {
     pub lives: u64,
     /// How many of them were arranged by another plan than the one before.
     pub handed_over: u64,
+    /// How many instances went on with their memory into another life.
+    pub reminded: u64,
     /// How often a life was found by another master, and went on.
     pub resumed: u64,
     /// How often the job went to safe mode.
@@ -105,6 +107,7 @@ impl LivesReport {
         self.committed += other.committed;
         self.lives += other.lives;
         self.handed_over += other.handed_over;
+        self.reminded += other.reminded;
         self.resumed += other.resumed;
         self.safe_modes += other.safe_modes;
         self.results += other.results;

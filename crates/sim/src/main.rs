@@ -180,12 +180,13 @@ fn lives(arguments: &Arguments, run: RunLives, which: &str) -> ExitCode {
         }
     }
     say!(
-        "{count} seeds from {first}: all well, {} steps; {} epochs committed; {} lives, {} of them by another plan; {} lives gone on \
-         with by another master; safe mode {} times; {} records published; {} jobs ended",
+        "{count} seeds from {first}: all well, {} steps; {} epochs committed; {} lives, {} of them by another plan; {} instances went \
+         on with their memory; {} lives gone on with by another master; safe mode {} times; {} records published; {} jobs ended",
         total.steps,
         total.committed,
         total.lives,
         total.handed_over,
+        total.reminded,
         total.resumed,
         total.safe_modes,
         total.results,

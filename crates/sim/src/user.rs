@@ -1,5 +1,6 @@
 //! The person who sends commands, and sends them again when nobody answers.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use ardea_control::{Command, CommandId, EpochsCommand, Refused};
@@ -49,7 +50,8 @@ impl User {
 
 /// So many commands for a job, at random times; at the end it is killed if that is wanted.
 pub(crate) fn plan(world: &mut World, count: u64, until: Duration, kills: bool) {
-    let mut random = Random::new(world.random.any());
+    let drawn = world.random.any();
+    let mut random = Random::new(drawn);
     let vertices = world.config.demand.vertices.clone();
     let mut plans = Vec::new();
     for _ in 0..count {
@@ -84,6 +86,13 @@ pub(crate) fn plan(world: &mut World, count: u64, until: Duration, kills: bool) 
     if world.lives.is_some() && random.per_mille(100) {
         let stop = Command::Epochs(EpochsCommand::Stop);
         plans.push((random.time(Duration::ZERO, until), stop));
+    }
+    // Drawn from elsewhere, so that seeds go on doing what they did.
+    let mut rescales = Random::new(!drawn);
+    while count > 0 && rescales.per_mille(300) {
+        let containers = NonZeroU32::MIN.saturating_add(rescales.below(6) as u32);
+        let at = rescales.time(Duration::ZERO, until);
+        plans.push((at, Command::Rescale(containers)));
     }
     if kills {
         plans.push((random.time(Duration::ZERO, until), Command::Kill));

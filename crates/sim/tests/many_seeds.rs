@@ -89,6 +89,7 @@ fn a_job_with_a_guarantee_loses_and_doubles_nothing_through_faults_and_updates()
     // That nothing is wrong says something only if something has happened.
     let happened = [
         total.handed_over,
+        total.reminded,
         total.resumed,
         total.safe_modes,
         total.finished,

@@ -44,7 +44,11 @@ impl LocalPlace for DiskPlace {
     }
 
     fn view(&self) -> Box<dyn LocalView> {
-        let snapshot = self.store.database().ok().map(|database| database.snapshot());
+        let snapshot = self
+            .store
+            .database()
+            .ok()
+            .map(|database| database.snapshot());
         Box::new(DiskView {
             snapshot,
             keyspace: self.keyspace.clone(),

@@ -131,7 +131,9 @@ impl Open {
                 .max_memtable_size(buffer)
                 .manual_journal_persist(true)
         };
-        let keyspace = self.database()?.keyspace(&format!("place-{number}"), options);
+        let keyspace = self
+            .database()?
+            .keyspace(&format!("place-{number}"), options);
         let keyspace = keyspace.map_err(|cause| self.failed(cause))?;
         self.places.fetch_add(1, Ordering::Relaxed);
         Ok(keyspace)

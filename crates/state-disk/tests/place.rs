@@ -15,8 +15,12 @@ fn batches() -> impl Strategy<Value = Vec<BTreeMap<u8, Option<Vec<u8>>>>> {
 }
 
 fn within(model: &Model, from: u8, until: u8) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let range = model.iter().filter(|(key, _)| (from..until).contains(&key[0]));
-    range.map(|(key, value)| (key.clone(), value.clone())).collect()
+    let range = model
+        .iter()
+        .filter(|(key, _)| (from..until).contains(&key[0]));
+    range
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
 }
 
 proptest! {
@@ -60,7 +64,9 @@ fn places_share_the_memory_and_leave_nothing_behind() {
     let store = DiskStore::new(folder.path(), 64 << 20);
     let parts = || {
         let entries = std::fs::read_dir(folder.path()).unwrap();
-        entries.filter(|entry| entry.as_ref().unwrap().path().is_dir()).count()
+        entries
+            .filter(|entry| entry.as_ref().unwrap().path().is_dir())
+            .count()
     };
     assert_eq!(parts(), 0, "nothing is opened before it is needed");
     let first = store.open().unwrap();

@@ -19,6 +19,8 @@ pub(crate) enum Callback {
     TendCut,
     Restore,
     Close,
+    HandOver,
+    TakeOver,
 }
 
 impl fmt::Display for Callback {
@@ -36,6 +38,8 @@ impl fmt::Display for Callback {
             Callback::TendCut => f.write_str("write_cut, or what came of an epoch"),
             Callback::Restore => f.write_str("restore"),
             Callback::Close => f.write_str("close"),
+            Callback::HandOver => f.write_str("hand_over"),
+            Callback::TakeOver => f.write_str("take_over"),
         }
     }
 }

@@ -145,17 +145,59 @@ impl Lives {
         Ok(if progress.done { self.decide() } else { Ok(()) })
     }
 
+    /// Whether the processor is to go on elsewhere behind the cut that was just taken, before this step.
+    pub(crate) fn moves(&mut self, step: usize) -> bool {
+        let writing = self.writing.as_ref();
+        writing.is_some_and(|writing| writing.mark.step == step) && self.random.below(3) == 0
+    }
+
+    /// Has the cut that was taken last written to its end and committed, and another life begin from there.
+    ///
+    /// # Errors
+    /// The processor's.
+    pub(crate) fn hand_over(
+        &mut self,
+        processor: &mut dyn Processor,
+    ) -> CoreResult<Result<(Epoch, KeptState), String>> {
+        let Some(mut written) = self.writing.take() else {
+            return Ok(Err("there is no cut to go on from".into()));
+        };
+        for _ in 0..MOST_IDLE {
+            let mut writer = CutWriter::new(&mut written.chunk, usize::MAX);
+            if processor.write_cut(&mut writer)?.done {
+                return Ok(self.go_on_behind(written));
+            }
+        }
+        Ok(Err("write_cut has room and is never done".into()))
+    }
+
+    fn go_on_behind(&mut self, written: Written) -> Result<(Epoch, KeptState), String> {
+        let Written { cut, chunk, mark } = written;
+        let kept = self.laid_over(cut, &chunk)?;
+        self.committed = Some((cut.epoch, kept.clone(), mark));
+        self.told = Some(cut.epoch);
+        self.fates.clear();
+        if self.random.coin() {
+            self.fates.push_back((cut.epoch, true));
+        }
+        Ok((cut.epoch, kept))
+    }
+
+    /// A cut laid over what is committed.
+    fn laid_over(&self, cut: Cut, chunk: &StateChunk) -> Result<KeptState, String> {
+        let before = self.committed.as_ref().map(|(_, kept, _)| kept);
+        match before {
+            Some(before) => before.after(cut, chunk),
+            None => KeptState::default().after(cut, chunk),
+        }
+    }
+
     /// A cut is whole: it is committed, given up, or nobody hears of it.
     fn decide(&mut self) -> Result<(), String> {
         let Some(Written { cut, chunk, mark }) = self.writing.take() else {
             return Ok(());
         };
-        let nothing = KeptState::default();
-        let before = self
-            .committed
-            .as_ref()
-            .map_or(&nothing, |(_, kept, _)| kept);
-        let kept = before.after(cut, &chunk)?;
+        let kept = self.laid_over(cut, &chunk)?;
         match self.random.below(6) {
             0 => {}
             1 => self.fates.push_back((cut.epoch, false)),

@@ -71,7 +71,7 @@ impl ProcessorTest {
     /// What the processor remembers survives it: every variant is also run so that it hands over cuts, full ones and increments, while
     /// records go on; some are committed, some given up; and it dies at any call, several times, another one gets back
     /// what the last committed cut remembers, and what came since comes again. The outputs have to be the same as if nothing had
-    /// happened.
+    /// happened. Now and then another goes on with its memory behind a cut, if it [hands that over](ardea_core::Processor::hand_over).
     ///
     /// With [keyed inputs](Self::keyed_input) others go on twice as another number of instances. The records have to be the same then,
     /// in whatever order, where [`Expected`] lists them.

@@ -1,5 +1,6 @@
 //! What remembers as it should survives any death, and what does not is caught.
 
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 
 use std::sync::Arc;
@@ -28,6 +29,10 @@ enum Flaw {
     EndsTwice,
     /// It takes all that it is given, and remembers half.
     TakesHalf,
+    /// None: another one goes on with its memory.
+    HandsOver,
+    /// It hands over less than it remembers.
+    HandsOverHalf,
 }
 
 /// Sums up numbers by key until the sum is above 50, which it emits and begins anew; emits the rest at the end.
@@ -158,6 +163,24 @@ impl Processor for Sums {
         self.epoch = epoch;
         Ok(Progress::DONE)
     }
+
+    fn hand_over(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
+        let hands_over = matches!(self.flaw, Flaw::HandsOver | Flaw::HandsOverHalf);
+        hands_over.then_some(self as Box<dyn Any + Send>)
+    }
+
+    fn take_over(&mut self, memory: Box<dyn Any + Send>) -> bool {
+        let Ok(before) = memory.downcast::<Self>() else {
+            return false;
+        };
+        self.sums = before.sums;
+        if self.flaw == Flaw::HandsOverHalf {
+            self.sums.pop_first();
+        }
+        self.changed = before.changed;
+        self.epoch = before.epoch;
+        true
+    }
 }
 
 /// The test of one with this flaw.
@@ -191,8 +214,10 @@ fn test(flaw: Flaw) -> ProcessorTest {
 
 #[test]
 fn what_remembers_as_it_should_survives_any_death() {
-    let report = test(Flaw::None).run();
-    assert!(report.survived > 100, "{}", report.survived);
+    for flaw in [Flaw::None, Flaw::HandsOver] {
+        let report = test(flaw).run();
+        assert!(report.survived > 100, "{}", report.survived);
+    }
 }
 
 #[test]
@@ -205,6 +230,7 @@ fn what_does_not_is_caught() {
         Flaw::HasNoPartitions,
         Flaw::EndsTwice,
         Flaw::TakesHalf,
+        Flaw::HandsOverHalf,
     ] {
         // Only the deaths find it.
         let failure = match test(flaw).try_run() {

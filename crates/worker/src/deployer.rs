@@ -27,7 +27,7 @@ use crate::driver::Event;
 use crate::failures::Failures;
 use crate::gauges::Gauges;
 use crate::instance::{InstanceProcesses, ToInstance, vertex_at, with_processes};
-use crate::living::Living;
+use crate::living::{Legacy, Living};
 use crate::mail::PostOffice;
 use crate::network::Network;
 use crate::plan::{Names, parallelisms, sites};
@@ -126,6 +126,8 @@ struct Work<'a> {
     active: Option<Active>,
     /// The life that is active, if the job has lives.
     living: Option<Living>,
+    /// What instances of the life before have left, until the next one begins.
+    legacy: Option<Legacy>,
     /// What was active of an earlier life, until nothing of it is left: it may have files and connections that the next one wants.
     former: Option<Active>,
     /// The life that can't go on here.
@@ -165,6 +167,7 @@ impl<'a> Work<'a> {
             with,
             active: None,
             living: None,
+            legacy: None,
             former: None,
             failed: None,
             waiting: None,
@@ -296,6 +299,7 @@ impl<'a> Work<'a> {
         if self.active.is_none() {
             // Without instances there may be records for those that were here: others would hold them until somebody takes them.
             if instances.is_empty() && !is_placed(change, self.with.here) {
+                self.legacy = None;
                 return Ok(());
             }
             self.begin_life(change, instances)?;

@@ -50,6 +50,8 @@ pub(crate) enum Event {
     Epochs(Generation, EpochsAgentEvent),
     /// That life can't go on here.
     LifeOver(Generation, LifeEnd),
+    /// So many instances go on with what they have in memory, in a life that begins.
+    Reminded(usize),
     /// The job can't go on in this process; who is to blame, if that is known.
     Broken(Option<InstanceId>, Error),
     /// A batch for the master.
@@ -201,6 +203,12 @@ impl Driver {
                 self.notes
                     .say(format_args!("life {generation} can't go on here: {why:?}"));
                 self.tell(AgentEvent::LifeOver(generation, why))
+            }
+            Event::Reminded(count) => {
+                self.notes.say(format_args!(
+                    "{count} instances go on with what they have in memory"
+                ));
+                None
             }
             Event::Broken(instance, error) => {
                 self.notes

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use ardea_control::{Change, EpochKind, EpochsAgentAction, Generation, Life, LifeEnd, Run};
 use ardea_core::{Dag, Epoch, Error, ErrorCode, Guarantee, Result, Waker};
-use ardea_engine::{Cuts, Deployment};
+use ardea_engine::{Cuts, Deployment, Keepsakes};
 use ardea_packing::InstanceId;
 use tokio::sync::mpsc;
 
@@ -14,11 +15,47 @@ use crate::driver::Event;
 use crate::plan::parallelisms;
 use crate::read_first::ReadFirst;
 
+/// What the instances of a life have left here when it ended: of use to a life that begins from an epoch of that one.
+pub(crate) struct Legacy {
+    generation: Generation,
+    keepsakes: Arc<Keepsakes>,
+}
+
+impl Legacy {
+    /// For the life that begins now.
+    fn for_life(self, life: Life) -> Option<Arc<Keepsakes>> {
+        let is_of_it = life.from.is_some() && life.taken_in == self.generation;
+        if !is_of_it {
+            drop_aside(self.keepsakes);
+            return None;
+        }
+        Some(self.keepsakes)
+    }
+}
+
+/// Drops what nobody has taken: on a thread of its own, as that takes the longer the more state there is, and a life is about to begin.
+fn drop_aside(left: Arc<Keepsakes>) {
+    if left.is_empty() {
+        return;
+    }
+    let aside = Arc::clone(&left);
+    let dropping = thread::Builder::new().name("ardea-left".into());
+    if dropping.spawn(move || aside.clear()).is_err() {
+        left.clear();
+    }
+}
+
 /// The life that runs here.
 pub(crate) struct Living {
     life: Life,
     guarantee: Guarantee,
     cuts: Box<dyn LifeCuts>,
+    /// Where its instances leave what they remember when it ends.
+    keepsakes: Arc<Keepsakes>,
+    /// What those of the life before have left, until its own have been made.
+    left: Option<Arc<Keepsakes>>,
+    /// How many of them.
+    had_left: usize,
     events: mpsc::UnboundedSender<Event>,
     /// Whether the master wants sources to read.
     run: Run,
@@ -41,7 +78,7 @@ impl Living {
     /// # Errors
     /// If nobody keeps cuts here; what the keeper returns.
     pub(crate) fn begin(
-        (life, change): (Life, &Change),
+        (life, change, legacy): (Life, &Change, Option<Legacy>),
         instances: &[InstanceId],
         job: &str,
         keeper: Option<&Arc<dyn CutKeeper>>,
@@ -75,10 +112,14 @@ impl Living {
                 let _ = fails.send(over(life, &error));
             }),
         })?;
+        let left = legacy.and_then(|legacy| legacy.for_life(life));
         Ok(Living {
             life,
             guarantee: keeper.guarantee(),
             cuts,
+            keepsakes: Arc::default(),
+            had_left: left.as_ref().map_or(0, |left| left.len()),
+            left,
             events: events.clone(),
             run: Run::Prepared,
             is_held: false,
@@ -104,6 +145,8 @@ impl Living {
         let cuts = self.cuts.cuts();
         Cuts {
             sink: cuts.sink.map(|sink| self.first.listen(sink, &self.look)),
+            leaves: Some(Arc::clone(&self.keepsakes)),
+            left: self.left.clone(),
             ..cuts
         }
     }
@@ -111,6 +154,21 @@ impl Living {
     /// All instances here have been made.
     pub(crate) fn begun(&mut self, deployment: &Deployment) {
         self.cuts.begun(deployment.handle());
+        // What nobody has taken belongs to instances that are elsewhere now, or have other partitions.
+        if let Some(left) = self.left.take() {
+            let _ = self
+                .events
+                .send(Event::Reminded(self.had_left.saturating_sub(left.len())));
+            drop_aside(left);
+        }
+    }
+
+    /// It is over, and nothing of it runs any more.
+    pub(crate) fn into_legacy(self) -> Legacy {
+        Legacy {
+            generation: self.life.generation,
+            keepsakes: self.keepsakes,
+        }
     }
 
     /// Whether all instances here have what they begin with.

@@ -1,5 +1,6 @@
 //! What each route does: reads what came, asks the cluster, tells the answer.
 
+use std::num::NonZeroU32;
 use std::sync::{Arc, LazyLock};
 
 use ardea_core::{Error, ErrorCode};
@@ -18,9 +19,9 @@ use crate::fault::status_of;
 use crate::number;
 use crate::routes::DOCUMENT_PATH;
 use crate::{
-    Answer, Cluster, Fault, KillQuery, LogQuery, MetricsQuery, ParallelismUpdate, RangeQuery,
-    RecoverRequest, SavepointRequest, SnapshotsQuery, SubmitRequest, Unanswered, UpgradeRequest,
-    check_job_name,
+    Answer, Cluster, ContainersUpdate, Fault, KillQuery, LogQuery, MetricsQuery, ParallelismUpdate,
+    RangeQuery, RecoverRequest, SavepointRequest, SnapshotsQuery, SubmitRequest, Unanswered,
+    UpgradeRequest, check_job_name,
 };
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -148,6 +149,21 @@ pub(super) async fn update(
         return Err(Misread(StatusCode::BAD_REQUEST, error.hint(next)));
     }
     Ok(accepted(shared.0.update(&job, update).await, &uri))
+}
+
+pub(super) async fn rescale(
+    State(shared): State<Shared>,
+    uri: Uri,
+    job: Job,
+    body: Received,
+) -> Outcome {
+    let (job, update): (_, ContainersUpdate) = (named(job)?, read(body)?);
+    let Some(containers) = NonZeroU32::new(update.containers) else {
+        let error = Error::new(ErrorCode::BadRequest, "a job has one container at least");
+        let next = "ask for one at least: {\"containers\": 3}";
+        return Err(Misread(StatusCode::BAD_REQUEST, error.hint(next)));
+    };
+    Ok(accepted(shared.0.rescale(&job, containers).await, &uri))
 }
 
 pub(super) async fn recover(

@@ -56,6 +56,7 @@ fn method(verb: Verb, operation: Operation) -> MethodRouter<Shared> {
         Operation::Deactivate => on(filter, handlers::deactivate),
         Operation::Restart => on(filter, handlers::restart),
         Operation::Update => on(filter, handlers::update),
+        Operation::Rescale => on(filter, handlers::rescale),
         Operation::Recover => on(filter, handlers::recover),
         Operation::Savepoint => on(filter, handlers::savepoint),
         Operation::States => on(filter, handlers::states),

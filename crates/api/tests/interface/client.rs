@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use ardea_api::testing::word_count;
 use ardea_api::{
-    Client, JobEnding, LogQuery, LogSource, MetricsQuery, ParallelismUpdate, Phase, RangeQuery,
-    RecoverRequest, SnapshotsQuery,
+    Client, ContainersUpdate, JobEnding, LogQuery, LogSource, MetricsQuery, ParallelismUpdate,
+    Phase, RangeQuery, RecoverRequest, SnapshotsQuery,
 };
 use ardea_core::ErrorCode;
 use ardea_packing::ContainerId;
@@ -41,6 +41,14 @@ async fn a_job_is_submitted_looked_at_commanded_and_killed() {
     assert_eq!(plans.version, Some(2));
     assert_eq!(plans.logical.edges.len(), 2);
     assert_eq!(plans.packing.unwrap().instance_count(), 7);
+
+    let spread = ContainersUpdate { containers: 3 };
+    client.rescale("word-count", &spread).await.unwrap();
+    let plans = client.plans("word-count").await.unwrap();
+    assert_eq!(plans.packing.unwrap().containers().len(), 3);
+    let none = ContainersUpdate { containers: 0 };
+    let error = client.rescale("word-count", &none).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::BadRequest);
 
     let request = RecoverRequest {
         from_epoch: Some(7),

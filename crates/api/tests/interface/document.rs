@@ -149,6 +149,7 @@ async fn every_operation_is_served_as_it_is_described() {
                 serde_json::to_string(&request).unwrap()
             }
             "updateParallelism" => r#"{"parallelism": {"words": 3}}"#.to_string(),
+            "updateContainerCount" => r#"{"containers": 3}"#.to_string(),
             "recoverJob" => r#"{"from_epoch": 7}"#.to_string(),
             "writeSavepoint" => r#"{"to": "/saved"}"#.to_string(),
             "upgradeJob" => upgrade_of_word_count(),

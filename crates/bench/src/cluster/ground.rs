@@ -1,5 +1,6 @@
 //! A cluster of this machine, in a folder for temporary files, for as long as a bench runs.
 
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +10,9 @@ use std::time::{Duration, Instant};
 use ardea::cluster::{Launcher, Modules};
 use ardea::job::{Prepared, Target, Wanted, client_of, connect};
 use ardea::recovery::SURVIVAL_SETTINGS;
-use ardea_api::{Client, ClusterSettings, HostView, JobDescription, Phase, with_clusters};
+use ardea_api::{
+    Client, ClusterSettings, ContainersUpdate, HostView, JobDescription, Phase, with_clusters,
+};
 use ardea_core::settings::duration::format_duration;
 use ardea_core::settings::{Resolved, Resolver, Schema};
 use ardea_core::{Error, ErrorCode, Guarantee, Result};
@@ -232,6 +235,28 @@ impl Ground {
         Ok(())
     }
 
+    /// Spreads a job over so many containers.
+    ///
+    /// # Errors
+    /// What the cluster says.
+    pub(crate) fn rescale(&self, job: &str, containers: NonZeroU32) -> Result<()> {
+        let update = ContainersUpdate {
+            containers: containers.get(),
+        };
+        let client = &self.inner.client;
+        self.inner.runtime.block_on(client.rescale(job, &update))
+    }
+
+    /// Waits until a job has come to its end by itself.
+    ///
+    /// # Errors
+    /// [`ErrorCode::LimitReached`] if it doesn't in time.
+    pub(crate) fn wait_until_gone(&self, job: &str, patience: Duration) -> Result<()> {
+        self.inner.wait_until_gone(job, patience)?;
+        self.inner.jobs().retain(|other| other != job);
+        Ok(())
+    }
+
     /// Ends a job, and waits until it is gone.
     ///
     /// # Errors
@@ -267,7 +292,11 @@ impl Inner {
     fn kill(&self, job: &str) -> Result<()> {
         self.jobs().retain(|other| other != job);
         self.runtime.block_on(self.client.kill(job))?;
-        let deadline = Instant::now() + GONE_WITHIN;
+        self.wait_until_gone(job, GONE_WITHIN)
+    }
+
+    fn wait_until_gone(&self, job: &str, patience: Duration) -> Result<()> {
+        let deadline = Instant::now() + patience;
         loop {
             match self.runtime.block_on(self.client.describe(job)) {
                 Err(error) if error.code() == ErrorCode::NoSuchJob => return Ok(()),

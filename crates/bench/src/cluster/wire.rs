@@ -18,6 +18,9 @@ use crate::usage::{cpu_time, monotonic_nanos, peak_resident_mb};
 /// How often it is looked whether all workers are there.
 const LOOK: Duration = Duration::from_millis(2);
 
+/// What the files of workers end with that are gone.
+const LEFT: &str = "left";
+
 /// How long a worker may take to answer; longer than a machine stands still.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
 
@@ -111,6 +114,38 @@ pub(crate) fn attend(socket: &Path, who: Who, attended: Arc<dyn Attended>) -> Re
         })
         .map_err(gone)?;
     Ok(())
+}
+
+/// In a worker that ends: leaves all that it has to tell beside the socket, for a bench that asks when it is gone.
+///
+/// # Errors
+/// [`ErrorCode::WriteFailed`] if it can't.
+pub(crate) fn farewell(socket: &Path, who: Who, attended: &dyn Attended) -> Result<()> {
+    let failed = |error: std::io::Error| {
+        let what = "a bench's worker can't leave what it has counted";
+        Error::new(ErrorCode::WriteFailed, what).because(error)
+    };
+    // A bench that is over has taken its folder along.
+    let Some(folder) = socket.parent().filter(|folder| folder.is_dir()) else {
+        return Ok(());
+    };
+    let told = serde_json::to_vec(&sample(who, attended, true));
+    let told = told.map_err(|error| failed(error.into()))?;
+    let name = format!("{}-{}", who.container, who.incarnation);
+    let written = folder.join(format!("{name}.leaving"));
+    std::fs::write(&written, told).map_err(failed)?;
+    std::fs::rename(&written, folder.join(format!("{name}.{LEFT}"))).map_err(failed)
+}
+
+/// What workers have left that are gone, sorted by container.
+pub(crate) fn left_in(folder: &Path) -> Vec<Sample> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let paths = entries.map(|entry| entry.path());
+    let left = paths.filter(|path| path.extension().is_some_and(|end| end == LEFT));
+    let read = left.filter_map(|path| serde_json::from_slice(&std::fs::read(path).ok()?).ok());
+    let mut samples: Vec<Sample> = read.collect();
+    samples.sort_by_key(|sample| (sample.container, sample.incarnation));
+    samples
 }
 
 /// How often each latency was recorded, as samples tell it.

@@ -8,12 +8,13 @@ use ardea_core::{Error, ErrorCode, Result};
 use ardea_engine::Job;
 use serde::{Deserialize, Serialize};
 
-use super::wire::{Attended, Who, attend};
+use super::wire::{Attended, Who, attend, farewell};
 use super::{BENCH_ARGUMENT, Order};
 use crate::failover::AccountsLoad;
 use crate::latency::{self, ChainLoad};
 use crate::nexmark::QueryLoad;
 use crate::pulse::{self, PulseLoad};
+use crate::rescale::{self, RescaleLoad};
 use crate::wordcount::spread::{self, WordcountLoad};
 use crate::ysb::AdsLoad;
 
@@ -37,6 +38,7 @@ pub(crate) enum Kind {
     Query(QueryLoad),
     Accounts(AccountsLoad),
     Ads(AdsLoad),
+    Rescale(RescaleLoad),
 }
 
 impl Load {
@@ -65,6 +67,13 @@ impl Load {
         }
     }
 
+    pub(crate) fn rescale(socket: PathBuf, load: RescaleLoad) -> Self {
+        Load {
+            socket,
+            kind: Kind::Rescale(load),
+        }
+    }
+
     /// The job, and what the bench may ask of it.
     pub(crate) fn job(&self) -> Result<BenchJob> {
         let (topology, attended) = match &self.kind {
@@ -74,6 +83,7 @@ impl Load {
             Kind::Query(load) => return load.job(),
             Kind::Accounts(load) => return load.job(),
             Kind::Ads(load) => return load.job(),
+            Kind::Rescale(load) => return rescale::job(load),
         };
         Ok((Box::new(topology), attended))
     }
@@ -107,5 +117,7 @@ pub fn work(start: WorkerStart, told: &str) -> Result<()> {
     attend(&load.socket, who, Arc::clone(&attended))?;
     let outcome = ardea::job::work(start, &*job, &attended.modules());
     attended.obey(Order::Over);
+    // One that is given back before the bench is over is asked for nothing more.
+    farewell(&load.socket, who, &*attended)?;
     outcome
 }

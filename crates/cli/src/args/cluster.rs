@@ -157,6 +157,31 @@ pub struct UpgradeArgs {
     pub args: Vec<String>,
 }
 
+pub(super) const RESCALE_HELP: &str = "\
+Example: ardea rescale word-count --workers 3
+
+As few instances move as that takes; vertices keep their numbers of instances, which `ardea update` changes. A container runs one worker.";
+
+/// `ardea rescale`.
+#[derive(clap::Args, Debug)]
+pub struct RescaleArgs {
+    /// The job's name
+    pub job: String,
+    /// How many containers, with a worker each, all instances are spread over; no more than there are instances
+    #[arg(long, visible_alias = "containers", value_name = "N", value_parser = worker_count)]
+    pub workers: u32,
+    /// Where it is.
+    #[command(flatten)]
+    pub place: Where,
+    /// Don't wait until all run where they are to
+    #[arg(long)]
+    pub detach: bool,
+}
+
+fn worker_count(text: &str) -> Result<u32, String> {
+    within(1..=u32::MAX, text)
+}
+
 pub(super) const RECOVER_HELP: &str = "\
 Examples:
   ardea recover word-count

@@ -11,6 +11,7 @@ mod pairs;
 mod promise;
 mod recovery;
 mod repeat;
+mod rescale;
 mod snapshot;
 mod soak;
 mod stages;
@@ -62,6 +63,8 @@ pub enum BenchCommand {
     Recovery(recovery::RecoveryBenchArgs),
     /// What is seen of the death of one of two copies of a job that write together
     Twins(twins::TwinsBenchArgs),
+    /// What is felt of it when a job is spread over other numbers of workers, beside the same job left alone
+    Rescale(rescale::RescaleBenchArgs),
     /// Where the cpu time goes from Kafka through a filter and an aggregation to Redis
     Breakdown(breakdown::BreakdownBenchArgs),
 }
@@ -92,6 +95,7 @@ pub fn run(command: &BenchCommand, context: &Context) -> Result<(), Failure> {
         BenchCommand::Submit(args) => submit::run(args, context),
         BenchCommand::Recovery(args) => recovery::run(args, context),
         BenchCommand::Twins(args) => twins::run(args, context),
+        BenchCommand::Rescale(args) => rescale::run(args, context),
         BenchCommand::Breakdown(args) => breakdown::run(args, context),
     }
 }

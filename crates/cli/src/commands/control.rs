@@ -2,12 +2,12 @@
 
 use std::io::{self, BufRead, IsTerminal};
 
-use ardea_api::{LogicalPlan, ParallelismUpdate, Phase, RecoverRequest};
+use ardea_api::{ContainersUpdate, LogicalPlan, ParallelismUpdate, Phase, RecoverRequest};
 use ardea_core::ErrorCode;
 use ardea_packing::ContainerId;
 use serde_json::json;
 
-use crate::args::{KillArgs, RecoverArgs, RemoteJob, RestartArgs, UpdateArgs};
+use crate::args::{KillArgs, RecoverArgs, RemoteJob, RescaleArgs, RestartArgs, UpdateArgs};
 use crate::context::Context;
 use crate::failure::{Failure, print_error};
 use crate::reach::Reached;
@@ -162,6 +162,36 @@ pub fn update(args: &UpdateArgs, context: &Context) -> Result<(), Failure> {
     if !along.is_empty() {
         what += &format!("; with it, as they stay together: {}", along.join(", "));
     }
+    tell(context, &args.job, &what)
+}
+
+/// Spreads a job over another number of workers.
+pub fn rescale(args: &RescaleArgs, context: &Context) -> Result<(), Failure> {
+    let cluster = Reached::of_job(&args.place, &args.job, context)?;
+    let update = ContainersUpdate {
+        containers: args.workers,
+    };
+    cluster.ask(cluster.client.rescale(&args.job, &update))?;
+    let mut seen = None;
+    if !args.detach {
+        // From when it is stored until all is where it is to be, the job is being updated.
+        cluster.wait_until(&format!("{} to be rescaled", args.job), || {
+            let now = cluster.ask(cluster.client.describe(&args.job))?.summary;
+            let (phase, containers) = (now.phase, now.container_count);
+            seen = Some((phase, containers));
+            Ok(matches!(
+                phase,
+                Phase::Running | Phase::Paused | Phase::SafeMode
+            ))
+        })?;
+    }
+    let what = match seen {
+        None => format!("is being rescaled to {} workers", args.workers),
+        Some((Phase::SafeMode, _)) => {
+            "is in safe mode, and rescaled by `ardea recover`".to_string()
+        }
+        Some((_, containers)) => format!("is rescaled: it has {containers} workers"),
+    };
     tell(context, &args.job, &what)
 }
 

@@ -174,6 +174,10 @@ const TESTS: &[Test] = &[
         run: survives::what_is_published_is_the_same_with_other_numbers_of_instances,
     },
     Test {
+        name: "what_is_published_is_the_same_over_other_numbers_of_workers",
+        run: survives::what_is_published_is_the_same_over_other_numbers_of_workers,
+    },
+    Test {
         name: "the_snapshots_of_a_job_are_shown_and_checked",
         run: survives::the_snapshots_of_a_job_are_shown_and_checked,
     },

@@ -153,6 +153,27 @@ pub fn what_is_published_is_the_same_with_other_numbers_of_instances() {
     job.stop();
 }
 
+pub fn what_is_published_is_the_same_over_other_numbers_of_workers() {
+    let job = Surviving::exactly_once(ENDLESS, 1_000);
+    let arena = &job.arena;
+    job.until_more();
+    let first = job.worker(1);
+    for count in [2, 3] {
+        let life = job.life();
+        arena.succeed(&format!("rescale tally --workers {count}"));
+        assert!(job.life() > life);
+        arena.until("as many workers", || arena.workers("tally").len() == count);
+        job.until_more();
+    }
+    // Nothing was restarted that stays.
+    assert_eq!(job.worker(1), first);
+    let life = job.life();
+    arena.succeed("rescale tally --workers 3");
+    assert_eq!(job.life(), life);
+    job.kill_worker(3, kill);
+    job.stop();
+}
+
 pub fn the_snapshots_of_a_job_are_shown_and_checked() {
     let job = Surviving::exactly_once(ENDLESS, 1_000);
     let arena = &job.arena;

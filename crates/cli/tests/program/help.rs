@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::ardea::{run, succeed};
 
-const COMMANDS: [&[&str]; 43] = [
+const COMMANDS: [&[&str]; 46] = [
     &[],
     &["demo"],
     &["run"],
@@ -23,6 +23,7 @@ const COMMANDS: [&[&str]; 43] = [
     &["savepoint"],
     &["diff"],
     &["recover"],
+    &["rescale"],
     &["logs"],
     &["metrics"],
     &["top"],
@@ -45,6 +46,7 @@ const COMMANDS: [&[&str]; 43] = [
     &["bench", "forward"],
     &["bench", "twins"],
     &["twins"],
+    &["bench", "rescale"],
     &["nexmark"],
     &["nexmark", "generate"],
     &["nexmark", "run"],

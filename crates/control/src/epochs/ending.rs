@@ -32,8 +32,8 @@ impl Epochs {
         }
         let asks = std::mem::take(&mut self.asks);
         let kinds = asks.iter().map(|(_, kind)| *kind);
-        // What somebody waits for comes first.
-        let usual = match hands_over {
+        // What somebody waits for comes first. Sources wait while a handover is saved: a usual epoch right before it leaves it little to save.
+        let usual = match hands_over && self.near == self.plan {
             true => EpochKind::Handover,
             false => EpochKind::Usual,
         };
@@ -180,6 +180,7 @@ impl Epochs {
         let epoch = under_way.epoch;
         self.is_over(now, under_way.begun_at);
         self.given_up_in_a_row = 0;
+        self.near = self.plan;
         self.tell_commit(now, actions);
         if under_way.kind == EpochKind::Last {
             // There is no other one for who has come too late.

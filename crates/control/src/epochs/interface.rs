@@ -109,7 +109,8 @@ pub enum EpochsEvent {
         reason: String,
     },
     /// The job's plan is this one: lives that begin from now on are arranged by it ([`EpochsRecord::plan`]). If the present one is not, an epoch
-    /// ends, and when that is committed another life begins from exactly there. The plan has to be stored before.
+    /// ends, and right behind it another, which holds the sources; when that is committed another life begins from exactly there. The plan has to
+    /// be stored before.
     Arranged(PlanVersion),
     /// A user wants something.
     Command(CommandId, EpochsCommand),

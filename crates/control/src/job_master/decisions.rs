@@ -1,6 +1,7 @@
 //! Decisions: what is written down before it is done, and the commands of users.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -290,15 +291,12 @@ impl JobMaster {
                 };
             }
             Command::Update(parallelism) => {
-                return match self.update(&mut record, &parallelism) {
-                    Ok(true) => {
-                        self.deciding = Some(id);
-                        self.keeper.propose(record);
-                        None
-                    }
-                    Ok(false) => Some(Ok(())),
-                    Err(refused) => Some(Err(refused)),
-                };
+                let updated = self.update(&mut record, &parallelism);
+                return self.follow(id, record, updated);
+            }
+            Command::Rescale(containers) => {
+                let rescaled = self.rescale(&mut record, containers);
+                return self.follow(id, record, rescaled);
             }
         };
         if record.intent == intent {
@@ -310,21 +308,72 @@ impl JobMaster {
         None
     }
 
-    /// Puts the next plan into the record; whether it is another one.
-    fn update(
-        &self,
-        record: &mut JobRecord,
-        parallelism: &BTreeMap<VertexName, u32>,
-    ) -> Result<bool, Refused> {
+    /// Stores the record, if there is another plan in it.
+    fn follow(
+        &mut self,
+        id: CommandId,
+        record: JobRecord,
+        is_another: Result<bool, Refused>,
+    ) -> Option<Result<(), Refused>> {
+        match is_another {
+            Ok(true) => {
+                self.deciding = Some(id);
+                self.keeper.propose(record);
+                None
+            }
+            Ok(false) => Some(Ok(())),
+            Err(refused) => Some(Err(refused)),
+        }
+    }
+
+    /// The plan that another one may follow now.
+    fn plan_to_follow(&self, record: &JobRecord) -> Result<Arc<PackingPlan>, Refused> {
         if self.scaling.is_some() || record.previous.is_some() {
             return Err(self.busy("being updated"));
         }
         if record.upgrade.as_ref().is_some_and(Upgrade::is_under_way) {
             return Err(self.busy("being upgraded"));
         }
-        let Some(plan) = record.plan.as_ref().filter(|_| record.started) else {
-            return Err(self.busy("being started"));
-        };
+        let plan = record.plan.as_ref().filter(|_| record.started);
+        plan.map(Arc::clone)
+            .ok_or_else(|| self.busy("being started"))
+    }
+
+    /// Puts the next plan into the record.
+    fn put_next(&self, record: &mut JobRecord, plan: Arc<PackingPlan>, next: PackingPlan) {
+        record.previous = Some(Previous {
+            plan,
+            version: record.plan_version,
+            switched: false,
+        });
+        record.plan_version.0 += 1;
+        record.plan = Some(Arc::new(next));
+    }
+
+    /// Puts a plan of so many containers into the record; whether it is another one.
+    fn rescale(&self, record: &mut JobRecord, containers: NonZeroU32) -> Result<bool, Refused> {
+        let plan = self.plan_to_follow(record)?;
+        let next = self
+            .manager
+            .spread_over(&plan, &record.packing, containers)
+            .map_err(|error| Refused::impossible(&error))?;
+        let next = self.sized(next);
+        if next == *plan {
+            return Ok(false);
+        }
+        // What is added later is spread over as many.
+        record.packing.containers = Some(containers);
+        self.put_next(record, plan, next);
+        Ok(true)
+    }
+
+    /// Puts the next plan into the record; whether it is another one.
+    fn update(
+        &self,
+        record: &mut JobRecord,
+        parallelism: &BTreeMap<VertexName, u32>,
+    ) -> Result<bool, Refused> {
+        let plan = self.plan_to_follow(record)?;
         let wanted = parallelism.iter();
         let demand = record
             .demand
@@ -339,15 +388,9 @@ impl JobMaster {
             .map_err(|error| Refused::impossible(&error))?;
         let next = self
             .manager
-            .repack(plan, &demand, &record.packing)
+            .repack(&plan, &demand, &record.packing)
             .map_err(|error| Refused::impossible(&error))?;
-        record.previous = Some(Previous {
-            plan: Arc::clone(plan),
-            version: record.plan_version,
-            switched: false,
-        });
-        record.plan_version.0 += 1;
-        record.plan = Some(Arc::new(self.sized(next)));
+        self.put_next(record, plan, self.sized(next));
         record.demand = demand;
         Ok(true)
     }

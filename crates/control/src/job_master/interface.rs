@@ -1,6 +1,7 @@
 //! What happens to a job master, and what it wants done.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -189,6 +190,8 @@ pub enum Command {
     Restart(ContainerId),
     /// These vertices get so many instances, while the job runs.
     Update(BTreeMap<VertexName, u32>),
+    /// All instances are spread over so many containers, while the job runs.
+    Rescale(NonZeroU32),
     /// Something about the job's epochs; of a job with a guarantee only.
     Epochs(EpochsCommand),
     /// Another program is to follow, with the state of this one; of a job with a guarantee only.

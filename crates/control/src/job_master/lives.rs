@@ -16,8 +16,8 @@
 //! **The plan of a life is that of its record** ([`EpochsRecord::plan`](crate::EpochsRecord::plan)), which is written with it. An update
 //! first stores the next plan, and has its containers started while the present life goes on; when their workers are there, the
 //! conductor is told of the plan. So whoever takes over knows by which plan the present life runs, and what comes next.
-//! All of the job begins anew then: [`Scaling`](crate::Scaling), which moves only what moves, is for jobs without a guarantee. Where it shall be for
-//! the others as well, it takes the place of the [`EpochKind::Handover`](crate::EpochKind::Handover): in `follow_plan`.
+//! All of the job begins anew then: [`Scaling`](crate::Scaling), which moves only what moves, is for jobs without a guarantee. What of the state has to be
+//! read again for that, and what is in memory still, is decided by each worker for itself.
 
 mod taking_part;
 mod upgrading;

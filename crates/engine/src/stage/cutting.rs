@@ -264,6 +264,13 @@ impl CutDesk {
         sink.finish(&self.name, report, self.chunk.take().unwrap_or_default());
     }
 
+    /// The latest epoch that has ended here, if its cut is written and the stage has neither ended nor is about to.
+    pub(super) fn rests_behind(&self) -> Option<Epoch> {
+        let is_written = self.writing.is_none() && self.restoring.is_none();
+        let goes_on = self.last == Last::NotTaken && !self.is_leaving;
+        (is_written && goes_on && self.sink.is_some()).then_some(self.ended)
+    }
+
     fn has_work(&self) -> bool {
         self.writing.is_some() || !self.fates.is_empty() || self.last == Last::Wanted
     }
@@ -288,6 +295,7 @@ impl Stage {
             desk.ended = epoch;
             let at = (epoch, false);
             desk.take(at, &mut *self.processor, &self.context, watermark);
+            self.is_at_cut = true;
         }
     }
 

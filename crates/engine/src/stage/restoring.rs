@@ -94,7 +94,7 @@ impl Stage {
     }
 
     /// The processor is told again of time, before anything comes.
-    fn resume_time(&mut self, watermark: Option<Watermark>) {
+    pub(super) fn resume_time(&mut self, watermark: Option<Watermark>) {
         if self.kind == Kind::Step
             && let Some(watermark) = watermark
         {

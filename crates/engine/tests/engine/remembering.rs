@@ -1,5 +1,6 @@
 //! Processors that remember: a source its places, a step a count a key, a sink what it may not show yet.
 
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -90,6 +91,8 @@ pub struct Counts {
     watermark: Option<Watermark>,
     /// All that is told of time when it begins.
     pub told: Arc<Mutex<Vec<Timestamp>>>,
+    /// How many entries have come back.
+    pub restored: Arc<AtomicU64>,
 }
 
 impl Processor for Counts {
@@ -149,6 +152,7 @@ impl Processor for Counts {
     fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
         for entry in state {
             assert_eq!(entry.state, "count");
+            self.restored.fetch_add(1, Ordering::SeqCst);
             let before = self.counts.insert(number(entry.key), number(entry.value));
             assert_eq!(before, None, "each key comes once");
         }
@@ -158,6 +162,21 @@ impl Processor for Counts {
     fn on_restored(&mut self, epoch: Epoch) -> Result<Progress> {
         self.epoch = epoch;
         Ok(Progress::DONE)
+    }
+
+    fn hand_over(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
+        Some(self)
+    }
+
+    fn take_over(&mut self, memory: Box<dyn Any + Send>) -> bool {
+        let Ok(before) = memory.downcast::<Self>() else {
+            return false;
+        };
+        let before = *before;
+        self.counts = before.counts;
+        self.changed = before.changed;
+        self.epoch = before.epoch;
+        true
     }
 }
 
@@ -271,6 +290,8 @@ pub struct Line {
     pub end: u64,
     pub shown: Shown,
     pub told: Arc<Mutex<Vec<Timestamp>>>,
+    /// How many counts have come back from snapshots.
+    pub restored: Arc<AtomicU64>,
 }
 
 impl Line {
@@ -280,6 +301,7 @@ impl Line {
             end,
             shown: Shown::default(),
             told: Arc::default(),
+            restored: Arc::default(),
         }
     }
 
@@ -294,9 +316,10 @@ impl Line {
             next: BTreeMap::new(),
             frozen: VecDeque::new(),
         }));
-        let told = Arc::clone(&self.told);
+        let (told, restored) = (Arc::clone(&self.told), Arc::clone(&self.restored));
         let counts = dag.vertex(vertex("counts", instances[1], move |_| Counts {
             told: Arc::clone(&told),
+            restored: Arc::clone(&restored),
             ..Counts::default()
         }));
         let shown = self.shown.clone();

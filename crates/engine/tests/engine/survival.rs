@@ -6,7 +6,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ardea_core::{Dag, Epoch, ErrorCode, Guarantee, Processor, Routing, Timestamp};
-use ardea_engine::{Cuts, JobConfig, JobHandle, JobStatus, Node, NodeConfig, OnInstanceFailure};
+use ardea_engine::{
+    Cuts, JobConfig, JobHandle, JobStatus, Keepsakes, Node, NodeConfig, OnInstanceFailure,
+};
 
 use crate::keeper::{Keeper, Snapshot, commit};
 use crate::processors::{config, over, until, vertex};
@@ -64,6 +66,8 @@ struct Trial {
     line: Line,
     guarantee: Guarantee,
     snapshot: Option<Arc<Snapshot>>,
+    /// What instances of the life before have left.
+    left: Option<Arc<Keepsakes>>,
     dice: Dice,
 }
 
@@ -73,6 +77,7 @@ impl Trial {
             line: Line::new(6_000),
             guarantee,
             snapshot: None,
+            left: None,
             dice: Dice(seed),
         }
     }
@@ -85,7 +90,10 @@ impl Trial {
             ("ledger", instances[2]),
         ];
         let keeper = Arc::new(Keeper::default());
-        let config = keeping(self.guarantee, &keeper, self.snapshot.as_ref());
+        let mut config = keeping(self.guarantee, &keeper, self.snapshot.as_ref());
+        let keepsakes = Arc::<Keepsakes>::default();
+        config.cuts.leaves = Some(Arc::clone(&keepsakes));
+        config.cuts.left = self.left.replace(keepsakes);
         let dag = self.line.dag(instances, last);
         let job = node.submit(&dag, config).unwrap();
         let mut epoch = self
@@ -121,12 +129,17 @@ impl Trial {
         epoch: Epoch,
         vertices: &[(&str, u32)],
     ) -> bool {
+        // Behind this one nothing is read: all that remembers something goes on with it.
+        let hands_over = self.dice.below(10) == 0;
+        if hands_over {
+            job.pause();
+        }
         job.end_epochs(epoch);
         if self.dice.below(12) == 0 {
             // Before anybody may have come to it.
             return false;
         }
-        if self.dice.below(5) == 0 {
+        if !hands_over && self.dice.below(5) == 0 {
             job.epoch_given_up(epoch);
             return true;
         }
@@ -139,7 +152,7 @@ impl Trial {
             }
             is_made || job.status().is_over()
         });
-        if self.dice.below(12) == 0 {
+        if hands_over || self.dice.below(12) == 0 {
             // Committed, but nobody has been told.
             return false;
         }
@@ -238,6 +251,60 @@ fn time_is_told_again_and_epochs_go_on() {
     assert!(cut.own().is_empty(), "nothing has changed");
     job.cancel();
     over(&job);
+}
+
+#[test]
+fn what_has_got_nothing_since_the_end_of_the_epoch_goes_on_with_its_memory() {
+    let line = Line::new(u64::MAX);
+    let vertices = [("numbers", 2), ("counts", 2), ("ledger", 1)];
+    let (node, keeper) = (node_of(true), Arc::new(Keeper::default()));
+    let begin = |counts, snapshot, left: Option<&Arc<Keepsakes>>| {
+        let mut config = keeping(Guarantee::ExactlyOnce, &keeper, snapshot);
+        let leaves = Arc::<Keepsakes>::default();
+        config.cuts.leaves = Some(Arc::clone(&leaves));
+        config.cuts.left = left.cloned();
+        let dag = line.dag([2, counts, 1], Routing::AllToOne);
+        (node.submit(&dag, config).unwrap(), leaves)
+    };
+    let come_to = |job: &JobHandle, number: u64| {
+        line.limit.store(number, Ordering::SeqCst);
+        let at = Some(Timestamp::from_micros(number as i64));
+        until("all numbers have come", || {
+            let reports = job.metrics();
+            let counts = reports.iter().filter(|report| &*report.vertex == "counts");
+            counts.map(|report| report.metrics.watermark).min() >= at
+        });
+    };
+    let (job, left) = begin(2, None, None);
+    come_to(&job, 600);
+    let first = commit(&job, &keeper, None, 1, &vertices);
+    job.cancel();
+    over(&job);
+    assert_eq!(left.len(), 2);
+    // Others have other partitions.
+    let (job, _) = begin(3, Some(&first), Some(&left));
+    until("all have begun", || {
+        line.restored.load(Ordering::SeqCst) == KEYS
+    });
+    job.cancel();
+    over(&job);
+    assert_eq!(left.len(), 2);
+    line.told.lock().unwrap().clear();
+    let (job, after) = begin(2, Some(&first), Some(&left));
+    until("both have been told", || {
+        line.told.lock().unwrap().len() == 2
+    });
+    assert!(left.is_empty());
+    come_to(&job, 1_200);
+    commit(&job, &keeper, Some(&*first), 2, &vertices);
+    let expected = Line::new(1_200).expected();
+    until("all is shown", || line.shown.values() == expected);
+    assert_eq!(line.restored.load(Ordering::SeqCst), KEYS);
+    // What is behind the epoch's end is in no snapshot.
+    come_to(&job, 1_800);
+    job.cancel();
+    over(&job);
+    assert!(after.is_empty());
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! A stream against a table.
 
+use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -255,6 +256,18 @@ where
             }
         }
         Ok(())
+    }
+
+    fn hand_over(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
+        Some(self)
+    }
+
+    fn take_over(&mut self, memory: Box<dyn Any + Send>) -> bool {
+        let Ok(before) = memory.downcast::<Self>() else {
+            return false;
+        };
+        self.table = before.table;
+        true
     }
 }
 

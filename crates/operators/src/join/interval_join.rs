@@ -1,5 +1,6 @@
 //! Two streams, joined by key and nearness in time.
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
@@ -276,7 +277,7 @@ where
         if let Some(kept) = self
             .kept
             .as_ref()
-            .filter(|_| context.guarantee.keeps_state())
+            .filter(|_| context.guarantee.keeps_state() && self.journal.is_none())
         {
             self.journal = Some(Box::new(Journal::new(kept.clone())));
         }
@@ -389,6 +390,21 @@ where
             journal.resume_after(self.restored);
         }
         Ok(Progress::DONE)
+    }
+
+    fn hand_over(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
+        Some(self)
+    }
+
+    fn take_over(&mut self, memory: Box<dyn Any + Send>) -> bool {
+        let Ok(before) = memory.downcast::<Self>() else {
+            return false;
+        };
+        let before = *before;
+        self.keys = before.keys;
+        self.ends = before.ends;
+        self.journal = before.journal;
+        true
     }
 }
 

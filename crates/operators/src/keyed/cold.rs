@@ -80,7 +80,8 @@ impl Cold {
         for kind in Due::ALL {
             if let Some(due) = head.dues.get(kind) {
                 self.first_due.lower(kind, due);
-                self.pending.insert(due_key(kind, due, key), Some(Vec::new()));
+                self.pending
+                    .insert(due_key(kind, due, key), Some(Vec::new()));
             }
         }
         if head.is_listed {
@@ -246,7 +247,8 @@ impl Cold {
             let (listed, value) = entry?;
             let (is_removed, _) = Head::from_list(&value)?;
             if is_removed {
-                self.pending.insert(key_of(Head::listed_key(&listed)?), None);
+                self.pending
+                    .insert(key_of(Head::listed_key(&listed)?), None);
             }
             self.pending.insert(listed, None);
             forgotten += 1;

@@ -214,7 +214,8 @@ fn from_ordered(bytes: [u8; 8]) -> i64 {
 
 fn broken() -> Error {
     let what = "what lies in the folder of the job's state is not what was put there";
-    Error::new(ErrorCode::ReadFailed, what).hint("look whether something else writes to state.folder")
+    Error::new(ErrorCode::ReadFailed, what)
+        .hint("look whether something else writes to state.folder")
 }
 
 #[cfg(test)]

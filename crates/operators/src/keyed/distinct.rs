@@ -1,5 +1,6 @@
 //! Each key once.
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
@@ -212,8 +213,9 @@ where
             guard.advance();
         }
         let kept = &self.kept;
-        self.passed
-            .account(&self.metrics, |chunk, key, _, passed| write(kept, chunk, key, *passed));
+        self.passed.account(&self.metrics, |chunk, key, _, passed| {
+            write(kept, chunk, key, *passed)
+        });
         let removed = remove_at::<T>(inbox, &mut self.repeated)?;
         pass_front::<T>(inbox, outbox, Ordinal::FIRST, count - removed)
     }
@@ -278,6 +280,20 @@ where
             self.relieve()?;
         }
         Ok(())
+    }
+
+    fn hand_over(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
+        Some(self)
+    }
+
+    fn take_over(&mut self, memory: Box<dyn Any + Send>) -> bool {
+        let Ok(before) = memory.downcast::<Self>() else {
+            return false;
+        };
+        let before = *before;
+        self.passed = before.passed;
+        self.ends = before.ends;
+        true
     }
 }
 

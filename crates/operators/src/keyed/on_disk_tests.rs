@@ -105,7 +105,9 @@ fn script(steps: &[Step], chunk_room: usize) -> Drive {
     let (mut drive, mut now) = (Drive::with_room(chunk_room), 0);
     for step in steps {
         drive = match step {
-            Step::Records(records) => drive.records(records.iter().map(|r| (*r, at(now))).collect::<Vec<_>>()),
+            Step::Records(records) => {
+                drive.records(records.iter().map(|r| (*r, at(now))).collect::<Vec<_>>())
+            }
             Step::Watermark(by) => {
                 now += by;
                 drive.watermark(at(now))
@@ -117,7 +119,10 @@ fn script(steps: &[Step], chunk_room: usize) -> Drive {
 }
 
 /// What comes out, in no order: of keys that fall due at the same time any may be first.
-fn outcome<U: Ord + Clone + Send + 'static>(drive: Drive, step: &mut dyn Processor) -> Vec<(U, Timestamp)> {
+fn outcome<U: Ord + Clone + Send + 'static>(
+    drive: Drive,
+    step: &mut dyn Processor,
+) -> Vec<(U, Timestamp)> {
     let outcome = drive.run::<U>(step);
     outcome.assert_in_time();
     let mut records = outcome.records();
@@ -182,6 +187,12 @@ fn how_much_there_is_is_told_by_place() {
     drive.run::<(u8, u64)>(&mut *step);
     let told = metrics.snapshot();
     assert_eq!(told.state_keys + told.state_disk_keys, 200);
-    assert!(told.state_keys > 0 && told.state_disk_keys > 100, "{told:?}");
-    assert!(told.state_bytes > 0 && told.state_disk_bytes > 1_000, "{told:?}");
+    assert!(
+        told.state_keys > 0 && told.state_disk_keys > 100,
+        "{told:?}"
+    );
+    assert!(
+        told.state_bytes > 0 && told.state_disk_bytes > 1_000,
+        "{told:?}"
+    );
 }

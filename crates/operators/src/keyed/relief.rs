@@ -303,9 +303,15 @@ impl<K: Key, S> KeyedStates<K, S> {
             self.written_size.batches = BATCHES_PER_LOOK.saturating_mul(looked_at);
         }
         self.written_size.batches -= 1;
-        let here = (self.live as u64, (self.index.len() * self.bytes_per_key()) as u64);
+        let here = (
+            self.live as u64,
+            (self.index.len() * self.bytes_per_key()) as u64,
+        );
         let on_disk = self.cold.as_ref();
-        metrics.note_state(here, on_disk.map_or((0, 0), |c| (c.keys() as u64, c.bytes())));
+        metrics.note_state(
+            here,
+            on_disk.map_or((0, 0), |c| (c.keys() as u64, c.bytes())),
+        );
     }
 
     /// Looks at the size of one state, if there is one at hand: its bytes.

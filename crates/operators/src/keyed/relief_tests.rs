@@ -33,7 +33,11 @@ fn write(chunk: &mut StateChunk, key: &u8, value: &u32) -> Result<()> {
 
 fn freeze(chunk: &mut StateChunk, key: &u8, _: u32, value: &u32) -> Result<Dues> {
     write(chunk, key, value)?;
-    Ok(Dues::of((*value >= 1_000).then_some(i64::from(*value)), None, None))
+    Ok(Dues::of(
+        (*value >= 1_000).then_some(i64::from(*value)),
+        None,
+        None,
+    ))
 }
 
 fn thaw(_: u32, entry: &RestoredEntry<'_>) -> Result<u32> {

@@ -1,5 +1,6 @@
 //! User code with a state and timers for each key.
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,8 +10,7 @@ use std::time::Duration;
 
 use ardea_core::{
     Clock, Cut, CutWriter, Epoch, Inbox, InstanceContext, InstanceMetrics, Key, Ordinal, Outbox,
-    Processor, Progress, RestoredState, Result, StateShape, Timestamp, Waker,
-    Watermark,
+    Processor, Progress, RestoredState, Result, StateShape, Timestamp, Waker, Watermark,
 };
 
 use crate::keyed::context::Timers;
@@ -163,12 +163,7 @@ where
 {
     /// Deals with one record.
     #[inline]
-    fn record<T, U>(
-        &mut self,
-        record: T,
-        time: Timestamp,
-        output: &mut Output<'_, U>,
-    ) -> Result<()>
+    fn record<T, U>(&mut self, record: T, time: Timestamp, output: &mut Output<'_, U>) -> Result<()>
     where
         KF: Fn(&T) -> K,
         C: Fn() -> S,
@@ -470,9 +465,10 @@ where
         }
         self.ask_to_be_woken(outbox);
         let (kept, with) = (&self.kept, (&self.timers, &self.clock));
-        self.states.account(&self.metrics, |chunk, key, slot, state| {
-            write(kept, with, chunk, (key, slot), state)
-        });
+        self.states
+            .account(&self.metrics, |chunk, key, slot, state| {
+                write(kept, with, chunk, (key, slot), state)
+            });
         failed
     }
 
@@ -549,6 +545,20 @@ where
             self.waker.wake();
         }
         Ok(Progress::DONE)
+    }
+
+    fn hand_over(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
+        Some(self)
+    }
+
+    fn take_over(&mut self, memory: Box<dyn Any + Send>) -> bool {
+        let Ok(before) = memory.downcast::<Self>() else {
+            return false;
+        };
+        let before = *before;
+        self.states = before.states;
+        self.timers = before.timers;
+        true
     }
 }
 

@@ -68,10 +68,12 @@ impl<K, S> Default for KeyedStates<K, S> {
 }
 
 impl<K: Key, S> KeyedStates<K, S> {
-    /// Keeps track of changes from now on, as cuts will be taken. Nothing may be in it yet.
+    /// Keeps track of changes from now on, as cuts will be taken. Nothing may be in it yet, unless it does so already.
     pub(crate) fn keep_track(&mut self) {
-        self.generation = 1;
-        self.tracking = Some(Box::default());
+        if self.tracking.is_none() {
+            self.generation = 1;
+            self.tracking = Some(Box::default());
+        }
     }
 
     /// The slot of `key`, with the state that `create` makes if the key is new.

@@ -187,7 +187,11 @@ fn changes_of_epochs_that_are_never_committed_take_no_more_room_than_the_keys() 
 }
 
 /// Keys come and go, ten at a time, a hundred times over.
-fn churn(states: &mut KeyedStates<u64, u32>, rounds: std::ops::Range<u64>, mut after: impl FnMut(&mut KeyedStates<u64, u32>, u64)) {
+fn churn(
+    states: &mut KeyedStates<u64, u32>,
+    rounds: std::ops::Range<u64>,
+    mut after: impl FnMut(&mut KeyedStates<u64, u32>, u64),
+) {
     for round in rounds {
         let slots: Vec<u32> = (0..10)
             .map(|key| states.slot_or_insert(Cow::Owned(round * 10 + key), || 0))
@@ -210,7 +214,12 @@ fn what_comes_and_goes_between_two_cuts_takes_no_room() {
     states.take_cut(Cut::full(Epoch(1))).unwrap();
     let mut chunk = StateChunk::default();
     let mut writer = CutWriter::new(&mut chunk, usize::MAX);
-    assert!(states.write_cut(&mut writer, |_, _, _, _| unreachable!()).unwrap().done);
+    assert!(
+        states
+            .write_cut(&mut writer, |_, _, _, _| unreachable!())
+            .unwrap()
+            .done
+    );
 }
 
 #[test]
@@ -237,7 +246,9 @@ fn what_a_committed_cut_has_is_told_to_be_gone_however_many_are_given_up_after_i
     states.touch(slot, entry);
     states.remove(slot);
     for epoch in 2..5 {
-        states.take_cut(Cut::changes(Epoch(epoch), Epoch(1))).unwrap();
+        states
+            .take_cut(Cut::changes(Epoch(epoch), Epoch(1)))
+            .unwrap();
         let mut chunk = StateChunk::default();
         let mut writer = CutWriter::new(&mut chunk, usize::MAX);
         while !states

@@ -1,5 +1,6 @@
 //! Session windows.
 
+use std::any::Any;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
@@ -317,5 +318,21 @@ impl<F: KeyedFold> Processor for SessionWindowP<F> {
     fn on_restored(&mut self, _: Epoch) -> Result<Progress> {
         self.late.restored();
         Ok(Progress::DONE)
+    }
+
+    fn hand_over(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
+        Some(self)
+    }
+
+    fn take_over(&mut self, memory: Box<dyn Any + Send>) -> bool {
+        let Ok(before) = memory.downcast::<Self>() else {
+            return false;
+        };
+        let before = *before;
+        self.keys = before.keys;
+        self.agenda = before.agenda;
+        self.late = before.late;
+        self.late.told.taken_over();
+        true
     }
 }

@@ -1,5 +1,6 @@
 //! Sliding and tumbling windows.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -171,6 +172,7 @@ impl<F: KeyedFold> Processor for SlidingWindowP<F> {
         }
         if let Some((slices, triggers)) = &self.codecs
             && context.guarantee.keeps_state()
+            && self.kept.is_none()
         {
             self.kept = Some(Box::new(KeptSlices::new(&self.spec, slices.clone())));
             self.slider.survive();
@@ -352,5 +354,22 @@ impl<F: KeyedFold> Processor for SlidingWindowP<F> {
         }
         self.told = self.slider.frontier();
         Ok(Progress::done_if(is_whole))
+    }
+
+    fn hand_over(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
+        Some(self)
+    }
+
+    fn take_over(&mut self, memory: Box<dyn Any + Send>) -> bool {
+        let Ok(before) = memory.downcast::<Self>() else {
+            return false;
+        };
+        let before = *before;
+        self.intake = before.intake;
+        self.intake.late.told.taken_over();
+        self.slider = before.slider;
+        self.kept = before.kept;
+        self.told = before.told;
+        true
     }
 }

@@ -152,6 +152,11 @@ impl Told {
         Ok(())
     }
 
+    /// Another instance goes on with it: what it had been told is told again.
+    pub(crate) fn taken_over(&mut self) {
+        self.resumes = true;
+    }
+
     /// All has come back. Partitions whose input has ended hold nothing, and hold back nobody.
     pub(crate) fn restored(&mut self) {
         let ahead = std::mem::take(&mut self.restored);

@@ -1,6 +1,7 @@
 //! The promises, one function each.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 use ardea_core::ErrorCode;
 
@@ -79,6 +80,27 @@ pub fn where_nothing_has_changed_nothing_changes(
     let grown = grown(job, more);
     let next = repacked(policy, &plan, &grown, config);
     assert_eq!(repacked(policy, &next, &grown, config), next);
+}
+
+pub fn spread_over_a_number_of_containers_it_is_in_as_many_or_refused(
+    policy: &dyn ResourceManager,
+    job: &JobDemand,
+    config: &PackingConfig,
+    which: &[u32],
+) {
+    let plan = packed(policy, job, config);
+    let wanted = which.first().copied().unwrap_or(0);
+    let wanted = NonZeroU32::MIN.saturating_add(wanted);
+    match policy.spread_over(&plan, config, wanted) {
+        Err(error) => assert_eq!(error.code(), ErrorCode::ResourcesImpossible, "{error}"),
+        Ok(next) => {
+            assert_sound(&next, job, config);
+            let most = u64::from(wanted.get()).min(job.instance_count());
+            assert_eq!(next.containers().len() as u64, most);
+            let again = policy.spread_over(&next, config, wanted);
+            assert_eq!(again.expect("it is spread so already"), next);
+        }
+    }
 }
 
 pub fn what_fits_into_no_container_is_refused_with_the_numbers(

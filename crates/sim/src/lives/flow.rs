@@ -10,7 +10,7 @@ use ardea_core::Epoch;
 use ardea_packing::{ContainerId, InstanceId};
 
 use super::instance::{Counts, Effect, Item, PARTITIONS, Row, Which};
-use super::part::{Cut, Part};
+use super::part::{Cut, Entries, Part};
 use super::vault::Of;
 use crate::network::Host;
 use crate::world::{Event, World};
@@ -45,8 +45,13 @@ impl World {
         self.timeline.plan(at, event);
     }
 
-    /// A worker begins its part of a life; whether it can.
-    pub(crate) fn begin_part(&mut self, id: WorkerId, change: &Change) -> bool {
+    /// A worker begins its part of a life, after its part of a former one; whether it can.
+    pub(crate) fn begin_part(
+        &mut self,
+        id: WorkerId,
+        change: &Change,
+        former: Option<Part>,
+    ) -> bool {
         let (Some(life), Some(lives)) = (change.life, &mut self.lives) else {
             return true;
         };
@@ -87,7 +92,21 @@ impl World {
             let placed = container.instances.iter();
             places.extend(placed.filter_map(|it| Some((self.which(it)?, container.id))));
         }
-        let part = Part::new(life, row, whiches.into_iter(), places, &state);
+        let mut legacy = Entries::new();
+        if let Some(former) = former {
+            legacy = former.legacy(&life);
+            legacy.retain(|(vertex, _), _| former.has_as_many(*vertex, &row));
+        }
+        let mut part = Part::new(life, row, whiches.into_iter(), places, &state);
+        for (which, memory) in legacy {
+            let is_here = part.has(which);
+            if let Err(broken) = part.remind(which, memory) {
+                self.watch.broken(format!("worker {id}: {broken}"));
+            }
+            if let Some(lives) = &mut self.lives {
+                lives.report.reminded += u64::from(is_here);
+            }
+        }
         // What the snapshot holds prepared is committed.
         let restored = part.published_before();
         if let Some(worker) = self.workers.get_mut(&id) {

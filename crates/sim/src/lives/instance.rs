@@ -83,6 +83,8 @@ pub struct Instance {
     pub counts: Counts,
     pub has_ended: bool,
     pub last_cut: Option<Epoch>,
+    /// Nothing has come since that cut was taken.
+    is_at_cut: bool,
     inputs: BTreeMap<u32, Input>,
 }
 
@@ -97,8 +99,15 @@ impl Instance {
             counts,
             has_ended: false,
             last_cut: None,
+            is_at_cut: false,
             inputs: inputs.map(|(_, index)| (index, Input::default())).collect(),
         }
+    }
+
+    /// What it remembers, if that is what it remembered at the end of this epoch.
+    pub fn memory_of(&self, epoch: Epoch) -> Option<&Counts> {
+        let stands = self.is_at_cut && !self.has_ended && self.last_cut == Some(epoch);
+        stands.then_some(&self.counts)
     }
 
     /// Whether it reads.
@@ -189,6 +198,7 @@ impl Instance {
             ));
         }
         *count += 1;
+        self.is_at_cut = false;
         let to = row.owner(which.0 + 1, partition);
         effects.extend(to.map(|to| Effect::Send(to, Item::Record(partition, offset))));
         Ok(())
@@ -219,6 +229,7 @@ impl Instance {
             return;
         }
         self.last_cut = Some(epoch);
+        self.is_at_cut = true;
         effects.push(Effect::Cut(epoch, self.counts.clone()));
         let below = row.all_of(self.which.0 + 1);
         effects.extend(below.map(|to| Effect::Send(to, Item::Marker(epoch))));

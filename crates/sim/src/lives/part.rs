@@ -40,6 +40,46 @@ pub struct Part {
 }
 
 impl Part {
+    /// What the steps here remember, if it is what they remembered at the end of the epoch that another life begins from: those that take
+    /// their places here need not read the snapshot. Sources and sinks are made anew.
+    pub fn legacy(&self, life: &Life) -> Entries {
+        let is_former = life.taken_in == self.life.generation && !self.is_broken;
+        let Some(epoch) = life.from.filter(|_| is_former) else {
+            return Entries::new();
+        };
+        let steps = self.instances.values();
+        let steps = steps.filter(|it| !it.is_source() && !self.row.is_sink(it.which.0));
+        let memories = steps.filter_map(|it| Some((it.which, it.memory_of(epoch)?.clone())));
+        memories.collect()
+    }
+
+    /// Whether that vertex has as many instances in another row: then each has the same partitions.
+    pub fn has_as_many(&self, vertex: usize, row: &Row) -> bool {
+        self.row.parallelisms.get(vertex) == row.parallelisms.get(vertex)
+    }
+
+    /// An instance goes on with what its predecessor remembered, which is what the snapshot has.
+    ///
+    /// # Errors
+    ///
+    /// When it isn't.
+    pub fn remind(&mut self, which: Which, memory: Counts) -> Result<(), String> {
+        let Some(instance) = self.instances.get_mut(&which) else {
+            return Ok(());
+        };
+        let has = |counts: &Counts, partition| counts.get(&partition).copied().unwrap_or(0);
+        let mut own = self.row.partitions(which);
+        if let Some(other) = own.find(|it| has(&memory, *it) != has(&instance.counts, *it)) {
+            return Err(format!(
+                "{which:?} remembers {} of partition {other}, and the snapshot has {}",
+                has(&memory, other),
+                has(&instance.counts, other)
+            ));
+        }
+        instance.counts = memory;
+        Ok(())
+    }
+
     /// These instances, with what the snapshot has of them.
     pub fn new(
         life: Life,

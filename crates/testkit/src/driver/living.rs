@@ -43,6 +43,9 @@ impl Driver {
             if at <= last_cut {
                 taken = self.end_epoch_perhaps();
             }
+            if taken.is_ok() {
+                taken = self.move_perhaps(make, &steps[..at]);
+            }
             match taken.and_then(|()| self.take_step(steps[at], inputs)) {
                 Ok(()) => at += 1,
                 Err(Halt::Died) => at = self.begin_again(make, steps, has_own_clock)?,
@@ -131,6 +134,41 @@ impl Driver {
         Ok(mark.step)
     }
 
+    /// If an epoch has just ended, and it is drawn so, another processor goes on from there: with what this one remembers if it hands that
+    /// over, else restored.
+    fn move_perhaps(&mut self, make: Make<'_>, before: &[Step]) -> Result<(), Halt> {
+        let Driver {
+            processor,
+            lives,
+            inboxes,
+            ..
+        } = self;
+        let lives = lives.as_mut().filter(|_| !inboxes.is_empty());
+        let Some(lives) = lives.and_then(|lives| lives.moves(before.len()).then_some(lives)) else {
+            return Ok(());
+        };
+        let handed = guard(Callback::TendCut, || lives.hand_over(&mut **processor))?;
+        let (epoch, kept) = handed.map_err(Halt::Broken)?;
+        let mark = self.mark(before.len());
+        self.close()?;
+        let former = mem::replace(&mut self.processor, make());
+        let memory = guard(Callback::HandOver, || Ok(former.hand_over()))?;
+        let is_taken = match memory {
+            Some(memory) => guard(Callback::TakeOver, || Ok(self.processor.take_over(memory)))?,
+            None => false,
+        };
+        self.renew(&mark, false);
+        self.init()?;
+        let lives = mem::take(&mut self.lives);
+        match is_taken {
+            true => self.woken.store(true, Ordering::Release),
+            false => self.restore(&kept, epoch)?,
+        }
+        self.tell_again(before, mark.watermark)?;
+        self.lives = lives;
+        Ok(())
+    }
+
     /// Another processor with boxes of its own; all that came after the mark is forgotten.
     fn replace(
         &mut self,
@@ -140,6 +178,12 @@ impl Driver {
     ) -> Result<(), Halt> {
         self.close()?;
         self.processor = processor;
+        self.renew(mark, has_own_clock);
+        Ok(())
+    }
+
+    /// Boxes and counters of another life, which begins where the mark is.
+    fn renew(&mut self, mark: &Mark, has_own_clock: bool) {
         self.inboxes
             .iter_mut()
             .for_each(|inbox| *inbox = Inbox::default());
@@ -163,7 +207,6 @@ impl Driver {
             dead_letters: Arc::<DeadLetters>::default(),
             ..self.context.clone()
         };
-        Ok(())
     }
 
     /// Gives the processor what was kept at the end of an epoch.

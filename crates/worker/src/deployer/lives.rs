@@ -25,8 +25,11 @@ impl Work<'_> {
         if !waits {
             self.former = None;
         }
-        if wanted != present && !waits {
-            self.living = None;
+        if wanted != present
+            && !waits
+            && let Some(living) = self.living.take()
+        {
+            self.legacy = Some(living.into_legacy());
         }
         waits
     }
@@ -56,7 +59,8 @@ impl Work<'_> {
         if let Some(life) = change.life.filter(|_| self.living.is_none()) {
             let (name, keeper) = (&self.with.name, self.with.cuts.as_ref());
             let tells = (&self.with.events, &self.with.look);
-            let living = Living::begin((life, change), instances, name, keeper, tells)?;
+            let begins = (life, change, self.legacy.take());
+            let living = Living::begin(begins, instances, name, keeper, tells)?;
             self.living = Some(living);
         }
         Ok(())

@@ -1,7 +1,8 @@
 //! Jobs with a guarantee: one life ends everywhere and another begins, while processes stay.
 
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -80,6 +81,54 @@ impl Processor for Table {
             made: false,
             done: self.looks == 0,
         })
+    }
+}
+
+/// Passes numbers on, and knows which comes next.
+struct Expecting {
+    next: u64,
+    cut: u64,
+    /// How often that came back from a snapshot.
+    restored: Arc<AtomicU64>,
+}
+
+impl Processor for Expecting {
+    fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+        let mut lane = outbox.lane::<u64>(Ordinal::FIRST)?;
+        for (number, time) in inbox.rows::<u64>()?.drain_front(lane.room()) {
+            assert_eq!(number, self.next, "none is missing, and none comes twice");
+            self.next += 1;
+            lane.push(number, time);
+        }
+        Ok(())
+    }
+
+    fn take_cut(&mut self, _: Cut) -> Result<()> {
+        self.cut = self.next;
+        Ok(())
+    }
+
+    fn write_cut(&mut self, writer: &mut CutWriter<'_>) -> Result<Progress> {
+        writer.set("next", None, b"", &self.cut.to_le_bytes())?;
+        Ok(Progress::DONE)
+    }
+
+    fn restore(&mut self, state: &mut RestoredState<'_>) -> Result<()> {
+        for entry in state {
+            self.next = u64::from_le_bytes(entry.value.try_into().expect("eight bytes"));
+            self.restored.fetch_add(1, Ordering::AcqRel);
+        }
+        Ok(())
+    }
+
+    fn hand_over(self: Box<Self>) -> Option<Box<dyn Any + Send>> {
+        Some(Box::new(self.next))
+    }
+
+    fn take_over(&mut self, memory: Box<dyn Any + Send>) -> bool {
+        let next = memory.downcast_ref::<u64>();
+        self.next = next.copied().unwrap_or_default();
+        next.is_some()
     }
 }
 
@@ -177,6 +226,8 @@ struct Surviving {
     total: u64,
     /// Whether there is a table, which is read before the numbers.
     has_table: bool,
+    /// Whether there is a step that expects the numbers, and how often that was restored.
+    expects: Option<Arc<AtomicU64>>,
     published: Published,
     fails: Arc<AtomicBool>,
     refuses: Arc<AtomicBool>,
@@ -187,6 +238,7 @@ impl Surviving {
         Surviving {
             total,
             has_table: false,
+            expects: None,
             published: Arc::new(Mutex::default()),
             fails: Arc::default(),
             refuses: Arc::default(),
@@ -232,7 +284,18 @@ impl Job for Surviving {
             refuses: Arc::clone(&refuses),
         });
         let publishing = add(&mut dag, parallelism, Vertex::new("publishing", publishing));
-        dag.edge(Edge::between(reading, publishing).codec(wire::<u64>()));
+        let mut before = reading;
+        if let Some(restored) = self.expects.clone() {
+            let expecting = ardea_core::supplier(move || Expecting {
+                next: 0,
+                cut: 0,
+                restored: Arc::clone(&restored),
+            });
+            let expecting = add(&mut dag, parallelism, Vertex::new("expecting", expecting));
+            dag.edge(Edge::between(reading, expecting).codec(wire::<u64>()));
+            before = expecting;
+        }
+        dag.edge(Edge::between(before, publishing).codec(wire::<u64>()));
         if self.has_table {
             let table = ardea_core::supplier(move || Table {
                 looks: 300,
@@ -254,6 +317,11 @@ impl Job for Surviving {
 const WITH_TABLE: &Plan = &[
     (1, &[("publishing", 0), ("reading", 0)]),
     (2, &[("table", 0)]),
+];
+
+const WITH_EXPECTATION: &Plan = &[
+    (1, &[("reading", 0)]),
+    (2, &[("expecting", 0), ("publishing", 0)]),
 ];
 
 const APART: &Plan = &[(1, &[("reading", 0)]), (2, &[("publishing", 0)])];
@@ -389,6 +457,32 @@ fn nothing_is_read_behind_an_epoch_that_holds_sources() {
         let read = [first, second, third].map(|epoch| cluster.memory.value(1, epoch, "reading"));
         assert_eq!((&read[0], &read[1]), (&read[1], &read[2]));
         // They read again.
+        cluster.publish_more(EpochKind::Usual).await;
+        cluster.end().await;
+    });
+}
+
+#[test]
+fn what_stands_at_the_end_of_an_epoch_goes_on_with_its_memory_in_the_life_that_begins_there() {
+    runtime().block_on(async {
+        let restored = Arc::<AtomicU64>::default();
+        let job = Surviving {
+            expects: Some(Arc::clone(&restored)),
+            ..Surviving::new(u64::MAX)
+        };
+        let mut cluster = Cluster::of(job, WITH_EXPECTATION).await;
+        let mut from = (1, cluster.publish_more(EpochKind::Handover).await);
+        for generation in [2, 3] {
+            let next = life(generation, Some(from));
+            cluster.master.begin_life(next).await;
+            from = (generation, cluster.publish_more(EpochKind::Handover).await);
+        }
+        assert_eq!(restored.load(Ordering::Acquire), 0);
+        // Behind an epoch before that it has got more, and nothing of it is used for a life that goes back.
+        let newest = cluster.publish_more(EpochKind::Usual).await;
+        assert!(newest > from.1);
+        cluster.master.begin_life(life(4, Some(from))).await;
+        until(|| restored.load(Ordering::Acquire) == 1).await;
         cluster.publish_more(EpochKind::Usual).await;
         cluster.end().await;
     });

@@ -8,6 +8,16 @@ impl Desk {
         self.happens(EpochsEvent::Arranged(PlanVersion(plan)));
     }
 
+    /// There is another plan, for whose sake a usual epoch ends first.
+    fn come_near(&mut self, plan: u64) {
+        self.words();
+        self.arrange(plan);
+        self.wait(self.config.pause);
+        let epoch = self.commit_next();
+        let usual = EpochWord::End(Epoch(epoch), EpochKind::Usual);
+        assert!(self.words().contains(&(1, usual)));
+    }
+
     fn plan(&self) -> u64 {
         self.record().plan.0
     }
@@ -20,7 +30,7 @@ fn handover(epoch: u64) -> EpochWord {
 /// A job whose present life runs by its first plan, with one epoch committed.
 fn running_by_the_first_plan() -> Desk {
     let mut desk = Desk::running();
-    desk.arrange(1);
+    desk.come_near(1);
     let epoch = desk.next_epoch();
     desk.all_save(epoch);
     desk.begin_asked_for();
@@ -52,7 +62,7 @@ fn the_first_life_is_arranged_by_the_plan_that_is_told_before_it_is_written() {
 fn another_plan_ends_an_epoch_and_begins_a_life_from_exactly_there_by_one_write() {
     let mut desk = running_by_the_first_plan();
     let before = desk.record().clone();
-    desk.arrange(2);
+    desk.come_near(2);
     desk.wait(desk.config.pause);
     let epoch = desk.under_way().unwrap();
     assert_eq!(desk.words(), ALL.map(|id| (id, handover(epoch))));
@@ -88,7 +98,7 @@ fn another_plan_ends_an_epoch_and_begins_a_life_from_exactly_there_by_one_write(
 #[test]
 fn a_handover_that_is_given_up_is_tried_again_and_a_savepoint_comes_before_it() {
     let mut desk = running_by_the_first_plan();
-    desk.arrange(2);
+    desk.come_near(2);
     desk.wait(desk.config.pause);
     let first = desk.under_way().unwrap();
     desk.say(
@@ -117,8 +127,8 @@ fn a_handover_that_is_given_up_is_tried_again_and_a_savepoint_comes_before_it() 
 #[test]
 fn a_life_that_fails_before_it_is_handed_over_is_followed_by_one_of_the_new_plan() {
     let mut desk = running_by_the_first_plan();
+    desk.come_near(2);
     let committed = desk.committed();
-    desk.arrange(2);
     desk.wait(desk.config.pause);
     let epoch = desk.under_way().unwrap();
     desk.save(1, epoch);
@@ -146,7 +156,7 @@ fn a_successor_that_does_not_know_of_the_plan_yet_leaves_the_life_as_it_is() {
     desk.commit_next();
     assert_eq!((desk.plan(), desk.record().generation), (1, generation));
     // It is told of the next one, and hands over.
-    desk.arrange(2);
+    desk.come_near(2);
     desk.wait(desk.config.pause);
     let epoch = desk.under_way().unwrap();
     desk.all_save(epoch);
@@ -159,7 +169,7 @@ fn a_successor_that_does_not_know_of_the_plan_yet_leaves_the_life_as_it_is() {
 #[test]
 fn a_handover_whose_answer_is_lost_is_found_and_the_next_life_begins_once() {
     let mut desk = running_by_the_first_plan();
-    desk.arrange(2);
+    desk.come_near(2);
     desk.wait(desk.config.pause);
     let (epoch, lives) = (desk.under_way().unwrap(), desk.lives.len());
     desk.store = Store::Mute;

@@ -2,6 +2,8 @@
 
 mod upgrading;
 
+use std::num::NonZeroU32;
+
 use ardea_core::Epoch;
 
 use super::*;
@@ -117,6 +119,13 @@ impl Desk {
             self.wait(Duration::from_millis(50));
         }
         self.commit()
+    }
+
+    /// For the sake of another plan a usual epoch ends, and is committed.
+    fn come_near(&mut self) {
+        self.wait(Duration::from_millis(200));
+        assert_eq!(self.asked_for().unwrap().1, EpochKind::Usual);
+        self.commit();
     }
 
     fn take_over(&mut self) {
@@ -350,6 +359,7 @@ fn an_update_ends_an_epoch_and_all_begin_from_exactly_there_by_the_new_plan() {
     let busy = desk.command(Command::Update([("v".into(), 5)].into()));
     let busy = busy.unwrap().unwrap_err();
     assert_eq!(busy.code(), ErrorCode::WrongState);
+    desk.come_near();
     desk.wait(Duration::from_millis(200));
     let (_, kind) = desk.asked_for().unwrap();
     assert_eq!((kind, desk.generation()), (EpochKind::Handover, 1));
@@ -390,6 +400,7 @@ fn a_plan_with_more_containers_is_followed_when_their_workers_are_there() {
     desk.wait(Duration::from_millis(200));
     desk.commit();
     desk.comes_back(worker(3), None);
+    desk.come_near();
     desk.wait(Duration::from_millis(500));
     assert_eq!(desk.asked_for().unwrap().1, EpochKind::Handover);
     let epoch = desk.commit();
@@ -399,6 +410,43 @@ fn a_plan_with_more_containers_is_followed_when_their_workers_are_there() {
         assert_eq!(life.from, Some(epoch));
     }
     assert_eq!(desk.master.phase(), &JobPhase::Running);
+}
+
+#[test]
+fn a_job_is_spread_over_more_workers_and_over_fewer_again_and_only_what_moves_is_elsewhere() {
+    let mut desk = living();
+    desk.commit_next();
+    let over = |count| Command::Rescale(NonZeroU32::new(count).unwrap());
+    // It is already.
+    assert_eq!(desk.command(over(2)), Some(Ok(())));
+    assert_eq!(desk.master.phase(), &JobPhase::Running);
+    assert_eq!(desk.command(over(3)), Some(Ok(())));
+    assert_eq!(desk.master.phase(), &JobPhase::Updating);
+    desk.comes_back(worker(3), None);
+    desk.come_near();
+    desk.wait(Duration::from_millis(500));
+    assert_eq!(desk.asked_for().unwrap().1, EpochKind::Handover);
+    let epoch = desk.commit();
+    desk.wait(Duration::from_millis(500));
+    let placed = |desk: &Desk| [1, 2, 3].map(|container| desk.indices(container));
+    assert_eq!(placed(&desk), [vec![0], vec![1, 3], vec![2]]);
+    let life = desk.life_of(worker(3)).unwrap();
+    assert_eq!((life.generation, life.from), (Generation(2), Some(epoch)));
+    assert_eq!(desk.master.phase(), &JobPhase::Running);
+
+    assert_eq!(desk.command(over(2)), Some(Ok(())));
+    desk.come_near();
+    desk.wait(Duration::from_millis(500));
+    assert_eq!(desk.asked_for().unwrap().1, EpochKind::Handover);
+    desk.commit();
+    desk.wait(Duration::from_millis(500));
+    assert_eq!((desk.indices(1), desk.indices(2)), (vec![0, 2], vec![1, 3]));
+    assert_eq!(desk.generation(), 3);
+    assert_eq!(desk.master.phase(), &JobPhase::Running);
+    let Some(SchedulerCall::Have(wanted)) = desk.calls.last() else {
+        panic!("{:?}", desk.calls);
+    };
+    assert_eq!(wanted.len(), 2);
 }
 
 #[test]
