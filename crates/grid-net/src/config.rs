@@ -1,5 +1,6 @@
 //! What a member of a grid is started with.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -115,7 +116,8 @@ impl GridConfig {
     }
 
     /// Gives a name to a function for [`GridMap::compute`](crate::GridMap::compute): from what a key has, and what is given besides, to what it is to have;
-    /// none for nothing. All members need the same ones. While it runs its part of the map waits, so it has to be quick.
+    /// none for nothing. All members need the same ones. While it runs its member waits, so it has to be quick, and can't use maps of a grid itself: that is
+    /// refused, since it would wait for itself.
     ///
     /// ```
     /// use ardea_grid_net::{Grid, GridConfig};
@@ -175,6 +177,16 @@ impl fmt::Debug for GridConfig {
     }
 }
 
+thread_local! {
+    static IN_FUNCTION: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a function of a grid runs in this thread, for which a member waits.
+#[inline]
+pub(crate) fn is_in_function() -> bool {
+    IN_FUNCTION.get()
+}
+
 /// The functions of a configuration.
 pub(crate) struct Named(pub HashMap<String, Arc<Function>>);
 
@@ -191,7 +203,10 @@ impl Functions for Named {
                 "the member that keeps the key has no function {name:?}"
             ));
         };
-        match catch_unwind(AssertUnwindSafe(|| function(value, argument))) {
+        IN_FUNCTION.set(true);
+        let outcome = catch_unwind(AssertUnwindSafe(|| function(value, argument)));
+        IN_FUNCTION.set(false);
+        match outcome {
             Ok(Ok(Some(new))) if key.len() + new.len() > MOST_BYTES => Err(format!(
                 "what {name:?} gave has {} bytes, and at most {MOST_BYTES} are kept",
                 new.len()

@@ -13,17 +13,19 @@ use ardea_grid::{
     Member, MemberId, Node, NodeAction, NodeEvent, Operation, Outcome, Refusal, View, Word,
 };
 
+use crate::clock::Clock;
 use crate::post::Post;
+use crate::room::Share;
 
 /// How many orders are taken before what follows is sent.
 const AT_A_TIME: usize = 512;
 
 /// What the driver is to do.
 pub(crate) enum Order {
-    /// Have that done, and tell it there under this number.
-    Ask(PartitionId, Operation, u64, Sender<(u64, Outcome)>),
-    /// A member has said that.
-    Heard(Member, Vec<Word>),
+    /// Have that done, and tell who asks.
+    Ask(PartitionId, Operation, Asker),
+    /// A member has said that; it takes so much room until it is taken.
+    Heard(Member, Vec<Word>, Share),
     /// That was not sent.
     Unsent(Arc<str>, Vec<Word>),
     /// Somebody is proven to be dead.
@@ -32,6 +34,39 @@ pub(crate) enum Order {
     Leave,
     /// Stop at once.
     Stop,
+}
+
+/// Who waits for an outcome, and the room that the operation takes until then. Whoever is forgotten is told that nothing was done.
+pub(crate) struct Asker {
+    number: u64,
+    tell: Option<Sender<(u64, Outcome)>>,
+    _room: Share,
+}
+
+impl Asker {
+    /// Wants it to be told there, under this number.
+    pub fn new(number: u64, tell: Sender<(u64, Outcome)>, room: Share) -> Self {
+        Asker {
+            number,
+            tell: Some(tell),
+            _room: room,
+        }
+    }
+
+    fn told(mut self, outcome: Outcome) {
+        if let Some(tell) = self.tell.take() {
+            // Whoever asked may have stopped waiting.
+            let _ = tell.send((self.number, outcome));
+        }
+    }
+}
+
+impl Drop for Asker {
+    fn drop(&mut self) {
+        if let Some(tell) = self.tell.take() {
+            let _ = tell.send((self.number, Outcome::Refused(Refusal::CutOff)));
+        }
+    }
 }
 
 /// What is known of a member, outside of its driver.
@@ -46,6 +81,7 @@ pub(crate) struct Standing {
 struct Seen {
     view: Option<Arc<View>>,
     is_out: bool,
+    has_parted: bool,
 }
 
 impl Standing {
@@ -80,16 +116,25 @@ impl Standing {
             .unwrap_or_else(PoisonError::into_inner);
         is_it(seen.view.as_deref(), seen.is_out)
     }
+
+    /// Waits until those who stay need nothing more of this member, which has left.
+    pub fn wait_parted(&self, patience: Duration) {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self
+            .changed
+            .wait_timeout_while(seen, patience, |seen| !seen.has_parted);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
 }
 
 /// Drives a member.
 pub(crate) struct Driver {
     pub node: Node,
-    pub began: Instant,
+    pub clock: Clock,
     pub orders: Receiver<Order>,
     pub post: Post,
     pub standing: Arc<Standing>,
-    pub waiting: HashMap<u64, (u64, Sender<(u64, Outcome)>)>,
+    pub waiting: HashMap<u64, Asker>,
     pub asked: u64,
 }
 
@@ -136,13 +181,13 @@ impl Driver {
 
     fn take(&mut self, order: Order, out: &mut HashMap<Arc<str>, Vec<Word>>) {
         match order {
-            Order::Ask(partition, operation, number, tell) => {
+            Order::Ask(partition, operation, asker) => {
                 self.asked += 1;
                 let id = self.asked;
-                self.waiting.insert(id, (number, tell));
+                self.waiting.insert(id, asker);
                 self.on(NodeEvent::Ask(id, partition, operation), out);
             }
-            Order::Heard(from, words) => {
+            Order::Heard(from, words, _room) => {
                 for word in words {
                     self.on(NodeEvent::From(from.clone(), word), out);
                 }
@@ -155,18 +200,18 @@ impl Driver {
     }
 
     fn on(&mut self, event: NodeEvent, out: &mut HashMap<Arc<str>, Vec<Word>>) {
-        let now = self.began.elapsed();
+        let now = self.clock.now();
         for action in self.node.on(now, event) {
             match action {
                 NodeAction::Tell(to, word) => out.entry(to).or_default().push(word),
                 NodeAction::Ended(id, outcome) => {
-                    if let Some((number, tell)) = self.waiting.remove(&id) {
-                        // Whoever asked may have stopped waiting.
-                        let _ = tell.send((number, outcome));
+                    if let Some(asker) = self.waiting.remove(&id) {
+                        asker.told(outcome);
                     }
                 }
                 NodeAction::Installed(view) => self.standing.change(|seen| seen.view = Some(view)),
                 NodeAction::Out => self.standing.change(|seen| seen.is_out = true),
+                NodeAction::Parted => self.standing.change(|seen| seen.has_parted = true),
             }
         }
     }
@@ -178,16 +223,16 @@ impl Driver {
         let Some(member) = members.find(|member| member.endpoint == *to).cloned() else {
             return;
         };
-        let now = self.began.elapsed();
+        let now = self.clock.now();
         for word in unsent {
             if let Word::Request { number, .. } = word {
                 let refused = Word::Reply(number, Outcome::Refused(Refusal::NotPrimary));
                 // A refusal says nothing to others, so nothing is to be sent.
                 for action in self.node.on(now, NodeEvent::From(member.clone(), refused)) {
                     if let NodeAction::Ended(id, outcome) = action
-                        && let Some((number, tell)) = self.waiting.remove(&id)
+                        && let Some(asker) = self.waiting.remove(&id)
                     {
-                        let _ = tell.send((number, outcome));
+                        asker.told(outcome);
                     }
                 }
             }
@@ -198,9 +243,13 @@ impl Driver {
 /// However it ends, nobody waits for it any more.
 impl Drop for Driver {
     fn drop(&mut self) {
-        for (_, (number, tell)) in self.waiting.drain() {
-            let _ = tell.send((number, Outcome::Unknown));
+        // Said before they are told: who is told asks why.
+        self.standing.change(|seen| {
+            seen.is_out = true;
+            seen.has_parted = true;
+        });
+        for (_, asker) in self.waiting.drain() {
+            asker.told(Outcome::Unknown);
         }
-        self.standing.change(|seen| seen.is_out = true);
     }
 }

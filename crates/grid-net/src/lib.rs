@@ -7,7 +7,8 @@
 //!
 //! * [`GridConfig`], [`Grid`]: a member, and how it is started;
 //! * [`GridMap`]: what people use;
-//! * `driver`: the thread that drives a member; `post`, `mailbox`: what members say to each other between processes.
+//! * `driver`: the thread that drives a member, `room`: how much may wait for it, `clock`: its time; `post`, `mailbox`: what members say to each other
+//!   between processes.
 //!
 //! # Invariants
 //!
@@ -33,7 +34,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod clock;
 mod config;
+mod room;
 
 mod driver;
 mod mailbox;

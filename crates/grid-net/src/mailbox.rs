@@ -156,7 +156,7 @@ fn batches(words: Vec<Word>) -> Vec<Batch> {
 }
 
 /// About how long a word is, in bytes.
-fn weight(word: &Word) -> usize {
+pub(crate) fn weight(word: &Word) -> usize {
     let content = match word {
         Word::Council(_) => 64 << 10,
         Word::Replica(_, word) => match &word.say {
@@ -181,8 +181,9 @@ fn weight(word: &Word) -> usize {
     content + 64
 }
 
-fn weight_of_request(operation: &Operation) -> usize {
-    match operation {
+/// About how long what is asked for is, in bytes.
+pub(crate) fn weight_of_request(operation: &Operation) -> usize {
+    let content = match operation {
         Operation::Put {
             key, value, when, ..
         } => {
@@ -200,7 +201,8 @@ fn weight_of_request(operation: &Operation) -> usize {
         } => key.len() + function.len() + argument.len(),
         Operation::Get { key, .. } | Operation::Remove { key, .. } => key.len(),
         Operation::Count(_) | Operation::Scan { .. } | Operation::Clear(_) => 0,
-    }
+    };
+    content + size_of::<Operation>()
 }
 
 #[cfg(test)]

@@ -12,9 +12,10 @@ use ardea_core::{Error, ErrorCode, Key, PartitionId, Result, StateCodec};
 use ardea_grid::{Answer, MapId, Operation, Outcome, Refusal, When};
 use bytes::Bytes;
 
-use crate::config::MOST_BYTES;
-use crate::driver::Order;
+use crate::config::{MOST_BYTES, is_in_function};
+use crate::driver::{Asker, Order};
 use crate::grid::Inner;
+use crate::mailbox::weight_of_request;
 
 /// How many operations of one call are under way at a time.
 const UNDER_WAY: usize = 4096;
@@ -94,6 +95,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     /// [`ErrorCode::StateUnavailable`] if nobody may answer within the [patience](crate::GridConfig::patience); [`ErrorCode::BadRecord`] if the
     /// value is of another type.
     pub fn get(&self, key: &K) -> Result<Option<V>> {
+        self.check_outside()?;
         let mut bytes = KEY.take();
         bytes.clear();
         let found = self
@@ -117,7 +119,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     /// What the key has, if this member may say.
     fn read_here(&self, key: &K, bytes: &[u8]) -> Option<Result<Option<V>>> {
         let inner = &self.inner;
-        let clock = || inner.began.elapsed();
+        let clock = || inner.clock.now();
         let look = |value: Option<&[u8]>| value.map(|value| self.values.get(value)).transpose();
         inner
             .reader
@@ -208,14 +210,15 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
             };
             Ok((PartitionId::of(key), get))
         });
-        let answers = self.ask_all(gets)?;
-        answers
-            .into_iter()
-            .map(|answer| self.value(answer))
-            .collect()
+        let mut values: Vec<Option<V>> = keys.iter().map(|_| None).collect();
+        self.ask_each(gets, |number, answer| {
+            values[number] = self.value(answer)?;
+            Ok(())
+        })?;
+        Ok(values)
     }
 
-    /// Gives each key its value: many at a time, in no particular order among different keys.
+    /// Gives each key its value: many at a time, in no particular order among different keys. Takes them as they can be put: there may be any number.
     ///
     /// # Errors
     /// The first, as of [`put`](Self::put); others may have been put.
@@ -224,7 +227,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
             let put = self.put_operation(key, value, When::Always)?;
             Ok((PartitionId::of(key), put))
         });
-        self.ask_all(puts).map(drop)
+        self.ask_each(puts, |_, _| Ok(()))
     }
 
     /// How many entries there are; those that have expired a short while ago may be counted.
@@ -232,15 +235,18 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     /// # Errors
     /// As [`get`](Self::get).
     pub fn size(&self) -> Result<u64> {
-        let counts = self.ask_all(
-            self.partitions()
-                .map(|partition| Ok((partition, Operation::Count(self.id)))),
-        )?;
-        let count = |answer: Answer| match answer {
-            Answer::Count(count) => Ok(count),
+        let counts = self
+            .partitions()
+            .map(|partition| Ok((partition, Operation::Count(self.id))));
+        let mut sum = 0;
+        self.ask_each(counts, |_, answer| match answer {
+            Answer::Count(count) => {
+                sum += count;
+                Ok(())
+            }
             other => Err(self.no_answer(&other)),
-        };
-        counts.into_iter().map(count).sum()
+        })?;
+        Ok(sum)
     }
 
     /// Removes all entries, partition by partition.
@@ -251,7 +257,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         let clear = self
             .partitions()
             .map(|partition| Ok((partition, Operation::Clear(self.id))));
-        self.ask_all(clear).map(drop)
+        self.ask_each(clear, |_, _| Ok(()))
     }
 
     /// Calls `take` with each entry, in no particular order, until it says no. What is there all the while is met once at least; what comes or goes
@@ -346,34 +352,28 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         }
     }
 
-    /// Has all of it done, many at a time; the answers in the same order.
-    fn ask_all(
+    /// Has all of it done, many at a time, and takes each answer with the number of what was asked, as they come.
+    fn ask_each(
         &self,
         operations: impl Iterator<Item = Result<(PartitionId, Operation)>>,
-    ) -> Result<Vec<Answer>> {
+        mut take: impl FnMut(usize, Answer) -> Result<()>,
+    ) -> Result<()> {
         let (tell, told) = channel();
-        let mut answers: Vec<Option<Answer>> = Vec::new();
-        let mut under_way = 0;
-        let hear = |answers: &mut Vec<Option<Answer>>| -> Result<()> {
+        let mut hear = || -> Result<()> {
             let (number, outcome) = told.recv().map_err(|_| self.is_stopped())?;
-            answers[number as usize] = Some(self.judge(outcome)?);
-            Ok(())
+            take(number as usize, self.judge(outcome)?)
         };
-        for operation in operations {
+        let mut under_way = 0;
+        for (number, operation) in (0_u64..).zip(operations) {
             let (partition, operation) = operation?;
             if under_way == UNDER_WAY {
-                hear(&mut answers)?;
+                hear()?;
                 under_way -= 1;
             }
-            self.order(partition, operation, answers.len() as u64, tell.clone())?;
-            answers.push(None);
+            self.order(partition, operation, number, tell.clone())?;
             under_way += 1;
         }
-        drop(tell);
-        for _ in 0..under_way {
-            hear(&mut answers)?;
-        }
-        Ok(answers.into_iter().flatten().collect())
+        (0..under_way).try_for_each(|_| hear())
     }
 
     fn order(
@@ -383,8 +383,25 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         number: u64,
         tell: Sender<(u64, Outcome)>,
     ) -> Result<()> {
-        let order = Order::Ask(partition, operation, number, tell);
+        self.check_outside()?;
+        let room = self.inner.room.take(weight_of_request(&operation));
+        let order = Order::Ask(partition, operation, Asker::new(number, tell, room));
         self.inner.orders.send(order).map_err(|_| self.is_stopped())
+    }
+
+    /// Refuses what a function asks for that a member waits for.
+    #[inline]
+    fn check_outside(&self) -> Result<()> {
+        if !is_in_function() {
+            return Ok(());
+        }
+        let what = format!(
+            "a function of a grid can't use the map {:?}: a member waits for the function, and it would wait for the member",
+            self.name
+        );
+        Err(Error::new(ErrorCode::UserError, what).hint(
+            "read first and give the function what it needs as its argument, or read, compute and `replace`",
+        ))
     }
 
     fn judge(&self, outcome: Outcome) -> Result<Answer> {
@@ -396,6 +413,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
                 format!("the member that keeps this part of the map {name:?} was lost: a write was done, or was not"),
             )
             .hint("read the key, then decide"),
+            Outcome::Refused(Refusal::CutOff) if self.inner.standing.is_out() => self.is_stopped(),
             Outcome::Refused(Refusal::CutOff) => Error::new(
                 ErrorCode::StateUnavailable,
                 format!("the map {name:?} can't be used here: a majority of the grid's members can't be reached"),
@@ -432,10 +450,11 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         Error::new(
             ErrorCode::StateUnavailable,
             format!(
-                "the map {:?} can't be used: this process's member of the grid has stopped",
+                "the map {:?} can't be used: this process's member of the grid has stopped, or the others went on without it",
                 self.name
             ),
         )
+        .hint("nothing was done; start another member")
     }
 }
 

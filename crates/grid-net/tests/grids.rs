@@ -1,6 +1,6 @@
 //! Grids of several members in one process, over TCP.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use ardea_core::{Error, ErrorCode, Token};
@@ -309,4 +309,54 @@ fn several_grids_live_in_one_process() {
     let other = Grid::start(GridConfig::new("other")).unwrap();
     map(&one).put(&1, &"one".to_string()).unwrap();
     assert_eq!(map(&other).get(&1).unwrap(), None);
+}
+
+#[test]
+fn a_grid_starts_and_is_used_and_dropped_in_a_task_of_a_runtime() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.unwrap().block_on(async {
+        assert!(Grid::start(config().listen("no address")).is_err());
+        let grid = Grid::start(config()).unwrap();
+        let map = map(&grid);
+        map.put(&1, &"one".to_string()).unwrap();
+        assert_eq!(map.get(&1).unwrap(), Some("one".to_string()));
+        drop(grid);
+    });
+}
+
+#[test]
+fn a_function_that_uses_a_map_of_a_grid_is_refused_instead_of_waiting_for_itself() {
+    let shared: Arc<OnceLock<GridMap<u64, String>>> = Arc::default();
+    let its = Arc::clone(&shared);
+    let uses = move |_: Option<String>, which: String| {
+        let Some(map) = its.get() else {
+            return Ok(None);
+        };
+        match which.as_str() {
+            "get" => map.get(&1),
+            "put" => map.put(&1, &which).map(|()| None),
+            _ => map.size().map(|size| Some(size.to_string())),
+        }
+    };
+    let grid = Grid::start(config().function("uses", uses)).unwrap();
+    let map = map(&grid);
+    assert!(shared.set(map.clone()).is_ok());
+    for which in ["get", "put", "size"] {
+        let error = map.compute(&1, "uses", &which.to_string()).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::UserError);
+        assert!(error.to_string().contains("would wait"), "{error}");
+    }
+    map.put(&1, &"kept".to_string()).unwrap();
+    assert_eq!(map.get(&1).unwrap(), Some("kept".to_string()));
+}
+
+#[test]
+fn any_number_of_entries_is_put_though_they_do_not_fit_together_into_what_may_be_under_way() {
+    let grids = grids(2);
+    let map = map(&grids[0]);
+    let large = "x".repeat(4 << 20);
+    let keys: Vec<u64> = (0..30).collect();
+    map.put_all(keys.iter().map(|key| (key, &large))).unwrap();
+    assert_eq!(map.size().unwrap(), 30);
+    assert_eq!(map.get(&29).unwrap(), Some(large));
 }

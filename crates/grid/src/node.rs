@@ -113,8 +113,11 @@ pub enum NodeAction {
     Ended(u64, Outcome),
     /// There is a new view.
     Installed(Arc<View>),
-    /// This member belongs to the grid no more, and keeps nothing.
+    /// This member belongs to the grid no more, and keeps nothing. If it has left it goes on hearing, and being told that time passes, until it has
+    /// [parted](Self::Parted).
     Out,
+    /// This member has left, and those who stay need nothing of it any more: its process may end.
+    Parted,
 }
 
 /// A member of a grid.
@@ -263,6 +266,7 @@ impl Node {
                 NodeEvent::From(from, Word::Council(word)) => {
                     self.council(now, CouncilEvent::From(from, word));
                 }
+                NodeEvent::Tick => self.council(now, CouncilEvent::Tick),
                 _ => {}
             }
         }
@@ -470,6 +474,7 @@ impl Node {
                 }
                 CouncilAction::Installed(view) => self.install(now, &view),
                 CouncilAction::Out => self.leave(),
+                CouncilAction::Parted => self.actions.push(NodeAction::Parted),
             }
         }
         self.shared.set_lease(self.council.lease());

@@ -26,7 +26,7 @@ impl Council {
         };
         self.has_news = false;
         self.attempt = None;
-        let gone = self.taken_for_gone(now);
+        let gone = self.useless(now);
         let first = view
             .members
             .iter()
@@ -54,7 +54,7 @@ impl Council {
         let joining = self.joining.values();
         let leaving = self.leaving.iter().copied();
         Facts {
-            gone: self.taken_for_gone(now),
+            gone: self.unwanted(now),
             joining: joining.map(|(member, _)| member.clone()).collect(),
             leaving: leaving.filter(|id| view.has(*id)).collect(),
             claims: self.valid_claims(view),
