@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 
 use ardea_core::PartitionId;
 use ardea_grid::{
-    Member, MemberId, Node, NodeAction, NodeEvent, Operation, Outcome, Refusal, View, Word,
+    MapId, Member, MemberId, Node, NodeAction, NodeEvent, Operation, Outcome, Refusal, View, Word,
 };
 
 use crate::clock::Clock;
+use crate::ears::{Ear, Ears, Fresh};
 use crate::post::Post;
 use crate::room::Share;
 
@@ -28,6 +29,8 @@ pub(crate) enum Order {
     Heard(Member, Vec<Word>, Share),
     /// That was not sent.
     Unsent(Arc<str>, Vec<Word>),
+    /// Have that hear of a map, and say when it does.
+    Listen(MapId, Arc<dyn Ear>, Sender<()>),
     /// Somebody is proven to be dead.
     Dead(MemberId),
     /// Go when all is elsewhere.
@@ -134,6 +137,8 @@ pub(crate) struct Driver {
     pub orders: Receiver<Order>,
     pub post: Post,
     pub standing: Arc<Standing>,
+    pub ears: Ears,
+    pub fresh: Arc<Fresh>,
     pub waiting: HashMap<u64, Asker>,
     pub asked: u64,
 }
@@ -144,7 +149,7 @@ impl Driver {
         let tick = (self.node.config().council.heartbeat / 4).max(Duration::from_millis(1));
         let mut next_tick = Instant::now();
         if let Some(view) = self.node.view().cloned() {
-            self.standing.change(|seen| seen.view = Some(view));
+            self.installed(view);
         }
         let mut out: HashMap<Arc<str>, Vec<Word>> = HashMap::new();
         loop {
@@ -152,6 +157,9 @@ impl Driver {
             if now >= next_tick {
                 next_tick = now + tick;
                 self.on(NodeEvent::Tick, &mut out);
+                for map in self.ears.forget() {
+                    self.on(NodeEvent::Unwatch(map), &mut out);
+                }
             }
             let mut order = match self
                 .orders
@@ -193,6 +201,10 @@ impl Driver {
                 }
             }
             Order::Unsent(to, words) => self.refuse(&to, words),
+            Order::Listen(map, ear, ready) => {
+                self.ears.add(map, ear, ready);
+                self.on(NodeEvent::Watch(map), out);
+            }
             Order::Dead(member) => self.on(NodeEvent::Dead(member), out),
             Order::Leave => self.on(NodeEvent::Leave, out),
             Order::Stop => {}
@@ -209,11 +221,22 @@ impl Driver {
                         asker.told(outcome);
                     }
                 }
-                NodeAction::Installed(view) => self.standing.change(|seen| seen.view = Some(view)),
+                NodeAction::Installed(view) => self.installed(view),
+                NodeAction::Watched(map) => self.ears.are_ready(map),
+                NodeAction::Happened(map, partition, news) => {
+                    self.ears.hear(map, partition, &news);
+                }
+                NodeAction::Missed(map, partition) => self.ears.miss(map, partition),
+                NodeAction::Confirmed(by, at) => self.fresh.told(by, at),
                 NodeAction::Out => self.standing.change(|seen| seen.is_out = true),
                 NodeAction::Parted => self.standing.change(|seen| seen.has_parted = true),
             }
         }
+    }
+
+    fn installed(&self, view: Arc<View>) {
+        self.fresh.installed(&view);
+        self.standing.change(|seen| seen.view = Some(view));
     }
 
     /// What was not sent was certainly not done: it is as if it had been refused.

@@ -17,6 +17,7 @@ use tokio::runtime::{Handle, Runtime};
 use crate::clock::Clock;
 use crate::config::{GridConfig, Named, host_name, new_member};
 use crate::driver::{Driver, Order, Standing};
+use crate::ears::{Ears, Fresh};
 use crate::map::GridMap;
 use crate::post::{Post, listen};
 use crate::room::Room;
@@ -66,6 +67,9 @@ pub(crate) struct Inner {
     me: Member,
     pub clock: Clock,
     pub room: Arc<Room>,
+    pub fresh: Arc<Fresh>,
+    /// For how long an operation is tried.
+    pub patience: Duration,
     pub orders: SyncSender<Order>,
     pub reader: Reader,
     pub standing: Arc<Standing>,
@@ -233,15 +237,19 @@ fn prepared(config: GridConfig, runtime: &Handle) -> Result<(Arc<Inner>, Driver)
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
     node.replica.began = i64::try_from(wall.as_micros()).unwrap_or(i64::MAX);
+    let (patience, partitions) = (node.patience, node.partitions);
     let node = match seeds.is_empty() {
         true => Node::found(me.clone(), node, functions),
         false => Node::join(me.clone(), seeds, node, functions),
     };
+    let fresh = Arc::new(Fresh::new(partitions));
     let standing = Arc::new(Standing::default());
     let inner = Inner {
         me,
         clock,
         room: Room::new(ASKED_BYTES),
+        fresh: Arc::clone(&fresh),
+        patience,
         orders,
         reader: node.reader(),
         standing: Arc::clone(&standing),
@@ -252,6 +260,8 @@ fn prepared(config: GridConfig, runtime: &Handle) -> Result<(Arc<Inner>, Driver)
         orders: waiting,
         post,
         standing,
+        ears: Ears::default(),
+        fresh,
         waiting: HashMap::new(),
         asked: 0,
     };

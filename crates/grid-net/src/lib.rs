@@ -6,8 +6,8 @@
 //! In reading order:
 //!
 //! * [`GridConfig`], [`Grid`]: a member, and how it is started;
-//! * [`GridMap`]: what people use;
-//! * `driver`: the thread that drives a member, `room`: how much may wait for it, `clock`: its time; `post`, `mailbox`: what members say to each other
+//! * [`GridMap`]: what people use; [`MapListener`], [`MapEvent`]: hearing what happens to it; [`NearCache`]: reading here what others keep;
+//! * `driver`: the thread that drives a member, `ears`: who hears what happens, `room`: how much may wait for it, `clock`: its time; `post`, `mailbox`: what members say to each other
 //!   between processes.
 //!
 //! # Invariants
@@ -39,12 +39,17 @@ mod config;
 mod room;
 
 mod driver;
+mod ears;
 mod mailbox;
 mod post;
 
 mod grid;
+mod listener;
 mod map;
+mod near;
 
 pub use config::GridConfig;
 pub use grid::Grid;
+pub use listener::{MapEvent, MapListener};
 pub use map::GridMap;
+pub use near::NearCache;

@@ -6,13 +6,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ardea_grid::{Answer, Operation, Outcome, Say, When, Word};
+use ardea_grid::{Answer, Happened, Operation, Outcome, Say, WatchWord, When, Word};
 use tokio::sync::mpsc;
 
 /// How many batches may wait.
 const WAITING: usize = 4096;
 
-/// How many bytes of copies may wait: they are sent again.
+/// How many bytes of copies, and of what is watched, may wait.
 const COPIES_BYTES: usize = 16 << 20;
 
 /// How many bytes may wait in all. What is lost of requests and replies somebody waits for in vain.
@@ -65,7 +65,8 @@ impl Slot {
     pub fn put(&self, words: Vec<Word>) -> Vec<Word> {
         let is_of_views = |word: &Word| matches!(word, Word::Council(_));
         let (views, rest): (Vec<_>, Vec<_>) = words.into_iter().partition(is_of_views);
-        let is_of_copies = |word: &Word| matches!(word, Word::Replica(..));
+        // What is lost of what is watched is told to be missed, what is lost of copies is sent again.
+        let is_of_copies = |word: &Word| matches!(word, Word::Replica(..) | Word::Watch(_));
         let (copies, asked): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_of_copies);
         let mut unsent = Vec::new();
         for (way, words, most) in [
@@ -177,6 +178,12 @@ pub(crate) fn weight(word: &Word) -> usize {
             Answer::Done | Answer::Count(_) => 0,
         },
         Word::Reply(..) => 1 << 10,
+        Word::Watch(WatchWord::Tells { chapter, .. }) => {
+            let happened = chapter.happened.iter();
+            happened.map(|(_, what)| Happened::cost(what)).sum()
+        }
+        Word::Watch(WatchWord::Watch { maps, .. }) => maps.len() * 10,
+        Word::Watch(WatchWord::Stands { .. }) => 0,
     };
     content + 64
 }

@@ -10,7 +10,8 @@
 //! * [`Council`]: agrees on views, and knows whether this member may act;
 //! * [`Operation`], [`Change`]: what can be asked, and what it changes; [`Store`], [`Shelf`]: where entries lie;
 //! * [`Replica`]: one member's copy of a partition;
-//! * [`Node`]: a member: its council, its replicas, and who asks whom; [`Reader`]: reads beside it, from any thread.
+//! * [`Happened`], [`Chapter`]: what is told of a map to those who watch it;
+//! * [`Node`]: a member: its council, its replicas, who asks whom, and who watches what; [`Reader`]: reads beside it, from any thread.
 //!
 //! # What is promised
 //!
@@ -70,6 +71,7 @@ mod operation;
 mod replica;
 mod shelf;
 mod store;
+mod tidings;
 
 mod node;
 
@@ -85,4 +87,5 @@ pub use replica::{
 pub use shelf::{Cursor, Parcel, Shelf};
 pub use store::{Entry, NEVER, Store};
 pub use succession::{Claim, Facts, PartitionNumber, Promise, successor};
+pub use tidings::{Chapter, Happened, Rule, WatchWord};
 pub use view::{Holder, Record, View, ViewNumber};

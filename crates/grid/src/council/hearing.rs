@@ -52,6 +52,13 @@ impl Council {
             .collect()
     }
 
+    /// Whether so many are heard that something could be decided.
+    pub(super) fn hears_enough(&self, now: Duration) -> bool {
+        let mut heard: BTreeSet<MemberId> = self.heard_now(now).into_iter().collect();
+        heard.insert(self.me.id);
+        self.is_quorum(&heard)
+    }
+
     /// Looks who hears whom; as often as there are heartbeats.
     pub(super) fn look_who_hears(&mut self, now: Duration) {
         if self.lease().is_some_and(|until| now < until) {

@@ -24,6 +24,10 @@ impl Council {
         let Some(view) = self.view.clone().filter(|_| self.is_member()) else {
             return;
         };
+        if !self.hears_enough(now) {
+            // Nothing would come of it, and what is said may keep others from deciding.
+            return;
+        }
         self.has_news = false;
         self.attempt = None;
         let gone = self.useless(now);

@@ -7,6 +7,7 @@ use super::{Course, Have, Replica, ReplicaAction, ReplicaWord, Role, Say};
 use crate::MemberId;
 use crate::operation::{Answer, Change, Outcome, Ticket};
 use crate::shelf::Cursor;
+use crate::tidings::Rule;
 use crate::view::{Holder, Record, ViewNumber};
 
 /// How many slots are looked at for entries that have expired, at each tick.
@@ -114,7 +115,16 @@ impl Replica {
                     primary.settled,
                     primary.waiting,
                 ),
-                _ => (Vec::new(), self.log.end(), start, VecDeque::new()),
+                _ => {
+                    let inherited = self.log.end();
+                    let rule = Rule {
+                        losses: record.losses,
+                        reign: record.reign,
+                        inherited,
+                    };
+                    self.diary.begin(rule, &self.shelf);
+                    (Vec::new(), inherited, start, VecDeque::new())
+                }
             };
         let peers = others()
             .map(|holder| {
