@@ -130,6 +130,20 @@ impl Standing {
     }
 }
 
+/// What is to be sent, and where. Members are few: looking through them is quicker than a hash of their names.
+#[derive(Default)]
+struct Letters(Vec<(Arc<str>, Vec<Word>)>);
+
+impl Letters {
+    fn add(&mut self, to: Arc<str>, word: Word) {
+        let is_it = |there: &Arc<str>| Arc::ptr_eq(there, &to) || *there == to;
+        match self.0.iter_mut().find(|(there, _)| is_it(there)) {
+            Some((_, words)) => words.push(word),
+            None => self.0.push((to, vec![word])),
+        }
+    }
+}
+
 /// Drives a member.
 pub(crate) struct Driver {
     pub node: Node,
@@ -151,7 +165,7 @@ impl Driver {
         if let Some(view) = self.node.view().cloned() {
             self.installed(view);
         }
-        let mut out: HashMap<Arc<str>, Vec<Word>> = HashMap::new();
+        let mut out = Letters::default();
         loop {
             let now = Instant::now();
             if now >= next_tick {
@@ -180,14 +194,14 @@ impl Driver {
                     order = self.orders.try_recv().ok();
                 }
             }
-            for (to, words) in out.drain() {
+            for (to, words) in out.0.drain(..) {
                 let unsent = self.post.send(&to, words);
                 self.refuse(&to, unsent);
             }
         }
     }
 
-    fn take(&mut self, order: Order, out: &mut HashMap<Arc<str>, Vec<Word>>) {
+    fn take(&mut self, order: Order, out: &mut Letters) {
         match order {
             Order::Ask(partition, operation, asker) => {
                 self.asked += 1;
@@ -211,11 +225,11 @@ impl Driver {
         }
     }
 
-    fn on(&mut self, event: NodeEvent, out: &mut HashMap<Arc<str>, Vec<Word>>) {
+    fn on(&mut self, event: NodeEvent, out: &mut Letters) {
         let now = self.clock.now();
         for action in self.node.on(now, event) {
             match action {
-                NodeAction::Tell(to, word) => out.entry(to).or_default().push(word),
+                NodeAction::Tell(to, word) => out.add(to, word),
                 NodeAction::Ended(id, outcome) => {
                     if let Some(asker) = self.waiting.remove(&id) {
                         asker.told(outcome);

@@ -3,6 +3,7 @@
 mod breakdown;
 mod exchange;
 mod forward;
+mod grid;
 mod latency;
 mod nexmark;
 mod pairs;
@@ -41,6 +42,8 @@ pub enum BenchCommand {
     Exchange(exchange::ExchangeBenchArgs),
     /// What it costs a worker to pass frames on that are not for it
     Forward(forward::ForwardBenchArgs),
+    /// What it costs to read and write a map in the memory of several members
+    Grid(grid::GridBenchArgs),
     /// How long it takes from submitting a job until its first record is through
     Submit(submit::SubmitBenchArgs),
     /// How long a killed worker is missed
@@ -68,6 +71,7 @@ pub fn run(command: &BenchCommand, context: &Context) -> Result<(), Failure> {
         BenchCommand::Wakeup(args) => wakeup::run(args, context),
         BenchCommand::Exchange(args) => exchange::run(args, context),
         BenchCommand::Forward(args) => forward::run(args, context),
+        BenchCommand::Grid(args) => grid::run(args, context),
         BenchCommand::Submit(args) => submit::run(args, context),
         BenchCommand::Recovery(args) => recovery::run(args, context),
         BenchCommand::Breakdown(args) => breakdown::run(args, context),

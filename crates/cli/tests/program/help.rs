@@ -38,6 +38,7 @@ const COMMANDS: [&[&str]; 37] = [
     &["bench", "wakeup"],
     &["bench", "exchange"],
     &["bench", "forward"],
+    &["bench", "grid"],
     &["nexmark"],
     &["nexmark", "generate"],
     &["nexmark", "run"],
