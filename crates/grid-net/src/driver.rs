@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ardea_core::PartitionId;
+use ardea_core::{PartitionId, Waker};
 use ardea_grid::{
     MapId, Member, MemberId, Node, NodeAction, NodeEvent, Operation, Outcome, Refusal, View, Word,
 };
@@ -43,6 +43,7 @@ pub(crate) enum Order {
 pub(crate) struct Asker {
     number: u64,
     tell: Option<Sender<(u64, Outcome)>>,
+    waker: Option<Waker>,
     _room: Share,
 }
 
@@ -52,23 +53,40 @@ impl Asker {
         Asker {
             number,
             tell: Some(tell),
+            waker: None,
             _room: room,
         }
     }
 
+    /// Has it woken as well when it is told.
+    pub fn waking(mut self, waker: Waker) -> Self {
+        self.waker = Some(waker);
+        self
+    }
+
+    /// Nobody is told anything.
+    pub fn forgotten(mut self) {
+        self.tell = None;
+    }
+
     fn told(mut self, outcome: Outcome) {
+        self.tell(outcome);
+    }
+
+    fn tell(&mut self, outcome: Outcome) {
         if let Some(tell) = self.tell.take() {
             // Whoever asked may have stopped waiting.
             let _ = tell.send((self.number, outcome));
+            if let Some(waker) = &self.waker {
+                waker.wake();
+            }
         }
     }
 }
 
 impl Drop for Asker {
     fn drop(&mut self) {
-        if let Some(tell) = self.tell.take() {
-            let _ = tell.send((self.number, Outcome::Refused(Refusal::CutOff)));
-        }
+        self.tell(Outcome::Refused(Refusal::CutOff));
     }
 }
 

@@ -6,7 +6,7 @@
 //! In reading order:
 //!
 //! * [`GridConfig`], [`Grid`]: a member, and how it is started;
-//! * [`GridMap`]: what people use; [`MapListener`], [`MapEvent`]: hearing what happens to it; [`NearCache`]: reading here what others keep;
+//! * [`GridMap`]: what people use; [`MapReads`]: reading without waiting; [`MapListener`], [`MapEvent`]: hearing what happens to it; [`NearCache`]: reading here what others keep;
 //! * `driver`: the thread that drives a member, `ears`: who hears what happens, `room`: how much may wait for it, `clock`: its time; `post`, `mailbox`: what members say to each other
 //!   between processes.
 //!
@@ -51,5 +51,5 @@ mod near;
 pub use config::GridConfig;
 pub use grid::Grid;
 pub use listener::{MapEvent, MapListener};
-pub use map::GridMap;
+pub use map::{GridMap, MapReads, Read};
 pub use near::NearCache;

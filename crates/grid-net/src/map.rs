@@ -1,6 +1,7 @@
 //! A map whose entries are kept by all members of a grid.
 
 mod asking;
+mod reads;
 
 use std::cell::RefCell;
 use std::fmt;
@@ -17,6 +18,8 @@ use crate::config::MOST_BYTES;
 use crate::grid::Inner;
 use crate::listener::{MapListener, Queue};
 use crate::near::{Forgets, Near, NearCache};
+
+pub use reads::{MapReads, Read};
 
 /// About how many bytes of entries a scan asks for at a time.
 const PAGE_BYTES: u32 = 256 << 10;
@@ -302,25 +305,33 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     /// # Errors
     /// As [`put`](Self::put), and [`ErrorCode::UserError`] if the function is not known or fails.
     pub fn compute<A: Kept>(&self, key: &K, function: &str, argument: &A) -> Result<Option<V>> {
-        let Some(arguments) = state_codec_of::<A>() else {
-            return Err(Error::new(
+        let arguments = self.arguments::<A>(function)?;
+        let mut bytes = Vec::new();
+        arguments.put(argument, &mut bytes)?;
+        let compute = self.compute_operation(key, function, bytes)?;
+        self.value(self.write(key, compute)?)
+    }
+
+    fn arguments<A: Kept>(&self, function: &str) -> Result<Arc<dyn StateCodec<A>>> {
+        state_codec_of::<A>().ok_or_else(|| {
+            Error::new(
                 ErrorCode::InvalidConfig,
                 format!("the argument of {function:?} can't leave its process"),
             )
-            .hint("use a type that is not `Local`"));
-        };
-        let mut bytes = Vec::new();
-        arguments.put(argument, &mut bytes)?;
+            .hint("use a type that is not `Local`")
+        })
+    }
+
+    fn compute_operation(&self, key: &K, function: &str, argument: Vec<u8>) -> Result<Operation> {
         let key_bytes = self.key(key)?;
-        self.check_fits(key_bytes.len() + bytes.len())?;
-        let compute = Operation::Compute {
+        self.check_fits(key_bytes.len() + argument.len())?;
+        Ok(Operation::Compute {
             map: self.id,
             key: key_bytes,
             function: function.to_string(),
-            argument: bytes.into(),
+            argument: argument.into(),
             expires: self.expires(),
-        };
-        self.value(self.write(key, compute)?)
+        })
     }
 
     /// What each of the keys has, in the same order.
@@ -328,16 +339,22 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     /// # Errors
     /// The first, as of [`get`](Self::get).
     pub fn get_all(&self, keys: &[K]) -> Result<Vec<Option<V>>> {
-        let gets = keys.iter().map(|key| {
-            let get = Operation::Get {
-                map: self.id,
-                key: self.key(key)?,
-            };
-            Ok((PartitionId::of(key), get))
-        });
+        self.check_outside()?;
         let mut values: Vec<Option<V>> = keys.iter().map(|_| None).collect();
+        let mut there = Vec::new();
+        for (at, key) in keys.iter().enumerate() {
+            let bytes = self.key(key)?;
+            match self.read_here(key, &bytes) {
+                Some(value) => values[at] = value?,
+                None => there.push((at, PartitionId::of(key), bytes)),
+            }
+        }
+        let gets = there.iter().map(|(_, partition, key)| {
+            let (map, key) = (self.id, key.clone());
+            Ok((*partition, Operation::Get { map, key }))
+        });
         self.ask_each(gets, |number, answer| {
-            values[number] = self.value(answer)?;
+            values[there[number].0] = self.value(answer)?;
             Ok(())
         })?;
         Ok(values)
@@ -353,6 +370,46 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
             Ok((PartitionId::of(key), put))
         });
         let outcome = self.ask_each(puts, |_, _| Ok(()));
+        self.wrote_all();
+        outcome
+    }
+
+    /// Removes what each of the keys has, many at a time.
+    ///
+    /// # Errors
+    /// The first, as of [`put`](Self::put); others may have been removed.
+    pub fn remove_all<'a>(&self, keys: impl IntoIterator<Item = &'a K>) -> Result<()> {
+        let removes = keys.into_iter().map(|key| {
+            let remove = Operation::Remove {
+                map: self.id,
+                key: self.key(key)?,
+            };
+            Ok((PartitionId::of(key), remove))
+        });
+        let outcome = self.ask_each(removes, |_, _| Ok(()));
+        self.wrote_all();
+        outcome
+    }
+
+    /// Changes what each of the keys has by a [function](Self::compute), many at a time. If a key comes several times, there is no order among these.
+    ///
+    /// # Errors
+    /// The first, as of [`compute`](Self::compute); others may have been changed.
+    pub fn compute_all<'a, A: Kept>(
+        &self,
+        function: &str,
+        entries: impl IntoIterator<Item = (&'a K, &'a A)>,
+    ) -> Result<()> {
+        let arguments = self.arguments::<A>(function)?;
+        let computes = entries.into_iter().map(|(key, argument)| {
+            let mut bytes = Vec::new();
+            arguments.put(argument, &mut bytes)?;
+            Ok((
+                PartitionId::of(key),
+                self.compute_operation(key, function, bytes)?,
+            ))
+        });
+        let outcome = self.ask_each(computes, |_, _| Ok(()));
         self.wrote_all();
         outcome
     }

@@ -1,10 +1,10 @@
 //! How a map asks for what it needs, and what its answers mean.
 
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, TrySendError, channel};
 
 use ardea_codec::Kept;
-use ardea_core::{Error, ErrorCode, Key, PartitionId, Result};
+use ardea_core::{Error, ErrorCode, Key, PartitionId, Result, Waker};
 use ardea_grid::{Answer, Operation, Outcome, Refusal};
 
 use super::GridMap;
@@ -84,6 +84,30 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         self.inner.orders.send(order).map_err(|_| self.is_stopped())
     }
 
+    /// Orders it if that can be done at once; whether it could.
+    pub(super) fn try_order(
+        &self,
+        partition: PartitionId,
+        operation: Operation,
+        number: u64,
+        (tell, waker): (Sender<(u64, Outcome)>, Waker),
+    ) -> Result<bool> {
+        let Some(room) = self.inner.room.try_take(weight_of_request(&operation)) else {
+            return Ok(false);
+        };
+        let asker = Asker::new(number, tell, room).waking(waker);
+        let order = Order::Ask(partition, operation, asker);
+        let (order, outcome) = match self.inner.orders.try_send(order) {
+            Ok(()) => return Ok(true),
+            Err(TrySendError::Full(order)) => (order, Ok(false)),
+            Err(TrySendError::Disconnected(order)) => (order, Err(self.is_stopped())),
+        };
+        if let Order::Ask(_, _, asker) = order {
+            asker.forgotten();
+        }
+        outcome
+    }
+
     /// Refuses what a function asks for that a member waits for.
     #[inline]
     pub(super) fn check_outside(&self) -> Result<()> {
@@ -99,7 +123,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         ))
     }
 
-    fn judge(&self, outcome: Outcome) -> Result<Answer> {
+    pub(super) fn judge(&self, outcome: Outcome) -> Result<Answer> {
         let name = &self.name;
         Err(match outcome {
             Outcome::Answered(answer) => return Ok(answer),
