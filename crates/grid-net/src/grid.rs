@@ -15,7 +15,7 @@ use ardea_grid::{Member, MemberId, Node, Reader, View};
 use tokio::runtime::{Handle, Runtime};
 
 use crate::clock::Clock;
-use crate::config::{GridConfig, Named, host_name, new_member};
+use crate::config::{GridConfig, Named, fresh_member, host_name};
 use crate::driver::{Driver, Order, Standing};
 use crate::ears::{Ears, Fresh};
 use crate::map::GridMap;
@@ -217,6 +217,7 @@ fn prepared(config: GridConfig, runtime: &Handle) -> Result<(Arc<Inner>, Driver)
         seeds,
         security,
         mut node,
+        member,
         functions,
     } = config;
     let stuck = node.council.silence.max(STUCK);
@@ -226,7 +227,8 @@ fn prepared(config: GridConfig, runtime: &Handle) -> Result<(Arc<Inner>, Driver)
     });
     let listener = bound(&address, &security, runtime)?;
     let endpoint = endpoint(&address, listener.address())?;
-    let me = Member::new(new_member(), host.unwrap_or_else(host_name), endpoint);
+    let id = member.unwrap_or_else(fresh_member);
+    let me = Member::new(id, host.unwrap_or_else(host_name), endpoint);
     let (orders, waiting) = sync_channel(WAITING);
     let letters = Room::new(HEARD_BYTES);
     runtime.spawn(listen(listener, orders.clone(), letters));

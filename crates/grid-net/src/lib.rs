@@ -48,7 +48,8 @@ mod listener;
 mod map;
 mod near;
 
-pub use config::GridConfig;
+pub use ardea_grid::{MemberId, View};
+pub use config::{GridConfig, fresh_member};
 pub use grid::Grid;
 pub use listener::{MapEvent, MapListener};
 pub use map::{GridMap, MapReads, Read};

@@ -334,7 +334,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         })
     }
 
-    /// What each of the keys has, in the same order.
+    /// What each of the keys has, in the same order: those of which this member is the primary are read in this thread.
     ///
     /// # Errors
     /// The first, as of [`get`](Self::get).
@@ -374,19 +374,42 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         outcome
     }
 
-    /// Removes what each of the keys has, many at a time.
+    /// Gives each key its value if it has none: many at a time. What each had, in the same order.
     ///
     /// # Errors
-    /// The first, as of [`put`](Self::put); others may have been removed.
+    /// The first, as of [`put`](Self::put); others may have been put.
+    pub fn put_all_if_absent<'a>(
+        &self,
+        entries: impl IntoIterator<Item = (&'a K, &'a V)>,
+    ) -> Result<Vec<Option<V>>> {
+        let puts = entries.into_iter().map(|(key, value)| {
+            let put = self.put_operation(key, value, When::Absent)?;
+            Ok((PartitionId::of(key), put))
+        });
+        let mut had: Vec<(usize, Option<V>)> = Vec::new();
+        let outcome = self.ask_each(puts, |number, answer| {
+            had.push((number, self.value(answer)?));
+            Ok(())
+        });
+        self.wrote_all();
+        outcome?;
+        had.sort_unstable_by_key(|(number, _)| *number);
+        Ok(had.into_iter().map(|(_, value)| value).collect())
+    }
+
+    /// Removes what these keys have: many at a time, and nothing of it travels.
+    ///
+    /// # Errors
+    /// The first, as of [`put`](Self::put); others may be gone.
     pub fn remove_all<'a>(&self, keys: impl IntoIterator<Item = &'a K>) -> Result<()> {
-        let removes = keys.into_iter().map(|key| {
-            let remove = Operation::Remove {
+        let forgets = keys.into_iter().map(|key| {
+            let forget = Operation::Forget {
                 map: self.id,
                 key: self.key(key)?,
             };
-            Ok((PartitionId::of(key), remove))
+            Ok((PartitionId::of(key), forget))
         });
-        let outcome = self.ask_each(removes, |_, _| Ok(()));
+        let outcome = self.ask_each(forgets, |_, _| Ok(()));
         self.wrote_all();
         outcome
     }
