@@ -36,7 +36,7 @@ where
             map: map.clone(),
             function: Arc::clone(&function),
             entry: Arc::clone(&entry),
-            record: PhantomData,
+            record: PhantomData::<fn(T) -> A>,
         }))
     };
     Sink::new(name, Arc::new(supply))

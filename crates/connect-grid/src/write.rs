@@ -63,7 +63,7 @@ where
             entry: Arc::clone(&entry),
             patience: Patience::default(),
             clock: Clock::system(),
-            record: PhantomData,
+            record: PhantomData::<fn(T)>,
         }))
     };
     Sink::new(name, Arc::new(supply))

@@ -66,7 +66,10 @@ impl Ears {
     }
 
     fn of(&self, map: MapId) -> &[Arc<dyn Ear>] {
-        self.maps.get(&map).map_or(&[], |hearers| &hearers.ears)
+        match self.maps.get(&map) {
+            Some(hearers) => &hearers.ears,
+            None => &[],
+        }
     }
 
     /// Forgets who hears no more; the maps of which nobody does.

@@ -150,7 +150,7 @@ async fn hear(courier: Courier, orders: SyncSender<Order>, room: Arc<Room>) {
         match (letter, &from) {
             (Letter::From(member), _) => from = Some(member),
             (Letter::Words(words), Some(member)) => {
-                let bytes = words.iter().map(weight).sum();
+                let bytes: usize = words.iter().map(weight).sum();
                 let share = loop {
                     match room.try_take(bytes) {
                         Some(share) => break share,
