@@ -22,13 +22,13 @@ impl Replica {
         }
     }
 
-    /// What a key has, of what is settled; `may_act` as for a [request](Replica::request). Allocates nothing.
+    /// What a key has, of what is settled; `may_act` as for a [request](Replica::request). Allocates nothing, and asks for the time only if the entry expires.
     ///
     /// # Errors
     /// If it may not be read here and now.
     pub fn read<R>(
         &self,
-        now: Duration,
+        now: impl FnOnce() -> Duration,
         may_act: bool,
         map: MapId,
         key: &[u8],
@@ -40,10 +40,15 @@ impl Replica {
     }
 
     /// What a key has, of what is settled, unless it has expired.
-    fn present(&self, now: Duration, map: MapId, key: &[u8]) -> Option<Entry<'_>> {
+    fn present(
+        &self,
+        now: impl FnOnce() -> Duration,
+        map: MapId,
+        key: &[u8],
+    ) -> Option<Entry<'_>> {
         let entry = self.shelf.get(map, key)?;
         // Most entries never expire: nobody needs to know the time then.
-        (entry.expires == NEVER || entry.expires > self.wall(now)).then_some(entry)
+        (entry.expires == NEVER || entry.expires > self.wall(now())).then_some(entry)
     }
 
     /// The time, in microseconds since the Unix epoch.
@@ -62,7 +67,7 @@ impl Replica {
     ) -> Option<Outcome> {
         let answer = match operation {
             Operation::Get { map, key } => {
-                let entry = self.present(now, map, &key);
+                let entry = self.present(|| now, map, &key);
                 Answer::Value(entry.map(|entry| Bytes::copy_from_slice(entry.value)))
             }
             Operation::Count(map) => {
