@@ -40,12 +40,7 @@ impl Replica {
     }
 
     /// What a key has, of what is settled, unless it has expired.
-    fn present(
-        &self,
-        now: impl FnOnce() -> Duration,
-        map: MapId,
-        key: &[u8],
-    ) -> Option<Entry<'_>> {
+    fn present(&self, now: impl FnOnce() -> Duration, map: MapId, key: &[u8]) -> Option<Entry<'_>> {
         let entry = self.shelf.get(map, key)?;
         // Most entries never expire: nobody needs to know the time then.
         (entry.expires == NEVER || entry.expires > self.wall(now())).then_some(entry)
