@@ -177,7 +177,8 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     ///
     /// What changes is forgotten when its primary tells so, mostly within a millisecond: until then what was there before may be read. Whatever happens to members and
     /// networks, nothing is read here that had changed [that long](NearCache::staleness) ago. What is written through this map is seen through it at once.
-    /// What expires may be read until it is removed, a moment later. [`get`](Self::get) alone reads here.
+    /// What expires may be read until it is removed, a moment later. [`get`](Self::get), [`get_all`](Self::get_all) and
+    /// [`reads`](Self::reads) read here.
     ///
     /// # Errors
     /// [`ErrorCode::StateUnavailable`] if some parts of the map can't be heard of within the patience.
@@ -539,10 +540,11 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     }
 
     fn expires(&self) -> Option<i64> {
+        let time = self.time_to_live?;
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
-        let at = now.checked_add(self.time_to_live?)?;
+        let at = now.checked_add(time)?;
         i64::try_from(at.as_micros()).ok()
     }
 

@@ -18,7 +18,7 @@
 //! With synchronous backups, and clocks that run at the same rate within [`CouncilConfig::drift`]:
 //!
 //! * **Nothing acknowledged is lost** as long as no more members are lost than there are backups, counted anew whenever refilling is done. Where fewer members
-//!   stay there are fewer backups: none where there is one. Members that are put out because nobody hears them are lost as well. If all whole copies of a
+//!   stay there are fewer backups: none where there is one. Members that are put out because nobody hears them, or they hear too few, are lost as well. If all whole copies of a
 //!   partition are lost it begins anew, empty, and [`Record::losses`] says so.
 //! * **Each operation on a key is done at one moment** while it is under way, seen by all: reads, writes and computations of a key are linearizable.
 //! * **Nothing is done twice.** What ends as [`Outcome::Unknown`] was done once, or will be, or never. What was refused was not done.
