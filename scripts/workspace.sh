@@ -3,7 +3,7 @@
 #
 # The client of etcd is generated with protoc when it is built. Where that is missing, all but this one crate is built, and the
 # program `ardea` without it. The client of Kafka is compiled from C with make, and left out in the same way.
-workspace=(--workspace --features ardea-cli/nats,ardea-cli/postgres,ardea-cli/s3,ardea-cli/state-disk)
+workspace=(--workspace --features ardea/grid,ardea-cli/nats,ardea-cli/postgres,ardea-cli/s3,ardea-cli/state-disk)
 if command -v "${PROTOC:-protoc}" >/dev/null; then
     workspace+=(--features ardea-cli/etcd)
 else

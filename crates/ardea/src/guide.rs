@@ -55,6 +55,11 @@ struct Topologies;
 #[doc = include_str!("../../../docs/cluster.md")]
 struct Clusters;
 
+/// `docs/grid.md`
+#[cfg(feature = "grid")]
+#[doc = include_str!("../../../docs/grid.md")]
+struct Grids;
+
 /// `docs/tuning.md`
 #[doc = include_str!("../../../docs/tuning.md")]
 struct Tuning;

@@ -9,6 +9,7 @@
 //! * [`connect`]: where records come from and go to;
 //! * `kafka`, `nats`, `postgres` and `redis`, with the features of these names: source and sink for Apache Kafka, NATS JetStream and
 //!   PostgreSQL, a sink for Redis;
+//! * `grid`, with the feature of that name: maps in the memory of several members, for any program, and in jobs as sources, sinks and tables;
 //! * [`engine`]: run jobs on the threads of this process; [`recovery`]: so that they survive failures;
 //! * [`core`] and [`operators`]: the graph below, and the processors that it is made of, for own ones;
 //! * [`codec`]: how records become bytes where they leave a process;
@@ -36,6 +37,8 @@
 pub use ardea_aggregate as aggregate;
 pub use ardea_codec as codec;
 pub use ardea_connect as connect;
+#[cfg(feature = "grid")]
+pub use ardea_connect_grid as grid;
 #[cfg(feature = "kafka")]
 pub use ardea_connect_kafka as kafka;
 #[cfg(feature = "nats")]

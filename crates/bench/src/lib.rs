@@ -20,6 +20,7 @@
 //! * `breakdown`, with the features `kafka` and `redis`: where the cpu time of a job from Kafka to Redis goes;
 //! * [`exchange`]: records from one worker to another;
 //! * [`forward`]: what it costs a worker to pass frames on;
+//! * [`grid`]: what it costs to read and write a map of a grid;
 //! * [`cluster`]: the ground that benches over several processes stand on, and what their workers do;
 //! * [`report`]: what a bench returns: also cpu time and memory of this process, and what the machine itself does to a thread that
 //!   only looks at the clock.
@@ -56,6 +57,7 @@ pub mod cluster;
 pub mod exchange;
 pub mod failover;
 pub mod forward;
+pub mod grid;
 mod lasting;
 pub mod latency;
 mod load;

@@ -49,9 +49,9 @@ pub enum ErrorCode {
     StateConflict,
     /// The state manager's tree does not allow this, whoever asks and however often.
     StateRefused,
-    /// The state manager did not answer in time, and nothing was done.
+    /// The state manager, or who keeps a part of a grid's map, did not answer in time, and nothing was done.
     StateUnavailable,
-    /// The state manager's answer was lost: the change was made, or it was not.
+    /// The answer of the state manager, or of a member of a grid, was lost: the change was made, or it was not.
     StateUnknown,
     /// What the state manager stored is damaged.
     StateCorrupt,

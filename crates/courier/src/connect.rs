@@ -56,7 +56,7 @@ async fn greeted(address: &str, greeting: &Greeting, security: &Security) -> Res
         .hint("shorten the names of cluster and job"));
     }
     let stream = TcpStream::connect(address).await.map_err(unreachable)?;
-    stream.set_nodelay(true).map_err(unreachable)?;
+    security.tune(&stream).map_err(unreachable)?;
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     let stream = security.wrap_connected(host, stream).await?;
     let (mut read, mut write) = tokio::io::split(stream);

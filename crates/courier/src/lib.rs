@@ -17,7 +17,7 @@
 //! Frames: the length of what follows (four bytes, little-endian), then the message, as postcard writes it. Before them each
 //! side sends one frame of at most [`Limits::greeting_bytes`]: four letters, the [version](VERSION) of the protocol, and the
 //! greeting, or the answer to it. Whoever connects greets first; a listener tells a stranger nothing but why it is refused.
-//! Keeping a silent connection alive is up to the messages.
+//! Keeping a silent connection alive is up to the messages; [`Limits::stuck_within`] has the kernel break off what doesn't move.
 //!
 //! # Invariants
 //!

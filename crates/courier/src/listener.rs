@@ -169,7 +169,7 @@ async fn listen_to(
     security: &Security,
     admission: &Admission,
 ) -> Option<Courier> {
-    stream.set_nodelay(true).ok()?;
+    security.tune(&stream).ok()?;
     let peer: Arc<str> = from.to_string().into();
     let stream = security.wrap_accepted(stream, &peer).await.ok()?;
     let (mut read, mut write) = tokio::io::split(stream);

@@ -1,11 +1,13 @@
 //! Who may speak here, and how much is taken of them.
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result, Token};
 use ardea_tls::Tls;
+use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
@@ -20,6 +22,8 @@ pub struct Limits {
     pub message_bytes: usize,
     /// How many strangers are greeted at a time; more wait to be taken.
     pub strangers: usize,
+    /// How long a peer may leave bytes unacknowledged, or a silent connection unanswered, until the kernel breaks it off; unset, that takes many minutes.
+    pub stuck_within: Option<Duration>,
 }
 
 impl Default for Limits {
@@ -29,6 +33,7 @@ impl Default for Limits {
             greeting_within: Duration::from_secs(5),
             message_bytes: 64 << 20,
             strangers: 1024,
+            stuck_within: None,
         }
     }
 }
@@ -72,6 +77,12 @@ impl Security {
         self
     }
 
+    /// Other limits than those that it has: so one of them is changed, and the others stay.
+    pub fn with_limits(self, change: impl FnOnce(Limits) -> Limits) -> Self {
+        let limits = change(self.limits);
+        self.limits(limits)
+    }
+
     /// The cluster's name.
     pub fn cluster(&self) -> &str {
         &self.cluster
@@ -80,6 +91,21 @@ impl Security {
     /// Whether peers have to prove who they are.
     pub(crate) fn proves(&self) -> bool {
         self.token.is_some() || self.tls.is_some()
+    }
+
+    /// Sets what the kernel is to do with a connection: nothing waits for more, and what is stuck is broken off.
+    pub(crate) fn tune(&self, stream: &TcpStream) -> io::Result<()> {
+        stream.set_nodelay(true)?;
+        if let Some(within) = self.limits.stuck_within {
+            let millis = u32::try_from(within.as_millis()).unwrap_or(u32::MAX);
+            sockopt::set_tcp_user_timeout(stream, millis)?;
+            sockopt::set_socket_keepalive(stream, true)?;
+            // Whole seconds, at least one: the kernel knows no less.
+            let pause = Duration::from_secs(within.as_secs().max(1));
+            sockopt::set_tcp_keepidle(stream, pause)?;
+            sockopt::set_tcp_keepintvl(stream, pause)?;
+        }
+        Ok(())
     }
 
     /// A connection that has come in, encrypted if it has to be.
@@ -133,4 +159,30 @@ pub(crate) fn may_listen(security: &Security, at: &std::net::SocketAddr) -> Resu
         format!("{at} can be reached from other machines, and peers prove nothing"),
     )
     .hint("configure a token or certificates, or listen at 127.0.0.1"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_is_told_how_long_it_may_be_stuck() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime.unwrap().block_on(async {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let stream = TcpStream::connect(address).await.unwrap();
+            Security::new("test").tune(&stream).unwrap();
+            assert!(!sockopt::socket_keepalive(&stream).unwrap());
+            let security = Security::new("test").with_limits(|limits| Limits {
+                stuck_within: Some(Duration::from_millis(1_500)),
+                ..limits
+            });
+            security.tune(&stream).unwrap();
+            assert!(sockopt::socket_keepalive(&stream).unwrap());
+            assert_eq!(sockopt::tcp_user_timeout(&stream).unwrap(), 1_500);
+        });
+    }
 }

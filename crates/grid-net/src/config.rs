@@ -1,5 +1,6 @@
 //! What a member of a grid is started with.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -34,6 +35,7 @@ pub struct GridConfig {
     pub(crate) seeds: Vec<Arc<str>>,
     pub(crate) security: Security,
     pub(crate) node: NodeConfig,
+    pub(crate) member: Option<MemberId>,
     pub(crate) functions: HashMap<String, Arc<Function>>,
 }
 
@@ -46,6 +48,7 @@ impl GridConfig {
             seeds: Vec::new(),
             security: Security::new(grid),
             node: NodeConfig::default(),
+            member: None,
             functions: HashMap::new(),
         }
     }
@@ -66,6 +69,13 @@ impl GridConfig {
     /// The machine's name, if not the one that it has: backups go to members of other machines first.
     pub fn host(mut self, host: impl Into<String>) -> Self {
         self.host = Some(host.into());
+        self
+    }
+
+    /// Which member this is, for whoever has to tell others before it belongs to the grid: a [`fresh_member`] that is used once. Otherwise it gives
+    /// itself such a number.
+    pub fn member(mut self, member: MemberId) -> Self {
+        self.member = Some(member);
         self
     }
 
@@ -115,7 +125,8 @@ impl GridConfig {
     }
 
     /// Gives a name to a function for [`GridMap::compute`](crate::GridMap::compute): from what a key has, and what is given besides, to what it is to have;
-    /// none for nothing. All members need the same ones. While it runs its part of the map waits, so it has to be quick.
+    /// none for nothing. All members need the same ones. While it runs its member waits, so it has to be quick, and can't use maps of a grid itself: that is
+    /// refused, since it would wait for itself.
     ///
     /// ```
     /// use ardea_grid_net::{Grid, GridConfig};
@@ -175,6 +186,16 @@ impl fmt::Debug for GridConfig {
     }
 }
 
+thread_local! {
+    static IN_FUNCTION: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a function of a grid runs in this thread, for which a member waits.
+#[inline]
+pub(crate) fn is_in_function() -> bool {
+    IN_FUNCTION.get()
+}
+
 /// The functions of a configuration.
 pub(crate) struct Named(pub HashMap<String, Arc<Function>>);
 
@@ -191,7 +212,10 @@ impl Functions for Named {
                 "the member that keeps the key has no function {name:?}"
             ));
         };
-        match catch_unwind(AssertUnwindSafe(|| function(value, argument))) {
+        IN_FUNCTION.set(true);
+        let outcome = catch_unwind(AssertUnwindSafe(|| function(value, argument)));
+        IN_FUNCTION.set(false);
+        match outcome {
             Ok(Ok(Some(new))) if key.len() + new.len() > MOST_BYTES => Err(format!(
                 "what {name:?} gave has {} bytes, and at most {MOST_BYTES} are kept",
                 new.len()
@@ -207,7 +231,7 @@ impl Functions for Named {
 }
 
 /// A number that no other life of a member has: the operating system's randomness.
-pub(crate) fn new_member() -> MemberId {
+pub fn fresh_member() -> MemberId {
     MemberId(RandomState::new().build_hasher().finish())
 }
 

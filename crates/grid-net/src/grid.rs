@@ -4,43 +4,72 @@ use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ardea_codec::Kept;
 use ardea_core::{Error, ErrorCode, Key, Result};
-use ardea_courier::Listener;
+use ardea_courier::{Limits, Listener, Security};
 use ardea_grid::{Member, MemberId, Node, Reader, View};
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 
-use crate::config::{GridConfig, Named, host_name, new_member};
+use crate::clock::Clock;
+use crate::config::{GridConfig, Named, fresh_member, host_name};
 use crate::driver::{Driver, Order, Standing};
+use crate::ears::{Ears, Fresh};
 use crate::map::GridMap;
 use crate::post::{Post, listen};
+use crate::room::Room;
 
 /// How many orders may wait for the driver.
 const WAITING: usize = 16 << 10;
 
+/// How many bytes of operations may be under way that this process asks for: who asks for more waits.
+const ASKED_BYTES: usize = 64 << 20;
+
+/// How many bytes of what other members say may wait for the driver: their connections wait then.
+const HEARD_BYTES: usize = 64 << 20;
+
+/// A connection on which nothing moves for a member's silence is broken off and made anew, but not for less than this.
+const STUCK: Duration = Duration::from_secs(1);
+
 /// How long a member waits to be let in.
 const LET_IN_WITHIN: Duration = Duration::from_secs(30);
 
-/// For how long who has left tells others that it has: some heartbeats.
+/// For how long who has left tells others that it has, at least, if they don't say that they know: some heartbeats.
 const LINGERS: Duration = Duration::from_millis(400);
 
 /// A member of a grid. When it is dropped it is gone, with what it keeps; the others notice, and go on with their backups. Better is
 /// [`leave`](Grid::leave), which moves everything away first.
+///
+/// All calls block, and may come from any thread; in tasks of a runtime (tokio) they hold up its thread: call them where blocking is allowed.
 pub struct Grid {
     pub(crate) inner: Arc<Inner>,
     thread: Option<JoinHandle<()>>,
     /// Dropped last: connections end with it.
-    runtime: Option<Runtime>,
+    _runtime: Threads,
+}
+
+/// The threads of connections. They end by themselves, so that it may be dropped anywhere, also in tasks of another runtime.
+struct Threads(Option<Runtime>);
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 /// What maps need of their member.
 pub(crate) struct Inner {
     me: Member,
-    pub began: Instant,
+    pub clock: Clock,
+    pub room: Arc<Room>,
+    pub fresh: Arc<Fresh>,
+    /// For how long an operation is tried.
+    pub patience: Duration,
     pub orders: SyncSender<Order>,
     pub reader: Reader,
     pub standing: Arc<Standing>,
@@ -61,13 +90,15 @@ impl Grid {
             .build()
             .map_err(no_threads)?;
         let seeds = config.seeds.join(", ");
-        let (inner, driver) = prepared(config, &runtime)?;
+        let handle = runtime.handle().clone();
+        let runtime = Threads(Some(runtime));
+        let (inner, driver) = prepared(config, &handle)?;
         let thread = std::thread::Builder::new().name("grid".to_string());
         let thread = thread.spawn(move || driver.run()).map_err(no_threads)?;
         let grid = Grid {
             inner,
             thread: Some(thread),
-            runtime: Some(runtime),
+            _runtime: runtime,
         };
         let is_in = |view: Option<&View>, _: bool| view.is_some();
         if grid.inner.standing.wait(LET_IN_WITHIN, is_in) {
@@ -123,13 +154,16 @@ impl Grid {
         let _ = self.inner.orders.send(Order::Dead(member));
     }
 
-    /// Goes when everything that it keeps is kept by others; whether it came to that in time. The last member of a grid can't go.
+    /// Goes when everything that it keeps is kept by others; whether it came to that in time. The last member of a grid can't go. Returns when the others can
+    /// do without this process.
     pub fn leave(mut self, patience: Duration) -> bool {
+        let since = Instant::now();
         let _ = self.inner.orders.send(Order::Leave);
         let has_left = self.inner.standing.wait(patience, |_, is_out| is_out);
         if has_left {
             // The others may have to hear from this one that it has left.
-            std::thread::sleep(LINGERS);
+            let rest = patience.saturating_sub(since.elapsed());
+            self.inner.standing.wait_parted(rest.max(LINGERS));
         }
         self.stop();
         has_left
@@ -140,9 +174,6 @@ impl Grid {
         let _ = self.inner.orders.send(Order::Stop);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
-        }
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
         }
     }
 }
@@ -166,51 +197,73 @@ fn endpoint(given: &str, at: SocketAddr) -> Result<String> {
     Ok(format!("{host}:{}", at.port()))
 }
 
+/// Listens there, from the threads of this runtime. Waiting for it with them would panic in a task of another one.
+fn bound(address: &str, security: &Security, runtime: &Handle) -> Result<Listener> {
+    let (tell, told) = channel();
+    let (address, security) = (address.to_string(), security.clone());
+    runtime.spawn(async move {
+        let _ = tell.send(Listener::bind(&address, security).await);
+    });
+    told.recv().map_err(|error| {
+        Error::new(ErrorCode::Internal, "the threads of a grid have ended").because(error)
+    })?
+}
+
 /// A member that listens, and what drives it.
-fn prepared(config: GridConfig, runtime: &Runtime) -> Result<(Arc<Inner>, Driver)> {
+fn prepared(config: GridConfig, runtime: &Handle) -> Result<(Arc<Inner>, Driver)> {
     let GridConfig {
         listen: address,
         host,
         seeds,
         security,
         mut node,
+        member,
         functions,
     } = config;
-    let listener = runtime.block_on(Listener::bind(&address, security.clone()))?;
+    let stuck = node.council.silence.max(STUCK);
+    let security = security.with_limits(|limits| Limits {
+        stuck_within: limits.stuck_within.or(Some(stuck)),
+        ..limits
+    });
+    let listener = bound(&address, &security, runtime)?;
     let endpoint = endpoint(&address, listener.address())?;
-    let me = Member::new(new_member(), host.unwrap_or_else(host_name), endpoint);
+    let id = member.unwrap_or_else(fresh_member);
+    let me = Member::new(id, host.unwrap_or_else(host_name), endpoint);
     let (orders, waiting) = sync_channel(WAITING);
-    runtime.spawn(listen(listener, orders.clone()));
-    let post = Post::new(
-        me.clone(),
-        security,
-        runtime.handle().clone(),
-        orders.clone(),
-    );
+    let letters = Room::new(HEARD_BYTES);
+    runtime.spawn(listen(listener, orders.clone(), letters));
+    let post = Post::new(me.clone(), security, runtime.clone(), orders.clone());
     let functions = Arc::new(Named(functions));
-    let began = Instant::now();
+    let clock = Clock::start();
     let wall = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
     node.replica.began = i64::try_from(wall.as_micros()).unwrap_or(i64::MAX);
+    let (patience, partitions) = (node.patience, node.partitions);
     let node = match seeds.is_empty() {
         true => Node::found(me.clone(), node, functions),
         false => Node::join(me.clone(), seeds, node, functions),
     };
+    let fresh = Arc::new(Fresh::new(partitions));
     let standing = Arc::new(Standing::default());
     let inner = Inner {
         me,
-        began,
+        clock,
+        room: Room::new(ASKED_BYTES),
+        fresh: Arc::clone(&fresh),
+        patience,
         orders,
         reader: node.reader(),
         standing: Arc::clone(&standing),
     };
     let driver = Driver {
         node,
-        began,
+        clock,
         orders: waiting,
         post,
         standing,
+        ears: Ears::default(),
+        fresh,
         waiting: HashMap::new(),
         asked: 0,
     };

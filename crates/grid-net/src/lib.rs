@@ -6,8 +6,9 @@
 //! In reading order:
 //!
 //! * [`GridConfig`], [`Grid`]: a member, and how it is started;
-//! * [`GridMap`]: what people use;
-//! * `driver`: the thread that drives a member; `post`, `mailbox`: what members say to each other between processes.
+//! * [`GridMap`]: what people use; [`MapReads`]: reading without waiting; [`MapListener`], [`MapEvent`]: hearing what happens to it; [`NearCache`]: reading here what others keep;
+//! * `driver`: the thread that drives a member, `ears`: who hears what happens, `room`: how much may wait for it, `clock`: its time; `post`, `mailbox`: what members say to each other
+//!   between processes.
 //!
 //! # Invariants
 //!
@@ -33,15 +34,23 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod clock;
 mod config;
+mod room;
 
 mod driver;
+mod ears;
 mod mailbox;
 mod post;
 
 mod grid;
+mod listener;
 mod map;
+mod near;
 
-pub use config::GridConfig;
+pub use ardea_grid::{MemberId, View};
+pub use config::{GridConfig, fresh_member};
 pub use grid::Grid;
-pub use map::GridMap;
+pub use listener::{MapEvent, MapListener};
+pub use map::{GridMap, MapReads, Read};
+pub use near::NearCache;

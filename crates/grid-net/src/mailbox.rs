@@ -6,13 +6,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ardea_grid::{Answer, Operation, Outcome, Say, When, Word};
+use ardea_grid::{Answer, Happened, Operation, Outcome, Say, WatchWord, When, Word};
 use tokio::sync::mpsc;
 
 /// How many batches may wait.
 const WAITING: usize = 4096;
 
-/// How many bytes of copies may wait: they are sent again.
+/// How many bytes of copies, and of what is watched, may wait.
 const COPIES_BYTES: usize = 16 << 20;
 
 /// How many bytes may wait in all. What is lost of requests and replies somebody waits for in vain.
@@ -65,7 +65,8 @@ impl Slot {
     pub fn put(&self, words: Vec<Word>) -> Vec<Word> {
         let is_of_views = |word: &Word| matches!(word, Word::Council(_));
         let (views, rest): (Vec<_>, Vec<_>) = words.into_iter().partition(is_of_views);
-        let is_of_copies = |word: &Word| matches!(word, Word::Replica(..));
+        // What is lost of what is watched is told to be missed, what is lost of copies is sent again.
+        let is_of_copies = |word: &Word| matches!(word, Word::Replica(..) | Word::Watch(_));
         let (copies, asked): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_of_copies);
         let mut unsent = Vec::new();
         for (way, words, most) in [
@@ -156,7 +157,7 @@ fn batches(words: Vec<Word>) -> Vec<Batch> {
 }
 
 /// About how long a word is, in bytes.
-fn weight(word: &Word) -> usize {
+pub(crate) fn weight(word: &Word) -> usize {
     let content = match word {
         Word::Council(_) => 64 << 10,
         Word::Replica(_, word) => match &word.say {
@@ -177,12 +178,19 @@ fn weight(word: &Word) -> usize {
             Answer::Done | Answer::Count(_) => 0,
         },
         Word::Reply(..) => 1 << 10,
+        Word::Watch(WatchWord::Tells { chapter, .. }) => {
+            let happened = chapter.happened.iter();
+            happened.map(|(_, what)| Happened::cost(what)).sum()
+        }
+        Word::Watch(WatchWord::Watch { maps, .. }) => maps.len() * 10,
+        Word::Watch(WatchWord::Stands { .. }) => 0,
     };
     content + 64
 }
 
-fn weight_of_request(operation: &Operation) -> usize {
-    match operation {
+/// About how long what is asked for is, in bytes.
+pub(crate) fn weight_of_request(operation: &Operation) -> usize {
+    let content = match operation {
         Operation::Put {
             key, value, when, ..
         } => {
@@ -198,9 +206,12 @@ fn weight_of_request(operation: &Operation) -> usize {
             argument,
             ..
         } => key.len() + function.len() + argument.len(),
-        Operation::Get { key, .. } | Operation::Remove { key, .. } => key.len(),
+        Operation::Get { key, .. }
+        | Operation::Remove { key, .. }
+        | Operation::Forget { key, .. } => key.len(),
         Operation::Count(_) | Operation::Scan { .. } | Operation::Clear(_) => 0,
-    }
+    };
+    content + size_of::<Operation>()
 }
 
 #[cfg(test)]

@@ -1,23 +1,25 @@
 //! A map whose entries are kept by all members of a grid.
 
+mod asking;
+mod reads;
+
 use std::cell::RefCell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ardea_codec::{Kept, state_codec_of};
 use ardea_core::{Error, ErrorCode, Key, PartitionId, Result, StateCodec};
-use ardea_grid::{Answer, MapId, Operation, Outcome, Refusal, When};
+use ardea_grid::{Answer, MapId, Operation, When};
 use bytes::Bytes;
 
 use crate::config::MOST_BYTES;
-use crate::driver::Order;
 use crate::grid::Inner;
+use crate::listener::{MapListener, Queue};
+use crate::near::{Forgets, Near, NearCache};
 
-/// How many operations of one call are under way at a time.
-const UNDER_WAY: usize = 4096;
+pub use reads::{MapReads, Read};
 
 /// About how many bytes of entries a scan asks for at a time.
 const PAGE_BYTES: u32 = 256 << 10;
@@ -38,9 +40,34 @@ pub struct GridMap<K, V> {
     name: Arc<str>,
     id: MapId,
     time_to_live: Option<Duration>,
+    coder: Coder<K, V>,
+    near: Option<Arc<Near>>,
+    types: PhantomData<fn(K, V)>,
+}
+
+/// From bytes to keys and values, and back.
+pub(crate) struct Coder<K, V> {
     keys: Arc<dyn StateCodec<K>>,
     values: Arc<dyn StateCodec<V>>,
-    types: PhantomData<fn(K, V)>,
+}
+
+impl<K, V> Coder<K, V> {
+    pub fn key(&self, bytes: &[u8]) -> Result<K> {
+        self.keys.get(bytes)
+    }
+
+    pub fn value(&self, bytes: &[u8]) -> Result<V> {
+        self.values.get(bytes)
+    }
+}
+
+impl<K, V> Clone for Coder<K, V> {
+    fn clone(&self) -> Self {
+        Coder {
+            keys: Arc::clone(&self.keys),
+            values: Arc::clone(&self.values),
+        }
+    }
 }
 
 impl<K, V> Clone for GridMap<K, V> {
@@ -50,8 +77,8 @@ impl<K, V> Clone for GridMap<K, V> {
             name: Arc::clone(&self.name),
             id: self.id,
             time_to_live: self.time_to_live,
-            keys: Arc::clone(&self.keys),
-            values: Arc::clone(&self.values),
+            coder: self.coder.clone(),
+            near: self.near.clone(),
             types: PhantomData,
         }
     }
@@ -71,8 +98,8 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
             name: name.into(),
             id: MapId::named(name),
             time_to_live: None,
-            keys,
-            values,
+            coder: Coder { keys, values },
+            near: None,
             types: PhantomData,
         })
     }
@@ -94,35 +121,139 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     /// [`ErrorCode::StateUnavailable`] if nobody may answer within the [patience](crate::GridConfig::patience); [`ErrorCode::BadRecord`] if the
     /// value is of another type.
     pub fn get(&self, key: &K) -> Result<Option<V>> {
+        self.check_outside()?;
         let mut bytes = KEY.take();
         bytes.clear();
-        let found = self
-            .keys
+        let keys = &self.coder.keys;
+        let found = keys
             .put(key, &mut bytes)
             .map(|()| self.read_here(key, &bytes));
         KEY.set(bytes);
         match found? {
             Some(value) => value,
-            None => {
-                let key_bytes = self.key(key)?;
-                let get = Operation::Get {
-                    map: self.id,
-                    key: key_bytes,
-                };
-                self.value(self.ask(PartitionId::of(key), get)?)
-            }
+            None => self.read_there(key),
         }
     }
 
-    /// What the key has, if this member may say.
+    /// What the key has, if this member may say, or keeps it near.
     fn read_here(&self, key: &K, bytes: &[u8]) -> Option<Result<Option<V>>> {
         let inner = &self.inner;
-        let clock = || inner.began.elapsed();
-        let look = |value: Option<&[u8]>| value.map(|value| self.values.get(value)).transpose();
-        inner
-            .reader
-            .read(clock, PartitionId::of(key), self.id, bytes, look)
-            .ok()
+        let clock = || inner.clock.now();
+        let look = |value: Option<&[u8]>| value.map(|value| self.coder.value(value)).transpose();
+        let partition = PartitionId::of(key);
+        match inner.reader.read(clock, partition, self.id, bytes, look) {
+            Ok(value) => Some(value),
+            Err(_) => self.read_near(partition.index(), bytes),
+        }
+    }
+
+    fn read_near(&self, partition: u32, bytes: &[u8]) -> Option<Result<Option<V>>> {
+        let (near, inner) = (self.near.as_ref()?, &self.inner);
+        let within = near.config.staleness;
+        if !inner.fresh.is_fresh(partition, inner.clock.now(), within) {
+            return None;
+        }
+        near.get(partition, bytes, |value| self.coder.value(value).map(Some))
+    }
+
+    /// What the key has, as its primary says.
+    fn read_there(&self, key: &K) -> Result<Option<V>> {
+        let (partition, bytes) = (PartitionId::of(key), self.key(key)?);
+        let near = self.near.as_ref();
+        // Asked before: what is forgotten while it is read may be what was read.
+        let forgotten = near.map(|near| (near, near.forgotten(partition.index())));
+        let get = Operation::Get {
+            map: self.id,
+            key: bytes.clone(),
+        };
+        let answer = self.ask(partition, get)?;
+        if let (Some((near, forgotten)), Answer::Value(Some(value))) = (forgotten, &answer) {
+            near.keep(partition.index(), bytes, value.clone(), forgotten);
+        }
+        self.value(answer)
+    }
+
+    /// The same map, of which this process keeps some values that other members keep, and reads them here: for what is read often and changes seldom.
+    ///
+    /// What changes is forgotten when its primary tells so, mostly within a millisecond: until then what was there before may be read. Whatever happens to members and
+    /// networks, nothing is read here that had changed [that long](NearCache::staleness) ago. What is written through this map is seen through it at once.
+    /// What expires may be read until it is removed, a moment later. [`get`](Self::get), [`get_all`](Self::get_all) and
+    /// [`reads`](Self::reads) read here.
+    ///
+    /// # Errors
+    /// [`ErrorCode::StateUnavailable`] if some parts of the map can't be heard of within the patience.
+    pub fn near_cache(mut self, config: NearCache) -> Result<Self> {
+        let near = Arc::new(Near::new(config, ardea_core::PARTITION_COUNT));
+        self.hear(Arc::new(Forgets::of(&near)))?;
+        self.near = Some(near);
+        Ok(self)
+    }
+
+    /// How often a value was found in the near-cache.
+    pub fn near_hits(&self) -> u64 {
+        self.near.as_ref().map_or(0, |near| near.hits())
+    }
+
+    /// Hears all that happens to the map from now on.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ardea_grid_net::{Grid, GridConfig, MapEvent};
+    ///
+    /// let grid = Grid::start(GridConfig::new("harbour"))?;
+    /// let berths = grid.map::<String, u32>("berths")?;
+    /// let news = berths.listen()?;
+    /// berths.put(&"seagull".to_string(), &7)?;
+    /// let told = news.next(Duration::from_secs(10))?;
+    /// assert_eq!(told, Some(MapEvent::Added("seagull".to_string(), 7)));
+    /// # Ok::<(), ardea_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorCode::StateUnavailable`] if some parts of the map can't be heard of within the patience.
+    pub fn listen(&self) -> Result<MapListener<K, V>> {
+        self.listener(Queue::new(None))
+    }
+
+    /// Hears all that happens to one key from now on.
+    ///
+    /// # Errors
+    /// As [`listen`](Self::listen).
+    pub fn listen_to(&self, key: &K) -> Result<MapListener<K, V>> {
+        let partition = PartitionId::of(key).index();
+        self.listener(Queue::new(Some((partition, self.key(key)?))))
+    }
+
+    fn listener(&self, queue: Queue) -> Result<MapListener<K, V>> {
+        let (queue, standing) = (Arc::new(queue), Arc::clone(&self.inner.standing));
+        // If nothing is heard it is dropped, and so its queue is closed.
+        let ear = Arc::clone(&queue);
+        let listener = MapListener::new(queue, self.coder.clone(), standing);
+        self.hear(ear)?;
+        Ok(listener)
+    }
+
+    fn write(&self, key: &K, operation: Operation) -> Result<Answer> {
+        let outcome = self.ask(PartitionId::of(key), operation);
+        self.wrote(key);
+        outcome
+    }
+
+    /// What was written through this map is seen through it: what is kept near of a key may be older.
+    fn wrote(&self, key: &K) {
+        if let Some(near) = &self.near
+            && let Ok(bytes) = self.key(key)
+        {
+            near.forget(PartitionId::of(key).index(), &bytes);
+        }
+    }
+
+    fn wrote_all(&self) {
+        if let Some(near) = &self.near {
+            for partition in self.partitions() {
+                near.forget_all(partition.index());
+            }
+        }
     }
 
     /// Gives a key a value.
@@ -132,7 +263,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     /// done. [`ErrorCode::StateUnknown`] if nobody knows.
     pub fn put(&self, key: &K, value: &V) -> Result<()> {
         let put = self.put_operation(key, value, When::Always)?;
-        self.ask(PartitionId::of(key), put).map(drop)
+        self.write(key, put).map(drop)
     }
 
     /// Gives a key a value if it has none; what it had.
@@ -141,7 +272,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     /// As [`put`](Self::put).
     pub fn put_if_absent(&self, key: &K, value: &V) -> Result<Option<V>> {
         let put = self.put_operation(key, value, When::Absent)?;
-        self.value(self.ask(PartitionId::of(key), put)?)
+        self.value(self.write(key, put)?)
     }
 
     /// Gives a key another value if it has this one, byte for byte as it is encoded; whether it had.
@@ -152,7 +283,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         let present = self.encoded(present)?;
         self.check_fits(present.len())?;
         let put = self.put_operation(key, value, When::Is(present.clone()))?;
-        match self.ask(PartitionId::of(key), put)? {
+        match self.write(key, put)? {
             Answer::Value(had) => Ok(had == Some(present)),
             other => Err(self.no_answer(&other)),
         }
@@ -167,7 +298,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
             map: self.id,
             key: self.key(key)?,
         };
-        self.value(self.ask(PartitionId::of(key), remove)?)
+        self.value(self.write(key, remove)?)
     }
 
     /// Changes what a key has by a [function](crate::GridConfig::function) that is run where the key is kept; what it has then.
@@ -175,47 +306,62 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     /// # Errors
     /// As [`put`](Self::put), and [`ErrorCode::UserError`] if the function is not known or fails.
     pub fn compute<A: Kept>(&self, key: &K, function: &str, argument: &A) -> Result<Option<V>> {
-        let Some(arguments) = state_codec_of::<A>() else {
-            return Err(Error::new(
+        let arguments = self.arguments::<A>(function)?;
+        let mut bytes = Vec::new();
+        arguments.put(argument, &mut bytes)?;
+        let compute = self.compute_operation(key, function, bytes)?;
+        self.value(self.write(key, compute)?)
+    }
+
+    fn arguments<A: Kept>(&self, function: &str) -> Result<Arc<dyn StateCodec<A>>> {
+        state_codec_of::<A>().ok_or_else(|| {
+            Error::new(
                 ErrorCode::InvalidConfig,
                 format!("the argument of {function:?} can't leave its process"),
             )
-            .hint("use a type that is not `Local`"));
-        };
-        let mut bytes = Vec::new();
-        arguments.put(argument, &mut bytes)?;
+            .hint("use a type that is not `Local`")
+        })
+    }
+
+    fn compute_operation(&self, key: &K, function: &str, argument: Vec<u8>) -> Result<Operation> {
         let key_bytes = self.key(key)?;
-        self.check_fits(key_bytes.len() + bytes.len())?;
-        let compute = Operation::Compute {
+        self.check_fits(key_bytes.len() + argument.len())?;
+        Ok(Operation::Compute {
             map: self.id,
             key: key_bytes,
             function: function.to_string(),
-            argument: bytes.into(),
+            argument: argument.into(),
             expires: self.expires(),
-        };
-        self.value(self.ask(PartitionId::of(key), compute)?)
+        })
     }
 
-    /// What each of the keys has, in the same order.
+    /// What each of the keys has, in the same order: those of which this member is the primary are read in this thread.
     ///
     /// # Errors
     /// The first, as of [`get`](Self::get).
     pub fn get_all(&self, keys: &[K]) -> Result<Vec<Option<V>>> {
-        let gets = keys.iter().map(|key| {
-            let get = Operation::Get {
-                map: self.id,
-                key: self.key(key)?,
-            };
-            Ok((PartitionId::of(key), get))
+        self.check_outside()?;
+        let mut values: Vec<Option<V>> = keys.iter().map(|_| None).collect();
+        let mut there = Vec::new();
+        for (at, key) in keys.iter().enumerate() {
+            let bytes = self.key(key)?;
+            match self.read_here(key, &bytes) {
+                Some(value) => values[at] = value?,
+                None => there.push((at, PartitionId::of(key), bytes)),
+            }
+        }
+        let gets = there.iter().map(|(_, partition, key)| {
+            let (map, key) = (self.id, key.clone());
+            Ok((*partition, Operation::Get { map, key }))
         });
-        let answers = self.ask_all(gets)?;
-        answers
-            .into_iter()
-            .map(|answer| self.value(answer))
-            .collect()
+        self.ask_each(gets, |number, answer| {
+            values[there[number].0] = self.value(answer)?;
+            Ok(())
+        })?;
+        Ok(values)
     }
 
-    /// Gives each key its value: many at a time, in no particular order among different keys.
+    /// Gives each key its value: many at a time, in no particular order among different keys. Takes them as they can be put: there may be any number.
     ///
     /// # Errors
     /// The first, as of [`put`](Self::put); others may have been put.
@@ -224,7 +370,72 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
             let put = self.put_operation(key, value, When::Always)?;
             Ok((PartitionId::of(key), put))
         });
-        self.ask_all(puts).map(drop)
+        let outcome = self.ask_each(puts, |_, _| Ok(()));
+        self.wrote_all();
+        outcome
+    }
+
+    /// Gives each key its value if it has none: many at a time. What each had, in the same order.
+    ///
+    /// # Errors
+    /// The first, as of [`put`](Self::put); others may have been put.
+    pub fn put_all_if_absent<'a>(
+        &self,
+        entries: impl IntoIterator<Item = (&'a K, &'a V)>,
+    ) -> Result<Vec<Option<V>>> {
+        let puts = entries.into_iter().map(|(key, value)| {
+            let put = self.put_operation(key, value, When::Absent)?;
+            Ok((PartitionId::of(key), put))
+        });
+        let mut had: Vec<(usize, Option<V>)> = Vec::new();
+        let outcome = self.ask_each(puts, |number, answer| {
+            had.push((number, self.value(answer)?));
+            Ok(())
+        });
+        self.wrote_all();
+        outcome?;
+        had.sort_unstable_by_key(|(number, _)| *number);
+        Ok(had.into_iter().map(|(_, value)| value).collect())
+    }
+
+    /// Removes what these keys have: many at a time, and nothing of it travels.
+    ///
+    /// # Errors
+    /// The first, as of [`put`](Self::put); others may be gone.
+    pub fn remove_all<'a>(&self, keys: impl IntoIterator<Item = &'a K>) -> Result<()> {
+        let forgets = keys.into_iter().map(|key| {
+            let forget = Operation::Forget {
+                map: self.id,
+                key: self.key(key)?,
+            };
+            Ok((PartitionId::of(key), forget))
+        });
+        let outcome = self.ask_each(forgets, |_, _| Ok(()));
+        self.wrote_all();
+        outcome
+    }
+
+    /// Changes what each of the keys has by a [function](Self::compute), many at a time. If a key comes several times, there is no order among these.
+    ///
+    /// # Errors
+    /// The first, as of [`compute`](Self::compute); others may have been changed.
+    pub fn compute_all<'a, A: Kept>(
+        &self,
+        function: &str,
+        entries: impl IntoIterator<Item = (&'a K, &'a A)>,
+    ) -> Result<()> {
+        let arguments = self.arguments::<A>(function)?;
+        let computes = entries.into_iter().map(|(key, argument)| {
+            let mut bytes = Vec::new();
+            arguments.put(argument, &mut bytes)?;
+            Ok((
+                PartitionId::of(key),
+                self.compute_operation(key, function, bytes)?,
+            ))
+        });
+        let outcome = self.ask_each(computes, |_, _| Ok(()));
+        self.wrote_all();
+        outcome
     }
 
     /// How many entries there are; those that have expired a short while ago may be counted.
@@ -232,15 +443,18 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     /// # Errors
     /// As [`get`](Self::get).
     pub fn size(&self) -> Result<u64> {
-        let counts = self.ask_all(
-            self.partitions()
-                .map(|partition| Ok((partition, Operation::Count(self.id)))),
-        )?;
-        let count = |answer: Answer| match answer {
-            Answer::Count(count) => Ok(count),
+        let counts = self
+            .partitions()
+            .map(|partition| Ok((partition, Operation::Count(self.id))));
+        let mut sum = 0;
+        self.ask_each(counts, |_, answer| match answer {
+            Answer::Count(count) => {
+                sum += count;
+                Ok(())
+            }
             other => Err(self.no_answer(&other)),
-        };
-        counts.into_iter().map(count).sum()
+        })?;
+        Ok(sum)
     }
 
     /// Removes all entries, partition by partition.
@@ -251,7 +465,9 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         let clear = self
             .partitions()
             .map(|partition| Ok((partition, Operation::Clear(self.id))));
-        self.ask_all(clear).map(drop)
+        let outcome = self.ask_each(clear, |_, _| Ok(()));
+        self.wrote_all();
+        outcome
     }
 
     /// Calls `take` with each entry, in no particular order, until it says no. What is there all the while is met once at least; what comes or goes
@@ -259,8 +475,21 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     ///
     /// # Errors
     /// As [`get`](Self::get).
-    pub fn scan(&self, mut take: impl FnMut(K, V) -> bool) -> Result<()> {
-        for partition in self.partitions() {
+    pub fn scan(&self, take: impl FnMut(K, V) -> bool) -> Result<()> {
+        self.scan_partitions(self.partitions(), take)
+    }
+
+    /// Calls `take` with each entry of some partitions, as [`scan`](Self::scan) does with all: where something was
+    /// [missed](crate::MapEvent::Missed).
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn scan_partitions(
+        &self,
+        partitions: impl IntoIterator<Item = PartitionId>,
+        mut take: impl FnMut(K, V) -> bool,
+    ) -> Result<()> {
+        for partition in partitions {
             let mut from = Some(0);
             while let Some(place) = from {
                 let scan = Operation::Scan {
@@ -272,7 +501,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
                     return Err(self.no_answer(&Answer::Done));
                 };
                 for (key, value) in entries {
-                    if !take(self.keys.get(&key)?, self.values.get(&value)?) {
+                    if !take(self.coder.key(&key)?, self.coder.value(&value)?) {
                         return Ok(());
                     }
                 }
@@ -288,7 +517,7 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
 
     fn key(&self, key: &K) -> Result<Bytes> {
         let mut bytes = Vec::new();
-        self.keys.put(key, &mut bytes)?;
+        self.coder.keys.put(key, &mut bytes)?;
         self.check_fits(bytes.len())?;
         Ok(bytes.into())
     }
@@ -306,15 +535,16 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
 
     fn encoded(&self, value: &V) -> Result<Bytes> {
         let mut bytes = Vec::new();
-        self.values.put(value, &mut bytes)?;
+        self.coder.values.put(value, &mut bytes)?;
         Ok(bytes.into())
     }
 
     fn expires(&self) -> Option<i64> {
+        let time = self.time_to_live?;
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
-        let at = now.checked_add(self.time_to_live?)?;
+        let at = now.checked_add(time)?;
         i64::try_from(at.as_micros()).ok()
     }
 
@@ -332,110 +562,9 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
 
     fn value(&self, answer: Answer) -> Result<Option<V>> {
         match answer {
-            Answer::Value(value) => value.map(|value| self.values.get(&value)).transpose(),
+            Answer::Value(value) => value.map(|value| self.coder.value(&value)).transpose(),
             other => Err(self.no_answer(&other)),
         }
-    }
-
-    fn ask(&self, partition: PartitionId, operation: Operation) -> Result<Answer> {
-        let (tell, told) = channel();
-        self.order(partition, operation, 0, tell)?;
-        match told.recv() {
-            Ok((_, outcome)) => self.judge(outcome),
-            Err(_) => Err(self.is_stopped()),
-        }
-    }
-
-    /// Has all of it done, many at a time; the answers in the same order.
-    fn ask_all(
-        &self,
-        operations: impl Iterator<Item = Result<(PartitionId, Operation)>>,
-    ) -> Result<Vec<Answer>> {
-        let (tell, told) = channel();
-        let mut answers: Vec<Option<Answer>> = Vec::new();
-        let mut under_way = 0;
-        let hear = |answers: &mut Vec<Option<Answer>>| -> Result<()> {
-            let (number, outcome) = told.recv().map_err(|_| self.is_stopped())?;
-            answers[number as usize] = Some(self.judge(outcome)?);
-            Ok(())
-        };
-        for operation in operations {
-            let (partition, operation) = operation?;
-            if under_way == UNDER_WAY {
-                hear(&mut answers)?;
-                under_way -= 1;
-            }
-            self.order(partition, operation, answers.len() as u64, tell.clone())?;
-            answers.push(None);
-            under_way += 1;
-        }
-        drop(tell);
-        for _ in 0..under_way {
-            hear(&mut answers)?;
-        }
-        Ok(answers.into_iter().flatten().collect())
-    }
-
-    fn order(
-        &self,
-        partition: PartitionId,
-        operation: Operation,
-        number: u64,
-        tell: Sender<(u64, Outcome)>,
-    ) -> Result<()> {
-        let order = Order::Ask(partition, operation, number, tell);
-        self.inner.orders.send(order).map_err(|_| self.is_stopped())
-    }
-
-    fn judge(&self, outcome: Outcome) -> Result<Answer> {
-        let name = &self.name;
-        Err(match outcome {
-            Outcome::Answered(answer) => return Ok(answer),
-            Outcome::Unknown => Error::new(
-                ErrorCode::StateUnknown,
-                format!("the member that keeps this part of the map {name:?} was lost: a write was done, or was not"),
-            )
-            .hint("read the key, then decide"),
-            Outcome::Refused(Refusal::CutOff) => Error::new(
-                ErrorCode::StateUnavailable,
-                format!("the map {name:?} can't be used here: a majority of the grid's members can't be reached"),
-            )
-            .hint("nothing was done; it works again when they can be reached, or are proven to be dead"),
-            Outcome::Refused(Refusal::NotPrimary | Refusal::Moving) => Error::new(
-                ErrorCode::StateUnavailable,
-                format!("a part of the map {name:?} is being moved to another member"),
-            )
-            .hint("nothing was done; try again"),
-            Outcome::Refused(Refusal::Full { used, limit }) => Error::new(
-                ErrorCode::LimitReached,
-                format!("a member has no room for the map {name:?}: it keeps {used} bytes of at most {limit}"),
-            )
-            .hint("remove entries, add members, or raise their limit"),
-            Outcome::Refused(Refusal::Function(why)) => Error::new(
-                ErrorCode::UserError,
-                format!("a function on the map {name:?} failed: {why}"),
-            ),
-        })
-    }
-
-    fn no_answer(&self, answer: &Answer) -> Error {
-        Error::new(
-            ErrorCode::Internal,
-            format!(
-                "a member answered something else for the map {:?}: {answer:?}",
-                self.name
-            ),
-        )
-    }
-
-    fn is_stopped(&self) -> Error {
-        Error::new(
-            ErrorCode::StateUnavailable,
-            format!(
-                "the map {:?} can't be used: this process's member of the grid has stopped",
-                self.name
-            ),
-        )
     }
 }
 

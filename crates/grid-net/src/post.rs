@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 
 use crate::driver::Order;
-use crate::mailbox::{Outgoing, Slot, mailbox};
+use crate::mailbox::{Outgoing, Slot, mailbox, weight};
+use crate::room::Room;
 
 /// How long it is tried to connect.
 const CONNECTS_WITHIN: Duration = Duration::from_millis(500);
@@ -129,19 +130,19 @@ impl Carrier {
     }
 }
 
-/// Hears whoever connects, until the listener is dropped.
-pub(crate) async fn listen(mut listener: Listener, orders: SyncSender<Order>) {
+/// Hears whoever connects, until the listener is dropped. What all say has that much room until it is taken.
+pub(crate) async fn listen(mut listener: Listener, orders: SyncSender<Order>, room: Arc<Room>) {
     loop {
         match listener.accept().await {
             Ok(courier) => {
-                tokio::spawn(hear(courier, orders.clone()));
+                tokio::spawn(hear(courier, orders.clone(), Arc::clone(&room)));
             }
             Err(_) => tokio::time::sleep(PAUSE).await,
         }
     }
 }
 
-async fn hear(courier: Courier, orders: SyncSender<Order>) {
+async fn hear(courier: Courier, orders: SyncSender<Order>, room: Arc<Room>) {
     let (_keeps_open, mut receiver) = courier.split();
     let mut from = None;
     // A letter that can't be read is of another version: its sender has to be told by people.
@@ -149,7 +150,15 @@ async fn hear(courier: Courier, orders: SyncSender<Order>) {
         match (letter, &from) {
             (Letter::From(member), _) => from = Some(member),
             (Letter::Words(words), Some(member)) => {
-                let mut order = Order::Heard(member.clone(), words);
+                let bytes: usize = words.iter().map(weight).sum();
+                let share = loop {
+                    match room.try_take(bytes) {
+                        Some(share) => break share,
+                        // The connection waits, and so its other end.
+                        None => tokio::time::sleep(Duration::from_millis(1)).await,
+                    }
+                };
+                let mut order = Order::Heard(member.clone(), words, share);
                 loop {
                     match orders.try_send(order) {
                         Ok(()) => break,

@@ -1,11 +1,11 @@
 //! Grids of several members in one process, over TCP.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use ardea_core::{Error, ErrorCode, Token};
 use ardea_courier::Security;
-use ardea_grid_net::{Grid, GridConfig, GridMap};
+use ardea_grid_net::{Grid, GridConfig, GridMap, MapEvent, MapListener, NearCache};
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -83,6 +83,26 @@ fn every_member_sees_what_any_has_put() {
     assert_eq!(sum, 299 * 300 / 2);
     maps[0].clear().unwrap();
     assert_eq!(maps[2].size().unwrap(), 0);
+}
+
+#[test]
+fn many_are_put_where_nothing_is_and_many_are_removed() {
+    let grids = grids(2);
+    let maps: Vec<_> = grids.iter().map(map).collect();
+    maps[0].put(&3, &"mine".to_string()).unwrap();
+    let entries: Vec<(u64, String)> = (0..100).map(|key| (key, key.to_string())).collect();
+    let pairs = || entries.iter().map(|(key, value)| (key, value));
+    let had = maps[1].put_all_if_absent(pairs()).unwrap();
+    assert_eq!(had[3].as_deref(), Some("mine"));
+    assert_eq!((had.len(), had.iter().flatten().count()), (100, 1));
+    assert_eq!(maps[0].get(&3).unwrap().as_deref(), Some("mine"));
+    assert_eq!(maps[0].get(&4).unwrap().as_deref(), Some("4"));
+    let gone: Vec<u64> = (0..99).collect();
+    for _ in 0..2 {
+        maps[0].remove_all(&gone).unwrap();
+        assert_eq!(maps[1].size().unwrap(), 1);
+    }
+    assert_eq!(maps[1].get(&99).unwrap().as_deref(), Some("99"));
 }
 
 #[test]
@@ -309,4 +329,183 @@ fn several_grids_live_in_one_process() {
     let other = Grid::start(GridConfig::new("other")).unwrap();
     map(&one).put(&1, &"one".to_string()).unwrap();
     assert_eq!(map(&other).get(&1).unwrap(), None);
+}
+
+#[test]
+fn a_grid_starts_and_is_used_and_dropped_in_a_task_of_a_runtime() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.unwrap().block_on(async {
+        assert!(Grid::start(config().listen("no address")).is_err());
+        let grid = Grid::start(config()).unwrap();
+        let map = map(&grid);
+        map.put(&1, &"one".to_string()).unwrap();
+        assert_eq!(map.get(&1).unwrap(), Some("one".to_string()));
+        drop(grid);
+    });
+}
+
+#[test]
+fn a_function_that_uses_a_map_of_a_grid_is_refused_instead_of_waiting_for_itself() {
+    let shared: Arc<OnceLock<GridMap<u64, String>>> = Arc::default();
+    let its = Arc::clone(&shared);
+    let uses = move |_: Option<String>, which: String| {
+        let Some(map) = its.get() else {
+            return Ok(None);
+        };
+        match which.as_str() {
+            "get" => map.get(&1),
+            "put" => map.put(&1, &which).map(|()| None),
+            _ => map.size().map(|size| Some(size.to_string())),
+        }
+    };
+    let grid = Grid::start(config().function("uses", uses)).unwrap();
+    let map = map(&grid);
+    assert!(shared.set(map.clone()).is_ok());
+    for which in ["get", "put", "size"] {
+        let error = map.compute(&1, "uses", &which.to_string()).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::UserError);
+        assert!(error.to_string().contains("would wait"), "{error}");
+    }
+    map.put(&1, &"kept".to_string()).unwrap();
+    assert_eq!(map.get(&1).unwrap(), Some("kept".to_string()));
+}
+
+#[test]
+fn any_number_of_entries_is_put_though_they_do_not_fit_together_into_what_may_be_under_way() {
+    let grids = grids(2);
+    let map = map(&grids[0]);
+    let large = "x".repeat(4 << 20);
+    let keys: Vec<u64> = (0..30).collect();
+    map.put_all(keys.iter().map(|key| (key, &large))).unwrap();
+    assert_eq!(map.size().unwrap(), 30);
+    assert_eq!(map.get(&29).unwrap(), Some(large));
+}
+
+fn news(listener: &MapListener<u64, String>) -> MapEvent<u64, String> {
+    listener.next(SOON).unwrap().unwrap()
+}
+
+#[test]
+fn who_listens_hears_what_any_member_does_in_order() {
+    let grids = grids(3);
+    let maps: Vec<_> = grids.iter().map(map).collect();
+    maps[0].put(&1, &"before".to_string()).unwrap();
+    let listeners: Vec<_> = maps.iter().map(|map| map.listen().unwrap()).collect();
+    let of_seven = maps[1].listen_to(&7).unwrap();
+    for text in ["a", "b"] {
+        maps[2].put(&7, &text.to_string()).unwrap();
+    }
+    maps[1].remove(&7).unwrap();
+    maps[1].remove(&7).unwrap();
+    let wanted = [
+        MapEvent::Added(7, "a".to_string()),
+        MapEvent::Updated(7, "b".to_string()),
+        MapEvent::Removed(7),
+    ];
+    for listener in listeners.iter().chain([&of_seven]) {
+        let told: Vec<_> = (0..3).map(|_| news(listener)).collect();
+        assert_eq!(told, wanted);
+    }
+    maps[0].put(&1, &"after".to_string()).unwrap();
+    for listener in &listeners {
+        assert_eq!(news(listener), MapEvent::Updated(1, "after".to_string()));
+    }
+    assert_eq!(of_seven.next(Duration::ZERO).unwrap(), None);
+}
+
+#[test]
+fn who_listens_hears_what_expires() {
+    let grids = grids(2);
+    let brief = map(&grids[0]).time_to_live(Duration::from_millis(100));
+    let listener = map(&grids[1]).listen().unwrap();
+    brief.put(&1, &"brief".to_string()).unwrap();
+    assert_eq!(news(&listener), MapEvent::Added(1, "brief".to_string()));
+    assert_eq!(news(&listener), MapEvent::Removed(1));
+}
+
+#[test]
+fn who_takes_too_little_is_told_where_to_read_again() {
+    let grids = grids(2);
+    let map = map(&grids[0]);
+    let listener = map.listen().unwrap();
+    let large = "x".repeat(1 << 20);
+    let keys: Vec<u64> = (0..40).collect();
+    map.put_all(keys.iter().map(|key| (key, &large))).unwrap();
+    let mut known = Vec::new();
+    soon("all is known", || {
+        match news(&listener) {
+            MapEvent::Added(key, _) => known.push(key),
+            MapEvent::Missed(partitions) => map
+                .scan_partitions(partitions, |key, _| {
+                    known.push(key);
+                    true
+                })
+                .unwrap(),
+            other => panic!("{other:?}"),
+        }
+        known.sort_unstable();
+        known.dedup();
+        known == keys
+    });
+}
+
+#[test]
+fn who_listens_is_told_that_its_member_has_stopped() {
+    let grid = Grid::start(config()).unwrap();
+    let listener = map(&grid).listen().unwrap();
+    map(&grid).put(&1, &"one".to_string()).unwrap();
+    drop(grid);
+    assert_eq!(news(&listener), MapEvent::Added(1, "one".to_string()));
+    let error = listener.next(SOON).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::StateUnavailable);
+}
+
+#[test]
+fn a_near_cache_is_read_until_somebody_writes() {
+    let grids = grids(2);
+    let far = map(&grids[0]);
+    let near = map(&grids[1]).near_cache(NearCache::new()).unwrap();
+    let keys: Vec<u64> = (0..50).collect();
+    let one = "one".to_string();
+    far.put_all(keys.iter().map(|key| (key, &one))).unwrap();
+    soon("values are found near", || {
+        assert!(
+            keys.iter()
+                .all(|key| near.get(key).unwrap() == Some(one.clone()))
+        );
+        near.near_hits() >= 10
+    });
+    // What is written through it is seen at once, what others write soon.
+    for key in &keys {
+        near.put(key, &"two".to_string()).unwrap();
+        assert_eq!(near.get(key).unwrap().as_deref(), Some("two"));
+    }
+    far.clear().unwrap();
+    soon("nothing is found any more", || {
+        keys.iter().all(|key| near.get(key).unwrap().is_none())
+    });
+}
+
+#[test]
+fn a_near_cache_that_hears_nothing_any_more_is_not_read() {
+    let config = || {
+        config()
+            .patience(Duration::from_millis(300))
+            .silence(Duration::from_millis(600))
+    };
+    let first = Grid::start(config()).unwrap();
+    let second = Grid::start(config().join([first.endpoint()])).unwrap();
+    assert!(second.settled(2, SOON));
+    let near = map(&second).near_cache(NearCache::new()).unwrap();
+    let keys: Vec<u64> = (0..50).collect();
+    let one = "one".to_string();
+    near.put_all(keys.iter().map(|key| (key, &one))).unwrap();
+    soon("values are found near", || {
+        assert!(keys.iter().all(|key| near.get(key).unwrap().is_some()));
+        near.near_hits() >= 10
+    });
+    drop(first);
+    soon("nothing is read any more", || {
+        keys.iter().take(10).all(|key| near.get(key).is_err())
+    });
 }

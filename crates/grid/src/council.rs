@@ -8,10 +8,12 @@
 //! stopped, though it may not know of any of that. A lease belongs to one view: whoever has voted for the next one grants none in this one any more, and nobody
 //! votes for taking something from a member until a lease's time after this view has come; so who is left behind in an earlier view has stopped too. Clocks need not agree; they have to run at the same rate, within [`CouncilConfig::drift`].
 //!
-//! **Who proposes** is the first member of the view that is heard. If several do, at worst they outbid each other for a while.
+//! **Who proposes** is the first member of the view that is heard, and hears enough others to act. If several do, at worst they outbid each other for a while.
 
 mod ballot;
+mod hearing;
 mod joining;
+mod parting;
 mod proposing;
 mod word;
 
@@ -20,6 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ballot::{Attempt, Granted, Voter};
+use hearing::Hearing;
 pub use word::{Ballot, CouncilWord, Ping};
 
 use crate::succession::Claim;
@@ -74,6 +77,8 @@ pub enum CouncilAction {
     Installed(Arc<View>),
     /// This member belongs to the grid no more: it has left, or was taken for gone. Everything that it keeps is void.
     Out,
+    /// This member has left, and those who stay need nothing of it any more.
+    Parted,
 }
 
 /// Where a council stands.
@@ -100,6 +105,7 @@ pub struct Council {
     /// When the last ping left that others have answered, in this view.
     echoes: BTreeMap<MemberId, Duration>,
     heard: BTreeMap<MemberId, Duration>,
+    hearing: Hearing,
     dead: BTreeSet<MemberId>,
     /// Who was a member and is none any more. No life comes back: what it still says comes late.
     departed: BTreeSet<MemberId>,
@@ -122,6 +128,9 @@ pub struct Council {
     last_beat: Option<Duration>,
     last_event: Duration,
     is_leaving: bool,
+    /// Who is known to have the view without this member.
+    aware: BTreeSet<MemberId>,
+    has_parted: bool,
     actions: Vec<CouncilAction>,
 }
 
@@ -151,6 +160,7 @@ impl Council {
             granted: Granted::new(),
             echoes: BTreeMap::new(),
             heard: BTreeMap::new(),
+            hearing: Hearing::default(),
             dead: BTreeSet::new(),
             departed: BTreeSet::new(),
             joining: BTreeMap::new(),
@@ -166,6 +176,8 @@ impl Council {
             last_beat: None,
             last_event: Duration::ZERO,
             is_leaving: false,
+            aware: BTreeSet::new(),
+            has_parted: false,
             actions: Vec::new(),
         }
     }
@@ -234,9 +246,16 @@ impl Council {
             }
             self.vote_if_free(now);
             self.consider(now);
-        } else if let CouncilEvent::From(from, word) = event {
+        } else {
             // Whoever has left may be the only one who knows what was decided last.
-            self.tell_the_view(&from, &word);
+            match event {
+                CouncilEvent::Tick => self.tell_of_leaving(now),
+                CouncilEvent::From(from, CouncilWord::Known(number)) => {
+                    self.is_known_to(from.id, number);
+                }
+                CouncilEvent::From(from, word) => self.tell_the_view(&from, &word),
+                CouncilEvent::Dead(_) | CouncilEvent::Claims(_) | CouncilEvent::Leave => {}
+            }
         }
         std::mem::take(&mut self.actions)
     }
@@ -264,7 +283,8 @@ impl Council {
             Standing::Member => {
                 self.ping(now);
                 self.ask_again();
-                let gone = self.taken_for_gone(now);
+                self.look_who_hears(now);
+                let gone = self.unwanted(now);
                 if gone != self.gone {
                     self.gone = gone;
                     self.has_news = true;
@@ -300,6 +320,7 @@ impl Council {
                 .filter(|id| view.has(*id))
                 .collect(),
             joining: joining.collect(),
+            hears: self.heard_now(now),
         }))
     }
 
@@ -367,8 +388,10 @@ impl Council {
                 if view.number > mine && self.is_of_mine(view.founder) {
                     self.install(now, Arc::clone(view));
                 }
+                self.confirm(from, view);
                 return;
             }
+            CouncilWord::Known(_) => return,
             CouncilWord::Ping(Ping { view, .. })
             | CouncilWord::Pong { view, .. }
             | CouncilWord::Prepare(view, _)
@@ -453,6 +476,7 @@ impl Council {
             CouncilWord::Join(..)
             | CouncilWord::Heard(_)
             | CouncilWord::Decided(_)
+            | CouncilWord::Known(_)
             | CouncilWord::Behind(_) => {}
         }
     }
@@ -469,6 +493,7 @@ impl Council {
         if ping.leaving {
             self.has_news |= self.leaving.insert(from);
         }
+        self.hearing.tells(from, &ping.hears);
         let before = self.claims.insert(from, ping.claims.clone());
         self.has_news |= before.unwrap_or_default() != ping.claims;
         if self.grants(from) {
@@ -538,6 +563,7 @@ impl Council {
         self.voter = Voter::default();
         self.attempt = None;
         self.echoes.clear();
+        self.hearing.begin_anew();
         self.has_news = true;
         self.not_before = Duration::ZERO;
         self.installed_at = now;

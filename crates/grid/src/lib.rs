@@ -10,14 +10,15 @@
 //! * [`Council`]: agrees on views, and knows whether this member may act;
 //! * [`Operation`], [`Change`]: what can be asked, and what it changes; [`Store`], [`Shelf`]: where entries lie;
 //! * [`Replica`]: one member's copy of a partition;
-//! * [`Node`]: a member: its council, its replicas, and who asks whom; [`Reader`]: reads beside it, from any thread.
+//! * [`Happened`], [`Chapter`]: what is told of a map to those who watch it;
+//! * [`Node`]: a member: its council, its replicas, who asks whom, and who watches what; [`Reader`]: reads beside it, from any thread.
 //!
 //! # What is promised
 //!
 //! With synchronous backups, and clocks that run at the same rate within [`CouncilConfig::drift`]:
 //!
 //! * **Nothing acknowledged is lost** as long as no more members are lost than there are backups, counted anew whenever refilling is done. Where fewer members
-//!   stay there are fewer backups: none where there is one. Members that are put out because nobody hears them are lost as well. If all whole copies of a
+//!   stay there are fewer backups: none where there is one. Members that are put out because nobody hears them, or they hear too few, are lost as well. If all whole copies of a
 //!   partition are lost it begins anew, empty, and [`Record::losses`] says so.
 //! * **Each operation on a key is done at one moment** while it is under way, seen by all: reads, writes and computations of a key are linearizable.
 //! * **Nothing is done twice.** What ends as [`Outcome::Unknown`] was done once, or will be, or never. What was refused was not done.
@@ -70,6 +71,7 @@ mod operation;
 mod replica;
 mod shelf;
 mod store;
+mod tidings;
 
 mod node;
 
@@ -85,4 +87,5 @@ pub use replica::{
 pub use shelf::{Cursor, Parcel, Shelf};
 pub use store::{Entry, NEVER, Store};
 pub use succession::{Claim, Facts, PartitionNumber, Promise, successor};
+pub use tidings::{Chapter, Happened, Rule, WatchWord};
 pub use view::{Holder, Record, View, ViewNumber};

@@ -2,11 +2,16 @@
 //!
 //! It is its [`Council`], a [`Replica`] for each partition, and a desk that finds out whom to ask. [`on`](Node::on) takes what happens and
 //! says what is to be done. The simulation drives it as any shell does.
+//!
+//! * `desk`: who asks; `seen`: what others have asked; `refill`: at which rate copies are filled; `reader`: reads from other threads; `watching`, `tellers`: hearing
+//!   what happens to a map, and telling it.
 
 mod desk;
 mod reader;
 mod refill;
 mod seen;
+mod tellers;
+mod watching;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -21,11 +26,14 @@ pub use reader::Reader;
 use reader::Shared;
 use refill::Refill;
 use seen::Seen;
+use tellers::Tellers;
+use watching::Watching;
 
 use crate::council::{Council, CouncilAction, CouncilConfig, CouncilEvent, CouncilWord};
-use crate::operation::{Operation, Outcome, Refusal, Ticket};
+use crate::operation::{MapId, Operation, Outcome, Refusal, Ticket};
 use crate::replica::{Functions, Quota, Replica, ReplicaAction, ReplicaConfig, ReplicaWord};
 use crate::succession::{Claim, PartitionNumber};
+use crate::tidings::{Happened, WatchWord};
 use crate::view::{View, ViewNumber};
 use crate::{Member, MemberId};
 
@@ -87,6 +95,8 @@ pub enum Word {
     },
     /// How an operation has ended.
     Reply(u64, Outcome),
+    /// About maps that are watched.
+    Watch(WatchWord),
 }
 
 /// What a member hears.
@@ -102,6 +112,10 @@ pub enum NodeEvent {
     Leave,
     /// An operation is to be done, wherever its partition is. Each has a number that was not used before.
     Ask(u64, PartitionId, Operation),
+    /// What happens to a map is to be [told](NodeAction::Happened) from now on, when that has been [said](NodeAction::Watched).
+    Watch(MapId),
+    /// That is wanted no more.
+    Unwatch(MapId),
 }
 
 /// What is to be done.
@@ -113,8 +127,19 @@ pub enum NodeAction {
     Ended(u64, Outcome),
     /// There is a new view.
     Installed(Arc<View>),
-    /// This member belongs to the grid no more, and keeps nothing.
+    /// All that happens to a map from now on is told, or that something was missed.
+    Watched(MapId),
+    /// That has happened to a map in a partition, in this order.
+    Happened(MapId, PartitionNumber, Vec<Happened>),
+    /// Something has happened to a map in a partition that was not told: it has to be read.
+    Missed(MapId, PartitionNumber),
+    /// Everything has been told that had happened by that time, on this member's clock, where that one is primary.
+    Confirmed(MemberId, Duration),
+    /// This member belongs to the grid no more, and keeps nothing. If it has left it goes on hearing, and being told that time passes, until it has
+    /// [parted](Self::Parted).
     Out,
+    /// This member has left, and those who stay need nothing of it any more: its process may end.
+    Parted,
 }
 
 /// A member of a grid.
@@ -129,6 +154,8 @@ pub struct Node {
     /// Who belongs to the grid, and who did: late requests of those who don't any more may have been carried out.
     members: BTreeSet<MemberId>,
     departed: BTreeSet<MemberId>,
+    tellers: Tellers,
+    watching: Watching,
     claims: BTreeMap<PartitionNumber, Vec<Claim>>,
     /// The claims are others than the council knows.
     has_claims: bool,
@@ -179,6 +206,8 @@ impl Node {
             seen: BTreeMap::new(),
             members: BTreeSet::new(),
             departed: BTreeSet::new(),
+            tellers: Tellers::default(),
+            watching: Watching::default(),
             claims: BTreeMap::new(),
             has_claims: false,
             is_installing: false,
@@ -253,6 +282,8 @@ impl Node {
                     let step = self.desk.ask(now, number, partition, operation);
                     self.try_it(now, step);
                 }
+                NodeEvent::Watch(map) => self.watch(now, map, true),
+                NodeEvent::Unwatch(map) => self.watch(now, map, false),
             }
         } else {
             match event {
@@ -263,6 +294,7 @@ impl Node {
                 NodeEvent::From(from, Word::Council(word)) => {
                     self.council(now, CouncilEvent::From(from, word));
                 }
+                NodeEvent::Tick => self.council(now, CouncilEvent::Tick),
                 _ => {}
             }
         }
@@ -287,6 +319,8 @@ impl Node {
             self.try_it(now, Some(step));
         }
         self.tell_ended();
+        self.forget_watchers(now);
+        self.keep_watching(now);
     }
 
     fn hear(&mut self, now: Duration, from: Member, word: Word) {
@@ -333,6 +367,7 @@ impl Node {
                 self.desk.ended(now, number, Some(from.id), outcome);
                 self.tell_ended();
             }
+            Word::Watch(word) => self.hear_watch_word(now, from.id, word),
         }
     }
 
@@ -363,7 +398,11 @@ impl Node {
         act(&mut replica, &mut out);
         replica.flush(now, &mut out);
         let claims = replica.claims(partition);
+        let noted = replica.take_noted();
         drop(replica);
+        if !noted.is_empty() {
+            self.tell_noted(partition, noted);
+        }
         for action in out {
             self.carry_out(now, partition, action);
         }
@@ -470,6 +509,7 @@ impl Node {
                 }
                 CouncilAction::Installed(view) => self.install(now, &view),
                 CouncilAction::Out => self.leave(),
+                CouncilAction::Parted => self.actions.push(NodeAction::Parted),
             }
         }
         self.shared.set_lease(self.council.lease());

@@ -14,9 +14,11 @@
 //! **A promise holds until the record changes.** A primary that has claimed something (see [`Claim`]) keeps to it until a view says something else of the
 //! partition: so it doesn't matter when, or whether, the claim is heard.
 //!
-//! * `log`: changes that may still be needed; `primary`, `serving`, `backup`: the roles; `filling`: what a copy remembers that isn't whole; `word`: what is said.
+//! * `log`: changes that may still be needed; `primary`, `serving`, `backup`: the roles; `filling`: what a copy remembers that isn't whole; `diary`: what is noted for
+//!   those who watch; `word`: what is said.
 
 mod backup;
+mod diary;
 mod filling;
 mod log;
 mod primary;
@@ -29,14 +31,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use backup::Backup;
+use diary::Diary;
 use log::Log;
 use primary::{Peer, Primary};
 pub use word::{Course, Have, ReplicaWord, Say};
 
 use crate::MemberId;
-use crate::operation::{Operation, Outcome, Refusal, Ticket};
+use crate::operation::{MapId, Operation, Outcome, Refusal, Ticket};
 use crate::shelf::{Parcel, Shelf};
 use crate::succession::{Claim, Promise};
+use crate::tidings::{Chapter, Rule};
 use crate::view::{Holder, Record};
 
 /// How copies are kept.
@@ -165,6 +169,7 @@ pub struct Replica {
     log: Log,
     /// The last change that was made.
     applied: u64,
+    diary: Diary,
     role: Role,
 }
 
@@ -192,6 +197,7 @@ impl Replica {
             accounted: 0,
             log: Log::default(),
             applied: 0,
+            diary: Diary::default(),
             role: Role::Nothing,
         }
     }
@@ -214,6 +220,34 @@ impl Replica {
     /// How many changes have been made to it, by number.
     pub fn applied(&self) -> u64 {
         self.applied
+    }
+
+    /// These maps are watched by somebody: what happens to them here is noted while this copy is the primary.
+    pub fn watch(&mut self, maps: Arc<[MapId]>) {
+        self.diary.watch(maps);
+    }
+
+    /// What was noted since the last time.
+    pub fn take_noted(&mut self) -> Vec<Chapter> {
+        self.diary.take()
+    }
+
+    /// Where a map stands here, if this copy is the primary.
+    pub fn place_of(&self, map: MapId) -> Option<Chapter> {
+        let rule = self.rule()?;
+        Some(Diary::place(rule, map, &self.shelf))
+    }
+
+    /// As what it rules, if it is the primary.
+    fn rule(&self) -> Option<Rule> {
+        match (&self.role, &self.record) {
+            (Role::Primary(primary), Some(record)) => Some(Rule {
+                losses: record.losses,
+                reign: primary.reign,
+                inherited: primary.inherited,
+            }),
+            _ => None,
+        }
     }
 
     /// A view says who keeps the partition now.
@@ -354,6 +388,7 @@ impl Replica {
         if self.applied >= upto {
             return;
         }
+        let rule = self.rule();
         while self.applied < upto {
             let number = self.applied + 1;
             let Some(change) = self.log.get(number) else {
@@ -364,7 +399,10 @@ impl Replica {
                     filling: Some(filling),
                     ..
                 }) => filling.apply(&mut self.shelf, change, number),
-                _ => self.shelf.apply(change, number),
+                _ => match rule.filter(|_| self.diary.watches(change.map())) {
+                    Some(rule) => self.diary.apply(rule, &mut self.shelf, change, number),
+                    None => self.shelf.apply(change, number),
+                },
             }
             self.applied = number;
         }

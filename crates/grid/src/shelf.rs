@@ -11,6 +11,10 @@ use crate::store::{Entry, Store};
 #[derive(Clone, Debug, Default)]
 pub struct Shelf {
     maps: Vec<(MapId, Store)>,
+    /// The last change of each map that has been made here.
+    touched: Vec<(MapId, u64)>,
+    /// Up to this change any map may have been touched: how, this copy has not heard.
+    unheard: u64,
 }
 
 /// A place in a [`Shelf`] that is gone through.
@@ -60,6 +64,34 @@ impl Shelf {
         self.map(map)?.get(xxh3_64(key), key)
     }
 
+    /// The last change that a map may have seen: none behind it was made here.
+    pub fn touched(&self, map: MapId) -> u64 {
+        let known = self.touched.iter().find(|(known, _)| *known == map);
+        known.map_or(self.unheard, |(_, number)| self.unheard.max(*number))
+    }
+
+    /// A change of a map has been made.
+    pub fn touch(&mut self, map: MapId, number: u64) {
+        match self.touched.iter_mut().find(|(known, _)| *known == map) {
+            Some((_, last)) => *last = number.max(*last),
+            None => self.touched.push((map, number)),
+        }
+    }
+
+    /// All that is left of the changes up to this one has come, and not what they were.
+    pub fn touch_all(&mut self, number: u64) {
+        self.unheard = self.unheard.max(number);
+    }
+
+    /// The keys of a map.
+    pub fn keys(&self, map: MapId) -> impl Iterator<Item = Bytes> {
+        let entries = self
+            .map(map)
+            .into_iter()
+            .flat_map(|store| store.entries_from(0));
+        entries.map(|(_, entry)| Bytes::copy_from_slice(entry.key))
+    }
+
     /// What all of it costs, in bytes.
     pub fn cost(&self) -> usize {
         self.maps.iter().map(|(_, store)| store.cost()).sum()
@@ -67,6 +99,7 @@ impl Shelf {
 
     /// Makes a change, the one of that number.
     pub fn apply(&mut self, change: &Change, number: u64) {
+        self.touch(change.map(), number);
         match change {
             Change::Set {
                 map,
@@ -98,6 +131,7 @@ impl Shelf {
             expires: parcel.expires,
         };
         self.map_mut(parcel.map).set(xxh3_64(&parcel.key), entry);
+        self.touch(parcel.map, parcel.version);
     }
 
     /// Removes the entries of a map that are not newer than that change.
@@ -113,7 +147,7 @@ impl Shelf {
 
     /// Removes everything.
     pub fn clear(&mut self) {
-        self.maps.clear();
+        *self = Shelf::default();
     }
 
     /// Entries from a place on, about so many bytes of them, and where the next are; none if there are no more.

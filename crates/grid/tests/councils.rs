@@ -13,7 +13,12 @@ struct Hall {
     councils: BTreeMap<u64, Council>,
     /// Members that reach each other only.
     apart: BTreeSet<u64>,
+    /// Nothing goes from the first to the second.
+    cut: BTreeSet<(u64, u64)>,
+    /// The first is not told of views without the second.
+    misses: Option<(u64, u64)>,
     out: BTreeSet<u64>,
+    parted: BTreeSet<u64>,
     now: Duration,
 }
 
@@ -32,6 +37,9 @@ impl Hall {
         let mut hall = Hall {
             councils,
             apart: BTreeSet::new(),
+            cut: BTreeSet::new(),
+            misses: None,
+            parted: BTreeSet::new(),
             out: BTreeSet::new(),
             now: Duration::ZERO,
         };
@@ -51,7 +59,7 @@ impl Hall {
                 match action {
                     CouncilAction::Tell(to, word) => {
                         let to: u64 = to.parse().unwrap();
-                        if self.apart.contains(&to) == self.apart.contains(&id) {
+                        if self.arrives(id, to, &word) {
                             todo.push_back((to, CouncilEvent::From(me.clone(), word)));
                         }
                     }
@@ -59,9 +67,23 @@ impl Hall {
                     CouncilAction::Out => {
                         self.out.insert(id);
                     }
+                    CouncilAction::Parted => {
+                        self.parted.insert(id);
+                    }
                 }
             }
         }
+    }
+
+    fn arrives(&self, from: u64, to: u64, word: &CouncilWord) -> bool {
+        let is_missed = match (word, self.misses) {
+            (CouncilWord::Decided(view), Some((missing, gone))) => {
+                missing == to && !view.has(MemberId(gone))
+            }
+            _ => false,
+        };
+        let is_cut = self.cut.contains(&(from, to));
+        self.apart.contains(&to) == self.apart.contains(&from) && !is_cut && !is_missed
     }
 
     /// Time passes, in milliseconds; what primaries have to do is done at once.
@@ -230,6 +252,7 @@ fn who_has_voted_for_another_view_grants_no_lease_in_this_one() {
         leaving: false,
         gone: Vec::new(),
         joining: Vec::new(),
+        hears: Vec::new(),
     };
     let grants = |hall: &mut Hall| {
         let word = CouncilWord::Ping(ping.clone());
@@ -402,4 +425,80 @@ fn who_has_left_is_not_let_in_again_by_what_it_said_before() {
     hall.pass(2_000);
     assert_eq!(hall.members(1), [1, 2]);
     assert!(hall.may_act(1) && hall.may_act(2));
+}
+
+#[test]
+fn who_is_heard_and_hears_nobody_is_put_out_also_if_it_is_the_first() {
+    for deaf in [1, 3] {
+        let mut hall = Hall::of(3);
+        hall.cut = (1..=3).map(|from| (from, deaf)).collect();
+        hall.pass(8_000);
+        let others: Vec<u64> = (1..=3).filter(|id| *id != deaf).collect();
+        for id in &others {
+            assert_eq!(hall.members(*id), others);
+            assert!(hall.may_act(*id));
+        }
+        assert!(!hall.may_act(deaf));
+        assert!(
+            hall.view(others[0])
+                .records
+                .iter()
+                .all(|record| record.losses == 0)
+        );
+        // When it hears again it hears of that.
+        hall.cut.clear();
+        hall.pass(500);
+        assert!(hall.out.contains(&deaf));
+    }
+}
+
+#[test]
+fn of_two_that_do_not_hear_each_other_one_is_put_out_and_nothing_is_lost() {
+    for cut in [vec![(2, 3), (3, 2)], vec![(2, 3)]] {
+        let mut hall = Hall::of(4);
+        hall.cut = cut.into_iter().collect();
+        hall.pass(10_000);
+        assert_eq!(hall.members(1), [1, 2, 4]);
+        assert_eq!(hall.view(1), hall.view(2));
+        assert!([1, 2, 4].into_iter().all(|id| hall.may_act(id)));
+        assert!(hall.view(1).is_settled());
+        assert!(hall.view(1).records.iter().all(|record| record.losses == 0));
+    }
+}
+
+#[test]
+fn two_that_do_not_hear_each_other_both_stay_where_neither_can_be_spared() {
+    let config = CouncilConfig::default();
+    let mut hall = Hall::of(1);
+    // Without backups each keeps what nobody else has.
+    hall.councils = BTreeMap::from([(1, Council::found(member(1), 8, 0, config))]);
+    for id in 2..=4 {
+        let council = Council::join(member(id), vec!["1".into()], config);
+        hall.councils.insert(id, council);
+    }
+    hall.pass(5_000);
+    let keeps = |hall: &Hall, id| {
+        let records = &hall.view(1).records;
+        records.iter().any(|record| record.is_kept_by(MemberId(id)))
+    };
+    let spared: Vec<u64> = (2..=4).filter(|id| !keeps(&hall, *id)).collect();
+    assert!(spared.is_empty(), "{spared:?} keep nothing");
+    hall.cut = BTreeSet::from([(2, 3), (3, 2)]);
+    hall.pass(10_000);
+    assert_eq!(hall.members(1), [1, 2, 3, 4]);
+    assert!(hall.view(1).records.iter().all(|record| record.losses == 0));
+}
+
+#[test]
+fn who_leaves_stays_until_it_is_known_where_it_alone_knows_of_that() {
+    let mut hall = Hall::of(2);
+    hall.misses = Some((2, 1));
+    hall.happens(1, CouncilEvent::Leave);
+    hall.pass(5_000);
+    assert!(hall.out.contains(&1) && hall.parted.is_empty());
+    assert_eq!(hall.members(2), [1, 2]);
+    hall.misses = None;
+    hall.pass(500);
+    assert_eq!(hall.members(2), [2]);
+    assert!(hall.parted.contains(&1) && hall.may_act(2));
 }

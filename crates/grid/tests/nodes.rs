@@ -79,7 +79,7 @@ impl Harbour {
                     NodeAction::Ended(number, outcome) => {
                         self.ended.insert(number, outcome);
                     }
-                    NodeAction::Installed(_) | NodeAction::Out => {}
+                    _ => {}
                 }
             }
         }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_grid::{
-    Answer, Functions, Holder, MapId, MemberId, NoFunctions, Operation, Outcome, Quota, Record,
-    Refusal, Replica, ReplicaAction, ReplicaConfig, ReplicaWord, Ticket, ViewNumber, When,
+    Answer, Change, Functions, Holder, MapId, MemberId, NoFunctions, Operation, Outcome, Quota,
+    Record, Refusal, Replica, ReplicaAction, ReplicaConfig, ReplicaWord, Say, Ticket, ViewNumber,
+    When,
 };
 use proptest::prelude::*;
 
@@ -555,4 +556,46 @@ proptest! {
         let refused = bench.answers.values().filter(|outcome| !matches!(outcome, Outcome::Answered(_))).count();
         prop_assert_eq!(refused, 0);
     }
+}
+
+#[test]
+fn what_has_expired_goes_though_writes_are_under_way_all_the_while() {
+    let mut bench = pair();
+    let expires = Some(bench.now.as_micros() as i64 + 60_000_000);
+    for key in ["brief", "again"] {
+        let put = Operation::Put {
+            map: MAP,
+            key: key.into(),
+            value: "value".into(),
+            expires,
+            when: When::Always,
+        };
+        bench.ask(1, put);
+    }
+    bench.calm();
+    bench.now += Duration::from_secs(100);
+    // Nothing arrives, so nothing is settled.
+    bench.put(1, "again", "newer");
+    let now = bench.now;
+    for _ in 0..4 {
+        bench.with(1, |copy, out| copy.tick(now, out));
+    }
+    let sent = bench
+        .under_way
+        .iter()
+        .flat_map(|(.., word)| match &word.say {
+            Say::Append { changes, .. } => changes.clone(),
+            _ => Vec::new(),
+        });
+    let is_removal = |change: &Change| matches!(change, Change::Remove { .. });
+    let removed: Vec<Change> = sent.filter(is_removal).collect();
+    let brief = Change::Remove {
+        map: MAP,
+        key: "brief".into(),
+    };
+    assert_eq!(removed, [brief], "once, and not what has a newer value");
+    bench.calm();
+    assert_eq!(bench.get(1, "again"), value("newer"));
+    assert_eq!(bench.copies[&1].content().len(), 1);
+    assert_eq!(bench.copies[&1].content(), bench.copies[&2].content());
 }

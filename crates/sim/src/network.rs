@@ -56,6 +56,8 @@ pub struct Network {
     pub weather: Weather,
     /// Hosts that reach nobody.
     pub cut: BTreeSet<Host>,
+    /// Hosts that nobody reaches, though they reach others.
+    pub deaf: BTreeSet<Host>,
     /// Hosts that reach each other only.
     pub island: BTreeSet<Host>,
 }
@@ -66,15 +68,17 @@ impl Network {
         Network {
             weather: Weather::FAIR,
             cut: BTreeSet::new(),
+            deaf: BTreeSet::new(),
             island: BTreeSet::new(),
         }
     }
 
-    /// Whether messages pass between two hosts.
+    /// Whether messages pass from one host to another.
     pub fn connects(&self, a: Host, b: Host) -> bool {
         a == b
             || (!self.cut.contains(&a)
                 && !self.cut.contains(&b)
+                && !self.deaf.contains(&b)
                 && self.island.contains(&a) == self.island.contains(&b))
     }
 

@@ -5,6 +5,7 @@ mod exchange;
 mod failover;
 mod fixed;
 mod forward;
+mod grid;
 mod latency;
 mod nexmark;
 mod pairs;
@@ -57,6 +58,8 @@ pub enum BenchCommand {
     Exchange(exchange::ExchangeBenchArgs),
     /// What it costs a worker to pass frames on that are not for it
     Forward(forward::ForwardBenchArgs),
+    /// What it costs to read and write a map in the memory of several members
+    Grid(grid::GridBenchArgs),
     /// How long it takes from submitting a job until its first record is through
     Submit(submit::SubmitBenchArgs),
     /// How long a killed worker is missed
@@ -92,6 +95,7 @@ pub fn run(command: &BenchCommand, context: &Context) -> Result<(), Failure> {
         BenchCommand::Wakeup(args) => wakeup::run(args, context),
         BenchCommand::Exchange(args) => exchange::run(args, context),
         BenchCommand::Forward(args) => forward::run(args, context),
+        BenchCommand::Grid(args) => grid::run(args, context),
         BenchCommand::Submit(args) => submit::run(args, context),
         BenchCommand::Recovery(args) => recovery::run(args, context),
         BenchCommand::Twins(args) => twins::run(args, context),

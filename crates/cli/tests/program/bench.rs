@@ -9,7 +9,12 @@ fn a_bench_in_a_pipe_prints_one_object_on_one_line() {
     let nexmark = ["nexmark", "--query", "q2", "--rate", "1000"];
     let stages = ["stages", "--stages", "40", "--threads", "2"];
     let wordcount = ["wordcount", "--words", "1000", "--rate", "1000", "--acks"];
-    let plain: [&[&str]; 3] = [&["wakeup"], &["exchange"], &["forward", "--bytes", "1000"]];
+    let plain: [&[&str]; 4] = [
+        &["wakeup"],
+        &["exchange"],
+        &["forward", "--bytes", "1000"],
+        &["grid", "--keys", "10000"],
+    ];
     for bench in [&nexmark[..], &stages, &wordcount].iter().chain(&plain) {
         let short = ["--duration", "50ms", "--warmup", "1ms", "--quiet"];
         let out = succeed(&[&["bench"], *bench, &short].concat());
@@ -255,6 +260,7 @@ fn what_no_clock_has_room_for_is_refused_by_the_name_of_its_flag() {
         ("wordcount --max", &["--duration", "--warmup", "--spin"]),
         ("exchange", &["--duration", "--warmup"]),
         ("forward", &["--duration", "--warmup"]),
+        ("grid", &["--duration", "--warmup"]),
         ("soak", &["--duration", "--warmup", "--spin", "--every"]),
     ] {
         for flag in flags {

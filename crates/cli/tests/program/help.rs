@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::ardea::{run, succeed};
 
-const COMMANDS: [&[&str]; 46] = [
+const COMMANDS: [&[&str]; 47] = [
     &[],
     &["demo"],
     &["run"],
@@ -47,6 +47,7 @@ const COMMANDS: [&[&str]; 46] = [
     &["bench", "twins"],
     &["twins"],
     &["bench", "rescale"],
+    &["bench", "grid"],
     &["nexmark"],
     &["nexmark", "generate"],
     &["nexmark", "run"],

@@ -24,9 +24,13 @@ impl Council {
         let Some(view) = self.view.clone().filter(|_| self.is_member()) else {
             return;
         };
+        if !self.hears_enough(now) {
+            // Nothing would come of it, and what is said may keep others from deciding.
+            return;
+        }
         self.has_news = false;
         self.attempt = None;
-        let gone = self.taken_for_gone(now);
+        let gone = self.useless(now);
         let first = view
             .members
             .iter()
@@ -54,7 +58,7 @@ impl Council {
         let joining = self.joining.values();
         let leaving = self.leaving.iter().copied();
         Facts {
-            gone: self.taken_for_gone(now),
+            gone: self.unwanted(now),
             joining: joining.map(|(member, _)| member.clone()).collect(),
             leaving: leaving.filter(|id| view.has(*id)).collect(),
             claims: self.valid_claims(view),

@@ -51,6 +51,8 @@ pub enum CouncilWord {
     Behind(ViewNumber),
     /// "This is the view."
     Decided(Arc<View>),
+    /// "That one, which you have told of and don't belong to, is known here, or a later one."
+    Known(ViewNumber),
 }
 
 /// "Still here."
@@ -68,4 +70,6 @@ pub struct Ping {
     pub gone: Vec<MemberId>,
     /// Who wants to be a member.
     pub joining: Vec<Member>,
+    /// Whom the sender hears.
+    pub hears: Vec<MemberId>,
 }

@@ -68,7 +68,7 @@ impl Reader {
             .0
             .replica(partition.index())
             .ok_or(Refusal::NotPrimary)?;
-        let seen = replica.read(clock(), true, map, key, look)?;
+        let seen = replica.read(&clock, true, map, key, look)?;
         // Asked last: if it may act now it could when it looked, however long that took.
         match self.0.may_act(clock()) {
             true => Ok(seen),

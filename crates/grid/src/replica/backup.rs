@@ -164,7 +164,7 @@ impl Replica {
         for parcel in &parcels {
             filling.unpack(&mut self.shelf, parcel);
         }
-        filling.came(next, at);
+        filling.came(&mut self.shelf, next, at);
         self.account();
         self.tell_what_is_there(from, false, out);
     }

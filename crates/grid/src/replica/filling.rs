@@ -43,10 +43,11 @@ impl Filling {
     }
 
     /// Entries have come, made up to that change, and the next are there.
-    pub fn came(&mut self, next: Option<Cursor>, at: u64) {
+    pub fn came(&mut self, shelf: &mut Shelf, next: Option<Cursor>, at: u64) {
         self.next = next;
         self.at = self.at.max(at);
         if next.is_none() {
+            shelf.touch_all(self.at);
             // Nothing comes any more that is older than what is here.
             self.removed.clear();
             self.cleared.clear();
@@ -75,6 +76,7 @@ impl Filling {
             }
             Change::Clear(map) => {
                 shelf.clear_up_to(*map, number);
+                shelf.touch(*map, number);
                 if self.next.is_some() {
                     self.cleared.insert(*map, number);
                 }

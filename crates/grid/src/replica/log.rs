@@ -1,6 +1,6 @@
 //! Changes that may still be needed, in order.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use bytes::Bytes;
 
@@ -79,5 +79,22 @@ impl Log {
         let count = usize::try_from(self.end().saturating_sub(behind)).unwrap_or(usize::MAX);
         let newest = self.changes.iter().rev().take(count);
         newest.flat_map(|change| change.effect_on(map, key)).next()
+    }
+
+    /// Which keys the changes behind that one are about, and which maps they clear.
+    pub fn touched_behind(&self, number: u64) -> (BTreeSet<(MapId, &[u8])>, BTreeSet<MapId>) {
+        let (mut keys, mut maps) = (BTreeSet::new(), BTreeSet::new());
+        let made = usize::try_from(number.saturating_sub(self.base)).unwrap_or(usize::MAX);
+        for change in self.changes.iter().skip(made) {
+            match change {
+                Change::Set { map, key, .. } | Change::Remove { map, key } => {
+                    keys.insert((*map, &key[..]));
+                }
+                Change::Clear(map) => {
+                    maps.insert(*map);
+                }
+            }
+        }
+        (keys, maps)
     }
 }

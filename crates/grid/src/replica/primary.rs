@@ -7,6 +7,7 @@ use super::{Course, Have, Replica, ReplicaAction, ReplicaWord, Role, Say};
 use crate::MemberId;
 use crate::operation::{Answer, Change, Outcome, Ticket};
 use crate::shelf::Cursor;
+use crate::tidings::Rule;
 use crate::view::{Holder, Record, ViewNumber};
 
 /// How many slots are looked at for entries that have expired, at each tick.
@@ -114,7 +115,16 @@ impl Replica {
                     primary.settled,
                     primary.waiting,
                 ),
-                _ => (Vec::new(), self.log.end(), start, VecDeque::new()),
+                _ => {
+                    let inherited = self.log.end();
+                    let rule = Rule {
+                        losses: record.losses,
+                        reign: record.reign,
+                        inherited,
+                    };
+                    self.diary.begin(rule, &self.shelf);
+                    (Vec::new(), inherited, start, VecDeque::new())
+                }
             };
         let peers = others()
             .map(|holder| {
@@ -309,16 +319,21 @@ impl Replica {
 
     /// Removes some of what has expired.
     pub(super) fn sweep(&mut self, now: Duration) {
-        // Only what is settled is looked at, so that what is under way isn't removed.
-        if self.may_serve(true).is_err() || self.applied < self.log.end() {
+        // Copies that take changes slowly are not given more of them than somebody waits for.
+        if self.may_serve(true).is_err() || self.log.bytes() > self.config.log_bytes {
             return;
         }
         let wall = self.wall(now);
         let Role::Primary(primary) = &mut self.role else {
             return;
         };
-        let (expired, next) = self.shelf.expired(primary.swept, wall, SWEPT);
+        let (mut expired, next) = self.shelf.expired(primary.swept, wall, SWEPT);
         primary.swept = next;
+        if !expired.is_empty() && self.applied < self.log.end() {
+            // Only what is settled was looked at: a change that is under way may have given the key another value, or removed it.
+            let (keys, maps) = self.log.touched_behind(self.applied);
+            expired.retain(|(map, key)| !maps.contains(map) && !keys.contains(&(*map, &key[..])));
+        }
         for (map, key) in expired {
             self.log.push(Change::Remove { map, key });
         }

@@ -22,13 +22,13 @@ impl Replica {
         }
     }
 
-    /// What a key has, of what is settled; `may_act` as for a [request](Replica::request). Allocates nothing.
+    /// What a key has, of what is settled; `may_act` as for a [request](Replica::request). Allocates nothing, and asks for the time only if the entry expires.
     ///
     /// # Errors
     /// If it may not be read here and now.
     pub fn read<R>(
         &self,
-        now: Duration,
+        now: impl FnOnce() -> Duration,
         may_act: bool,
         map: MapId,
         key: &[u8],
@@ -40,10 +40,10 @@ impl Replica {
     }
 
     /// What a key has, of what is settled, unless it has expired.
-    fn present(&self, now: Duration, map: MapId, key: &[u8]) -> Option<Entry<'_>> {
+    fn present(&self, now: impl FnOnce() -> Duration, map: MapId, key: &[u8]) -> Option<Entry<'_>> {
         let entry = self.shelf.get(map, key)?;
         // Most entries never expire: nobody needs to know the time then.
-        (entry.expires == NEVER || entry.expires > self.wall(now)).then_some(entry)
+        (entry.expires == NEVER || entry.expires > self.wall(now())).then_some(entry)
     }
 
     /// The time, in microseconds since the Unix epoch.
@@ -62,7 +62,7 @@ impl Replica {
     ) -> Option<Outcome> {
         let answer = match operation {
             Operation::Get { map, key } => {
-                let entry = self.present(now, map, &key);
+                let entry = self.present(|| now, map, &key);
                 Answer::Value(entry.map(|entry| Bytes::copy_from_slice(entry.value)))
             }
             Operation::Count(map) => {
@@ -104,6 +104,13 @@ impl Replica {
                 let had = self.latest(now, map, &key);
                 let change = had.is_some().then_some(Change::Remove { map, key });
                 (change, Answer::Value(had))
+            }
+            Operation::Forget { map, key } => {
+                let is_there = self.has(map, &key);
+                (
+                    is_there.then_some(Change::Remove { map, key }),
+                    Answer::Done,
+                )
             }
             Operation::Compute {
                 map,
@@ -176,6 +183,14 @@ impl Replica {
                 used: u64::from(u32::MAX),
                 limit: u64::from(u32::MAX),
             }),
+        }
+    }
+
+    /// Whether a key has something when all changes are made that are under way, expired or not.
+    fn has(&self, map: MapId, key: &[u8]) -> bool {
+        match self.log.latest(self.applied, map, key) {
+            Some(effect) => effect.is_some(),
+            None => self.shelf.get(map, key).is_some(),
         }
     }
 

@@ -309,6 +309,13 @@ impl Scene {
             }
             NodeAction::Ended(number, outcome) => self.client_hears(number, outcome),
             NodeAction::Installed(view) => self.installed(id, view),
+            // Who has left is gone at once here: the worst that can be.
+            NodeAction::Parted => {}
+            // Nobody watches here.
+            NodeAction::Watched(_)
+            | NodeAction::Happened(..)
+            | NodeAction::Missed(..)
+            | NodeAction::Confirmed(..) => {}
             NodeAction::Out => {
                 self.remember(format!("{id} is out"));
                 let leaves = self.lives.get(&id).is_some_and(|life| life.leaves);

@@ -24,6 +24,10 @@ pub enum Trouble {
     Cut(Duration),
     /// It can be reached again.
     Joined(Host),
+    /// A host hears nobody, though others hear it, for so long.
+    Deaf(Duration),
+    /// It hears again.
+    Hears(Host),
     /// The hosts are divided, for so long.
     Island(Duration),
     /// They aren't.
@@ -50,7 +54,8 @@ pub fn plan(scene: &mut Scene, count: u64, until: Duration) {
             7..=8 => Trouble::Halt(long),
             9..=10 => Trouble::Come,
             11 => Trouble::Leave,
-            12..=13 => Trouble::Cut(long),
+            12 => Trouble::Cut(long),
+            13 => Trouble::Deaf(long),
             14..=15 => Trouble::Island(long),
             _ => Trouble::Storm(long),
         };
@@ -95,6 +100,12 @@ impl Scene {
                     .plan(self.now + long, Happening::Trouble(Trouble::Joined(host)));
             }
             Trouble::Joined(host) => drop(self.network.cut.remove(&host)),
+            Trouble::Deaf(long) => {
+                self.network.deaf.insert(host);
+                self.timeline
+                    .plan(self.now + long, Happening::Trouble(Trouble::Hears(host)));
+            }
+            Trouble::Hears(host) => drop(self.network.deaf.remove(&host)),
             Trouble::Island(long) => {
                 let some: Vec<Host> = (0..self.hosts)
                     .map(Host)
@@ -159,6 +170,7 @@ impl Scene {
     fn mend(&mut self) {
         self.is_mended = true;
         self.network.cut.clear();
+        self.network.deaf.clear();
         self.network.island.clear();
         self.network.weather = Weather::FAIR;
         let now = self.now;

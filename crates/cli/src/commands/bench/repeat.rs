@@ -133,10 +133,15 @@ fn best(name: &str, values: &mut [f64]) -> f64 {
 
 /// Whether more of the figure of this name is better. Times, memory and cpu, which are most figures, are better low.
 fn is_gain(name: &str) -> bool {
-    const GAINS: [&str; 7] = [
+    const GAINS: [&str; 12] = [
         "events",
         "tuples",
         "frames",
+        "gets",
+        "far_gets",
+        "near_gets",
+        "puts",
+        "single_puts",
         "results",
         "latencies",
         "achieved_rate",

@@ -1,0 +1,124 @@
+//! Sinks that make a map what the records say.
+
+use std::collections::HashMap;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use ardea_codec::Kept;
+use ardea_core::{
+    Clock, Delivery, Inbox, Instance, InstanceContext, Isolation, Key, Ordinal, Outbox, Processor,
+    RecordGuard, Result, Sink,
+};
+use ardea_grid_net::GridMap;
+
+use crate::patience::{AGAIN, Patience};
+
+/// Gives the key of each record a value, as `entry` says: the materialised view of a stream of news.
+///
+/// The last record of a key is the one that stays, so a record that comes again after a failure changes nothing in the end (idempotent). Records of a key must
+/// come over one instance: there is one, unless told otherwise. A part of the map that can't be written at the moment is waited for; a member that is full fails
+/// the job.
+pub fn put<T, K, V>(
+    map: &GridMap<K, V>,
+    entry: impl Fn(&T) -> (K, V) + Send + Sync + 'static,
+) -> Sink<T>
+where
+    T: Send + 'static,
+    K: Key + Kept,
+    V: Kept,
+{
+    update(map, move |record| {
+        let (key, value) = entry(record);
+        (key, Some(value))
+    })
+}
+
+/// Removes the key of each record, as `key` says. Otherwise as [`put`].
+pub fn remove<T, K, V>(
+    map: &GridMap<K, V>,
+    key: impl Fn(&T) -> K + Send + Sync + 'static,
+) -> Sink<T>
+where
+    T: Send + 'static,
+    K: Key + Kept,
+    V: Kept,
+{
+    update(map, move |record| (key(record), None))
+}
+
+/// Gives the key of each record a value, or removes it, as `entry` says. Otherwise as [`put`].
+pub fn update<T, K, V>(
+    map: &GridMap<K, V>,
+    entry: impl Fn(&T) -> (K, Option<V>) + Send + Sync + 'static,
+) -> Sink<T>
+where
+    T: Send + 'static,
+    K: Key + Kept,
+    V: Kept,
+{
+    let (name, map, entry) = (format!("map {}", map.name()), map.clone(), Arc::new(entry));
+    let supply = move |_: Instance| -> Result<Box<dyn Processor>> {
+        Ok(Box::new(WriteP {
+            map: map.clone(),
+            entry: Arc::clone(&entry),
+            patience: Patience::default(),
+            clock: Clock::system(),
+            record: PhantomData::<fn(T)>,
+        }))
+    };
+    Sink::new(name, Arc::new(supply))
+        .isolation(Isolation::Thread)
+        .delivering(Delivery::Idempotent)
+}
+
+struct WriteP<T, K, V, F> {
+    map: GridMap<K, V>,
+    entry: Arc<F>,
+    patience: Patience,
+    clock: Clock,
+    record: PhantomData<fn(T)>,
+}
+
+impl<T, K: Key + Kept, V: Kept, F> WriteP<T, K, V, F> {
+    /// Many at a time, and all before what comes next: so what comes later stays.
+    fn write(&self, last: HashMap<K, Option<V>>) -> Result<()> {
+        let puts = last
+            .iter()
+            .filter_map(|(key, value)| Some((key, value.as_ref()?)));
+        self.map.put_all(puts)?;
+        let removed = last.iter().filter(|(_, value)| value.is_none());
+        self.map.remove_all(removed.map(|(key, _)| key))
+    }
+}
+
+impl<T, K, V, F> Processor for WriteP<T, K, V, F>
+where
+    T: Send + 'static,
+    K: Key + Kept,
+    V: Kept,
+    F: Fn(&T) -> (K, Option<V>) + Send + Sync + 'static,
+{
+    fn init(&mut self, context: &InstanceContext) -> Result<()> {
+        self.clock = context.clock.clone();
+        Ok(())
+    }
+
+    fn process(&mut self, _: Ordinal, inbox: &mut Inbox, outbox: &mut Outbox) -> Result<()> {
+        let rows = inbox.rows::<T>()?;
+        let mut last = HashMap::with_capacity(rows.len());
+        let mut guard = RecordGuard::new();
+        for record in rows.values() {
+            let (key, value) = (self.entry)(record);
+            last.insert(key, value);
+            guard.advance();
+        }
+        drop(guard);
+        let outcome = self.write(last);
+        match self.patience.judge(self.map.name(), outcome)? {
+            Some(()) => rows.clear(),
+            // They come again. What of them was written already is written once more.
+            None => outbox.wake_at(self.clock.now().saturating_add(AGAIN)),
+        }
+        Ok(())
+    }
+}

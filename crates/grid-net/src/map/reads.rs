@@ -1,0 +1,102 @@
+//! Reads that nobody waits for.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use ardea_codec::Kept;
+use ardea_core::{Key, PartitionId, Result, Waker};
+use ardea_grid::{Answer, Operation, Outcome};
+use bytes::Bytes;
+
+use super::GridMap;
+
+/// Reads of a map by who must not wait: a step of a job, for example. Never blocks.
+pub struct MapReads<K, V> {
+    map: GridMap<K, V>,
+    waker: Waker,
+    tell: Sender<(u64, Outcome)>,
+    told: Receiver<(u64, Outcome)>,
+    asked: u64,
+    /// Where there is a near-cache: what is to be kept in it, by read.
+    keeps: HashMap<u64, Keep>,
+}
+
+/// The partition, the key, and how often something of the partition had been forgotten before.
+type Keep = (u32, Bytes, u64);
+
+/// What comes of a read at first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Read<V> {
+    /// What the key has.
+    Here(Option<V>),
+    /// Its primary was asked; the [answer](MapReads::answer) has this number.
+    Later(u64),
+    /// Too much is under way: ask again in a moment.
+    NotNow,
+}
+
+impl<K: Key + Kept, V: Kept> MapReads<K, V> {
+    /// What a key has, if this member knows; else its primary is asked.
+    ///
+    /// # Errors
+    /// As [`GridMap::get`].
+    pub fn get(&mut self, key: &K) -> Result<Read<V>> {
+        self.map.check_outside()?;
+        let (partition, bytes) = (PartitionId::of(key), self.map.key(key)?);
+        if let Some(value) = self.map.read_here(key, &bytes) {
+            return Ok(Read::Here(value?));
+        }
+        let number = self.asked + 1;
+        let near = self.map.near.as_ref();
+        let keep = near.map(|near| {
+            let forgotten = near.forgotten(partition.index());
+            (partition.index(), bytes.clone(), forgotten)
+        });
+        let get = Operation::Get {
+            map: self.map.id,
+            key: bytes,
+        };
+        let (tell, waker) = (self.tell.clone(), self.waker.clone());
+        if !self.map.try_order(partition, get, number, (tell, waker))? {
+            return Ok(Read::NotNow);
+        }
+        self.asked = number;
+        self.keeps.extend(keep.map(|keep| (number, keep)));
+        Ok(Read::Later(number))
+    }
+
+    /// The next answer that has come, in any order, with its number; none if none has. The waker is woken when there are some.
+    pub fn answer(&mut self) -> Option<(u64, Result<Option<V>>)> {
+        let (number, outcome) = self.told.try_recv().ok()?;
+        let answer = self.map.judge(outcome);
+        if let (Some((partition, key, forgotten)), Ok(Answer::Value(Some(value)))) =
+            (self.keeps.remove(&number), &answer)
+            && let Some(near) = &self.map.near
+        {
+            near.keep(partition, key, value.clone(), forgotten);
+        }
+        Some((number, answer.and_then(|answer| self.map.value(answer))))
+    }
+}
+
+impl<K: Key + Kept, V: Kept> GridMap<K, V> {
+    /// Reads of the map that nobody waits for: the waker is woken when there are answers.
+    pub fn reads(&self, waker: Waker) -> MapReads<K, V> {
+        let (tell, told) = channel();
+        MapReads {
+            map: self.clone(),
+            waker,
+            tell,
+            told,
+            asked: 0,
+            keeps: HashMap::new(),
+        }
+    }
+}
+
+impl<K, V> fmt::Debug for MapReads<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MapReads({:?}, {} asked)", self.map, self.asked)
+    }
+}
