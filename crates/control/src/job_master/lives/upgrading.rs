@@ -108,6 +108,11 @@ impl JobMaster {
                 Upgrade::Over(UpgradeEnd::Upgraded { from })
             }
             (false, Some(why)) => {
+                // Until that is stored nothing may be published that the program before would publish again. A snapshot may be on its
+                // way to be recorded: nobody is told of it, unless a later master finds it, and not this.
+                if let Some(lives) = &mut self.lives {
+                    lives.is_condemned = true;
+                }
                 record.finished = true;
                 Upgrade::Returning(before, why)
             }
