@@ -20,9 +20,18 @@ impl JobMaster {
         record: &mut JobRecord,
         order: UpgradeOrder,
     ) -> Result<bool, Refused> {
-        if let Some(Upgrade::Leaving(known) | Upgrade::Left(known, _)) = &record.upgrade
-            && known.next.definition.job == order.next.definition.job
-        {
+        let wanted = &order.next.definition.job;
+        let is_known = match &record.upgrade {
+            Some(Upgrade::Leaving(known) | Upgrade::Left(known, _)) => {
+                known.next.definition.job == *wanted
+            }
+            // Asked again, as no answer came: it must not begin with what it has left the first time.
+            Some(Upgrade::Over(UpgradeEnd::RolledBack { tried, .. })) => {
+                *tried == wanted.submission
+            }
+            _ => false,
+        };
+        if is_known {
             return Ok(false);
         }
         if self.lives.as_ref().is_none_or(|lives| lives.over.is_some()) {

@@ -30,8 +30,12 @@ fn successor(submission: u64) -> Successor {
 }
 
 fn order() -> Command {
+    order_of(8)
+}
+
+fn order_of(submission: u64) -> Command {
     Command::Upgrade(Box::new(UpgradeOrder {
-        next: successor(8),
+        next: successor(submission),
         back: 9,
         patience: PATIENCE,
     }))
@@ -80,23 +84,27 @@ impl Desk {
     }
 }
 
-/// A job that has followed another.
-fn proving() -> Desk {
+/// A job of which that is stored.
+fn with(upgrade: Upgrade) -> Desk {
     let mut desk = living();
     let (record, version) = desk.stored.take().unwrap();
-    let before = Predecessor {
-        job: successor(6),
-        state: None,
-        back: 9,
-        patience: PATIENCE,
-    };
     let record = JobRecord {
-        upgrade: Some(Upgrade::Proving(Arc::new(before))),
+        upgrade: Some(upgrade),
         ..(*record).clone()
     };
     desk.stored = Some((Arc::new(record), version));
     desk.is_followed();
     desk
+}
+
+/// A job that has followed another.
+fn proving() -> Desk {
+    with(Upgrade::Proving(Arc::new(Predecessor {
+        job: successor(6),
+        state: None,
+        back: 9,
+        patience: PATIENCE,
+    })))
 }
 
 #[test]
@@ -218,4 +226,17 @@ fn a_job_that_no_program_can_follow_is_killed_when_somebody_wants_that() {
     desk.wait(Duration::from_secs(1));
     assert_eq!(desk.replies.last().unwrap().1, Ok(()));
     assert!(!desk.left().gives_way());
+}
+
+#[test]
+fn who_asks_again_for_a_program_that_did_not_come_up_does_not_begin_it_again() {
+    let over = Upgrade::Over(UpgradeEnd::RolledBack {
+        tried: 8,
+        why: "it failed".into(),
+    });
+    let mut desk = with(over.clone());
+    assert_eq!(desk.command(order_of(8)), Some(Ok(())));
+    assert_eq!(desk.upgrade(), Some(over));
+    assert_eq!(desk.command(order_of(10)), Some(Ok(())));
+    assert!(matches!(desk.upgrade(), Some(Upgrade::Leaving(_))));
 }
