@@ -60,6 +60,8 @@ pub struct Network {
     pub deaf: BTreeSet<Host>,
     /// Hosts that reach each other only.
     pub island: BTreeSet<Host>,
+    /// Nothing goes from the first host to the second.
+    pub rifts: BTreeSet<(Host, Host)>,
 }
 
 impl Network {
@@ -70,6 +72,7 @@ impl Network {
             cut: BTreeSet::new(),
             deaf: BTreeSet::new(),
             island: BTreeSet::new(),
+            rifts: BTreeSet::new(),
         }
     }
 
@@ -79,6 +82,7 @@ impl Network {
             || (!self.cut.contains(&a)
                 && !self.cut.contains(&b)
                 && !self.deaf.contains(&b)
+                && !self.rifts.contains(&(a, b))
                 && self.island.contains(&a) == self.island.contains(&b))
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ardea_core::PartitionId;
-use ardea_grid::{Holder, Member, MemberId, Record, Replica, View};
+use ardea_grid::{Holder, Member, MemberId, Node, Record, Replica, View};
 
 use super::history::{Deed, Event, Seen, Verdict, explain};
 use super::scene::{NOBODY, Scene};
@@ -141,7 +141,17 @@ impl Scene {
 
     fn is_stuck_but_for(&self, ends: impl Fn(MemberId) -> bool) -> bool {
         let is_dead = |id: MemberId| !self.lives.contains_key(&id.0) || ends(id);
-        !self.newest.is_quorum(|id| !is_dead(id), is_dead)
+        let lives = self.lives.iter();
+        let lives = lives.filter(|(id, _)| !ends(MemberId(**id)));
+        let nodes: Vec<&Node> = lives.map(|(_, life)| &life.node).collect();
+        if nodes.iter().any(|node| node.is_out()) {
+            // It has left, and still tells others of that.
+            return false;
+        }
+        // Whoever knew of the newest view may have died with that.
+        let known = nodes.iter().filter_map(|node| node.view());
+        let known = known.max_by_key(|view| view.number);
+        known.is_none_or(|view| !view.is_quorum(|id| !is_dead(id), is_dead))
     }
 
     /// Whether it was put out while it was cut off, and all others that it knows have gone since: nobody is left to tell it. It has no lease.
@@ -154,7 +164,8 @@ impl Scene {
 
     /// What is not as it should be after all is mended; nothing if all is well.
     pub fn missing(&mut self) -> Option<String> {
-        let alive = self.lives.keys().copied();
+        let alive = self.lives.iter().filter(|(_, life)| !life.node.is_out());
+        let alive = alive.map(|(id, _)| *id);
         let alive: BTreeSet<u64> = alive.filter(|id| !self.is_forlorn(*id)).collect();
         let members: BTreeSet<u64> = self
             .newest
@@ -195,7 +206,8 @@ impl Scene {
 
     /// Reads all keys, each at some member.
     fn read_all(&mut self) {
-        let lives: Vec<u64> = self.lives.keys().copied().collect();
+        let lives = self.lives.iter().filter(|(_, life)| !life.node.is_out());
+        let lives: Vec<u64> = lives.map(|(id, _)| *id).collect();
         let keys: Vec<u64> = self.history.keys().copied().collect();
         for key in keys {
             if let Some(life) = self.random.pick(&lives) {

@@ -55,6 +55,8 @@ pub enum Happening {
     Start(Host),
     /// Whoever was not let in by then asks others, as another.
     GivesUp(u64),
+    /// Whoever has left waits no longer until others know.
+    Goes(u64),
     /// It is proven that this life has ended.
     Proof(u64),
     Trouble(Trouble),
@@ -184,6 +186,7 @@ impl Scene {
             }
             Happening::Start(host) => self.start(host),
             Happening::GivesUp(life) => self.gives_up(life),
+            Happening::Goes(life) => self.ends(life),
             Happening::Proof(life) => {
                 let all: Vec<u64> = self.lives.keys().copied().collect();
                 for other in all {
@@ -238,6 +241,7 @@ impl Scene {
     fn gives_up(&mut self, id: u64) {
         if let Some(life) = self.lives.get(&id)
             && life.node.view().is_none()
+            && !life.node.is_out()
         {
             let host = life.host;
             self.ends(id);
@@ -309,8 +313,7 @@ impl Scene {
             }
             NodeAction::Ended(number, outcome) => self.client_hears(number, outcome),
             NodeAction::Installed(view) => self.installed(id, view),
-            // Who has left is gone at once here: the worst that can be.
-            NodeAction::Parted => {}
+            NodeAction::Parted => self.ends(id),
             // Nobody watches here.
             NodeAction::Watched(_)
             | NodeAction::Happened(..)
@@ -318,10 +321,11 @@ impl Scene {
             | NodeAction::Confirmed(..) => {}
             NodeAction::Out => {
                 self.remember(format!("{id} is out"));
-                let leaves = self.lives.get(&id).is_some_and(|life| life.leaves);
-                self.ends(id);
-                // Whoever was put out comes again, as another.
-                if !leaves {
+                if self.lives.get(&id).is_some_and(|life| life.leaves) {
+                    self.after(400, 3_000, Happening::Goes(id));
+                } else {
+                    // Whoever was put out comes again, as another.
+                    self.ends(id);
                     self.after(10, 1_000, Happening::Start(host));
                 }
             }

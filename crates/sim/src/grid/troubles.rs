@@ -28,6 +28,10 @@ pub enum Trouble {
     Deaf(Duration),
     /// It hears again.
     Hears(Host),
+    /// Two hosts don't hear each other, or one doesn't hear the other, for so long.
+    Rift(Duration),
+    /// They do.
+    Bridged(Host, Host),
     /// The hosts are divided, for so long.
     Island(Duration),
     /// They aren't.
@@ -45,7 +49,7 @@ pub fn plan(scene: &mut Scene, count: u64, until: Duration) {
     let mut random = Random::new(scene.random.any());
     for _ in 0..count {
         let long = random.time(Duration::from_millis(50), Duration::from_secs(4));
-        let trouble = match random.below(20) {
+        let trouble = match random.below(22) {
             0..=5 => Trouble::Kill {
                 proven: random.per_mille(500),
                 comes: random.per_mille(700),
@@ -57,6 +61,7 @@ pub fn plan(scene: &mut Scene, count: u64, until: Duration) {
             12 => Trouble::Cut(long),
             13 => Trouble::Deaf(long),
             14..=15 => Trouble::Island(long),
+            16..=17 => Trouble::Rift(long * 2),
             _ => Trouble::Storm(long),
         };
         let at = random.time(Duration::from_secs(1), until);
@@ -106,15 +111,12 @@ impl Scene {
                     .plan(self.now + long, Happening::Trouble(Trouble::Hears(host)));
             }
             Trouble::Hears(host) => drop(self.network.deaf.remove(&host)),
-            Trouble::Island(long) => {
-                let some: Vec<Host> = (0..self.hosts)
-                    .map(Host)
-                    .filter(|_| self.random.per_mille(500))
-                    .collect();
-                self.network.island = some.into_iter().collect();
-                self.timeline
-                    .plan(self.now + long, Happening::Trouble(Trouble::Whole));
+            Trouble::Rift(long) => self.tear(host, long),
+            Trouble::Bridged(one, other) => {
+                self.network.rifts.remove(&(one, other));
+                self.network.rifts.remove(&(other, one));
             }
+            Trouble::Island(long) => self.divide(long),
             Trouble::Whole => self.network.island.clear(),
             Trouble::Storm(long) => {
                 self.network.weather = Weather {
@@ -129,6 +131,28 @@ impl Scene {
             Trouble::Calm => self.network.weather = Weather::FAIR,
             Trouble::Mend => self.mend(),
         }
+    }
+
+    /// This host and another one don't hear each other, or one doesn't hear the other.
+    fn tear(&mut self, host: Host, long: Duration) {
+        let other = Host(self.random.below(u64::from(self.hosts)) as u32);
+        self.network.rifts.insert((host, other));
+        if self.random.per_mille(700) {
+            self.network.rifts.insert((other, host));
+        }
+        let bridged = Trouble::Bridged(host, other);
+        self.timeline
+            .plan(self.now + long, Happening::Trouble(bridged));
+    }
+
+    fn divide(&mut self, long: Duration) {
+        let some: Vec<Host> = (0..self.hosts)
+            .map(Host)
+            .filter(|_| self.random.per_mille(500))
+            .collect();
+        self.network.island = some.into_iter().collect();
+        self.timeline
+            .plan(self.now + long, Happening::Trouble(Trouble::Whole));
     }
 
     fn kill_host(&mut self, host: Host) {
@@ -172,6 +196,7 @@ impl Scene {
         self.network.cut.clear();
         self.network.deaf.clear();
         self.network.island.clear();
+        self.network.rifts.clear();
         self.network.weather = Weather::FAIR;
         let now = self.now;
         self.lives
