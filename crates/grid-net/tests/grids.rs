@@ -9,18 +9,24 @@ use ardea_grid_net::{Grid, GridConfig, GridMap, MapEvent, MapListener, NearCache
 
 const SOON: Duration = Duration::from_secs(60);
 
+/// Members that the machine has no time for are not put out at once, and answers waited for: many tests may run on it.
+const SILENCE: Duration = Duration::from_secs(5);
+
 fn config() -> GridConfig {
-    GridConfig::new("test").function("append", |had: Option<String>, more: String| {
-        match more.as_str() {
-            "panic" => panic!("as it was told"),
-            "flood" => Ok(Some("x".repeat(17 << 20))),
-            "" => Err(Error::new(
-                ErrorCode::UserError,
-                "there is nothing to append",
-            )),
-            more => Ok(Some(had.unwrap_or_default() + more)),
-        }
-    })
+    GridConfig::new("test")
+        .silence(SILENCE)
+        .patience(SOON)
+        .function("append", |had: Option<String>, more: String| {
+            match more.as_str() {
+                "panic" => panic!("as it was told"),
+                "flood" => Ok(Some("x".repeat(17 << 20))),
+                "" => Err(Error::new(
+                    ErrorCode::UserError,
+                    "there is nothing to append",
+                )),
+                more => Ok(Some(had.unwrap_or_default() + more)),
+            }
+        })
 }
 
 fn grids(count: usize) -> Vec<Grid> {
@@ -275,8 +281,8 @@ fn who_leaves_takes_nothing_along_and_who_comes_gets_its_share() {
 fn half_of_the_members_say_clearly_that_they_must_not_act_until_the_others_are_proven_dead() {
     let config = || {
         config()
-            .patience(Duration::from_millis(300))
-            .silence(Duration::from_millis(600))
+            .patience(Duration::from_secs(1))
+            .silence(Duration::from_secs(2))
     };
     let first = Grid::start(config()).unwrap();
     let second = Grid::start(config().join([first.endpoint()])).unwrap();
@@ -464,7 +470,8 @@ fn who_listens_is_told_that_its_member_has_stopped() {
 fn a_near_cache_is_read_until_somebody_writes() {
     let grids = grids(2);
     let far = map(&grids[0]);
-    let near = map(&grids[1]).near_cache(NearCache::new()).unwrap();
+    let config = NearCache::new().staleness(SILENCE);
+    let near = map(&grids[1]).near_cache(config).unwrap();
     let keys: Vec<u64> = (0..50).collect();
     let one = "one".to_string();
     far.put_all(keys.iter().map(|key| (key, &one))).unwrap();
@@ -490,8 +497,8 @@ fn a_near_cache_is_read_until_somebody_writes() {
 fn a_near_cache_that_hears_nothing_any_more_is_not_read() {
     let config = || {
         config()
-            .patience(Duration::from_millis(300))
-            .silence(Duration::from_millis(600))
+            .patience(Duration::from_secs(1))
+            .silence(Duration::from_secs(2))
     };
     let first = Grid::start(config()).unwrap();
     let second = Grid::start(config().join([first.endpoint()])).unwrap();
