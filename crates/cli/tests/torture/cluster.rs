@@ -43,6 +43,13 @@ const SETTINGS: [&str; 7] = [
     "recovery.attempts=50",
 ];
 
+/// What the job's program is told.
+pub struct Program {
+    pub arguments: Vec<String>,
+    /// Where its snapshots are.
+    pub kept: PathBuf,
+}
+
 /// The cluster. Dropping it ends all of it.
 pub struct Cluster {
     /// The processes of hosts, and since when they run.
@@ -200,22 +207,44 @@ impl Cluster {
         }
     }
 
-    /// Submits the job with these arguments, with its snapshots in that folder; waits until it runs.
-    pub fn submit(&self, arguments: &[&str], kept: &Path) {
+    /// Submits the job, with its snapshots in that folder; waits until it runs.
+    pub fn submit(&self, program: &Program) {
+        let output = self.of_program("submit", program).output();
+        let output = output.expect("the program is there");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "submit: {said}");
+    }
+
+    /// Has the program followed by itself, as by another version; whether a host has taken that. It goes on by itself.
+    pub fn upgrade(&self, program: &Program) -> bool {
+        let mut command = self.of_program("upgrade", program);
+        let status = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .expect("the program is there");
+        status.success()
+    }
+
+    /// What the job's own program is told to do with it.
+    fn of_program(&self, verb: &str, program: &Program) -> Command {
         let own = (self.land.own_address(), 0);
         let mut command = Command::new(self.folder.join("torture-job"));
         without_settings(&mut command);
+        command.args([verb, "--name", JOB]);
+        if verb == "upgrade" {
+            command.arg("--detach");
+        }
         command
-            .args(["submit", "--name", JOB, "--set"])
-            .arg(format!("snapshots.folder={}", kept.display()))
+            .arg("--set")
+            .arg(format!("snapshots.folder={}", program.kept.display()))
             .args(SETTINGS.iter().flat_map(|setting| ["--set", setting]))
             .args(self.settings("submitter", own))
             .arg("--")
-            .args(arguments)
-            .env("HOME", &self.folder);
-        let output = command.output().expect("the program is there");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "submit: {said}");
+            .args(&program.arguments)
+            .env("HOME", &self.folder)
+            .stdin(Stdio::null());
+        command
     }
 
     /// What a host says: the one that answered last, or else the first that does.

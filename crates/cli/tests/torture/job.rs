@@ -44,7 +44,10 @@ pub fn is_asked_for() -> bool {
     let is_told = |name| std::env::var_os(name).is_some();
     is_told("ARDEA_WORKER")
         || is_told("ARDEA_HOST")
-        || std::env::args().nth(1).as_deref() == Some("submit")
+        || matches!(
+            std::env::args().nth(1).as_deref(),
+            Some("submit" | "upgrade")
+        )
 }
 
 type Events = Stream<Event, Unbounded, Timed>;

@@ -69,6 +69,8 @@ pub enum Deed {
     Rescale(&'static str, u32),
     /// A container is started anew.
     Restart(u64),
+    /// The program is followed by itself, as by a new version.
+    Upgrade,
     /// A bit of the newest snapshot is turned around, and the job has to go back to it; then the file is restored.
     Damage(u64),
 }
@@ -154,7 +156,7 @@ fn cards(able: Able) -> Vec<Card> {
     cards
 }
 
-const ANYWHERE: [Card; 17] = [
+const ANYWHERE: [Card; 18] = [
     |dice| Fault::Blow(Blow::Worker(dice.below(100))),
     |_| Fault::Blow(Blow::AllWorkers),
     |dice| Fault::Blow(Blow::Host(dice.below(100))),
@@ -177,6 +179,7 @@ const ANYWHERE: [Card; 17] = [
     rescale,
     rescale,
     |dice| Fault::Deed(Deed::Restart(dice.below(100))),
+    |_| Fault::Deed(Deed::Upgrade),
     |dice| Fault::Deed(Deed::Damage(dice.roll())),
 ];
 
@@ -271,6 +274,7 @@ impl fmt::Display for Deed {
         match self {
             Deed::Rescale(vertex, count) => write!(f, "{vertex} gets {count} instances"),
             Deed::Restart(who) => write!(f, "container {who} is started anew"),
+            Deed::Upgrade => f.write_str("the program is followed by itself"),
             Deed::Damage(_) => f.write_str("the newest snapshot is damaged, and restored later"),
         }
     }
@@ -336,6 +340,7 @@ pub mod promises {
                     "Kafka is gone",
                     "the folder of snapshots is away",
                     "the newest snapshot is damaged",
+                    "the program is followed",
                     "instances",
                 ] {
                     let mut told = dealt.iter().map(|step| step.fault.to_string());

@@ -203,6 +203,7 @@ impl World {
                     .cluster
                     .ask(|client| async move { client.restart(JOB, container).await });
             }
+            Deed::Upgrade => self.upgrade(),
             Deed::Damage(chance) => self.damage(chance),
         }
     }
@@ -233,6 +234,22 @@ impl World {
             });
             asked.is_some() || has_it(world)
         });
+    }
+
+    /// Has the program followed by itself. What comes while an update is under way, or another program is about to come up, waits for that.
+    fn upgrade(&mut self) {
+        let submission = |world: &World| {
+            let described = world.cluster.describe();
+            described.map(|described| described.summary.submission)
+        };
+        let before = submission(self);
+        let deadline = Instant::now() + PATIENCE;
+        // The answer to one that was taken may be lost.
+        while !self.cluster.upgrade(&self.program) && before == submission(self) {
+            assert!(Instant::now() < deadline, "nobody takes the new program");
+            self.cluster.start_missing();
+            thread::park_timeout(LOOK);
+        }
     }
 
     /// Damages what is newest, and has the job go back to it. If it notices, it waits for somebody; what was damaged is restored then.

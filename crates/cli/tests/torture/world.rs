@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use ardea_api::Phase;
 use ardea_state_manager::conformance::Skipped;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Program};
 use crate::disk::Disk;
 use crate::feeder::Feeder;
 use crate::inputs::{Event, Input, regions};
@@ -32,6 +32,7 @@ pub struct World {
     pub feeder: Feeder,
     pub services: Services,
     pub disk: Disk,
+    pub program: Program,
     folder: PathBuf,
     seed: u64,
 }
@@ -51,12 +52,17 @@ impl World {
         let cluster = Cluster::start(land, folder)?;
         let (brokers, database) = (services.brokers(), services.database());
         let place = folder.display().to_string();
-        cluster.submit(&[JOB, &place, &brokers, &database], disk.path());
+        let program = Program {
+            arguments: vec![JOB.to_string(), place, brokers, database],
+            kept: disk.path().to_path_buf(),
+        };
+        cluster.submit(&program);
         let mut world = World {
             cluster,
             feeder,
             services,
             disk,
+            program,
             folder: folder.to_path_buf(),
             seed,
         };
