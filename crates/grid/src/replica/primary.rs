@@ -13,6 +13,9 @@ use crate::view::{Holder, Record, ViewNumber};
 /// How many slots are looked at for entries that have expired, at each tick.
 const SWEPT: usize = 256;
 
+/// How often the time is doubled after which what nobody answers is sent again. It may only wait behind a lot else: sent ever again it would wait for itself.
+const DOUBLED: u32 = 3;
+
 /// What a primary remembers.
 pub(super) struct Primary {
     pub reign: ViewNumber,
@@ -42,6 +45,8 @@ pub(super) struct Peer {
     sent_at: Duration,
     /// The last change that it was known to have when that was looked at, and when it last had all or another one.
     stood: (u64, Duration),
+    /// How often that was sent again since.
+    again: u32,
     /// All was sent again from behind this change on, since some was missing there: what was under way then says so too, and needn't be believed.
     went_back: Option<u64>,
     /// What it was told to be settled.
@@ -66,6 +71,7 @@ impl Peer {
             sent: start,
             sent_at: Duration::ZERO,
             stood: (start, Duration::ZERO),
+            again: 0,
             went_back: None,
             told: 0,
             made: 0,
@@ -136,7 +142,8 @@ impl Replica {
                         is_needed,
                         ..known.swap_remove(at)
                     },
-                    None => Peer::new(*holder, start, is_needed),
+                    // Without synchronous backups others may lack some of what was made here: a new copy is not to be ahead of them.
+                    None => Peer::new(*holder, settled, is_needed),
                 }
             })
             .collect();
@@ -211,7 +218,7 @@ impl Replica {
                 let Some(changes) = self.log.behind_number(peer.sent, self.config.batch_bytes)
                 else {
                     // It is filled so slowly that changes are forgotten which it needs.
-                    peer.begin_anew(self.applied);
+                    peer.begin_anew(settled);
                     continue;
                 };
                 is_due = false;
@@ -243,13 +250,15 @@ impl Replica {
             let is_late = now >= peer.sent_at + self.config.resend;
             if peer.acked == peer.sent || peer.acked != peer.stood.0 {
                 peer.stood = (peer.acked, now);
-            } else if now >= peer.stood.1 + self.config.resend {
+                peer.again = 0;
+            } else if now >= peer.stood.1 + self.config.resend * (1 << peer.again.min(DOUBLED)) {
                 peer.stood.1 = now;
+                peer.again += 1;
                 peer.sent = peer.acked;
                 peer.went_back = Some(peer.acked);
             }
             if too_much && !peer.is_needed && peer.acked < primary.settled {
-                peer.begin_anew(self.applied);
+                peer.begin_anew(primary.settled);
             }
             // Nothing more to send, but something to tell, or to hear again.
             let is_behind = peer.made < primary.settled || !peer.is_needed;

@@ -237,6 +237,36 @@ fn without_synchronous_backups_writes_wait_when_a_backup_is_far_behind() {
 }
 
 #[test]
+fn without_synchronous_backups_no_copy_is_whole_that_is_ahead_of_another() {
+    let config = ReplicaConfig {
+        is_synchronous: false,
+        ..ReplicaConfig::default()
+    };
+    let mut bench = Bench::new(3, config, u64::MAX);
+    let whole = [holder(1, 1), holder(2, 1)];
+    bench.install(&record(1, 1, &whole, &[]));
+    bench.calm();
+    bench.put(1, "key", "value");
+    bench.install(&record(2, 1, &whole, &[holder(3, 2)]));
+    for _ in 0..20 {
+        bench.now += Duration::from_secs(1);
+        let now = bench.now;
+        bench.with(1, |copy, out| copy.tick(now, out));
+        bench.with(3, |copy, out| copy.pull(out));
+        // Nothing reaches the second.
+        bench.under_way.retain(|(_, to, _)| *to != 2);
+        while !bench.under_way.is_empty() {
+            bench.deliver(0);
+            bench.under_way.retain(|(_, to, _)| *to != 2);
+        }
+    }
+    let claims = |bench: &Bench| bench.copies[&1].claims(0).len();
+    assert_eq!(claims(&bench), 0);
+    bench.calm();
+    assert_eq!(claims(&bench), 1);
+}
+
+#[test]
 fn what_a_condition_finds_is_told_when_it_is_settled() {
     let mut bench = pair();
     bench.put(1, "key", "first");
@@ -373,6 +403,26 @@ fn what_is_missing_is_sent_again_once_however_much_came_behind_it() {
         }
     }
     assert!(puts.iter().all(|put| bench.answers[put] == done()));
+}
+
+#[test]
+fn what_nobody_answers_is_sent_again_ever_more_seldom() {
+    let mut bench = pair();
+    let put = bench.put(1, "key", "value");
+    for _ in 0..200 {
+        bench.now += Duration::from_millis(50);
+        let now = bench.now;
+        bench.with(1, |copy, out| copy.tick(now, out));
+    }
+    let changes = bench.under_way.iter().map(|(_, _, word)| match &word.say {
+        Say::Append { changes, .. } => changes.len(),
+        _ => 0,
+    });
+    let sent: usize = changes.sum();
+    assert!((5..15).contains(&sent), "{sent}");
+    bench.under_way.truncate(1);
+    bench.calm();
+    assert!(bench.is_answered(put));
 }
 
 #[test]
