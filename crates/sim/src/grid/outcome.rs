@@ -154,11 +154,13 @@ impl Scene {
         known.is_none_or(|view| !view.is_quorum(|id| !is_dead(id), is_dead))
     }
 
-    /// Whether it was put out while it was cut off, and all others that it knows have gone since: nobody is left to tell it. It has no lease.
+    /// Whether it was put out while it was cut off, and all others that it knows have gone since, or were put out with it: nobody is left to tell it. It has
+    /// no lease.
     fn is_forlorn(&self, id: u64) -> bool {
         let view = self.lives.get(&id).and_then(|life| life.node.view());
         let mut others = view.iter().flat_map(|view| &view.members);
-        let is_gone = |other: &Member| other.id.0 == id || !self.lives.contains_key(&other.id.0);
+        let is_gone =
+            |other: &Member| !self.lives.contains_key(&other.id.0) || !self.newest.has(other.id);
         view.is_some() && !self.newest.has(MemberId(id)) && others.all(is_gone)
     }
 
