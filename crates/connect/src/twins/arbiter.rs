@@ -9,6 +9,9 @@
 //! * *A copy that dies, whenever, leaves nothing half done.* Content without an entry counts for nothing: the next copy writes over it, with
 //!   the same bytes. The kernel lets go of the lock of a process that is gone.
 //! * *A slice is in the file once:* only who has met all entries appends, under the lock, behind the last.
+//! * *What a machine that lost power has lost is written again.* Whoever opens the file cuts off what is not sound of its end, and compares what it
+//!   meets of what was there already with the file itself, not with its ledger: a disk writes in any order, and may have lost a slice that is not
+//!   the last. A snapshot speaks only of slices that the disk has, so that somebody offers all others again.
 //! * *What only some copies have is noticed:* a slice that a copy meets and hasn't got, or has got and can't meet, or whose content differs, ends
 //!   that copy with the reason. What is in the file stays.
 
@@ -38,6 +41,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const AGAIN: Duration = Duration::from_micros(50);
 /// How many entries are read at a time.
 const AT_ONCE: u64 = 512;
+/// How many entries at the ledger's end are looked at when it is opened: those of many cuts.
+const LOOKED_AT: u64 = 64 << 10;
 
 /// What became of a slice that was offered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,6 +83,8 @@ pub(super) struct Arbiter {
     end: u64,
     /// Read, and not met yet.
     ahead: VecDeque<Entry>,
+    /// How many entries there were when it was opened: of the content of those it is not known whether the disk has kept it.
+    found: u64,
 }
 
 /// The folder beside a file of twins.
@@ -85,6 +92,14 @@ pub(super) fn folder_of(path: &Path) -> PathBuf {
     let mut name = path.file_name().map_or_else(OsString::new, OsString::from);
     name.push(".twins");
     path.with_file_name(name)
+}
+
+/// The folder that a file lies in.
+fn above(path: &Path) -> &Path {
+    let folder = path.parent();
+    folder
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
 }
 
 impl Arbiter {
@@ -103,7 +118,7 @@ impl Arbiter {
                 .open(path)
                 .map_err(|error| cannot_write(path, error))
         };
-        let arbiter = Arbiter {
+        let mut arbiter = Arbiter {
             ledger: open(&folder.join(LEDGER))?,
             data: open(path)?,
             path: path.to_path_buf(),
@@ -112,13 +127,14 @@ impl Arbiter {
             met: 0,
             end: 0,
             ahead: VecDeque::new(),
+            found: 0,
         };
         if !arbiter.lock(PATIENCE)? {
             return Err(arbiter.is_held());
         }
         let prepared = arbiter.prepare();
         arbiter.unlock()?;
-        prepared?;
+        arbiter.found = prepared?;
         Ok(arbiter)
     }
 
@@ -201,9 +217,24 @@ impl Arbiter {
         if (entry.hash, entry.end) != (offer.hash, self.end + length) {
             return Err(self.differs(offer.slice, "the copies have other results in it"));
         }
+        if self.met < self.found {
+            self.keep_content(offer)?;
+        }
         self.ahead.pop_front();
         (self.met, self.end) = (self.met + 1, entry.end);
         Ok(true)
+    }
+
+    /// Sees to it that what a slice that was there already should be is what the file has.
+    fn keep_content(&self, offer: &Offer<'_>) -> Result<()> {
+        let mut there = vec![0; offer.content.len()];
+        let read = self.data.read_exact_at(&mut there, self.end);
+        if read.is_ok() && there == offer.content {
+            return Ok(());
+        }
+        // Whoever else does this writes the same bytes.
+        let written = self.data.write_all_at(offer.content, self.end);
+        written.map_err(|error| self.cannot(error))
     }
 
     /// Writes it behind all that is there; only with the lock, and behind all entries.
@@ -278,10 +309,11 @@ impl Arbiter {
         Ok(Entry::of(&bytes))
     }
 
-    /// Makes a new file ready, or sees to it that an old one is sound.
-    fn prepare(&self) -> Result<()> {
+    /// Makes a new file ready, or sees to it that an old one is sound; how many slices there are.
+    fn prepare(&self) -> Result<u64> {
         if self.ledger_length()? < ENTRY {
-            return self.begin();
+            self.begin()?;
+            return Ok(0);
         }
         let mut bytes = [0; ENTRY as usize];
         let read = self.ledger.read_exact_at(&mut bytes, 0);
@@ -307,17 +339,19 @@ impl Arbiter {
             .ledger
             .write_all_at(&head(self.width), 0)
             .and_then(|()| self.ledger.sync_all())
-            .and_then(|()| File::open(folder_of(&self.path)))
-            .and_then(|folder| folder.sync_all());
+            .and_then(|()| File::open(folder_of(&self.path))?.sync_all())
+            // The names of the file and of that folder.
+            .and_then(|()| File::open(above(&self.path))?.sync_all());
         begun.map_err(|error| self.cannot(error))
     }
 
-    /// Cuts off what a machine that lost power has kept of slices whose rest it has lost. While a copy lives the last entry is sound.
-    fn mend(&self) -> Result<()> {
+    /// Cuts off what a machine that lost power has kept of slices whose rest it has lost; how many are left. While a copy lives all entries
+    /// are sound.
+    fn mend(&self) -> Result<u64> {
         let length = self.ledger_length()?;
         let has = self.data_length()?;
         let all = (length - ENTRY) / ENTRY;
-        let mut count = all;
+        let mut count = self.readable(all)?;
         while let Some(last) = count.checked_sub(1) {
             if let Some(entry) = self.entry_at(last)?
                 && self.is_sound(&entry, last, has)?
@@ -334,7 +368,20 @@ impl Arbiter {
             let cut = self.ledger.set_len(place_of(count));
             cut.map_err(|error| self.cannot(error))?;
         }
-        Ok(())
+        Ok(count)
+    }
+
+    /// Of so many entries those before the first that can't be read, as far as is looked.
+    fn readable(&self, all: u64) -> Result<u64> {
+        let from = all.saturating_sub(LOOKED_AT);
+        let mut bytes = vec![0; ((all - from) * ENTRY) as usize];
+        let read = self.ledger.read_exact_at(&mut bytes, place_of(from));
+        read.map_err(|error| self.cannot(error))?;
+        let (entries, _) = bytes.as_chunks::<{ ENTRY as usize }>();
+        let sound = entries
+            .iter()
+            .take_while(|bytes| Entry::of(bytes).is_some());
+        Ok(from + sound.count() as u64)
     }
 
     fn is_sound(&self, entry: &Entry, number: u64, has: u64) -> Result<bool> {

@@ -1,11 +1,12 @@
 //! What a file sink has written that is not to be seen yet, and how that outlives it.
 
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, Metadata};
 use std::hash::{BuildHasher, RandomState};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use ardea_core::instance_state::{self as kept, Siblings};
 use ardea_core::{
@@ -84,15 +85,20 @@ struct KeptPlace {
     host: String,
     /// The number that its file system knows it by; of one that several machines share, the same on all of them.
     folder: u64,
+    /// When it was made, in microseconds, where file systems tell: folders of machines that are copies of one have the same numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    made: Option<u64>,
 }
 
 impl KeptPlace {
     /// Where this file lies; none if that can't be told.
     fn of(part: &Path) -> Option<Self> {
         let system = rustix::system::uname();
+        let folder = folder_of(part)?;
         Some(KeptPlace {
             host: system.nodename().to_string_lossy().into_owned(),
-            folder: number_of_folder(part)?,
+            folder: folder.ino(),
+            made: made_at(&folder),
         })
     }
 
@@ -100,16 +106,25 @@ impl KeptPlace {
     fn is_here(&self, part: &Path) -> bool {
         let system = rustix::system::uname();
         let is_same_host = system.nodename().to_bytes() == self.host.as_bytes();
-        is_same_host || number_of_folder(part) == Some(self.folder)
+        let is_same_folder = |folder: Metadata| {
+            let made = self.made.zip(made_at(&folder));
+            folder.ino() == self.folder && made.is_none_or(|(then, now)| then == now)
+        };
+        is_same_host || folder_of(part).is_some_and(is_same_folder)
     }
 }
 
-fn number_of_folder(part: &Path) -> Option<u64> {
+/// What is known of the folder of a file.
+fn folder_of(part: &Path) -> Option<Metadata> {
     let folder = part
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
-    let folder = fs::metadata(folder.unwrap_or(Path::new(".")));
-    folder.ok().map(|folder| folder.ino())
+    fs::metadata(folder.unwrap_or(Path::new("."))).ok()
+}
+
+fn made_at(folder: &Metadata) -> Option<u64> {
+    let made = folder.created().ok()?.duration_since(UNIX_EPOCH).ok()?;
+    u64::try_from(made.as_micros()).ok()
 }
 
 /// A file that has all its content, and gets its name when its epoch is committed.
