@@ -290,6 +290,7 @@ impl<F: KeyedFold> Processor for RollingP<F> {
             };
             let (key, acc, mut rest) = kept.read(&entry)?;
             let last = rest.time()?;
+            self.keys.weigh(&entry);
             self.keys.restore(key, Rolling { acc, last })?;
             self.relieve()?;
         }

@@ -1,10 +1,12 @@
 //! The test of a processor: what goes in, what must come out, in every variant.
 
 use std::any::type_name;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    ErrorCode, Instance, Key, ManualClock, Ordinal, Priority, Processor, Timestamp, Watermark,
+    ErrorCode, Instance, Key, LocalStore, ManualClock, Ordinal, Priority, Processor, Timestamp,
+    Watermark,
 };
 
 use crate::expected::Expected;
@@ -148,6 +150,12 @@ impl ProcessorTest {
     /// Which instance the processor is told to be. Default: the only one.
     pub fn instance(mut self, instance: Instance) -> Self {
         self.run.instance = instance;
+        self
+    }
+
+    /// Where the processor may put state that memory has no room for. Default: nowhere.
+    pub fn local_store(mut self, store: Arc<dyn LocalStore>) -> Self {
+        self.run.local = Some(store);
         self
     }
 

@@ -1,11 +1,12 @@
 //! Runs a test's variants and judges each.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{
-    Clock, ErrorCode, Guarantee, Instance, InstanceContext, ManualClock, Priority, Processor,
-    Watermark,
+    Clock, ErrorCode, Guarantee, Instance, InstanceContext, LocalStore, ManualClock, Priority,
+    Processor, Watermark,
 };
 
 use crate::callback::{Call, Callback};
@@ -47,6 +48,8 @@ pub(crate) struct Run {
     pub(crate) watermarks: WatermarkRule,
     pub(crate) clock: Option<ManualClock>,
     pub(crate) instance: Instance,
+    /// Where it may put state that memory has no room for.
+    pub(crate) local: Option<Arc<dyn LocalStore>>,
     pub(crate) settings: Settings,
     pub(crate) late: Option<u64>,
     pub(crate) dead_letters: Option<u64>,
@@ -79,6 +82,7 @@ impl Run {
             watermarks: WatermarkRule::PassedOn,
             clock: None,
             instance: Instance::ONLY,
+            local: None,
             settings: Settings {
                 rules: MarkRules { forbid_late: false },
                 limit: Duration::from_micros(100),
@@ -216,6 +220,7 @@ impl Run {
             instance: self.instance,
             clock,
             guarantee,
+            local: self.local.clone(),
             ..InstanceContext::detached("tested")
         };
         (context, hand)

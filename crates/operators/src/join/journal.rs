@@ -129,14 +129,7 @@ impl<L, R> Journal<L, R> {
         if let Some(error) = &self.broken {
             return Err(error.clone());
         }
-        let (base, slots) = (self.changes.base, keys.slots());
-        if self.changes.has_grown_beyond(slots) {
-            let changed = |slot: &u32| keys.get(*slot).is_some_and(|sides| sides.changed > base);
-            let all = (0..slots as u32).filter(changed).collect();
-            self.changes.merge(all);
-        }
-        let count = cut.is_full().then_some(slots as u32);
-        self.changes.begin(cut, self.generation, count);
+        self.changes.begin(cut, self.generation, keys.slots());
         self.generation += 1;
         self.number = 0;
         Ok(())
@@ -175,7 +168,7 @@ impl<L, R> Journal<L, R> {
                 let Some(slot) = self.changes.next() else {
                     return Ok(Progress::DONE);
                 };
-                self.scan = reach(keys, slot, extent.until);
+                self.scan = reach(keys, slot, extent);
                 continue;
             };
             if let Some((key, sides)) = keys.get_mut(scan.slot) {
@@ -236,15 +229,16 @@ impl<L, R> Journal<L, R> {
     }
 }
 
-/// Begins with the key at a slot, if the cut `until` has not come to it before.
+/// Begins with the key at a slot, if it may have something of the cut and that has not come to it before.
 fn reach<K: Key, L, R>(
     keys: &mut KeyedStates<K, Sides<L, R>>,
     slot: u32,
-    until: u32,
+    extent: Extent,
 ) -> Option<Scan> {
     let (_, sides) = keys.get_mut(slot)?;
-    let is_first = mem::replace(&mut sides.reached, until) != until;
-    is_first.then_some(Scan {
+    let is_first = mem::replace(&mut sides.reached, extent.until) != extent.until;
+    let has_changed = extent.base.is_none_or(|base| sides.changed > base);
+    (is_first && has_changed).then_some(Scan {
         slot,
         in_right: false,
         after: None,

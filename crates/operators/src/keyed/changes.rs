@@ -25,6 +25,8 @@ struct Frozen {
     epoch: Epoch,
     generation: u32,
     slots: Vec<u32>,
+    /// Any slot may have changed: they are not listed, as that would be as long.
+    is_all: bool,
     /// Its epoch has been given up: what changed still counts for the next increment, but nobody ever goes back to this cut.
     is_void: bool,
 }
@@ -34,8 +36,9 @@ struct Frozen {
 pub(crate) struct Writing {
     /// The one that ended with it.
     pub(crate) generation: u32,
-    /// Of a full cut, how many slots there were.
-    count: Option<u32>,
+    /// How many slots there were.
+    count: u32,
+    is_full: bool,
     /// Of an increment, after which generation its changes begin, and how many lists hold them.
     pub(crate) base: u32,
     lists: usize,
@@ -46,7 +49,7 @@ pub(crate) struct Writing {
 
 impl Writing {
     pub(crate) fn is_full(&self) -> bool {
-        self.count.is_some()
+        self.is_full
     }
 
     /// Whether what was changed last in this generation is written where it stands: what changed after the cut was put aside by then.
@@ -54,11 +57,18 @@ impl Writing {
         self.is_full() || (self.base < changed && changed <= self.generation)
     }
 
+    /// The next of all slots that there were.
+    fn next_of_all(&mut self) -> Option<u32> {
+        let slot = Some(self.next as u32).filter(|slot| *slot < self.count)?;
+        self.next += 1;
+        Some(slot)
+    }
+
     /// Whether a slot belongs to the cut that was changed last in this generation, before the cut was taken.
     pub(super) fn holds(&self, slot: u32, changed: u32) -> bool {
-        match self.count {
-            Some(count) => slot < count,
-            None => changed > self.base,
+        match self.is_full {
+            true => slot < self.count,
+            false => changed > self.base,
         }
     }
 }
@@ -83,6 +93,7 @@ impl Changes {
             epoch,
             generation,
             slots: mem::take(&mut self.now),
+            is_all: false,
             is_void: false,
         });
     }
@@ -94,27 +105,36 @@ impl Changes {
     }
 
     /// Whether the lists of cuts that nobody heard of take more room than it would to look at all slots.
-    pub(crate) fn has_grown_beyond(&self, slots: usize) -> bool {
-        self.undecided.len() > 1
-            && self.undecided.iter().map(|f| f.slots.len()).sum::<usize>() > slots
+    fn have_grown_beyond(&self, slots: usize) -> bool {
+        let listed = self.undecided.iter().map(|frozen| match frozen.is_all {
+            true => slots + 1,
+            false => frozen.slots.len(),
+        });
+        self.undecided.len() > 1 && listed.sum::<usize>() > slots
     }
 
-    /// All that has changed since the last commit, in the list of the last cut. Of those before it only that they may be committed yet is kept.
-    pub(crate) fn merge(&mut self, slots: Vec<u32>) {
+    /// All that has changed since the last commit is looked for among all slots. Of the cuts before the last only that they may be committed
+    /// yet is kept.
+    fn merge(&mut self) {
         if let Some(mut last) = self.undecided.pop_back() {
-            last.slots = slots;
+            (last.slots, last.is_all) = (Vec::new(), true);
             self.undecided.retain(|frozen| !frozen.is_void);
-            let before = self.undecided.iter_mut();
-            before.for_each(|frozen| frozen.slots = Vec::new());
+            for frozen in &mut self.undecided {
+                (frozen.slots, frozen.is_all) = (Vec::new(), false);
+            }
             self.undecided.push_back(last);
         }
     }
 
-    /// From now on the cut is written; a full one has so many slots.
-    pub(crate) fn begin(&mut self, cut: Cut, generation: u32, count: Option<u32>) {
+    /// From now on the cut is written; there are so many slots.
+    pub(crate) fn begin(&mut self, cut: Cut, generation: u32, slots: usize) {
+        if self.have_grown_beyond(slots) {
+            self.merge();
+        }
         let writing = Writing {
             generation,
-            count,
+            count: slots as u32,
+            is_full: cut.is_full(),
             base: self.base,
             lists: self.undecided.len(),
             list: 0,
@@ -131,16 +151,20 @@ impl Changes {
     /// The next slot that may belong to the cut.
     pub(crate) fn next(&mut self) -> Option<u32> {
         let writing = self.at_hand.get_mut()?;
-        if let Some(count) = writing.count {
-            let slot = writing.next as u32;
-            writing.next += 1;
-            return (slot < count).then_some(slot);
+        if writing.is_full {
+            return writing.next_of_all();
         }
         while writing.list < writing.lists {
-            let slots = &self.undecided.get(writing.list)?.slots;
-            if let Some(slot) = slots.get(writing.next) {
-                writing.next += 1;
-                return Some(*slot);
+            let frozen = self.undecided.get(writing.list)?;
+            let slot = match frozen.is_all {
+                true => writing.next_of_all(),
+                false => {
+                    writing.next += 1;
+                    frozen.slots.get(writing.next - 1).copied()
+                }
+            };
+            if slot.is_some() {
+                return slot;
             }
             writing.list += 1;
             writing.next = 0;

@@ -9,7 +9,7 @@ use ardea_core::{
 };
 
 use crate::keyed::cold_entry::{
-    Due, Dues, Head, change_key, changes_until, due_end, due_key, key_of,
+    Due, Firsts, Head, change_key, changes_until, due_end, due_key, key_of,
 };
 use crate::keyed::states::{PLACES_PER_CALL, STATE};
 
@@ -29,8 +29,8 @@ pub(crate) struct Cold {
     changes: Vec<LocalChange>,
     keys: usize,
     bytes: u64,
-    /// Of each kind a time before which nothing falls due.
-    first_due: Dues,
+    /// Of each kind where the first lies that falls due, or behind it.
+    firsts: Firsts,
     /// No change up to this generation is listed any more.
     forgotten: u32,
     cut: Option<ColdCut>,
@@ -52,7 +52,7 @@ impl Cold {
             changes: Vec::new(),
             keys: 0,
             bytes: 0,
-            first_due: Dues::default(),
+            firsts: Firsts::default(),
             forgotten: 0,
             cut: None,
         }
@@ -79,7 +79,7 @@ impl Cold {
         self.count(key, head, entry.len(), true);
         for kind in Due::ALL {
             if let Some(due) = head.dues.get(kind) {
-                self.first_due.lower(kind, due);
+                self.firsts.lower(kind, due, key);
                 self.pending
                     .insert(due_key(kind, due, key), Some(Vec::new()));
             }
@@ -155,31 +155,32 @@ impl Cold {
 
     /// A time before which nothing of this kind falls due, if anything does.
     pub(super) fn first_due(&self, kind: Due) -> Option<i64> {
-        self.first_due.get(kind)
+        self.firsts.get(kind).map(|(time, _)| time)
     }
 
-    /// The keys of which something of this kind falls due until this time, in order of time, `most` at the most; they are still here.
+    /// The keys of which something of this kind falls due until this time, in order of time, `most` at the most. Whoever asks takes them out.
     ///
     /// # Errors
     /// As [`take`](Self::take).
     pub(super) fn due(&mut self, kind: Due, until: i64, most: usize) -> Result<Vec<Vec<u8>>> {
-        let Some(first) = self.first_due.get(kind).filter(|first| *first <= until) else {
+        let Some((time, key)) = self.firsts.get(kind).filter(|(time, _)| *time <= until) else {
             return Ok(Vec::new());
         };
+        // Not from the beginning, nor from that time: what was there and is gone may still be in the way.
+        let (first, end) = (due_key(kind, time, key), due_end(kind, Some(until)));
         self.flush()?;
-        // Not from the beginning: what was there and is gone may still be in the way.
-        let (first, end) = (due_key(kind, first, b""), due_end(kind, Some(until)));
         let view = self.place.view();
-        let mut keys = Vec::new();
+        let (mut keys, mut last) = (Vec::new(), None);
         for entry in view.range(&first, &end).take(most) {
-            let (key, _) = entry?;
-            keys.push(Due::key_in(&key)?.to_vec());
+            let (due, _) = entry?;
+            keys.push(Due::key_in(&due)?.to_vec());
+            last = Some(due);
         }
         if keys.len() < most {
-            let next = view.range(&end, &due_end(kind, None)).next().transpose()?;
-            let next = next.map(|(key, _)| Due::time_in(&key)).transpose()?;
-            self.first_due.set(kind, next);
+            let next = view.range(&end, &due_end(kind, None)).next();
+            last = next.transpose()?.map(|(due, _)| due);
         }
+        self.firsts.set(kind, last.as_deref())?;
         Ok(keys)
     }
 

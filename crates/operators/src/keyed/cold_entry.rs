@@ -54,14 +54,36 @@ impl Dues {
         self.0[kind as usize]
     }
 
-    pub(super) fn set(&mut self, kind: Due, time: Option<i64>) {
+    fn set(&mut self, kind: Due, time: Option<i64>) {
         self.0[kind as usize] = time;
     }
+}
 
-    /// Nothing later than this.
-    pub(super) fn lower(&mut self, kind: Due, time: i64) {
-        let first = &mut self.0[kind as usize];
-        *first = Some(first.map_or(time, |first| first.min(time)));
+/// Of each kind what falls due first, if something does: nothing lies before that, but that itself may be gone.
+#[derive(Default, Debug)]
+pub(super) struct Firsts([Option<(i64, Vec<u8>)>; 3]);
+
+impl Firsts {
+    /// The time, and the key's canonical bytes.
+    pub(super) fn get(&self, kind: Due) -> Option<(i64, &[u8])> {
+        let first = self.0[kind as usize].as_ref();
+        first.map(|(time, key)| (*time, &key[..]))
+    }
+
+    /// It is the one with this key.
+    pub(super) fn set(&mut self, kind: Due, first: Option<&[u8]>) -> Result<()> {
+        self.0[kind as usize] = match first {
+            Some(first) => Some((Due::time_in(first)?, Due::key_in(first)?.to_vec())),
+            None => None,
+        };
+        Ok(())
+    }
+
+    /// It is this one, if that is not later.
+    pub(super) fn lower(&mut self, kind: Due, time: i64, key: &[u8]) {
+        if self.get(kind).is_none_or(|first| (time, key) < first) {
+            self.0[kind as usize] = Some((time, key.to_vec()));
+        }
     }
 }
 

@@ -273,6 +273,7 @@ where
             };
             let (key, (), mut rest) = kept.read(&entry)?;
             let passed = rest.time()?;
+            self.passed.weigh(&entry);
             let slot = self.passed.restore(key, passed)?;
             if let Some(span) = self.span {
                 self.ends.set(slot, passed + span);

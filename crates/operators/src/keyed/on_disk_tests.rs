@@ -1,10 +1,12 @@
 //! The keyed steps with most of their keys on disk, against themselves in memory.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_aggregate::count;
 use ardea_core::{ErrorCode, Processor, Result, StateCodec, Timestamp};
+use ardea_testkit::{Expected, ProcessorTest, TestInput};
 use proptest::prelude::*;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -36,7 +38,7 @@ type Out<'a, 'o> = KeyedContext<'a, 'o, (u8, i64)>;
 type Record = (u8, i64);
 
 /// Sets and clears timers, and forgets, as the records say.
-fn stateful(ttl: Option<Duration>) -> Box<dyn Processor> {
+fn stateful(ttl: Option<Duration>) -> impl Processor {
     let logic = KeyedLogic {
         key: |record: &Record| record.0,
         create: || 0i64,
@@ -59,27 +61,27 @@ fn stateful(ttl: Option<Duration>) -> Box<dyn Processor> {
         },
     };
     let step = StatefulMapP::new(Arc::new(logic)).kept_as(kept());
-    Box::new(match ttl {
+    match ttl {
         Some(ttl) => step.ttl(ttl),
         None => step,
-    })
+    }
 }
 
-fn distinct(span: Option<Duration>) -> Box<dyn Processor> {
+fn distinct(span: Option<Duration>) -> impl Processor {
     let step = DistinctP::new(Arc::new(|record: &Record| record.0)).kept_as(kept());
-    Box::new(match span {
+    match span {
         Some(span) => step.within(span),
         None => step,
-    })
+    }
 }
 
-fn rolling(ttl: Option<Duration>) -> Box<dyn Processor> {
+fn rolling(ttl: Option<Duration>) -> impl Processor {
     let fold = FoldOne::new(|record: &Record| record.0, count());
     let step = RollingP::new(Arc::new(fold)).kept_as(kept());
-    Box::new(match ttl {
+    match ttl {
         Some(ttl) => step.ttl(ttl),
         None => step,
-    })
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -145,18 +147,18 @@ proptest! {
         let drive = || script(&steps, room);
         let (mut here, mut there) = (stateful(ttl), stateful(ttl));
         prop_assert_eq!(
-            outcome::<Record>(drive(), &mut *here),
-            outcome::<Record>(on_disk(drive()), &mut *there)
+            outcome::<Record>(drive(), &mut here),
+            outcome::<Record>(on_disk(drive()), &mut there)
         );
         let (mut here, mut there) = (distinct(ttl), distinct(ttl));
         prop_assert_eq!(
-            outcome::<Record>(drive(), &mut *here),
-            outcome::<Record>(on_disk(drive()), &mut *there)
+            outcome::<Record>(drive(), &mut here),
+            outcome::<Record>(on_disk(drive()), &mut there)
         );
         let (mut here, mut there) = (rolling(ttl), rolling(ttl));
         prop_assert_eq!(
-            outcome::<(u8, u64)>(drive(), &mut *here),
-            outcome::<(u8, u64)>(on_disk(drive()), &mut *there)
+            outcome::<(u8, u64)>(drive(), &mut here),
+            outcome::<(u8, u64)>(on_disk(drive()), &mut there)
         );
     }
 }
@@ -172,7 +174,7 @@ fn a_full_disk_fails_the_step_with_its_reason() {
         is_full: true,
         ..Disk::default()
     }));
-    let error = drive.try_run::<(u8, u64)>(&mut *step).unwrap_err();
+    let error = drive.try_run::<(u8, u64)>(&mut step).unwrap_err();
     assert_eq!(error.code(), ErrorCode::DiskFull);
 }
 
@@ -184,7 +186,7 @@ fn how_much_there_is_is_told_by_place() {
         drive = drive.records((0..50u8).map(|n| ((n + 50 * batch, 0i64), at(0))));
     }
     let metrics = Arc::clone(&drive.context.metrics);
-    drive.run::<(u8, u64)>(&mut *step);
+    drive.run::<(u8, u64)>(&mut step);
     let told = metrics.snapshot();
     assert_eq!(told.state_keys + told.state_disk_keys, 200);
     assert!(
@@ -195,4 +197,40 @@ fn how_much_there_is_is_told_by_place() {
         told.state_bytes > 0 && told.state_disk_bytes > 1_000,
         "{told:?}"
     );
+}
+
+/// Ninety records of thirty keys in order of time, with watermarks and ends of epochs between them.
+fn records() -> impl Iterator<Item = (Record, Timestamp)> {
+    (0..90i64).map(|n| (((n * 7 % 30) as u8, n % 12), at(n)))
+}
+
+fn survives<U, P>(make: impl Fn() -> P + 'static)
+where
+    U: Ord + Clone + Debug + Send + 'static,
+    P: Processor + 'static,
+{
+    let (mut drive, mut input) = (Drive::default(), TestInput::new());
+    for part in 0..6 {
+        let some: Vec<_> = records().skip(15 * part).take(15).collect();
+        let mark = at(15 * part as i64 + 8);
+        drive = drive.records(some.clone()).watermark(mark);
+        input = input.records(some).epoch_end().watermark(mark).epoch_end();
+    }
+    let expected = outcome::<U>(drive, &mut make());
+    ProcessorTest::new(make)
+        .keyed_input(input, |record: &Record| record.0)
+        .output(Expected::timed_unordered(expected))
+        .local_store(Arc::new(Disk::default()))
+        .survives()
+        .run();
+}
+
+#[test]
+fn what_lies_on_disk_survives_any_death_and_is_handed_over() {
+    survives::<Record, _>(|| stateful(None));
+    survives::<Record, _>(|| stateful(Some(Duration::from_secs(9))));
+    survives::<Record, _>(|| distinct(None));
+    survives::<Record, _>(|| distinct(Some(Duration::from_secs(9))));
+    survives::<(u8, u64), _>(|| rolling(None));
+    survives::<(u8, u64), _>(|| rolling(Some(Duration::from_secs(9))));
 }

@@ -66,7 +66,7 @@ impl WrittenSize {
 
 impl<K: Key, S> KeyedStates<K, S> {
     /// Does as the context says: keeps track of changes where cuts will be taken, and, if somebody knows how states are written, may put them on
-    /// disk. Nothing may be in it yet.
+    /// disk. Nothing may be in it yet, unless it did so in another life: then what is on disk stays where it is.
     ///
     /// # Errors
     /// If there is no place on disk.
@@ -74,7 +74,9 @@ impl<K: Key, S> KeyedStates<K, S> {
         if context.guarantee.keeps_state() {
             self.keep_track();
         }
-        if let Some(store) = context.local.as_ref().filter(|_| is_kept) {
+        if let Some(store) = context.local.as_ref().filter(|_| is_kept)
+            && self.cold.is_none()
+        {
             self.cold = Some(Box::new(Cold::new(store.open()?)));
             // From here on it says also which keys have been used lately.
             self.generation = self.generation.max(1);
@@ -283,6 +285,12 @@ impl<K: Key, S> KeyedStates<K, S> {
             }
         }
         written
+    }
+
+    /// A key comes back from a snapshot with what was written of it: so large are states. Else memory would be full of them before anybody
+    /// has looked at one.
+    pub(crate) fn weigh(&mut self, entry: &RestoredEntry<'_>) {
+        self.written_size.note(entry.key.len() + entry.value.len());
     }
 
     /// About how many bytes of memory a key takes with its state.

@@ -5,6 +5,7 @@ use crate::keyed::test_disk::Disk;
 use ardea_core::{Cut, Epoch};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
 
 /// A number for each key; the greater ones fall due at their own time.
 type States = KeyedStates<u8, u32>;
@@ -235,5 +236,55 @@ fn a_full_disk_is_told_and_loses_nothing() {
     for key in 0..100 {
         let slot = slot_of(&mut states, key, u32::MAX);
         assert_eq!(states.get(slot), Some(&u32::from(key)));
+    }
+}
+
+#[test]
+fn what_has_come_back_is_not_passed_by_again_however_much_is_due_at_the_same_time() {
+    let disk = Disk::default();
+    let looked_from = Arc::clone(&disk.looked_from);
+    let mut states = states_on(disk, false);
+    for key in 0..100 {
+        slot_of(&mut states, key, 5_000);
+        states.relieve(freeze).unwrap();
+    }
+    let key = |entry: &RestoredEntry<'_>| Ok(entry.value[0]);
+    let mut loads = 0;
+    while !(states.load_due((Due::Event, 5_000, 10), key, thaw).unwrap()).is_empty() {
+        loads += 1;
+    }
+    assert!(loads >= 9, "{loads}");
+    let looked_from = looked_from.lock().unwrap();
+    assert!(looked_from.len() >= loads, "{looked_from:?}");
+    assert!(looked_from.windows(2).all(|pair| pair[0] < pair[1]));
+}
+
+#[test]
+fn memory_is_not_filled_by_what_comes_back_from_a_snapshot_before_its_size_is_known() {
+    let large = [7; 10_000];
+    let mut states = states_on(Disk::default(), true);
+    let small = states.bytes_per_key();
+    states.weigh(&RestoredEntry {
+        state: STATE,
+        partition: None,
+        key: &[1],
+        value: &large,
+    });
+    assert!(states.bytes_per_key() >= small + large.len());
+}
+
+#[test]
+fn what_lies_on_disk_stays_there_when_another_instance_goes_on_with_it() {
+    let mut context = InstanceContext::detached("counts");
+    context.local = Some(Arc::new(Disk::default()));
+    let mut states = States::default();
+    for _ in 0..2 {
+        states.attach(&context, true).unwrap();
+        for key in 0..100 {
+            let slot = slot_of(&mut states, key, key.into());
+            assert_eq!(states.get(slot), Some(&u32::from(key)));
+            states.relieve(freeze).unwrap();
+        }
+        assert_eq!(states.len(), 100);
     }
 }

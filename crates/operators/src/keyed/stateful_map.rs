@@ -255,34 +255,35 @@ where
         firsts.into_iter().flatten().map(|(time, _)| time).min()
     }
 
-    /// Brings those keys back from disk of which something is due before it is of any in memory, and by the watermark.
+    /// Brings keys back from disk, some at a time, of which something is due before it is of any in memory, and by the watermark.
     fn bring_back(&mut self) -> Result<()> {
         let is_ending = self.watermark == Watermark::END;
         for kind in [Due::Event, Due::Expiry] {
-            if is_ending && kind == Due::Expiry {
+            let first = self.states.first_due(kind);
+            let Some(first) = first.filter(|_| !is_ending || kind != Due::Expiry) else {
                 continue;
-            }
-            while let Some(first) = self.states.first_due(kind) {
-                let here = self.next_here(is_ending).unwrap_or(Timestamp::MAX);
-                let until = here.min(self.watermark.0).as_micros();
-                if first > until || self.load_due(kind, until)? < DUE_PER_LOOK {
-                    break;
-                }
+            };
+            // What is due at the same time comes in any order: however many there are, they need not all come back at once.
+            let here = self.next_here(is_ending).map(Timestamp::as_micros);
+            let before = here.map_or(i64::MAX, |here| here.saturating_sub(1));
+            let until = before.min(self.watermark.0.as_micros());
+            if first <= until {
+                self.load_due(kind, until)?;
             }
         }
         Ok(())
     }
 
-    /// Brings keys back from disk of which something is due; how many.
-    fn load_due(&mut self, kind: Due, until: i64) -> Result<usize> {
+    /// Brings keys back from disk of which something is due.
+    fn load_due(&mut self, kind: Due, until: i64) -> Result<()> {
         let kept = self.kept;
         let mut come_back = Thaw::new(kept, self.timers, self.clock, self.ttl);
-        let due = self.states.load_due(
+        self.states.load_due(
             (kind, until, DUE_PER_LOOK),
             |entry| Thaw::key(kept, entry),
             |slot, entry| come_back.thaw(slot, entry),
         )?;
-        Ok(due.len())
+        Ok(())
     }
 
     /// What the watermark has brought next: a timer, or a key whose time to live may be over.
@@ -531,6 +532,7 @@ where
         for entry in state {
             let mut come_back = Thaw::new(&self.kept, &mut self.timers, &self.clock, self.ttl);
             let (key, state, times) = come_back.read(&entry)?;
+            self.states.weigh(&entry);
             let slot = self.states.restore(key, state)?;
             come_back.set(slot, times);
             self.relieve()?;

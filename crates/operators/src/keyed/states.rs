@@ -234,13 +234,7 @@ impl<K: Key, S> KeyedStates<K, S> {
         changes.freeze(cut.epoch, self.generation);
         self.generation += 1;
         let base = changes.base;
-        if changes.has_grown_beyond(self.slots.len()) {
-            let slots = self.slots.iter().zip(0..);
-            let changed = slots.filter(|(place, _)| place.changed > base);
-            changes.merge(changed.map(|(_, slot)| slot).collect());
-        }
-        let count = cut.is_full().then_some(self.slots.len() as u32);
-        changes.begin(cut, self.generation - 1, count);
+        changes.begin(cut, self.generation - 1, self.slots.len());
         let Some(cold) = &mut self.cold else {
             return Ok(());
         };

@@ -1,6 +1,7 @@
 //! A disk for tests.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 
 use ardea_core::{
     Error, ErrorCode, LocalChange, LocalEntries, LocalPlace, LocalStore, LocalView, Result,
@@ -11,6 +12,8 @@ use ardea_core::{
 pub(crate) struct Disk {
     pub(crate) entries: BTreeMap<Vec<u8>, Vec<u8>>,
     pub(crate) is_full: bool,
+    /// Where the ranges began that anybody looked at.
+    pub(crate) looked_from: Arc<Mutex<Vec<Vec<u8>>>>,
 }
 
 impl LocalStore for Disk {
@@ -52,6 +55,7 @@ impl LocalView for Disk {
     }
 
     fn range(&self, from: &[u8], until: &[u8]) -> LocalEntries {
+        self.looked_from.lock().unwrap().push(from.to_vec());
         let range = self.entries.range(from.to_vec()..until.to_vec());
         let entries: Vec<_> = range.map(|(k, v)| Ok((k.clone(), v.clone()))).collect();
         Box::new(entries.into_iter())
