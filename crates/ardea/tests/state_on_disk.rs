@@ -12,10 +12,14 @@ use ardea::recovery::Surviving;
 const KEYS: u64 = 10_000;
 const RECORDS: u64 = 60_000;
 
-/// A key and a second, in order of time; each key comes again at some time.
+/// A key and a second, in order of time; nearly each key comes again at some time, and after times of all lengths.
 fn records() -> Vec<(u64, i64)> {
-    let key = |n: u64| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) % KEYS;
-    (0..RECORDS).map(|n| (key(n), n as i64 / 10)).collect()
+    let key = |n: u64| {
+        let mixed = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32
+    };
+    let records = (0..RECORDS).map(|n| (key(n) % KEYS, n as i64 / 10));
+    records.collect()
 }
 
 /// With room in memory for some hundreds of keys.
