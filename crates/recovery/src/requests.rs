@@ -1,8 +1,7 @@
 //! How another process asks a running job for a savepoint: by files in the job's folder.
 //!
 //! Who asks writes `savepoint.request`, which is there at most once; the job takes it away, and writes `savepoint-TOKEN.answer` when the
-//! savepoint is
-//! there or can't be. Both are JSON. What was asked before the job began is not done.
+//! savepoint is there or can't be. Both are JSON. What was asked before the job began is not done, and is to be asked again.
 
 use std::fs;
 use std::io::{self, ErrorKind, Write};
@@ -15,6 +14,8 @@ use ardea_savepoint::SavepointManifest;
 use serde::{Deserialize, Serialize};
 
 const REQUEST: &str = "savepoint.request";
+/// What a request is called that has been taken.
+const TAKEN: &str = "savepoint.taken";
 /// How often who asks looks for the answer.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -38,6 +39,9 @@ enum Answer {
         message: String,
         hint: Option<String>,
     },
+    /// It came before anybody listened.
+    #[serde(rename = "again")]
+    Again,
 }
 
 /// Where a running job finds what is asked of it.
@@ -48,13 +52,16 @@ impl Mailbox {
     /// In a job's folder, which this process has. Whatever was asked there before is dropped.
     pub(crate) fn open(folder: &Path) -> Self {
         let mailbox = Mailbox(folder.to_path_buf());
-        // Who asked sees that nobody answers.
-        let _ = fs::remove_file(mailbox.request());
+        let missed = mailbox.take();
         let files = fs::read_dir(folder).into_iter().flatten().flatten();
         for file in files {
             if is_answer(&file.file_name().to_string_lossy()) {
                 let _ = fs::remove_file(file.path());
             }
+        }
+        // Who has seen that the folder is taken, and asked at once, still waits.
+        if let Some(missed) = missed {
+            mailbox.write(&missed, &Answer::Again);
         }
         mailbox
     }
@@ -65,11 +72,12 @@ impl Mailbox {
 
     /// Takes what is asked for, if anything is. Costs a system call.
     pub(crate) fn take(&self) -> Option<Request> {
-        let path = self.request();
-        let text = fs::read(&path).ok()?;
-        // One that can't be removed would be done again and again.
-        fs::remove_file(&path).ok()?;
-        serde_json::from_slice(&text).ok()
+        let taken = self.0.join(TAKEN);
+        // In one step, so that none is taken away that comes at this moment; one that can't be would be done again and again.
+        fs::rename(self.request(), &taken).ok()?;
+        let text = fs::read(&taken);
+        let _ = fs::remove_file(&taken);
+        serde_json::from_slice(&text.ok()?).ok()
     }
 
     /// Answers it.
@@ -82,9 +90,13 @@ impl Mailbox {
                 hint: error.what_next().map(str::to_string),
             },
         };
+        self.write(request, &answer);
+    }
+
+    fn write(&self, request: &Request, answer: &Answer) {
         let path = answer_file(&self.0, &request.token);
         // Who asked gives up after a while.
-        let _ = serde_json::to_vec(&answer).map(|text| put(&path, &text));
+        let _ = serde_json::to_vec(answer).map(|text| put(&path, &text));
     }
 }
 
@@ -133,7 +145,7 @@ impl Asked {
         }
     }
 
-    /// Waits for the answer, as long as `goes_on` says that somebody may give it; none if nobody does any more.
+    /// Waits for the answer, as long as `goes_on` says that somebody may give it; none if nobody does any more, or it is to be asked again.
     ///
     /// # Errors
     /// What the job has answered; `WrongState` if nobody does in time.
@@ -149,7 +161,7 @@ impl Asked {
             let goes_on = goes_on();
             if let Ok(text) = fs::read(&path) {
                 let _ = fs::remove_file(&path);
-                return read(&text).map(Some);
+                return read(&text);
             }
             if !goes_on {
                 return Ok(None);
@@ -182,14 +194,15 @@ impl Drop for Asked {
     }
 }
 
-fn read(text: &[u8]) -> Result<SavepointManifest> {
+fn read(text: &[u8]) -> Result<Option<SavepointManifest>> {
     let answer = serde_json::from_slice(text).map_err(|error| {
         Error::new(ErrorCode::BadMessage, "the job's answer can't be read")
             .because(error)
             .hint("ask by a program of the same version as the job's")
     })?;
     match answer {
-        Answer::Written(manifest) => Ok(*manifest),
+        Answer::Written(manifest) => Ok(Some(*manifest)),
+        Answer::Again => Ok(None),
         Answer::Failed {
             code,
             message,
@@ -265,6 +278,8 @@ mod tests {
         assert_eq!(Mailbox::open(folder.path()).take(), None);
         let asked = Asked::ask(folder.path(), Path::new("/x")).unwrap();
         assert_eq!(Mailbox::open(folder.path()).take(), None);
-        drop(asked);
+        // It is to ask again, at once.
+        assert_eq!(asked.wait(Duration::ZERO, &|| true).unwrap(), None);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }

@@ -80,14 +80,14 @@ impl SnapshotParams {
             ("--spin", self.spin),
             ("--snapshot-interval", self.snapshot_interval),
         ])?;
-        check_rate(self.rate(), "records")?;
-        match self.rate() < u64::from(self.threads) {
-            true => Err(
+        // By its own name: nobody has given a rate.
+        if self.rate() < u64::from(self.threads) {
+            return Err(
                 refused("less than a record a second for each thread changes nothing")
                     .hint("have more keys changed, or more often"),
-            ),
-            false => Ok(()),
+            );
         }
+        check_rate(self.rate(), "records")
     }
 
     /// Records a second: each changes another key.

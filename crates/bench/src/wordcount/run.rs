@@ -25,8 +25,10 @@ use crate::usage::{Meanwhile, Spent, forget_peak, monotonic_nanos, thread_cpu_ti
 /// Time for the topology to be up before the first tuple is due.
 const LEAD: Duration = Duration::from_millis(100);
 
-/// How many words the plain loops count.
-const PLAIN_WORDS: usize = 20_000_000;
+/// How many words the plain loops count, at most, at least, and for each second that is measured.
+const MOST_PLAIN_WORDS: usize = 20_000_000;
+const LEAST_PLAIN_WORDS: usize = 100_000;
+const PLAIN_WORDS_A_SECOND: f64 = 10e6;
 
 /// Runs the benchmark; `progress` is told what is going on.
 ///
@@ -156,7 +158,8 @@ pub(super) fn beside_plain_loops(
 ) -> Vec<Field> {
     let plain = params.baseline.then(|| {
         progress("running the plain loops over the same words");
-        (plain_loop(words), batched_loop(words))
+        let count = plain_words(params.duration);
+        (plain_loop(words, count), batched_loop(words, count))
     });
     comparison(per_cpu, plain)
 }
@@ -221,12 +224,18 @@ pub(super) fn topology(
     builder.build()
 }
 
+/// How many words the plain loops count beside a run of this length.
+fn plain_words(measured: Duration) -> usize {
+    let words = measured.as_secs_f64() * PLAIN_WORDS_A_SECOND;
+    (words as usize).clamp(LEAST_PLAIN_WORDS, MOST_PLAIN_WORDS)
+}
+
 /// Words per cpu second of the loop that anybody would write first.
-fn plain_loop(words: &Words) -> f64 {
+fn plain_loop(words: &Words, count: usize) -> f64 {
     let mut random = Random(1000);
     let mut counts: HashMap<String, u64, foldhash::fast::RandomState> = HashMap::default();
     let before = thread_cpu_time();
-    for _ in 0..PLAIN_WORDS {
+    for _ in 0..count {
         let word = words.get(random.below(words.len()));
         match counts.get_mut(word) {
             Some(count) => *count += 1,
@@ -234,23 +243,23 @@ fn plain_loop(words: &Words) -> f64 {
         }
     }
     black_box(&counts);
-    PLAIN_WORDS as f64 / (thread_cpu_time() - before).as_secs_f64()
+    count as f64 / (thread_cpu_time() - before).as_secs_f64()
 }
 
 /// Words per cpu second of a loop that draws and looks up a batch at a time, as the spout and the bolt do.
-fn batched_loop(words: &Words) -> f64 {
+fn batched_loop(words: &Words, count: usize) -> f64 {
     const BATCH: usize = 1024;
     let mut draws = Draws::new(1000);
     let mut counts = WordCounts::default();
     let mut batch = Vec::with_capacity(BATCH);
     let before = thread_cpu_time();
-    for _ in 0..PLAIN_WORDS / BATCH {
+    for _ in 0..count / BATCH {
         batch.clear();
         batch.extend((0..BATCH).map(|_| draws.next(words)));
         counts.add_all(batch.iter().map(|word| word.as_bytes()));
     }
     black_box(&counts);
-    (PLAIN_WORDS / BATCH * BATCH) as f64 / (thread_cpu_time() - before).as_secs_f64()
+    (count / BATCH * BATCH) as f64 / (thread_cpu_time() - before).as_secs_f64()
 }
 
 #[cfg(test)]

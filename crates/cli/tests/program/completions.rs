@@ -35,10 +35,17 @@ fn jobs_are_completed_by_name() {
 fn bash_offers_the_jobs_behind_run() {
     let script = succeed(&["completions", "bash"]);
     let ask = "COMP_WORDS=(ardea run wordc); COMP_CWORD=2; _ardea ardea wordc run; echo \"${COMPREPLY[@]}\"";
-    let answer = Command::new("bash")
-        .args(["-c", &format!("{script}\n{ask}")])
-        .output()
+    let mut bash = Command::new("bash");
+    let mut bash = bash
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
         .unwrap();
+    // It is too long for an argument.
+    let mut told = bash.stdin.take().unwrap();
+    write!(told, "{script}\n{ask}\n").unwrap();
+    drop(told);
+    let answer = bash.wait_with_output().unwrap();
     let offered = String::from_utf8_lossy(&answer.stdout).into_owned();
     assert_eq!(offered.trim(), "wordcount", "{answer:?}");
 }

@@ -4,7 +4,9 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 use std::process::{Child, ChildStdout};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -12,7 +14,20 @@ use serde_json::Value;
 
 use crate::ardea::{ardea, events, eventually, exit_code, finish, signal};
 
+/// More than all queues of a job hold.
 const EVENTS: u64 = 200_000;
+
+/// So many, which are made once for all tests.
+fn many_events() -> &'static str {
+    static MADE: OnceLock<String> = OnceLock::new();
+    MADE.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let made = tempfile::tempdir_in(folder).unwrap();
+        let kept = folder.join("events.jsonl");
+        fs::rename(events(made.path(), EVENTS), &kept).unwrap();
+        kept.display().to_string()
+    })
+}
 
 /// Signals that come within 100 ms of one are one with it.
 fn let_the_next_count() {
@@ -36,9 +51,9 @@ fn stuck_job() -> Stuck {
 
 fn stuck_job_with(options: &[&str]) -> Stuck {
     let folder = tempfile::tempdir().unwrap();
-    let input = events(folder.path(), EVENTS);
+    let input = many_events();
     let said = fs::File::create(folder.path().join("said")).unwrap();
-    let query = ["nexmark", "run", "--query", "q0", "-i", &input, "-o", "-"];
+    let query = ["nexmark", "run", "--query", "q0", "-i", input, "-o", "-"];
     let mut child = ardea(&[&query[..], options].concat())
         .stderr(said)
         .spawn()
@@ -148,7 +163,7 @@ fn who_wants_to_hear_nothing_is_told_that_a_result_is_not_whole() {
 #[test]
 fn an_interrupt_after_the_end_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let input = events(folder.path(), EVENTS);
+    let input = events(folder.path(), 2_000);
     // More than a pipe holds, so that the program is still there when its job is over: it can't tell what it has to.
     let long = folder.path().join("x".repeat(200));
     let output = long.display().to_string();

@@ -61,19 +61,20 @@ struct Place {
 
 /// The records of a slice that is not over.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Open {
+struct Open {
     places: Vec<Place>,
     /// Of all records, one behind the other.
-    pub bytes: Vec<u8>,
+    bytes: Vec<u8>,
 }
 
 impl Open {
-    /// What stands behind `start` is a record, if it is anything.
-    pub fn note(&mut self, time: Timestamp, start: usize) {
+    /// What stands behind `start` is a record, if it is anything; how many bytes it has.
+    fn note(&mut self, time: Timestamp, start: usize) -> usize {
         let end = self.bytes.len();
         if end > start {
             self.places.push(Place { time, start, end });
         }
+        end - start
     }
 
     fn record(&self, place: &Place) -> &[u8] {
@@ -88,6 +89,8 @@ pub(super) struct Slices {
     open: BTreeMap<i64, Open>,
     /// All slices before this one are over.
     open_from: i64,
+    /// How many bytes of records there are.
+    held: usize,
 }
 
 impl Slices {
@@ -96,6 +99,7 @@ impl Slices {
             width,
             open: BTreeMap::new(),
             open_from: i64::MIN,
+            held: 0,
         }
     }
 
@@ -104,16 +108,30 @@ impl Slices {
         (self.open_from != i64::MIN).then(|| self.width.start_of(self.open_from))
     }
 
-    /// The slice of something that happens then; none if that is over.
+    /// Takes a record of something that happens then, which `write` appends; false if the slice of that time is over.
+    ///
+    /// # Errors
+    /// Those of `write`.
     #[inline]
-    pub fn of(&mut self, time: Timestamp) -> Option<&mut Open> {
+    pub fn add(
+        &mut self,
+        time: Timestamp,
+        write: impl FnOnce(&mut Vec<u8>) -> Result<()>,
+    ) -> Result<bool> {
         let slice = self.width.slice_at(time);
-        (slice >= self.open_from).then(|| self.open.entry(slice).or_default())
+        if slice < self.open_from {
+            return Ok(false);
+        }
+        let open = self.open.entry(slice).or_default();
+        let start = open.bytes.len();
+        write(&mut open.bytes)?;
+        self.held += open.note(time, start);
+        Ok(true)
     }
 
     /// How many bytes of records there are.
     pub fn byte_len(&self) -> usize {
-        self.open.values().map(|open| open.bytes.len()).sum()
+        self.held
     }
 
     /// The first slice with records that is over when time has come so far.
@@ -142,7 +160,8 @@ impl Slices {
 
     /// A slice, and all before it, are over.
     pub fn end(&mut self, slice: i64) {
-        self.open.remove(&slice);
+        let ended = self.open.remove(&slice);
+        self.held -= ended.map_or(0, |open| open.bytes.len());
         self.open_from = self.open_from.max(slice.saturating_add(1));
     }
 
@@ -154,6 +173,7 @@ impl Slices {
     /// Drops all records of slices that are not over.
     pub fn forget(&mut self) {
         self.open.clear();
+        self.held = 0;
     }
 
     /// Appends all there is, for [`get`](Self::get).
@@ -191,7 +211,7 @@ impl Slices {
                 from = rest;
                 let start = open.bytes.len();
                 open.bytes.extend_from_slice(record);
-                open.note(time, start);
+                slices.held += open.note(time, start);
             }
         }
         Some(slices)
@@ -217,13 +237,11 @@ mod tests {
 
     fn add(slices: &mut Slices, time: i64, record: &str) -> bool {
         let time = Timestamp::from_micros(time);
-        let Some(open) = slices.of(time) else {
-            return false;
+        let write = |bytes: &mut Vec<u8>| {
+            bytes.extend_from_slice(record.as_bytes());
+            Ok(())
         };
-        let start = open.bytes.len();
-        open.bytes.extend_from_slice(record.as_bytes());
-        open.note(time, start);
-        true
+        slices.add(time, write).unwrap()
     }
 
     fn all_over(slices: &mut Slices, watermark: Watermark) -> Vec<(i64, String)> {
@@ -234,6 +252,8 @@ mod tests {
             slices.end(slice);
         }
         slices.end_until(watermark);
+        let held = slices.open.values().map(|open| open.bytes.len());
+        assert_eq!(slices.byte_len(), held.sum::<usize>());
         over
     }
 
@@ -294,6 +314,7 @@ mod tests {
             let mut bytes = Vec::new();
             slices.put(&mut bytes);
             let mut back = Slices::get(slices.width, &bytes).unwrap();
+            prop_assert_eq!(back.byte_len(), slices.byte_len());
             prop_assert_eq!(back.over_until(), slices.over_until());
             prop_assert_eq!(
                 all_over(&mut back, Watermark::END),

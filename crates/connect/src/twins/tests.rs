@@ -354,6 +354,41 @@ fn an_end_that_the_disk_has_lost_is_written_again() {
 }
 
 #[test]
+fn what_the_disk_has_lost_in_the_middle_is_written_again_by_who_comes_to_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("results");
+    let mut life = begun(&path);
+    let cut = life.cut(1);
+    life.feed(&[(51, 5), (61, 6)]).unwrap();
+    life.at(70).unwrap();
+    drop(life);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "1\n2\n3\n4\n5\n6\n");
+    // Slices behind the cut; the last one has come to the disk.
+    let data = File::options().write(true).open(&path).unwrap();
+    data.write_all_at(&[0; 4], 6).unwrap();
+    let mut life = Life::begin(&path).unwrap();
+    life.give_back(1, &cut).unwrap();
+    life.feed(&[(51, 5), (61, 6)]).unwrap();
+    life.end().unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "1\n2\n3\n4\n5\n6\n");
+}
+
+#[test]
+fn entries_that_the_disk_has_lost_in_the_middle_are_written_again_with_all_behind_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("results");
+    drop(begun(&path));
+    let ledger = path.with_file_name("results.twins").join("ledger");
+    let ledger = File::options().write(true).open(&ledger).unwrap();
+    // The head, the first, the second.
+    ledger.write_all_at(&[0; 40], 80).unwrap();
+    let mut life = Life::begin(&path).unwrap();
+    life.feed(&[(1, 1), (12, 2), (31, 3), (41, 4)]).unwrap();
+    life.end().unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "1\n2\n3\n4\n");
+}
+
+#[test]
 fn a_file_that_has_lost_what_a_snapshot_knows_of_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("results");

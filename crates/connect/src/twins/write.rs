@@ -99,16 +99,16 @@ impl<T: Send + 'static, E: Encode<T>> TwinP<T, E> {
     }
 
     fn add(&mut self, record: &T, time: Timestamp, position: u64) -> Result<()> {
-        let Some(open) = self.slices.of(time) else {
-            let reason = format!("it came late: the slice of its time, {time}, is over");
-            return self
-                .late
-                .report(|| format!("record {position}"), Vec::new, reason);
-        };
-        let start = open.bytes.len();
-        self.outgo.encode(record, position, &mut open.bytes)?;
-        open.note(time, start);
-        Ok(())
+        let outgo = &mut self.outgo;
+        let added = self
+            .slices
+            .add(time, |bytes| outgo.encode(record, position, bytes))?;
+        if added {
+            return Ok(());
+        }
+        let reason = format!("it came late: the slice of its time, {time}, is over");
+        let origin = || format!("record {position}");
+        self.late.report(origin, Vec::new, reason)
     }
 
     /// Offers all slices that are over; false if the file can't be had now.
