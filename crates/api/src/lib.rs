@@ -88,4 +88,5 @@ pub use snapshots::{
     SnapshotsView,
 };
 pub use submit::SubmitRequest;
+pub use token_file::read as read_token;
 pub use top::{ContainerTop, MessagesTop, TopView, VertexTop};

@@ -34,6 +34,7 @@ pub struct GridConfig {
     pub(crate) seeds: Vec<Arc<str>>,
     pub(crate) security: Security,
     pub(crate) node: NodeConfig,
+    pub(crate) member: Option<MemberId>,
     pub(crate) functions: HashMap<String, Arc<Function>>,
 }
 
@@ -46,6 +47,7 @@ impl GridConfig {
             seeds: Vec::new(),
             security: Security::new(grid),
             node: NodeConfig::default(),
+            member: None,
             functions: HashMap::new(),
         }
     }
@@ -66,6 +68,13 @@ impl GridConfig {
     /// The machine's name, if not the one that it has: backups go to members of other machines first.
     pub fn host(mut self, host: impl Into<String>) -> Self {
         self.host = Some(host.into());
+        self
+    }
+
+    /// Which member this is, for whoever has to tell others before it belongs to the grid: a [`fresh_member`] that is used once. Otherwise it gives
+    /// itself such a number.
+    pub fn member(mut self, member: MemberId) -> Self {
+        self.member = Some(member);
         self
     }
 
@@ -207,7 +216,7 @@ impl Functions for Named {
 }
 
 /// A number that no other life of a member has: the operating system's randomness.
-pub(crate) fn new_member() -> MemberId {
+pub fn fresh_member() -> MemberId {
     MemberId(RandomState::new().build_hasher().finish())
 }
 

@@ -14,7 +14,7 @@ use ardea_courier::Listener;
 use ardea_grid::{Member, MemberId, Node, Reader, View};
 use tokio::runtime::Runtime;
 
-use crate::config::{GridConfig, Named, host_name, new_member};
+use crate::config::{GridConfig, Named, fresh_member, host_name};
 use crate::driver::{Driver, Order, Standing};
 use crate::map::GridMap;
 use crate::post::{Post, listen};
@@ -174,11 +174,13 @@ fn prepared(config: GridConfig, runtime: &Runtime) -> Result<(Arc<Inner>, Driver
         seeds,
         security,
         mut node,
+        member,
         functions,
     } = config;
     let listener = runtime.block_on(Listener::bind(&address, security.clone()))?;
     let endpoint = endpoint(&address, listener.address())?;
-    let me = Member::new(new_member(), host.unwrap_or_else(host_name), endpoint);
+    let id = member.unwrap_or_else(fresh_member);
+    let me = Member::new(id, host.unwrap_or_else(host_name), endpoint);
     let (orders, waiting) = sync_channel(WAITING);
     runtime.spawn(listen(listener, orders.clone()));
     let post = Post::new(

@@ -42,6 +42,7 @@ mod post;
 mod grid;
 mod map;
 
-pub use config::GridConfig;
+pub use ardea_grid::{MemberId, View};
+pub use config::{GridConfig, fresh_member};
 pub use grid::Grid;
 pub use map::GridMap;

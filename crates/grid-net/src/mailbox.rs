@@ -198,7 +198,9 @@ fn weight_of_request(operation: &Operation) -> usize {
             argument,
             ..
         } => key.len() + function.len() + argument.len(),
-        Operation::Get { key, .. } | Operation::Remove { key, .. } => key.len(),
+        Operation::Get { key, .. }
+        | Operation::Remove { key, .. }
+        | Operation::Forget { key, .. } => key.len(),
         Operation::Count(_) | Operation::Scan { .. } | Operation::Clear(_) => 0,
     }
 }

@@ -227,6 +227,40 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         self.ask_all(puts).map(drop)
     }
 
+    /// Gives each key its value if it has none: many at a time. What each had, in the same order.
+    ///
+    /// # Errors
+    /// The first, as of [`put`](Self::put); others may have been put.
+    pub fn put_all_if_absent<'a>(
+        &self,
+        entries: impl IntoIterator<Item = (&'a K, &'a V)>,
+    ) -> Result<Vec<Option<V>>> {
+        let puts = entries.into_iter().map(|(key, value)| {
+            let put = self.put_operation(key, value, When::Absent)?;
+            Ok((PartitionId::of(key), put))
+        });
+        let answers = self.ask_all(puts)?;
+        answers
+            .into_iter()
+            .map(|answer| self.value(answer))
+            .collect()
+    }
+
+    /// Removes what these keys have: many at a time, and nothing of it travels.
+    ///
+    /// # Errors
+    /// The first, as of [`put`](Self::put); others may be gone.
+    pub fn remove_all<'a>(&self, keys: impl IntoIterator<Item = &'a K>) -> Result<()> {
+        let forgets = keys.into_iter().map(|key| {
+            let forget = Operation::Forget {
+                map: self.id,
+                key: self.key(key)?,
+            };
+            Ok((PartitionId::of(key), forget))
+        });
+        self.ask_all(forgets).map(drop)
+    }
+
     /// How many entries there are; those that have expired a short while ago may be counted.
     ///
     /// # Errors

@@ -49,6 +49,13 @@ pub enum Operation {
         /// The key.
         key: Bytes,
     },
+    /// Removes what a key has, which nobody wants to see. Answered with [`Answer::Done`].
+    Forget {
+        /// Of which map.
+        map: MapId,
+        /// The key.
+        key: Bytes,
+    },
     /// Changes what a key has by a function that all members know. Answered with [`Answer::Value`]: what it has then.
     Compute {
         /// Of which map.

@@ -105,6 +105,10 @@ impl Replica {
                 let change = had.is_some().then_some(Change::Remove { map, key });
                 (change, Answer::Value(had))
             }
+            Operation::Forget { map, key } => {
+                let is_there = self.has(map, &key);
+                (is_there.then_some(Change::Remove { map, key }), Answer::Done)
+            }
             Operation::Compute {
                 map,
                 key,
@@ -176,6 +180,14 @@ impl Replica {
                 used: u64::from(u32::MAX),
                 limit: u64::from(u32::MAX),
             }),
+        }
+    }
+
+    /// Whether a key has something when all changes are made that are under way, expired or not.
+    fn has(&self, map: MapId, key: &[u8]) -> bool {
+        match self.log.latest(self.applied, map, key) {
+            Some(effect) => effect.is_some(),
+            None => self.shelf.get(map, key).is_some(),
         }
     }
 
