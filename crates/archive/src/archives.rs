@@ -9,15 +9,17 @@ use std::thread;
 use ardea_control::{EpochsConfig, EpochsNote, EpochsRecord, Generation, JobDefinition, JobRef};
 use ardea_core::{Epoch, Error, ErrorCode, Result};
 use ardea_master::Snapshots;
+use ardea_shelter::Shelter;
 
 use crate::Promise;
 use crate::binder::{Ask, Binder, Told};
 
-/// The snapshots of the jobs that a process leads, or may lead: in the folder of each, below the one that its settings name.
+/// The snapshots of the jobs that a process leads, or may lead: in the folder of each, below the one that its settings name, or in the memory of hosts.
 ///
 /// Each job has a thread of its own from the first record on that this process writes of it, and until it is gone.
 #[derive(Default)]
 pub struct Archives {
+    shelter: Option<Arc<dyn Shelter>>,
     jobs: Mutex<HashMap<JobRef, Archive>>,
 }
 
@@ -30,9 +32,22 @@ struct Archive {
 }
 
 impl Archives {
-    /// Of no job yet.
+    /// Of no job yet, and in folders only.
     pub fn new() -> Arc<Self> {
         Arc::default()
+    }
+
+    /// Of no job yet; those that name no folder are in this shelter.
+    pub fn sheltered(shelter: Arc<dyn Shelter>) -> Arc<Self> {
+        Arc::new(Archives {
+            shelter: Some(shelter),
+            jobs: Mutex::default(),
+        })
+    }
+
+    /// Where snapshots are that are in no folder.
+    pub fn shelter(&self) -> Option<Arc<dyn Shelter>> {
+        self.shelter.clone()
     }
 
     fn jobs(&self) -> MutexGuard<'_, HashMap<JobRef, Archive>> {
@@ -51,7 +66,12 @@ impl Archives {
             return Ok(asks.clone());
         }
         let (asks, asked) = channel();
-        let binder = Binder::new(job.clone(), archive.promise.clone(), archive.told.clone());
+        let binder = Binder::new(
+            job.clone(),
+            archive.promise.clone(),
+            archive.told.clone(),
+            self.shelter.clone(),
+        );
         let spawned = thread::Builder::new()
             .name("ardea-archive".into())
             .spawn(move || binder.work(&asked));

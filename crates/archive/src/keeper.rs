@@ -9,39 +9,46 @@ use ardea_control::{EpochKind, JobRef, Life, WorkerId, WorkerStart};
 use ardea_core::{Epoch, Error, ErrorCode, Guarantee, Instance, Result};
 use ardea_cuts::{CutPlace, CutTaker, Gathering, StateReading, Writers, is_same};
 use ardea_engine::{CutSink, CutSource, Cuts, InstanceName, JobHandle};
+use ardea_shelter::{Ask, Shelter, Told};
 use ardea_snapshot::{Folder, Snapshot, SnapshotId};
 use ardea_worker::{CutKeeper, LifeCuts, LifeHere};
 
-use crate::Promise;
-use crate::probe::find_folder;
+use crate::losing::Losing;
+use crate::probe::{find_place, lost};
 use crate::scribe::{Note, Scribe};
+use crate::{Place, Promise};
 
 /// More threads than this don't make snapshots quicker to write or to read.
 const MOST_THREADS: usize = 4;
 
-/// Keeps what the instances of a container remember, in the folder of its job.
+/// Keeps what the instances of a container remember, in the folder of its job or in the memory of hosts.
 ///
 /// Nothing is opened, and no thread started, before a life begins.
 pub struct FolderKeeper {
     promise: Promise,
     job: JobRef,
     worker: WorkerId,
+    shelter: Option<Arc<dyn Shelter>>,
     /// For all lives of the job here.
     writers: Mutex<Option<Writers>>,
 }
 
 impl FolderKeeper {
-    /// For the worker that was started so; none if its job promises nothing.
+    /// For the worker that was started so; none if its job promises nothing. `shelter` is its way to the memory of hosts, if it has one.
     ///
     /// # Errors
     /// As [`Promise::of`].
-    pub fn of(start: &WorkerStart) -> Result<Option<Arc<dyn CutKeeper>>> {
+    pub fn of(
+        start: &WorkerStart,
+        shelter: Option<Arc<dyn Shelter>>,
+    ) -> Result<Option<Arc<dyn CutKeeper>>> {
         let promise = Promise::by(&start.settings, &start.job)?;
         Ok(promise.map(|promise| {
             Arc::new(FolderKeeper {
                 promise,
                 job: start.job.clone(),
                 worker: start.worker,
+                shelter,
                 writers: Mutex::default(),
             }) as Arc<dyn CutKeeper>
         }))
@@ -66,9 +73,27 @@ impl FolderKeeper {
     fn snapshot(&self, folder: &Arc<dyn Folder>, life: Life) -> Result<Option<Snapshot>> {
         let open = |epoch: Epoch| {
             let id = SnapshotId::new(life.taken_in.0, epoch);
-            Snapshot::open(Arc::clone(folder), &self.job.name, id)
+            let opened = Snapshot::open(Arc::clone(folder), &self.job.name, id);
+            opened.map_err(|error| lost(&self.promise.place, error))
         };
         life.from.map(open).transpose()
+    }
+
+    /// Who tells of losses, where there can be some. Asked before anything is read: what is lost from then on is noticed.
+    fn losing(&self, here: &LifeHere) -> Result<Option<(Arc<dyn Shelter>, String, Losing)>> {
+        let (Place::Memory, Some(shelter)) = (&self.promise.place, &self.shelter) else {
+            return Ok(None);
+        };
+        let job = self.job.key();
+        let Told::Losses(seen) = shelter.ask(&job, Ask::Losses)? else {
+            let what = "what keeps snapshots in memory does not tell of losses";
+            return Err(Error::new(ErrorCode::BadMessage, what)
+                .hint("run the same version of ardea in all processes of the cluster"));
+        };
+        let vertices = here.instances.iter();
+        let vertices = vertices.map(|id| id.vertex.as_str().to_string()).collect();
+        let losing = Losing::new(seen, vertices);
+        Ok(Some((Arc::clone(shelter), job, losing)))
     }
 }
 
@@ -78,7 +103,8 @@ impl CutKeeper for FolderKeeper {
     }
 
     fn begin(&self, here: LifeHere) -> Result<Box<dyn LifeCuts>> {
-        let folder = find_folder(&self.promise.folder, &self.job)?;
+        let folder = find_place(&self.promise.place, &self.job, self.shelter.as_ref())?;
+        let losing = self.losing(&here)?;
         let snapshot = self.snapshot(&folder, here.life)?;
         let counts: BTreeMap<String, u32> = here
             .parallelisms
@@ -125,6 +151,7 @@ impl CutKeeper for FolderKeeper {
             place,
             container: self.worker.container.0,
             base: here.life.from.filter(|_| has_base),
+            losing,
             tell: here.tell,
             fail: here.fail,
         };

@@ -1,6 +1,6 @@
-//! Keeps the snapshots of a cluster's jobs in folders that all of its hosts see.
+//! Keeps the snapshots of a cluster's jobs, in folders that all of its hosts see or in the memory of these.
 //!
-//! The workers of a job with a guarantee write the cuts of their instances into its folder, each under names of its own, and a **part** for each
+//! The workers of a job with a guarantee write the cuts of their instances into its folder, which may be one of `ardea-shelter`, each under names of its own, and a **part** for each
 //! epoch: the receipts of those cuts. The names of the parts travel to the job's master, which binds the parts of all workers into a
 //! snapshot before the epoch is recorded as committed. Whoever begins a life of the job reads the snapshot that the record names.
 //!
@@ -8,7 +8,7 @@
 //!
 //! * [`Promise`]: what a job promises by its settings, and where its snapshots are; [`make_room`], `probe`: whether all see the same folder;
 //! * [`FolderKeeper`]: a worker's side; `scribe`: writes down what was saved; `part`: that file; `room`: whether there is
-//!   room for it;
+//!   room for it; `losing`: what is done when something of it may be lost;
 //! * [`Archives`]: a master's side; `binder`: makes snapshots of parts, and clears away what is not needed; [`Told`]: what snapshots don't tell;
 //! * [`Kept`], [`view_of`]: the snapshots of a job, for people.
 //!
@@ -29,7 +29,7 @@
 //! let settings = [("guarantee", "exactly-once"), ("snapshots.folder", "/mnt/state")];
 //! let settings = settings.map(|(key, value)| (key.to_string(), value.to_string()));
 //! let promise = Promise::by(&settings.into(), &job)?.expect("it promises something");
-//! assert_eq!(promise.folder.to_str(), Some("/mnt/state/word-count-2a"));
+//! assert_eq!(promise.place.to_string(), "/mnt/state/word-count-2a");
 //! # Ok::<(), ardea_core::Error>(())
 //! ```
 #![forbid(unsafe_code)]
@@ -40,6 +40,7 @@ mod promise;
 mod part;
 
 mod keeper;
+mod losing;
 mod room;
 mod scribe;
 
@@ -55,15 +56,15 @@ pub use archives::Archives;
 pub use binder::{Told, ToldOfEpoch};
 pub use keeper::FolderKeeper;
 pub use looking::{Kept, view_of};
-pub use promise::Promise;
+pub use promise::{Place, Promise};
 
-/// Makes the folder of a job that promises something, before anything of it runs.
+/// Makes the folder of a job that promises something, before anything of it runs. In the memory of hosts nothing has to be made.
 ///
 /// # Errors
 /// As [`Promise::of`]; if the folder can't be made, or written to.
 pub fn make_room(definition: &JobDefinition) -> Result<()> {
-    match Promise::of(definition)? {
-        Some(promise) => probe::make_folder(&promise.folder, &definition.job),
-        None => Ok(()),
+    match Promise::of(definition)?.map(|promise| promise.place) {
+        Some(Place::Folder(folder)) => probe::make_folder(&folder, &definition.job),
+        Some(Place::Memory) | None => Ok(()),
     }
 }

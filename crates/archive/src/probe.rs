@@ -1,11 +1,15 @@
-//! Whether all processes of a job see the same folder: who takes the job leaves a file there, and its masters and workers look for it.
+//! Opens the place of a job's snapshots, and sees whether all of its processes see the same folder: who takes the job leaves a file there, and its
+//! masters and workers look for it.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use ardea_control::JobRef;
 use ardea_core::{Error, ErrorCode, Result};
+use ardea_shelter::{Shelter, ShelterFolder};
 use ardea_snapshot::{DiskFolder, FileName, Folder, seal, unseal};
+
+use crate::Place;
 
 const KIND: &str = "ardea folder";
 const FORMAT: &str = "1";
@@ -18,6 +22,43 @@ const NAME: &str = "folder.probe";
 pub(crate) fn make_folder(path: &Path, job: &JobRef) -> Result<()> {
     let folder = DiskFolder::open(path)?;
     folder.write(&file()?, &seal(KIND, FORMAT, job.key().as_bytes()))
+}
+
+/// Opens where a job's snapshots are, and makes nothing.
+///
+/// # Errors
+/// [`InvalidConfig`](ErrorCode::InvalidConfig) as [`find_folder`], and if this process has no way to the memory of hosts.
+pub(crate) fn find_place(
+    place: &Place,
+    job: &JobRef,
+    shelter: Option<&Arc<dyn Shelter>>,
+) -> Result<Arc<dyn Folder>> {
+    match (place, shelter) {
+        (Place::Folder(path), _) => find_folder(path, job),
+        (Place::Memory, Some(shelter)) => {
+            let folder = ShelterFolder::new(Arc::clone(shelter), job.key());
+            Ok(Arc::new(folder))
+        }
+        (Place::Memory, None) => {
+            let what = format!("this process can't reach {place}");
+            Err(Error::new(ErrorCode::InvalidConfig, what)
+                .hint("name a folder that all hosts see: --set snapshots.folder=/PATH"))
+        }
+    }
+}
+
+/// What is said of a snapshot that is not there: in memory it was lost.
+pub(crate) fn lost(place: &Place, error: Error) -> Error {
+    let is_missing = matches!(
+        error.code(),
+        ErrorCode::NoSuchSnapshot | ErrorCode::SnapshotDamaged
+    );
+    match place {
+        Place::Memory if is_missing => Error::new(error.code(), error.message()).hint(
+            "more hosts were lost at a time than there are copies (cluster.snapshot_backups): go on from another snapshot, or with nothing",
+        ),
+        _ => error,
+    }
 }
 
 /// Opens a job's folder where that file is seen, and makes none.

@@ -1,6 +1,7 @@
 //! What a job of a cluster promises, and where its snapshots are.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use ardea_control::{JobDefinition, JobRef};
@@ -8,20 +9,38 @@ use ardea_core::settings::{Resolver, Schema};
 use ardea_core::{Error, ErrorCode, Result};
 use ardea_recovery::{SURVIVAL_SETTINGS, Survival};
 
+/// Where the snapshots of a job are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// In a folder that all hosts see, which is this submission's alone.
+    Folder(PathBuf),
+    /// In the memory of the cluster's hosts.
+    Memory,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Folder(folder) => folder.display().fmt(f),
+            Place::Memory => f.write_str("the memory of the cluster's hosts"),
+        }
+    }
+}
+
 /// What a job promises by its settings, and how it keeps that.
 #[derive(Clone, Debug)]
 pub struct Promise {
     /// When its epochs end, how many snapshots are kept, and the like.
     pub survival: Survival,
-    /// The folder of its snapshots, which is this submission's alone.
-    pub folder: PathBuf,
+    /// Where its snapshots are.
+    pub place: Place,
 }
 
 impl Promise {
     /// By the settings of a definition; none if it promises nothing.
     ///
     /// # Errors
-    /// [`InvalidConfig`](ErrorCode::InvalidConfig) for settings that make no sense, or mean nothing on a cluster, or without a folder that all
+    /// [`InvalidConfig`](ErrorCode::InvalidConfig) for settings that make no sense, or mean nothing on a cluster, or name a folder that not all
     /// hosts could see.
     pub fn of(definition: &JobDefinition) -> Result<Option<Self>> {
         Promise::by(&definition.settings, &definition.job)
@@ -50,8 +69,11 @@ impl Promise {
             return Err(Error::new(ErrorCode::InvalidConfig, what)
                 .hint("leave recovery.from out, or run it as one process with `run`"));
         }
-        let folder = folder_of(survival.directory(), job)?;
-        Ok(Some(Promise { survival, folder }))
+        let place = match resolved.text("snapshots.folder")? {
+            "" => Place::Memory,
+            _ => Place::Folder(folder_of(survival.directory(), job)?),
+        };
+        Ok(Some(Promise { survival, place }))
     }
 }
 
@@ -60,10 +82,11 @@ fn folder_of(directory: Option<&Path>, job: &JobRef) -> Result<PathBuf> {
     let wrong = |why: &str| {
         let what = format!("the job {:?} promises to survive, and {why}", job.name);
         Error::new(ErrorCode::InvalidConfig, what).hint(
-            "name a folder that all hosts see by the same path, such as one of a file server: --set snapshots.folder=/PATH",
+            "name a folder that all hosts see by the same path, such as one of a file server: --set snapshots.folder=/PATH; \
+             or leave it out: then snapshots are in the memory of the cluster's hosts",
         )
     };
-    let directory = directory.ok_or_else(|| wrong("has no folder for its snapshots"))?;
+    let directory = directory.ok_or_else(|| wrong("its snapshots are in no folder"))?;
     if !directory.is_absolute() {
         let shown = directory.display();
         return Err(wrong(&format!(
@@ -96,21 +119,26 @@ mod tests {
         let exactly = ("guarantee", "exactly-once");
         let promise = by(&[exactly, ("snapshots.folder", "/mnt/state"), ("job.x", "y")]);
         let promise = promise.unwrap().unwrap();
-        assert_eq!(promise.folder, Path::new("/mnt/state/words-2a"));
+        assert_eq!(promise.place, Place::Folder("/mnt/state/words-2a".into()));
     }
 
     #[test]
-    fn a_job_that_promises_nothing_needs_no_folder_and_one_that_does_an_absolute_one() {
+    fn a_folder_has_to_be_the_same_for_all_processes() {
         assert!(by(&[("snapshots.folder", "here")]).unwrap().is_none());
         let exactly = ("guarantee", "exactly-once");
-        for settings in [&[exactly][..], &[exactly, ("snapshots.folder", "here")]] {
-            let error = by(settings).unwrap_err();
-            assert_eq!(error.code(), ErrorCode::InvalidConfig);
-            assert!(
-                error.what_next().unwrap().contains("snapshots.folder"),
-                "{error}"
-            );
-        }
+        let error = by(&[exactly, ("snapshots.folder", "here")]).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidConfig);
+        assert!(
+            error.what_next().unwrap().contains("snapshots.folder"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn snapshots_without_a_folder_are_in_the_memory_of_hosts() {
+        let promise = by(&[("guarantee", "exactly-once")]).unwrap().unwrap();
+        assert_eq!(promise.place, Place::Memory);
+        assert!(promise.place.to_string().contains("memory"));
     }
 
     #[test]

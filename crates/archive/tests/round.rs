@@ -68,7 +68,7 @@ fn keeper(definition: &JobDefinition, container: u32) -> Arc<dyn CutKeeper> {
         certificates: None,
         settings: definition.settings.clone(),
     };
-    FolderKeeper::of(&start).unwrap().unwrap()
+    FolderKeeper::of(&start, None).unwrap().unwrap()
 }
 
 impl Worker {

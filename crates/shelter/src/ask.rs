@@ -37,8 +37,6 @@ pub trait Shelter: Send + Sync + fmt::Debug {
 /// What is asked for.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Ask {
-    /// Knows of the job from now on, so that it is cleared away when the job is gone. Answered with [`Told::Done`].
-    Know,
     /// Marks files as being written, then lays pieces of them. Answered with [`Told::Done`].
     Lay {
         /// Which are being written from now on.

@@ -146,7 +146,7 @@ impl HostShelter {
 /// Notes that the grid is wanted.
 async fn want(state: &dyn StateManager) -> Result<()> {
     let path = layout::grid_record()?;
-    if state.get(&path).await?.is_some() {
+    if !matches!(look(state, &path).await?, Found::Absent) {
         return Ok(());
     }
     let wanted = written(&GridRecord::default())?;
@@ -254,9 +254,16 @@ impl HostPart {
 
     async fn until_wanted(&self) -> Result<()> {
         let path = layout::grid_record()?;
-        let mut record = self.setup.state.watch_node(&path).await?;
-        while record.next().await?.is_none() {}
-        Ok(())
+        let looked = async {
+            let mut record = self.setup.state.watch_node(&path).await?;
+            while record.next().await?.is_none() {}
+            Ok::<(), Error>(())
+        };
+        match looked.await {
+            // Somebody has wanted it, and what says so is damaged.
+            Err(error) if error.code() == ErrorCode::StateCorrupt => Ok(()),
+            looked => looked,
+        }
     }
 
     /// Founds the grid or joins it, and stays in it.
@@ -354,7 +361,6 @@ impl HostPart {
     /// Stays in the grid, and tells it who is dead, until it is out or there is another grid.
     async fn watch(&self, id: MemberId, life: u64) -> Result<()> {
         let state = &*self.setup.state;
-        let mut record = state.watch_node(&layout::grid_record()?).await?;
         let mut members: Watcher<Vec<String>> =
             state.watch_children(&layout::grid_members()?).await?;
         let mut there = members.next().await?;
@@ -363,14 +369,7 @@ impl HostPart {
         loop {
             tokio::select! {
                 now = members.next() => there = now?,
-                node = record.next() => {
-                    let now = node?.and_then(|node| GridRecord::read(&node.value));
-                    // One that is gone or damaged is mended by whoever comes next.
-                    if now.is_some_and(|now| now.life != life) {
-                        return Err(ended("others have begun anew without it"));
-                    }
-                }
-                _ = ticks.tick() => {}
+                _ = ticks.tick() => self.is_present(life).await?,
             }
             if self.shelf.is_out() {
                 return Err(ended("it was not heard for a while, and others went on without it"));
@@ -380,6 +379,18 @@ impl HostPart {
                 self.give_up(life).await?;
                 return Err(ended("more hosts are lost than it can go on without"));
             }
+        }
+    }
+
+    /// Refuses to go on in a grid that was replaced.
+    async fn is_present(&self, life: u64) -> Result<()> {
+        // A record that is gone or damaged is mended by whoever comes next; what can't be read now is looked at again.
+        let node = self.setup.state.get(&layout::grid_record()?).await;
+        let record = node.ok().flatten();
+        let record = record.and_then(|node| GridRecord::read(&node.value));
+        match record.is_some_and(|record| record.life != life) {
+            true => Err(ended("others have begun anew without it")),
+            false => Ok(()),
         }
     }
 

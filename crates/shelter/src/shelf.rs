@@ -173,23 +173,29 @@ impl GridShelf {
     }
 
     fn maps(&self, job: &str) -> Result<Maps> {
-        self.with(|open| {
-            if let Some(maps) = open.maps.get(job) {
-                return Ok(maps.clone());
-            }
+        let known = self.with(|open| Ok(open.maps.get(job).cloned()))?;
+        if let Some(maps) = known {
+            return Ok(maps);
+        }
+        let (member, jobs, maps) = self.with(|open| {
+            let map = |what: &str| format!("snapshots of {job}: {what}");
             let maps = Maps {
-                heads: open.grid.map(&format!("snapshots {job}: heads"))?,
-                pieces: open.grid.map(&format!("snapshots {job}: pieces"))?,
-                marks: open.grid.map(&format!("snapshots {job}: marks"))?,
+                heads: open.grid.map(&map("heads"))?,
+                pieces: open.grid.map(&map("pieces"))?,
+                marks: open.grid.map(&map("marks"))?,
             };
-            open.maps.insert(job.to_string(), maps.clone());
-            Ok(maps)
-        })
-    }
-
-    fn know(&self, job: &str) -> Result<()> {
-        let jobs = self.with(|open| Ok(open.jobs.clone()))?;
-        again(|| jobs.put(&job.to_string(), &0))
+            Ok((open.grid.id(), open.jobs.clone(), maps))
+        })?;
+        // Known before there is anything of it: so it is found when the job is gone.
+        again(|| jobs.put(&job.to_string(), &0))?;
+        self.with(|open| {
+            // Another member may have taken its place meanwhile.
+            if open.grid.id() == member {
+                open.maps.insert(job.to_string(), maps.clone());
+            }
+            Ok(())
+        })?;
+        Ok(maps)
     }
 
     fn losses(&self) -> Result<Losses> {
@@ -314,7 +320,7 @@ impl Maps {
         again(|| self.heads.remove_all(whole))?;
         let (begun, named) = self.begun(unfinished)?;
         going.extend(begun);
-        let pieces: Vec<String> = going.iter().flat_map(Mark::pieces).collect();
+        let pieces: Vec<String> = going.iter().flat_map(|mark| mark.pieces()).collect();
         again(|| self.pieces.remove_all(&pieces))?;
         going.extend(named);
         match going.is_empty() {
@@ -347,22 +353,17 @@ impl Maps {
 
 impl Shelter for GridShelf {
     fn ask(&self, job: &str, ask: Ask) -> Result<Told> {
+        let maps = || self.maps(job);
         match ask {
-            Ask::Know => return self.know(job).map(|()| Told::Done),
-            Ask::Losses => return self.losses().map(Told::Losses),
-            _ => {}
-        }
-        let maps = self.maps(job)?;
-        match ask {
-            Ask::Lay { marks, pieces } => maps.lay(&marks, &pieces).map(|()| Told::Done),
-            Ask::Name(files) => maps.name(&files).map(Told::Had),
-            Ask::Read(name) => maps.read(name),
-            Ask::Pieces(keys) => maps.pieces.get_all(&keys).map(Told::Pieces),
-            Ask::List => maps.list(),
+            Ask::Lay { marks, pieces } => maps()?.lay(&marks, &pieces).map(|()| Told::Done),
+            Ask::Name(files) => maps()?.name(&files).map(Told::Had),
+            Ask::Read(name) => maps()?.read(name),
+            Ask::Pieces(keys) => maps()?.pieces.get_all(&keys).map(Told::Pieces),
+            Ask::List => maps()?.list(),
             Ask::Remove { whole, unfinished } => {
-                maps.remove(&whole, &unfinished).map(|()| Told::Done)
+                maps()?.remove(&whole, &unfinished).map(|()| Told::Done)
             }
-            Ask::Know | Ask::Losses => Ok(Told::Done),
+            Ask::Losses => self.losses().map(Told::Losses),
         }
     }
 }
