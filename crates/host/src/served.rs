@@ -13,7 +13,7 @@ use ardea_api::{
     RecoverRequest, SampleView, SnapshotsQuery, SnapshotsView, SubmitRequest, TopView, Unanswered,
     no_such_container,
 };
-use ardea_archive::Archives;
+use ardea_archive::{Archives, Place, Promise};
 use ardea_control::Command;
 use ardea_core::{Error, ErrorCode, Token};
 use ardea_master::{
@@ -21,6 +21,7 @@ use ardea_master::{
 };
 use ardea_packing::{ContainerId, ResourceManagers, Resources, VertexName};
 use ardea_scheduler::{HostRecord, Schedulers};
+use ardea_shelter::GridShelf;
 use ardea_tls::Tls;
 
 use crate::directory::{API, Directory, PID, VERSION, host_at};
@@ -44,6 +45,8 @@ pub(crate) struct Served {
     schedulers: Schedulers,
     /// The snapshots of the jobs that it leads.
     archives: Arc<Archives>,
+    /// Where snapshots are that are in no folder.
+    shelf: GridShelf,
     /// What this machine has.
     machine: Resources,
     jobs: Jobs,
@@ -55,7 +58,7 @@ pub(crate) struct Served {
 impl Served {
     pub(crate) fn new(
         setup: &HostSetup,
-        (schedulers, archives): (Schedulers, Arc<Archives>),
+        (schedulers, archives, shelf): (Schedulers, Arc<Archives>, GridShelf),
         machine: Resources,
         token: Option<Token>,
         tls: Option<Tls>,
@@ -66,6 +69,7 @@ impl Served {
             managers: setup.managers.clone(),
             schedulers,
             archives,
+            shelf,
             machine,
             jobs: Jobs {
                 own: setup.name.clone(),
@@ -371,6 +375,10 @@ impl Cluster for Served {
             // A job that nobody can start is not taken.
             self.schedulers.get(&definition.scheduler)?;
             // Nor one whose snapshots can't be kept.
+            let promise = Promise::of(&definition)?;
+            if promise.is_some_and(|promise| promise.place == Place::Memory) {
+                ardea_shelter::want(&*self.jobs.state, &self.shelf).await?;
+            }
             let promised = definition.clone();
             looking(move || ardea_archive::make_room(&promised)).await??;
             let state = Arc::clone(&self.jobs.state);

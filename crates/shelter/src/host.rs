@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ardea_core::{Error, ErrorCode, Result};
@@ -47,11 +47,13 @@ pub struct HostShelterSetup {
     pub limit_bytes: u64,
     /// On how many other hosts everything has copies, if this one founds the grid.
     pub backups: usize,
+    /// Whoever asks for something does so here.
+    pub shelf: GridShelf,
 }
 
 /// A host's part in what keeps snapshots in memory.
 ///
-/// Until a job of the cluster [wants](Self::want) it, it is an address that nobody asks. Dropping it is as if the process had died.
+/// Until a job of the cluster [wants](want) it, it is an address that nobody asks. Dropping it is as if the process had died.
 pub struct HostShelter {
     part: Arc<HostPart>,
     ends: watch::Sender<bool>,
@@ -65,8 +67,6 @@ struct HostPart {
     listen: String,
     /// Where workers ask.
     asks: String,
-    shelf: GridShelf,
-    trouble: Mutex<Option<Error>>,
 }
 
 impl HostShelter {
@@ -82,15 +82,12 @@ impl HostShelter {
         let listen = format!("{host}:0");
         let listener = Listener::bind(&listen, setup.security.clone()).await?;
         let asks = format!("{host}:{}", listener.address().port());
-        let shelf = GridShelf::new();
-        let shelter: Arc<dyn Shelter> = Arc::new(shelf.clone());
+        let shelter: Arc<dyn Shelter> = Arc::new(setup.shelf.clone());
         let serving = tokio::spawn(crate::serving::serve(listener, shelter));
         let part = Arc::new(HostPart {
             setup,
             listen,
             asks,
-            shelf,
-            trouble: Mutex::default(),
         });
         let (ends, ended) = watch::channel(false);
         let staying = tokio::spawn(Arc::clone(&part).stay(ended));
@@ -102,38 +99,6 @@ impl HostShelter {
         })
     }
 
-    /// What it keeps, for those in this process.
-    pub fn shelf(&self) -> GridShelf {
-        self.part.shelf.clone()
-    }
-
-    /// What keeps it from having its part at the moment, if anything does.
-    pub fn trouble(&self) -> Option<Error> {
-        self.part.trouble().clone()
-    }
-
-    /// Has all hosts of the cluster take their parts, if they haven't yet, and waits for that of this one.
-    ///
-    /// # Errors
-    /// Why it has none.
-    pub async fn want(&self) -> Result<()> {
-        want(&*self.part.setup.state).await?;
-        let until = tokio::time::Instant::now() + WANTED_WITHIN;
-        while !self.part.shelf.is_open() {
-            if tokio::time::Instant::now() >= until {
-                let what = "this host gets no part in what keeps snapshots in memory";
-                let error = Error::new(ErrorCode::StateUnavailable, what)
-                    .hint("try again, or name a folder that all hosts see: --set snapshots.folder=/PATH");
-                return Err(match self.trouble() {
-                    Some(trouble) => error.because(trouble.without_hint()),
-                    None => error,
-                });
-            }
-            tokio::time::sleep(WAITS).await;
-        }
-        Ok(())
-    }
-
     /// Gives what it keeps to others, if there are any, and ends.
     pub async fn close(mut self) {
         let _ = self.ends.send(true);
@@ -143,8 +108,30 @@ impl HostShelter {
     }
 }
 
-/// Notes that the grid is wanted.
-async fn want(state: &dyn StateManager) -> Result<()> {
+/// Has all hosts of the cluster take their parts, if they haven't yet, and waits for that of the host with this shelf.
+///
+/// # Errors
+/// Why it has none.
+pub async fn want(state: &dyn StateManager, shelf: &GridShelf) -> Result<()> {
+    note_wanted(state).await?;
+    let until = tokio::time::Instant::now() + WANTED_WITHIN;
+    while !shelf.is_open() {
+        if tokio::time::Instant::now() >= until {
+            let what = "this host gets no part in what keeps snapshots in memory";
+            let error = Error::new(ErrorCode::StateUnavailable, what).hint(
+                "try again, or name a folder that all hosts see: --set snapshots.folder=/PATH",
+            );
+            return Err(match shelf.trouble() {
+                Some(trouble) => error.because(trouble.without_hint()),
+                None => error,
+            });
+        }
+        tokio::time::sleep(WAITS).await;
+    }
+    Ok(())
+}
+
+async fn note_wanted(state: &dyn StateManager) -> Result<()> {
     let path = layout::grid_record()?;
     if !matches!(look(state, &path).await?, Found::Absent) {
         return Ok(());
@@ -159,7 +146,7 @@ async fn want(state: &dyn StateManager) -> Result<()> {
 impl Drop for HostShelter {
     fn drop(&mut self) {
         // Before its session can end: whoever has no session must not act.
-        self.part.shelf.close(ended("this host ends"));
+        self.part.shelf().close(ended("this host ends"));
         if let Some(staying) = self.staying.take() {
             staying.abort();
         }
@@ -169,7 +156,7 @@ impl Drop for HostShelter {
 
 impl fmt::Debug for HostShelter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "HostShelter({}, {:?})", self.part.asks, self.part.shelf)
+        write!(f, "HostShelter({}, {:?})", self.part.asks, self.part.shelf())
     }
 }
 
@@ -186,21 +173,20 @@ enum Way {
 }
 
 impl HostPart {
-    fn trouble(&self) -> MutexGuard<'_, Option<Error>> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
+    fn shelf(&self) -> &GridShelf {
+        &self.setup.shelf
     }
 
     /// Has a part, again and again, until the host ends.
     async fn stay(self: Arc<Self>, mut ends: watch::Receiver<bool>) {
+        let mut told = String::new();
         while !*ends.borrow() {
-            match self.live(&mut ends).await {
-                Ok(()) => *self.trouble() = None,
-                Err(error) => {
-                    let before = self.trouble().replace(error.clone());
-                    let text = error.to_string();
-                    if before.is_none_or(|before| before.to_string() != text) {
-                        eprintln!("this host has no part in what keeps snapshots in memory: {text}");
-                    }
+            if let Err(error) = self.live(&mut ends).await {
+                let text = error.to_string();
+                self.shelf().close(error);
+                if text != told {
+                    eprintln!("this host has no part in what keeps snapshots in memory: {text}");
+                    told = text;
                 }
             }
             tokio::select! {
@@ -238,7 +224,7 @@ impl HostPart {
             Ok(()) => ended("this host ends"),
             Err(error) => error.clone(),
         };
-        let shelf = self.shelf.clone();
+        let shelf = self.shelf().clone();
         let _ = tokio::task::spawn_blocking(move || shelf.close(why)).await;
         let _ = session.close().await;
         lived
@@ -280,8 +266,7 @@ impl HostPart {
         let berth = written(&self.berth(Some(part)))?;
         let state = &self.setup.state;
         state.set(path, &berth, Expected::Version(version)).await?;
-        self.shelf.open(grid, life)?;
-        *self.trouble() = None;
+        self.shelf().open(grid, life)?;
         self.watch(id, life).await
     }
 
@@ -371,7 +356,7 @@ impl HostPart {
                 now = members.next() => there = now?,
                 _ = ticks.tick() => self.is_present(life).await?,
             }
-            if self.shelf.is_out() {
+            if self.shelf().is_out() {
                 return Err(ended("it was not heard for a while, and others went on without it"));
             }
             self.look_for_dead(id, &there, &mut dead).await?;
@@ -402,7 +387,7 @@ impl HostPart {
         dead: &mut BTreeSet<MemberId>,
     ) -> Result<()> {
         let there: BTreeSet<u64> = there.iter().filter_map(|name| layout::member_of(name)).collect();
-        let Some(view) = self.shelf.view() else {
+        let Some(view) = self.shelf().view() else {
             return Ok(());
         };
         for member in &view.members {
@@ -413,7 +398,7 @@ impl HostPart {
             let path = layout::grid_member(member.id.0)?;
             if let Ok(None) = self.setup.state.get(&path).await {
                 dead.insert(member.id);
-                self.shelf.tell_dead(member.id);
+                self.shelf().tell_dead(member.id);
             }
         }
         Ok(())
@@ -421,7 +406,7 @@ impl HostPart {
 
     /// Whether fewer than half of the members live: they can't decide on anything any more, nor let others in.
     fn is_beyond_help(&self, dead: &BTreeSet<MemberId>) -> bool {
-        self.shelf.view().is_some_and(|view| {
+        self.shelf().view().is_some_and(|view| {
             let all = view.members.len();
             let alive = view.members.iter();
             let alive = alive.filter(|member| !dead.contains(&member.id)).count();
@@ -449,7 +434,7 @@ impl HostPart {
     /// Gives what it keeps to others. Where all go who have a part, all of it ends.
     async fn leave(&self, id: MemberId) {
         let goes = |view: &View, member: MemberId| member == id || view.leaving.contains(&member);
-        let view = self.shelf.view();
+        let view = self.shelf().view();
         let all_go = view.is_none_or(|view| {
             let mut members = view.members.iter();
             members.all(|member| goes(&view, member.id))
@@ -457,7 +442,7 @@ impl HostPart {
         if all_go {
             return;
         }
-        if let Some(grid) = self.shelf.take() {
+        if let Some(grid) = self.shelf().take() {
             let leaving = tokio::task::spawn_blocking(move || grid.leave(LEAVES_WITHIN));
             // If it takes too long the others have their copies.
             let _ = leaving.await;

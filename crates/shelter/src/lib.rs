@@ -50,6 +50,6 @@ mod host;
 
 pub use ask::{Ask, Head, Losses, Mark, Shelter, Told};
 pub use folder::ShelterFolder;
-pub use host::{HostShelter, HostShelterSetup};
+pub use host::{HostShelter, HostShelterSetup, want};
 pub use remote::{OpenState, RemoteShelter};
 pub use shelf::GridShelf;

@@ -100,6 +100,11 @@ impl GridShelf {
         self.slot().open.as_ref().is_some_and(|open| open.grid.is_out())
     }
 
+    /// Why no member is here, if that is known.
+    pub fn trouble(&self) -> Option<Error> {
+        self.slot().why.clone()
+    }
+
     /// Whether a member is here.
     pub fn is_open(&self) -> bool {
         self.slot().open.is_some()

@@ -40,10 +40,11 @@ impl Served {
                 view.job.name
             );
             Error::new(ErrorCode::WrongState, what)
-                .hint("submit it with --set guarantee=exactly-once --set snapshots.folder=/PATH")
+                .hint("submit it with --set guarantee=exactly-once")
         })?;
         Ok(Kept {
             told: self.archives.told(&view.job),
+            shelter: self.archives.shelter(),
             job: view.job.clone(),
             promise,
             snapshots: epochs.map_or_else(Vec::new, |epochs| epochs.snapshots.clone()),
