@@ -125,8 +125,8 @@ impl Ways {
         loop {
             let error = match self.try_to_ask(request, tries).await {
                 Ok(Ok(told)) => return Ok(told),
-                // Another one may.
-                Ok(Err(error)) if error.code() == ErrorCode::StateUnavailable => error,
+                // Another one may, or this one when it has a part again.
+                Ok(Err(error)) if is_passing(error.code()) => error,
                 Ok(Err(error)) => return Err(error),
                 Err(error) => error,
             };
@@ -155,12 +155,12 @@ impl Ways {
         match tokio::time::timeout(ANSWERS_WITHIN, asked).await {
             Ok(told) => {
                 let told = told?;
-                let is_away = matches!(&told, Err(fault) if is_away(fault));
+                let told = told.map_err(Error::from);
                 // Of a host that has no part in the grid another one is asked.
-                if !is_away {
+                if !told.as_ref().is_err_and(|error| is_passing(error.code())) {
                     self.idle().push(way);
                 }
-                Ok(told.map_err(Error::from))
+                Ok(told)
             }
             Err(_) => {
                 let what = format!(
@@ -197,8 +197,8 @@ impl Ways {
     }
 }
 
-fn is_away(fault: &Fault) -> bool {
-    fault.code == ErrorCode::StateUnavailable.as_str()
+fn is_passing(code: ErrorCode) -> bool {
+    matches!(code, ErrorCode::StateUnavailable | ErrorCode::StateUnknown)
 }
 
 impl fmt::Debug for RemoteShelter {
