@@ -86,6 +86,26 @@ fn every_member_sees_what_any_has_put() {
 }
 
 #[test]
+fn many_are_put_where_nothing_is_and_many_are_removed() {
+    let grids = grids(2);
+    let maps: Vec<_> = grids.iter().map(map).collect();
+    maps[0].put(&3, &"mine".to_string()).unwrap();
+    let entries: Vec<(u64, String)> = (0..100).map(|key| (key, key.to_string())).collect();
+    let pairs = || entries.iter().map(|(key, value)| (key, value));
+    let had = maps[1].put_all_if_absent(pairs()).unwrap();
+    assert_eq!(had[3].as_deref(), Some("mine"));
+    assert_eq!((had.len(), had.iter().flatten().count()), (100, 1));
+    assert_eq!(maps[0].get(&3).unwrap().as_deref(), Some("mine"));
+    assert_eq!(maps[0].get(&4).unwrap().as_deref(), Some("4"));
+    let gone: Vec<u64> = (0..99).collect();
+    for _ in 0..2 {
+        maps[0].remove_all(&gone).unwrap();
+        assert_eq!(maps[1].size().unwrap(), 1);
+    }
+    assert_eq!(maps[1].get(&99).unwrap().as_deref(), Some("99"));
+}
+
+#[test]
 fn conditions_hold_at_one_moment_for_all() {
     let grids = grids(2);
     let maps: Vec<_> = grids.iter().map(map).collect();

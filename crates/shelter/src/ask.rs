@@ -119,7 +119,7 @@ impl Mark {
     /// The keys of its pieces, in order.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = String> + use<'_> {
         let count = self.bytes.div_ceil(PIECE_BYTES as u64);
-        (0..count).map(|number| format!("{}/{:016x}/{number}", self.file, self.writer))
+        (0..count).map(move |number| format!("{}/{:016x}/{number}", self.file, self.writer))
     }
 }
 

@@ -32,7 +32,7 @@ const WAITS: Duration = Duration::from_millis(50);
 const WANTED_WITHIN: Duration = Duration::from_secs(20);
 
 /// How long a host that ends in good order waits until others have what it keeps.
-const LEAVES_WITHIN: Duration = Duration::from_secs(5);
+const LEAVES_WITHIN: Duration = Duration::from_secs(3);
 
 /// What a host's part in the grid has to know.
 #[derive(Clone, Debug)]
