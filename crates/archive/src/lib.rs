@@ -6,7 +6,8 @@
 //!
 //! In reading order:
 //!
-//! * [`Promise`]: what a job promises by its settings, and where its snapshots are; [`make_room`], `probe`: whether all see the same folder;
+//! * [`Promise`]: what a job promises by its settings, and where its snapshots are; [`make_room`], `probe`: whether all see the same folder; `mirrored`: a folder that is in
+//!   memory as well;
 //! * [`FolderKeeper`]: a worker's side; `scribe`: writes down what was saved; `part`: that file; `room`: whether there is
 //!   room for it; `losing`: what is done when something of it may be lost;
 //! * [`Archives`]: a master's side; `binder`: makes snapshots of parts, and clears away what is not needed; [`Told`]: what snapshots don't tell;
@@ -34,6 +35,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod mirrored;
 mod probe;
 mod promise;
 
@@ -64,7 +66,9 @@ pub use promise::{Place, Promise};
 /// As [`Promise::of`]; if the folder can't be made, or written to.
 pub fn make_room(definition: &JobDefinition) -> Result<()> {
     match Promise::of(definition)?.map(|promise| promise.place) {
-        Some(Place::Folder(folder)) => probe::make_folder(&folder, &definition.job),
+        Some(Place::Folder(folder) | Place::Both(folder)) => {
+            probe::make_folder(&folder, &definition.job)
+        }
         Some(Place::Memory) | None => Ok(()),
     }
 }

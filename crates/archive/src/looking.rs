@@ -64,7 +64,7 @@ impl Kept {
 
     fn folder(&self) -> Result<Arc<dyn Folder>> {
         match &self.promise.place {
-            Place::Folder(folder) if !folder.is_dir() => {
+            Place::Folder(folder) | Place::Both(folder) if !folder.is_dir() => {
                 let what = format!("there is no folder {} here", folder.display());
                 Err(Error::new(ErrorCode::ReadFailed, what)
                     .hint("mount it on every host under the same path"))

@@ -10,6 +10,7 @@ use ardea_shelter::{Shelter, ShelterFolder};
 use ardea_snapshot::{DiskFolder, FileName, Folder, seal, unseal};
 
 use crate::Place;
+use crate::mirrored::Mirrored;
 
 const KIND: &str = "ardea folder";
 const FORMAT: &str = "1";
@@ -35,16 +36,21 @@ pub(crate) fn find_place(
 ) -> Result<Arc<dyn Folder>> {
     match (place, shelter) {
         (Place::Folder(path), _) => find_folder(path, job),
-        (Place::Memory, Some(shelter)) => {
-            let folder = ShelterFolder::new(Arc::clone(shelter), job.key());
-            Ok(Arc::new(folder))
+        (Place::Memory, Some(shelter)) => Ok(sheltered(shelter, job)),
+        (Place::Both(path), Some(shelter)) => {
+            let quick = sheltered(shelter, job);
+            Ok(Arc::new(Mirrored::new(find_folder(path, job)?, quick)))
         }
-        (Place::Memory, None) => {
-            let what = format!("this process can't reach {place}");
+        (Place::Memory | Place::Both(_), None) => {
+            let what = "this process has no way to the memory of the cluster's hosts";
             Err(Error::new(ErrorCode::InvalidConfig, what)
                 .hint("name a folder that all hosts see: --set snapshots.folder=/PATH"))
         }
     }
+}
+
+fn sheltered(shelter: &Arc<dyn Shelter>, job: &JobRef) -> Arc<dyn Folder> {
+    Arc::new(ShelterFolder::new(Arc::clone(shelter), job.key()))
 }
 
 /// What is said of a snapshot that is not there: in memory it was lost.

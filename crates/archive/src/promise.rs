@@ -16,12 +16,21 @@ pub enum Place {
     Folder(PathBuf),
     /// In the memory of the cluster's hosts.
     Memory,
+    /// In such a folder, and read from the memory of hosts as far as they are there as well.
+    Both(PathBuf),
+}
+
+impl Place {
+    /// Whether hosts have to keep something of it.
+    pub fn is_in_memory(&self) -> bool {
+        !matches!(self, Place::Folder(_))
+    }
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Folder(folder) => folder.display().fmt(f),
+            Place::Folder(folder) | Place::Both(folder) => folder.display().fmt(f),
             Place::Memory => f.write_str("the memory of the cluster's hosts"),
         }
     }
@@ -71,7 +80,13 @@ impl Promise {
         }
         let place = match resolved.text("snapshots.folder")? {
             "" => Place::Memory,
-            _ => Place::Folder(folder_of(survival.directory(), job)?),
+            _ => {
+                let folder = folder_of(survival.directory(), job)?;
+                match resolved.flag("snapshots.memory")? {
+                    true => Place::Both(folder),
+                    false => Place::Folder(folder),
+                }
+            }
         };
         Ok(Some(Promise { survival, place }))
     }
@@ -120,6 +135,10 @@ mod tests {
         let promise = by(&[exactly, ("snapshots.folder", "/mnt/state"), ("job.x", "y")]);
         let promise = promise.unwrap().unwrap();
         assert_eq!(promise.place, Place::Folder("/mnt/state/words-2a".into()));
+        let too = ("snapshots.memory", "on");
+        let promise = by(&[exactly, ("snapshots.folder", "/mnt/state"), too]);
+        let promise = promise.unwrap().unwrap();
+        assert_eq!(promise.place, Place::Both("/mnt/state/words-2a".into()));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use ardea_api::{
     RecoverRequest, SampleView, SnapshotsQuery, SnapshotsView, SubmitRequest, TopView, Unanswered,
     no_such_container,
 };
-use ardea_archive::{Archives, Place, Promise};
+use ardea_archive::{Archives, Promise};
 use ardea_control::Command;
 use ardea_core::{Error, ErrorCode, Token};
 use ardea_master::{
@@ -376,7 +376,7 @@ impl Cluster for Served {
             self.schedulers.get(&definition.scheduler)?;
             // Nor one whose snapshots can't be kept.
             let promise = Promise::of(&definition)?;
-            if promise.is_some_and(|promise| promise.place == Place::Memory) {
+            if promise.is_some_and(|promise| promise.place.is_in_memory()) {
                 ardea_shelter::want(&*self.jobs.state, &self.shelf).await?;
             }
             let promised = definition.clone();

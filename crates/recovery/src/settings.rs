@@ -49,6 +49,13 @@ pub static SURVIVAL_SETTINGS: &[Setting] = &[
         trades: "in memory they are quicker, and end with the process, or with all hosts of a cluster",
     },
     Setting {
+        key: "snapshots.memory",
+        kind: Kind::Flag,
+        default: "false",
+        about: "on a cluster, whether snapshots that are in snapshots.folder are in the memory of hosts as well, as far as there is room",
+        trades: "what begins anew reads its state from there, sooner than from most disks; it takes memory, and a snapshot about a millisecond more",
+    },
+    Setting {
         key: "snapshots.every",
         kind: duration(Duration::from_millis(10), HOUR),
         default: "1s",
