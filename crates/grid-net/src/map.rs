@@ -196,23 +196,29 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
         self.value(self.ask(PartitionId::of(key), compute)?)
     }
 
-    /// What each of the keys has, in the same order.
+    /// What each of the keys has, in the same order: those of which this member is the primary are read in this thread.
     ///
     /// # Errors
     /// The first, as of [`get`](Self::get).
     pub fn get_all(&self, keys: &[K]) -> Result<Vec<Option<V>>> {
-        let gets = keys.iter().map(|key| {
+        let mut here: Vec<Option<Option<V>>> = Vec::with_capacity(keys.len());
+        for key in keys {
+            here.push(self.read_here(key, &self.key(key)?).transpose()?);
+        }
+        let elsewhere = keys.iter().zip(&here).filter(|(_, here)| here.is_none());
+        let gets = elsewhere.map(|(key, _)| {
             let get = Operation::Get {
                 map: self.id,
                 key: self.key(key)?,
             };
             Ok((PartitionId::of(key), get))
         });
-        let answers = self.ask_all(gets)?;
-        answers
-            .into_iter()
-            .map(|answer| self.value(answer))
-            .collect()
+        let mut answers = self.ask_all(gets)?.into_iter();
+        let values = here.into_iter().map(|here| match here {
+            Some(value) => Ok(value),
+            None => self.value(answers.next().unwrap_or(Answer::Value(None))),
+        });
+        values.collect()
     }
 
     /// Gives each key its value: many at a time, in no particular order among different keys.

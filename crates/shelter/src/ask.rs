@@ -16,8 +16,9 @@ pub(crate) const SMALL_BYTES: usize = 16 << 10;
 /// How many bytes a piece has; the last one of a file has what is left. About as many as a block, which so has one, mostly.
 pub(crate) const PIECE_BYTES: usize = 1 << 20;
 
-/// About how many bytes are asked for or answered at a time: well below what a courier takes.
-pub(crate) const LETTER_BYTES: usize = 8 << 20;
+/// About how many bytes are asked for or answered at a time: well below what a courier takes, and what some who ask at a time have under way
+/// together is below what a member holds ready for another one.
+pub(crate) const LETTER_BYTES: usize = 4 << 20;
 
 /// About how many names are asked for at a time.
 pub(crate) const LETTER_NAMES: usize = 1024;
