@@ -146,7 +146,7 @@ async fn note_wanted(state: &dyn StateManager) -> Result<()> {
 impl Drop for HostShelter {
     fn drop(&mut self) {
         // Before its session can end: whoever has no session must not act.
-        self.part.shelf().close(ended("this host ends"));
+        self.part.shelf().end(ended("this host ends"));
         if let Some(staying) = self.staying.take() {
             staying.abort();
         }

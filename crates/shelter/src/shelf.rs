@@ -25,6 +25,8 @@ struct Slot {
     open: Option<Open>,
     /// Why there is no member.
     why: Option<Error>,
+    /// There will be none any more.
+    is_over: bool,
 }
 
 struct Open {
@@ -56,11 +58,15 @@ impl GridShelf {
     /// This member of the grid of that number from now on.
     ///
     /// # Errors
-    /// Never, as far as is known.
+    /// If the shelf is [over](Self::end).
     pub fn open(&self, grid: Grid, life: u64) -> Result<()> {
         let jobs = grid.map(JOBS)?;
         let before = {
             let mut slot = self.slot();
+            if slot.is_over {
+                let what = "what keeps snapshots in memory here has ended";
+                return Err(Error::new(ErrorCode::WrongState, what));
+            }
             slot.why = None;
             slot.open.replace(Open {
                 grid,
@@ -82,6 +88,12 @@ impl GridShelf {
             slot.open.take()
         };
         drop(before);
+    }
+
+    /// Without a member for good, because of this.
+    pub fn end(&self, why: Error) {
+        self.slot().is_over = true;
+        self.close(why);
     }
 
     /// Takes the member out, for whoever lets it leave.
