@@ -19,8 +19,9 @@ use crate::grid::Inner;
 /// How many operations of one call are under way at a time.
 const UNDER_WAY: usize = 4096;
 
-/// About how many bytes of entries a scan asks for at a time.
+/// About how many bytes of entries a scan asks for at a time, of each of so many partitions.
 const PAGE_BYTES: u32 = 256 << 10;
+const PAGES: usize = 64;
 
 thread_local! {
     /// Where keys are written that are read.
@@ -300,23 +301,28 @@ impl<K: Key + Kept, V: Kept> GridMap<K, V> {
     /// # Errors
     /// As [`get`](Self::get).
     pub fn scan(&self, mut take: impl FnMut(K, V) -> bool) -> Result<()> {
-        for partition in self.partitions() {
-            let mut from = Some(0);
-            while let Some(place) = from {
+        let mut ahead: Vec<(PartitionId, u64)> = self.partitions().map(|it| (it, 0)).collect();
+        while !ahead.is_empty() {
+            let now = ahead.split_off(ahead.len().saturating_sub(PAGES));
+            let scans = now.iter().map(|(partition, from)| {
                 let scan = Operation::Scan {
                     map: self.id,
-                    from: place,
+                    from: *from,
                     bytes: PAGE_BYTES,
                 };
-                let Answer::Page(entries, next) = self.ask(partition, scan)? else {
-                    return Err(self.no_answer(&Answer::Done));
+                Ok((*partition, scan))
+            });
+            let answers = self.ask_all(scans)?;
+            for ((partition, _), answer) in now.iter().zip(answers) {
+                let Answer::Page(entries, next) = answer else {
+                    return Err(self.no_answer(&answer));
                 };
                 for (key, value) in entries {
                     if !take(self.keys.get(&key)?, self.values.get(&value)?) {
                         return Ok(());
                     }
                 }
-                from = next;
+                ahead.extend(next.map(|place| (*partition, place)));
             }
         }
         Ok(())
