@@ -30,7 +30,7 @@ impl Place {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Folder(folder) | Place::Both(folder) => folder.display().fmt(f),
+            Place::Folder(folder) | Place::Both(folder) => write!(f, "{}", folder.display()),
             Place::Memory => f.write_str("the memory of the cluster's hosts"),
         }
     }

@@ -240,7 +240,7 @@ impl Cluster {
         let state = Arc::clone(&self.state);
         let open = move || {
             let state = Arc::clone(&state);
-            Box::pin(async move { Ok(state) }) as Opening
+            Box::pin(async move { Ok::<_, Error>(state) }) as Opening
         };
         let security = Security::new("harbour");
         Arc::new(RemoteShelter::new(Box::new(open), security, "127.0.0.1", "worker 1.1"))
