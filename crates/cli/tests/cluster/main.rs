@@ -170,6 +170,10 @@ const TESTS: &[Test] = &[
         run: survives::what_is_published_is_the_same_whoever_is_killed,
     },
     Test {
+        name: "without_a_folder_snapshots_are_in_the_memory_of_hosts_and_survive_any_of_them",
+        run: survives::without_a_folder_snapshots_are_in_the_memory_of_hosts_and_survive_any_of_them,
+    },
+    Test {
         name: "what_is_published_is_the_same_with_other_numbers_of_instances",
         run: survives::what_is_published_is_the_same_with_other_numbers_of_instances,
     },
