@@ -14,7 +14,6 @@ use super::queries::{JobSpec, Measured};
 use crate::cluster::{BenchJob, Kind, Load, Spread, merged};
 use crate::lasting::accounts::as_many;
 use crate::lasting::source::{Task, WaitingP};
-use crate::lasting::span::Plan;
 use crate::lasting::watch::{self, Watch, WatchP};
 use crate::load::{LoadShared, Pace};
 use crate::meter::{Meter, Timing};

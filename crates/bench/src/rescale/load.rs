@@ -135,7 +135,8 @@ impl Processor for SeeP {
         self.time(rows.times());
         let mut out_of_step = 0;
         for (key, count) in rows.values() {
-            let last = &mut self.last[*key as usize % self.last.len()];
+            let place = *key as usize % self.last.len();
+            let last = &mut self.last[place];
             out_of_step += u64::from(*last > 0 && *count != *last + 1);
             *last = *count;
         }

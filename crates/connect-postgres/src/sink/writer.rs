@@ -134,8 +134,8 @@ impl Writer {
     }
 
     fn go_on(&mut self, work: &mut Work) -> std::result::Result<(), Trouble> {
-        let (plan, owner, fence) = (&self.plan, &self.owner, &mut self.fence);
-        let find = async |client: &mut Client| {
+        let (plan, owner, fence) = (&self.plan, &self.owner, self.fence.as_mut());
+        let find = async move |client: &mut Client| {
             if let Some(fence) = fence {
                 fence.raise(client, &plan.table).await?;
             }

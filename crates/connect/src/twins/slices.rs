@@ -99,10 +99,6 @@ impl Slices {
         }
     }
 
-    pub fn width(&self) -> Width {
-        self.width
-    }
-
     /// Until when all slices are over; none if none is.
     pub fn over_until(&self) -> Option<Timestamp> {
         (self.open_from != i64::MIN).then(|| self.width.start_of(self.open_from))
@@ -297,14 +293,14 @@ mod tests {
             all_over(&mut slices, Watermark(Timestamp::from_micros(over)));
             let mut bytes = Vec::new();
             slices.put(&mut bytes);
-            let mut back = Slices::get(slices.width(), &bytes).unwrap();
+            let mut back = Slices::get(slices.width, &bytes).unwrap();
             prop_assert_eq!(back.over_until(), slices.over_until());
             prop_assert_eq!(
                 all_over(&mut back, Watermark::END),
                 all_over(&mut slices, Watermark::END)
             );
             bytes.pop();
-            prop_assert!(Slices::get(slices.width(), &bytes).is_none());
+            prop_assert!(Slices::get(slices.width, &bytes).is_none());
         }
     }
 }

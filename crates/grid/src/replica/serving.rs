@@ -106,7 +106,7 @@ impl Replica {
                 (change, Answer::Value(had))
             }
             Operation::Forget { map, key } => {
-                let is_there = self.has(map, &key);
+                let is_there = self.has_something(map, &key);
                 (
                     is_there.then_some(Change::Remove { map, key }),
                     Answer::Done,
@@ -187,7 +187,7 @@ impl Replica {
     }
 
     /// Whether a key has something when all changes are made that are under way, expired or not.
-    fn has(&self, map: MapId, key: &[u8]) -> bool {
+    fn has_something(&self, map: MapId, key: &[u8]) -> bool {
         match self.log.latest(self.applied, map, key) {
             Some(effect) => effect.is_some(),
             None => self.shelf.get(map, key).is_some(),
