@@ -1,5 +1,7 @@
 //! A cluster that is only pretended, for tests of whatever talks to the interface (feature `testing`).
 
+mod word_count;
+
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,6 +21,8 @@ use crate::{
     StatesView, SubmitRequest, TopView, Unanswered, UpgradeRequest, VertexTop, VertexView,
     no_such_container, no_such_job,
 };
+
+pub use word_count::word_count;
 
 /// A cluster without hosts, whose jobs are taken, packed and told of, and never run.
 ///
@@ -553,61 +557,5 @@ impl Cluster for PretendedCluster {
 
     fn top<'a>(&'a self, job: &'a str) -> Pending<'a, TopView> {
         now(self.with(job, |job| job.top()))
-    }
-}
-
-/// A request for a job of three vertices in two containers.
-pub fn word_count(cluster: &str, name: &str, submission: u64) -> SubmitRequest {
-    use ardea_control::{JobDefinition, JobRef, ProgramRef};
-    use ardea_packing::VertexDemand;
-
-    let mut demand = JobDemand::new(name);
-    for (vertex, parallelism) in [("lines", 1), ("words", 2), ("counts", 2)] {
-        demand = demand.vertex(VertexDemand::new(vertex, parallelism, Resources::ZERO));
-    }
-    let vertex = |vertex: &ardea_packing::VertexDemand| crate::LogicalVertex {
-        name: vertex.name.to_string(),
-        parallelism: vertex.parallelism,
-        isolation: "tasklet".into(),
-        together: None,
-    };
-    let edge = |(from, to, routing): &(&str, &str, &str)| crate::LogicalEdge {
-        from: from.to_string(),
-        output: 0,
-        to: to.to_string(),
-        input: 0,
-        routing: routing.to_string(),
-    };
-    let edges = [
-        ("lines", "words", "round robin"),
-        ("words", "counts", "keyed"),
-    ];
-    let logical = crate::LogicalPlan {
-        vertices: demand.vertices.iter().map(vertex).collect(),
-        edges: edges.iter().map(edge).collect(),
-    };
-    logical.write_into(&mut demand);
-    SubmitRequest {
-        definition: JobDefinition {
-            job: JobRef {
-                cluster: cluster.into(),
-                name: name.into(),
-                submission,
-            },
-            program: ProgramRef {
-                package: "ab".repeat(32),
-                executable: "wordcount".into(),
-                arguments: vec!["--words".into(), "100".into()],
-            },
-            packing: "round-robin".into(),
-            scheduler: "local".into(),
-            settings: BTreeMap::from([("slice".to_string(), "50us".to_string())]),
-            version: "0.1.0".into(),
-        },
-        demand,
-        packing: PackingConfig {
-            containers: std::num::NonZeroU32::new(2),
-            ..PackingConfig::default()
-        },
     }
 }

@@ -221,6 +221,7 @@ fn unit(name: &str) -> &'static str {
         "letters" => "letters",
         "cuts" => "cuts",
         "entries" => "entries",
+        "keys" => "keys",
         "epochs" => "epochs",
         _ if of.contains("_epochs_") => "epochs",
         "rollbacks" => "rollbacks",
