@@ -81,8 +81,16 @@ impl FolderKeeper {
         }
     }
 
-    /// The folder, and the snapshot in it that a life begins from.
+    /// What a life begins with; what is there, and can't be read at the moment, is waited for.
     fn find(&self, here: &LifeHere) -> Result<Found> {
+        let found = self.open(here);
+        match here.life.from {
+            None => found,
+            Some(_) => found.map_err(|error| away(&self.promise.place, error)),
+        }
+    }
+
+    fn open(&self, here: &LifeHere) -> Result<Found> {
         let folder = find_place(&self.promise.place, &self.job, self.shelter.as_ref())?;
         // Asked before anything is read: what is lost from then on is noticed.
         let losing = self.losing(here)?;
@@ -128,15 +136,11 @@ impl CutKeeper for FolderKeeper {
     }
 
     fn begin(&self, here: LifeHere) -> Result<Box<dyn LifeCuts>> {
-        let found = self.find(&here);
         let Found {
             folder,
             snapshot,
             losing,
-        } = match here.life.from {
-            None => found?,
-            Some(_) => found.map_err(|error| away(&self.promise.place, error))?,
-        };
+        } = self.find(&here)?;
         let counts: BTreeMap<String, u32> = here
             .parallelisms
             .iter()

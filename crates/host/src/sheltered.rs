@@ -68,22 +68,23 @@ async fn is_needed(state: &dyn StateManager, job: &str) -> Result<bool> {
     let Ok(stored) = StoredJob::decode(&node.value) else {
         return Ok(true);
     };
-    let others = stored.record.upgrade.as_ref().map_or([0; 2], others);
-    let is_other = others.iter().any(|it| format!("{it:x}") == submission);
+    let others = stored.record.upgrade.as_ref().and_then(others);
+    let mut others = others.into_iter().flatten();
+    let is_other = others.any(|it| format!("{it:x}") == submission);
     Ok(is_other || begins_from(&stored, job) && !has_begun(state, &stored.record.job).await?)
 }
 
 /// The submissions of which something is needed while one program follows another: what the one before has left, in case it comes back, and
 /// what is made ready for the next one before it takes its place.
-fn others(upgrade: &Upgrade) -> [u64; 2] {
+fn others(upgrade: &Upgrade) -> Option<[u64; 2]> {
     match upgrade {
         Upgrade::Leaving(order) | Upgrade::Left(order, _) => {
-            [order.next.definition.job.submission, order.back]
+            Some([order.next.definition.job.submission, order.back])
         }
         Upgrade::Proving(before) | Upgrade::Returning(before, _) => {
-            [before.job.definition.job.submission, before.back]
+            Some([before.job.definition.job.submission, before.back])
         }
-        Upgrade::Over(_) => [0; 2],
+        Upgrade::Over(_) => None,
     }
 }
 

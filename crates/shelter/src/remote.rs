@@ -182,8 +182,8 @@ impl Ways {
         let state = self.state.get_or_try_init(|| (self.open)()).await?;
         let mut last = Error::new(ErrorCode::Network, "no host has a part in it");
         let mut places = places(&**state, &self.near).await?;
-        let count = places.len().max(1);
-        places.rotate_left((tries % count).min(places.len()));
+        let first = tries % places.len().max(1);
+        places.rotate_left(first);
         for place in places {
             match connect(&place, &self.greeting, &self.security, CONNECTS_WITHIN).await {
                 Ok(courier) => {

@@ -178,7 +178,7 @@ impl GridShelf {
 
     fn with<T>(&self, work: impl FnOnce(&mut Open) -> Result<T>) -> Result<T> {
         let mut slot = self.slot();
-        let Slot { open, why } = &mut *slot;
+        let Slot { open, why, .. } = &mut *slot;
         match open {
             Some(open) => work(open),
             None => {

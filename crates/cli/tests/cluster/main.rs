@@ -210,6 +210,10 @@ const TESTS: &[Test] = &[
         run: upgrades::a_program_that_does_not_come_up_gives_way_to_the_one_before,
     },
     Test {
+        name: "state_in_the_memory_of_hosts_is_gone_on_from_and_saved_as_well",
+        run: upgrades::state_in_the_memory_of_hosts_is_gone_on_from_and_saved_as_well,
+    },
+    Test {
         name: "an_upgrade_goes_on_though_its_command_and_its_master_are_killed",
         run: upgrades::an_upgrade_goes_on_though_its_command_and_its_master_are_killed,
     },

@@ -21,6 +21,11 @@ pub fn promises(options: &str) -> String {
     format!("--set job.containers=3 --set snapshots.folder=kept {options}")
 }
 
+/// The options of a job in three containers, with its snapshots in the memory of hosts.
+pub fn in_memory(options: &str) -> String {
+    format!("--set job.containers=3 {options}")
+}
+
 /// More numbers than there is time for.
 pub const ENDLESS: u64 = 1_000_000_000;
 
@@ -31,7 +36,7 @@ impl Surviving {
         Surviving::submitted(numbers, rate, &promises(options))
     }
 
-    fn submitted(numbers: u64, rate: u64, options: &str) -> Self {
+    pub fn submitted(numbers: u64, rate: u64, options: &str) -> Self {
         let arena = Arena::with_hosts(2);
         let out = arena.path().join("out");
         fs::create_dir(&out).unwrap();
@@ -145,8 +150,7 @@ pub fn what_is_published_is_the_same_whoever_is_killed() {
 }
 
 pub fn without_a_folder_snapshots_are_in_the_memory_of_hosts_and_survive_any_of_them() {
-    let options = format!("--set job.containers=3 {EXACTLY_ONCE}");
-    let job = Surviving::submitted(ENDLESS, 1_000, &options);
+    let job = Surviving::submitted(ENDLESS, 1_000, &in_memory(EXACTLY_ONCE));
     let arena = &job.arena;
     job.until_more();
     job.kill_worker(1, kill);
