@@ -1,6 +1,7 @@
 //! Another number of containers for the same instances: as few of them move as that takes.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use ardea_core::Result;
@@ -85,11 +86,17 @@ fn level(space: &Space<'_>, bins: &mut [Bin]) {
 
 /// Which instance moves: of the vertex that one container has the most more of than the other, its highest index.
 fn best(space: &Space<'_>, from: &Bin, to: &Bin) -> Option<Slot> {
-    let count = |bin: &Bin, vertex| bin.slots.iter().filter(|it| it.vertex == vertex).count();
+    let mut more: BTreeMap<_, i64> = BTreeMap::new();
+    for slot in &from.slots {
+        *more.entry(slot.vertex).or_default() += 1;
+    }
+    for slot in &to.slots {
+        more.entry(slot.vertex).and_modify(|count| *count -= 1);
+    }
     let fitting = from.slots.iter().copied();
     let fitting = fitting.filter(|slot| to.has_room(space, slot.vertex));
     fitting.max_by_key(|slot| {
-        let more = count(from, slot.vertex) as i64 - count(to, slot.vertex) as i64;
+        let more = more.get(&slot.vertex).copied();
         (more, Reverse(slot.vertex), slot.index)
     })
 }

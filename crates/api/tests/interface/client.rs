@@ -73,6 +73,7 @@ async fn a_job_is_submitted_looked_at_commanded_and_killed() {
             "activate word-count",
             "restart word-count 2",
             "update word-count {\"words\": 4}",
+            "rescale word-count 3",
             "recover word-count RecoverRequest { from_epoch: Some(7), from_nothing: false }",
             "kill word-count"
         ]

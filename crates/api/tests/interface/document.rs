@@ -209,6 +209,7 @@ async fn what_fails_is_described_for_every_operation() {
                 Some("recover") => "{}".to_string(),
                 Some("savepoint") => r#"{"to": "/saved"}"#.to_string(),
                 Some("upgrade") => upgrade_of_word_count(),
+                Some("container-count") => r#"{"containers": 3}"#.to_string(),
                 _ => r#"{"parallelism": {"words": 3}}"#.to_string(),
             };
             let answer = served.ask(&method, &target, "", &body).await;

@@ -93,10 +93,15 @@ impl Surviving {
         epochs.and_then(|it| it["life"].as_u64()).unwrap_or(0)
     }
 
-    /// The host that leads it.
+    /// The host that leads it, as soon as one does.
     pub fn leader(&self) -> String {
-        let described = self.arena.json("describe tally");
-        described["master"]["host"].as_str().unwrap().to_string()
+        let mut leader = None;
+        self.arena.until("a host leads tally", || {
+            let described = self.arena.look("tally").unwrap_or_default();
+            leader = described["master"]["host"].as_str().map(str::to_string);
+            leader.is_some()
+        });
+        leader.unwrap_or_default()
     }
 
     /// Waits for its end, and sees that everything was published, and once.

@@ -162,6 +162,9 @@ pub fn a_savepoint_of_a_job_on_a_cluster_begins_another_there() {
 
     let other = arena.path().join("other");
     std::fs::create_dir_all(&other).unwrap();
+    // What the sink has written belongs to the folder that it is named by.
+    let sink = format!("write {}", job.out.0.join("tally.txt").display());
+    arena.write("ardea.toml", &format!("[recovery]\ndrop = \"{sink}\"\n"));
     let options = promises(&format!("{EXACTLY_ONCE} --set recovery.from=saved"));
     let arguments = format!("tally {} {ENDLESS} 1000", other.display());
     arena.submit_numbers(&options, &arguments);

@@ -357,10 +357,7 @@ impl JobMaster {
         };
         match self.desk.done(order) {
             Some((Subject::Container(id), _)) => self.restarted(now, id, started, actions),
-            Some((Subject::Job, SchedulerCall::Kill)) => {
-                self.ending = Ending::Deleting;
-                self.keeper.delete();
-            }
+            Some((Subject::Job, SchedulerCall::Kill)) => self.ending = Ending::Deleting,
             Some((Subject::Job, _)) | None => {}
         }
     }

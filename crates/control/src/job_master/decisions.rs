@@ -36,32 +36,27 @@ impl JobMaster {
             }
             Kept::Gone => {
                 self.ending = Ending::Over;
+                let refused = match self.gives_way() {
+                    true => self.busy(self.how_it_ends()),
+                    false => Refused::NoSuchJob(self.job.to_string()),
+                };
                 for command in self.open_commands() {
-                    let refused = Refused::NoSuchJob(self.job.to_string());
-                    actions.push(MasterAction::Reply(command, Err(refused)));
+                    actions.push(MasterAction::Reply(command, Err(refused.clone())));
                 }
                 actions.push(MasterAction::JobGone);
             }
             Kept::Refused(refused) => match self.deciding.take() {
                 Some(command) => actions.push(MasterAction::Reply(command, Err(refused))),
-                None => self.not_kept(&refused),
+                None => self.not_stored = Some(refused.to_string()),
             },
             Kept::Doubtful(why) => match self.deciding.take() {
                 Some(command) => {
                     let doubtful = Refused::doubtful(&why);
                     actions.push(MasterAction::Reply(command, Err(doubtful)));
                 }
-                None => self.not_kept(&why),
+                None => self.not_stored = Some(why.to_string()),
             },
             Kept::Superseded(newest) => self.step_down(newest, actions),
-        }
-    }
-
-    /// What no command has asked for is not stored, or not known to be.
-    fn not_kept(&mut self, why: &Refused) {
-        self.not_stored = Some(why.to_string());
-        if self.ending == Ending::Deleting {
-            self.keeper.delete();
         }
     }
 
@@ -159,6 +154,9 @@ impl JobMaster {
 
     /// Decides what is due to be decided, if nothing is being written.
     pub(super) fn decide(&mut self, now: Duration, actions: &mut Vec<MasterAction>) {
+        if !self.keeper.is_busy() && self.killing() {
+            return self.decide_end(actions);
+        }
         while !self.keeper.is_busy() && self.ending == Ending::No {
             if let Some((id, command)) = self.commands.pop_front() {
                 let command = self.command_epochs(now, id, command, actions);
@@ -192,6 +190,25 @@ impl JobMaster {
             if !self.advance_scaling(now, actions) {
                 return;
             }
+        }
+    }
+
+    /// The record of a job that ends is removed when nothing runs any more. One that gives way may be killed after all, as long as no
+    /// other has taken its place: perhaps none can.
+    fn decide_end(&mut self, actions: &mut Vec<MasterAction>) {
+        if self.gives_way()
+            && let Some((id, _)) = self.commands.pop_front()
+            && let Some(mut record) = self.keeper.record().cloned()
+        {
+            record.intent = Intent::Kill;
+            self.deciding = Some(id);
+            return self.keeper.propose(record);
+        }
+        for (id, command) in std::mem::take(&mut self.commands) {
+            self.take_command(id, command, actions);
+        }
+        if self.ending == Ending::Deleting {
+            self.keeper.delete();
         }
     }
 
@@ -253,6 +270,9 @@ impl JobMaster {
             // It is being done already.
             (Command::Kill, true) if !self.gives_way() => {
                 return actions.push(MasterAction::Reply(id, Ok(())));
+            }
+            (Command::Kill, true) if self.commands.len() < MOST_COMMANDS => {
+                return self.commands.push_back((id, command));
             }
             (_, true) => self.busy(self.how_it_ends()),
             _ if self.commands.len() >= MOST_COMMANDS => self.busy("dealing with other commands"),

@@ -55,6 +55,8 @@ pub(super) struct Lives {
     had: Option<(PlanVersion, Option<PlanVersion>)>,
     /// Whether the conductor has been told to stop the job, since another program is to follow.
     stops_for_upgrade: bool,
+    /// Whether the job is to give way to the program before, which goes on from where it stopped: nothing is committed any more.
+    is_condemned: bool,
     over: Option<EpochsOver>,
     /// When it is told who keeps the life from beginning, if that has not been told.
     late_at: Option<Duration>,
@@ -88,6 +90,7 @@ impl Lives {
             arranged: None,
             had: None,
             stops_for_upgrade: false,
+            is_condemned: false,
             over: None,
             late_at: None,
         }
@@ -95,6 +98,11 @@ impl Lives {
 
     fn generation(&self) -> Option<Generation> {
         self.life.map(|life| life.generation)
+    }
+
+    /// Whether anything may come of its epochs yet.
+    fn are_conducted(&self) -> bool {
+        self.over.is_none() && !self.is_condemned
     }
 
     /// Whether this worker may be told of the life.
@@ -161,7 +169,7 @@ impl JobMaster {
         event: EpochsEvent,
         actions: &mut Vec<MasterAction>,
     ) {
-        let Some(lives) = self.lives.as_mut().filter(|lives| lives.over.is_none()) else {
+        let Some(lives) = self.lives.as_mut().filter(|lives| lives.are_conducted()) else {
             return;
         };
         for action in lives.epochs.on(now, event) {
@@ -370,8 +378,12 @@ impl JobMaster {
             return Some(command);
         };
         match &self.lives {
-            Some(lives) if lives.over.is_none() => {
+            Some(lives) if lives.are_conducted() => {
                 self.conduct(now, EpochsEvent::Command(id, wanted), actions);
+            }
+            Some(lives) if lives.is_condemned => {
+                let refused = self.busy("being upgraded");
+                actions.push(MasterAction::Reply(id, Err(refused)));
             }
             _ => {
                 let refused = Refused::no_epochs(&self.job);

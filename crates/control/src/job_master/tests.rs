@@ -30,6 +30,8 @@ struct Desk {
     finished: bool,
     /// Whether the state manager takes nothing.
     refuses: bool,
+    /// Whether no other job can take the place of one that gives way.
+    is_unfollowed: bool,
     /// Whether the state manager does not say whether it takes what is written, and can't be read after that.
     is_torn: bool,
 }
@@ -83,6 +85,7 @@ impl Desk {
             notes: Vec::new(),
             finished: false,
             refuses: false,
+            is_unfollowed: false,
             is_torn: false,
         };
         desk.happens(MasterEvent::Tick);
@@ -147,11 +150,19 @@ impl Desk {
                 self.stored = Some((value, version));
                 StoreReply::Written(version)
             }
+            StoreRequest::Delete { .. } if self.is_unfollowed && self.gives_way() => {
+                let why = Error::new(ErrorCode::ReadFailed, "its folder is away");
+                StoreReply::Refused(Refused::not_stored(&why))
+            }
             StoreRequest::Delete { .. } => {
                 self.left = self.stored.take().map(|(record, _)| record);
                 StoreReply::Deleted
             }
         }
+    }
+
+    fn gives_way(&self) -> bool {
+        self.stored.as_ref().is_some_and(|(it, _)| it.gives_way())
     }
 
     fn store_epochs(

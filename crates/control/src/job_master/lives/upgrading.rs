@@ -20,9 +20,18 @@ impl JobMaster {
         record: &mut JobRecord,
         order: UpgradeOrder,
     ) -> Result<bool, Refused> {
-        if let Some(Upgrade::Leaving(known) | Upgrade::Left(known, _)) = &record.upgrade
-            && known.next.definition.job == order.next.definition.job
-        {
+        let wanted = &order.next.definition.job;
+        let is_known = match &record.upgrade {
+            Some(Upgrade::Leaving(known) | Upgrade::Left(known, _)) => {
+                known.next.definition.job == *wanted
+            }
+            // Asked again, as no answer came: it must not begin with what it has left the first time.
+            Some(Upgrade::Over(UpgradeEnd::RolledBack { tried, .. })) => {
+                *tried == wanted.submission
+            }
+            _ => false,
+        };
+        if is_known {
             return Ok(false);
         }
         if self.lives.as_ref().is_none_or(|lives| lives.over.is_some()) {
@@ -108,6 +117,11 @@ impl JobMaster {
                 Upgrade::Over(UpgradeEnd::Upgraded { from })
             }
             (false, Some(why)) => {
+                // Until that is stored nothing may be published that the program before would publish again. A snapshot may be on its
+                // way to be recorded: nobody is told of it, unless a later master finds it, and not this.
+                if let Some(lives) = &mut self.lives {
+                    lives.is_condemned = true;
+                }
                 record.finished = true;
                 Upgrade::Returning(before, why)
             }

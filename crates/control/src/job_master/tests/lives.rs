@@ -19,6 +19,9 @@ fn config() -> MasterConfig {
     }
 }
 
+/// Longer than anything that is waited for here takes.
+const LONG: Duration = Duration::from_secs(30);
+
 /// A job with a guarantee whose first life runs, in two containers.
 fn living() -> Desk {
     let mut desk = Desk::with(config());
@@ -115,7 +118,9 @@ impl Desk {
 
     fn commit_next(&mut self) -> Epoch {
         let before = self.asked_for();
+        let until = self.now + LONG;
         while self.asked_for() == before {
+            assert!(self.now < until, "no epoch is asked for behind {before:?}");
             self.wait(Duration::from_millis(50));
         }
         self.commit()

@@ -30,8 +30,12 @@ fn successor(submission: u64) -> Successor {
 }
 
 fn order() -> Command {
+    order_of(8)
+}
+
+fn order_of(submission: u64) -> Command {
     Command::Upgrade(Box::new(UpgradeOrder {
-        next: successor(8),
+        next: successor(submission),
         back: 9,
         patience: PATIENCE,
     }))
@@ -51,10 +55,12 @@ impl Desk {
 
     /// A last epoch is asked for, and is committed and published.
     fn stop(&mut self) -> Epoch {
+        let until = self.now + LONG;
         while self
             .asked_for()
             .is_none_or(|(_, kind)| kind != EpochKind::Last)
         {
+            assert!(self.now < until, "no last epoch is asked for");
             self.wait(Duration::from_millis(50));
             // One that was under way.
             if let Some((_, EpochKind::Usual)) = self.asked_for() {
@@ -78,23 +84,27 @@ impl Desk {
     }
 }
 
-/// A job that has followed another.
-fn proving() -> Desk {
+/// A job of which that is stored.
+fn with(upgrade: Upgrade) -> Desk {
     let mut desk = living();
     let (record, version) = desk.stored.take().unwrap();
-    let before = Predecessor {
-        job: successor(6),
-        state: None,
-        back: 9,
-        patience: PATIENCE,
-    };
     let record = JobRecord {
-        upgrade: Some(Upgrade::Proving(Arc::new(before))),
+        upgrade: Some(upgrade),
         ..(*record).clone()
     };
     desk.stored = Some((Arc::new(record), version));
     desk.is_followed();
     desk
+}
+
+/// A job that has followed another.
+fn proving() -> Desk {
+    with(Upgrade::Proving(Arc::new(Predecessor {
+        job: successor(6),
+        state: None,
+        back: 9,
+        patience: PATIENCE,
+    })))
 }
 
 #[test]
@@ -145,7 +155,9 @@ fn a_job_that_is_killed_or_ends_by_itself_is_followed_by_none() {
 fn a_program_has_come_up_when_it_has_committed_an_epoch_of_its_own() {
     let mut desk = proving();
     assert!(matches!(desk.upgrade(), Some(Upgrade::Proving(_))));
-    desk.commit_next();
+    // A master ends an epoch as soon as it has found the life.
+    desk.commit();
+    desk.wait(Duration::from_millis(100));
     let from = 6;
     let upgraded = Upgrade::Over(UpgradeEnd::Upgraded { from });
     assert_eq!(desk.upgrade(), Some(upgraded));
@@ -166,4 +178,65 @@ fn a_program_that_commits_nothing_in_time_gives_way_to_the_one_before() {
     assert_eq!(before.back, 9);
     assert!(why.contains("5s"), "{why}");
     assert!(left.gives_way());
+}
+
+#[test]
+fn a_program_that_is_to_give_way_commits_nothing_while_that_is_being_stored() {
+    let mut desk = proving();
+    let (epoch, _) = desk.asked_for().unwrap();
+    desk.refuses = true;
+    desk.wait(PATIENCE + Duration::from_secs(1));
+    assert!(!desk.finished);
+    let told = |desk: &Desk| {
+        let told = desk.told.iter();
+        let words = told.filter(|(_, message)| matches!(message, ToWorker::Epochs(_)));
+        words.count()
+    };
+    let before = told(&desk);
+    // What would have made it come up is too late.
+    for container in [1, 2] {
+        desk.report(worker(container), Report::Saved(epoch, receipt(None)));
+    }
+    desk.wait(Duration::from_secs(1));
+    assert_eq!((desk.committed(), told(&desk)), (None, before));
+    desk.command(Command::Epochs(EpochsCommand::Savepoint));
+    desk.wait(Duration::from_secs(1));
+    let (_, savepoint) = desk.replies.last().unwrap();
+    assert_eq!(
+        savepoint.as_ref().unwrap_err().code(),
+        ErrorCode::WrongState
+    );
+    desk.refuses = false;
+    desk.wait(Duration::from_secs(1));
+    assert!(desk.left().gives_way());
+}
+
+#[test]
+fn a_job_that_no_program_can_follow_is_killed_when_somebody_wants_that() {
+    let mut desk = living();
+    desk.commit_next();
+    assert_eq!(desk.command(order()), Some(Ok(())));
+    desk.is_unfollowed = true;
+    desk.stop();
+    desk.wait(Duration::from_secs(1));
+    assert!(desk.gives_way() && !desk.finished);
+    let busy = desk.command(Command::Deactivate).unwrap().unwrap_err();
+    assert_eq!(busy.code(), ErrorCode::WrongState);
+    desk.command(Command::Kill);
+    desk.wait(Duration::from_secs(1));
+    assert_eq!(desk.replies.last().unwrap().1, Ok(()));
+    assert!(!desk.left().gives_way());
+}
+
+#[test]
+fn who_asks_again_for_a_program_that_did_not_come_up_does_not_begin_it_again() {
+    let over = Upgrade::Over(UpgradeEnd::RolledBack {
+        tried: 8,
+        why: "it failed".into(),
+    });
+    let mut desk = with(over.clone());
+    assert_eq!(desk.command(order_of(8)), Some(Ok(())));
+    assert_eq!(desk.upgrade(), Some(over));
+    assert_eq!(desk.command(order_of(10)), Some(Ok(())));
+    assert!(matches!(desk.upgrade(), Some(Upgrade::Leaving(_))));
 }
