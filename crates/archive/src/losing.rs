@@ -12,8 +12,10 @@ use ardea_shelter::Losses;
 pub(crate) struct Heard(Arc<Mutex<Option<(Losses, bool)>>>);
 
 impl Heard {
-    fn last(&self) -> Option<(Losses, bool)> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What was told last; this, if nothing was yet.
+    fn last_or(&self, now: Losses) -> (Losses, bool) {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *last.get_or_insert((now, false))
     }
 
     fn note(&self, losses: Losses, wants_all: bool) {
@@ -41,8 +43,7 @@ impl Losing {
     /// For a life that begins. Nothing has been lost since this was told, of what it reads; these vertices have instances here. What they don't read
     /// may have been lost since something was [heard](Heard) last.
     pub(crate) fn new(now: Losses, vertices: BTreeSet<String>, heard: &Heard) -> Self {
-        let (seen, is_due) = heard.last().unwrap_or((now, false));
-        heard.note(seen, is_due);
+        let (seen, is_due) = heard.last_or(now);
         Losing {
             heard: heard.clone(),
             seen,
