@@ -563,7 +563,7 @@ impl Council {
         self.voter = Voter::default();
         self.attempt = None;
         self.echoes.clear();
-        self.hearing.begin_anew();
+        self.hearing.begin_anew(&view);
         self.has_news = true;
         self.not_before = Duration::ZERO;
         self.installed_at = now;

@@ -466,27 +466,58 @@ fn of_two_that_do_not_hear_each_other_one_is_put_out_and_nothing_is_lost() {
     }
 }
 
-#[test]
-fn two_that_do_not_hear_each_other_both_stay_where_neither_can_be_spared() {
+/// So many members, each of which keeps what nobody else has.
+fn without_backups(count: u64) -> Hall {
     let config = CouncilConfig::default();
     let mut hall = Hall::of(1);
-    // Without backups each keeps what nobody else has.
     hall.councils = BTreeMap::from([(1, Council::found(member(1), 8, 0, config))]);
-    for id in 2..=4 {
+    for id in 2..=count {
         let council = Council::join(member(id), vec!["1".into()], config);
         hall.councils.insert(id, council);
     }
     hall.pass(5_000);
-    let keeps = |hall: &Hall, id| {
-        let records = &hall.view(1).records;
-        records.iter().any(|record| record.is_kept_by(MemberId(id)))
-    };
-    let spared: Vec<u64> = (2..=4).filter(|id| !keeps(&hall, *id)).collect();
+    let records = &hall.view(1).records;
+    let keeps = |id: u64| records.iter().any(|record| record.is_kept_by(MemberId(id)));
+    let spared: Vec<u64> = (1..=count).filter(|id| !keeps(*id)).collect();
     assert!(spared.is_empty(), "{spared:?} keep nothing");
+    hall
+}
+
+#[test]
+fn two_that_do_not_hear_each_other_both_stay_where_neither_can_be_spared() {
+    let mut hall = without_backups(4);
     hall.cut = BTreeSet::from([(2, 3), (3, 2)]);
     hall.pass(10_000);
     assert_eq!(hall.members(1), [1, 2, 3, 4]);
     assert!(hall.view(1).records.iter().all(|record| record.losses == 0));
+}
+
+#[test]
+fn the_first_puts_nobody_out_whom_it_alone_does_not_hear() {
+    // What only the second and the third keep would be lost; without the first nothing is.
+    let mut hall = Hall::of(5);
+    hall.cut = [(1, 2), (2, 1), (1, 3), (3, 1)].into_iter().collect();
+    hall.pass(10_000);
+    assert_eq!(hall.members(4), [2, 3, 4, 5]);
+    assert!((2..=5).all(|id| hall.may_act(id) && hall.view(id) == hall.view(4)));
+    assert!(hall.view(4).is_settled());
+    assert!(hall.view(4).records.iter().all(|record| record.losses == 0));
+}
+
+#[test]
+fn the_first_and_another_both_stay_where_neither_can_be_spared() {
+    let mut hall = without_backups(4);
+    hall.cut = BTreeSet::from([(1, 2), (2, 1)]);
+    hall.pass(10_000);
+    for id in 1..=4 {
+        assert_eq!(hall.members(id), [1, 2, 3, 4]);
+        assert!(hall.may_act(id));
+    }
+    assert!(hall.view(1).records.iter().all(|record| record.losses == 0));
+    // Whoever is silent for all is gone.
+    hall.councils.remove(&2);
+    hall.pass(5_000);
+    assert_eq!(hall.members(1), [1, 3, 4]);
 }
 
 #[test]

@@ -70,7 +70,9 @@ impl JobMaster {
                 Ok(plan) => {
                     record.plan = Some(Arc::new(self.sized(plan)));
                     record.plan_version = PlanVersion(1);
-                    actions.push(MasterAction::Note(Note::Packed(record.plan_version)));
+                    if self.not_stored.is_none() {
+                        actions.push(MasterAction::Note(Note::Packed(record.plan_version)));
+                    }
                 }
                 Err(error) => self.impossible = Some(error.to_string()),
             }
@@ -158,6 +160,13 @@ impl JobMaster {
             return self.decide_end(actions);
         }
         while !self.keeper.is_busy() && self.ending == Ending::No {
+            // Its first write was refused: until it has written it leads nobody.
+            if self
+                .record()
+                .is_some_and(|record| record.epoch != self.epoch)
+            {
+                return self.take_over(actions);
+            }
             if let Some((id, command)) = self.commands.pop_front() {
                 let command = self.command_epochs(now, id, command, actions);
                 if let Some(reply) = command.and_then(|command| self.command(id, command)) {

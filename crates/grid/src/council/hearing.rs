@@ -4,6 +4,7 @@
 //! members say in their pings whom they hear, and whoever has been able to act for a while draws conclusions:
 //!
 //! * **Who hears too few to act** is as good as gone, though it is heard: it can have no lease, and what it keeps can't be used.
+//! * **Who is silent here and heard by enough others to act** isn't gone: it and this member don't hear each other.
 //! * **Of two that don't hear each other** what both keep can't be written. One of them has to go: who is cut off from more members, or came later. That
 //!   is done only if it costs nothing, since both are useful otherwise: when all that it keeps is kept by others as well; and one at a time.
 //!
@@ -21,6 +22,8 @@ use crate::view::View;
 pub(super) struct Hearing {
     /// Whom each member has said that it hears, in this view.
     told: BTreeMap<MemberId, BTreeSet<MemberId>>,
+    /// What each had said before, in earlier views.
+    before: BTreeMap<MemberId, BTreeSet<MemberId>>,
     /// Since when this member can act without a break worth mentioning, and when it last could.
     acts: Option<(Duration, Duration)>,
     /// Who should go of two that don't hear each other, and since when.
@@ -34,9 +37,16 @@ impl Hearing {
     }
 
     /// There is another view: what was said belongs to the one before.
-    pub fn begin_anew(&mut self) {
-        self.told.clear();
+    pub fn begin_anew(&mut self, view: &View) {
+        self.before.append(&mut self.told);
+        self.before.retain(|id, _| view.has(*id));
         self.strained = None;
+    }
+
+    /// Whether a member has said that it hears the other, in this view or, if it has said nothing yet, before.
+    fn is_heard_by(&self, member: MemberId, other: MemberId) -> bool {
+        let said = self.told.get(&member).or_else(|| self.before.get(&member));
+        said.is_some_and(|hears| hears.contains(&other))
     }
 }
 
@@ -101,11 +111,22 @@ impl Council {
         self.hearing.told.iter().filter_map(is_deaf).collect()
     }
 
-    /// Who is of no use to the grid: who is silent, and who hears too few.
+    /// Who is of no use to the grid: who is silent, but not for this member alone, and who hears too few.
     pub(super) fn useless(&self, now: Duration) -> BTreeSet<MemberId> {
         let mut useless = self.taken_for_gone(now);
+        useless.retain(|id| self.dead.contains(id) || !self.is_heard_elsewhere(now, *id));
         useless.extend(self.deaf(now));
         useless
+    }
+
+    /// Whether so many whom this member hears say that they hear another one that it could act.
+    fn is_heard_elsewhere(&self, now: Duration, member: MemberId) -> bool {
+        let heard = self.heard_now(now).into_iter();
+        let mut agree: BTreeSet<MemberId> = heard
+            .filter(|one| self.hearing.is_heard_by(*one, member))
+            .collect();
+        agree.insert(member);
+        self.is_quorum(&agree)
     }
 
     /// Who should belong to the grid no more, as this member sees it.
@@ -129,7 +150,7 @@ impl Council {
         let cuts = |one: MemberId| {
             let others = here.iter().filter(|other| **other != one);
             others
-                .filter(|other| !self.hears(one, **other) || !self.hears(**other, one))
+                .filter(|other| !self.hears(now, one, **other) || !self.hears(now, **other, one))
                 .count()
         };
         let all = (0_usize..).zip(&here);
@@ -138,10 +159,13 @@ impl Council {
         is_spare.then_some(member)
     }
 
-    /// Whether one hears the other, as far as is known. Whom this member doesn't hear is not asked for.
-    fn hears(&self, one: MemberId, other: MemberId) -> bool {
+    /// Whether one hears the other, as far as is known.
+    fn hears(&self, now: Duration, one: MemberId, other: MemberId) -> bool {
+        if one == self.me.id {
+            return !self.is_taken_for_gone(now, other);
+        }
         let told = self.hearing.told.get(&one);
-        one == self.me.id || told.is_none_or(|hears| hears.contains(&other))
+        told.is_none_or(|hears| hears.contains(&other))
     }
 }
 

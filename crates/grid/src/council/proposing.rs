@@ -30,7 +30,7 @@ impl Council {
         }
         self.has_news = false;
         self.attempt = None;
-        let gone = self.useless(now);
+        let gone = self.unwanted(now);
         let first = view
             .members
             .iter()

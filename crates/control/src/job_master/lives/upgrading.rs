@@ -89,10 +89,13 @@ impl JobMaster {
     /// The new program has come up when it has committed an epoch, and not if it waits for somebody to decide, or takes too long.
     fn look_whether_it_came_up(&mut self, now: Duration) -> bool {
         // What masters before have committed counts, and so may what is on its way to be: until this one has written, nothing is judged,
-        // nor while state is being brought.
+        // nor while state is being brought. A job that can't be packed has never run.
         let of_epochs = self.epochs().and_then(Epochs::record);
-        let is_known = of_epochs.is_some_and(|record| record.master == self.epoch);
-        if self.lives.is_some() && !is_known {
+        let is_known = match &self.lives {
+            Some(_) => of_epochs.is_some_and(|record| record.master == self.epoch),
+            None => self.impossible.is_some(),
+        };
+        if !is_known {
             return false;
         }
         let since = *self.proving_since.get_or_insert(now);

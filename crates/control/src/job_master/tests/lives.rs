@@ -337,6 +337,24 @@ fn a_new_master_finds_the_life_and_nobody_begins_anew() {
 }
 
 #[test]
+fn a_new_master_whose_first_write_is_refused_leads_when_it_is_taken() {
+    let mut desk = living();
+    desk.refuses = true;
+    desk.take_over();
+    desk.wait(Duration::from_secs(1));
+    assert!(matches!(desk.master.phase(), JobPhase::Impossible(_)));
+    assert!(!desk.master.hears_workers());
+    desk.refuses = false;
+    desk.wait(Duration::from_millis(500));
+    for container in [1, 2] {
+        desk.comes_back(worker(container), Some(1));
+    }
+    desk.wait(Duration::from_millis(500));
+    assert_eq!(desk.master.phase(), &JobPhase::Running);
+    assert_eq!(desk.generation(), 1);
+}
+
+#[test]
 fn a_new_master_that_misses_one_of_the_life_goes_back() {
     // Another has its place, or nobody comes at all.
     for is_replaced in [true, false] {

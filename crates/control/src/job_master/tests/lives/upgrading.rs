@@ -240,3 +240,74 @@ fn who_asks_again_for_a_program_that_did_not_come_up_does_not_begin_it_again() {
     assert_eq!(desk.command(order_of(10)), Some(Ok(())));
     assert!(matches!(desk.upgrade(), Some(Upgrade::Leaving(_))));
 }
+
+#[test]
+fn a_master_that_can_write_nothing_does_not_judge_what_the_one_before_has_seen_come_up() {
+    let mut desk = proving();
+    desk.refuses = true;
+    desk.commit();
+    desk.take_over();
+    desk.wait(2 * PATIENCE);
+    desk.refuses = false;
+    desk.wait(Duration::from_millis(500));
+    for container in [1, 2] {
+        desk.comes_back(worker(container), Some(1));
+    }
+    desk.wait(Duration::from_millis(500));
+    let upgraded = Upgrade::Over(UpgradeEnd::Upgraded { from: 6 });
+    assert_eq!(desk.upgrade(), Some(upgraded));
+}
+
+#[test]
+fn what_a_new_program_has_published_is_never_left_to_the_one_before() {
+    let (mut came_up, mut gave_way) = (0, 0);
+    for seed in 0..300_u64 {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut below = |most: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % most
+        };
+        let mut desk = proving();
+        let mut has_published = false;
+        for _ in 0..12 {
+            match below(8) {
+                0 => desk.refuses = !desk.refuses,
+                1 if !desk.finished => desk.is_followed(),
+                2 => {
+                    let asked_for = desk.asked_for();
+                    let members: Vec<_> = desk.master.workers().collect();
+                    for (worker, (epoch, _)) in
+                        members.into_iter().zip(asked_for.into_iter().cycle())
+                    {
+                        desk.report(worker, Report::Saved(epoch, receipt(desk.committed())));
+                    }
+                }
+                _ => desk.wait(Duration::from_millis(100 + below(1_500))),
+            }
+            has_published |= desk.told.iter().any(|(_, message)| {
+                matches!(message, ToWorker::Epochs(word) if word.committed.is_some())
+            });
+        }
+        desk.refuses = false;
+        desk.wait(3 * PATIENCE);
+        match desk
+            .stored
+            .take()
+            .map_or_else(|| desk.left.clone(), |(it, _)| Some(it))
+        {
+            Some(record) if record.gives_way() => {
+                assert!(!has_published, "seed {seed}");
+                gave_way += 1;
+            }
+            Some(record) => {
+                let end = record.upgrade.as_ref();
+                let is_up = matches!(end, Some(Upgrade::Over(UpgradeEnd::Upgraded { .. })));
+                came_up += u64::from(is_up);
+            }
+            None => panic!("seed {seed}: nothing is left of it"),
+        }
+    }
+    assert!(came_up > 20 && gave_way > 20, "{came_up} {gave_way}");
+}
