@@ -50,7 +50,7 @@ fn run_with<T: BenchRecord>(
 ) -> Result<Report> {
     forget_peak();
     progress("listening to the machine's own noise");
-    let noise = noise::listen(THREADS)?;
+    let noise = noise::listen(THREADS, params.duration)?;
     let clock = Clock::system();
     let mut first = TcpTransport::new(TcpConfig::default())?;
     let mut second = TcpTransport::new(TcpConfig::default())?;

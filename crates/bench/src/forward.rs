@@ -55,7 +55,7 @@ pub fn run(params: &ForwardParams, progress: &mut dyn FnMut(&str)) -> Result<Rep
     let load = Load::of(params.bytes)?;
     let tuples = load.tuples as u64;
     progress("listening to the machine's own noise");
-    let noise = noise::listen(THREADS)?;
+    let noise = noise::listen(THREADS, params.duration)?;
     let mut generator = TcpTransport::new(tcp(params))?;
     let mut forwarder = TcpTransport::new(tcp(params))?;
     let mut sink = TcpTransport::new(tcp(params))?;

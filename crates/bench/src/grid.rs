@@ -39,7 +39,7 @@ pub fn run(params: &GridParams, progress: &mut dyn FnMut(&str)) -> Result<Report
     forget_peak();
     progress("listening to the machine's own noise");
     // The caller's thread, and the one that drives its member.
-    let noise = noise::listen(2)?;
+    let noise = noise::listen(2, params.duration)?;
     progress("starting the members, and filling the map");
     let grids = started(params)?;
     let bench = Bench::new(params, &grids[0])?;

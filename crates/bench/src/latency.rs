@@ -28,7 +28,7 @@ use crate::usage::Spent;
 pub fn run(params: &LatencyParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     params.check()?;
     progress("listening to the machine's own noise");
-    let noise = noise::listen(params.containers * params.threads)?;
+    let noise = noise::listen(params.containers * params.threads, params.duration)?;
     progress("starting a cluster");
     let settings = [
         format!("job.containers={}", params.containers),

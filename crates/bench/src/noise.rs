@@ -18,17 +18,19 @@ pub(crate) struct Noise {
     pub(crate) max_ms: f64,
 }
 
-/// How long the machine is listened to before a bench.
-const LISTEN: Duration = Duration::from_secs(2);
+/// How long the machine is listened to before a bench, at most.
+pub(crate) const LONG_ENOUGH: Duration = Duration::from_secs(2);
 
-/// Looks at the clock for two seconds, on the cores that the first `threads` threads of a node have.
+/// Looks at the clock on the cores that the first `threads` threads of a node have, for as long as will be measured, two seconds at
+/// most: a short look at a system is set beside a short one at the machine.
 ///
 /// A tail latency below this noise can't be seen on this machine, whatever the system under test does.
 ///
 /// # Errors
 /// [`ErrorCode::LimitReached`] if the system refuses a thread; [`ErrorCode::Internal`] if one failed: what was not listened to is
 /// not called quiet.
-pub(crate) fn listen(threads: u32) -> Result<Noise> {
+pub(crate) fn listen(threads: u32, measured: Duration) -> Result<Noise> {
+    let listened = measured.min(LONG_ENOUGH);
     let cores = allowed_cores();
     let listeners = cores
         .into_iter()
@@ -40,7 +42,7 @@ pub(crate) fn listen(threads: u32) -> Result<Noise> {
                 .spawn(move || {
                     // Where pinning is forbidden the noise of any core will do.
                     let _ = pin_to(core);
-                    listen_for(LISTEN, &mut gaps);
+                    listen_for(listened, &mut gaps);
                     gaps
                 })
                 .map_err(|error| {

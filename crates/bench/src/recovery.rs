@@ -55,7 +55,7 @@ pub fn run(params: &RecoveryParams, progress: &mut dyn FnMut(&str)) -> Result<Re
     check_rate(params.rate, "records")?;
     check_times(&[("--warmup", params.warmup)])?;
     progress("listening to the machine's own noise");
-    let noise = noise::listen(1)?;
+    let noise = noise::listen(1, noise::LONG_ENOUGH)?;
     progress("starting a cluster");
     let containers = format!("job.containers={}", params.containers);
     let ground = Ground::new(1, &[containers, "threads=1".into()])?;

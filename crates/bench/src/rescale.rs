@@ -97,7 +97,7 @@ pub fn run(params: &RescaleParams, progress: &mut dyn FnMut(&str)) -> Result<Rep
         ("--snapshot-interval", params.snapshot_interval),
     ])?;
     progress("listening to the machine's own noise");
-    let noise = noise::listen(1)?;
+    let noise = noise::listen(1, params.duration)?;
     progress("without: a job that is left alone");
     let without = once(params, &[], progress)?;
     progress("with: the same, rescaled and back");

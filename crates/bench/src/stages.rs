@@ -47,7 +47,7 @@ fn run_with(
     params.check()?;
     forget_peak();
     progress("listening to the machine's own noise");
-    let noise = noise::listen(params.threads)?;
+    let noise = noise::listen(params.threads, params.duration)?;
     let node = Node::start(NodeConfig {
         fuse: params.fuse,
         spin: params.spin,

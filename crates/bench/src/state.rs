@@ -85,7 +85,7 @@ pub fn run(params: &StateParams, progress: &mut dyn FnMut(&str)) -> Result<Repor
     params.check()?;
     forget_peak();
     progress("listening to the machine's own noise");
-    let noise = noise::listen(1)?;
+    let noise = noise::listen(1, params.duration)?;
     let all = Meanwhile::begin();
     progress("measuring state in memory");
     let in_memory = Measured::of(params, None)?;

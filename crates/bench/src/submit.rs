@@ -56,7 +56,7 @@ pub fn run(params: &SubmitParams, progress: &mut dyn FnMut(&str)) -> Result<Repo
     }
     check_rate(params.rate, "records")?;
     progress("listening to the machine's own noise");
-    let noise = noise::listen(1)?;
+    let noise = noise::listen(1, noise::LONG_ENOUGH)?;
     progress("starting a cluster");
     let containers = format!("job.containers={}", params.containers);
     let ground = Ground::new(params.hosts as usize, &[containers, "threads=1".into()])?;

@@ -162,7 +162,7 @@ impl Drop for Copies {
 pub fn run(params: &TwinsParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     params.check()?;
     progress("listening to the machine's own noise");
-    let noise = noise::listen(1)?;
+    let noise = noise::listen(1, params.duration)?;
     let folder = tempfile::Builder::new().prefix("ardea-bench-").tempdir();
     let folder = folder.map_err(|error| {
         Error::new(

@@ -83,7 +83,7 @@ pub fn run(params: &WakeupParams, progress: &mut dyn FnMut(&str)) -> Result<Repo
     params.check()?;
     forget_peak();
     progress("listening to the machine's own noise");
-    let noise = noise::listen(1)?;
+    let noise = noise::listen(1, params.duration)?;
     let node = Node::start(NodeConfig {
         spin: params.spin,
         ..NodeConfig::with_threads(1)

@@ -62,7 +62,7 @@ impl AccountsLoad {
 pub fn run(params: &FailoverParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     params.check()?;
     progress("listening to the machine's own noise");
-    let noise = noise::listen(params.workers * params.threads)?;
+    let noise = noise::listen(params.workers * params.threads, params.duration)?;
     progress("starting a cluster");
     let accounts = Accounts {
         accounts: params.keys,

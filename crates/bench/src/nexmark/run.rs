@@ -36,7 +36,7 @@ pub fn run(params: &NexmarkParams, progress: &mut dyn FnMut(&str)) -> Result<Rep
     }
     forget_peak();
     progress("listening to the machine's own noise");
-    let noise = noise::listen(params.threads)?;
+    let noise = noise::listen(params.threads, params.duration)?;
     let node = Arc::new(Node::start(NodeConfig {
         fuse: params.fuse,
         spin: params.spin,

@@ -148,7 +148,7 @@ pub(super) fn run(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Report> {
     progress("listening to the machine's own noise");
-    let noise = noise::listen(params.workers * params.threads)?;
+    let noise = noise::listen(params.workers * params.threads, params.duration)?;
     progress("starting a cluster");
     let load = QueryLoad::of(params);
     let spread = Spread::start("nexmark", params.workers, &params.settings(), |socket| {

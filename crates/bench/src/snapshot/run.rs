@@ -38,7 +38,7 @@ pub fn run(params: &SnapshotParams, progress: &mut dyn FnMut(&str)) -> Result<Re
     params.check()?;
     forget_peak();
     progress("listening to the machine's own noise");
-    let noise = noise::listen(params.threads)?;
+    let noise = noise::listen(params.threads, params.duration)?;
     let node = Arc::new(Node::start(NodeConfig {
         spin: params.spin,
         ..NodeConfig::with_threads(params.threads)

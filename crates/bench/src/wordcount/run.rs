@@ -44,7 +44,7 @@ pub fn run(params: &WordcountParams, progress: &mut dyn FnMut(&str)) -> Result<R
     forget_peak();
     let words = Words::of(params.words_file.as_deref(), params.words)?;
     progress("listening to the machine's own noise");
-    let noise = noise::listen(params.threads)?;
+    let noise = noise::listen(params.threads, params.duration)?;
     let run = Embedded::start(params, words)?;
     run.warm_up(params, progress);
     let (meanwhile, before) = (Meanwhile::begin(), run.done());

@@ -38,7 +38,7 @@ pub fn soak(
     let words = Words::of(job.words_file.as_deref(), job.words)?;
     let parameters = params.fields(words.len());
     progress("listening to the machine's own noise");
-    let noise = noise::listen(job.containers * job.threads)?;
+    let noise = noise::listen(job.containers * job.threads, job.duration)?;
     let soaked = Soaked::start(job, words, progress)?;
     let samples = look_on(&soaked, params, each)?;
     let ended = soaked.end()?;

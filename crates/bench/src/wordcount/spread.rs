@@ -93,7 +93,7 @@ pub(super) fn start(params: &WordcountParams, progress: &mut dyn FnMut(&str)) ->
 pub(super) fn run(params: &WordcountParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     let words = Words::of(params.words_file.as_deref(), params.words)?;
     progress("listening to the machine's own noise");
-    let noise = noise::listen(params.containers * params.threads)?;
+    let noise = noise::listen(params.containers * params.threads, params.duration)?;
     let spread = start(params, progress)?;
     spread.warm_up(params.warmup, params.duration, progress);
     let measured = spread.measure(params.duration)?;

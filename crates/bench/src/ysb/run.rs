@@ -29,7 +29,7 @@ const AFFECTED: Duration = Duration::from_millis(10);
 pub fn run(params: &YsbParams, progress: &mut dyn FnMut(&str)) -> Result<Report> {
     params.check()?;
     progress("listening to the machine's own noise");
-    let noise = noise::listen(params.workers * params.threads)?;
+    let noise = noise::listen(params.workers * params.threads, params.duration)?;
     progress("starting a cluster");
     let mut load = None;
     let size = (params.hosts(), params.workers);

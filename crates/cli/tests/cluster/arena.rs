@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 use crate::processes::{self, Process, Role};
 use crate::settings::without_settings;
+use crate::stripped::stripped;
 
 /// How long a test waits for what must come.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -303,20 +304,4 @@ fn ardea() -> &'static Path {
 fn own() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| stripped(&std::env::current_exe().unwrap(), "numbers"))
-}
-
-fn stripped(program: &Path, name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let part = folder.join(format!("{name}-{}", std::process::id()));
-    let strip = Command::new("strip")
-        .arg("-o")
-        .arg(&part)
-        .arg(program)
-        .status();
-    if !strip.is_ok_and(|status| status.success()) {
-        fs::copy(program, &part).unwrap();
-    }
-    let path = folder.join(name);
-    fs::rename(&part, &path).unwrap();
-    path
 }

@@ -16,6 +16,8 @@ mod suite;
 mod numbers;
 #[path = "../settings/mod.rs"]
 mod settings;
+#[path = "../stripped/mod.rs"]
+mod stripped;
 
 mod changes;
 mod counts;

@@ -1,21 +1,29 @@
 //! Starts the binary and waits for it, never for ever.
 
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::settings::without_settings;
+use crate::stripped::stripped;
 
 /// How long a test waits for what must come.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The program, without what only debuggers read: it is packed when it is submitted, and loaded in every test.
+pub fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| stripped(Path::new(env!("CARGO_BIN_EXE_ardea")), "ardea"))
+}
+
 /// The program with these arguments, in an environment without settings.
 pub fn ardea(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ardea"));
+    let mut command = Command::new(program());
     without_settings(&mut command);
     command
         .args(args)

@@ -262,11 +262,7 @@ fn a_wrong_setting_is_2_and_says_where_it_was_written() {
 
 #[test]
 fn options_of_later_versions_are_refused_by_name() {
-    for (option, value) in [
-        ("--workers", "2"),
-        ("--mode", "micro-batch"),
-        ("--epoch", "9ms"),
-    ] {
+    for (option, value) in [("--mode", "micro-batch"), ("--epoch", "9ms")] {
         fails(
             &["bench", "nexmark", option, value],
             2,

@@ -3,6 +3,8 @@
 mod ardea;
 #[path = "../settings/mod.rs"]
 mod settings;
+#[path = "../stripped/mod.rs"]
+mod stripped;
 
 mod bench;
 #[cfg(feature = "s3")]
